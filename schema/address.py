@@ -1,0 +1,278 @@
+"""Address: the one URL form of ferryman, used as Celery broker URL, on the command line and as Spark option ``url``.
+
+    ferryman://[user:pass@]host[:port]/db[?family=kue&prefix=q&…]      plain TCP
+    ferrymans://…                                                      TLS, certificates verified
+    ferryman+unix:///path/redis.sock?db=0
+    ferryman+sentinel://h1:26379,h2:26379/service/db
+    ferryman+cluster://h1:6379,h2:6379/0
+    ferryman+rdb:///path/dump.rdb?family=kue&prefix=q                  a snapshot file, read-only
+
+Parsing says which part of a URL is wrong and never repeats the password, wherever in the text it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+from attrs import evolve, field, frozen
+
+from .errors import AddressError
+from .family import get_family
+
+DEFAULT_PORT = 6379
+DEFAULT_SENTINEL_PORT = 26379
+DEFAULT_FAMILY = "ferryman"
+
+
+class Kind(StrEnum):
+    """How a server (or file) is reached; the value is the URL scheme."""
+
+    TCP = "ferryman"
+    TLS = "ferrymans"
+    UNIX = "ferryman+unix"
+    SENTINEL = "ferryman+sentinel"
+    CLUSTER = "ferryman+cluster"
+    RDB = "ferryman+rdb"
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise ValueError("must be a number of seconds above 0")
+    return number
+
+
+def _whole(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError("must be a whole number above 0")
+    return number
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ValueError("must be a whole number, 0 or more")
+    return number
+
+
+def _flag(text: str) -> bool:
+    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    if text.lower() not in words:
+        raise ValueError("must be true or false")
+    return words[text.lower()]
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"must be one of {', '.join(words)}")
+        return text
+
+    return parse
+
+
+OPTIONS: Mapping[str, Callable[[str], Any]] = {
+    "lease": _seconds,
+    "fetch_limit": _whole,
+    "delivery_limit": _count,
+    "priority_order": _one_of("ascending", "descending"),
+    "queue_order_strategy": _one_of("round_robin", "sorted", "priority"),
+    "client_name": str,
+    "max_connections": _whole,
+    "health_check_interval": _seconds,
+    "socket_timeout": _seconds,
+    "socket_connect_timeout": _seconds,
+    "ssl_ca_certs": str,
+    "ssl_certfile": str,
+    "ssl_keyfile": str,
+    "ssl_check_hostname": _flag,
+    "ssl_cert_reqs": _one_of("required", "optional", "none"),
+}
+"""Query parameters beside ``family``, ``prefix`` and ``db``, with what parses them."""
+
+IGNORED_OPTIONS = frozenset(
+    {
+        "visibility_timeout",
+        "sep",
+        "unacked_key",
+        "unacked_index_key",
+        "unacked_mutex_key",
+        "unacked_mutex_expire",
+        "fanout_prefix",
+        "fanout_patterns",
+        "priority_steps",
+    }
+)
+"""Options of kombu's ``redis://`` that have no meaning here. Accepted, so that a changed scheme is all a user must change."""
+
+
+@frozen
+class Address:
+    """A parsed URL. ``repr`` and ``display`` leave the password out."""
+
+    kind: Kind
+    hosts: tuple[tuple[str, int], ...] = ()
+    db: int = 0
+    path: str = ""
+    """The socket or the snapshot file."""
+    service: str = ""
+    """The Sentinel service name."""
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    family: str = DEFAULT_FAMILY
+    prefix: str = DEFAULT_FAMILY
+    options: Mapping[str, Any] = field(factory=dict)
+    """Parsed values by option name."""
+
+    @classmethod
+    def parse(cls, url: str) -> Address:
+        """The address a URL names. Raises AddressError that says which part is wrong and what would be right."""
+        scheme, separator, rest = url.partition("://")
+        kind = _kind(scheme if separator else "")
+        try:
+            parts = urlsplit("//" + rest)
+        except ValueError:  # its text would repeat the URL
+            raise AddressError("the host is not written as a host; put an IPv6 address in [brackets]") from None
+        if parts.fragment:
+            raise AddressError("a URL can't have a '#' part; write '#' as %23")
+        query = _query(parts.query)
+        username, password, hosts_text = _credentials(parts.netloc)
+        address = cls(kind, username=username, password=password)
+        match kind:
+            case Kind.UNIX | Kind.RDB:
+                address = _with_path(address, hosts_text + parts.path, query)
+            case Kind.SENTINEL:
+                address = _with_service(address, hosts_text, parts.path)
+            case _:
+                address = evolve(address, hosts=_hosts(hosts_text, DEFAULT_PORT), db=_db(parts.path.removeprefix("/")))
+        if kind is Kind.CLUSTER and address.db:
+            raise AddressError("a cluster has database 0 only; end the URL with /0")
+        if kind in (Kind.TCP, Kind.TLS) and len(address.hosts) > 1:
+            raise AddressError("several hosts need ferryman+cluster:// or ferryman+sentinel://")
+        return _with_options(address, query)
+
+    def display(self) -> str:
+        """The URL for people: complete but for the password."""
+        return self._url("***" if self.password else None)
+
+    def url(self) -> str:
+        """The URL with the password, for handing to another process. Never print it."""
+        return self._url(quote(self.password, safe="") if self.password else None)
+
+    def _url(self, password: str | None) -> str:
+        login = quote(self.username, safe="") if self.username else ""
+        if password is not None:
+            login += f":{password}"
+        hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
+        query = {"family": self.family} if self.family != DEFAULT_FAMILY else {}
+        if self.prefix != get_family(self.family).default_prefix:
+            query["prefix"] = self.prefix
+        query |= {name: _option_text(value) for name, value in self.options.items()}
+        match self.kind:
+            case Kind.UNIX | Kind.RDB:
+                place = quote(self.path)
+                query = {"db": str(self.db)} | query if self.db else query
+            case Kind.SENTINEL:
+                place = f"{hosts}/{quote(self.service, safe='')}/{self.db}"
+            case _:
+                place = f"{hosts}/{self.db}"
+        return f"{self.kind}://{login + '@' if login else ''}{place}{'?' + urlencode(query) if query else ''}"
+
+    def __str__(self) -> str:
+        return self.display()
+
+
+def _kind(scheme: str) -> Kind:
+    try:
+        return Kind(scheme.lower())
+    except ValueError:
+        known = ", ".join(f"{kind}://" for kind in Kind)
+        # A text without a scheme may be a bare password or host: it is not repeated.
+        shown = f"scheme {scheme!r}" if scheme.replace("+", "").isalnum() and len(scheme) < 30 else "this"
+        raise AddressError(f"{shown} is no ferryman URL; it starts with one of {known}") from None
+
+
+def _query(text: str) -> dict[str, str]:
+    query: dict[str, str] = {}
+    for name, value in parse_qsl(text, keep_blank_values=True, strict_parsing=False):
+        if name in query:
+            raise AddressError(f"parameter {name!r} stands twice in the URL")
+        query[name] = value
+    return query
+
+
+def _credentials(netloc: str) -> tuple[str | None, str | None, str]:
+    login, separator, hosts = netloc.rpartition("@")
+    if not separator:
+        return None, None, hosts
+    username, separator, password = login.partition(":")
+    return unquote(username) or None, unquote(password) if separator else None, hosts
+
+
+def _hosts(text: str, default_port: int) -> tuple[tuple[str, int], ...]:
+    return tuple(_host(each, default_port) for each in (text or "localhost").split(","))
+
+
+def _host(text: str, default_port: int) -> tuple[str, int]:
+    if text.startswith("["):
+        host, _, rest = text[1:].partition("]")
+        port = rest.removeprefix(":")
+    else:
+        host, _, port = text.partition(":")
+    if not port:
+        return host or "localhost", default_port
+    # The text between ':' and '/' may be half of a password with an unescaped '@' or '/' in it: it is not repeated.
+    if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise AddressError(
+            "the port must be a number from 1 to 65535 (in a password write '@' as %40, ':' as %3A, '/' as %2F, '?' as %3F)"
+        )
+    return host or "localhost", int(port)
+
+
+def _db(text: str) -> int:
+    if not text:
+        return 0
+    if not text.isascii() or not text.isdigit():
+        raise AddressError("the part after the host must be a database number, as in ferryman://localhost:6379/0")
+    return int(text)
+
+
+def _with_path(address: Address, path: str, query: dict[str, str]) -> Address:
+    if not path.startswith("/") or path == "/":
+        raise AddressError(f"{address.kind}:// needs an absolute path after it, as in {address.kind}:///var/lib/redis/…")
+    return evolve(address, path=unquote(path), db=_db(query.pop("db", "")))
+
+
+def _with_service(address: Address, hosts: str, path: str) -> Address:
+    service, _, db = path.removeprefix("/").partition("/")
+    if not hosts or not service:
+        raise AddressError("write ferryman+sentinel://host1:26379,host2:26379/service/db")
+    return evolve(address, hosts=_hosts(hosts, DEFAULT_SENTINEL_PORT), service=unquote(service), db=_db(db))
+
+
+def _with_options(address: Address, query: dict[str, str]) -> Address:
+    if "global_keyprefix" in query:
+        query.setdefault("prefix", query.pop("global_keyprefix"))
+    family = get_family(query.pop("family", DEFAULT_FAMILY))
+    prefix = query.pop("prefix", family.default_prefix)
+    options = {}
+    for name, text in query.items():
+        if name in IGNORED_OPTIONS:
+            continue
+        if name not in OPTIONS:
+            known = ", ".join(sorted({"family", "prefix", "db", *OPTIONS}))
+            raise AddressError(f"unknown parameter {name!r} in the URL; known are: {known}")
+        try:
+            options[name] = OPTIONS[name](text)
+        except ValueError as error:
+            reason = str(error) if str(error).startswith("must") else "is not a number"
+            raise AddressError(f"parameter {name!r} {reason}") from None
+    return evolve(address, family=family.name, prefix=prefix, options=options)
+
+
+def _option_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

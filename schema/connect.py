@@ -1,0 +1,85 @@
+"""Opens connections to the server that an Address names, and turns what redis-py raises into one-line errors.
+
+The only place that knows how an address becomes a client. Callers: migrations, spark, cli, transport.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+from redis.sentinel import Sentinel
+
+from .address import Address, Kind
+from .errors import ServerError, UsageError
+
+CONNECT_TIMEOUT = 5.0
+"""Seconds to wait for a server to accept, unless the URL says ``socket_connect_timeout``."""
+SOCKET_TIMEOUT = 30.0
+"""Seconds to wait for a reply, unless the URL says ``socket_timeout``. Never endless: a frozen server must become an error."""
+
+
+def connect(address: Address, **overrides: Any) -> redis.Redis:
+    """A client with bytes replies. It connects on first use; ``overrides`` go to redis-py's connection.
+
+    Raises UsageError for a kind of address that names no server, or one that this version can't reach.
+    """
+    options = address.options
+    arguments: dict[str, Any] = {
+        "db": address.db,
+        "username": address.username,
+        "password": address.password,
+        "socket_timeout": options.get("socket_timeout", SOCKET_TIMEOUT),
+        "socket_connect_timeout": options.get("socket_connect_timeout", CONNECT_TIMEOUT),
+        "client_name": options.get("client_name"),
+        # A command is repeated by who knows that it may be, never by the connection.
+        "retry": Retry(NoBackoff(), 0),
+    }
+    if "health_check_interval" in options:
+        arguments["health_check_interval"] = options["health_check_interval"]
+    arguments |= overrides
+    match address.kind:
+        case Kind.UNIX:
+            return redis.Redis(unix_socket_path=address.path, **arguments)
+        case Kind.SENTINEL:
+            sentinel = Sentinel(list(address.hosts), socket_timeout=arguments["socket_connect_timeout"])
+            client: redis.Redis = sentinel.master_for(address.service, **arguments)
+            return client
+        case Kind.CLUSTER:
+            raise UsageError("ferryman+cluster:// is not served yet; use the URL of one node of a server without cluster mode")
+        case Kind.RDB:
+            raise UsageError(f"{address.display()} is a snapshot file, not a server")
+    host, port = address.hosts[0]
+    return redis.Redis(host=host, port=port, **_tls(address), **arguments)
+
+
+def _tls(address: Address) -> dict[str, Any]:
+    if address.kind is not Kind.TLS:
+        return {}
+    given = {name: value for name, value in address.options.items() if name.startswith("ssl_")}
+    return {"ssl": True, "ssl_cert_reqs": "required", "ssl_check_hostname": given.get("ssl_cert_reqs") != "none"} | given
+
+
+@contextlib.contextmanager
+def server_errors(address: Address) -> Iterator[None]:
+    """Turns redis-py's errors inside the block into a ServerError that names the address and what to do."""
+    try:
+        yield
+    except redis.exceptions.AuthenticationError as error:
+        raise ServerError(f"{address.display()}: the server refuses the credentials ({_reason(error)})") from error
+    except redis.exceptions.TimeoutError as error:
+        raise ServerError(f"{address.display()}: no answer in time; is the server overloaded or frozen?") from error
+    except redis.exceptions.ConnectionError as error:
+        raise ServerError(f"{address.display()}: can't be reached ({_reason(error)}); is the server running?") from error
+    except redis.exceptions.RedisError as error:
+        raise ServerError(f"{address.display()}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0].rstrip(os.extsep)

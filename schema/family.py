@@ -1,0 +1,126 @@
+"""KeyFamily: the contract of one system's keys, and the registry of all installed families.
+
+A family never opens a connection. It names keys, turns raw values into facts, facts into jobs and findings, and jobs into
+commands; engines do the reading and sending. Adding a system means adding one folder with one instance of this class and
+one entry point in the group ``ferryman.families``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import entry_points
+from typing import ClassVar
+
+from attrs import frozen
+
+from .errors import UnknownFamily
+from .fact import Entry, Fact, Subject
+from .job import Job
+from .rule import Finding, Keyspace, Rule
+from .totals import Totals
+
+Command = tuple[bytes | str | int | float, ...]
+"""One Redis command, ready to be packed."""
+
+
+@frozen
+class Target:
+    """Where jobs are written: what a writer may know about the keyspace it writes to."""
+
+    prefix: str
+    now_ms: int
+
+
+class KeyFamily(ABC):
+    """Everything known about one system's Redis keys. Implementations are stateless; every method is pure."""
+
+    name: ClassVar[str]
+    """The word in URLs: ``family=<name>``."""
+    title: ClassVar[str]
+    """One line for people."""
+    default_prefix: ClassVar[str]
+    rules: ClassVar[tuple[Rule, ...]]
+
+    # Reading
+
+    @abstractmethod
+    def globs(self, prefix: str) -> tuple[str, ...]:
+        """SCAN MATCH patterns that together cover every key of the keyspace, and perhaps others, which ``facts`` leaves alone."""
+
+    @abstractmethod
+    def facts(self, entry: Entry, prefix: str) -> Iterator[Fact]:
+        """What one key states: nothing for a key of somebody else's, an ODD fact for one of ours that makes no sense.
+
+        Never raises for any bytes in key or value.
+        """
+
+    @abstractmethod
+    def tally(self, fact: Fact, totals: Totals) -> None:
+        """Adds one fact (about a job or the keyspace) to the totals that readers and rules will see."""
+
+    @abstractmethod
+    def read(self, subject: Subject, keyspace: Keyspace) -> Job | None:
+        """The job that the facts describe; None when there is no record of it. Never raises for any content."""
+
+    # Writing
+
+    @abstractmethod
+    def obstacles(self, job: Job) -> Iterator[Finding]:
+        """What of this job the family can't express. Empty for every job that it can carry."""
+
+    @abstractmethod
+    def write(self, job: Job, target: Target) -> list[Command]:
+        """The commands that store the job. Idempotent: sending them twice gives the same keyspace.
+
+        Commands that are not (wake-up tokens, counters) belong to ``finish``. All keys of one job share one cluster slot
+        where the family allows it.
+        """
+
+    @abstractmethod
+    def finish(self, target: Target, written: Totals) -> list[Command]:
+        """The commands to send once, after every job is stored: registries, counters, wake-up tokens. Idempotent as well.
+
+        ``written`` are the totals of the written jobs as ``tally_written`` made them.
+        """
+
+    def tally_written(self, job: Job, totals: Totals) -> None:
+        """Adds one written job to the totals that ``finish`` needs."""
+        totals.count("jobs", job.queue)
+        totals.count(f"jobs:{job.state}", job.queue)
+
+    # What both engines run on the results of the above
+
+    def findings(self, subject: Subject, keyspace: Keyspace) -> Iterator[Finding]:
+        """All rules on one subject."""
+        for rule in self.rules:
+            yield from rule.check(subject, keyspace)
+
+    def keyspace_findings(self, keyspace: Keyspace) -> Iterator[Finding]:
+        """All rules on the totals."""
+        for rule in self.rules:
+            yield from rule.check_totals(keyspace)
+
+    def refusals(self, subject: Subject, keyspace: Keyspace) -> Iterator[Finding]:
+        """The findings that keep this job from being carried to another keyspace."""
+        for rule in self.rules:
+            if rule.refuses:
+                yield from rule.check(subject, keyspace)
+
+
+GROUP = "ferryman.families"
+
+
+def family_names() -> list[str]:
+    """The names that ``family=`` accepts, sorted, without loading any family."""
+    return sorted(entry.name for entry in entry_points(group=GROUP))
+
+
+@cache
+def get_family(name: str) -> KeyFamily:
+    """The family of this name. Raises UnknownFamily naming the installed ones."""
+    for entry in entry_points(group=GROUP, name=name):
+        family: KeyFamily = entry.load()
+        return family
+    raise UnknownFamily(f"unknown family {name!r}; installed are: {', '.join(family_names())}")

@@ -1,0 +1,71 @@
+"""Job: the canonical record of one job, the same for every key family.
+
+Readers make jobs, writers consume them, and everything between (engines, verify, reports) knows nothing else. A job is a
+value: no method here talks to a server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from attrs import field, fields, frozen
+
+
+class State(StrEnum):
+    """Where a job stands, in the words that all families are translated to."""
+
+    SCHEDULED = "scheduled"
+    WAITING = "waiting"
+    ACTIVE = "active"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    BLOCKED = "blocked"
+    UNKNOWN = "unknown"
+
+
+@frozen
+class Job:
+    """One job.
+
+    Times are integer Unix milliseconds and durations integer milliseconds, both None where the source says nothing.
+    ``payload`` and ``result`` are the exact bytes that stand in Redis; they are decoded only for display.
+    """
+
+    id: str
+    queue: str
+    name: str
+    state: State
+    priority: int | float | None = None
+    """In the source family's own numbers; which end runs first is the family's knowledge."""
+    payload: bytes | None = None
+    created_at: int | None = None
+    updated_at: int | None = None
+    due_at: int | None = None
+    started_at: int | None = None
+    finished_at: int | None = None
+    attempts: int | None = None
+    max_attempts: int | None = None
+    progress: float | None = None
+    """From 0 to 1."""
+    result: bytes | None = None
+    error: str | None = None
+    worker: str | None = None
+    lease_expires_at: int | None = None
+    tags: tuple[str, ...] = ()
+    depends_on: tuple[str, ...] = ()
+    unique_key: str | None = None
+    ttl: int | None = None
+    """Longest run time, ms; not a lifetime of the record."""
+    logs: tuple[bytes, ...] = ()
+    history: tuple[Mapping[str, Any], ...] = ()
+    extra: Mapping[str, Any] = field(factory=dict)
+    """What has no canonical field, one mapping per family name: what the way back to that family needs, byte for byte."""
+    position: int | None = field(default=None, eq=False, repr=False)
+    """Rank in its queue's pop order (0 = next) when it was read. Belongs to the moment, not to the job: never compared."""
+
+
+JOB_FIELDS: tuple[str, ...] = tuple(each.name for each in fields(Job) if each.name != "position")
+"""The canonical fields in their order, as in ``ferryman jobs --format json`` and the Spark table ``jobs``."""

@@ -1,0 +1,88 @@
+"""Key patterns: one description per kind of key that both builds the name and parses it.
+
+A template such as ``<prefix>:jobs:<queue>:<state>`` has fields in angle brackets. Names are arbitrary text, so parsing is
+never guesswork of the first match alone: a pattern may restrict a field by a regular expression and names the Redis type,
+and a layout returns every pattern that fits, in the order in which they were declared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from attrs import field, frozen
+
+from .text import to_bytes, to_text
+
+_FIELD = re.compile(r"<([a-z_]+)>")
+
+
+@frozen
+class KeyPattern:
+    """One kind of key.
+
+    ``redis_types``: the types this key may have, normally one. ``where``: field -> regular expression; a field without one
+    takes any text of at least one character, newlines included, as much as it can.
+    """
+
+    role: str
+    template: str
+    redis_types: tuple[str, ...]
+    where: Mapping[str, str] = field(factory=dict)
+
+    def build(self, **values: str) -> bytes:
+        """The key's name. Raises KeyError when a field of the template is not given."""
+        return to_bytes(_FIELD.sub(lambda found: values[found[1]], self.template))
+
+    def expression(self, fixed: Mapping[str, str]) -> re.Pattern[str]:
+        """The regular expression that parses the key's text, with the ``fixed`` fields filled in."""
+        parts, end = [], 0
+        for found in _FIELD.finditer(self.template):
+            parts.append(re.escape(self.template[end : found.start()]))
+            name = found[1]
+            parts.append(re.escape(fixed[name]) if name in fixed else f"(?P<{name}>{self.where.get(name, '.+')})")
+            end = found.end()
+        parts.append(re.escape(self.template[end:]))
+        return re.compile("".join(parts), re.DOTALL)
+
+
+@frozen
+class KeyMatch:
+    """A key that a pattern fits: the pattern's role and the fields that the name tells."""
+
+    pattern: KeyPattern
+    fields: Mapping[str, str]
+
+    @property
+    def role(self) -> str:
+        return self.pattern.role
+
+
+class KeyLayout:
+    """All key patterns of one keyspace, with the fixed fields (mostly the prefix) filled in."""
+
+    def __init__(self, patterns: tuple[KeyPattern, ...], **fixed: str) -> None:
+        self.patterns = {pattern.role: pattern for pattern in patterns}
+        self._fixed = fixed
+        self._expressions = [(pattern, pattern.expression(fixed)) for pattern in patterns]
+
+    def key(self, role: str, **values: str) -> bytes:
+        """The name of the key of this role."""
+        return self.patterns[role].build(**self._fixed, **values)
+
+    def matches(self, key: bytes) -> Iterator[KeyMatch]:
+        """Every pattern whose form the name has, whatever the key's type."""
+        text = to_text(key)
+        for pattern, expression in self._expressions:
+            found = expression.fullmatch(text)
+            if found:
+                yield KeyMatch(pattern, found.groupdict())
+
+    def parse(self, key: bytes, redis_type: str) -> KeyMatch | None:
+        """The first pattern that fits both the name and the type; None if there is none."""
+        return next((match for match in self.matches(key) if redis_type in match.pattern.redis_types), None)
+
+
+def glob_escape(text: str) -> str:
+    """``text`` for use in a SCAN MATCH pattern, where it shall stand for itself."""
+    return re.sub(r"([\\*?\[\]^])", r"\\\1", text)

@@ -1,0 +1,112 @@
+"""Rules and findings: what can be wrong in a keyspace, said as values.
+
+A rule is a pure function of a subject (one job) or of the keyspace's totals. Families own their rules; engines run all of
+them in one pass; reports only show findings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from attrs import field, frozen
+
+from .fact import Subject
+from .totals import Totals
+
+if TYPE_CHECKING:
+    from .family import KeyFamily
+
+
+class Severity(StrEnum):
+    """How much a finding matters. ``error``: a healthy keyspace never shows it."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+class Harm(StrEnum):
+    """What a broken rule does to the users of the queue."""
+
+    LOST = "lost"
+    DUPLICATE = "duplicate"
+    LATE = "late"
+    POISON = "poison"
+    LEAK = "leak"
+    COSMETIC = "cosmetic"
+
+
+@frozen
+class Keyspace:
+    """What rules and readers may know beside one subject."""
+
+    family: KeyFamily
+    prefix: str
+    now_ms: int
+    """The moment to compare with: the server's clock, or the time of the snapshot."""
+    totals: Totals = field(factory=Totals, repr=False)
+
+
+@frozen
+class Complaint:
+    """What a rule's check says: the rule itself is added by the caller."""
+
+    detail: str
+    key: bytes
+    queue: str | None = None
+    severity: Severity | None = None
+    """Only where this one case weighs differently from the rule's own severity."""
+
+
+SubjectCheck = Callable[[Subject, Keyspace], Iterator[Complaint]]
+KeyspaceCheck = Callable[[Keyspace], Iterator[Complaint]]
+
+
+@frozen
+class Finding:
+    """One broken rule at one place."""
+
+    rule: str
+    severity: Severity
+    job_id: str | None
+    key: str
+    queue: str | None
+    detail: str
+    repair: str | None = None
+
+
+@frozen
+class Rule:
+    """One numbered rule of a family's specification.
+
+    Exactly one of ``subject`` and ``keyspace`` is given. ``refuses``: a job that breaks this rule is not carried to another
+    keyspace; the migration names the rule and leaves the job where it is.
+    """
+
+    id: str
+    title: str
+    severity: Severity
+    harm: Harm
+    repair: str | None = None
+    refuses: bool = False
+    subject: SubjectCheck | None = field(default=None, repr=False)
+    keyspace: KeyspaceCheck | None = field(default=None, repr=False)
+
+    def check(self, subject: Subject, keyspace: Keyspace) -> Iterator[Finding]:
+        """The findings of this rule about one job."""
+        if self.subject is not None:
+            for complaint in self.subject(subject, keyspace):
+                yield self._finding(complaint, subject.job_id)
+
+    def check_totals(self, keyspace: Keyspace) -> Iterator[Finding]:
+        """The findings of this rule about the keyspace as a whole."""
+        if self.keyspace is not None:
+            for complaint in self.keyspace(keyspace):
+                yield self._finding(complaint, None)
+
+    def _finding(self, complaint: Complaint, job_id: str | None) -> Finding:
+        severity = complaint.severity or self.severity
+        key = complaint.key.decode("utf-8", "surrogateescape")
+        return Finding(self.id, severity, job_id, key, complaint.queue, complaint.detail, self.repair)

@@ -1,0 +1,122 @@
+"""Bytes shown as text: how keys, members and payloads of any content stand in JSON and in messages.
+
+Redis values are bytes and may be anything. Inside the program a name that came from a key is text decoded with
+``surrogateescape``, so that encoding it again gives the same key; on the way out it must become valid JSON.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from .errors import MalformedValue
+
+MAX_JSON_DEPTH = 500
+"""Deeper JSON than this is treated as text: Python's own limit differs by version, and nobody's payload is so deep."""
+
+
+def to_text(raw: bytes) -> str:
+    """Text that ``to_bytes`` turns back into exactly ``raw``, whatever the bytes are."""
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def to_bytes(text: str) -> bytes:
+    """The bytes behind a text made by ``to_text``; a lone surrogate that never was a byte is kept in its 3-byte form."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+
+
+def show(raw: bytes | str, limit: int = 200) -> str:
+    """One short printable line for messages: no control characters, no invalid text, at most ``limit`` characters."""
+    text = raw if isinstance(raw, str) else raw[: 4 * limit].decode("utf-8", "backslashreplace")
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text[:limit])
+    return line if len(text) <= limit else line + "…"
+
+
+def load_json(raw: bytes) -> Any:
+    """The value of a JSON text.
+
+    Raises MalformedValue for everything that is not strict JSON in UTF-8, NaN and too deep nesting included.
+    """
+    if raw.count(b"[") + raw.count(b"{") > MAX_JSON_DEPTH and _bracket_depth(raw) > MAX_JSON_DEPTH:
+        raise MalformedValue(f"JSON nested more than {MAX_JSON_DEPTH} deep")
+    try:
+        return json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise MalformedValue(f"not JSON: {show(str(error))}") from None
+
+
+def jsonable(value: Any) -> Any:
+    """``value`` with every byte string and every text that is not valid Unicode in a form that JSON can hold.
+
+    Bytes that are UTF-8 stand as text, other bytes as ``{"b64": …}``.
+    """
+    match value:
+        case bytes():
+            try:
+                return value.decode("utf-8")
+            except UnicodeDecodeError:
+                return {"b64": base64.b64encode(value).decode("ascii")}
+        case str():
+            return value if _is_unicode(value) else jsonable(to_bytes(value))
+        case Mapping():
+            return {_json_key(key): jsonable(each) for key, each in value.items()}
+        case tuple() | list():
+            return [jsonable(each) for each in value]
+        case float() if value != value or value in (float("inf"), float("-inf")):
+            return str(value)
+        case _:
+            return value
+
+
+def payload_json(raw: bytes | None) -> Any:
+    """A payload for JSON output: JSON text as that value, other UTF-8 text as a string, other bytes as ``{"b64": …}``."""
+    if raw is None:
+        return None
+    try:
+        return jsonable(load_json(raw))
+    except MalformedValue:
+        return jsonable(raw)
+
+
+def dump_json(value: Any) -> str:
+    """One line of JSON for ``value`` passed through ``jsonable``."""
+    return json.dumps(jsonable(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def _json_key(key: Any) -> str:
+    if isinstance(key, bytes):
+        key = to_text(key)
+    text = str(key)
+    return text if _is_unicode(text) else "b64:" + base64.b64encode(to_bytes(text)).decode("ascii")
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _bracket_depth(raw: bytes) -> int:
+    """An upper bound of the nesting depth that costs no recursion: brackets inside strings count too."""
+    deepest = depth = 0
+    for byte in raw.translate(None, delete=_NOT_BRACKETS):
+        if byte in b"[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        else:
+            depth -= 1
+    return deepest
+
+
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
