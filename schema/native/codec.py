@@ -1,0 +1,48 @@
+"""The message frame: how a broker message stands in one hash field.
+
+A JSON head, a newline, the raw body. JSON text never contains a raw newline, so the first one splits; the body needs no
+base64, and ``redis-cli HGET … message`` stays readable. This is the only place that knows which JSON library is used. It
+never decodes a body. Called by the transport, the family's reader and the writer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import MalformedValue, UsageError
+from ..text import show
+
+
+def encode(head: Mapping[str, Any], body: bytes) -> bytes:
+    """The frame of a message. ``head`` holds ``content-type``, ``content-encoding``, ``headers`` and ``properties``.
+
+    Raises UsageError if the head has a value that JSON can't express.
+    """
+    try:
+        return _dump(head) + b"\n" + body
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"a message head must be plain JSON data: {error}") from error
+
+
+def decode(message: bytes) -> tuple[dict[str, Any], bytes]:
+    """Head and body of a frame. Raises MalformedValue, and nothing else, for any bytes that are no frame."""
+    text, newline, body = message.partition(b"\n")
+    if not newline:
+        raise MalformedValue("a message has no newline after its head")
+    try:
+        head = json.loads(text.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise MalformedValue(f"a message's head is no JSON: {show(str(error))}") from error
+    if not isinstance(head, dict):
+        raise MalformedValue(f"a message's head is a JSON {type(head).__name__}, not an object")
+    return head, body
+
+
+def _dump(head: Mapping[str, Any]) -> bytes:
+    try:
+        return json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    except UnicodeEncodeError:
+        # A lone surrogate has no UTF-8 form, but JSON can escape it.
+        return json.dumps(head, separators=(",", ":")).encode("ascii")

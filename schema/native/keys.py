@@ -1,0 +1,181 @@
+"""The key names of the native family: every key of one queue, and the keys that belong to no queue.
+
+All keys of a queue share the hash tag ``{queue}``, so one script touches one slot and Redis Cluster works. This file only
+builds names; it never talks to Redis and never parses (that is ``schema/keys.py``). Called by ``live.py``, the family's
+reader and writer, and the transport.
+"""
+
+from __future__ import annotations
+
+from attrs import field, frozen
+
+from ..errors import UsageError
+from ..text import to_bytes
+
+DEFAULT_PREFIX = "ferryman"
+
+_ESCAPES = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D"})
+
+
+def check_prefix(prefix: str) -> str:
+    """The prefix itself, if key names can begin with it.
+
+    Raises UsageError for an empty one, and for one with a brace: Redis Cluster reads the first ``{…}`` of a key, so a brace
+    here would take the place of the queue's own hash tag.
+    """
+    if not prefix or "{" in prefix or "}" in prefix:
+        raise UsageError(f"prefix {prefix!r} can't be used: it must not be empty and must not contain '{{' or '}}'")
+    return prefix
+
+
+def escape(name: str) -> str:
+    """A queue's or exchange's name as it stands inside a hash tag: only ``%``, ``{`` and ``}`` are percent-encoded."""
+    return name.translate(_ESCAPES)
+
+
+def unescape(tag: str) -> str:
+    """The inverse of ``escape``. Text that ``escape`` never writes passes as it is; ``is_escaped`` tells."""
+    return tag.replace("%7B", "{").replace("%7D", "}").replace("%25", "%")
+
+
+def is_escaped(tag: str) -> bool:
+    """Whether ``escape`` could have produced this text, that is, whether ``unescape`` loses nothing."""
+    return escape(unescape(tag)) == tag
+
+
+@frozen
+class QueueKeys:
+    """The keys of one queue, as bytes. ``KEYS`` of every queue script is ``fixed``, in that order."""
+
+    prefix: str
+    queue: str
+    base: bytes = field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        check_prefix(self.prefix)
+        if not self.queue:
+            raise UsageError("a queue's name must not be empty")
+        base = to_bytes(f"{self.prefix}:{{{escape(self.queue)}}}:")
+        object.__setattr__(self, "base", base)
+
+    @property
+    def meta(self) -> bytes:
+        """Hash: schema version, sequence, declared arguments, counters."""
+        return self.base + b"meta"
+
+    @property
+    def waiting(self) -> bytes:
+        """Sorted set: id by rank and sequence (``place.py``)."""
+        return self.base + b"waiting"
+
+    @property
+    def scheduled(self) -> bytes:
+        """Sorted set: id by due time, ms."""
+        return self.base + b"scheduled"
+
+    @property
+    def consumers(self) -> bytes:
+        """Sorted set: consumer by the end of its lease, ms."""
+        return self.base + b"consumers"
+
+    @property
+    def dead(self) -> bytes:
+        """Sorted set: id by the time it was given up, ms."""
+        return self.base + b"dead"
+
+    @property
+    def done(self) -> bytes:
+        """Sorted set: id by the time it was acked, ms; only with a retention."""
+        return self.base + b"done"
+
+    @property
+    def wake(self) -> bytes:
+        """List: at most one token, which wakes one idle consumer and carries no job."""
+        return self.base + b"wake"
+
+    @property
+    def blocked(self) -> bytes:
+        """Set: ids that wait for other jobs."""
+        return self.base + b"blocked"
+
+    @property
+    def job_prefix(self) -> bytes:
+        """What every job's hash begins with."""
+        return self.base + b"job:"
+
+    @property
+    def held_prefix(self) -> bytes:
+        """What every consumer's sorted set of held jobs begins with."""
+        return self.base + b"held:"
+
+    @property
+    def fixed(self) -> tuple[bytes, ...]:
+        """What every queue script gets as KEYS[1] to KEYS[9]; ``lua/_queue.lua`` gives them their names."""
+        return (
+            self.meta,
+            self.waiting,
+            self.scheduled,
+            self.consumers,
+            self.dead,
+            self.done,
+            self.wake,
+            self.job_prefix,
+            self.held_prefix,
+        )
+
+    def job(self, id: str) -> bytes:  # noqa: A002 - the canonical field's name
+        """Hash: one job."""
+        return self.job_prefix + to_bytes(id)
+
+    def held(self, consumer: str) -> bytes:
+        """Sorted set: the ids that a consumer has and has not acked, by their place in waiting."""
+        return self.held_prefix + to_bytes(consumer)
+
+    def publisher(self, producer: str) -> bytes:
+        """String with a TTL: what a producer's last publish stored. No live data: losing it loses no job."""
+        return self.base + b"publisher:" + to_bytes(producer)
+
+    def needs(self, id: str) -> bytes:  # noqa: A002
+        """Set: the ids that a blocked job waits for."""
+        return self.base + b"needs:" + to_bytes(id)
+
+    def unblocks(self, id: str) -> bytes:  # noqa: A002
+        """Set: the ids that wait for this job."""
+        return self.base + b"unblocks:" + to_bytes(id)
+
+    def tag(self, tag: str) -> bytes:
+        """Set: the ids that carry a tag."""
+        return self.base + b"tag:" + to_bytes(tag)
+
+    def unique(self, key: str) -> bytes:
+        """String with a TTL: the id of the job that holds a dedup key."""
+        return self.base + b"unique:" + to_bytes(key)
+
+    def stats(self, day: str) -> bytes:
+        """Hash: wait and run times of one day, ``YYYY-MM-DD``."""
+        return self.base + b"stats:" + to_bytes(day)
+
+
+def queues(prefix: str) -> bytes:
+    """Set: the declared queues that last (those without ``x-expires``)."""
+    return to_bytes(f"{check_prefix(prefix)}:queues")
+
+
+def exchange(prefix: str, name: str) -> bytes:
+    """Hash: binding -> expiry, plus the version that route caches check."""
+    return to_bytes(f"{check_prefix(prefix)}:exchange:{name}")
+
+
+def fanout(prefix: str, name: str) -> bytes:
+    """Stream: the messages broadcast on a fanout exchange. Tagged, because one script writes it and its cursors."""
+    return to_bytes(f"{check_prefix(prefix)}:fanout:{{{escape(name)}}}")
+
+
+def fanout_cursors(prefix: str, name: str) -> bytes:
+    """Hash: bound queue -> the last stream id it has read, and when the queue expires."""
+    return fanout(prefix, name) + b":cursors"
+
+
+def wake(prefix: str, connection: str) -> bytes:
+    """List: wakes one connection from its blocking wait (a cancel, a new queue, the shutdown)."""
+    return to_bytes(f"{check_prefix(prefix)}:wake:{connection}")
