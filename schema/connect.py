@@ -37,6 +37,8 @@ def connect(address: Address, **overrides: Any) -> redis.Redis:
         "socket_timeout": options.get("socket_timeout", SOCKET_TIMEOUT),
         "socket_connect_timeout": options.get("socket_connect_timeout", CONNECT_TIMEOUT),
         "client_name": options.get("client_name"),
+        # One shape of replies on every server and with every version of redis-py.
+        "protocol": 2,
         # A command is repeated by who knows that it may be, never by the connection.
         "retry": Retry(NoBackoff(), 0),
     }
