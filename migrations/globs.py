@@ -1,0 +1,76 @@
+"""Globs: the SCAN MATCH patterns of a family, made into the one pattern that a single scan can use.
+
+Pure. Called by the scan alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from attrs import field, frozen
+
+from ..schema.keys import glob_escape
+from ..schema.text import to_bytes
+
+
+@frozen
+class Selection:
+    """Several globs in the form that one scan can use."""
+
+    exact: tuple[bytes, ...]
+    """The keys that globs without a wildcard name."""
+    match: str | None
+    """One pattern that covers all other globs; None if there are none."""
+    _wanted: re.Pattern[bytes] | None = field(default=None, alias="wanted")
+    """What a key must fit where ``match`` covers more than the globs do."""
+
+    @classmethod
+    def of(cls, globs: Sequence[str]) -> Selection:
+        exact = tuple(to_bytes(_unescape(each)) for each in globs if not _wildcard(each))
+        wild = [each for each in globs if _wildcard(each)]
+        if len(wild) < 2:
+            return cls(exact, wild[0] if wild else None)
+        wanted = re.compile(b"|".join(_expression(each) for each in wild), re.DOTALL)
+        return cls(exact, glob_escape(_common_start(wild)) + "*", wanted)
+
+    def wants(self, key: bytes) -> bool:
+        """Whether one of the globs fits the key."""
+        return self._wanted is None or self._wanted.fullmatch(key) is not None
+
+
+_GLOB = re.compile(r"\\(?P<literal>.)|\[(?P<inverse>\^?)(?P<set>(?:\\.|[^\]])*)\]|(?P<wild>[*?])|(?P<plain>.)", re.DOTALL)
+"""The parts of a glob in Redis' dialect."""
+
+
+def _wildcard(glob: str) -> bool:
+    return any(part["wild"] or part["set"] is not None for part in _GLOB.finditer(glob))
+
+
+def _unescape(glob: str) -> str:
+    return "".join(part["literal"] or part["plain"] or "" for part in _GLOB.finditer(glob))
+
+
+def _common_start(globs: Sequence[str]) -> str:
+    """The text that every key starts with that fits one of the globs."""
+    starts = []
+    for glob in globs:
+        first = next(part for part in _GLOB.finditer(glob) if part["wild"] or part["set"] is not None)
+        starts.append(_unescape(glob[: first.start()]))
+    lowest, highest = min(starts), max(starts)
+    while not highest.startswith(lowest):
+        lowest = lowest[:-1]
+    return lowest
+
+
+def _expression(glob: str) -> bytes:
+    """The regular expression with the meaning of a glob."""
+    parts = []
+    for part in _GLOB.finditer(glob):
+        if part["wild"]:
+            parts.append(b".*" if part["wild"] == "*" else b".")
+        elif part["set"] is not None:
+            parts.append(b"[" + part["inverse"].encode() + to_bytes(part["set"]) + b"]")
+        else:
+            parts.append(re.escape(to_bytes(part["literal"] or part["plain"])))
+    return b"".join(parts)
