@@ -123,9 +123,9 @@ class QueueKeys:
             self.held_prefix,
         )
 
-    def job(self, id: str) -> bytes:  # noqa: A002 - the canonical field's name
+    def job(self, job_id: str) -> bytes:
         """Hash: one job."""
-        return self.job_prefix + to_bytes(id)
+        return self.job_prefix + to_bytes(job_id)
 
     def held(self, consumer: str) -> bytes:
         """Sorted set: the ids that a consumer has and has not acked, by their place in waiting."""
@@ -135,13 +135,13 @@ class QueueKeys:
         """String with a TTL: what a producer's last publish stored. No live data: losing it loses no job."""
         return self.base + b"publisher:" + to_bytes(producer)
 
-    def needs(self, id: str) -> bytes:  # noqa: A002
+    def needs(self, job_id: str) -> bytes:
         """Set: the ids that a blocked job waits for."""
-        return self.base + b"needs:" + to_bytes(id)
+        return self.base + b"needs:" + to_bytes(job_id)
 
-    def unblocks(self, id: str) -> bytes:  # noqa: A002
+    def unblocks(self, job_id: str) -> bytes:
         """Set: the ids that wait for this job."""
-        return self.base + b"unblocks:" + to_bytes(id)
+        return self.base + b"unblocks:" + to_bytes(job_id)
 
     def tag(self, tag: str) -> bytes:
         """Set: the ids that carry a tag."""

@@ -1,0 +1,40 @@
+"""How the family's scripts reply, and which exception a refusal becomes.
+
+Every script replies ``[b"ok", result]`` or ``[word, detail…]`` (rule 3 of ``lua/_common.lua``). Errors arrive as replies, so they
+are raised where a reply is read, however the call was sent. Called by the parse functions of ``live.py`` and ``exchange.py``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import MalformedValue, PublishRefused, QueueArgumentsError, SchemaVersionError, ServerError
+from ..text import show
+
+
+def result(reply: Any, what: str) -> Any:
+    """The result of a script about ``what`` (``queue 'celery'``).
+
+    Raises SchemaVersionError, PublishRefused (the server has no memory for it), QueueArgumentsError or MalformedValue (a key at
+    fault holds something else than it should).
+    """
+    word, *details = reply
+    match word:
+        case b"ok":
+            return details[0]
+        case b"schema":
+            raise SchemaVersionError(
+                f"{what} was written by a newer ferryman (schema {show(details[0])}, this one knows 1): update this one"
+            )
+        case b"full":
+            raise PublishRefused(f"{what}: the server is at maxmemory and stored nothing; retry when consumers have drained")
+        case b"order":
+            order = show(details[0])
+            raise QueueArgumentsError(
+                f"{what} has priority_order {order!r} since its first declaration: use that, or delete the queue first"
+            )
+        case b"damaged":
+            key, detail = details
+            raise MalformedValue(f"{what}: key {show(key)!r} is damaged ({show(detail)}): audit the keyspace, move the key away")
+        case _:
+            raise ServerError(f"{what}: a script replied with the unknown word {show(word)!r}")

@@ -1,0 +1,172 @@
+"""Exchanges and fanout of the native family: bindings, route versions, broadcast streams. One atomic script each.
+
+Like ``live.py`` this builds calls and never opens a connection. An exchange lives in another cluster slot than its queues, so no
+script touches both: see ``Live.bump_routes`` for how a removed binding reaches the publishers. Called by the transport and the
+command line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from attrs import field, frozen
+
+from ..call import Argument, Call
+from ..errors import MalformedValue, UsageError
+from ..text import load_json, to_bytes
+from . import keys
+from .answers import result
+from .scripts import script
+
+T = TypeVar("T")
+
+
+class Binding(NamedTuple):
+    """One binding of an exchange: ``routing_key`` for direct exchanges, ``pattern`` as the transport compiled it for topics."""
+
+    queue: str
+    routing_key: str = ""
+    pattern: str = ""
+
+
+@frozen
+class Bindings:
+    """The bindings of an exchange at one version, sorted. ``odd``: how many fields were no binding and were left out."""
+
+    version: int
+    bindings: tuple[Binding, ...]
+    odd: int = 0
+
+
+@frozen
+class Exchanges:
+    """The exchanges under one prefix. Raises as ``Live`` does; binding and broadcasting raise PublishRefused at maxmemory."""
+
+    prefix: str = field(default=keys.DEFAULT_PREFIX)
+
+    def __attrs_post_init__(self) -> None:
+        keys.check_prefix(self.prefix)
+
+    # Bindings
+
+    def bind(
+        self,
+        exchange: str,
+        queue: str,
+        routing_key: str = "",
+        pattern: str = "",
+        expires_at: int | None = None,
+        *,
+        now: int | None = None,
+    ) -> Call[int]:
+        """Binds the queue, until ``expires_at`` (ms) if given; binding again renews that. Gives the version after it."""
+        expiry = "" if expires_at is None else expires_at
+        return self._exchange("bind", exchange, now, (_field(Binding(queue, routing_key, pattern)), expiry), int)
+
+    def unbind(
+        self, exchange: str, queue: str, routing_key: str = "", pattern: str = "", *, now: int | None = None
+    ) -> Call[bool]:
+        """Removes a binding; False if there was none. Call ``Live.bump_routes(queue)`` after it."""
+        binding = _field(Binding(queue, routing_key, pattern))
+        return self._exchange("unbind", exchange, now, (binding,), lambda reply: bool(reply[0]))
+
+    def unbind_all(self, exchange: str, bindings: Sequence[Binding], *, now: int | None = None) -> Call[int]:
+        """Removes several bindings at once (a deleted queue's); gives how many there were. ``bindings`` must not be empty."""
+        if not bindings:
+            raise UsageError(f"exchange {exchange!r}: no binding given to remove")
+        return self._exchange("unbind", exchange, now, tuple(map(_field, bindings)), lambda reply: int(reply[0]))
+
+    def bindings(self, exchange: str, *, now: int | None = None) -> Call[Bindings]:
+        """All bindings, without the expired ones, which are removed."""
+        return self._exchange("bindings", exchange, now, (), _bindings)
+
+    def version(self, exchange: str, *, now: int | None = None) -> Call[int]:
+        """The version of the exchange's bindings: never the same again after a change; 0 for an exchange without any."""
+        return self._exchange("version", exchange, now, (), int)
+
+    def delete(self, exchange: str, *, now: int | None = None) -> Call[int]:
+        """Deletes the exchange's bindings; gives how many there were. A fanout exchange also needs ``fanout_delete``."""
+        return self._exchange("delete", exchange, now, (), int)
+
+    # Fanout
+
+    def fanout_publish(self, exchange: str, message: bytes, maxlen: int, *, now: int | None = None) -> Call[bytes]:
+        """Broadcasts a message; the stream keeps about ``maxlen``. Gives its stream id, b"" if no queue was bound to get it.
+
+        Not idempotent. Readers use plain ``XREAD`` on ``keys.fanout(prefix, exchange)``; the frame stands in ``message``.
+        """
+        return self._fanout("publish", exchange, now, (maxlen, message), bytes)
+
+    def fanout_bind(self, exchange: str, queue: str, expires_at: int | None = None, *, now: int | None = None) -> Call[bytes]:
+        """Binds the queue and gives its cursor, the stream id after which to read. Binding again keeps the cursor."""
+        return self._fanout("bind", exchange, now, (_name(queue), "" if expires_at is None else expires_at), bytes)
+
+    def fanout_advance(
+        self, exchange: str, queue: str, stream_id: bytes, expires_at: int | None = None, *, now: int | None = None
+    ) -> Call[bool]:
+        """Moves the queue's cursor on to ``stream_id`` (never back). False if the queue is not bound any more: bind it again."""
+        return self._fanout("advance", exchange, now, (_name(queue), stream_id, "" if expires_at is None else expires_at), bool)
+
+    def fanout_unbind(self, exchange: str, queue: str, *, now: int | None = None) -> Call[bool]:
+        """Removes the queue's cursor, and the stream with the last one. False if the queue was not bound."""
+        return self._fanout("unbind", exchange, now, (_name(queue),), bool)
+
+    def fanout_delete(self, exchange: str, *, now: int | None = None) -> Call[int]:
+        """Unbinds every queue and deletes the stream; gives how many were bound."""
+        return self._fanout("unbind", exchange, now, (), int)
+
+    def _exchange(
+        self, verb: str, exchange: str, now: int | None, args: tuple[Argument, ...], parse: Callable[[Any], T]
+    ) -> Call[T]:
+        return _call(f"exchange_{verb}", (keys.exchange(self.prefix, exchange),), exchange, now, args, parse)
+
+    def _fanout(
+        self, verb: str, exchange: str, now: int | None, args: tuple[Argument, ...], parse: Callable[[Any], T]
+    ) -> Call[T]:
+        both = (keys.fanout(self.prefix, exchange), keys.fanout_cursors(self.prefix, exchange))
+        return _call(f"fanout_{verb}", both, exchange, now, args, parse)
+
+
+def _call(
+    name: str,
+    all_keys: tuple[bytes, ...],
+    exchange: str,
+    now: int | None,
+    args: tuple[Argument, ...],
+    parse: Callable[[Any], T],
+) -> Call[T]:
+    moment = "" if now is None else now
+    return Call(script(name), all_keys, (moment, *args), lambda reply: parse(result(reply, f"exchange {exchange!r}")))
+
+
+def _name(queue: str) -> bytes:
+    if not queue:
+        raise UsageError("a queue's name must not be empty")
+    return to_bytes(queue)
+
+
+def _field(binding: Binding) -> str:
+    _name(binding.queue)
+    # ASCII, so that a name that is no valid Unicode still has one form.
+    return json.dumps(binding, separators=(",", ":"))
+
+
+def _bindings(reply: Any) -> Bindings:
+    version, fields = reply
+    found = [_binding(raw) for raw in fields]
+    good = sorted(binding for binding in found if binding is not None)
+    return Bindings(version, tuple(good), len(found) - len(good))
+
+
+def _binding(raw: bytes) -> Binding | None:
+    try:
+        value = load_json(raw)
+    except MalformedValue:
+        return None
+    match value:
+        case [str() as queue, str() as routing_key, str() as pattern] if queue:
+            return Binding(queue, routing_key, pattern)
+        case _:
+            return None

@@ -1,0 +1,84 @@
+-- What every script begins with. Runs on Redis 6.2, 7, 8 and Valkey; no shebang, so one text serves them all.
+--
+-- Rules that all scripts obey:
+--
+-- 1. Arrive before you leave. A job is added to its new place before it is removed from the old one, so an error in the
+--    middle (a key of a wrong type) can leave a job in two places, which an audit finds, but never in none.
+-- 2. Whoever drains, begins with drain(). A server at maxmemory refuses a script whose first write needs memory, and lets
+--    one go on whose first write does not. Publishing, declaring and binding must be refusable; everything else must not.
+-- 3. Errors are answers. A script replies {'ok', result}, or a refusal {word, detail…} that parse functions turn into the
+--    family's exceptions, whoever sent the call and how. Server errors of other kinds (READONLY, MISCONF …) pass through.
+--
+-- ARGV[1] of every script is the time in ms for tests, or '' for the server's own clock.
+
+-- Lua 5.1 unpacks at most some 8,000 values into a call; commands over many members go in slices of this many values.
+local SLICE = 2000
+
+-- Ends the script with a refusal: the words of its reply.
+local function refuse(...)
+  error({refusal = {...}})
+end
+
+-- redis.call, whose errors answer() can tell apart; they carry the key that the command was about. (They must not carry `err`:
+-- Redis 7.0's pcall would make a plain string of them.)
+local function call(command, key, ...)
+  local reply = redis.pcall(command, key, ...)
+  if type(reply) == 'table' and reply.err then
+    error({failure = reply.err, key = key})
+  end
+  return reply
+end
+
+-- redis.call for a key that may hold anything: nil where the command fails.
+local function attempt(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then
+    return nil
+  end
+  return reply
+end
+
+-- The reply of a transition: what it returns, or why it was refused.
+local function answer(transition)
+  local fine, reply = pcall(transition)
+  if fine then
+    return {'ok', reply}
+  end
+  if type(reply) ~= 'table' then
+    return {err = 'ERR ' .. tostring(reply)}
+  end
+  if reply.refusal then
+    return reply.refusal
+  end
+  -- Redis 6.2 puts "@user_script: <line>: -" before the errors that scripts alone can get.
+  local text = string.gsub(reply.failure, '^@user_script: ?%d+: %-?', '')
+  if string.find(text, '^OOM') then
+    return {'full', text}
+  end
+  if string.find(text, '^WRONGTYPE') or string.find(text, '^ERR hash value is not') then
+    return {'damaged', reply.key, text}
+  end
+  return {err = text}
+end
+
+-- This moment, in Unix ms.
+local function clock()
+  if ARGV[1] ~= '' then
+    return tonumber(ARGV[1])
+  end
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- Sends a command with many arguments in slices. `values` are whole groups of `width`, and SLICE is a multiple of it.
+local function in_slices(command, key, values)
+  for first = 1, #values, SLICE do
+    call(command, key, unpack(values, first, math.min(first + SLICE - 1, #values)))
+  end
+end
+
+local function append(list, ...)
+  for i = 1, select('#', ...) do
+    list[#list + 1] = (select(i, ...))
+  end
+end

@@ -1,0 +1,43 @@
+-- What every script about one fanout exchange begins with, after _common.lua.
+--
+-- KEYS[1] stream   broadcast messages, one field `message`
+-- KEYS[2] cursors  hash: bound queue -> "last id read" or "last id read, a space, expiry ms"
+--
+-- A queue gets what is published after it was bound, because its cursor is set then. An expired cursor is removed by the next
+-- script that meets it. With the last cursor the stream goes too: nobody is left to read it, and who binds again begins at its end.
+
+local STREAM, CURSORS = KEYS[1], KEYS[2]
+
+local function expiry_of(cursor)
+  return tonumber(string.match(cursor, ' (%d+)$') or nil) or math.huge
+end
+
+local function cursor_text(id, expiry)
+  return expiry == '' and id or id .. ' ' .. expiry
+end
+
+-- A queue's cursor, nil if it has none or an expired one.
+local function cursor_of(queue, now)
+  local cursor = call('HGET', CURSORS, queue)
+  if cursor and expiry_of(cursor) > now then
+    return string.match(cursor, '^%S+')
+  end
+  return nil
+end
+
+-- Removes expired cursors, and the stream with the last one. Returns how many queues are bound.
+local function sweep(now)
+  local all = call('HGETALL', CURSORS)
+  local expired = {}
+  for i = 1, #all, 2 do
+    if expiry_of(all[i + 1]) <= now then
+      append(expired, all[i])
+    end
+  end
+  in_slices('HDEL', CURSORS, expired)
+  local bound = #all / 2 - #expired
+  if bound == 0 then
+    call('DEL', STREAM)
+  end
+  return bound
+end

@@ -1,0 +1,199 @@
+-- What every script about one queue begins with, after _common.lua. Place is truth: a job's state is the key it stands in.
+--
+-- KEYS[1] meta       hash    schema, sequence, arguments, priority_order, routes, expires, retention, counters
+-- KEYS[2] waiting    zset    id by place: rank(priority) * 2^45 + sequence; popped in ascending order
+-- KEYS[3] scheduled  zset    id by due time, ms
+-- KEYS[4] consumers  zset    consumer by lease end, ms
+-- KEYS[5] dead       zset    id by the time it was given up, ms
+-- KEYS[6] done       zset    id by the time it was acked, ms; only with a retention
+-- KEYS[7] wake       list    at most one token; carries no job
+-- KEYS[8] job:       prefix of the job hashes: message (or payload and name), deliveries, delivered_at, consumer (last holder),
+--                    published_at, due_at, expires_at; score (its place in waiting) once it has left waiting and held for another
+--                    key; reason and error while dead. Fields that no script names are left alone.
+-- KEYS[9] held:      prefix of the consumers' zsets: id by its place in waiting, so that going back needs no look at the hash
+--
+-- Wake rule: after every script, waiting is empty or a token is in `wake` (until a consumer pops it, who must then take).
+-- Temporary queues (x-expires): every key of the queue carries a TTL, which settle() renews. No other live key has one.
+
+local META, WAITING, SCHEDULED, CONSUMERS, DEAD, DONE, WAKE, JOB, HELD = unpack(KEYS, 1, 9)
+
+local SCHEMA = 1
+local STEP = 2 ^ 45
+
+-- Most jobs that one call promotes, reclaims or erases beside its own work: some milliseconds of the server's time.
+local LIMIT = 1000
+
+-- What open() has read from meta.
+local exists, descending, expires, retention
+
+-- Reads the queue's settings, and refuses a keyspace that a newer ferryman has written.
+local function open()
+  local found = call('HMGET', META, 'schema', 'priority_order', 'expires', 'retention')
+  exists = found[1] and true or false
+  if exists and not (tonumber(found[1]) and tonumber(found[1]) <= SCHEMA) then
+    refuse('schema', found[1])
+  end
+  descending = found[2] == 'descending'
+  expires = tonumber(found[3])
+  retention = tonumber(found[4])
+end
+
+-- Writes what makes a queue exist. Its routes begin at the time, so that no cache of a deleted queue of this name fits.
+local function create_queue(now, order)
+  call('HSET', META, 'schema', SCHEMA, 'priority_order', order, 'routes', now)
+  exists = true
+  descending = order == 'descending'
+end
+
+-- A priority as a number that is lower the sooner it runs (place.py).
+local function rank(priority)
+  return descending and -1 - priority or priority
+end
+
+-- A first write that needs no memory and changes nothing (rule 2): removes the members from rank 1 to rank 0.
+local function drain()
+  call('ZREMRANGEBYRANK', WAITING, 1, 0)
+end
+
+-- Adds to a counter; a queue that was deleted meanwhile counts nothing, and is not created by counting.
+local function count(name, number)
+  if exists and number > 0 then
+    call('HINCRBY', META, name, number)
+  end
+end
+
+-- Puts a token where an idle consumer waits, unless one is there.
+local function wake()
+  if call('EXISTS', WAKE) == 0 then
+    call('RPUSH', WAKE, '1')
+  end
+end
+
+local function each_held(visit)
+  for _, consumer in ipairs(call('ZRANGE', CONSUMERS, 0, -1)) do
+    visit(HELD .. consumer)
+  end
+end
+
+local function each_job(visit)
+  local function visit_all(key)
+    for _, id in ipairs(call('ZRANGE', key, 0, -1)) do
+      visit(JOB .. id)
+    end
+  end
+  for _, key in ipairs({WAITING, SCHEDULED, DEAD, DONE}) do
+    visit_all(key)
+  end
+  each_held(visit_all)
+end
+
+-- Renews the TTLs of a temporary queue. Returns the ms that its jobs have left.
+-- The jobs must outlive their queue, but renewing thousands of TTLs at each poll would cost too much. So they expire at a common
+-- horizon (meta `horizon`), never before their queue, which moves on by leaps: at most once in each `expires`.
+local function renew_ttl(now)
+  local horizon = tonumber(call('HGET', META, 'horizon') or 0)
+  if now + expires > horizon then
+    horizon = now + 2 * expires
+    call('HSET', META, 'horizon', horizon)
+    each_job(function(key) call('PEXPIRE', key, 2 * expires) end)
+  end
+  for key = 1, 7 do
+    call('PEXPIRE', KEYS[key], expires)
+  end
+  each_held(function(key) call('PEXPIRE', key, expires) end)
+  return horizon - now
+end
+
+-- The end of every script that moved something: the wake rule, and the TTLs of a temporary queue. Returns the ms that the
+-- jobs of a temporary queue have left, nil for every other.
+local function settle(now)
+  if call('EXISTS', WAITING) == 1 then
+    wake()
+  end
+  if exists and expires then
+    return renew_ttl(now)
+  end
+end
+
+-- A job's place in waiting, as its hash remembers it; 0, the first place of the middle priority, where that is damaged.
+local function place_of(id)
+  local score = tonumber(attempt('HGET', JOB .. id, 'score') or nil)
+  if score and score == math.floor(score) and math.abs(score) <= 2 ^ 53 then
+    return score
+  end
+  return 0
+end
+
+-- Moves due jobs to waiting, at most `limit`. Returns how many.
+local function promote(now, limit)
+  local due = call('ZRANGEBYSCORE', SCHEDULED, '-inf', now, 'LIMIT', 0, limit)
+  local places = {}
+  for _, id in ipairs(due) do
+    places[#places + 1] = place_of(id)
+    places[#places + 1] = id
+  end
+  in_slices('ZADD', WAITING, places)
+  in_slices('ZREM', SCHEDULED, due)
+  return #due
+end
+
+-- Moves what a consumer holds back to its old places in waiting, at most `limit`. Returns the ids.
+local function give_back(consumer, limit)
+  local held = call('ZRANGE', HELD .. consumer, 0, limit - 1, 'WITHSCORES')
+  local places, ids = {}, {}
+  for i = 1, #held, 2 do
+    places[i], places[i + 1] = held[i + 1], held[i]
+    ids[#ids + 1] = held[i]
+  end
+  in_slices('ZADD', WAITING, places)
+  in_slices('ZREM', HELD .. consumer, ids)
+  return ids
+end
+
+-- Moves one job that a consumer holds back to its old place. The consumer said so, hence a later ack must not cancel it (ack.lua).
+-- Returns whether it did hold it.
+local function put_back(consumer, id)
+  local place = call('ZSCORE', HELD .. consumer, id)
+  if not place then
+    return false
+  end
+  call('ZADD', WAITING, place, id)
+  attempt('HDEL', JOB .. id, 'consumer')
+  call('ZREM', HELD .. consumer, id)
+  return true
+end
+
+-- Moves back what consumers hold whose lease has ended, at most `limit` jobs, and strikes those consumers off. Returns how many.
+local function reclaim(now, limit)
+  local moved = 0
+  for _, consumer in ipairs(call('ZRANGEBYSCORE', CONSUMERS, '-inf', now, 'LIMIT', 0, limit)) do
+    moved = moved + #give_back(consumer, limit - moved)
+    if moved == limit then
+      break
+    end
+    call('ZREM', CONSUMERS, consumer)
+  end
+  count('reclaimed', moved)
+  return moved
+end
+
+-- Gives a job up: it stands in dead, with the reason. The caller removes it from where it was.
+local function bury(now, id, place, reason, text)
+  call('ZADD', DEAD, now, id)
+  attempt('HSET', JOB .. id, 'score', place, 'reason', reason, 'error', text)
+  if expires then
+    attempt('PEXPIRE', JOB .. id, 2 * expires)
+  end
+  count('dead', 1)
+end
+
+-- Deletes the hashes of jobs.
+local function erase(ids)
+  local keys = {}
+  for i, id in ipairs(ids) do
+    keys[i] = JOB .. id
+  end
+  for first = 1, #keys, SLICE do
+    call('DEL', unpack(keys, first, math.min(first + SLICE - 1, #keys)))
+  end
+end

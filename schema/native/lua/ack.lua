@@ -1,0 +1,80 @@
+-- Ends jobs that a consumer has finished.
+--
+-- KEYS      the queue's, see _queue.lua
+-- ARGV[1]   now
+-- ARGV[2]   consumer
+-- ARGV[3…]  ids
+-- Result    for each id 'acked', 'cancelled' or 'lost'
+--
+-- A late ack: the lease lapsed and the job went back, but nobody has taken it since (its last holder is still this consumer). The
+-- work is done, so the copy that waits to be run again is removed: 'cancelled'. Where another consumer has or had it: 'lost'.
+
+-- Most jobs past their retention that one call deletes: more than it adds in the long run, little enough to go unnoticed.
+local SWEEP = 100
+
+local consumer = ARGV[2]
+local HELD_HERE = HELD .. consumer
+
+-- The key to which a job of this consumer went back, or nil.
+local function returned_to(id)
+  local found = attempt('HMGET', JOB .. id, 'consumer', 'reason')
+  if not found or found[1] ~= consumer then
+    return nil
+  end
+  for _, key in ipairs({WAITING, SCHEDULED}) do
+    if call('ZSCORE', key, id) then
+      return key
+    end
+  end
+  if found[2] == 'delivery_limit' and call('ZSCORE', DEAD, id) then
+    return DEAD
+  end
+  return nil
+end
+
+-- Moves a job from a key to done, or out of existence.
+local function finish(now, id, key)
+  if retention then
+    call('ZADD', DONE, now, id)
+  else
+    erase({id})
+  end
+  call('ZREM', key, id)
+end
+
+local function sweep(now)
+  local old = call('ZRANGEBYSCORE', DONE, '-inf', now - retention, 'LIMIT', 0, SWEEP)
+  erase(old)
+  in_slices('ZREM', DONE, old)
+end
+
+return answer(function()
+  local now = clock()
+  open()
+  drain()
+  local verdicts = {}
+  local acked, cancelled = 0, 0
+  for i = 3, #ARGV do
+    local id = ARGV[i]
+    local key = call('ZSCORE', HELD_HERE, id) and HELD_HERE or returned_to(id)
+    if not key then
+      append(verdicts, 'lost')
+    else
+      finish(now, id, key)
+      if key == HELD_HERE then
+        append(verdicts, 'acked')
+        acked = acked + 1
+      else
+        append(verdicts, 'cancelled')
+        cancelled = cancelled + 1
+      end
+    end
+  end
+  count('acked', acked)
+  count('cancelled', cancelled)
+  if retention then
+    sweep(now)
+  end
+  settle(now)
+  return verdicts
+end)

@@ -1,0 +1,17 @@
+-- Promotes due jobs and reclaims what lapsed consumers held, for nobody in particular.
+--
+-- KEYS      the queue's, see _queue.lua
+-- ARGV[1]   now
+-- ARGV[2]   most jobs to promote
+-- ARGV[3]   most jobs to reclaim
+-- Result    {promoted, reclaimed}; a number that reaches its limit means that there may be more
+
+return answer(function()
+  local now = clock()
+  open()
+  drain()
+  local promoted = promote(now, tonumber(ARGV[2]))
+  local reclaimed = reclaim(now, tonumber(ARGV[3]))
+  settle(now)
+  return {promoted, reclaimed}
+end)

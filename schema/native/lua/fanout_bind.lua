@@ -1,0 +1,23 @@
+-- Binds a queue to a fanout exchange, or renews its expiry.
+--
+-- KEYS      the exchange's, see _fanout.lua
+-- ARGV[1]   now
+-- ARGV[2]   queue
+-- ARGV[3]   expiry ms, '' never
+-- Result    the queue's cursor: an old one stays as it is, a new one is the stream's last id
+
+local function last_id()
+  if call('EXISTS', STREAM) == 0 then
+    return '0-0'
+  end
+  local last = call('XREVRANGE', STREAM, '+', '-', 'COUNT', 1)[1]
+  return last and last[1] or '0-0'
+end
+
+return answer(function()
+  local now = clock()
+  sweep(now)
+  local id = cursor_of(ARGV[2], now) or last_id()
+  call('HSET', CURSORS, ARGV[2], cursor_text(id, ARGV[3]))
+  return id
+end)

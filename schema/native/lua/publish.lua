@@ -1,0 +1,114 @@
+-- Stores new jobs, each once however often it is published.
+--
+-- KEYS      the queue's, see _queue.lua
+-- KEYS[10]  what this producer's last publish stored: "first-last,first-last…" of its numbers, or a key never written
+-- ARGV[1]   now
+-- ARGV[2]   '1' to create a queue that was never declared
+-- ARGV[3]   priority order of a queue created here
+-- ARGV[4]   the version of the queue's routes that the producer relies on, '' if none
+-- ARGV[5]   the numbers of this publish, as KEYS[10] will remember them; '' if its ids have none
+-- ARGV[6]   ms for which they are remembered
+-- ARGV[7…]  for each job six values: id, its number or '', priority, due ms or '', ms until it expires or '', message
+-- Result    {'missing'}: no such queue; {'stale', routes}: the routes have changed; nothing is stored in both cases.
+--           {'stored', routes, 1 or 0 for each job}: 0 for a job that had been stored before.
+--
+-- A job that is already taken and acked has no key left to tell that it was stored; the remembered numbers of the last publish
+-- do, and a producer only ever repeats its last one. New numbers are higher, so the list is searched for repeats only.
+
+local PUBLISHER = KEYS[10]
+local FIRST, WIDTH = 7, 6
+
+local function remembered(memory, number)
+  for first, last in string.gmatch(memory, '(%d+)%-(%d+)') do
+    if number >= tonumber(first) and number <= tonumber(last) then
+      return true
+    end
+  end
+  return false
+end
+
+-- Which jobs are new: the positions of their arguments. A key in a job's place that is no job must not pass for a duplicate.
+local function choose()
+  local memory = call('GET', PUBLISHER) or ''
+  local highest = tonumber(string.match(memory, '(%d+)$') or -1)
+  local fresh, verdicts, seen = {}, {}, {}
+  for i = FIRST, #ARGV, WIDTH do
+    local id, number = ARGV[i], tonumber(ARGV[i + 1])
+    local kind = call('TYPE', JOB .. id).ok
+    if kind ~= 'none' and kind ~= 'hash' then
+      refuse('damaged', JOB .. id, 'a ' .. kind .. ' stands where a job belongs')
+    end
+    local known = kind == 'hash' or seen[id] or (number and number <= highest and remembered(memory, number))
+    if not known then
+      fresh[#fresh + 1] = i
+      seen[id] = true
+    end
+    verdicts[#verdicts + 1] = known and 0 or 1
+  end
+  return fresh, verdicts
+end
+
+local function earliest()
+  return tonumber(call('ZRANGE', SCHEDULED, 0, 0, 'WITHSCORES')[2]) or math.huge
+end
+
+local function store(now, fresh)
+  local sequence = call('HINCRBY', META, 'sequence', #fresh) - #fresh
+  local next_due = earliest()
+  local waiting, scheduled, hashes = {}, {}, {}
+  for n, i in ipairs(fresh) do
+    local id, due, ttl, message = ARGV[i], tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4]), ARGV[i + 5]
+    local place = rank(tonumber(ARGV[i + 2])) * STEP + sequence + n
+    local hash = {'message', message, 'published_at', now}
+    if ttl then
+      append(hash, 'expires_at', math.max(due or now, now) + ttl)
+    end
+    if due and due > now then
+      append(scheduled, due, id)
+      append(hash, 'due_at', due, 'score', place)
+    else
+      append(waiting, place, id)
+    end
+    hashes[n] = hash
+  end
+  in_slices('ZADD', WAITING, waiting)
+  in_slices('ZADD', SCHEDULED, scheduled)
+  for n, i in ipairs(fresh) do
+    call('HSET', JOB .. ARGV[i], unpack(hashes[n]))
+  end
+  count('published', #fresh)
+  if earliest() < next_due then
+    wake() -- idle consumers wait until the next event they know; this one comes before it
+  end
+end
+
+return answer(function()
+  local now = clock()
+  open()
+  if not exists and ARGV[2] ~= '1' then
+    return {'missing'}
+  end
+  local routes = call('HGET', META, 'routes')
+  if ARGV[4] ~= '' and ARGV[4] ~= (routes or '0') then
+    return {'stale', routes or '0'}
+  end
+  local fresh, verdicts = choose()
+  if #fresh > 0 then
+    if not exists then
+      create_queue(now, ARGV[3])
+      routes = call('HGET', META, 'routes')
+    end
+    store(now, fresh)
+    if ARGV[5] ~= '' then
+      call('SET', PUBLISHER, ARGV[5], 'PX', ARGV[6])
+    end
+  end
+  local left = settle(now)
+  if left then
+    for _, i in ipairs(fresh) do
+      call('PEXPIRE', JOB .. ARGV[i], left)
+    end
+    call('PEXPIRE', PUBLISHER, expires)
+  end
+  return {'stored', routes or '0', verdicts}
+end)

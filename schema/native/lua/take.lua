@@ -1,0 +1,137 @@
+-- Gives a consumer up to n jobs, in order; first promotes what is due and reclaims what lapsed consumers held.
+--
+-- KEYS      the queue's, see _queue.lua
+-- ARGV[1]   now
+-- ARGV[2]   consumer
+-- ARGV[3]   n; 0 only looks
+-- ARGV[4]   lease, ms from now
+-- ARGV[5]   '1' if the jobs are acked by being taken
+-- ARGV[6]   how often a job may be delivered, '' without limit
+-- Result    {'missing'}, or {'taken', now, next event ms, 1 if the order is descending, {id, place, deliveries, {field, value, …}} for
+--           each job}
+--
+-- Beside jobs, what stands first in waiting may be expired, delivered too often, or damaged (no hash, or no message in it). Such go
+-- to dead with the reason, at most LIMIT of them in one call.
+
+local consumer, room, lease = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local no_ack, limit = ARGV[5] == '1', tonumber(ARGV[6]) or math.huge
+
+-- A job's fields as pairs for the reply and as a map; nil for damage.
+local function load(id)
+  local pairs_ = attempt('HGETALL', JOB .. id)
+  if not pairs_ then
+    return nil
+  end
+  local map = {}
+  for i = 1, #pairs_, 2 do
+    map[pairs_[i]] = pairs_[i + 1]
+  end
+  if not (map.message or map.payload) then
+    return nil
+  end
+  return pairs_, map
+end
+
+-- A message that outlived its time. A temporary queue (of events, of replies) keeps no dead ones: there is nobody to look at them.
+local function expire(now, id, place)
+  if expires then
+    erase({id})
+  else
+    bury(now, id, place, 'expired', 'not delivered in its time')
+  end
+  count('expired', 1)
+end
+
+-- Looks at the first jobs of waiting until `room` of them can be delivered. Returns those, and the ids of the others.
+local function choose(now)
+  local chosen, refused = {}, {}
+  local from = 0
+  while #chosen < room and #refused < LIMIT do
+    local heads = call('ZRANGE', WAITING, from, from + room - #chosen - 1, 'WITHSCORES')
+    if #heads == 0 then
+      break
+    end
+    from = from + #heads / 2
+    for i = 1, #heads, 2 do
+      local id, place = heads[i], heads[i + 1]
+      local fields, map = load(id)
+      if not fields then
+        bury(now, id, place, 'broken', 'the job has no message')
+        count('broken', 1)
+        refused[#refused + 1] = id
+      elseif (tonumber(map.expires_at) or math.huge) <= now then
+        expire(now, id, place)
+        refused[#refused + 1] = id
+      elseif (tonumber(map.deliveries) or 0) >= limit then
+        bury(now, id, place, 'delivery_limit', 'delivered ' .. map.deliveries .. ' times, last to ' .. (map.consumer or 'nobody'))
+        refused[#refused + 1] = id
+      else
+        chosen[#chosen + 1] = {id, place, (tonumber(map.deliveries) or 0) + 1, fields}
+      end
+    end
+  end
+  return chosen, refused
+end
+
+local function deliver(now, chosen)
+  local places, ids = {}, {}
+  for _, job in ipairs(chosen) do
+    append(places, job[2], job[1])
+    ids[#ids + 1] = job[1]
+  end
+  if no_ack then
+    in_slices('ZREM', WAITING, ids)
+    erase(ids)
+    count('acked', #ids)
+  else
+    in_slices('ZADD', HELD .. consumer, places)
+    for _, job in ipairs(chosen) do
+      call('HSET', JOB .. job[1], 'deliveries', job[3], 'delivered_at', now, 'consumer', consumer)
+    end
+    in_slices('ZREM', WAITING, ids)
+  end
+  count('delivered', #ids)
+end
+
+-- When this consumer should look again, if nothing wakes it: never later than its lease, because another consumer that begins
+-- meanwhile can lapse only after that.
+local function next_event(now)
+  local event = now + lease
+  local due = call('ZRANGE', SCHEDULED, 0, 0, 'WITHSCORES')
+  event = math.min(event, tonumber(due[2]) or event)
+  local leases = call('ZRANGE', CONSUMERS, 0, 1, 'WITHSCORES')
+  for i = 1, #leases, 2 do
+    if leases[i] ~= consumer then
+      event = math.min(event, tonumber(leases[i + 1]))
+    end
+  end
+  return event
+end
+
+return answer(function()
+  local now = clock()
+  open()
+  if not exists then
+    return {'missing'}
+  end
+  drain()
+  call('ZADD', CONSUMERS, now + lease, consumer)
+  promote(now, LIMIT)
+  reclaim(now, LIMIT)
+  local chosen, refused = choose(now)
+  deliver(now, chosen)
+  in_slices('ZREM', WAITING, refused)
+  settle(now)
+  if room > 0 and call('EXISTS', WAITING) == 0 then
+    if #chosen == room and call('EXISTS', SCHEDULED) == 1 then
+      wake() -- this consumer is full and may stop looking: another one must know when the next job is due
+    else
+      call('DEL', WAKE)
+    end
+  end
+  local taken = {'taken', now, next_event(now), descending and 1 or 0}
+  for _, job in ipairs(chosen) do
+    taken[#taken + 1] = job
+  end
+  return taken
+end)
