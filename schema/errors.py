@@ -26,6 +26,14 @@ class QueueArgumentsError(UsageError):
     """A queue is declared with arguments that can't be honoured, or that contradict its first declaration."""
 
 
+class KeyspaceNotFound(UsageError):
+    """A database holds no key of the family under the prefix."""
+
+
+class MigrationRefused(UsageError):
+    """The target, or what an earlier run left there, forbids this migration. Nothing was overwritten."""
+
+
 class ServerError(FerrymanError):
     """The Redis server, or a file, failed or can't be reached. Exit status 3 on the command line."""
 
@@ -36,6 +44,10 @@ class SchemaVersionError(ServerError):
 
 class PublishRefused(ServerError):
     """The server has no memory left for a new job. Nothing was stored; publish again when consumers have drained."""
+
+
+class StaleWriter(ServerError):
+    """Another run took over what this one was writing. What this one sent last was not applied."""
 
 
 class Unroutable(FerrymanError):

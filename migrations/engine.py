@@ -1,0 +1,209 @@
+"""Engine: the contract of what carries keyspaces (in this process or with Spark), and the values that engines answer with.
+
+An engine only moves data: it scans, groups facts into subjects, calls the pure functions of the families and of plan.py,
+and sends commands. What is long (findings, differences) is streamed to a ``report`` callback; what is short is returned.
+Callers: the command line and tests. Implementations: local.LocalEngine, and ferryman.spark.engine.SparkEngine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeVar
+
+from attrs import define, field, frozen
+
+from ..schema.address import Address
+from ..schema.job import Job, State
+from ..schema.rule import Finding
+from .plan import Carried, Plan
+
+REFUSED_SAMPLES = 20
+"""How many refused job ids of one rule a summary names; all of them are reported as findings."""
+
+T = TypeVar("T")
+
+Report = Callable[[T], None]
+"""Takes one finding or difference as soon as it is known."""
+
+Progress = Callable[[str, int, int | None], None]
+"""Takes (what is being done, how much is done, of how much if known). Called at most once per batch."""
+
+
+def silent(_phase: str, _done: int, _total: int | None) -> None:
+    """A Progress that shows nothing."""
+
+
+@define
+class Census:
+    """How many jobs there are. A monoid, so that parts counted apart add up."""
+
+    jobs: int = 0
+    by_state: Counter[str] = field(factory=Counter)
+    by_queue: Counter[str] = field(factory=Counter)
+
+    def count(self, job: Job) -> None:
+        """Adds one job."""
+        self.jobs += 1
+        self.by_state[str(job.state)] += 1
+        self.by_queue[job.queue] += 1
+
+    def merge(self, other: Census) -> None:
+        """Adds what another part counted."""
+        self.jobs += other.jobs
+        self.by_state.update(other.by_state)
+        self.by_queue.update(other.by_queue)
+
+
+@define
+class Summary:
+    """What a migration did. A monoid like Census: Spark tasks each make one, and the driver merges them.
+
+    ``read`` = ``written`` + ``skipped``: a skipped job was refused, or stood at the target already. ``by_state`` and
+    ``by_queue`` count the written jobs, by their state at the source.
+    """
+
+    read: int = 0
+    written: int = 0
+    skipped: int = 0
+    findings: int = 0
+    requeued: int = 0
+    """Written jobs that were active at the source and wait at the target."""
+    by_state: Counter[str] = field(factory=Counter)
+    by_queue: Counter[str] = field(factory=Counter)
+    refused: dict[str, list[str]] = field(factory=dict)
+    """Rule -> ids of jobs that it kept at the source, the smallest REFUSED_SAMPLES."""
+    seconds: float = 0.0
+
+    def count(self, carried: Carried, *, written: bool) -> None:
+        """Adds one subject. ``written``: this run sends it (or, in a dry run, would send it)."""
+        self.findings += len(carried.findings)
+        if carried.original is None:
+            return
+        self.read += 1
+        if carried.refused:
+            for rule in {finding.rule for finding in carried.findings}:
+                self._refuse(rule, [carried.original.id])
+        if not written:
+            self.skipped += 1
+            return
+        self.written += 1
+        self.requeued += carried.original.state is State.ACTIVE
+        self.by_state[str(carried.original.state)] += 1
+        self.by_queue[carried.original.queue] += 1
+
+    def merge(self, other: Summary) -> None:
+        """Adds what another part did. Seconds are the caller's business."""
+        self.read += other.read
+        self.written += other.written
+        self.skipped += other.skipped
+        self.findings += other.findings
+        self.requeued += other.requeued
+        self.by_state.update(other.by_state)
+        self.by_queue.update(other.by_queue)
+        for rule, ids in other.refused.items():
+            self._refuse(rule, ids)
+
+    def _refuse(self, rule: str, ids: list[str]) -> None:
+        kept = sorted({*self.refused.get(rule, ()), *ids})
+        self.refused[rule] = kept[:REFUSED_SAMPLES]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON; ``from_dict`` reads it."""
+        return {
+            "read": self.read,
+            "written": self.written,
+            "skipped": self.skipped,
+            "findings": self.findings,
+            "requeued": self.requeued,
+            "by_state": dict(sorted(self.by_state.items())),
+            "by_queue": dict(sorted(self.by_queue.items())),
+            "refused": dict(sorted(self.refused.items())),
+            "seconds": round(self.seconds, 3),
+        }
+
+    @classmethod
+    def from_dict(cls, raw: dict[str, Any]) -> Summary:
+        """The summary behind ``to_dict``."""
+        return cls(**{**raw, "by_state": Counter(raw["by_state"]), "by_queue": Counter(raw["by_queue"])})
+
+
+@frozen
+class Difference:
+    """One thing in which the target is not what the plan promises.
+
+    ``field`` is a canonical field, or one of ``missing`` (the target lacks the job), ``unexpected`` (the target has a job that
+    it should not have) and ``order`` (a queue's waiting jobs would run in another order).
+    """
+
+    job_id: str
+    queue: str
+    field: str
+    source: str | None
+    """What was promised, shortened to one line."""
+    target: str | None
+    """What stands there, shortened to one line."""
+
+
+@define
+class Verification:
+    """The outcome of a comparison. The target is right when ``differences`` is 0."""
+
+    source_jobs: int = 0
+    target_jobs: int = 0
+    matched: int = 0
+    differences: int = 0
+    refused: int = 0
+    """Jobs of the source that the plan keeps there; they must not stand at the target."""
+    by_field: Counter[str] = field(factory=Counter)
+    """How many differences of each kind."""
+    seconds: float = 0.0
+
+    def count(self, difference: Difference) -> None:
+        """Adds one difference."""
+        self.differences += 1
+        self.by_field[difference.field] += 1
+
+    def merge(self, other: Verification) -> None:
+        """Adds what another part compared. Seconds are the caller's business."""
+        self.source_jobs += other.source_jobs
+        self.target_jobs += other.target_jobs
+        self.matched += other.matched
+        self.differences += other.differences
+        self.refused += other.refused
+        self.by_field.update(other.by_field)
+
+
+class Engine(Protocol):
+    """What carries keyspaces. Every method raises ServerError naming the address when a server fails, and
+    KeyspaceNotFound when the source has no key of its family."""
+
+    name: str
+    """The word for ``--engine``."""
+
+    def audit(self, source: Address, now_ms: int, report: Report[Finding], progress: Progress = silent) -> Census:
+        """Runs every rule of the family on every job and on the whole keyspace."""
+
+    def migrate(
+        self,
+        source: Address,
+        target: Address,
+        plan: Plan,
+        report: Report[Finding],
+        progress: Progress = silent,
+        *,
+        dry_run: bool = False,
+        resume: bool = False,
+    ) -> Summary:
+        """Writes every job that ``plan`` carries to the target. Raises MigrationError when the journal or the target forbid it.
+
+        ``dry_run`` reads and counts the same and writes nothing. ``resume`` goes on with an unfinished migration.
+        """
+
+    def verify(
+        self, source: Address, target: Address, plan: Plan, report: Report[Difference], progress: Progress = silent
+    ) -> Verification:
+        """Compares the target with what ``plan`` promises for the source."""
+
+    def jobs(self, source: Address, now_ms: int, queue: str | None = None, state: State | None = None) -> Iterator[Job]:
+        """The jobs of a keyspace by queue, then state; waiting jobs in pop order, others by id."""

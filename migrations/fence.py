@@ -1,0 +1,83 @@
+"""Fence: what must still be true at the moment in which a batch of writes is applied.
+
+A task that its driver gave up may live on and write later: after another attempt, or after the end, when workers have
+taken and deleted the very jobs it would bring back. So every batch is one transaction that the server applies only while
+the fence holds: WATCH the fence's keys, compare, MULTI … EXEC. Called by writing.py and journal.py.
+
+Either all commands of a transaction are applied or none, but for commands that Redis refuses while it applies them (a key
+of another type); those are an error that names the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import frozen
+
+from ..schema.errors import ServerError, StaleWriter
+from ..schema.family import Command
+from ..schema.text import show
+from .wire import Wire
+
+
+@frozen
+class Condition:
+    """A field of a hash, and the value it must have. None: it must not exist."""
+
+    key: bytes
+    field: str
+    value: bytes | None
+
+
+Fence = tuple[Condition, ...]
+
+
+class PartlyApplied(ServerError):
+    """The server refused a command of a transaction while it applied the others."""
+
+
+def transact(line: Wire, fence: Fence, commands: Sequence[Command]) -> list[Any]:
+    """Applies all commands at once, if the fence holds, and returns their replies.
+
+    Raises StaleWriter when the fence has fallen and ServerError naming the key when the server refuses a command: nothing is
+    applied then, but for PartlyApplied. Leaves no WATCH behind.
+    """
+    while True:
+        _hold(line, fence)
+        replies = line.call([("MULTI",), *commands, ("EXEC",)])
+        results = replies[-1]
+        if isinstance(results, list):
+            break
+        if results is None:  # one of the keys was touched in between: look at the fence again
+            continue
+        refused = ((each, reply) for each, reply in zip(commands, replies[1:-1], strict=True) if isinstance(reply, Exception))
+        command, reason = next(refused, (None, results))
+        raise ServerError(_refusal(command, reason))
+    for command, reply in zip(commands, results, strict=True):
+        if isinstance(reply, Exception):
+            raise PartlyApplied(_refusal(command, reply))
+    return results
+
+
+def _hold(line: Wire, fence: Fence) -> None:
+    """WATCHes the fence's keys and compares. Raises StaleWriter, with nothing watched, when the fence has fallen."""
+    watch: Command = ("WATCH", *dict.fromkeys(condition.key for condition in fence))
+    replies = line.call([watch, *(("HGET", condition.key, condition.field) for condition in fence)])
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
+    for condition, value in zip(fence, replies[1:], strict=True):
+        if value != condition.value:
+            line.ask("UNWATCH")
+            raise StaleWriter(f"another run took over or finished this migration ({show(condition.key)} changed); this one stops")
+
+
+def _refusal(command: Command | None, reason: Any) -> str:
+    text = show(str(reason), 160)
+    if text.startswith("OOM"):
+        return "the target's memory is full (maxmemory); make room there, then go on with --resume"
+    if command is None:
+        return f"the target refuses a batch: {text}"
+    key = command[1] if len(command) > 1 else b""
+    return f"the target refuses {command[0]!s} {show(key if isinstance(key, bytes | str) else str(key), 120)}: {text}"

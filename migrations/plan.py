@@ -1,0 +1,153 @@
+"""Plan: what one migration does with every job it meets, decided before the first key is read.
+
+``carry`` is the one place where it is decided whether a job goes over, and in which form. The local engine, the Spark
+engine and verify all call it, so what verify expects is by construction what migrate meant to write. Nothing here talks
+to a server, and a plan never holds an address: it travels to executors and into the journal, where no password may stand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Any
+
+from attrs import evolve, frozen
+
+from ..schema.address import Address
+from ..schema.errors import UsageError
+from ..schema.fact import Subject
+from ..schema.family import KeyFamily, Target, get_family
+from ..schema.job import Job, State
+from ..schema.rule import Finding, Keyspace, Severity
+from ..schema.totals import Totals
+
+CARRIED_FROM = "migration"
+"""The name in ``Job.extra`` under which stands what a migration had to change about a job."""
+
+RULE_ACTIVE = "MIGRATE-ACTIVE"
+"""The rule that ``--active refuse`` names."""
+
+
+class Active(StrEnum):
+    """What happens to a job that a worker of the source held when it was read."""
+
+    REQUEUE = "requeue"
+    """It waits again at the target, before the other jobs of its priority: its worker will not finish it there."""
+    REFUSE = "refuse"
+    """It stays at the source and is reported."""
+
+
+@frozen
+class Plan:
+    """One migration. Equal plans do equal things, on any engine and in any run."""
+
+    epoch: str
+    """Names the migration: the same source and target always give the same epoch, so that a second run finds the first."""
+    source_family: str
+    source_prefix: str
+    target_family: str
+    target_prefix: str
+    now_ms: int
+    """The moment that rules compare with."""
+    active: Active = Active.REQUEUE
+    lossy: bool = False
+    """Carry also the jobs of which the target family can't express everything."""
+
+    @classmethod
+    def between(cls, source: Address, target: Address, now_ms: int, active: Active = Active.REQUEUE, lossy: bool = False) -> Plan:
+        """The plan for moving one keyspace to another. Raises UsageError when both are the same."""
+        if _identity(source) == _identity(target):
+            raise UsageError(f"source and target are the same keyspace ({source.display()}); give the target another prefix")
+        digest = hashlib.sha256("\n".join((*_identity(source), "", *_identity(target))).encode("utf-8", "surrogatepass"))
+        return cls(
+            epoch=digest.hexdigest()[:16],
+            source_family=source.family,
+            source_prefix=source.prefix,
+            target_family=target.family,
+            target_prefix=target.prefix,
+            now_ms=now_ms,
+            active=active,
+            lossy=lossy,
+        )
+
+    def keyspace(self, totals: Totals) -> Keyspace:
+        """The source as rules and readers see it, once its totals are known."""
+        return Keyspace(get_family(self.source_family), self.source_prefix, self.now_ms, totals)
+
+    def target_keyspace(self, totals: Totals) -> Keyspace:
+        """The target as rules and readers see it."""
+        return Keyspace(get_family(self.target_family), self.target_prefix, self.now_ms, totals)
+
+    @property
+    def writer(self) -> KeyFamily:
+        """The family that writes the jobs."""
+        return get_family(self.target_family)
+
+    @property
+    def target(self) -> Target:
+        """What the writer needs to know."""
+        return Target(self.target_prefix, self.now_ms)
+
+    def choices(self) -> dict[str, Any]:
+        """What the user chose, for the journal: a resumed run and verify go on with the same choices."""
+        return {"now_ms": self.now_ms, "active": str(self.active), "lossy": self.lossy}
+
+    def with_choices(self, choices: Mapping[str, Any]) -> Plan:
+        """This plan with what ``choices`` once gave."""
+        return evolve(self, now_ms=int(choices["now_ms"]), active=Active(choices["active"]), lossy=bool(choices["lossy"]))
+
+
+@frozen
+class Carried:
+    """What becomes of one subject."""
+
+    original: Job | None
+    """The job as it stands at the source; None when indexes speak of a job that has no record."""
+    job: Job | None
+    """The job as it shall stand at the target; None when it stays at the source."""
+    findings: tuple[Finding, ...] = ()
+    """Why it stays, or what of it is lost on the way."""
+
+    @property
+    def refused(self) -> bool:
+        """True for a job that exists and stays at the source."""
+        return self.original is not None and self.job is None
+
+
+def carry(subject: Subject, keyspace: Keyspace, plan: Plan) -> Carried:
+    """Decides about one subject of the source. Pure: the same facts and the same plan give the same answer anywhere."""
+    family = keyspace.family
+    original = family.read(subject, keyspace)
+    if original is None:
+        # Nothing to carry, but nothing to hide either: what is left of the job shows up in the report.
+        return Carried(None, None, tuple(family.findings(subject, keyspace)))
+    refusals = (*family.refusals(subject, keyspace), *_active_refusals(original, plan))
+    if refusals:
+        return Carried(original, None, refusals)
+    job = requeued(original) if original.state is State.ACTIVE else original
+    obstacles = tuple(plan.writer.obstacles(job))
+    passes = plan.lossy and all(finding.severity is not Severity.ERROR for finding in obstacles)
+    return Carried(original, job if passes or not obstacles else None, obstacles)
+
+
+def requeued(job: Job) -> Job:
+    """An active job as a waiting one. Its attempts stay counted; its state and lease are kept in ``extra``."""
+    kept: dict[str, Any] = {"state": str(job.state)}
+    if job.lease_expires_at is not None:
+        kept["lease_expires_at"] = job.lease_expires_at
+    return evolve(job, state=State.WAITING, lease_expires_at=None, position=None, extra={**job.extra, CARRIED_FROM: kept})
+
+
+def _active_refusals(job: Job, plan: Plan) -> Iterator[Finding]:
+    if job.state is State.ACTIVE and plan.active is Active.REFUSE:
+        holder = f"worker {job.worker}" if job.worker else "a worker"
+        detail = f"{holder} holds the job; it stays at the source (--active refuse)"
+        yield Finding(RULE_ACTIVE, Severity.WARNING, job.id, "", job.queue, detail, "let the worker finish, or requeue the job")
+
+
+def _identity(address: Address) -> tuple[str, ...]:
+    """What makes two addresses the same keyspace. Credentials and options don't."""
+    hosts = ",".join(f"{host}:{port}" for host, port in address.hosts)
+    place = address.path or (f"{hosts}/{address.service}" if address.service else hosts)
+    return (place, str(address.db), address.family, address.prefix)

@@ -1,0 +1,45 @@
+"""Survey: the questions asked of a database before anything is carried from it or to it.
+
+Only reads, and works without any right beyond reading keys. Called by the engines and the command line.
+"""
+
+from __future__ import annotations
+
+import redis
+
+from ..schema.address import Address
+from ..schema.errors import KeyspaceNotFound
+from ..schema.fact import FactKind
+from ..schema.family import KeyFamily
+from ..schema.text import show
+from .scan import entries
+
+
+def clock_ms(client: redis.Redis) -> int:
+    """The server's time in Unix milliseconds: the only clock that all machines share."""
+    seconds, microseconds = client.time()
+    return int(seconds) * 1000 + int(microseconds) // 1000
+
+
+def occupant(client: redis.Redis, family: KeyFamily, prefix: str) -> bytes | None:
+    """A key of the keyspace that speaks of a job or makes no sense; None if it is free for a migration.
+
+    Registries, counters and wake-up tokens don't count: workers of the target may have been started before there is work.
+    """
+    for batch in entries(client, family, prefix):
+        for entry in batch:
+            for fact in family.facts(entry, prefix):
+                if fact.job_id is not None or fact.kind is FactKind.ODD:
+                    return entry.key
+    return None
+
+
+def nothing_found(client: redis.Redis, address: Address) -> KeyspaceNotFound:
+    """The error for a keyspace without a key; it tells what stands in the database instead."""
+    others = client.dbsize()
+    missing = f"{address.display()}: no {address.family} keys under prefix {address.prefix!r} in database {address.db}"
+    if not others:
+        return KeyspaceNotFound(f"{missing}, which is empty; check the server and the database number")
+    example = client.randomkey()
+    shown = f", such as {show(example, 60)}" if isinstance(example, bytes) else ""
+    return KeyspaceNotFound(f"{missing} (found {others} other keys{shown}); check prefix, family and database number")
