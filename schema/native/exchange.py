@@ -42,7 +42,7 @@ class Bindings:
 
 @frozen
 class Exchanges:
-    """The exchanges under one prefix. Raises as ``Live`` does; binding and broadcasting raise PublishRefused at maxmemory."""
+    """The exchanges under one prefix. Raises as ``Live`` does; at maxmemory only ``fanout_publish`` raises PublishRefused."""
 
     prefix: str = field(default=keys.DEFAULT_PREFIX)
 

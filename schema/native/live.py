@@ -5,25 +5,26 @@ is for tests: None means the server's clock, which is the only one that producti
 stands in ``lua/_common.lua`` and ``lua/_queue.lua``. Called by the transport, the command line and the tests.
 
 Every call may raise, when its reply is read: SchemaVersionError for a queue that a newer ferryman has written, MalformedValue
-when a key of the queue holds a wrong type. Declaring and publishing raise PublishRefused at maxmemory; all else goes on there.
+when a key of the queue holds a wrong type. At maxmemory ``publish`` raises PublishRefused, and nothing else does.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from attrs import field, frozen
 
 from ..call import Argument, Call
-from ..errors import QueueArgumentsError, UsageError
-from ..text import to_bytes, to_text
-from . import keys
+from ..errors import UsageError
+from ..text import to_bytes
+from . import keys, results
 from .answers import result
+from .arguments import stored as arguments_for_meta
 from .keys import QueueKeys
-from .place import ASCENDING, DESCENDING, PriorityOrder, check_order, check_priority, priority_of
+from .place import ASCENDING, PriorityOrder, check_order, check_priority
+from .results import Advanced, Declared, Deleted, Place, Published, Purged, Size, Taken, Verdict
 from .scripts import script
 
 T = TypeVar("T")
@@ -33,8 +34,6 @@ REMEMBERED_MS = 600_000
 
 #: How many jobs ``purge`` and ``delete`` remove in one call; each is a millisecond or two of the server's time.
 CHUNK = 1000
-
-Verdict = Literal["acked", "cancelled", "lost"]
 
 
 class Publication(NamedTuple):
@@ -50,85 +49,6 @@ class Publication(NamedTuple):
     priority: int = 0
     due_ms: int | None = None
     ttl_ms: int | None = None
-
-
-@frozen
-class Declared:
-    """What ``declare`` found or made. ``consumers`` have a lease; ``routes`` is the version that ``publish`` can rely on."""
-
-    created: bool
-    waiting: int
-    consumers: int
-    routes: int
-
-
-@frozen
-class Published:
-    """What became of a publish.
-
-    ``status``: ``stored``; ``missing`` (there is no such queue) or ``stale`` (the queue's routes have changed since the caller
-    read them), and then nothing was stored. ``fresh``: for each job in order, False for one that had been stored before.
-    ``routes``: the version now.
-    """
-
-    status: Literal["stored", "missing", "stale"]
-    fresh: tuple[bool, ...] = ()
-    routes: int = 0
-
-
-@frozen
-class Delivery:
-    """One job taken. ``fields`` is its hash before this delivery: ``message`` (see ``codec``), or ``payload`` and ``name``."""
-
-    id: str
-    place: int
-    priority: int
-    deliveries: int
-    fields: dict[bytes, bytes] = field(repr=False)
-
-    @property
-    def redelivered(self) -> bool:
-        """Whether the job was delivered before and may have been begun."""
-        return self.deliveries > 1
-
-
-@frozen
-class Taken:
-    """What ``take`` gave.
-
-    ``next_event_ms``: when to take again if nothing wakes the consumer first: the next due time, the next lapse of another
-    consumer's lease, or the end of the own lease, whichever comes first. It may have passed already: then there is more to
-    do now. ``exists`` is False when there is no such queue (deleted or expired: declare it again); all else is empty then.
-    """
-
-    exists: bool
-    now: int
-    next_event_ms: int
-    jobs: tuple[Delivery, ...]
-
-
-@frozen
-class Size:
-    """A queue's counts. ``age_ms``: how long its first waiting job has waited. None where there is nothing to tell."""
-
-    exists: bool
-    waiting: int
-    scheduled: int
-    held: int
-    dead: int
-    done: int
-    consumers: int
-    routes: int
-    age_ms: int | None
-    next_due_ms: int | None
-
-
-@frozen
-class Advanced:
-    """How many jobs ``advance`` promoted and reclaimed."""
-
-    promoted: int
-    reclaimed: int
 
 
 @lru_cache(maxsize=4096)
@@ -157,18 +77,14 @@ class Live:
     ) -> Call[Declared]:
         """Creates the queue if there is none, and sets its arguments; empty ``arguments`` leave those that stand.
 
-        Understood here: ``x-expires`` (ms after which an unused queue goes, with all its keys) and ``x-retention`` (ms for
-        which acked jobs are kept in done). All arguments are stored for others to read. ``priority_order`` None takes the order
-        that stands, ``ascending`` for a new queue. A queue that lasts also belongs in ``keys.queues(prefix)`` (another cluster
-        slot): send ``SADD`` with its name first.
-        Raises QueueArgumentsError for arguments that can't be stored, and from the reply for a contradicting priority order.
+        The scripts honour those in ``arguments.SETTINGS``, also for publishers that never declare; all are stored as JSON in
+        ``meta``. ``priority_order`` None takes the order that stands, ``ascending`` for a new queue. A queue that lasts (one
+        without ``x-expires``) also belongs in the set ``keys.queues(prefix)``, in another cluster slot: ``SADD`` it first.
+        Raises QueueArgumentsError for arguments that can't be honoured, and from the reply for a contradicting priority order.
         """
         order = ASCENDING if priority_order is None else check_order(priority_order)
-        text = _arguments_text(queue, arguments)
-        expires = _duration(queue, arguments, "x-expires")
-        retention = _duration(queue, arguments, "x-retention")
-        args = (text, order, "" if priority_order is None else 1, expires, retention)
-        return self._call("declare", queue, now, args, _declared)
+        args = (order, "" if priority_order is None else 1, *arguments_for_meta(queue, arguments))
+        return self._call("declare", queue, now, args, results.declared)
 
     def publish(
         self,
@@ -206,7 +122,7 @@ class Live:
                 message.message,
             )
         memory = self.keys(queue).publisher(_check_name(producer, "producer"))
-        return self._call("publish", queue, now, args, _published, (memory,))
+        return self._call("publish", queue, now, args, results.published, (memory,))
 
     def bump_routes(self, queue: str, *, now: int | None = None) -> Call[int]:
         """Changes the queue's routes version after a binding to it was removed; gives the new one, 0 if there is no queue.
@@ -232,12 +148,13 @@ class Live:
         """Gives the consumer up to ``n`` jobs in pop order and (re)starts its lease.
 
         ``n`` 0 gives none, but promotes, reclaims and looks. ``consumer`` is an id that is used by one channel and never again.
-        ``no_ack``: the jobs are done by being taken. ``delivery_limit``: a job delivered that often already goes to dead instead.
+        ``no_ack``: the jobs are done by being taken. ``delivery_limit``: a job delivered that often already goes to dead
+        instead; the queue's own ``x-delivery-limit`` comes before it. Expired and damaged jobs go to dead too.
         """
         if n < 0 or lease_ms <= 0:
             raise UsageError(f"take from queue {queue!r}: n must not be negative and lease_ms must be above 0")
         args = (_member(consumer), n, lease_ms, 1 if no_ack else "", _optional(delivery_limit))
-        return self._call("take", queue, now, args, _taken)
+        return self._call("take", queue, now, args, results.taken)
 
     def ack(self, queue: str, consumer: str, ids: Sequence[str], *, now: int | None = None) -> Call[tuple[Verdict, ...]]:
         """Ends jobs that the consumer has finished. For each id:
@@ -245,7 +162,7 @@ class Live:
         ``acked``; ``cancelled`` when the lease had lapsed and the job had gone back, but nobody has taken it since: it is ended
         as well; ``lost`` when somebody else has or had it: nothing is changed.
         """
-        return self._call("ack", queue, now, (_member(consumer), *map(to_bytes, ids)), _verdicts)
+        return self._call("ack", queue, now, (_member(consumer), *map(to_bytes, ids)), results.verdicts)
 
     def reject(
         self, queue: str, consumer: str, job_id: str, reason: str, error: str = "", *, now: int | None = None
@@ -259,7 +176,7 @@ class Live:
 
     def requeue(self, queue: str, consumer: str, ids: Sequence[str], *, now: int | None = None) -> Call[tuple[bool, ...]]:
         """Puts held jobs back to their old places, to be delivered again. For each id: False if it is not held any more."""
-        return self._call("requeue", queue, now, (_member(consumer), *map(to_bytes, ids)), _flags)
+        return self._call("requeue", queue, now, (_member(consumer), *map(to_bytes, ids)), results.flags)
 
     def release(self, queue: str, consumer: str, ids: Sequence[str] | None, *, now: int | None = None) -> Call[int]:
         """Like ``requeue`` for jobs that were never begun: the delivery does not count. None: all. Gives how many went back."""
@@ -278,19 +195,42 @@ class Live:
 
     def advance(self, queue: str, *, limit: int = CHUNK, now: int | None = None) -> Call[Advanced]:
         """Promotes due jobs and reclaims what lapsed consumers held, at most ``limit`` of each."""
-        return self._call("advance", queue, now, (limit, limit), _advanced)
+        return self._call("advance", queue, now, (_positive(limit), limit), results.advanced)
 
     def promote(self, queue: str, *, limit: int = CHUNK, now: int | None = None) -> Call[int]:
         """Moves due jobs to waiting, at most ``limit``. Gives how many."""
-        return self._call("advance", queue, now, (limit, 0), lambda reply: _advanced(reply).promoted)
+        return self._call("advance", queue, now, (_positive(limit), 0), lambda reply: results.advanced(reply).promoted)
 
     def reclaim(self, queue: str, *, limit: int = CHUNK, now: int | None = None) -> Call[int]:
         """Moves what lapsed consumers held back to its old places, at most ``limit``. Gives how many."""
-        return self._call("advance", queue, now, (0, limit), lambda reply: _advanced(reply).reclaimed)
+        return self._call("advance", queue, now, (0, _positive(limit)), lambda reply: results.advanced(reply).reclaimed)
 
     def size(self, queue: str, *, now: int | None = None) -> Call[Size]:
         """Counts the queue's jobs and consumers. Changes nothing."""
-        return self._call("size", queue, now, (), _size)
+        return self._call("size", queue, now, (), results.size)
+
+    def purge(self, queue: str, *, limit: int = CHUNK, now: int | None = None) -> Call[Purged]:
+        """Deletes up to ``limit`` jobs that wait or are scheduled. Call again while ``more``."""
+        return self._call("purge", queue, now, (_positive(limit),), results.purged)
+
+    def delete(
+        self, queue: str, if_unused: bool = False, if_empty: bool = False, *, limit: int = CHUNK, now: int | None = None
+    ) -> Call[Deleted]:
+        """Deletes the queue with every job in it, held and dead ones too, up to ``limit`` in one call.
+
+        Call again without conditions while ``more``; the queue exists until the last call. Its bindings and its name in
+        ``keys.queues(prefix)`` are the caller's to remove. ``if_empty`` counts waiting, scheduled and held jobs.
+        """
+        args = (1 if if_unused else "", 1 if if_empty else "", _positive(limit))
+        return self._call("delete", queue, now, args, results.deleted)
+
+    def remove(self, queue: str, job_id: str, *, now: int | None = None) -> Call[Place | None]:
+        """Deletes one job and gives the place it was in; None if there is none, ``held`` if it is running: it stays then."""
+        return self._call("remove", queue, now, (to_bytes(job_id),), results.place)
+
+    def revive(self, queue: str, ids: Sequence[str], *, now: int | None = None) -> Call[tuple[bool, ...]]:
+        """Puts dead jobs back to their old places with no deliveries and no expiry. False: not dead, or no message left."""
+        return self._call("revive", queue, now, tuple(map(to_bytes, ids)), results.flags)
 
     def _call(
         self,
@@ -319,27 +259,17 @@ def _optional(value: int | None) -> Argument:
     return "" if value is None else value
 
 
+def _positive(limit: int) -> int:
+    if limit <= 0:
+        raise UsageError(f"limit {limit!r} must be above 0")
+    return limit
+
+
 def _milliseconds(value: int | None, what: str) -> Argument:
     if value is None:
         return ""
     if not isinstance(value, int) or abs(value) > 2**53:
         raise UsageError(f"{what} {value!r} is not a whole number of milliseconds")
-    return value
-
-
-def _arguments_text(queue: str, arguments: Mapping[str, Any]) -> str:
-    try:
-        return json.dumps(arguments, sort_keys=True, separators=(",", ":")) if arguments else ""
-    except (TypeError, ValueError) as error:
-        raise QueueArgumentsError(f"queue {queue!r}: its arguments are no plain JSON data: {error}") from error
-
-
-def _duration(queue: str, arguments: Mapping[str, Any], name: str) -> Argument:
-    value = arguments.get(name)
-    if value is None:
-        return ""
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**53:
-        raise QueueArgumentsError(f"queue {queue!r}: {name} is {value!r}, not a number of milliseconds above 0")
     return value
 
 
@@ -360,68 +290,3 @@ def _spans(numbers: Iterable[int]) -> str:
         else:
             spans.append([number, number])
     return ",".join(f"{first}-{last}" for first, last in spans)
-
-
-def _declared(reply: Any) -> Declared:
-    created, waiting, consumers, routes = reply
-    return Declared(bool(created), waiting, consumers, int(routes))
-
-
-def _published(reply: Any) -> Published:
-    match reply:
-        case [b"missing"]:
-            return Published("missing")
-        case [b"stale", routes]:
-            return Published("stale", routes=int(routes))
-        case _:
-            _, routes, fresh = reply
-            return Published("stored", tuple(map(bool, fresh)), int(routes))
-
-
-def _taken(reply: Any) -> Taken:
-    if reply == [b"missing"]:
-        return Taken(exists=False, now=0, next_event_ms=0, jobs=())
-    _, now, next_event, descending, *jobs = reply
-    order = DESCENDING if descending else ASCENDING
-    return Taken(True, now, next_event, tuple(_delivery(job, order) for job in jobs))
-
-
-def _delivery(job: Any, order: PriorityOrder) -> Delivery:
-    raw_id, score, deliveries, fields = job
-    place = _whole(score)
-    pairs = dict(zip(fields[::2], fields[1::2], strict=True))
-    return Delivery(to_text(raw_id), place, priority_of(place, order), deliveries, pairs)
-
-
-def _whole(score: bytes) -> int:
-    """A score as an integer; 0 for one that is none (infinite, written by somebody else)."""
-    number = float(score)
-    return int(number) if abs(number) <= 2**53 else 0
-
-
-def _verdicts(reply: Any) -> tuple[Verdict, ...]:
-    return tuple(verdict.decode() for verdict in reply)
-
-
-def _flags(reply: Any) -> tuple[bool, ...]:
-    return tuple(map(bool, reply))
-
-
-def _advanced(reply: Any) -> Advanced:
-    return Advanced(*reply)
-
-
-def _size(reply: Any) -> Size:
-    exists, waiting, scheduled, held, dead, done, consumers, routes, age, next_due = reply
-    return Size(
-        exists=bool(exists),
-        waiting=waiting,
-        scheduled=scheduled,
-        held=held,
-        dead=dead,
-        done=done,
-        consumers=consumers,
-        routes=int(routes),
-        age_ms=None if age < 0 else age,
-        next_due_ms=None if next_due < 0 else next_due,
-    )

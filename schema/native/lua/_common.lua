@@ -4,8 +4,9 @@
 --
 -- 1. Arrive before you leave. A job is added to its new place before it is removed from the old one, so an error in the
 --    middle (a key of a wrong type) can leave a job in two places, which an audit finds, but never in none.
--- 2. Whoever drains, begins with drain(). A server at maxmemory refuses a script whose first write needs memory, and lets
---    one go on whose first write does not. Publishing, declaring and binding must be refusable; everything else must not.
+-- 2. Only publishing can be refused for lack of memory. A server at maxmemory refuses a script whose first write needs memory,
+--    and lets one go on whose first write does not. So every script but those that publish begins with drain(), a write that
+--    changes nothing and needs no memory: a full server can be drained, also by a consumer that has to declare its queue first.
 -- 3. Errors are answers. A script replies {'ok', result}, or a refusal {word, detail…} that parse functions turn into the
 --    family's exceptions, whoever sent the call and how. Server errors of other kinds (READONLY, MISCONF …) pass through.
 --

@@ -8,6 +8,11 @@
 
 local STREAM, CURSORS = KEYS[1], KEYS[2]
 
+-- A first write that needs no memory and changes nothing: no queue has an empty name (rule 2).
+local function drain()
+  call('HDEL', CURSORS, '')
+end
+
 local function expiry_of(cursor)
   return tonumber(string.match(cursor, ' (%d+)$') or nil) or math.huge
 end

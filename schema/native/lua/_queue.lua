@@ -23,31 +23,29 @@ local STEP = 2 ^ 45
 -- Most jobs that one call promotes, reclaims or erases beside its own work: some milliseconds of the server's time.
 local LIMIT = 1000
 
--- What open() has read from meta.
-local exists, descending, expires, retention
+-- The fields of meta that open() reads into `queue`: text, nil where there is none. All but the first and the last three come
+-- from the queue's arguments (live.py says from which).
+local SETTINGS = {
+  'schema', 'expires', 'retention', 'ttl', 'max_length', 'overflow', 'max_priority', 'delivery_limit',
+  'priority_order', 'routes', 'horizon',
+}
+local queue = {}
 
 -- Reads the queue's settings, and refuses a keyspace that a newer ferryman has written.
 local function open()
-  local found = call('HMGET', META, 'schema', 'priority_order', 'expires', 'retention')
-  exists = found[1] and true or false
-  if exists and not (tonumber(found[1]) and tonumber(found[1]) <= SCHEMA) then
-    refuse('schema', found[1])
+  local found = call('HMGET', META, unpack(SETTINGS))
+  for i, name in ipairs(SETTINGS) do
+    queue[name] = found[i] or nil
   end
-  descending = found[2] == 'descending'
-  expires = tonumber(found[3])
-  retention = tonumber(found[4])
+  if queue.schema and not (tonumber(queue.schema) and tonumber(queue.schema) <= SCHEMA) then
+    refuse('schema', queue.schema)
+  end
 end
 
 -- Writes what makes a queue exist. Its routes begin at the time, so that no cache of a deleted queue of this name fits.
 local function create_queue(now, order)
-  call('HSET', META, 'schema', SCHEMA, 'priority_order', order, 'routes', now)
-  exists = true
-  descending = order == 'descending'
-end
-
--- A priority as a number that is lower the sooner it runs (place.py).
-local function rank(priority)
-  return descending and -1 - priority or priority
+  queue.schema, queue.priority_order, queue.routes = tostring(SCHEMA), order, string.format('%.0f', now)
+  call('HSET', META, 'schema', queue.schema, 'priority_order', order, 'routes', queue.routes)
 end
 
 -- A first write that needs no memory and changes nothing (rule 2): removes the members from rank 1 to rank 0.
@@ -57,7 +55,7 @@ end
 
 -- Adds to a counter; a queue that was deleted meanwhile counts nothing, and is not created by counting.
 local function count(name, number)
-  if exists and number > 0 then
+  if queue.schema and number > 0 then
     call('HINCRBY', META, name, number)
   end
 end
@@ -91,7 +89,7 @@ end
 -- The jobs must outlive their queue, but renewing thousands of TTLs at each poll would cost too much. So they expire at a common
 -- horizon (meta `horizon`), never before their queue, which moves on by leaps: at most once in each `expires`.
 local function renew_ttl(now)
-  local horizon = tonumber(call('HGET', META, 'horizon') or 0)
+  local expires, horizon = tonumber(queue.expires), tonumber(queue.horizon) or 0
   if now + expires > horizon then
     horizon = now + 2 * expires
     call('HSET', META, 'horizon', horizon)
@@ -110,7 +108,7 @@ local function settle(now)
   if call('EXISTS', WAITING) == 1 then
     wake()
   end
-  if exists and expires then
+  if queue.schema and queue.expires then
     return renew_ttl(now)
   end
 end
@@ -181,8 +179,8 @@ end
 local function bury(now, id, place, reason, text)
   call('ZADD', DEAD, now, id)
   attempt('HSET', JOB .. id, 'score', place, 'reason', reason, 'error', text)
-  if expires then
-    attempt('PEXPIRE', JOB .. id, 2 * expires)
+  if queue.expires then
+    attempt('PEXPIRE', JOB .. id, 2 * queue.expires)
   end
   count('dead', 1)
 end
@@ -196,4 +194,23 @@ local function erase(ids)
   for first = 1, #keys, SLICE do
     call('DEL', unpack(keys, first, math.min(first + SLICE - 1, #keys)))
   end
+end
+
+-- Takes a job out of the queue for which its time or its room has run out: into dead with the reason, but a temporary queue (of events,
+-- of replies) keeps no such jobs, because nobody would ever look at them. The caller removes it from where it was.
+local function discard(now, id, place, reason, text)
+  if queue.expires then
+    erase({id})
+  else
+    bury(now, id, place, reason, text)
+  end
+  count(reason, 1)
+end
+
+-- Deletes up to `limit` jobs that stand in a key. Returns how many.
+local function clear(key, limit)
+  local ids = call('ZRANGE', key, 0, limit - 1)
+  erase(ids)
+  in_slices('ZREM', key, ids)
+  return #ids
 end

@@ -34,7 +34,7 @@ end
 
 -- Moves a job from a key to done, or out of existence.
 local function finish(now, id, key)
-  if retention then
+  if queue.retention then
     call('ZADD', DONE, now, id)
   else
     erase({id})
@@ -43,7 +43,7 @@ local function finish(now, id, key)
 end
 
 local function sweep(now)
-  local old = call('ZRANGEBYSCORE', DONE, '-inf', now - retention, 'LIMIT', 0, SWEEP)
+  local old = call('ZRANGEBYSCORE', DONE, '-inf', now - queue.retention, 'LIMIT', 0, SWEEP)
   erase(old)
   in_slices('ZREM', DONE, old)
 end
@@ -72,7 +72,7 @@ return answer(function()
   end
   count('acked', acked)
   count('cancelled', cancelled)
-  if retention then
+  if queue.retention then
     sweep(now)
   end
   settle(now)

@@ -7,7 +7,7 @@
 return answer(function()
   open()
   drain()
-  if not exists then
+  if not queue.schema then
     return 0
   end
   return call('HINCRBY', META, 'routes', 1)

@@ -2,20 +2,11 @@
 --
 -- KEYS      the queue's, see _queue.lua
 -- ARGV[1]   now
--- ARGV[2]   arguments, JSON text; '' keeps those that stand
--- ARGV[3]   priority order of a new queue, 'ascending' or 'descending'
--- ARGV[4]   '1' if a queue that has the other order is to be refused, '' to take the order that stands
--- ARGV[5]   ms after which an unused queue expires, '' never
--- ARGV[6]   ms for which acked jobs are kept in done, '' not at all
+-- ARGV[2]   priority order of a new queue, 'ascending' or 'descending'
+-- ARGV[3]   '1' if a queue that has the other order is to be refused, '' to take the order that stands
+-- ARGV[4]   arguments, JSON text; '' keeps those that stand, with the settings that came from them
+-- ARGV[5…]  for each setting two values: name, and value or '' to remove it
 -- Result    {1 if created, waiting, consumers with a lease, routes}
-
-local function set_or_clear(field, value)
-  if value == '' then
-    call('HDEL', META, field)
-  else
-    call('HSET', META, field, value)
-  end
-end
 
 -- A queue that is temporary no more.
 local function last_for_ever()
@@ -30,27 +21,37 @@ local function last_for_ever()
   call('HDEL', META, 'horizon')
 end
 
+local function set(name, value)
+  if value == '' then
+    call('HDEL', META, name)
+    queue[name] = nil
+  else
+    call('HSET', META, name, value)
+    queue[name] = value
+  end
+end
+
 return answer(function()
   local now = clock()
   open()
+  drain()
   local created = 0
-  if not exists then
-    create_queue(now, ARGV[3])
+  if not queue.schema then
+    create_queue(now, ARGV[2])
     created = 1
-  elseif ARGV[4] == '1' and descending ~= (ARGV[3] == 'descending') then
-    refuse('order', descending and 'descending' or 'ascending')
+  elseif ARGV[3] == '1' and (queue.priority_order or 'ascending') ~= ARGV[2] then
+    refuse('order', queue.priority_order or 'ascending')
   end
-  if ARGV[2] ~= '' then
-    call('HSET', META, 'arguments', ARGV[2])
-    set_or_clear('expires', ARGV[5])
-    set_or_clear('retention', ARGV[6])
-    local temporary = expires
-    expires = tonumber(ARGV[5])
-    if temporary and not expires then
+  if ARGV[4] ~= '' then
+    local temporary = queue.expires
+    call('HSET', META, 'arguments', ARGV[4])
+    for i = 5, #ARGV, 2 do
+      set(ARGV[i], ARGV[i + 1])
+    end
+    if temporary and not queue.expires then
       last_for_ever()
     end
   end
   settle(now)
-  local live = call('ZCOUNT', CONSUMERS, '(' .. now, '+inf')
-  return {created, call('ZCARD', WAITING), live, call('HGET', META, 'routes') or '0'}
+  return {created, call('ZCARD', WAITING), call('ZCOUNT', CONSUMERS, '(' .. now, '+inf'), queue.routes or '0'}
 end)

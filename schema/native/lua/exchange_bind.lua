@@ -7,6 +7,7 @@
 -- Result    the exchange's version after it
 
 return answer(function()
+  drain(KEYS[1])
   local known = call('HGET', KEYS[1], ARGV[2])
   call('HSET', KEYS[1], ARGV[2], ARGV[3])
   if not known then

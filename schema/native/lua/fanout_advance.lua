@@ -28,7 +28,7 @@ local function is_after(id, other)
 end
 
 return answer(function()
-  call('HDEL', CURSORS, '') -- needs no memory and removes nothing: no queue's name is empty (rule 2)
+  drain()
   local cursor = cursor_of(ARGV[2], clock())
   if not cursor then
     return 0

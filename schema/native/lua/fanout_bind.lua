@@ -16,6 +16,7 @@ end
 
 return answer(function()
   local now = clock()
+  drain()
   sweep(now)
   local id = cursor_of(ARGV[2], now) or last_id()
   call('HSET', CURSORS, ARGV[2], cursor_text(id, ARGV[3]))

@@ -1,7 +1,7 @@
 -- Stores new jobs, each once however often it is published.
 --
 -- KEYS      the queue's, see _queue.lua
--- KEYS[10]  what this producer's last publish stored: "first-last,first-last…" of its numbers, or a key never written
+-- KEYS[10]  what this producer's last publish stored: "first-last,first-last…" of its numbers
 -- ARGV[1]   now
 -- ARGV[2]   '1' to create a queue that was never declared
 -- ARGV[3]   priority order of a queue created here
@@ -9,11 +9,12 @@
 -- ARGV[5]   the numbers of this publish, as KEYS[10] will remember them; '' if its ids have none
 -- ARGV[6]   ms for which they are remembered
 -- ARGV[7…]  for each job six values: id, its number or '', priority, due ms or '', ms until it expires or '', message
--- Result    {'missing'}: no such queue; {'stale', routes}: the routes have changed; nothing is stored in both cases.
---           {'stored', routes, 1 or 0 for each job}: 0 for a job that had been stored before.
+-- Result    {'missing'}: no such queue; {'stale', routes}: the routes have changed; {'overflow', routes}: the queue is at its greatest
+--           length and refuses more. Nothing is stored then. Else {'stored', routes, {1 or 0 for each job}}: 0 for a job that had
+--           been stored before.
 --
 -- A job that is already taken and acked has no key left to tell that it was stored; the remembered numbers of the last publish
--- do, and a producer only ever repeats its last one. New numbers are higher, so the list is searched for repeats only.
+-- do, because a producer only ever repeats its last one. New numbers are higher, so the list is searched for repeats only.
 
 local PUBLISHER = KEYS[10]
 local FIRST, WIDTH = 7, 6
@@ -30,7 +31,7 @@ end
 -- Which jobs are new: the positions of their arguments. A key in a job's place that is no job must not pass for a duplicate.
 local function choose()
   local memory = call('GET', PUBLISHER) or ''
-  local highest = tonumber(string.match(memory, '(%d+)$') or -1)
+  local highest = tonumber(string.match(memory, '(%d+)$') or nil) or -1
   local fresh, verdicts, seen = {}, {}, {}
   for i = FIRST, #ARGV, WIDTH do
     local id, number = ARGV[i], tonumber(ARGV[i + 1])
@@ -40,12 +41,23 @@ local function choose()
     end
     local known = kind == 'hash' or seen[id] or (number and number <= highest and remembered(memory, number))
     if not known then
-      fresh[#fresh + 1] = i
+      append(fresh, i)
       seen[id] = true
     end
-    verdicts[#verdicts + 1] = known and 0 or 1
+    append(verdicts, known and 0 or 1)
   end
   return fresh, verdicts
+end
+
+-- A priority as a number that is lower the sooner it runs (place.py).
+local function rank(priority)
+  priority = math.min(priority, tonumber(queue.max_priority) or priority)
+  return queue.priority_order == 'descending' and -1 - priority or priority
+end
+
+local function expiry(start, own)
+  local ttl = math.min(tonumber(own) or math.huge, tonumber(queue.ttl) or math.huge)
+  return ttl < math.huge and start + ttl or nil
 end
 
 local function earliest()
@@ -57,15 +69,16 @@ local function store(now, fresh)
   local next_due = earliest()
   local waiting, scheduled, hashes = {}, {}, {}
   for n, i in ipairs(fresh) do
-    local id, due, ttl, message = ARGV[i], tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4]), ARGV[i + 5]
+    local id, due = ARGV[i], tonumber(ARGV[i + 3]) or now
     local place = rank(tonumber(ARGV[i + 2])) * STEP + sequence + n
-    local hash = {'message', message, 'published_at', now}
-    if ttl then
-      append(hash, 'expires_at', math.max(due or now, now) + ttl)
+    local expires_at = expiry(math.max(due, now), ARGV[i + 4])
+    local hash = {'message', ARGV[i + 5], 'published_at', now}
+    if expires_at then
+      append(hash, 'expires_at', expires_at)
     end
-    if due and due > now then
-      append(scheduled, due, id)
+    if due > now then
       append(hash, 'due_at', due, 'score', place)
+      append(scheduled, due, id)
     else
       append(waiting, place, id)
     end
@@ -82,25 +95,49 @@ local function store(now, fresh)
   end
 end
 
+local function is_full(more)
+  return queue.max_length and queue.overflow == 'reject-publish'
+    and call('ZCARD', WAITING) + call('ZCARD', SCHEDULED) + more > tonumber(queue.max_length)
+end
+
+-- Keeps waiting at its greatest length: the first jobs make room for the last.
+local function drop_head(now, limit)
+  local excess = call('ZCARD', WAITING) - tonumber(queue.max_length)
+  if excess <= 0 then
+    return
+  end
+  local heads = call('ZRANGE', WAITING, 0, math.min(excess, limit) - 1, 'WITHSCORES')
+  local ids = {}
+  for i = 1, #heads, 2 do
+    discard(now, heads[i], heads[i + 1], 'maxlen', 'the queue was at its greatest length')
+    append(ids, heads[i])
+  end
+  in_slices('ZREM', WAITING, ids)
+end
+
 return answer(function()
   local now = clock()
   open()
-  if not exists and ARGV[2] ~= '1' then
+  if not queue.schema and ARGV[2] ~= '1' then
     return {'missing'}
   end
-  local routes = call('HGET', META, 'routes')
-  if ARGV[4] ~= '' and ARGV[4] ~= (routes or '0') then
-    return {'stale', routes or '0'}
+  if ARGV[4] ~= '' and ARGV[4] ~= (queue.routes or '0') then
+    return {'stale', queue.routes or '0'}
   end
   local fresh, verdicts = choose()
   if #fresh > 0 then
-    if not exists then
+    if is_full(#fresh) then
+      return {'overflow', queue.routes or '0'}
+    end
+    if not queue.schema then
       create_queue(now, ARGV[3])
-      routes = call('HGET', META, 'routes')
     end
     store(now, fresh)
     if ARGV[5] ~= '' then
       call('SET', PUBLISHER, ARGV[5], 'PX', ARGV[6])
+    end
+    if queue.max_length then
+      drop_head(now, #fresh + LIMIT)
     end
   end
   local left = settle(now)
@@ -108,7 +145,7 @@ return answer(function()
     for _, i in ipairs(fresh) do
       call('PEXPIRE', JOB .. ARGV[i], left)
     end
-    call('PEXPIRE', PUBLISHER, expires)
+    call('PEXPIRE', PUBLISHER, queue.expires)
   end
-  return {'stored', routes or '0', verdicts}
+  return {'stored', queue.routes or '0', verdicts}
 end)

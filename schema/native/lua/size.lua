@@ -19,14 +19,14 @@ return answer(function()
     age = published and math.max(0, now - published) or -1
   end
   return {
-    exists and 1 or 0,
+    queue.schema and 1 or 0,
     call('ZCARD', WAITING),
     call('ZCARD', SCHEDULED),
     held,
     call('ZCARD', DEAD),
     call('ZCARD', DONE),
     call('ZCOUNT', CONSUMERS, '(' .. now, '+inf'),
-    call('HGET', META, 'routes') or '0',
+    queue.routes or '0',
     age,
     tonumber(call('ZRANGE', SCHEDULED, 0, 0, 'WITHSCORES')[2]) or -1,
   }

@@ -6,7 +6,7 @@
 -- ARGV[3]   n; 0 only looks
 -- ARGV[4]   lease, ms from now
 -- ARGV[5]   '1' if the jobs are acked by being taken
--- ARGV[6]   how often a job may be delivered, '' without limit
+-- ARGV[6]   how often a job may be delivered where the queue does not say, '' without limit
 -- Result    {'missing'}, or {'taken', now, next event ms, 1 if the order is descending, {id, place, deliveries, {field, value, …}} for
 --           each job}
 --
@@ -14,36 +14,27 @@
 -- to dead with the reason, at most LIMIT of them in one call.
 
 local consumer, room, lease = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local no_ack, limit = ARGV[5] == '1', tonumber(ARGV[6]) or math.huge
+local no_ack = ARGV[5] == '1'
 
 -- A job's fields as pairs for the reply and as a map; nil for damage.
 local function load(id)
-  local pairs_ = attempt('HGETALL', JOB .. id)
-  if not pairs_ then
+  local fields = attempt('HGETALL', JOB .. id)
+  if not fields then
     return nil
   end
   local map = {}
-  for i = 1, #pairs_, 2 do
-    map[pairs_[i]] = pairs_[i + 1]
+  for i = 1, #fields, 2 do
+    map[fields[i]] = fields[i + 1]
   end
   if not (map.message or map.payload) then
     return nil
   end
-  return pairs_, map
-end
-
--- A message that outlived its time. A temporary queue (of events, of replies) keeps no dead ones: there is nobody to look at them.
-local function expire(now, id, place)
-  if expires then
-    erase({id})
-  else
-    bury(now, id, place, 'expired', 'not delivered in its time')
-  end
-  count('expired', 1)
+  return fields, map
 end
 
 -- Looks at the first jobs of waiting until `room` of them can be delivered. Returns those, and the ids of the others.
 local function choose(now)
+  local limit = tonumber(queue.delivery_limit) or tonumber(ARGV[6]) or math.huge
   local chosen, refused = {}, {}
   local from = 0
   while #chosen < room and #refused < LIMIT do
@@ -58,15 +49,15 @@ local function choose(now)
       if not fields then
         bury(now, id, place, 'broken', 'the job has no message')
         count('broken', 1)
-        refused[#refused + 1] = id
+        append(refused, id)
       elseif (tonumber(map.expires_at) or math.huge) <= now then
-        expire(now, id, place)
-        refused[#refused + 1] = id
+        discard(now, id, place, 'expired', 'not delivered in its time')
+        append(refused, id)
       elseif (tonumber(map.deliveries) or 0) >= limit then
         bury(now, id, place, 'delivery_limit', 'delivered ' .. map.deliveries .. ' times, last to ' .. (map.consumer or 'nobody'))
-        refused[#refused + 1] = id
+        append(refused, id)
       else
-        chosen[#chosen + 1] = {id, place, (tonumber(map.deliveries) or 0) + 1, fields}
+        append(chosen, {id, place, (tonumber(map.deliveries) or 0) + 1, fields})
       end
     end
   end
@@ -77,7 +68,7 @@ local function deliver(now, chosen)
   local places, ids = {}, {}
   for _, job in ipairs(chosen) do
     append(places, job[2], job[1])
-    ids[#ids + 1] = job[1]
+    append(ids, job[1])
   end
   if no_ack then
     in_slices('ZREM', WAITING, ids)
@@ -111,7 +102,7 @@ end
 return answer(function()
   local now = clock()
   open()
-  if not exists then
+  if not queue.schema then
     return {'missing'}
   end
   drain()
@@ -129,9 +120,9 @@ return answer(function()
       call('DEL', WAKE)
     end
   end
-  local taken = {'taken', now, next_event(now), descending and 1 or 0}
+  local taken = {'taken', now, next_event(now), queue.priority_order == 'descending' and 1 or 0}
   for _, job in ipairs(chosen) do
-    taken[#taken + 1] = job
+    append(taken, job)
   end
   return taken
 end)

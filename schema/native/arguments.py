@@ -1,0 +1,64 @@
+"""Queue arguments: which of them the scripts honour, and how they stand in a queue's ``meta``.
+
+They are checked here, at the edge, and stored as settings that every script reads, because a publishing channel may never declare
+the queue it publishes to. Pure. Called by ``live.py``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import frozen
+
+from ..call import Argument
+from ..errors import QueueArgumentsError
+
+
+@frozen
+class Setting:
+    """A queue argument that scripts honour: the field of meta it stands in, and what it may be."""
+
+    field: str
+    least: int = 0
+    words: tuple[str, ...] = ()
+
+    def value(self, queue: str, name: str, value: object) -> Argument:
+        """The value as meta stores it, "" for None. Raises QueueArgumentsError for anything that can't be honoured."""
+        if value is None:
+            return ""
+        if self.words:
+            if value in self.words:
+                return str(value)
+            raise QueueArgumentsError(f"queue {queue!r}: {name} is {value!r}, not one of {', '.join(self.words)}")
+        if not isinstance(value, int) or isinstance(value, bool) or not self.least <= value < 2**53:
+            raise QueueArgumentsError(f"queue {queue!r}: {name} is {value!r}, not a whole number of at least {self.least}")
+        return value
+
+
+#: The arguments of ``declare`` that the scripts honour. Durations are ms.
+SETTINGS: Mapping[str, Setting] = {
+    "x-expires": Setting("expires", least=1),  # a queue unused for so long goes, with all its keys
+    "x-message-ttl": Setting("ttl"),  # a job that waits longer is expired
+    "x-max-length": Setting("max_length"),
+    "x-overflow": Setting("overflow", words=("drop-head", "reject-publish")),
+    "x-max-priority": Setting("max_priority"),  # higher priorities count as this one
+    "x-delivery-limit": Setting("delivery_limit", least=1),  # instead of the consumer's
+    "x-retention": Setting("retention", least=1),  # acked jobs are kept in done for so long
+}
+
+
+def stored(queue: str, arguments: Mapping[str, Any]) -> list[Argument]:
+    """All arguments as one JSON text ("" for none at all), then field and value of every setting, "" where it is not given.
+
+    Raises QueueArgumentsError for an argument that can't be honoured or stored.
+    """
+    try:
+        text = json.dumps(arguments, sort_keys=True, separators=(",", ":")) if arguments else ""
+    except (TypeError, ValueError) as error:
+        raise QueueArgumentsError(f"queue {queue!r}: its arguments are no plain JSON data: {error}") from error
+    values: list[Argument] = [text]
+    for name, setting in SETTINGS.items():
+        values += (setting.field, setting.value(queue, name, arguments.get(name)))
+    return values

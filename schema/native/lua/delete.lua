@@ -1,0 +1,44 @@
+-- Deletes a queue with everything in it, a chunk at a time; what makes it exist goes last.
+--
+-- KEYS      the queue's, see _queue.lua
+-- ARGV[1]   now
+-- ARGV[2]   '1' to refuse while a consumer has a lease
+-- ARGV[3]   '1' to refuse while a job waits, is scheduled or is held
+-- ARGV[4]   most jobs to delete
+-- Result    {'missing' | 'used' | 'filled' | 'deleted', jobs deleted, 1 if there is more}
+
+local limit = tonumber(ARGV[4])
+
+local function is_filled()
+  local filled = call('ZCARD', WAITING) + call('ZCARD', SCHEDULED) > 0
+  each_held(function(key) filled = filled or call('ZCARD', key) > 0 end)
+  return filled
+end
+
+return answer(function()
+  local now = clock()
+  open()
+  drain()
+  if not queue.schema then
+    return {'missing', 0, 0}
+  end
+  if ARGV[2] == '1' and call('ZCOUNT', CONSUMERS, '(' .. now, '+inf') > 0 then
+    return {'used', 0, 0}
+  end
+  if ARGV[3] == '1' and is_filled() then
+    return {'filled', 0, 0}
+  end
+  local places = {WAITING, SCHEDULED, DEAD, DONE}
+  each_held(function(key) append(places, key) end)
+  local deleted = 0
+  for _, key in ipairs(places) do
+    if deleted < limit then
+      deleted = deleted + clear(key, limit - deleted)
+    end
+  end
+  if deleted == limit then
+    return {'deleted', deleted, 1}
+  end
+  call('DEL', META, WAITING, SCHEDULED, CONSUMERS, DEAD, DONE, WAKE)
+  return {'deleted', deleted, 0}
+end)

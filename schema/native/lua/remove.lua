@@ -1,0 +1,27 @@
+-- Deletes one job wherever it stands, unless a consumer holds it.
+--
+-- KEYS      the queue's, see _queue.lua
+-- ARGV[1]   now
+-- ARGV[2]   id
+-- Result    the place it was in: 'waiting', 'scheduled', 'dead' or 'done'; 'held' if it is running, and stays; '' if there is no such job
+
+local id = ARGV[2]
+
+return answer(function()
+  local now = clock()
+  open()
+  drain()
+  local consumer = attempt('HGET', JOB .. id, 'consumer')
+  if consumer and call('ZSCORE', HELD .. consumer, id) then
+    return 'held'
+  end
+  for _, place in ipairs({{'waiting', WAITING}, {'scheduled', SCHEDULED}, {'dead', DEAD}, {'done', DONE}}) do
+    if call('ZREM', place[2], id) == 1 then
+      erase({id})
+      count('removed', 1)
+      settle(now)
+      return place[1]
+    end
+  end
+  return ''
+end)

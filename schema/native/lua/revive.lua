@@ -1,0 +1,32 @@
+-- Puts dead jobs back to their old places, with a clean record: nothing delivered, no expiry.
+--
+-- KEYS      the queue's, see _queue.lua
+-- ARGV[1]   now
+-- ARGV[2…]  ids
+-- Result    for each id 1, or 0 if it is not dead or has no message left to deliver
+
+local function has_message(id)
+  local found = attempt('HMGET', JOB .. id, 'message', 'payload')
+  return found and (found[1] or found[2])
+end
+
+return answer(function()
+  local now = clock()
+  open()
+  drain()
+  local verdicts, revived = {}, 0
+  for i = 2, #ARGV do
+    local id = ARGV[i]
+    local back = call('ZSCORE', DEAD, id) and has_message(id)
+    if back then
+      call('ZADD', WAITING, place_of(id), id)
+      call('HDEL', JOB .. id, 'reason', 'error', 'deliveries', 'consumer', 'expires_at')
+      call('ZREM', DEAD, id)
+      revived = revived + 1
+    end
+    append(verdicts, back and 1 or 0)
+  end
+  count('revived', revived)
+  settle(now)
+  return verdicts
+end)

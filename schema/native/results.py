@@ -1,0 +1,195 @@
+"""What the transitions of ``live.py`` give back, and how it is read from the scripts' replies.
+
+Values and pure functions; nothing here raises for a reply of our scripts, whatever scores stand in the keyspace. Called by
+``live.py``; the classes are what the transport and the command line see.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from attrs import field, frozen
+
+from ..text import to_text
+from .place import ASCENDING, DESCENDING, PriorityOrder, priority_of
+
+Verdict = Literal["acked", "cancelled", "lost"]
+Place = Literal["waiting", "scheduled", "held", "dead", "done"]
+
+
+@frozen
+class Declared:
+    """What ``declare`` found or made. ``consumers`` have a lease; ``routes`` is the version that ``publish`` can rely on."""
+
+    created: bool
+    waiting: int
+    consumers: int
+    routes: int
+
+
+@frozen
+class Published:
+    """What became of a publish.
+
+    ``status``: ``stored``; or nothing was stored: ``missing`` (there is no such queue), ``stale`` (the queue's routes have
+    changed since the caller read them), ``overflow`` (x-max-length reached, x-overflow is reject-publish). ``fresh``: for each
+    job in order, False for one that had been stored before. ``routes``: the version now.
+    """
+
+    status: Literal["stored", "missing", "stale", "overflow"]
+    fresh: tuple[bool, ...] = ()
+    routes: int = 0
+
+
+@frozen
+class Delivery:
+    """One job taken. ``fields`` is its hash before this delivery: ``message`` (see ``codec``), or ``payload`` and ``name``."""
+
+    id: str
+    place: int
+    priority: int
+    deliveries: int
+    fields: dict[bytes, bytes] = field(repr=False)
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether the job was delivered before and may have been begun."""
+        return self.deliveries > 1
+
+
+@frozen
+class Taken:
+    """What ``take`` gave.
+
+    ``next_event_ms``: when to take again if nothing wakes the consumer first: the next due time, the next lapse of another
+    consumer's lease, or the end of the own lease, whichever comes first. It may have passed already: then there is more to
+    do now. ``exists`` is False when there is no such queue (deleted or expired: declare it again); all else is empty then.
+    """
+
+    exists: bool
+    now: int
+    next_event_ms: int
+    jobs: tuple[Delivery, ...]
+
+
+@frozen
+class Size:
+    """A queue's counts. ``age_ms``: how long its first waiting job has waited. None where there is nothing to tell."""
+
+    exists: bool
+    waiting: int
+    scheduled: int
+    held: int
+    dead: int
+    done: int
+    consumers: int
+    routes: int
+    age_ms: int | None
+    next_due_ms: int | None
+
+
+@frozen
+class Advanced:
+    """How many jobs ``advance`` promoted and reclaimed."""
+
+    promoted: int
+    reclaimed: int
+
+
+@frozen
+class Purged:
+    """How many jobs ``purge`` deleted, and whether there may be more."""
+
+    jobs: int
+    more: bool
+
+
+@frozen
+class Deleted:
+    """What ``delete`` did: ``used`` and ``filled`` are the refusals of ``if_unused`` and ``if_empty``."""
+
+    status: Literal["deleted", "missing", "used", "filled"]
+    jobs: int
+    more: bool
+
+
+def declared(reply: Any) -> Declared:
+    created, waiting, consumers, routes = reply
+    return Declared(bool(created), waiting, consumers, int(routes))
+
+
+def published(reply: Any) -> Published:
+    match reply:
+        case [b"missing"]:
+            return Published("missing")
+        case [b"stale", routes]:
+            return Published("stale", routes=int(routes))
+        case [b"overflow", routes]:
+            return Published("overflow", routes=int(routes))
+        case _:
+            _, routes, fresh = reply
+            return Published("stored", tuple(map(bool, fresh)), int(routes))
+
+
+def taken(reply: Any) -> Taken:
+    if reply == [b"missing"]:
+        return Taken(exists=False, now=0, next_event_ms=0, jobs=())
+    _, now, next_event, descending, *jobs = reply
+    order = DESCENDING if descending else ASCENDING
+    return Taken(True, now, next_event, tuple(_delivery(job, order) for job in jobs))
+
+
+def _delivery(job: Any, order: PriorityOrder) -> Delivery:
+    raw_id, score, deliveries, fields = job
+    place = _whole(score)
+    pairs = dict(zip(fields[::2], fields[1::2], strict=True))
+    return Delivery(to_text(raw_id), place, priority_of(place, order), deliveries, pairs)
+
+
+def _whole(score: bytes) -> int:
+    """A score as an integer; 0 for one that is none (infinite, written by somebody else)."""
+    number = float(score)
+    return int(number) if abs(number) <= 2**53 else 0
+
+
+def verdicts(reply: Any) -> tuple[Verdict, ...]:
+    return tuple(verdict.decode() for verdict in reply)
+
+
+def deleted(reply: Any) -> Deleted:
+    status, jobs, more = reply
+    return Deleted(status.decode(), jobs, bool(more))
+
+
+def flags(reply: Any) -> tuple[bool, ...]:
+    return tuple(map(bool, reply))
+
+
+def advanced(reply: Any) -> Advanced:
+    return Advanced(*reply)
+
+
+def size(reply: Any) -> Size:
+    exists, waiting, scheduled, held, dead, done, consumers, routes, age, next_due = reply
+    return Size(
+        exists=bool(exists),
+        waiting=waiting,
+        scheduled=scheduled,
+        held=held,
+        dead=dead,
+        done=done,
+        consumers=consumers,
+        routes=int(routes),
+        age_ms=None if age < 0 else age,
+        next_due_ms=None if next_due < 0 else next_due,
+    )
+
+
+def purged(reply: Any) -> Purged:
+    jobs, more = reply
+    return Purged(jobs, bool(more))
+
+
+def place(reply: Any) -> Place | None:
+    word: Place | Literal[""] = reply.decode()
+    return word or None
