@@ -24,8 +24,23 @@ from .answers import result
 from .arguments import stored as arguments_for_meta
 from .keys import QueueKeys
 from .place import ASCENDING, PriorityOrder, check_order, check_priority
-from .results import Advanced, Declared, Deleted, Place, Published, Purged, Size, Taken, Verdict
+from .results import Advanced, Declared, Deleted, Delivery, Place, Published, Purged, Size, Taken, Verdict
 from .scripts import script
+
+__all__ = [
+    "Advanced",
+    "Declared",
+    "Deleted",
+    "Delivery",
+    "Live",
+    "Place",
+    "Publication",
+    "Published",
+    "Purged",
+    "Size",
+    "Taken",
+    "Verdict",
+]
 
 T = TypeVar("T")
 

@@ -1,0 +1,197 @@
+"""The pure model of one native queue: what the scripts must do, in plain Python, without a server.
+
+Every method has the name, the arguments and the result of its transition in ``Live``; the state machine compares both.
+"""
+
+from __future__ import annotations
+
+from attrs import define, field
+from ferryman.schema.native.place import place
+
+
+@define
+class ModelJob:
+    """A job that exists. ``last_holder`` is the consumer whose late ack still counts."""
+
+    place: int
+    expires_at: int | None = None
+    deliveries: int = 0
+    last_holder: str | None = None
+    reason: str | None = None
+
+
+@define
+class QueueModel:
+    """The queue: each job id stands in exactly one of ``waiting``, ``scheduled`` (with its due time), ``held`` and ``dead``."""
+
+    jobs: dict[str, ModelJob] = field(factory=dict)
+    waiting: set[str] = field(factory=set)
+    scheduled: dict[str, int] = field(factory=dict)
+    held: dict[str, set[str]] = field(factory=dict)
+    dead: set[str] = field(factory=set)
+    leases: dict[str, int] = field(factory=dict)
+    counters: dict[str, int] = field(factory=dict)
+    sequence: int = 0
+
+    def count(self, name: str, number: int = 1) -> None:
+        if number:
+            self.counters[name] = self.counters.get(name, 0) + number
+
+    def in_order(self) -> list[str]:
+        """The waiting ids in pop order."""
+        return sorted(self.waiting, key=lambda job: self.jobs[job].place)
+
+    def publish(self, job: str, priority: int, due: int | None, ttl: int | None, now: int, *, already_stored: bool) -> bool:
+        if already_stored:
+            return False
+        self.sequence += 1
+        start = now if due is None else max(due, now)
+        self.jobs[job] = ModelJob(place(priority, self.sequence), None if ttl is None else start + ttl)
+        if due is not None and due > now:
+            self.scheduled[job] = due
+        else:
+            self.waiting.add(job)
+        self.count("published")
+        return True
+
+    def promote(self, now: int) -> int:
+        due = [job for job, when in self.scheduled.items() if when <= now]
+        for job in due:
+            del self.scheduled[job]
+            self.waiting.add(job)
+        return len(due)
+
+    def reclaim(self, now: int) -> int:
+        moved = 0
+        for consumer in [each for each, end in self.leases.items() if end <= now]:
+            ids = self.held.pop(consumer, set())
+            self.waiting |= ids
+            moved += len(ids)
+            del self.leases[consumer]
+        self.count("reclaimed", moved)
+        return moved
+
+    def bury(self, job: str, reason: str) -> None:
+        self.dead.add(job)
+        self.jobs[job].reason = reason
+        self.count("dead")
+        if reason == "expired":
+            self.count("expired")
+
+    def take(self, consumer: str, n: int, lease: int, limit: int, now: int) -> list[str]:
+        self.leases[consumer] = now + lease
+        self.promote(now)
+        self.reclaim(now)
+        taken: list[str] = []
+        for name in self.in_order():
+            if len(taken) == n:
+                break
+            job = self.jobs[name]
+            self.waiting.remove(name)
+            if job.expires_at is not None and job.expires_at <= now:
+                self.bury(name, "expired")
+            elif job.deliveries >= limit:
+                self.bury(name, "delivery_limit")
+            else:
+                job.deliveries += 1
+                job.last_holder = consumer
+                self.held.setdefault(consumer, set()).add(name)
+                taken.append(name)
+        self.count("delivered", len(taken))
+        return taken
+
+    def next_event(self, consumer: str, lease: int, now: int) -> int:
+        others = [end for each, end in self.leases.items() if each != consumer]
+        return min([now + lease, *self.scheduled.values(), *others])
+
+    def holds(self, consumer: str, job: str) -> bool:
+        return job in self.held.get(consumer, set())
+
+    def ack(self, consumer: str, job: str) -> str:
+        if self.holds(consumer, job):
+            self.held[consumer].remove(job)
+            verdict = "acked"
+        elif job in self.jobs and self.jobs[job].last_holder == consumer and self._has_come_back(job):
+            self.waiting.discard(job)
+            self.dead.discard(job)
+            verdict = "cancelled"
+        else:
+            return "lost"
+        del self.jobs[job]
+        self.count(verdict)
+        return verdict
+
+    def _has_come_back(self, job: str) -> bool:
+        return job in self.waiting or (job in self.dead and self.jobs[job].reason == "delivery_limit")
+
+    def put_back(self, consumer: str, job: str) -> bool:
+        if not self.holds(consumer, job):
+            return False
+        self.held[consumer].remove(job)
+        self.waiting.add(job)
+        self.jobs[job].last_holder = None
+        return True
+
+    def requeue(self, consumer: str, job: str) -> bool:
+        back = self.put_back(consumer, job)
+        self.count("requeued", int(back))
+        return back
+
+    def release(self, consumer: str, jobs: list[str]) -> int:
+        released = 0
+        for job in jobs:
+            if self.put_back(consumer, job):
+                self.jobs[job].deliveries -= 1
+                released += 1
+        self.count("released", released)
+        return released
+
+    def reject(self, consumer: str, job: str) -> bool:
+        if not self.holds(consumer, job):
+            return False
+        self.held[consumer].remove(job)
+        self.bury(job, "rejected")
+        return True
+
+    def renew(self, consumer: str, lease: int, now: int) -> bool:
+        if consumer not in self.leases:
+            return False
+        self.leases[consumer] = now + lease
+        return True
+
+    def forget(self, consumer: str) -> int:
+        released = self.release(consumer, list(self.held.get(consumer, set())))
+        self.held.pop(consumer, None)
+        self.leases.pop(consumer, None)
+        return released
+
+    def purge(self) -> int:
+        gone = self.waiting | set(self.scheduled)
+        for job in gone:
+            del self.jobs[job]
+        self.waiting.clear()
+        self.scheduled.clear()
+        self.count("purged", len(gone))
+        return len(gone)
+
+    def remove(self, job: str) -> str | None:
+        if any(job in ids for ids in self.held.values()):
+            return "held"
+        for name, standing in (("waiting", self.waiting), ("scheduled", set(self.scheduled)), ("dead", self.dead)):
+            if job in standing:
+                self.waiting.discard(job)
+                self.scheduled.pop(job, None)
+                self.dead.discard(job)
+                del self.jobs[job]
+                self.count("removed")
+                return name
+        return None
+
+    def revive(self, job: str) -> bool:
+        if job not in self.dead:
+            return False
+        self.dead.remove(job)
+        self.waiting.add(job)
+        self.jobs[job] = ModelJob(self.jobs[job].place)
+        self.count("revived")
+        return True

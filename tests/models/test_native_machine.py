@@ -1,0 +1,221 @@
+"""Random histories of one native queue on a real server, compared with the pure model after every step."""
+
+from __future__ import annotations
+
+import redis
+from ferryman.schema.call import Call, run
+from ferryman.schema.native.live import Live, Publication
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from ..support.servers import Server
+from .native_queue import QueueModel
+
+QUEUE = "mail"
+PRODUCER = "pub"
+CONSUMERS = ("ann", "bob", "cyd")
+DELIVERY_LIMIT = 3
+STRANGER = f"{PRODUCER}-999999"
+
+COUNTERS = (
+    *("published", "delivered", "acked", "cancelled", "requeued", "released", "reclaimed"),
+    *("dead", "expired", "purged", "removed", "revived"),
+)
+
+consumers = st.sampled_from(CONSUMERS)
+leases = st.integers(1, 60)
+numbers = st.integers(0, 10_000)
+
+
+class NativeQueue(RuleBasedStateMachine):
+    """One queue, three consumers that may stop at any step (their clock goes on, they don't renew), one producer."""
+
+    client: redis.Redis
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.client.flushdb()
+        self.live = Live()
+        self.keys = self.live.keys(QUEUE)
+        self.model = QueueModel()
+        self.now = 1_000_000
+        self.published = 0
+        self.last_batch: list[Publication] = []
+        self.send(self.live.declare(QUEUE, {}))
+
+    def send(self, call: Call) -> object:
+        return run(self.client, call)
+
+    def any_job(self, pick: int) -> str:
+        """A job that exists, mostly."""
+        known = sorted(self.model.jobs)
+        return known[pick % len(known)] if known else STRANGER
+
+    # Producing
+
+    @rule(
+        jobs=st.lists(
+            st.tuples(
+                st.sampled_from([-256, -1, 0, 0, 0, 9, 255]),
+                st.none() | st.integers(-5, 50),
+                st.none() | st.integers(0, 100),
+            ),
+            min_size=1,
+            max_size=4,
+        )
+    )
+    def publish(self, jobs: list[tuple[int, int | None, int | None]]) -> None:
+        batch = []
+        for priority, delay, ttl in jobs:
+            self.published += 1
+            due = None if delay is None else self.now + delay
+            batch.append(Publication(f"{PRODUCER}-{self.published}", b"{}\nbody", priority, due, ttl))
+        self.last_batch = batch
+        result = self.send(self.live.publish(QUEUE, PRODUCER, batch, now=self.now))
+        stored = [
+            self.model.publish(job.id, job.priority, job.due_ms, job.ttl_ms, self.now, already_stored=False) for job in batch
+        ]
+        assert list(result.fresh) == stored
+
+    @precondition(lambda self: self.last_batch)
+    @rule()
+    def publish_the_same_again(self) -> None:
+        result = self.send(self.live.publish(QUEUE, PRODUCER, self.last_batch, now=self.now))
+        assert not any(result.fresh)
+
+    # Consuming
+
+    @rule(consumer=consumers, n=st.integers(0, 4), lease=leases, woken=st.booleans())
+    def take(self, consumer: str, n: int, lease: int, woken: bool) -> None:
+        if woken:
+            self.client.lpop(self.keys.wake)
+        taken = self.send(self.live.take(QUEUE, consumer, n, lease, delivery_limit=DELIVERY_LIMIT, now=self.now))
+        expected = self.model.take(consumer, n, lease, DELIVERY_LIMIT, self.now)
+        assert [job.id for job in taken.jobs] == expected
+        for job in taken.jobs:
+            assert job.place == self.model.jobs[job.id].place
+            assert job.deliveries == self.model.jobs[job.id].deliveries
+            assert job.fields[b"message"] == b"{}\nbody"
+        assert taken.next_event_ms == self.model.next_event(consumer, lease, self.now)
+
+    @rule(consumer=consumers, pick=numbers)
+    def ack(self, consumer: str, pick: int) -> None:
+        job = self.any_job(pick)
+        assert self.send(self.live.ack(QUEUE, consumer, [job, STRANGER], now=self.now)) == (
+            self.model.ack(consumer, job),
+            "lost",
+        )
+
+    @rule(consumer=consumers, pick=numbers)
+    def reject(self, consumer: str, pick: int) -> None:
+        job = self.any_job(pick)
+        rejected = self.send(self.live.reject(QUEUE, consumer, job, "rejected", "no", now=self.now))
+        assert rejected == self.model.reject(consumer, job)
+
+    @rule(consumer=consumers, pick=numbers)
+    def requeue(self, consumer: str, pick: int) -> None:
+        job = self.any_job(pick)
+        assert self.send(self.live.requeue(QUEUE, consumer, [job], now=self.now)) == (self.model.requeue(consumer, job),)
+
+    @rule(consumer=consumers, pick=numbers)
+    def release_one(self, consumer: str, pick: int) -> None:
+        job = self.any_job(pick)
+        assert self.send(self.live.release(QUEUE, consumer, [job], now=self.now)) == self.model.release(consumer, [job])
+
+    @rule(consumer=consumers)
+    def release_all(self, consumer: str) -> None:
+        held = list(self.model.held.get(consumer, set()))
+        assert self.send(self.live.release(QUEUE, consumer, None, now=self.now)) == self.model.release(consumer, held)
+
+    @rule(consumer=consumers, lease=leases)
+    def renew(self, consumer: str, lease: int) -> None:
+        renewed = self.send(self.live.renew(QUEUE, consumer, lease, now=self.now))
+        assert renewed == self.model.renew(consumer, lease, self.now)
+
+    @rule(consumer=consumers)
+    def forget(self, consumer: str) -> None:
+        assert self.send(self.live.forget(QUEUE, consumer, now=self.now)) == self.model.forget(consumer)
+
+    # Time and housekeeping
+
+    @rule(step=st.integers(1, 100))
+    def time_passes(self, step: int) -> None:
+        self.now += step
+
+    @rule()
+    def promote(self) -> None:
+        assert self.send(self.live.promote(QUEUE, now=self.now)) == self.model.promote(self.now)
+
+    @rule()
+    def reclaim(self) -> None:
+        assert self.send(self.live.reclaim(QUEUE, now=self.now)) == self.model.reclaim(self.now)
+
+    @rule()
+    def purge(self) -> None:
+        assert self.send(self.live.purge(QUEUE, now=self.now)).jobs == self.model.purge()
+
+    @rule(pick=numbers)
+    def remove(self, pick: int) -> None:
+        job = self.any_job(pick)
+        assert self.send(self.live.remove(QUEUE, job, now=self.now)) == self.model.remove(job)
+
+    @precondition(lambda self: self.model.dead)
+    @rule(pick=numbers)
+    def revive(self, pick: int) -> None:
+        dead = sorted(self.model.dead)
+        job = dead[pick % len(dead)]
+        assert self.send(self.live.revive(QUEUE, [job], now=self.now)) == (self.model.revive(job),)
+
+    # After every step
+
+    @invariant()
+    def each_job_is_in_exactly_one_place_and_pops_in_order(self) -> None:
+        model, keys = self.model, self.keys
+        assert self.zset(keys.waiting) == [(job, model.jobs[job].place) for job in model.in_order()]
+        assert dict(self.zset(keys.scheduled)) == model.scheduled
+        assert {job for job, _ in self.zset(keys.dead)} == model.dead
+        assert dict(self.zset(keys.consumers)) == model.leases
+        for consumer in CONSUMERS:
+            held = {job: model.jobs[job].place for job in model.held.get(consumer, set())}
+            assert dict(self.zset(keys.held(consumer))) == held
+
+    @invariant()
+    def no_key_is_left_over_and_none_has_a_ttl(self) -> None:
+        jobs = {self.keys.job(job) for job in self.model.jobs}
+        memory = self.keys.publisher(PRODUCER)
+        others = {*self.keys.fixed[:7], *(self.keys.held(each) for each in CONSUMERS), memory}
+        existing = set(self.client.keys())
+        assert jobs <= existing <= jobs | others
+        assert all(self.client.pttl(key) == -1 for key in existing - {memory})
+
+    @invariant()
+    def a_token_waits_while_jobs_do(self) -> None:
+        tokens = self.client.llen(self.keys.wake)
+        assert tokens <= 1
+        assert tokens == 1 or not self.model.waiting
+
+    @invariant()
+    def counters_add_up(self) -> None:
+        meta = self.client.hgetall(self.keys.meta)
+        counted = {name: int(meta[name.encode()]) for name in COUNTERS if name.encode() in meta}
+        assert counted == self.model.counters
+        ended = sum(counted.get(name, 0) for name in ("acked", "cancelled", "purged", "removed"))
+        assert counted.get("published", 0) == len(self.model.jobs) + ended
+
+    def zset(self, key: bytes) -> list[tuple[str, int]]:
+        return [(member.decode(), int(score)) for member, score in self.client.zrange(key, 0, -1, withscores=True)]
+
+
+def test_every_history_keeps_each_job_in_one_place_and_in_order(any_server: Server) -> None:
+    with any_server.client(db=9) as client:
+        machine = type("NativeQueueOnServer", (NativeQueue,), {"client": client})
+        run_state_machine_as_test(
+            machine,
+            settings=settings(
+                max_examples=60,
+                stateful_step_count=40,
+                deadline=None,
+                suppress_health_check=[HealthCheck.too_slow],
+            ),
+        )
