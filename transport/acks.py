@@ -1,0 +1,87 @@
+"""Acks: finished deliveries on their way to the server.
+
+Acks that come in quick succession leave in one call: in an event loop at its next turn, in plain ``drain_events`` when what
+was taken together has been handed out. At any other time an ack is sent before ``basic_ack`` returns. No ack waits longer than
+LINGER: the keeper's thread sends what a slow callback keeps back.
+
+An ack that the connection may have swallowed is sent again over a fresh one. That is safe: acking twice changes nothing, and
+an ack that comes after its lease has lapsed takes back the copy that waits for redelivery.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from ..schema.native.results import Verdict
+from .errors import CONNECTION_ERRORS
+from .wire import Wire
+
+if TYPE_CHECKING:
+    from .channel import Channel
+
+logger = logging.getLogger("ferryman.transport")
+
+LINGER = 0.002
+"""Seconds that an ack may be kept back for company."""
+BATCH = 100
+"""Acks that leave at once even while messages are being handed out."""
+
+
+class Acks:
+    """The acks of one channel. Thread-safe."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._lock = threading.RLock()
+        self._pending: defaultdict[str, list[str]] = defaultdict(list)
+        self._count = 0
+        self._since = 0.0
+
+    def add(self, queue: str, job_id: str) -> None:
+        """Acks one job. Raises connection errors, after which the job is acked or will be delivered again."""
+        with self._lock:
+            self._pending[queue].append(job_id)
+            self._count += 1
+            now = time.monotonic()
+            if self._count == 1:
+                self._since = now
+            if self._count >= BATCH or now - self._since > LINGER or not self._channel.transport.poller.is_busy:
+                self.flush()
+            elif self._count == 1:
+                self._channel.keeper.stir()
+
+    def flush(self) -> None:
+        """Sends what is pending and waits for the answer. Raises connection errors if even a fresh connection fails."""
+        with self._lock:
+            pending, self._pending, self._count = self._pending, defaultdict(list), 0
+            if not pending:
+                return
+            channel = self._channel
+            calls = [channel.live.ack(queue, channel.consumer_id, ids) for queue, ids in pending.items()]
+            wire = channel.wire
+            if not wire.failed:
+                try:
+                    self._report(pending, wire.run_all(calls))
+                    return
+                except CONNECTION_ERRORS as error:
+                    logger.info("connection lost while acking, trying once more: %s", error)
+            fresh = Wire(channel.settings.client())
+            try:
+                self._report(pending, fresh.run_all(calls))
+            finally:
+                fresh.close()
+
+    def _report(self, pending: dict[str, list[str]], verdicts: list[tuple[Verdict, ...]]) -> None:
+        for (queue, ids), results in zip(pending.items(), verdicts, strict=True):
+            for job_id, verdict in zip(ids, results, strict=True):
+                if verdict == "lost":
+                    logger.warning(
+                        "job %s of queue %r was acked after its lease had lapsed and it was given to another consumer: "
+                        "it runs, or has run, twice; raise the option 'lease' if this worker was only slow",
+                        job_id,
+                        queue,
+                    )

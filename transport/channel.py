@@ -1,0 +1,460 @@
+"""Channel: what kombu's producers and consumers talk to.
+
+Declarations and messages go straight to Redis through the native family's calls; nothing about queues, exchanges or bindings
+is kept in the process, so every process sees the same. What a channel does keep is its consumers and what they hold.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from amqp.protocol import queue_declare_ok_t
+from attrs import field, frozen
+from kombu.transport.base import StdChannel, to_rabbitmq_queue_arguments
+
+from ..schema.call import Call
+from ..schema.errors import MalformedValue
+from ..schema.keys import glob_escape
+from ..schema.native import keys
+from ..schema.text import to_text
+from .acks import Acks
+from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS, NotFound
+from .fanout import expires_at
+from .lease import keeper
+from .message import Content, Message, content
+from .publish import Publisher
+from .qos import Held, QoS
+from .routes import FANOUT, pattern
+
+if TYPE_CHECKING:
+    from ..schema.native.exchange import Binding
+    from ..schema.native.results import Delivery
+    from .transport import Transport
+
+logger = logging.getLogger("ferryman.transport")
+
+
+@frozen
+class Consumer:
+    """One consumer of one queue."""
+
+    tag: str
+    queue: str
+    no_ack: bool
+    callback: Callable[[Message], Any] = field(repr=False)
+
+
+class Channel(StdChannel):  # type: ignore[misc]
+    """One sequential user of a connection. Consuming and declaring from one thread; acking from any."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.connection: Transport | None = transport
+        self.transport = transport
+        self.settings = transport.settings
+        self.live = transport.live
+        self.wire = transport.wire
+        self.closed = False
+        self.channel_id = transport.next_channel_id()
+        self.consumer_id = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:12]}"
+        """The name under which this channel holds leases; never used by another channel."""
+        self.keeper = keeper()
+        self.qos = QoS()
+        self.acks = Acks(self)
+        self.no_ack_consumers: set[str] | None = None
+        self._publisher = Publisher(transport)
+        self._consumers: dict[str, Consumer] = {}
+        self._registered: set[str] = set()
+        self._declared: dict[str, dict[str, Any]] = {}
+        self._tags = count(1)
+
+    # Exchanges
+
+    def exchange_declare(
+        self,
+        exchange: str = "",
+        type: str = "direct",  # noqa: A002 - kombu's name
+        durable: bool = False,
+        auto_delete: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+        nowait: bool = False,
+        passive: bool = False,
+    ) -> None:
+        """Declares an exchange. Exchanges need no record of their own: they are the bindings they have."""
+        routes = self.transport.routes
+        if passive:
+            if routes.type_of(exchange) is None and not routes.refresh(exchange).bindings:
+                raise NotFound(f"exchange {exchange!r}")
+            return
+        routes.declare(exchange, type or "direct")
+
+    def exchange_delete(self, exchange: str, if_unused: bool = False, nowait: bool = False) -> None:
+        """Deletes an exchange with its bindings; the queues stay."""
+        routes = self.transport.routes
+        table = routes.refresh(exchange)
+        if if_unused and table.bindings:
+            return
+        self.wire.run(self.transport.exchanges.delete(exchange))
+        if table.is_fanout:
+            self.wire.run(self.transport.exchanges.fanout_delete(exchange))
+        for queue in {binding.queue for binding in table.bindings}:
+            self.wire.run(self.live.bump_routes(queue))
+        routes.forget(exchange)
+
+    # Queues
+
+    def prepare_queue_arguments(self, arguments: Mapping[str, Any] | None, **kwargs: Any) -> dict[str, Any]:
+        """kombu's ``expires``, ``message_ttl`` … as the ``x-`` arguments they stand for."""
+        prepared: dict[str, Any] = to_rabbitmq_queue_arguments(arguments or {}, **kwargs)
+        return prepared
+
+    def queue_declare(
+        self,
+        queue: str | None = None,
+        passive: bool = False,
+        durable: bool = False,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+        nowait: bool = False,
+    ) -> queue_declare_ok_t:
+        """Declares a queue; its arguments stay in Redis, so that every publisher honours them.
+
+        Raises NotFound for a passive declaration of no queue, QueueArgumentsError for arguments that can't be.
+        """
+        queue = queue or f"amq.gen-{uuid4()}"
+        if passive:
+            size = self.wire.run(self.live.size(queue))
+            if not size.exists:
+                raise NotFound(f"queue {queue!r}")
+            return queue_declare_ok_t(queue, size.waiting, size.consumers)
+        given = dict(arguments or {})
+        if auto_delete:
+            given["auto-delete"] = True
+        declared = self._declare(queue, given)
+        self._declared[queue] = given
+        return queue_declare_ok_t(queue, declared.waiting, declared.consumers)
+
+    def _declare(self, queue: str, arguments: Mapping[str, Any]) -> Any:
+        if "x-expires" not in arguments:
+            self.wire.command("SADD", keys.queues(self.settings.prefix), queue)
+        order: Any = self.settings.priority_order
+        return self.wire.run(self.live.declare(queue, arguments, order))
+
+    def redeclare(self, queue: str) -> None:
+        """A queue that is being consumed has gone (it expired, or the server lost it): makes it again as it was."""
+        self._declare(queue, self._declared.get(queue, {}))
+
+    def queue_bind(
+        self,
+        queue: str,
+        exchange: str = "",
+        routing_key: str = "",
+        arguments: Mapping[str, Any] | None = None,
+        nowait: bool = False,
+    ) -> None:
+        """Binds a queue to an exchange. The default exchange needs no binding."""
+        if not exchange:
+            return
+        routes = self.transport.routes
+        exchange_type = routes.type_of(exchange) or ("fanout" if routes.table(exchange).is_fanout else "direct")
+        bound_pattern = pattern(exchange_type, routing_key)
+        expires = self._expires_ms(queue)
+        # The queue remembers where it is bound, so that deleting it, from whichever process, unbinds it.
+        self.wire.command("HSET", self.live.keys(queue).meta, BOUND_TO + exchange, "1")
+        self.wire.run(self.transport.exchanges.bind(exchange, queue, routing_key, bound_pattern, expires_at(expires)))
+        if bound_pattern == FANOUT:
+            self.transport.broadcasts.setdefault(queue, {})[exchange] = expires
+            self.wire.run(self.transport.exchanges.fanout_bind(exchange, queue, expires_at(expires)))
+            if self.transport.consumers_of(queue):
+                self.transport.poller.fanout.subscribe(exchange, queue, expires)
+        routes.forget(exchange)
+
+    def queue_unbind(
+        self,
+        queue: str,
+        exchange: str = "",
+        routing_key: str = "",
+        arguments: Mapping[str, Any] | None = None,
+        nowait: bool = False,
+    ) -> None:
+        """Removes a binding, for every process."""
+        self._unbind(queue, exchange, lambda binding: binding.routing_key == routing_key)
+
+    def _unbind(self, queue: str, exchange: str, which: Callable[[Binding], bool]) -> None:
+        table = self.transport.routes.refresh(exchange)
+        gone = [binding for binding in table.bindings if binding.queue == queue and which(binding)]
+        if not gone:
+            return
+        self.wire.run(self.transport.exchanges.unbind_all(exchange, gone))
+        if any(binding.pattern == FANOUT for binding in gone):
+            self.wire.run(self.transport.exchanges.fanout_unbind(exchange, queue))
+            self.transport.poller.fanout.unsubscribe(queue)
+            self.transport.broadcasts.pop(queue, None)
+        self.wire.run(self.live.bump_routes(queue))
+        self.transport.routes.forget(exchange)
+
+    def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, nowait: bool = False) -> int:
+        """Deletes a queue with its messages and bindings, for every process. Gives the number of messages removed."""
+        meta = self.live.keys(queue).meta
+        bound_to = [to_text(name).removeprefix(BOUND_TO) for name in self.wire.command("HKEYS", meta) if is_bound_to(name)]
+        deleted = self.wire.run(self.live.delete(queue, if_unused, if_empty))
+        removed = deleted.jobs
+        if deleted.status in ("used", "filled"):
+            return 0
+        while deleted.more:
+            deleted = self.wire.run(self.live.delete(queue))
+            removed += deleted.jobs
+        for exchange in bound_to:
+            self._unbind(queue, exchange, lambda _: True)
+        self.wire.command("SREM", keys.queues(self.settings.prefix), queue)
+        self._declared.pop(queue, None)
+        return removed
+
+    def after_reply_message_received(self, queue: str) -> None:
+        """A reply queue has done its work."""
+        self.queue_delete(queue)
+
+    def queue_purge(self, queue: str, **_: Any) -> int:
+        """Removes all waiting and scheduled messages; gives how many. What consumers hold stays theirs."""
+        removed = 0
+        while True:
+            purged = self.wire.run(self.live.purge(queue))
+            removed += purged.jobs
+            if not purged.more:
+                return removed
+
+    def list_bindings(self) -> Iterator[tuple[str, str, str]]:
+        """(queue, exchange, routing key) of every binding under this prefix, whoever made it."""
+        prefix = keys.exchange(self.settings.prefix, "")
+        cursor = b"0"
+        while True:
+            cursor, names = self.wire.command("SCAN", cursor, "MATCH", glob_escape(to_text(prefix)) + "*", "COUNT", 1000)
+            for name in names:
+                exchange = to_text(name.removeprefix(prefix))
+                for binding in self.wire.run(self.transport.exchanges.bindings(exchange)).bindings:
+                    yield binding.queue, exchange, binding.routing_key
+            if cursor == b"0":
+                return
+
+    def _expires_ms(self, queue: str) -> int | None:
+        value: int | None = self._declared.get(queue, {}).get("x-expires")
+        return value
+
+    # Publishing
+
+    def prepare_message(
+        self,
+        body: Any,
+        priority: int | None = None,
+        content_type: str | None = None,
+        content_encoding: str | None = None,
+        headers: Mapping[str, Any] | None = None,
+        properties: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """kombu's parts of a message in one dict. The properties object is kept: it marks a repeated publish."""
+        properties = {} if properties is None else properties
+        if priority is not None:
+            properties["priority"] = priority
+        return {
+            "body": body,
+            "content-type": content_type,
+            "content-encoding": content_encoding,
+            "headers": headers or {},
+            "properties": properties,
+        }
+
+    def basic_publish(self, message: Mapping[str, Any], exchange: str = "", routing_key: str = "", **_: Any) -> None:
+        """Stores a message, once, in every queue it is routed to; returns when the server has it.
+
+        Raises NoRoute, BrokerFull, UsageError for a priority or delay that can't be, and connection errors.
+        """
+        self._publisher.publish(message, exchange or "", routing_key or "")
+
+    # Consuming
+
+    def basic_consume(self, queue: str, no_ack: bool, callback: Callable[[Message], Any], consumer_tag: str, **_: Any) -> None:
+        """Begins to consume a queue. Messages come with the next ``drain_events`` or turn of the event loop."""
+        self._consumers[consumer_tag] = Consumer(consumer_tag, queue, no_ack, callback)
+        if no_ack:
+            self.no_ack_consumers = (self.no_ack_consumers or set()) | {consumer_tag}
+        for exchange, expires in self.transport.broadcasts.get(queue, {}).items():
+            self.transport.poller.fanout.subscribe(exchange, queue, expires)
+        self.transport.poller.watch(queue)
+
+    def basic_cancel(self, consumer_tag: str) -> None:
+        """Ends a consumer. What it holds stays held until it is settled or the channel closes."""
+        consumer = self._consumers.pop(consumer_tag, None)
+        if consumer is None:
+            return
+        if self.no_ack_consumers:
+            self.no_ack_consumers.discard(consumer_tag)
+        if not self.transport.consumers_of(consumer.queue):
+            self.transport.poller.unwatch(consumer.queue)
+            self.transport.poller.fanout.unsubscribe(consumer.queue)
+
+    def consumers(self, queue: str) -> list[Consumer]:
+        """This channel's consumers of a queue."""
+        return [consumer for consumer in self._consumers.values() if consumer.queue == queue]
+
+    def basic_qos(self, prefetch_size: int = 0, prefetch_count: int = 0, apply_global: bool = False) -> None:
+        """Limits how many messages may be unsettled on this channel; 0 = no limit."""
+        self.qos.prefetch_count = prefetch_count
+        self.transport.poller.changed()
+
+    def basic_get(self, queue: str, no_ack: bool = False, **_: Any) -> Message | None:
+        """One message now, or None."""
+        settings = self.settings
+        limit = settings.delivery_limit or None
+        while True:
+            taken = self.wire.run(
+                self.live.take(queue, self.consumer_id, 1, settings.lease_ms, no_ack=no_ack, delivery_limit=limit)
+            )
+            if not taken.jobs:
+                return None
+            self.registered(queue)
+            message = self.accept(queue, taken.jobs[0], Consumer("", queue, no_ack, _no_callback))
+            if message is not None:
+                return message
+
+    def accept(self, queue: str, delivery: Delivery, consumer: Consumer) -> Message | None:
+        """The message of a job just taken; None for one that makes no sense, which becomes a dead letter."""
+        try:
+            found = content(delivery.id, queue, delivery.fields)
+        except MalformedValue as error:
+            logger.error("job %s of queue %r is no message and goes to the dead letters: %s", delivery.id, queue, error)
+            if not consumer.no_ack:
+                self.wire.run(self.live.reject(queue, self.consumer_id, delivery.id, "malformed", str(error)))
+            return None
+        if delivery.redelivered:
+            found.headers["x-delivery-count"] = delivery.deliveries - 1
+        info = {"redelivered": delivery.redelivered, "priority": delivery.priority}
+        return self.message(found, queue, None if consumer.no_ack else delivery.id, consumer, **info)
+
+    def message(self, found: Content, queue: str, job_id: str | None, consumer: Consumer, **delivery_info: Any) -> Message:
+        """A message for a consumer of this channel; ``job_id`` None: there is nothing to settle."""
+        tag = next(self._tags)
+        if job_id is not None:
+            self.qos.append(tag, Held(queue, job_id))
+        return Message(self, tag, found, queue=queue, consumer_tag=consumer.tag, **delivery_info)
+
+    def message_to_python(self, message: Message) -> Message:
+        """kombu's hook for raw messages; ours are complete."""
+        return message
+
+    # Settling
+
+    def basic_ack(self, delivery_tag: int, multiple: bool = False) -> None:
+        """Ends a message. From any thread; also after the channel is closed, as long as its lease holds."""
+        held = self.qos.pop(delivery_tag)
+        if held is not None:
+            self.acks.add(held.queue, held.job_id)
+            self.transport.poller.changed()
+
+    def basic_reject(self, delivery_tag: int, requeue: bool = False) -> None:
+        """Gives a message back to its old place, or up: then it is a dead letter, and nothing is lost."""
+        held = self.qos.pop(delivery_tag)
+        if held is None:
+            return
+        if requeue:
+            self.wire.run(self.live.requeue(held.queue, self.consumer_id, [held.job_id]))
+        else:
+            self.wire.run(self.live.reject(held.queue, self.consumer_id, held.job_id, "rejected"))
+        self.transport.poller.changed()
+
+    def basic_recover(self, requeue: bool = True) -> None:
+        """Gives back everything that is unsettled."""
+        for queue, job_ids in _by_queue(self.qos.drain()).items():
+            self.wire.run(self.live.requeue(queue, self.consumer_id, job_ids))
+        self.transport.poller.changed()
+
+    # Leases
+
+    @property
+    def renewal_interval(self) -> float:
+        """Seconds between renewals: a third of the lease, or of the shortest life of a temporary queue."""
+        lives = [arguments["x-expires"] / 1000 for arguments in self._declared.values() if "x-expires" in arguments]
+        shortest: float = min([self.settings.lease, *lives])
+        return shortest / 3
+
+    def registered(self, queue: str) -> None:
+        """The server knows this channel as a consumer of the queue from now on."""
+        if queue not in self._registered:
+            self._registered.add(queue)
+            self.keeper.add(self)
+
+    def renewals(self) -> list[tuple[str, Call[Any]]]:
+        """(queue, call) for everything that must not lapse. Called by the keeper's thread."""
+        if self.closed:
+            return []
+        lease = self.settings.lease_ms
+        calls: list[tuple[str, Call[Any]]] = [
+            (queue, self.live.renew(queue, self.consumer_id, lease)) for queue in list(self._registered)
+        ]
+        return calls + self.transport.poller.fanout.renewals()
+
+    def lease_lost(self, queue: str) -> None:
+        """The server has given away what this channel held of a queue. Called by the keeper's thread."""
+        if self.closed:
+            return
+        self._registered.discard(queue)
+        if any(held.queue == queue for held in self.qos.held()):
+            logger.warning(
+                "the lease of this worker on queue %r has lapsed: it did not reach the server for %s s; "
+                "what it held is delivered again",
+                queue,
+                self.settings.lease,
+            )
+
+    # The end
+
+    def close(self) -> None:
+        """Ends all consumers and gives back what is unsettled.
+
+        After a connection error nothing is given back: tasks may still be running, and may still ack while the lease lasts.
+        """
+        if self.closed:
+            return
+        queues = {consumer.queue for consumer in self._consumers.values()}
+        for tag in list(self._consumers):
+            self.basic_cancel(tag)
+        self.closed = True
+        self.keeper.remove(self)
+        self.transport.poller.forget(self)
+        if not self.transport.broken:
+            try:
+                self.acks.flush()
+                for queue in self._registered:
+                    self.wire.run(self.live.forget(queue, self.consumer_id))
+                for queue in queues:
+                    if self._declared.get(queue, {}).get("auto-delete"):
+                        self.queue_delete(queue, if_unused=True)
+            except (*CONNECTION_ERRORS, *CHANNEL_ERRORS) as error:
+                logger.warning("a channel could not give back what it held; its lease will lapse: %s", error)
+        self.transport.close_channel(self)
+        self.connection = None
+
+
+BOUND_TO = "bound-to:"
+"""Begins the fields of a queue's meta that name the exchanges it is bound to."""
+
+
+def is_bound_to(name: bytes) -> bool:
+    """Whether a field of a queue's meta names an exchange."""
+    return name.startswith(BOUND_TO.encode())
+
+
+def _by_queue(held: list[Held]) -> dict[str, list[str]]:
+    queues: dict[str, list[str]] = {}
+    for queue, job_id in held:
+        queues.setdefault(queue, []).append(job_id)
+    return queues
+
+
+def _no_callback(message: Message) -> None:
+    """``basic_get`` returns its message."""

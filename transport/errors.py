@@ -1,0 +1,50 @@
+"""Which errors mean what to kombu: reconnect, or give up this one operation.
+
+kombu and Celery look at class attributes of the transport. A connection error closes the connection and opens another one;
+a channel error is the caller's to see. Errors of the server that pass by themselves (loading, failover) count as connection
+errors, so that a worker waits instead of dying.
+"""
+
+from __future__ import annotations
+
+import redis
+from kombu.exceptions import ChannelError, InconsistencyError, OperationalError
+
+from ..schema.errors import FerrymanError, PublishRefused, Unroutable
+
+CONNECTION_ERRORS: tuple[type[Exception], ...] = (
+    redis.exceptions.ConnectionError,
+    redis.exceptions.TimeoutError,
+    redis.exceptions.BusyLoadingError,
+    redis.exceptions.ReadOnlyError,
+    redis.exceptions.ClusterDownError,
+    redis.exceptions.TryAgainError,
+    redis.exceptions.AuthenticationError,
+    OSError,
+)
+
+CHANNEL_ERRORS: tuple[type[Exception], ...] = (
+    ChannelError,
+    redis.exceptions.ResponseError,
+    redis.exceptions.DataError,
+    FerrymanError,
+)
+
+
+class BrokerFull(PublishRefused, OperationalError):  # type: ignore[misc]
+    """The server is at maxmemory: nothing was stored. kombu's OperationalError, as for any broker that can't take a message."""
+
+
+class NoRoute(Unroutable, InconsistencyError):  # type: ignore[misc]
+    """A message was published to a direct exchange that has no queue bound under its routing key; nothing was stored."""
+
+
+class NotFound(ChannelError):  # type: ignore[misc]
+    """A passive declaration names a queue or an exchange that does not exist."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"NOT_FOUND - no {what}", (50, 10), "declare", 404)
+
+
+class ConnectionLost(redis.exceptions.ConnectionError):
+    """A connection that looks open does not answer any more."""

@@ -1,0 +1,363 @@
+"""Poller: brings messages from the server to the channels of one connection, from an event loop or from ``drain_events``.
+
+A queue is either *hot*, there may be something to take, or quiet. Hot queues are asked at once, as far as their channel's
+prefetch limit leaves room; for the quiet ones one blocking pop waits on their wake tokens. A token carries no job: losing
+one costs time, never a message, and the time is bounded, because every take also says when something will happen by itself
+(a scheduled message due, another consumer's lease lapsing) and each queue is looked at every LOOK seconds in any case.
+
+The wait is on one more key, private to this connection: pushing to it ends the wait at once, when the set of queues changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from attrs import define
+from kombu.utils.eventio import ERR, READ, poll
+
+from ..schema.errors import MalformedValue
+from ..schema.native import keys
+from .errors import CONNECTION_ERRORS, ConnectionLost
+from .fanout import Fanout
+from .message import Content, Message, content
+from .wire import Waiter
+
+if TYPE_CHECKING:
+    from .channel import Channel, Consumer
+    from .transport import Transport
+
+logger = logging.getLogger("ferryman.transport")
+
+BLOCK = 10.0
+"""Seconds of one blocking pop at most; then the connection has shown that it lives."""
+LOOK = 30.0
+"""Seconds after which a quiet queue is asked even though nothing has woken it."""
+PROPAGATED = (*CONNECTION_ERRORS, MemoryError, AssertionError)
+"""Errors of a callback that end the event loop; it reports all others and goes on, as kombu's does for file descriptors."""
+SLICE = 0.01
+"""Seconds for which one turn of an event loop hands out messages; other events come in between."""
+
+
+@define
+class Watch:
+    """One queue that this connection consumes."""
+
+    hot: bool = True
+    look_at: float = 0.0
+    """When to ask it in any case, on the monotonic clock."""
+
+
+class Bell:
+    """A file descriptor that any thread can make readable, to end a poll."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        os.set_blocking(self._writer, False)
+        self._rung = False
+
+    def fileno(self) -> int:
+        return self._reader
+
+    def ring(self) -> None:
+        """Makes the next poll return at once."""
+        if not self._rung:
+            self._rung = True
+            os.write(self._writer, b"!")
+
+    def silence(self) -> None:
+        """Makes it ready to ring again."""
+        self._rung = False
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._reader, 16)
+
+    def close(self) -> None:
+        os.close(self._reader)
+        os.close(self._writer)
+
+
+@define
+class Ready:
+    """A message that has been taken and not yet handed to its consumer."""
+
+    channel: Channel
+    consumer: Consumer
+    message: Message
+
+
+class Poller:
+    """One for each transport. Not thread-safe, but for ``changed``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._watches: dict[str, Watch] = {}
+        self._ready: deque[Ready] = deque()
+        self._private = keys.wake(transport.settings.prefix, uuid4().hex)
+        self._asked: frozenset[str] = frozenset()
+        self._overdue = 0.0
+        self._interrupted = False
+        self._turn = 0
+        timeout = BLOCK + transport.settings.reply_timeout
+        self.waiter = Waiter(transport.settings.client(socket_timeout=timeout))
+        self.fanout = Fanout(transport.settings, transport.wire, transport.exchanges)
+        self._bell = Bell()
+        self._loop: Any = None
+        self._closed = False
+        for waiter in (self.waiter, self.fanout.waiter):
+            waiter.on_close = self._deaf
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether this poller will soon flush acks by itself."""
+        return self._loop is not None or bool(self._ready)
+
+    # What channels say
+
+    def watch(self, queue: str) -> None:
+        """A consumer has begun on this queue."""
+        self._watches.setdefault(queue, Watch()).hot = True
+        self.changed()
+
+    def unwatch(self, queue: str) -> None:
+        """The queue's last consumer on this connection has gone."""
+        self._watches.pop(queue, None)
+        self.changed()
+
+    def changed(self) -> None:
+        """Room or queues have changed: look again. From any thread."""
+        if not self._closed:
+            self._bell.ring()
+
+    def forget(self, channel: Channel) -> None:
+        """Drops what was taken for a channel that closes; the channel gives the jobs back."""
+        self._ready = deque(each for each in self._ready if each.channel is not channel)
+
+    # Plain drain_events
+
+    def drain(self, timeout: float | None) -> None:
+        """Hands out one message. Raises TimeoutError (``socket.timeout``) if none comes in ``timeout`` seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            if not self._ready:
+                self._transport.flush_acks()
+                self._fetch()
+            if self._ready:
+                self._hand_out_one()
+                return
+            self._ask()
+            left = BLOCK if deadline is None else deadline - time.monotonic()
+            if left <= 0 and timeout:
+                raise TimeoutError("no message in time")
+            if not self._poll(max(0.0, min(left, BLOCK, self._next_look()))) and timeout is not None and left <= 0:
+                raise TimeoutError("no message in time")
+
+    def _poll(self, timeout: float) -> bool:
+        """Waits for the sockets and the bell. Returns whether anything has happened."""
+        poller = poll()
+        sockets = [self._bell.fileno()]
+        sockets += [fd for w in (self.waiter, self.fanout.waiter) if w.waiting and (fd := w.fileno()) is not None]
+        for fd in sockets:
+            poller.register(fd, READ | ERR)
+        try:
+            events = poller.poll(timeout)
+        finally:
+            poller.close()
+        self._bell.silence()
+        self._receive()
+        return bool(events)
+
+    # Event loops
+
+    def register(self, loop: Any) -> None:
+        """Lets kombu's event loop drive this poller: ``tick`` is called once in each turn."""
+        self._loop = loop
+        loop.add_reader(self._bell.fileno(), self._bell.silence)
+        loop.on_tick.add(self.tick)
+
+    def tick(self) -> None:
+        """One turn of the event loop. Raises connection errors, which make Celery reconnect."""
+        if self._closed:
+            return
+        with self._transport.watching_for_failure():
+            self._step()
+
+    def _step(self) -> None:
+        self._receive()
+        end = time.monotonic() + SLICE
+        while True:
+            self._transport.flush_acks()
+            self._fetch()
+            if not self._ready:
+                break
+            while self._ready and time.monotonic() < end:
+                self._hand_out_guarded()
+            if time.monotonic() >= end:
+                self._bell.ring()
+                return
+        self._ask()
+        for waiter in (self.waiter, self.fanout.waiter):
+            fd = waiter.fileno()
+            if waiter.waiting and fd is not None and fd not in self._loop.readers:
+                self._loop.add_reader(fd, _nothing)
+        due = self._next_look()
+        if due < 1.0:
+            self._loop.call_later(max(due, 0.001), _nothing)
+
+    def _deaf(self, fd: int) -> None:
+        """A socket is about to be closed; its number may soon be another socket's."""
+        if self._loop is not None:
+            self._loop.remove(fd)
+
+    def close(self) -> None:
+        """Ends every wait; detaches from the event loop."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._loop is not None:
+            self._loop.on_tick.discard(self.tick)
+            self._loop.remove(self._bell.fileno())
+        self._ready.clear()
+        self.waiter.close()
+        self.fanout.close()
+        self._bell.close()
+
+    # Taking
+
+    def _fetch(self) -> None:
+        """Takes from hot queues, as far as their channels have room, until something is ready."""
+        now = time.monotonic()
+        queues = list(self._watches)
+        self._turn += 1
+        for at in range(len(queues)):
+            queue = queues[(at + self._turn) % len(queues)]
+            watch = self._watches.get(queue)
+            if watch is None:
+                continue
+            if watch.look_at <= now:
+                watch.hot = True
+            if watch.hot:
+                self._take(queue, watch)
+
+    def _take(self, queue: str, watch: Watch) -> None:
+        transport = self._transport
+        settings = transport.settings
+        for channel, consumer in transport.consumers_of(queue):
+            room = channel.qos.room(settings.fetch_limit)
+            if not room:
+                continue
+            taken = transport.wire.run(
+                transport.live.take(
+                    queue,
+                    channel.consumer_id,
+                    room,
+                    settings.lease_ms,
+                    no_ack=consumer.no_ack,
+                    delivery_limit=settings.delivery_limit or None,
+                )
+            )
+            if not taken.exists:
+                channel.redeclare(queue)
+                continue
+            channel.registered(queue)
+            watch.hot = len(taken.jobs) == room
+            quiet = min(max(taken.next_event_ms - taken.now, 0) / 1000, LOOK)
+            watch.look_at = time.monotonic() + quiet
+            for delivery in taken.jobs:
+                message = channel.accept(queue, delivery, consumer)
+                if message is not None:
+                    self._ready.append(Ready(channel, consumer, message))
+            if not watch.hot:
+                return
+
+    def _hand_out_one(self) -> None:
+        ready = self._ready.popleft()
+        ready.consumer.callback(ready.message)
+
+    def _hand_out_guarded(self) -> None:
+        """For event loops: an error of one callback is the loop's to report, as with any other callback of it."""
+        callback = self._ready[0].consumer.callback
+        try:
+            self._hand_out_one()
+        except PROPAGATED:
+            raise
+        except Exception as error:  # noqa: BLE001 - it goes to the loop's own handler
+            self._loop.on_callback_error(callback, error)
+
+    # Waiting
+
+    def _wanted(self) -> frozenset[str]:
+        """The quiet queues on which a message could be handed out."""
+        return frozenset(
+            queue
+            for queue, watch in self._watches.items()
+            if not watch.hot and any(channel.qos.can_consume() for channel, _ in self._transport.consumers_of(queue))
+        )
+
+    def _ask(self) -> None:
+        """Sees to it that the blocking reads under way are the right ones."""
+        self.fanout.ask()
+        wanted = self._wanted()
+        if self.waiter.waiting:
+            if not wanted <= self._asked and not self._interrupted:
+                self._interrupted = True
+                self._transport.wire.commands([("RPUSH", self._private, "1"), ("PEXPIRE", self._private, round(BLOCK * 2000))])
+            return
+        if wanted:
+            live = self._transport.live
+            timeout = max(0.001, min(BLOCK, self._next_look()))
+            self.waiter.wait("BLPOP", self._private, *(live.keys(queue).wake for queue in sorted(wanted)), timeout)
+            self._asked = wanted
+            self._overdue = time.monotonic() + timeout + self._transport.settings.reply_timeout
+
+    def _next_look(self) -> float:
+        """Seconds until a quiet queue should be asked in any case."""
+        now = time.monotonic()
+        return min((max(0.0, watch.look_at - now) for watch in self._watches.values() if not watch.hot), default=LOOK)
+
+    def _receive(self) -> None:
+        """Takes in what has arrived on the waiting connections."""
+        if self.waiter.readable(0):
+            self._interrupted = False
+            woken = self.waiter.receive()
+            for queue in self._asked:
+                if woken is not None and self._transport.live.keys(queue).wake == woken[0]:
+                    self._woken(queue)
+        elif self.waiter.waiting and time.monotonic() > self._overdue:
+            raise ConnectionLost("the server has not answered a blocking read; the connection is taken for dead")
+        if self.fanout.waiter.readable(0):
+            for queue, stream_id, frame in self.fanout.receive():
+                self._broadcast(queue, stream_id, frame)
+            self.fanout.save()
+
+    def _woken(self, queue: str) -> None:
+        """A wake token was popped: whoever pops one must take, or put it back by taking nothing."""
+        consumers = self._transport.consumers_of(queue)
+        if queue in self._watches:
+            self._watches[queue].hot = True
+        if not any(channel.qos.can_consume() for channel, _ in consumers):
+            self._transport.wire.run(self._transport.live.advance(queue))
+
+    def _broadcast(self, queue: str, stream_id: bytes, frame: bytes) -> None:
+        job_id = stream_id.decode("ascii", "replace")
+        for channel, consumer in self._transport.consumers_of(queue):
+            try:
+                found: Content = content(job_id, queue, {b"message": frame})
+            except MalformedValue as error:
+                logger.error("broadcast %s to queue %r is no message and is left out: %s", job_id, queue, error)
+                return
+            self._ready.append(Ready(channel, consumer, channel.message(found, queue, None, consumer)))
+            return
+
+
+def _nothing(*_: Any) -> None:
+    """For file descriptors and timers whose only purpose is to end the loop's poll: ``tick`` does the work."""
+
+
+assert socket.timeout is TimeoutError, "drain_events must raise what kombu's callers catch"

@@ -1,0 +1,71 @@
+"""QoS: what a channel has been given and has not settled, and how much more it may take.
+
+Celery binds its own ``can_consume`` over the one here (``worker_disable_prefetch``), so everybody asks the method and nobody
+the counts behind it. Acks come from any thread; dict operations used here are atomic.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Held(NamedTuple):
+    """Where a delivery came from."""
+
+    queue: str
+    job_id: str
+
+
+class QoS:
+    """Prefetch limit and unsettled deliveries of one channel."""
+
+    def __init__(self, prefetch_count: int = 0) -> None:
+        self.prefetch_count = prefetch_count
+        """How many deliveries may be unsettled at once; 0 = no limit."""
+        self._unsettled: dict[int, Held] = {}
+
+    def __len__(self) -> int:
+        return len(self._unsettled)
+
+    def can_consume(self) -> bool:
+        """Whether one more delivery is allowed."""
+        return not self.prefetch_count or len(self._unsettled) < self.prefetch_count
+
+    def can_consume_max_estimate(self) -> int | None:
+        """How many more deliveries are allowed; None = no limit."""
+        if not self.prefetch_count:
+            return None
+        return max(self.prefetch_count - len(self._unsettled), 0)
+
+    def room(self, limit: int) -> int:
+        """How many deliveries to ask for, at most ``limit``; 0 if none may come now.
+
+        Without a prefetch limit it is one: what is taken and not yet worked on is kept from other consumers.
+        """
+        if not self.can_consume():
+            return 0
+        estimate = self.can_consume_max_estimate()
+        return 1 if estimate is None else min(estimate, limit)
+
+    def append(self, tag: int, held: Held) -> None:
+        """Remembers a delivery until it is settled."""
+        self._unsettled[tag] = held
+
+    def get(self, tag: int) -> Held:
+        """The delivery behind a tag. Raises KeyError once it is settled."""
+        return self._unsettled[tag]
+
+    def pop(self, tag: int) -> Held | None:
+        """Settles a delivery; None if it was settled before."""
+        return self._unsettled.pop(tag, None)
+
+    def held(self) -> list[Held]:
+        """Everything unsettled."""
+        return list(self._unsettled.values())
+
+    def drain(self) -> list[Held]:
+        """Settles everything."""
+        held = []
+        while self._unsettled:
+            held.append(self._unsettled.popitem()[1])
+        return held

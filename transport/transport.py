@@ -1,0 +1,138 @@
+"""Transport: one kombu connection to one Redis server.
+
+kombu makes a new one for each (re)connection. ``driver_type`` is ``redis``, because Celery switches mingle, gossip, events and
+prefetch on that word.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import redis
+from kombu.transport import base
+from kombu.transport.virtual import Management
+
+from ..schema.native.exchange import Exchanges
+from ..schema.native.live import Live
+from .channel import Channel, Consumer
+from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS
+from .poller import Poller
+from .routes import Routes
+from .settings import Settings
+from .wire import Wire
+
+
+class Transport(base.Transport):  # type: ignore[misc]
+    """``ferryman://`` for kombu and Celery."""
+
+    Management = Management
+    can_parse_url = True
+    default_port = 6379
+    driver_type = "redis"
+    driver_name = "redis-py"
+    connection_errors = CONNECTION_ERRORS
+    channel_errors = CHANNEL_ERRORS
+    recoverable_connection_errors = CONNECTION_ERRORS
+    recoverable_channel_errors = ()
+    implements = base.Transport.implements.extend(
+        asynchronous=True,
+        exchange_type=frozenset(["direct", "topic", "fanout"]),
+        heartbeats=False,
+    )
+
+    def __init__(self, client: Any, **_: Any) -> None:
+        super().__init__(client)
+        self.settings = Settings.of(client)
+        self.live = Live(self.settings.prefix)
+        self.exchanges = Exchanges(self.settings.prefix)
+        self.wire = Wire(self.settings.client())
+        self.routes = Routes(self.live, self.exchanges, self.wire)
+        self.poller = Poller(self)
+        self.channels: list[Channel] = []
+        self.broadcasts: dict[str, dict[str, int | None]] = {}
+        """Queue -> fanout exchange -> life in ms: what this connection has bound."""
+        self._channel_ids = count(1)
+        self._failed = False
+
+    @property
+    def broken(self) -> bool:
+        """Whether a connection error has happened: kombu will replace this transport."""
+        return self._failed or self.wire.failed
+
+    def driver_version(self) -> str:
+        """The version of redis-py."""
+        version: str = redis.__version__
+        return version
+
+    @property
+    def default_connection_params(self) -> dict[str, Any]:
+        """What kombu assumes where a URL says nothing."""
+        return {"port": self.default_port, "hostname": "localhost"}
+
+    def as_uri(self, uri: str, include_password: bool = False, mask: str = "**") -> str:
+        """The address for people, or whole for another process."""
+        address = self.settings.address
+        return address.url() if include_password else address.display().replace("***", mask)
+
+    def establish_connection(self) -> Transport:
+        """Connects and greets the server. Raises connection errors."""
+        self.wire.connect()
+        return self
+
+    def verify_connection(self, connection: Any) -> bool:
+        """Whether the connection still works, as far as is known."""
+        return not self.broken
+
+    def close_connection(self, connection: Any) -> None:
+        """Closes every channel and socket."""
+        for channel in list(self.channels):
+            channel.close()
+        self.poller.close()
+        self.wire.close()
+
+    def create_channel(self, connection: Any) -> Channel:
+        """A new channel."""
+        channel = Channel(self)
+        self.channels.append(channel)
+        return channel
+
+    def close_channel(self, channel: Channel) -> None:
+        """Forgets a channel that has closed itself."""
+        if channel in self.channels:
+            self.channels.remove(channel)
+
+    def next_channel_id(self) -> int:
+        """A number for kombu's debug output."""
+        return next(self._channel_ids)
+
+    def consumers_of(self, queue: str) -> list[tuple[Channel, Consumer]]:
+        """Everyone on this connection who consumes a queue."""
+        return [(channel, consumer) for channel in self.channels for consumer in channel.consumers(queue)]
+
+    def flush_acks(self) -> None:
+        """Sends the acks of all channels that still wait for company."""
+        for channel in list(self.channels):
+            channel.acks.flush()
+
+    def drain_events(self, connection: Any, timeout: float | None = None) -> None:
+        """Hands out one message. Raises ``socket.timeout`` if none comes in ``timeout`` seconds, and connection errors."""
+        with self.watching_for_failure():
+            self.poller.drain(timeout)
+
+    def register_with_event_loop(self, connection: Any, loop: Any) -> None:
+        """Lets Celery's event loop drive this connection."""
+        self.poller.register(loop)
+
+    @contextlib.contextmanager
+    def watching_for_failure(self) -> Iterator[None]:
+        """Notes a connection error that passes through the block."""
+        try:
+            yield
+        except TimeoutError:
+            raise  # the caller's own time is up
+        except CONNECTION_ERRORS:
+            self._failed = True
+            raise

@@ -1,0 +1,167 @@
+"""Wire: one Redis connection for calls, used by any thread; and Waiter, one connection that blocks.
+
+All I/O of the transport goes through these two classes. They know nothing of queues: a call comes in, its parsed result
+goes out. A wire that failed stays failed, because kombu answers a connection error with a new transport; what was asked of
+the failed one is either known to have happened (its reply was read) or safe to ask again (every transition is).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import redis
+from redis.exceptions import NoScriptError
+
+from ..schema.call import Argument, Call
+
+T = TypeVar("T")
+
+
+class Wire:
+    """A lazily opened connection that sends scripts and plain commands, several in one round trip."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._client = client
+        self._connection: Any = None
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+        self.failed = False
+        """True after a connection error. Nothing is sent any more by anybody who asks first."""
+
+    def connect(self) -> None:
+        """Opens the connection now. Raises redis-py's connection errors."""
+        with self._lock:
+            self._open()
+
+    def run(self, call: Call[T]) -> T:
+        """Sends one call and waits for its result."""
+        result: T = self.run_all([call])[0]
+        return result
+
+    def run_all(self, calls: Sequence[Call[Any]]) -> list[Any]:
+        """Sends all calls at once and waits for all results, in order.
+
+        The first error reply is raised after every reply has been read, so that the connection stays usable.
+        """
+        return [call.parse(reply) for call, reply in zip(calls, self._exchange(calls), strict=True)]
+
+    def command(self, *arguments: Argument) -> Any:
+        """One plain command and its raw reply."""
+        return self.commands([arguments])[0]
+
+    def commands(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
+        """Several plain commands in one round trip; the first error reply is raised after all have been read."""
+        with self._lock:
+            return _raise_first(self._send(commands))
+
+    def _exchange(self, calls: Sequence[Call[Any]]) -> list[Any]:
+        with self._lock:
+            replies = self._send([call.evalsha() for call in calls])
+            unknown = [at for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+            if unknown:
+                for at, reply in zip(unknown, self._send([calls[at].eval() for at in unknown]), strict=True):
+                    replies[at] = reply
+            return _raise_first(replies)
+
+    def _send(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
+        connection = self._open()
+        try:
+            connection.send_packed_command(connection.pack_commands(commands))
+            return [_reply(connection) for _ in commands]
+        except BaseException:
+            # Even an interrupt leaves replies unread: whoever spoke next would get somebody else's answer.
+            self.failed = True
+            connection.disconnect()
+            raise
+
+    def _open(self) -> Any:
+        if self._connection is not None and self._pid != os.getpid():
+            # After a fork the socket belongs to the parent; the child lets go of it without a word.
+            self._connection = None
+        if self._connection is None:
+            self._pid = os.getpid()
+            connection = self._client.connection_pool.make_connection()
+            try:
+                connection.connect()
+            except BaseException:
+                self.failed = True
+                raise
+            self._connection = connection
+        return self._connection
+
+    def close(self) -> None:
+        """Closes the socket; the wire is not used again."""
+        if self._connection is not None:
+            self._connection.disconnect()
+            self._connection = None
+
+
+class Waiter:
+    """A connection with at most one blocking command under way.
+
+    ``wait`` sends it, ``readable`` and ``fileno`` are for event loops, ``receive`` takes the reply. Used by one thread.
+    """
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._client = client
+        self._connection: Any = None
+        self.waiting = False
+        self.on_close: Callable[[int], None] = _ignore
+        """Told the file descriptor of a socket that is about to be closed."""
+
+    def wait(self, *arguments: Argument) -> None:
+        """Sends a blocking command, whose reply ``receive`` will bring."""
+        if self.waiting:
+            raise RuntimeError("a blocking command is under way already")
+        if self._connection is None:
+            connection = self._client.connection_pool.make_connection()
+            connection.connect()
+            self._connection = connection
+        self._connection.send_packed_command(self._connection.pack_command(*arguments))
+        self.waiting = True
+
+    def receive(self) -> Any:
+        """The reply of the command under way; blocks until it is there. Raises error replies and connection errors."""
+        self.waiting = False
+        return self._connection.read_response()
+
+    def readable(self, timeout: float) -> bool:
+        """Whether a reply is there, after at most ``timeout`` seconds."""
+        ready: bool = self.waiting and self._connection.can_read(timeout)
+        return ready
+
+    def fileno(self) -> int | None:
+        """The socket's file descriptor; None while there is none."""
+        sock = getattr(self._connection, "_sock", None)
+        return None if sock is None else sock.fileno()
+
+    def close(self) -> None:
+        """Closes the socket. A command under way is forgotten: it popped nothing but a wake-up token."""
+        self.waiting = False
+        if self._connection is not None:
+            fd = self.fileno()
+            if fd is not None:
+                self.on_close(fd)
+            self._connection.disconnect()
+            self._connection = None
+
+
+def _ignore(fd: int) -> None:
+    """What nobody listens to."""
+
+
+def _reply(connection: Any) -> Any:
+    try:
+        return connection.read_response()
+    except redis.exceptions.ResponseError as error:
+        return error
+
+
+def _raise_first(replies: list[Any]) -> list[Any]:
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
+    return replies
