@@ -73,6 +73,8 @@ class Summary:
     by_queue: Counter[str] = field(factory=Counter)
     refused: dict[str, list[str]] = field(factory=dict)
     """Rule -> ids of jobs that it kept at the source, the smallest REFUSED_SAMPLES."""
+    repeated: bool = False
+    """The migration was finished before, and nothing was done."""
     seconds: float = 0.0
 
     def count(self, carried: Carried, *, written: bool) -> None:
@@ -119,8 +121,13 @@ class Summary:
             "by_state": dict(sorted(self.by_state.items())),
             "by_queue": dict(sorted(self.by_queue.items())),
             "refused": dict(sorted(self.refused.items())),
+            "repeated": self.repeated,
             "seconds": round(self.seconds, 3),
         }
+
+    def again(self) -> Summary:
+        """The summary of a second run of this finished migration: everything is skipped."""
+        return Summary(read=self.read, skipped=self.read, refused=self.refused, repeated=True)
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> Summary:

@@ -82,6 +82,13 @@ def server_errors(address: Address) -> Iterator[None]:
         raise ServerError(f"{address.display()}: {_reason(error)}") from error
 
 
+@contextlib.contextmanager
+def open_client(address: Address, **overrides: Any) -> Iterator[redis.Redis]:
+    """A client for the length of the block, in which a failing server is a ServerError that names the address."""
+    with server_errors(address), connect(address, **overrides) as client:
+        yield client
+
+
 def _reason(error: Exception) -> str:
     text = str(error).strip() or type(error).__name__
     return text.splitlines()[0].rstrip(os.extsep)

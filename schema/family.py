@@ -42,6 +42,8 @@ class KeyFamily(ABC):
     """One line for people."""
     default_prefix: ClassVar[str]
     rules: ClassVar[tuple[Rule, ...]]
+    keeps_extra: ClassVar[bool] = False
+    """True for a family that stores all of ``Job.extra``; others store at most what stands there under their own name."""
 
     # Reading
 

@@ -1,0 +1,82 @@
+"""``ferryman jobs``: lists the jobs of any keyspace as canonical jobs. Only reads."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any
+
+import click
+
+from ..schema.address import Address
+from ..schema.job import JOB_FIELDS, Job, State
+from ..schema.text import payload_json, show
+from .engines import get_engine
+from .options import address_argument, engine_option, moment, now_option, output_option
+from .output import Output
+from .status import Status
+
+SHOWN = 100
+"""Rows of a table, unless --limit says otherwise."""
+
+COLUMNS = ("id", "queue", "state", "priority", "attempts", "created", "due", "payload")
+
+
+@click.command()
+@address_argument()
+@click.option("--queue", help="Only jobs of this queue.")
+@click.option("--state", type=click.Choice([str(each) for each in State]), help="Only jobs in this state.")
+@click.option("--limit", type=click.IntRange(min=0), help=f"At most so many jobs; 0: all. Default: {SHOWN} in a table, else all.")
+@engine_option
+@now_option
+@output_option
+def command(
+    url: Address,
+    queue: str | None,
+    state: str | None,
+    limit: int | None,
+    engine_name: str,
+    now_ms: int | None,
+    output: Output,
+) -> Status:
+    """List jobs, in the order in which they will run.
+
+    Jobs come by queue and state; waiting jobs in the order in which workers will get them.
+
+    \b
+    Examples:
+      ferryman jobs 'ferryman://localhost:6379/0?family=kue' --state waiting
+      ferryman jobs ferryman://localhost:6379/0 --queue mail --format json | jq .payload
+    """
+    found = get_engine(engine_name).jobs(url, moment(url, now_ms), queue, State(state) if state else None)
+    most = limit if limit is not None else 0 if output.json else SHOWN
+    if output.json:
+        for job in islice(found, most or None):
+            output.line(job_json(job))
+        return Status.FINE
+    output.table("", COLUMNS, (_row(job) for job in islice(found, most or None)), right=("priority", "attempts"))
+    more = sum(1 for _ in found)
+    if more:
+        output.note(f"… and {more} more jobs; --limit 0 shows all.")
+    return Status.FINE
+
+
+def job_json(job: Job) -> dict[str, Any]:
+    """The canonical fields for JSON: payload and result as what they mean, everything else as it is."""
+    fields = {name: getattr(job, name) for name in JOB_FIELDS}
+    return fields | {"payload": payload_json(job.payload), "result": payload_json(job.result)}
+
+
+def _row(job: Job) -> tuple[object, ...]:
+    payload = show(job.payload, 60) if job.payload is not None else None
+    return (job.id, job.queue, job.state, job.priority, job.attempts, _time(job.created_at), _time(job.due_at), payload)
+
+
+def _time(ms: int | None) -> str | None:
+    """A time in UTC to the second; a number that is no date stays a number."""
+    if ms is None:
+        return None
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return str(ms)

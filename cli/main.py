@@ -1,0 +1,62 @@
+"""The ``ferryman`` command. Each command is a module of this folder that is imported only when it runs.
+
+``ferryman jobs`` must start fast on a machine without Java, Spark or Celery: nothing here imports them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+
+import click
+
+from .status import guarded
+
+COMMANDS: Mapping[str, str] = {
+    "demo": "Show everything at once, on a server of its own.",
+    "audit": "Check every job of a keyspace against the rules of its family.",
+    "migrate": "Carry all jobs of one keyspace to another.",
+    "verify": "Compare a migrated keyspace with its source, job by job.",
+    "jobs": "List jobs, in the order in which they will run.",
+    "queues": "List queues with their numbers.",
+}
+"""Command -> its one line in ``ferryman --help``. The module of the same name has it as ``command``."""
+
+EPILOG = """\b
+Exit status: 0 fine, 1 findings or differences, 2 wrong usage, 3 a server or a file failed.
+URLs: ferryman://[user:pass@]host[:port]/db[?family=kue&prefix=q]
+Examples:
+  ferryman audit   'ferryman://localhost:6379/0?family=kue'
+  ferryman migrate 'ferryman://localhost:6379/0?family=kue' ferryman://localhost:6379/1
+  ferryman verify  'ferryman://localhost:6379/0?family=kue' ferryman://localhost:6379/1
+"""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are modules, and whose errors are one line and an exit status."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f".{cmd_name}", __package__).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> None:
+        ctx.exit(guarded(lambda: super(LazyGroup, self).invoke(ctx)))
+
+
+@click.group(
+    cls=LazyGroup,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+@click.version_option(package_name="ferryman", message="%(prog)s %(version)s")
+def main() -> None:
+    """Carry the jobs of Redis queues: audit them, migrate them, list them. Nothing is lost on the way."""

@@ -1,0 +1,100 @@
+"""``ferryman migrate``: carries all jobs of one keyspace to another. The source is only read."""
+
+from __future__ import annotations
+
+import click
+from attrs import asdict
+
+from ..migrations.engine import Summary
+from ..migrations.plan import Active, Plan
+from ..schema.address import Address
+from ..schema.family import get_family
+from ..schema.rule import Finding
+from .audit import Digest, show_findings
+from .engines import get_engine
+from .options import address_argument, engine_option, moment, now_option, output_option
+from .output import Output
+from .status import Status
+
+
+@click.command()
+@address_argument("source")
+@address_argument("target")
+@engine_option
+@click.option("--dry-run", is_flag=True, help="Read, decide and count everything, and write nothing at all.")
+@click.option("--resume", is_flag=True, help="Go on with a migration that was interrupted. Jobs already written are left alone.")
+@click.option(
+    "--active",
+    type=click.Choice([str(each) for each in Active]),
+    default=str(Active.REQUEUE),
+    show_default=True,
+    help="Jobs that a worker of the source holds: let them wait again at the target, or leave them where they are.",
+)
+@click.option("--lossy", is_flag=True, help="Carry also jobs that the target can't keep whole. What is lost is reported.")
+@click.option("--strict", is_flag=True, help="Exit with status 1 when jobs stay at the source.")
+@now_option
+@output_option
+def command(
+    source: Address,
+    target: Address,
+    engine_name: str,
+    dry_run: bool,
+    resume: bool,
+    active: str,
+    lossy: bool,
+    strict: bool,
+    now_ms: int | None,
+    output: Output,
+) -> Status:
+    """Carry all jobs of one keyspace to another.
+
+    The source is only read; stop its producers and workers first, and start the target's workers when the migration is
+    finished. A job that can't be carried stays at the source and is reported with the rule it breaks. The target remembers
+    the migration, so a second run changes nothing.
+
+    \b
+    Examples:
+      ferryman migrate 'ferryman://old:6379/0?family=kue&prefix=q' ferryman://new:6379/0 --dry-run
+      ferryman migrate 'ferryman://old:6379/0?family=kue&prefix=q' ferryman://new:6379/0
+      ferryman migrate 'ferryman://old:6379/0?family=kue&prefix=q' ferryman://new:6379/0 --resume
+    """
+    digest = Digest()
+
+    def report(finding: Finding) -> None:
+        digest.add(finding)
+        if output.json:
+            output.line(asdict(finding))
+
+    plan = Plan.between(source, target, moment(source, now_ms), Active(active), lossy)
+    with output.progress() as progress:
+        engine = get_engine(engine_name)
+        summary = engine.migrate(source, target, plan, report, progress, dry_run=dry_run, resume=resume)
+    if output.json:
+        output.line({**summary.to_dict(), "dry_run": dry_run})
+    else:
+        show_summary(output, plan, summary, digest, dry_run=dry_run)
+    if summary.repeated:
+        output.note("This migration was finished before: nothing was done. `ferryman verify` compares both sides.")
+    return Status.FINDINGS if strict and summary.refused else Status.FINE
+
+
+def show_summary(output: Output, plan: Plan, summary: Summary, digest: Digest, *, dry_run: bool) -> None:
+    """The result for people."""
+    if digest.numbers:
+        families = (get_family(plan.source_family), get_family(plan.target_family))
+        show_findings(output, digest, {rule.id: rule.title for family in families for rule in family.rules})
+    if summary.by_queue:
+        rows = sorted(summary.by_queue.items(), key=lambda item: (-item[1], item[0]))
+        output.table("Would be carried" if dry_run else "Carried", ("queue", "jobs"), rows, right=("jobs",))
+    states = ", ".join(f"{number} {state}" for state, number in sorted(summary.by_state.items()))
+    verb = "would be written" if dry_run else "written"
+    output.say(
+        f"{summary.read} jobs read, {summary.written} {verb}"
+        + (f" ({states})" if states else "")
+        + f", {summary.skipped} skipped, in {summary.seconds:.1f} s.",
+        "bold",
+    )
+    if summary.requeued:
+        output.say(f"{summary.requeued} jobs that workers held wait again at the target, before others of their priority.")
+    for rule, ids in summary.refused.items():
+        output.say(f"Left at the source by {rule}: " + ", ".join(ids[:10]) + (" …" if len(ids) > 10 else ""), "yellow")

@@ -1,0 +1,72 @@
+"""Options: the arguments and options that several commands share, so that they read and mean the same everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from ..migrations.survey import clock_ms
+from ..schema.address import Address
+from ..schema.connect import open_client
+from ..schema.errors import UsageError
+from .output import Format, Output
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def address_argument(name: str = "url") -> Callable[[F], F]:
+    """A ``ferryman://`` URL as an argument; the command gets an Address."""
+
+    def convert(ctx: click.Context, param: click.Parameter, value: str) -> Address:
+        try:
+            return Address.parse(value)
+        except UsageError as error:
+            # The URL itself is not repeated: its password may stand anywhere in it.
+            raise click.BadParameter(str(error), ctx=ctx, param=param) from None
+
+    return click.argument(name, callback=convert, metavar=name.upper())
+
+
+def output_option(command: F) -> F:
+    """``--format``; the command gets an Output as ``output``."""
+
+    def convert(_ctx: click.Context, _param: click.Parameter, value: str) -> Output:
+        return Output(Format(value))
+
+    return click.option(
+        "--format",
+        "output",
+        type=click.Choice([str(each) for each in Format]),
+        default=str(Format.TABLE),
+        show_default=True,
+        callback=convert,
+        help="table: for people. json: one JSON object a line on stdout, and nothing else there.",
+    )(command)
+
+
+engine_option = click.option(
+    "--engine",
+    "engine_name",
+    type=click.Choice(["local", "spark"]),
+    default="local",
+    show_default=True,
+    help="local: in this process, in memory. spark: any size (pip install 'ferryman[spark]').",
+)
+
+now_option = click.option(
+    "--now",
+    "now_ms",
+    type=click.IntRange(min=0),
+    metavar="MS",
+    help="The moment to compare times with, Unix ms. Default: the server's clock.",
+)
+
+
+def moment(address: Address, now_ms: int | None) -> int:
+    """The moment that rules compare with. Asks the server if the user gave none."""
+    if now_ms is not None:
+        return now_ms
+    with open_client(address) as client:
+        return clock_ms(client)

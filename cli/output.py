@@ -1,0 +1,97 @@
+"""Output: what commands print. Tables and notes for people, JSON lines for machines, progress always on stderr.
+
+Everything that came from Redis is hostile until it is shown: no control character reaches a terminal, and no text is taken
+for markup. With ``--format json`` nothing but JSON objects, one a line, ever stands on stdout.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from typing import Any
+
+import click
+from attrs import field, frozen
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from ..migrations.engine import Progress as Report
+from ..migrations.engine import silent
+from ..schema.text import dump_json, show
+
+
+class Format(StrEnum):
+    """What ``--format`` accepts."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
+"""Severity -> colour, on a terminal."""
+
+
+@frozen
+class Output:
+    """Where a command prints."""
+
+    format: Format
+    people: Console = field(factory=lambda: Console(highlight=False, soft_wrap=False))
+    notes: Console = field(factory=lambda: Console(stderr=True, highlight=False))
+
+    @property
+    def json(self) -> bool:
+        """True when stdout belongs to a machine."""
+        return self.format is Format.JSON
+
+    def line(self, value: Any) -> None:
+        """One JSON object on stdout."""
+        click.echo(dump_json(value))
+
+    def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable[str] = ()) -> None:
+        """A table on stdout; the columns named in ``right`` are aligned to the right, as numbers are."""
+        table = Table(title=title or None, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+        for name in columns:
+            table.add_column(name, justify="right" if name in right else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*(cell if isinstance(cell, Text) else Text(text_of(cell)) for cell in row))
+        self.people.print(table)
+
+    def say(self, text: str, style: str = "") -> None:
+        """A sentence for people on stdout."""
+        self.people.print(Text(text, style=style))
+
+    def note(self, text: str) -> None:
+        """A sentence for people on stderr, whatever the format."""
+        click.echo(" ".join(text.split()), err=True)
+
+    @contextlib.contextmanager
+    def progress(self) -> Iterator[Report]:
+        """Takes progress for the length of the block: a bar on stderr if that is a terminal, nothing otherwise."""
+        if not self.notes.is_terminal:
+            yield silent
+            return
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=self.notes, transient=True) as bars:
+            tasks: dict[str, Any] = {}
+
+            def report(phase: str, done: int, total: int | None) -> None:
+                if phase not in tasks:
+                    tasks[phase] = bars.add_task(phase, total=total)
+                bars.update(tasks[phase], completed=done, total=total)
+
+            yield report
+
+
+def text_of(cell: object) -> str:
+    """A cell of a table as printable text; None is shown as nothing."""
+    return "" if cell is None else show(str(cell))
+
+
+def severity_text(severity: str) -> Text:
+    """The severity in its colour."""
+    return Text(severity, style=STYLES.get(severity, ""))

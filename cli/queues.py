@@ -1,0 +1,54 @@
+"""``ferryman queues``: the numbers of every queue of a keyspace. Only reads."""
+
+from __future__ import annotations
+
+import click
+
+from ..migrations.local import LocalEngine
+from ..schema.address import Address
+from ..schema.job import State
+from .options import address_argument, moment, now_option, output_option
+from .output import Output
+from .status import Status
+
+RARE = (State.CANCELLED, State.BLOCKED, State.UNKNOWN)
+"""States that get a column only where a job is in them."""
+
+
+@click.command()
+@address_argument()
+@now_option
+@output_option
+def command(url: Address, now_ms: int | None, output: Output) -> Status:
+    """List queues with their numbers.
+
+    For each queue: jobs by state, how long the oldest waiting job has existed, and the consumers where the family knows
+    them. Failed jobs of a ferryman keyspace are its dead letters.
+
+    \b
+    Example:
+      ferryman queues ferryman://localhost:6379/0
+    """
+    found = LocalEngine().queues(url, moment(url, now_ms))
+    if output.json:
+        for status in found:
+            output.line(status.to_dict())
+        return Status.FINE
+    states = [state for state in State if state not in RARE or any(status.states[state] for status in found)]
+    columns = ("queue", *(str(state) for state in states), "oldest", "consumers")
+    rows = [
+        (status.queue, *(status.states[state] for state in states), _age(status.oldest_ms), status.consumers) for status in found
+    ]
+    output.table("", columns, rows, right=columns[1:])
+    return Status.FINE
+
+
+def _age(ms: int | None) -> str | None:
+    """A duration in its two largest units."""
+    if ms is None:
+        return None
+    seconds = max(0, ms) // 1000
+    for size, unit, smaller, small_unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if seconds >= size:
+            return f"{seconds // size}{unit} {seconds % size // smaller}{small_unit}"
+    return f"{seconds}s"

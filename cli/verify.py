@@ -1,0 +1,80 @@
+"""``ferryman verify``: compares a migrated keyspace with its source, job by job. Only reads."""
+
+from __future__ import annotations
+
+import click
+from attrs import asdict, evolve
+
+from ..migrations import journal
+from ..migrations.engine import Difference, Verification
+from ..migrations.plan import Plan
+from ..schema.address import Address
+from ..schema.connect import open_client
+from .engines import get_engine
+from .options import address_argument, engine_option, moment, now_option, output_option
+from .output import Output
+from .status import Status
+
+SHOWN = 50
+"""Differences in a table; JSON gives all of them."""
+
+
+@click.command()
+@address_argument("source")
+@address_argument("target")
+@engine_option
+@now_option
+@output_option
+def command(source: Address, target: Address, engine_name: str, now_ms: int | None, output: Output) -> Status:
+    """Compare a migrated keyspace with its source, job by job.
+
+    Every field of every job is compared, and the order in which each queue's waiting jobs will run. Run it after `migrate` and
+    before workers change either side. It expects what the migration was asked for (--active, --lossy): the target
+    remembers. Jobs that stayed at the source by a rule must not stand at the target. Exit status 1 when there are differences.
+
+    \b
+    Example:
+      ferryman verify 'ferryman://old:6379/0?family=kue&prefix=q' ferryman://new:6379/0 --format json
+    """
+    shown: list[Difference] = []
+
+    def report(difference: Difference) -> None:
+        if output.json:
+            output.line(asdict(difference))
+        elif len(shown) < SHOWN:
+            shown.append(difference)
+
+    plan = remembered(Plan.between(source, target, moment(source, now_ms)), target, now_ms, output)
+    with output.progress() as progress:
+        outcome = get_engine(engine_name).verify(source, target, plan, report, progress)
+    if output.json:
+        output.line({**asdict(outcome), "seconds": round(outcome.seconds, 3)})
+    else:
+        show_outcome(output, shown, outcome)
+    return Status.FINDINGS if outcome.differences else Status.FINE
+
+
+def remembered(plan: Plan, target: Address, now_ms: int | None, output: Output) -> Plan:
+    """The plan with the choices of the migration that filled the target, if its journal is there."""
+    with open_client(target) as client:
+        record = journal.find(client, plan)
+    if record is None:
+        return plan
+    if not record.finished:
+        output.note("The migration is unfinished, so jobs are missing. Go on with `ferryman migrate … --resume`.")
+    return record.plan if now_ms is None else evolve(record.plan, now_ms=now_ms)
+
+
+def show_outcome(output: Output, shown: list[Difference], outcome: Verification) -> None:
+    """The result for people."""
+    if shown:
+        rows = [(each.job_id, each.queue, each.field, each.source, each.target) for each in shown]
+        output.table("Differences", ("job", "queue", "field", "source", "target"), rows)
+    if outcome.differences > len(shown):
+        output.say(f"… and {outcome.differences - len(shown)} more; --format json lists all.")
+    refused = f", {outcome.refused} left at the source by rules" if outcome.refused else ""
+    output.say(
+        f"{outcome.source_jobs} jobs at the source, {outcome.target_jobs} at the target, {outcome.matched} equal{refused}; "
+        f"{outcome.differences or 'no'} differences, in {outcome.seconds:.1f} s.",
+        "bold red" if outcome.differences else "bold green",
+    )

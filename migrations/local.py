@@ -1,0 +1,210 @@
+"""LocalEngine: carries a keyspace in this process.
+
+The source is read whole into memory before the first job is written: rules and pop order need the whole, and a source that
+fails while it is read leaves an untouched target. For keyspaces that don't fit, there is the Spark engine, which calls the
+same pure functions. Called by the command line.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+
+from attrs import frozen
+
+from ..schema.address import Address
+from ..schema.connect import open_client
+from ..schema.fact import Fact, FactKind, Subject, join
+from ..schema.family import get_family
+from ..schema.job import Job, State
+from ..schema.rule import Finding, Keyspace
+from ..schema.totals import Totals
+from . import compare, journal
+from .engine import Census, Difference, Progress, Report, Summary, Verification, silent
+from .order import listing_order, order_difference, pop_orders
+from .plan import Carried, Plan, carry
+from .queues import QueueStatus, statuses
+from .scan import entries
+from .survey import nothing_found
+from .writing import identity, open_part
+
+PART = "local"
+"""The only part of a local migration, and its layout."""
+
+STEP = 1000
+"""Subjects between two reports of progress."""
+
+
+@frozen
+class Reading:
+    """A keyspace in memory."""
+
+    keyspace: Keyspace
+    subjects: tuple[Subject, ...]
+    """In an order that depends on nothing but their ids, so that a second reading of the same keys gives the same."""
+
+    def jobs(self) -> Iterator[Job]:
+        """Every job that has a record."""
+        for subject in self.subjects:
+            job = self.keyspace.family.read(subject, self.keyspace)
+            if job is not None:
+                yield job
+
+
+class LocalEngine:
+    """The engine of ``--engine local``."""
+
+    name = "local"
+
+    def audit(self, source: Address, now_ms: int, report: Report[Finding], progress: Progress = silent) -> Census:
+        """See Engine.audit."""
+        reading = self._read(source, now_ms, progress)
+        census = Census()
+        for job in reading.jobs():
+            census.count(job)
+        family = reading.keyspace.family
+        for finding in family.keyspace_findings(reading.keyspace):
+            report(finding)
+        for subject in _counted(reading.subjects, "checking jobs", progress):
+            for finding in family.findings(subject, reading.keyspace):
+                report(finding)
+        return census
+
+    def migrate(
+        self,
+        source: Address,
+        target: Address,
+        plan: Plan,
+        report: Report[Finding],
+        progress: Progress = silent,
+        *,
+        dry_run: bool = False,
+        resume: bool = False,
+    ) -> Summary:
+        """See Engine.migrate."""
+        started = time.monotonic()
+        with open_client(target) as client:
+            earlier = journal.check(client, plan, PART, resume=resume)
+        if earlier is not None:
+            if earlier.summary is not None:
+                return earlier.summary.again()
+            plan = earlier.plan
+        reading = self._read(source, plan.now_ms, progress)
+        summary = Summary()
+        carrying = _carried(reading, plan, progress, "counting jobs" if dry_run else "writing jobs")
+        if dry_run:
+            for carried in carrying:
+                _note(carried, summary, report, written=carried.job is not None)
+        else:
+            with open_client(target) as client:
+                run = journal.begin(client, source, target, plan, PART, earlier)
+                totals = Totals()
+                with open_part(client, run, PART) as part:
+                    for carried in carrying:
+                        written = False
+                        if carried.job is not None:
+                            plan.writer.tally_written(carried.job, totals)
+                            written = part.put(identity(carried.job), plan.writer.write(carried.job, plan.target))
+                        _note(carried, summary, report, written=written)
+                    part.close({})
+                summary.seconds = time.monotonic() - started
+                journal.finish(client, run, plan, plan.writer.finish(plan.target, totals), summary, [PART])
+        summary.seconds = time.monotonic() - started
+        return summary
+
+    def verify(
+        self, source: Address, target: Address, plan: Plan, report: Report[Difference], progress: Progress = silent
+    ) -> Verification:
+        """See Engine.verify."""
+        started = time.monotonic()
+        outcome = Verification()
+
+        def tell(difference: Difference) -> None:
+            outcome.count(difference)
+            report(difference)
+
+        reading = self._read(source, plan.now_ms, progress)
+        promised: dict[tuple[str, str], Carried] = {}
+        for carried in _carried(reading, plan, progress, "reading jobs"):
+            if carried.original is not None:
+                promised[carried.original.queue, carried.original.id] = carried
+        outcome.source_jobs = len(promised)
+        outcome.refused = sum(carried.refused for carried in promised.values())
+        standing = {(job.queue, job.id): job for job in self._read(target, plan.now_ms, progress, may_be_empty=True).jobs()}
+        outcome.target_jobs = len(standing)
+        for place, carried in promised.items():
+            job = standing.get(place)
+            if carried.job is None:
+                if job is not None:
+                    tell(compare.unexpected(job, f"refused by {carried.findings[0].rule}"))
+            elif job is None:
+                tell(compare.missing(carried.job))
+            else:
+                found = list(compare.differences(carried.job, job, plan.writer))
+                outcome.matched += not found
+                for difference in found:
+                    tell(difference)
+        for place, job in standing.items():
+            if place not in promised:
+                tell(compare.unexpected(job))
+        orders = pop_orders(standing.values())
+        for queue, ids in pop_orders(carried.job for carried in promised.values() if carried.job is not None).items():
+            swapped = order_difference(queue, ids, orders.get(queue, []))
+            if swapped is not None:
+                tell(swapped)
+        outcome.seconds = time.monotonic() - started
+        return outcome
+
+    def jobs(self, source: Address, now_ms: int, queue: str | None = None, state: State | None = None) -> Iterator[Job]:
+        """See Engine.jobs."""
+        reading = self._read(source, now_ms, silent)
+        wanted = (job for job in reading.jobs() if queue in (None, job.queue) and state in (None, job.state))
+        yield from sorted(wanted, key=listing_order)
+
+    def queues(self, source: Address, now_ms: int) -> list[QueueStatus]:
+        """Every queue of the keyspace with its numbers, by name."""
+        reading = self._read(source, now_ms, silent)
+        return statuses(reading.jobs(), reading.keyspace)
+
+    def _read(self, address: Address, now_ms: int, progress: Progress, *, may_be_empty: bool = False) -> Reading:
+        """Reads a keyspace from its server. Raises KeyspaceNotFound if there is none."""
+        family = get_family(address.family)
+        totals = Totals()
+        grouped: defaultdict[tuple[str, str], list[Fact]] = defaultdict(list)
+        keys = 0
+        found = may_be_empty
+        with open_client(address) as client:
+            for batch in entries(client, family, address.prefix):
+                for entry in batch:
+                    for fact in family.facts(entry, address.prefix):
+                        family.tally(fact, totals)
+                        found = found or fact.kind is not FactKind.TOKEN
+                        if fact.job_id is not None:
+                            grouped[fact.scope, fact.job_id].append(fact)
+                keys += len(batch)
+                progress(f"reading {address.family} keys", keys, None)
+            if not found:
+                raise nothing_found(client, address)
+        subjects = tuple(join(grouped[name]) for name in sorted(grouped))
+        return Reading(Keyspace(family, address.prefix, now_ms, totals), subjects)
+
+
+def _carried(reading: Reading, plan: Plan, progress: Progress, phase: str) -> Iterator[Carried]:
+    """What becomes of every subject, in the order of the subjects."""
+    for subject in _counted(reading.subjects, phase, progress):
+        yield carry(subject, reading.keyspace, plan)
+
+
+def _counted(subjects: tuple[Subject, ...], phase: str, progress: Progress) -> Iterator[Subject]:
+    for done, subject in enumerate(subjects):
+        if done % STEP == 0:
+            progress(phase, done, len(subjects))
+        yield subject
+    progress(phase, len(subjects), len(subjects))
+
+
+def _note(carried: Carried, summary: Summary, report: Report[Finding], *, written: bool) -> None:
+    summary.count(carried, written=written)
+    for finding in carried.findings:
+        report(finding)

@@ -1,0 +1,55 @@
+"""QueueStatus: the numbers of one queue, for ``ferryman queues``. Pure: counts jobs that somebody else has read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from attrs import define, field
+
+from ..schema.job import Job, State
+from ..schema.rule import Keyspace
+
+QUEUES = "queues"
+"""The registry in Totals under which families name queues that may be empty."""
+CONSUMERS = "consumers"
+"""The sum in Totals, by queue, of the consumers that a keyspace knows."""
+
+
+@define
+class QueueStatus:
+    """One queue at one moment."""
+
+    queue: str
+    states: Counter[State] = field(factory=Counter)
+    oldest_ms: int | None = None
+    """How long the oldest waiting job has existed, ms; None when none waits or no time is known."""
+    consumers: int | None = None
+    """None where the family does not know its consumers."""
+
+    def count(self, job: Job, now_ms: int) -> None:
+        """Adds one job."""
+        self.states[job.state] += 1
+        if job.state is State.WAITING and job.created_at is not None:
+            self.oldest_ms = max(self.oldest_ms or 0, now_ms - job.created_at)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: every state stands there, be it 0."""
+        numbers = {str(state): self.states[state] for state in State}
+        return {"queue": self.queue, **numbers, "oldest_ms": self.oldest_ms, "consumers": self.consumers}
+
+
+def statuses(jobs: Iterable[Job], keyspace: Keyspace) -> list[QueueStatus]:
+    """All queues by name, also the empty ones of which the keyspace's registry knows."""
+    totals = keyspace.totals
+    found = {name: QueueStatus(name) for name in totals.names.get(QUEUES, ())}
+    for job in jobs:
+        if job.queue not in found:
+            found[job.queue] = QueueStatus(job.queue)
+        found[job.queue].count(job, keyspace.now_ms)
+    counted = any(measure == CONSUMERS for measure, _ in totals.sums)
+    for name, status in found.items():
+        if counted:
+            status.consumers = totals.sums[CONSUMERS, name]
+    return [found[name] for name in sorted(found)]
