@@ -34,11 +34,14 @@ class Status(IntEnum):
 
 
 def guarded(run: Callable[[], object]) -> int:
-    """Runs a command and returns its exit status; an error becomes one line on stderr. What is click's own passes through."""
+    """Runs a command and returns its exit status; an error becomes one line on stderr."""
     try:
         result = run()
-    except (click.ClickException, click.exceptions.Exit):
+    except click.exceptions.Exit:
         raise
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "ferryman"
+        return _complain(f"{error.format_message()} (see {command} --help)", Status.USAGE)
     except (click.Abort, KeyboardInterrupt):
         return _complain("interrupted", Status.INTERRUPTED)
     except BrokenPipeError:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import redis
 from attrs import frozen
 
 from ..schema.errors import ServerError, StaleWriter
@@ -74,9 +75,9 @@ def _hold(line: Wire, fence: Fence) -> None:
 
 
 def _refusal(command: Command | None, reason: Any) -> str:
-    text = show(str(reason), 160)
-    if text.startswith("OOM"):
+    if isinstance(reason, redis.exceptions.OutOfMemoryError):
         return "the target's memory is full (maxmemory); make room there, then go on with --resume"
+    text = show(str(reason), 160)
     if command is None:
         return f"the target refuses a batch: {text}"
     key = command[1] if len(command) > 1 else b""

@@ -1,0 +1,204 @@
+"""Fenced writing, against real servers: no stale writer gets through, and a reopened part goes on exactly where it stood."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from ferryman.migrations.fence import Condition, PartlyApplied, transact
+from ferryman.migrations.wire import wire
+from ferryman.migrations.writing import BATCH_COMMANDS, Run, open_part, send
+from ferryman.schema.errors import MigrationRefused, ServerError, StaleWriter
+from ferryman.schema.family import Command
+
+from ..support.servers import Server
+
+
+@pytest.fixture
+def run(client: redis.Redis) -> Run:
+    run = Run("0123456789abcdef", 1)
+    client.hset(run.key, mapping={"state": "running", "run": "1"})
+    return run
+
+
+def job(number: int) -> tuple[bytes, list[Command]]:
+    """The identity and the commands of a job that is one member of one zset."""
+    return b"job %d" % number, [("HSET", f"job:{number}", "message", b"\xff\x00"), ("ZADD", "waiting", number, str(number))]
+
+
+def test_what_was_put_is_stored_when_the_part_is_closed(client: redis.Redis, run: Run) -> None:
+    with open_part(client, run, "a") as part:
+        for number in range(3):
+            assert part.put(*job(number))
+        part.close({"written": 3})
+    assert client.zrange("waiting", 0, -1) == [b"0", b"1", b"2"]
+    assert client.hget("job:1", "message") == b"\xff\x00"
+    assert part.record == {"written": 3}
+
+
+def test_a_part_that_is_done_says_what_it_was_closed_with(client: redis.Redis, run: Run) -> None:
+    with open_part(client, run, "a") as part:
+        part.close({"written": 0})
+    with open_part(client, run, "a") as again:
+        assert again.record == {"written": 0}
+
+
+def test_a_reopened_part_does_not_bring_back_jobs_that_were_taken_meanwhile(client: redis.Redis, run: Run) -> None:
+    with open_part(client, run, "a") as part:
+        for number in range(5):
+            part.put(*job(number))
+        part.flush()
+    client.zrem("waiting", "3")
+    with open_part(client, run, "a") as again:
+        assert [again.put(*job(number)) for number in range(7)] == [False] * 5 + [True] * 2
+        again.close({})
+        assert again.written == 2
+    assert client.zrange("waiting", 0, -1) == [b"0", b"1", b"2", b"4", b"5", b"6"]
+
+
+def test_jobs_put_but_not_sent_when_the_writer_dies_are_put_again(client: redis.Redis, run: Run) -> None:
+    with open_part(client, run, "a") as part:
+        part.put(*job(0))
+        part.flush()
+        part.put(*job(1))
+    with open_part(client, run, "a") as again:
+        assert [again.put(*job(number)) for number in range(2)] == [False, True]
+        again.close({})
+    assert client.zcard("waiting") == 2
+
+
+def test_a_part_whose_source_changed_is_refused_before_anything_is_written(client: redis.Redis, run: Run) -> None:
+    with open_part(client, run, "a") as part:
+        part.put(*job(0))
+        part.put(*job(1))
+        part.flush()
+    with open_part(client, run, "a") as again, pytest.raises(MigrationRefused, match="source has changed"):
+        for number in (0, 5, 6):
+            again.put(*job(number))
+    with open_part(client, run, "a") as shorter, pytest.raises(MigrationRefused, match="source has changed"):
+        shorter.put(*job(0))
+        shorter.close({})
+    assert client.zcard("waiting") == 2
+
+
+def test_a_writer_with_an_older_token_writes_nothing_more(client: redis.Redis, run: Run) -> None:
+    with open_part(client, run, "a") as zombie, open_part(client, run, "a") as heir:
+        zombie.put(*job(0))
+        heir.put(*job(0))
+        heir.flush()
+        client.zrem("waiting", "0")
+        with pytest.raises(StaleWriter):
+            zombie.flush()
+    assert client.zcard("waiting") == 0
+
+
+@pytest.mark.parametrize("change", [{"run": "2"}, {"state": "finished", "run": ""}])
+def test_a_writer_of_an_older_run_writes_nothing_more(client: redis.Redis, run: Run, change: dict[str, str]) -> None:
+    with open_part(client, run, "a") as zombie:
+        zombie.put(*job(0))
+        client.hset(run.key, mapping=change)
+        with pytest.raises(StaleWriter):
+            zombie.close({})
+    with pytest.raises(StaleWriter), open_part(client, run, "b"):
+        pass
+    assert not client.exists("waiting", run.part_key("b"))
+
+
+def test_other_parts_don_t_disturb_each_other(client: redis.Redis, run: Run) -> None:
+    with open_part(client, run, "a") as first, open_part(client, run, "b") as second:
+        for number in range(0, 100, 2):
+            first.put(*job(number))
+            first.flush()
+            second.put(*job(number + 1))
+            second.flush()
+    assert client.zcard("waiting") == 100
+
+
+def test_a_refused_command_names_its_key_and_the_batch_counts_as_not_written(client: redis.Redis, run: Run) -> None:
+    client.set("waiting", "a string")
+    with open_part(client, run, "a") as part:
+        part.put(*job(0))
+        with pytest.raises(ServerError, match="refuses ZADD waiting: WRONGTYPE"):
+            part.flush()
+    client.delete("waiting")
+    with open_part(client, run, "a") as again:
+        assert again.put(*job(0))
+        again.close({})
+    assert client.zcard("waiting") == 1
+
+
+def test_batches_are_sent_by_themselves_before_they_grow_too_large(client: redis.Redis, run: Run) -> None:
+    with open_part(client, run, "a") as part:
+        for number in range(BATCH_COMMANDS):
+            part.put(*job(number))
+        assert client.zcard("waiting") == BATCH_COMMANDS
+        part.put(b"large", [("SET", "large", bytes(2_000_000))])
+        assert client.strlen("large") == 2_000_000
+
+
+def test_nothing_is_written_when_the_fence_s_key_is_touched_between_look_and_execution(client: redis.Redis, server: Server) -> None:
+    """The window that WATCH closes: another client is faster every time, until it stops the run for good."""
+    client.hset("fence", "token", "1")
+    with wire(client) as line, server.client() as rival:
+
+        def commands() -> Iterator[Command]:
+            rival.hset("fence", "token", "2")
+            yield ("SET", "written", "1")
+
+        class Late(list[Command]):
+            """Commands that are looked at only when the transaction is sent."""
+
+            def __iter__(self) -> Iterator[Command]:
+                return commands()
+
+        with pytest.raises(StaleWriter):
+            transact(line, (Condition(b"fence", "token", b"1"),), Late())
+        assert line.ask("PING") in (b"PONG", "PONG")
+    assert not client.exists("written")
+
+
+def test_a_touched_but_unchanged_fence_only_costs_another_try(client: redis.Redis, server: Server) -> None:
+    client.hset("fence", "token", "1")
+    touches = iter(range(3))
+    with wire(client) as line, server.client() as rival:
+
+        class Late(list[Command]):
+            def __iter__(self) -> Iterator[Command]:
+                if next(touches, None) is not None:
+                    rival.hset("fence", "other", "x")
+                return iter([("INCR", "written")])
+
+        transact(line, (Condition(b"fence", "token", b"1"),), Late([("INCR", "written")]))
+    assert client.get("written") == b"1"
+
+
+def test_a_full_server_is_one_clear_error_and_nothing_of_the_batch_is_written(server: Server, client: redis.Redis, run: Run) -> None:
+    client.config_set("maxmemory", "1")
+    try:
+        with open_part(client, run, "a"):
+            pytest.fail("opening needs memory")
+    except ServerError as error:
+        assert "maxmemory" in str(error)
+        assert "--resume" in str(error)
+    finally:
+        client.config_set("maxmemory", "0")
+    assert not client.exists(run.part_key("a"))
+
+
+def test_send_refuses_a_fallen_fence(client: redis.Redis, run: Run) -> None:
+    send(client, run.fence, [("SADD", "registry", str(number)) for number in range(1200)])
+    client.hset(run.key, "run", "2")
+    with pytest.raises(StaleWriter):
+        send(client, run.fence, [("SADD", "registry", "late")])
+    assert client.scard("registry") == 1200
+
+
+def test_a_partly_applied_transaction_says_so(client: redis.Redis) -> None:
+    client.hset("fence", "token", "1")
+    client.set("text", "x")
+    with wire(client) as line, pytest.raises(PartlyApplied, match="LPUSH text"):
+        transact(line, (Condition(b"fence", "token", b"1"),), [("SET", "other", "1"), ("LPUSH", "text", "y")])
+
+
