@@ -1,0 +1,72 @@
+"""What verification says about two jobs, and about two orders. Pure."""
+
+from __future__ import annotations
+
+from attrs import evolve
+from ferryman.compat.kue import FAMILY as KUE
+from ferryman.migrations.compare import SHOWN, brief, differences
+from ferryman.migrations.order import listing_order, order_difference, pop_orders
+from ferryman.schema.job import Job, State
+
+JOB = Job("7", "mail", "mail", State.WAITING, payload=b"\xff", extra={"kue": {"delay": "0.5"}, "migration": {"state": "active"}})
+
+
+class Keeper(type(KUE)):  # type: ignore[misc]
+    """A family that keeps everything."""
+
+    keeps_extra = True
+
+
+def test_equal_jobs_have_no_differences_whatever_their_position() -> None:
+    assert list(differences(JOB, evolve(JOB, position=3), KUE)) == []
+
+
+def test_every_differing_field_is_named_with_both_values() -> None:
+    (state, payload) = differences(JOB, evolve(JOB, state=State.FAILED, payload=b"{}"), KUE)
+    assert (state.field, state.source, state.target) == ("state", '"waiting"', '"failed"')
+    assert (payload.job_id, payload.field, payload.source, payload.target) == ("7", "payload", '{"b64":"/w=="}', '"{}"')
+
+
+def test_a_family_is_held_to_its_own_extra_only_unless_it_keeps_all() -> None:
+    own = evolve(JOB, extra={"kue": {"delay": "0.5"}})
+    assert list(differences(JOB, own, KUE)) == []
+    assert [each.field for each in differences(JOB, own, Keeper())] == ["extra"]
+    assert [each.field for each in differences(JOB, evolve(JOB, extra={}), KUE)] == ["extra"]
+
+
+def test_long_and_unprintable_values_become_one_short_line() -> None:
+    assert len(brief("x" * 10_000)) == SHOWN + 1
+    assert "\n" not in brief(b"a\nb\x1b[31m")
+
+
+def test_the_first_job_out_of_order_is_named() -> None:
+    difference = order_difference("mail", ["1", "2", "3", "4"], ["1", "3", "2", "4"])
+    assert difference is not None
+    assert (difference.job_id, difference.field, difference.source) == ("2", "order", "place 1")
+    assert difference.target == "place 2, after job 3"
+
+
+def test_only_jobs_that_wait_on_both_sides_have_an_order() -> None:
+    assert order_difference("mail", ["1", "2", "3"], ["9", "1", "3"]) is None
+
+
+def test_jobs_are_listed_as_they_will_run_and_finished_ones_by_number() -> None:
+    jobs = [
+        Job("10", "b", "b", State.WAITING, position=0),
+        Job("9", "b", "b", State.WAITING, position=1),
+        Job("8", "b", "b", State.WAITING),
+        Job("10", "a", "a", State.FAILED),
+        Job("9", "a", "a", State.FAILED),
+        Job("x", "a", "a", State.FAILED),
+        Job("٣", "a", "a", State.FAILED),
+    ]
+    assert [(job.queue, job.id) for job in sorted(jobs, key=listing_order)] == [
+        ("a", "9"),
+        ("a", "10"),
+        ("a", "x"),
+        ("a", "٣"),
+        ("b", "10"),
+        ("b", "9"),
+        ("b", "8"),
+    ]
+    assert pop_orders(jobs) == {"b": ["10", "9"]}
