@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 import redis
 from ferryman.schema.call import Call, run
 from ferryman.schema.native.live import Live, Publication
@@ -11,6 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from ..support.servers import Server
 from .native_queue import QueueModel
+
+T = TypeVar("T")
 
 QUEUE = "mail"
 PRODUCER = "pub"
@@ -24,8 +28,9 @@ COUNTERS = (
 )
 
 consumers = st.sampled_from(CONSUMERS)
+speakers = st.none() | consumers
 leases = st.integers(1, 60)
-numbers = st.integers(0, 10_000)
+ranks = st.integers(0, 5)
 
 
 class NativeQueue(RuleBasedStateMachine):
@@ -34,7 +39,7 @@ class NativeQueue(RuleBasedStateMachine):
     client: redis.Redis
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.client.flushdb()
         self.live = Live()
         self.keys = self.live.keys(QUEUE)
@@ -42,15 +47,25 @@ class NativeQueue(RuleBasedStateMachine):
         self.now = 1_000_000
         self.published = 0
         self.last_batch: list[Publication] = []
+        self.recent: list[str] = [STRANGER]
+        self.delivered_to: dict[str, str] = {}
         self.send(self.live.declare(QUEUE, {}))
 
-    def send(self, call: Call) -> object:
+    def send(self, call: Call[T]) -> T:
         return run(self.client, call)
 
-    def any_job(self, pick: int) -> str:
-        """A job that exists, mostly."""
-        known = sorted(self.model.jobs)
-        return known[pick % len(known)] if known else STRANGER
+    def touch(self, *jobs: str) -> None:
+        self.recent = [*jobs, *(job for job in self.recent if job not in jobs)]
+
+    def pick(self, rank: int) -> str:
+        """A job, the last touched first, so that short histories about the same job come up often. It may be gone."""
+        job = self.recent[rank % len(self.recent)]
+        self.touch(job)
+        return job
+
+    def who(self, consumer: str | None, job: str) -> str:
+        """The consumer, or the last one the job was delivered to: whose words about it matter most."""
+        return consumer or self.delivered_to.get(job, CONSUMERS[0])
 
     # Producing
 
@@ -72,6 +87,7 @@ class NativeQueue(RuleBasedStateMachine):
             due = None if delay is None else self.now + delay
             batch.append(Publication(f"{PRODUCER}-{self.published}", b"{}\nbody", priority, due, ttl))
         self.last_batch = batch
+        self.touch(*(job.id for job in batch))
         result = self.send(self.live.publish(QUEUE, PRODUCER, batch, now=self.now))
         stored = [
             self.model.publish(job.id, job.priority, job.due_ms, job.ttl_ms, self.now, already_stored=False) for job in batch
@@ -91,6 +107,8 @@ class NativeQueue(RuleBasedStateMachine):
         if woken:
             self.client.lpop(self.keys.wake)
         taken = self.send(self.live.take(QUEUE, consumer, n, lease, delivery_limit=DELIVERY_LIMIT, now=self.now))
+        self.touch(*(job.id for job in taken.jobs))
+        self.delivered_to.update((job.id, consumer) for job in taken.jobs)
         expected = self.model.take(consumer, n, lease, DELIVERY_LIMIT, self.now)
         assert [job.id for job in taken.jobs] == expected
         for job in taken.jobs:
@@ -99,28 +117,32 @@ class NativeQueue(RuleBasedStateMachine):
             assert job.fields[b"message"] == b"{}\nbody"
         assert taken.next_event_ms == self.model.next_event(consumer, lease, self.now)
 
-    @rule(consumer=consumers, pick=numbers)
-    def ack(self, consumer: str, pick: int) -> None:
-        job = self.any_job(pick)
+    @rule(speaker=speakers, rank=ranks)
+    def ack(self, speaker: str | None, rank: int) -> None:
+        job = self.pick(rank)
+        consumer = self.who(speaker, job)
         assert self.send(self.live.ack(QUEUE, consumer, [job, STRANGER], now=self.now)) == (
             self.model.ack(consumer, job),
             "lost",
         )
 
-    @rule(consumer=consumers, pick=numbers)
-    def reject(self, consumer: str, pick: int) -> None:
-        job = self.any_job(pick)
+    @rule(speaker=speakers, rank=ranks)
+    def reject(self, speaker: str | None, rank: int) -> None:
+        job = self.pick(rank)
+        consumer = self.who(speaker, job)
         rejected = self.send(self.live.reject(QUEUE, consumer, job, "rejected", "no", now=self.now))
         assert rejected == self.model.reject(consumer, job)
 
-    @rule(consumer=consumers, pick=numbers)
-    def requeue(self, consumer: str, pick: int) -> None:
-        job = self.any_job(pick)
+    @rule(speaker=speakers, rank=ranks)
+    def requeue(self, speaker: str | None, rank: int) -> None:
+        job = self.pick(rank)
+        consumer = self.who(speaker, job)
         assert self.send(self.live.requeue(QUEUE, consumer, [job], now=self.now)) == (self.model.requeue(consumer, job),)
 
-    @rule(consumer=consumers, pick=numbers)
-    def release_one(self, consumer: str, pick: int) -> None:
-        job = self.any_job(pick)
+    @rule(speaker=speakers, rank=ranks)
+    def release_one(self, speaker: str | None, rank: int) -> None:
+        job = self.pick(rank)
+        consumer = self.who(speaker, job)
         assert self.send(self.live.release(QUEUE, consumer, [job], now=self.now)) == self.model.release(consumer, [job])
 
     @rule(consumer=consumers)
@@ -155,16 +177,16 @@ class NativeQueue(RuleBasedStateMachine):
     def purge(self) -> None:
         assert self.send(self.live.purge(QUEUE, now=self.now)).jobs == self.model.purge()
 
-    @rule(pick=numbers)
-    def remove(self, pick: int) -> None:
-        job = self.any_job(pick)
+    @rule(rank=ranks)
+    def remove(self, rank: int) -> None:
+        job = self.pick(rank)
         assert self.send(self.live.remove(QUEUE, job, now=self.now)) == self.model.remove(job)
 
     @precondition(lambda self: self.model.dead)
-    @rule(pick=numbers)
-    def revive(self, pick: int) -> None:
+    @rule(rank=ranks)
+    def revive(self, rank: int) -> None:
         dead = sorted(self.model.dead)
-        job = dead[pick % len(dead)]
+        job = dead[rank % len(dead)]
         assert self.send(self.live.revive(QUEUE, [job], now=self.now)) == (self.model.revive(job),)
 
     # After every step
@@ -191,7 +213,7 @@ class NativeQueue(RuleBasedStateMachine):
 
     @invariant()
     def a_token_waits_while_jobs_do(self) -> None:
-        tokens = self.client.llen(self.keys.wake)
+        tokens = len(self.client.lrange(self.keys.wake, 0, -1))
         assert tokens <= 1
         assert tokens == 1 or not self.model.waiting
 
@@ -204,7 +226,8 @@ class NativeQueue(RuleBasedStateMachine):
         assert counted.get("published", 0) == len(self.model.jobs) + ended
 
     def zset(self, key: bytes) -> list[tuple[str, int]]:
-        return [(member.decode(), int(score)) for member, score in self.client.zrange(key, 0, -1, withscores=True)]
+        found: Any = self.client.zrange(key, 0, -1, withscores=True)
+        return [(member.decode(), int(score)) for member, score in found]
 
 
 def test_every_history_keeps_each_job_in_one_place_and_in_order(any_server: Server) -> None:
@@ -213,8 +236,8 @@ def test_every_history_keeps_each_job_in_one_place_and_in_order(any_server: Serv
         run_state_machine_as_test(
             machine,
             settings=settings(
-                max_examples=60,
-                stateful_step_count=40,
+                max_examples=80,
+                stateful_step_count=50,
                 deadline=None,
                 suppress_health_check=[HealthCheck.too_slow],
             ),
