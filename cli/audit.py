@@ -101,7 +101,7 @@ def show_findings(output: Output, digest: Digest, titles: dict[str, str]) -> Non
             rows.append(("", "", "", "", f"… and {number - len(cases)} more"))
         if first.repair:
             rows.append(("", "", "", "", f"repair: {first.repair}"))
-    output.table("Findings", ("rule", "severity", "number", "title", "cases"), rows, right=("number",))
+    output.table("Findings", ("rule", "severity", "number", "title", "cases"), rows, right=("number",), fold=("title", "cases"))
 
 
 def _place(finding: Finding) -> str:

@@ -54,10 +54,11 @@ def command(
         for job in islice(found, most or None):
             output.line(job_json(job))
         return Status.FINE
-    output.table("", COLUMNS, (_row(job) for job in islice(found, most or None)), right=("priority", "attempts"))
+    rows = (_row(job) for job in islice(found, most or None))
+    output.table("", COLUMNS, rows, right=("priority", "attempts"), fold=("payload",))
     more = sum(1 for _ in found)
     if more:
-        output.note(f"… and {more} more jobs; --limit 0 shows all.")
+        output.say(f"… and {more} more jobs; --limit 0 shows all.")
     return Status.FINE
 
 

@@ -7,7 +7,7 @@ for markup. With ``--format json`` nothing but JSON objects, one a line, ever st
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -31,8 +31,18 @@ class Format(StrEnum):
     JSON = "json"
 
 
+PIPE_WIDTH = 160
+"""Columns of a table that goes into a file or a pipe."""
+
 STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 """Severity -> colour, on a terminal."""
+
+
+def _console() -> Console:
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = PIPE_WIDTH
+    return console
 
 
 @frozen
@@ -40,7 +50,7 @@ class Output:
     """Where a command prints."""
 
     format: Format
-    people: Console = field(factory=lambda: Console(highlight=False, soft_wrap=False))
+    people: Console = field(factory=_console)
     notes: Console = field(factory=lambda: Console(stderr=True, highlight=False))
 
     @property
@@ -52,11 +62,22 @@ class Output:
         """One JSON object on stdout."""
         click.echo(dump_json(value))
 
-    def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable[str] = ()) -> None:
-        """A table on stdout; the columns named in ``right`` are aligned to the right, as numbers are."""
+    def table(
+        self,
+        title: str,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[object]],
+        *,
+        right: Container[str] = (),
+        fold: Container[str] = (),
+    ) -> None:
+        """A table on stdout. Columns named in ``right`` are aligned as numbers are; those in ``fold`` may take several lines."""
         table = Table(title=title or None, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
         for name in columns:
-            table.add_column(name, justify="right" if name in right else "left", overflow="fold")
+            folds = name in fold
+            table.add_column(
+                name, justify="right" if name in right else "left", no_wrap=not folds, overflow="fold" if folds else "ellipsis"
+            )
         for row in rows:
             table.add_row(*(cell if isinstance(cell, Text) else Text(text_of(cell)) for cell in row))
         self.people.print(table)

@@ -35,10 +35,14 @@ def command(url: Address, now_ms: int | None, output: Output) -> Status:
             output.line(status.to_dict())
         return Status.FINE
     states = [state for state in State if state not in RARE or any(status.states[state] for status in found)]
-    columns = ("queue", *(str(state) for state in states), "oldest", "consumers")
-    rows = [
-        (status.queue, *(status.states[state] for state in states), _age(status.oldest_ms), status.consumers) for status in found
+    columns = ["queue", *(str(state) for state in states), "oldest"]
+    rows: list[list[object]] = [
+        [status.queue, *(status.states[state] for state in states), _age(status.oldest_ms)] for status in found
     ]
+    if any(status.consumers is not None for status in found):
+        columns.append("consumers")
+        for row, status in zip(rows, found, strict=True):
+            row.append(status.consumers)
     output.table("", columns, rows, right=columns[1:])
     return Status.FINE
 

@@ -69,7 +69,7 @@ def show_outcome(output: Output, shown: list[Difference], outcome: Verification)
     """The result for people."""
     if shown:
         rows = [(each.job_id, each.queue, each.field, each.source, each.target) for each in shown]
-        output.table("Differences", ("job", "queue", "field", "source", "target"), rows)
+        output.table("Differences", ("job", "queue", "field", "source", "target"), rows, fold=("source", "target"))
     if outcome.differences > len(shown):
         output.say(f"… and {outcome.differences - len(shown)} more; --format json lists all.")
     refused = f", {outcome.refused} left at the source by rules" if outcome.refused else ""

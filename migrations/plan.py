@@ -25,6 +25,9 @@ from ..schema.totals import Totals
 CARRIED_FROM = "migration"
 """The name in ``Job.extra`` under which stands what a migration had to change about a job."""
 
+BOUND_TO_STATE = ("state", "scores")
+"""What families keep in ``extra`` of the state in which they read a job, and of its places in that state."""
+
 RULE_ACTIVE = "MIGRATE-ACTIVE"
 """The rule that ``--active refuse`` names."""
 
@@ -125,18 +128,25 @@ def carry(subject: Subject, keyspace: Keyspace, plan: Plan) -> Carried:
     refusals = (*family.refusals(subject, keyspace), *_active_refusals(original, plan))
     if refusals:
         return Carried(original, None, refusals)
-    job = requeued(original) if original.state is State.ACTIVE else original
+    job = requeued(original, family.name) if original.state is State.ACTIVE else original
     obstacles = tuple(plan.writer.obstacles(job))
     passes = plan.lossy and all(finding.severity is not Severity.ERROR for finding in obstacles)
     return Carried(original, job if passes or not obstacles else None, obstacles)
 
 
-def requeued(job: Job) -> Job:
-    """An active job as a waiting one. Its attempts stay counted; its state and lease are kept in ``extra``."""
-    kept: dict[str, Any] = {"state": str(job.state)}
+def requeued(job: Job, family: str) -> Job:
+    """An active job as a waiting one. Its attempts stay counted; its state and lease are kept in ``extra``.
+
+    What the family kept for the state that the job had is not true of a waiting job, and is left out.
+    """
+    before: dict[str, Any] = {"state": str(job.state)}
     if job.lease_expires_at is not None:
-        kept["lease_expires_at"] = job.lease_expires_at
-    return evolve(job, state=State.WAITING, lease_expires_at=None, position=None, extra={**job.extra, CARRIED_FROM: kept})
+        before["lease_expires_at"] = job.lease_expires_at
+    extra = {**job.extra, CARRIED_FROM: before}
+    still_true = {name: value for name, value in extra.pop(family, {}).items() if name not in BOUND_TO_STATE}
+    if still_true:
+        extra[family] = still_true
+    return evolve(job, state=State.WAITING, lease_expires_at=None, position=None, extra=extra)
 
 
 def _active_refusals(job: Job, plan: Plan) -> Iterator[Finding]:
