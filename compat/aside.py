@@ -1,0 +1,174 @@
+"""Aside: what a foreign record has no field for, as JSON text that reads back exactly.
+
+A writer puts it in one extra field of the job's own record, under ferryman's name, where the original software leaves it
+alone; the reader of the same family takes it out again. So a job may pass through a poorer system and lose nothing.
+The text is untrusted on the way back: only what Job's own fields could hold is accepted.
+Called by the readers and writers of the foreign families.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from attrs import evolve, frozen
+
+from ..schema.errors import MalformedValue
+from ..schema.job import Job
+from ..schema.text import load_json, to_bytes, to_text
+from .numbers import bounded
+
+FIELD = b"ferryman"
+"""The field in the foreign record."""
+
+LASTING = frozenset({"name", "tags", "depends_on", "unique_key", "history"})
+"""Canonical fields that stay true whatever a system does that has no notion of them."""
+
+
+@frozen
+class Aside:
+    """What one job has that its record in another family can't say."""
+
+    fields: Mapping[str, Any]
+    """Canonical fields with the job's values."""
+    extra: Mapping[str, Any]
+    """What the other families keep of the job."""
+    as_of: bytes | None
+    """A text that the original software changes whenever it touches the job. What is aside holds only while it is the same."""
+
+    @classmethod
+    def of(cls, job: Job, lost: Mapping[str, Any], family: str, as_of: bytes | None) -> Aside | None:
+        """What must be put aside for a job; None if there is nothing. ``lost``: the fields that the record does not give back."""
+        fields = {name: value for name, value in lost.items() if name in _FIELDS}
+        extra = {name: kept for name, kept in job.extra.items() if name != family}
+        return cls(fields, extra, as_of) if fields or extra else None
+
+    def pack(self) -> bytes:
+        """The text for the record."""
+        as_of = None if self.as_of is None else to_text(self.as_of)
+        values = {"as_of": as_of, "fields": self.fields, "extra": self.extra}
+        return pack({name: value for name, value in values.items() if value or name == "as_of"})
+
+    @classmethod
+    def unpack(cls, raw: bytes) -> Aside:
+        """The value behind ``pack``. Raises MalformedValue for any other text."""
+        values = unpack(raw)
+        as_of = _OPTIONAL_TEXT(values.get("as_of"))
+        fields = {name: _field(name)(value) for name, value in _OBJECT(values.get("fields", {})).items()}
+        extra = {name: _OBJECT(kept) for name, kept in _OBJECT(values.get("extra", {})).items()}
+        return cls(fields, extra, None if as_of is None else to_bytes(as_of))
+
+    def restored(self, job: Job, as_of: bytes | None) -> Job:
+        """The job with what was put aside; only with what lasts, when the original software has touched it since."""
+        fields = self.fields
+        if as_of != self.as_of:
+            fields = {name: value for name, value in fields.items() if name in LASTING}
+        return evolve(job, **fields, extra={**self.extra, **job.extra})
+
+
+def pack(values: Mapping[str, Any]) -> bytes:
+    """JSON text for ``values``: texts, numbers, None, bytes, lists, tuples and mappings with text keys, of any depth."""
+    return json.dumps(_encode(values), separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def unpack(raw: bytes) -> dict[str, Any]:
+    """The values behind ``pack``; a tuple comes back as a list. Raises MalformedValue for any other text."""
+    values = _decode(load_json(raw))
+    if not isinstance(values, dict):
+        raise MalformedValue("the values put aside are not a JSON object")
+    return values
+
+
+def _encode(value: Any) -> Any:
+    match value:
+        case bytes():
+            return {"b64": base64.b64encode(value).decode("ascii")}
+        case float() if value != value or value in (float("inf"), float("-inf")):
+            return {"float": str(value)}
+        case Mapping():
+            encoded = {key: _encode(each) for key, each in value.items()}
+            return {"plain": encoded} if len(encoded) == 1 and not _MARKS.isdisjoint(encoded) else encoded
+        case list() | tuple():
+            return [_encode(each) for each in value]
+        case _:
+            return value
+
+
+def _decode(value: Any) -> Any:
+    match value:
+        case {"b64": str(text)} if len(value) == 1:
+            try:
+                return base64.b64decode(text, validate=True)
+            except (binascii.Error, ValueError):
+                raise MalformedValue("bytes put aside are not base64") from None
+        case {"float": "nan" | "inf" | "-inf" as text} if len(value) == 1:
+            return float(text)
+        case {"plain": dict(plain)} if len(value) == 1:
+            return {key: _decode(each) for key, each in plain.items()}
+        case dict():
+            return {key: _decode(each) for key, each in value.items()}
+        case list():
+            return [_decode(each) for each in value]
+        case _:
+            return value
+
+
+_MARKS = frozenset({"b64", "float", "plain"})
+"""Single keys of JSON objects that stand for what JSON has no form for."""
+
+
+def _one_of(*types: type) -> Callable[[Any], Any]:
+    def convert(value: Any) -> Any:
+        # The exact type: a bool is an int to isinstance, but no time.
+        if type(value) not in types or (type(value) is int and bounded(value) is None):
+            raise MalformedValue("a value put aside has a type that its field can't hold")
+        return value
+
+    return convert
+
+
+def _many(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def convert_all(value: Any) -> Any:
+        return tuple(convert(each) for each in _one_of(list)(value))
+
+    return convert_all
+
+
+def _field(name: str) -> Callable[[Any], Any]:
+    if name not in _FIELDS:
+        raise MalformedValue("a field was put aside that can't be")
+    return _FIELDS[name]
+
+
+_TEXT = _one_of(str)
+_OBJECT = _one_of(dict)
+_OPTIONAL_TEXT = _one_of(str, type(None))
+_OPTIONAL_WHOLE = _one_of(int, type(None))
+_OPTIONAL_BYTES = _one_of(bytes, type(None))
+
+_FIELDS: Mapping[str, Callable[[Any], Any]] = {
+    "name": _TEXT,
+    "priority": _one_of(int, float, type(None)),
+    "payload": _OPTIONAL_BYTES,
+    "created_at": _OPTIONAL_WHOLE,
+    "updated_at": _OPTIONAL_WHOLE,
+    "due_at": _OPTIONAL_WHOLE,
+    "started_at": _OPTIONAL_WHOLE,
+    "finished_at": _OPTIONAL_WHOLE,
+    "attempts": _OPTIONAL_WHOLE,
+    "max_attempts": _OPTIONAL_WHOLE,
+    "progress": _one_of(float, int, type(None)),
+    "result": _OPTIONAL_BYTES,
+    "error": _OPTIONAL_TEXT,
+    "worker": _OPTIONAL_TEXT,
+    "lease_expires_at": _OPTIONAL_WHOLE,
+    "tags": _many(_TEXT),
+    "depends_on": _many(_TEXT),
+    "unique_key": _OPTIONAL_TEXT,
+    "ttl": _OPTIONAL_WHOLE,
+    "history": _many(_OBJECT),
+}
+"""The fields that may be kept aside. A record always speaks for itself about id, queue, state and logs."""

@@ -1,0 +1,56 @@
+"""The kue family: ties keys, reader, rules and writer to the contract of schema/family.py.
+
+Sources: kue 0.3.4 to 0.11.6, prefix ``q`` by default. Holds no logic of its own. Registered as ``kue`` in the group
+``ferryman.families``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...schema.fact import Entry, Fact, Subject
+from ...schema.family import Command, KeyFamily, Target
+from ...schema.job import Job
+from ...schema.keys import glob_escape
+from ...schema.rule import Finding, Keyspace
+from ...schema.totals import Totals
+from . import reader, writer
+from .keys import LOCKS
+from .rules import RULES
+
+
+class Kue(KeyFamily):
+    """Jobs of kue, the priority queue for Node.js."""
+
+    name = "kue"
+    title = "kue, the priority job queue for Node.js (0.3 to 0.11)"
+    default_prefix = "q"
+    rules = RULES
+
+    def globs(self, prefix: str) -> tuple[str, ...]:
+        return (glob_escape(prefix) + ":*", *LOCKS)
+
+    def facts(self, entry: Entry, prefix: str) -> Iterator[Fact]:
+        return reader.facts(entry, prefix)
+
+    def tally(self, fact: Fact, totals: Totals) -> None:
+        reader.tally(fact, totals)
+
+    def read(self, subject: Subject, keyspace: Keyspace) -> Job | None:
+        return reader.read(subject)
+
+    def obstacles(self, job: Job) -> Iterator[Finding]:
+        return writer.obstacles(job)
+
+    def write(self, job: Job, target: Target) -> list[Command]:
+        return writer.write(job, target)
+
+    def finish(self, target: Target, written: Totals) -> list[Command]:
+        return writer.finish(target, written)
+
+    def tally_written(self, job: Job, totals: Totals) -> None:
+        super().tally_written(job, totals)
+        writer.tally_written(job, totals)
+
+
+FAMILY = Kue()

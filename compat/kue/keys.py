@@ -1,0 +1,131 @@
+"""Keys of kue: every key pattern by role, how an index writes a job's id, and which version wrote a keyspace.
+
+Type names (queues) are free text and may hold colons, so several patterns can fit one name; the Redis type decides, and
+``P:jobs:<type>:<state>`` is split at its last colon. Never guesses beyond that. Called by everything in this folder.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum, StrEnum
+from functools import lru_cache
+
+from ...schema.job import State
+from ...schema.keys import KeyLayout, KeyPattern
+from ...schema.totals import Totals
+
+_ID = "0|[1-9][0-9]{0,15}"
+"""Ids come from INCR and pass through JavaScript numbers, which are exact up to 16 digits."""
+
+PATTERNS = (
+    KeyPattern("record", "<prefix>:job:<id>", ("hash",), {"id": _ID}),
+    KeyPattern("log", "<prefix>:job:<id>:log", ("list",), {"id": _ID}),
+    KeyPattern("all", "<prefix>:jobs", ("zset",)),
+    KeyPattern("by_type", "<prefix>:jobs:<queue>:<state>", ("zset",), {"state": "[^:]+"}),
+    KeyPattern("by_state", "<prefix>:jobs:<state>", ("zset",), {"state": "[^:]+"}),
+    KeyPattern("types", "<prefix>:job:types", ("set",)),
+    KeyPattern("ids", "<prefix>:ids", ("string",)),
+    KeyPattern("work_time", "<prefix>:stats:work-time", ("string",)),
+    KeyPattern("settings", "<prefix>:settings", ("hash",)),
+    # reds before 0.2, which kue up to 0.7.0 used, kept its search index in sets.
+    KeyPattern("search_word", "<prefix>:search:word:<code>", ("zset", "set"), {"code": ".*"}),
+    KeyPattern("search_object", "<prefix>:search:object:<id>", ("zset", "set"), {"id": _ID}),
+    KeyPattern("search_query", "<prefix>:searchtmpkey", ("zset",)),
+    KeyPattern("tokens", "<prefix>:<queue>:jobs", ("list",)),
+    # The two locks have no prefix: every kue keyspace in a database shares them.
+    KeyPattern("lock", "<name>:lock", ("string",), {"name": "promotion|activeJobsTTL"}),
+)
+
+LOCKS = ("promotion:lock", "activeJobsTTL:lock")
+
+WORDS = {
+    State.WAITING: "inactive",
+    State.SCHEDULED: "delayed",
+    State.ACTIVE: "active",
+    State.COMPLETED: "complete",
+    State.FAILED: "failed",
+}
+"""The five words that kue itself writes, by canonical state."""
+
+STATES = {word.encode(): state for state, word in WORDS.items()}
+"""Canonical states by the word in the hash."""
+
+LARGEST_ID = 2**53 - 1
+"""The largest id that JavaScript counts exactly."""
+
+EARLIEST_TIME = 1e11
+"""A score of the delayed index above this (March 1973, in ms) is a time; below it, a priority of kue 0.8 or older."""
+
+
+@lru_cache(maxsize=64)
+def layout(prefix: str) -> KeyLayout:
+    """All keys of the keyspace under ``prefix``; an ioredis installation has the braces in it."""
+    return KeyLayout(PATTERNS, prefix=prefix)
+
+
+# How an index names a job
+
+
+class Form(StrEnum):
+    """The two ways in which kue wrote a job's id as member of a zset."""
+
+    PADDED = "padded"
+    """Since 0.10.3: two digits for the length, a bar, the id. Byte order is then numeric order: FIFO among equal scores."""
+    PLAIN = "plain"
+    """Before: the id alone, so that 10 runs before 9."""
+    ODD = "odd"
+    """Neither, though an id can be read from it: a wrong length, leading zeros."""
+
+
+def padded(job_id: str) -> str:
+    """The member for a job in kue 0.10.3 and later."""
+    return f"{len(job_id):02d}|{job_id}"
+
+
+def member_id(member: bytes) -> str | None:
+    """The id that kue reads from a member, in any form; None if there is no number in it."""
+    _, bar, tail = member.partition(b"|")
+    digits = tail if bar else member
+    # bytes.isdigit knows ASCII digits only.
+    return str(int(digits)) if digits.isdigit() and len(digits) <= 16 else None
+
+
+def form(member: str, job_id: str) -> Form:
+    """Which form a member of this job has."""
+    if member == padded(job_id):
+        return Form.PADDED
+    return Form.PLAIN if member == job_id else Form.ODD
+
+
+def valid_id(job_id: str) -> bool:
+    """Whether kue could have given out this id."""
+    return re.fullmatch("[1-9][0-9]{0,15}", job_id) is not None and int(job_id) <= LARGEST_ID
+
+
+# Who wrote the keyspace
+
+
+class Era(IntEnum):
+    """The versions whose keyspaces differ, by the first of each. Comparable: later is larger."""
+
+    V0_3 = 3
+    """Up to 0.7: ``max_attempts`` only where it was set."""
+    V0_8 = 8
+    """``max_attempts`` always; results are kept; the delayed index is still sorted by priority."""
+    V0_9 = 9
+    """``promote_at``, which is also the score of the delayed index; leases."""
+    V0_10_3 = 10
+    """Padded members."""
+
+    @classmethod
+    def of(cls, totals: Totals) -> Era:
+        """The newest version that has left a trace in the keyspace, as tallied by ``reader.tally``."""
+        if totals.sums["members", Form.PADDED]:
+            return cls.V0_10_3
+        if totals.sums["trace", "0.9"]:
+            return cls.V0_9
+        if totals.sums["trace", "0.8"]:
+            return cls.V0_8
+        if totals.sums["trace", "no max_attempts"]:
+            return cls.V0_3
+        return cls.V0_8 if totals.sums["members", Form.PLAIN] else cls.V0_10_3

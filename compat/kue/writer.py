@@ -1,0 +1,172 @@
+"""Writing kue: a Job to the Redis commands that store it as kue 0.10.3 and later would.
+
+The writer replaces whatever the target holds of a job's id, and leaves it in exactly one state, so commands may be sent
+again, for the same job or for a newer version of it. Wake-up tokens come last and for all jobs at once (``finish``): a
+token that arrives before its job is spent on nothing. A job's commands belong in one transaction where workers are live.
+Never writes what a kue worker could not read. Called by ``family.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from importlib.resources import files
+
+from attrs import evolve
+
+from ...schema.errors import MalformedValue
+from ...schema.family import Command, Target
+from ...schema.job import Job, State
+from ...schema.rule import Finding, Severity
+from ...schema.text import show, to_bytes
+from ...schema.totals import Totals
+from ..numbers import number
+from .kept import Kept, with_aside
+from .keys import LARGEST_ID, WORDS, layout, padded, valid_id
+from .record import Record, is_backoff, is_json, lost, standard
+
+UNFINISHED = frozenset({State.WAITING, State.SCHEDULED, State.ACTIVE})
+
+
+# What kue can't express
+
+
+def obstacles(job: Job) -> Iterator[Finding]:
+    """Errors for a job that kue could not hold or run; warnings for what kue would keep in the record but not act on."""
+    if not valid_id(job.id):
+        yield _error(job, "KUE-W1", f"a kue id is a decimal number from 1 to {LARGEST_ID}; this one is {show(job.id, 60)!r}")
+    if not job.queue:
+        yield _error(job, "KUE-W2", "the job names no queue, and a kue job needs a type")
+    if job.state not in WORDS:
+        yield _error(job, "KUE-W3", f"kue has no state for {job.state} jobs")
+    if job.state in UNFINISHED and not is_json(job.payload):
+        yield _error(job, "KUE-W4", "the payload is not JSON: a kue worker would take the job and drop it")
+    try:
+        kept = Kept.of(job)
+    except MalformedValue as error:
+        yield _error(job, "KUE-W5", str(error))
+    else:
+        unreadable = [show(name) for name, raw in kept.fields.items() if raw is not None and not _readable(name, raw)]
+        if unreadable:
+            yield _warning(job, "KUE-W6", f"left out, since a kue worker can't read it: {', '.join(unreadable)}")
+    idle = [name for name in ("tags", "depends_on", "unique_key", "history") if getattr(job, name)]
+    if job.name != job.queue:
+        idle.insert(0, "name")
+    if idle:
+        yield _warning(job, "KUE-W7", f"kept in the record, but without effect in kue: {', '.join(idle)}")
+        if _written_state(job, kept) is not job.state:
+            yield _warning(job, "KUE-W8", "no kue worker holds this active job: it is written as waiting")
+    if job.state is State.SCHEDULED and job.due_at is None:
+        yield _warning(job, "KUE-W9", "a scheduled job without a due time: kue promotes it at once")
+
+
+def _error(job: Job, rule: str, detail: str) -> Finding:
+    return Finding(rule, Severity.ERROR, job.id, "", job.queue, detail)
+
+
+def _warning(job: Job, rule: str, detail: str) -> Finding:
+    return Finding(rule, Severity.WARNING, job.id, "", job.queue, detail)
+
+
+# What is stored
+
+
+def write(job: Job, target: Target) -> list[Command]:
+    """The commands that store the job. Raises MalformedValue for a job of which ``obstacles`` says so."""
+    kept = Kept.of(job)
+    state = _written_state(job, kept)
+    record = _record(job, state, kept)
+    names = layout(target.prefix)
+    key, log = names.key("record", id=job.id), names.key("log", id=job.id)
+    commands: list[Command] = [("SADD", names.key("types"), to_bytes(job.queue))] if job.queue else []
+    commands.append(("DEL", key, log))
+    commands.append(("HSET", key, *(text for pair in record.fields.items() for text in pair)))
+    if job.logs:
+        commands.append(("RPUSH", log, *job.logs))
+    member, other = (job.id, padded(job.id)) if kept.plain else (padded(job.id), job.id)
+    own, elsewhere = _indexes(job.queue, state, target.prefix)
+    commands.append(("EVAL", _script("leave"), len(own) + len(elsewhere), *own.values(), *elsewhere, len(own), member, other))
+    commands.extend(("ZADD", index, record.scores[role], member) for role, index in own.items())
+    for code, count in kept.search.items():
+        commands.append(_search_entry(names.key("search_object", id=job.id), to_bytes(code), count))
+    for code, count in kept.search_words.items():
+        commands.append(_search_entry(names.key("search_word", code=code), job.id.encode(), count))
+    return commands
+
+
+def _record(job: Job, state: State, kept: Kept) -> Record:
+    """The hash and the scores that the job gets."""
+    written = job if state is job.state else evolve(job, state=state)
+    record = standard(written)
+    if kept.fields or kept.scores:
+        kept = evolve(kept, fields={name: raw for name, raw in kept.fields.items() if _readable(name, raw)})
+        exact = kept.applied(written)
+        # Texts of the time when the job was read hold as long as they don't contradict what it is now.
+        contradicted = lost(written, exact).keys() - lost(written, record).keys()
+        record = kept.applied_loosely(written) if contradicted else exact
+    record = evolve(record, fields={name: raw for name, raw in record.fields.items() if _readable(name, raw)})
+    return with_aside(job, record, lost(job, record))
+
+
+def _written_state(job: Job, kept: Kept) -> State:
+    """An active job whose worker is not kue's would stay active for ever, so it waits."""
+    held_elsewhere = job.state is State.ACTIVE and kept.state != WORDS[State.ACTIVE]
+    return State.WAITING if held_elsewhere else job.state
+
+
+def _readable(name: bytes, raw: bytes | None) -> bool:
+    """Whether kue can parse this field; if not, the worker that takes the job drops it."""
+    match name:
+        case b"priority":
+            return number(raw) is not None
+        case b"data" | b"result" | b"progress_data":
+            return raw is None or is_json(raw)
+        case b"backoff":
+            return raw is None or is_backoff(raw)
+    return True
+
+
+@lru_cache(maxsize=1024)
+def _indexes(queue: str, state: State, prefix: str) -> tuple[dict[str, bytes], tuple[bytes, ...]]:
+    """The indexes of a job of this queue and state, by role; and all others in which it could stand."""
+    names = layout(prefix)
+    own, elsewhere = {"all": names.key("all")}, []
+    for state_there, word in WORDS.items():
+        there = {"by_state": names.key("by_state", state=word), "by_type": names.key("by_type", queue=queue, state=word)}
+        if state_there is state:
+            own |= there
+        else:
+            elsewhere += there.values()
+    return own, tuple(elsewhere)
+
+
+def _search_entry(key: bytes, member: bytes, count: float | None) -> Command:
+    return ("SADD", key, member) if count is None else ("ZADD", key, count, member)
+
+
+# What is done once
+
+
+def tally_written(job: Job, totals: Totals) -> None:
+    """Adds what ``finish`` needs beside the number of jobs by queue."""
+    if valid_id(job.id):
+        totals.maximum("highest id", int(job.id))
+
+
+def finish(target: Target, written: Totals) -> list[Command]:
+    """Raises the id counter over every written id, and gives each type as many wake-up tokens as jobs wait."""
+    names = layout(target.prefix)
+    commands: list[Command] = []
+    highest = written.maxima.get(("highest id", ""))
+    if highest is not None:
+        commands.append(("EVAL", _script("raise_ids"), 1, names.key("ids"), highest))
+    for queue in written.labels("jobs"):
+        if queue:
+            waiting = names.key("by_type", queue=queue, state=WORDS[State.WAITING])
+            commands.append(("EVAL", _script("match_tokens"), 2, waiting, names.key("tokens", queue=queue)))
+    return commands
+
+
+@cache
+def _script(name: str) -> str:
+    return files(__package__).joinpath("lua", f"{name}.lua").read_text("utf-8")

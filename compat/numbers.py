@@ -1,0 +1,54 @@
+"""Numbers: decimal text found in Redis, read strictly, and written the way JavaScript and Redis write it.
+
+What is no number, or too large for a 64-bit column, is None: the caller keeps the text aside. Never raises for any bytes.
+Called by the readers and writers of every foreign family.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+LARGEST = 2**63 - 1
+"""Reports and Spark tables hold 64-bit integers; no honest time or counter comes near."""
+
+_DECIMAL = re.compile(rb"[+-]?(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,4})?")
+
+
+def bounded(number: int) -> int | None:
+    """``number`` if 64 bits hold it."""
+    return number if -LARGEST <= number <= LARGEST else None
+
+
+def whole(raw: bytes | None) -> int | None:
+    """The integer that a decimal text stands for; None for everything else."""
+    if raw is None:
+        return None
+    digits = raw[1:] if raw.startswith(b"-") else raw
+    # isdigit of bytes knows ASCII digits only. The length is checked first: int() is slow, or fails, for very long texts.
+    return bounded(int(raw)) if len(digits) <= 19 and digits.isdigit() else None
+
+
+def number(raw: bytes | None) -> int | float | None:
+    """The finite number that a decimal text stands for, as int where the text is an integer."""
+    if raw is None:
+        return None
+    integer = whole(raw)
+    if integer is not None or not _DECIMAL.fullmatch(raw):
+        return integer
+    value = float(raw)
+    return value if math.isfinite(value) else None
+
+
+def whole_score(score: float | None) -> int | None:
+    """The integer part of a zset's score; None for an infinite one, or one that 64 bits can't hold."""
+    if score is None or not math.isfinite(score):
+        return None
+    return bounded(int(score))
+
+
+def number_text(value: int | float) -> bytes:
+    """The shortest text that reads back as ``value``: ``2``, not ``2.0``, as JavaScript writes it."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
+        value = int(value)
+    return repr(value).encode("ascii")

@@ -1,0 +1,64 @@
+"""Rulebook: collects the numbered rules of one family from the functions that check them.
+
+    book = Rulebook(view_of)
+
+    @book.about_jobs("KUE-2", "Every job hash has a type", Severity.ERROR, Harm.LEAK)
+    def has_type(view: View, keyspace: Keyspace) -> Iterator[Complaint]: ...
+
+A check about jobs gets the family's own view of a subject instead of loose facts; a check about the keyspace gets its
+totals. Called by each family's ``rules.py`` when it is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+from ..schema.fact import Subject
+from ..schema.rule import Complaint, Harm, Keyspace, KeyspaceCheck, Rule, Severity, SubjectCheck
+
+V = TypeVar("V")
+
+JobCheck = Callable[[V, Keyspace], Iterator[Complaint]]
+
+
+class Rulebook(Generic[V]):
+    """The rules of one family, in the order in which they are written down."""
+
+    def __init__(self, view_of: Callable[[Subject], V]) -> None:
+        self._view_of = view_of
+        self._rules: list[Rule] = []
+
+    def about_jobs(
+        self, rule_id: str, title: str, severity: Severity, harm: Harm, *, repair: str | None = None, refuses: bool = False
+    ) -> Callable[[JobCheck[V]], JobCheck[V]]:
+        """Registers a check of one job. The arguments are those of Rule."""
+
+        def register(check: JobCheck[V]) -> JobCheck[V]:
+            rule = Rule(rule_id, title, severity, harm, repair, refuses, subject=self._on_subjects(check))
+            self._rules.append(rule)
+            return check
+
+        return register
+
+    def about_keyspace(
+        self, rule_id: str, title: str, severity: Severity, harm: Harm, *, repair: str | None = None
+    ) -> Callable[[KeyspaceCheck], KeyspaceCheck]:
+        """Registers a check of the totals."""
+
+        def register(check: KeyspaceCheck) -> KeyspaceCheck:
+            self._rules.append(Rule(rule_id, title, severity, harm, repair, keyspace=check))
+            return check
+
+        return register
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """All rules registered so far."""
+        return tuple(self._rules)
+
+    def _on_subjects(self, check: JobCheck[V]) -> SubjectCheck:
+        def checked(subject: Subject, keyspace: Keyspace) -> Iterator[Complaint]:
+            return check(self._view_of(subject), keyspace)
+
+        return checked

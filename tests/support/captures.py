@@ -1,0 +1,138 @@
+"""Captured keyspaces as test material: their entries, what is known about them, and the way into a server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import redis
+from attrs import frozen
+from ferryman.compat.samples import read_capture
+from ferryman.schema.fact import Entry, Fact, Subject, join
+from ferryman.schema.family import KeyFamily
+from ferryman.schema.rule import Finding, Keyspace
+from ferryman.schema.totals import Totals
+
+DATA = Path(__file__).parent.parent / "data"
+
+
+@frozen(eq=False)
+class Capture:
+    """One captured keyspace."""
+
+    system: str
+    name: str
+    expected: dict[str, Any]
+    """What the original software says, as in ``<name>.expected.json``."""
+
+    @property
+    def prefix(self) -> str:
+        prefix: str = self.expected["prefix"]
+        return prefix
+
+    @property
+    def captured_at_ms(self) -> int:
+        """The moment that rules must compare with."""
+        moment: int = self.expected["captured_at_ms"]
+        return moment
+
+    @property
+    def rdb(self) -> Path:
+        """The same keyspace as a snapshot file."""
+        return DATA / self.system / f"{self.name}.rdb"
+
+    def entries(self) -> Iterator[Entry]:
+        """Every key. Cases that are shipped with the family are not kept twice."""
+        path = DATA / self.system / f"{self.name}.jsonl"
+        if path.exists():
+            return read_capture(path.read_text("utf-8").split("\n"))
+        entries: Iterator[Entry] = import_module(f"ferryman.compat.{self.system}.samples").sample_entries(self.name)
+        return entries
+
+    def __str__(self) -> str:
+        return f"{self.system}/{self.name}"
+
+
+@cache
+def captures(system: str) -> list[Capture]:
+    """All captures of one system, by name."""
+    files = sorted((DATA / system).glob("*.expected.json"))
+    return [Capture(system, path.name.removesuffix(".expected.json"), json.loads(path.read_text("utf-8"))) for path in files]
+
+
+def capture(system: str, name: str) -> Capture:
+    """One capture. Raises StopIteration for an unknown one."""
+    return next(each for each in captures(system) if each.name == name)
+
+
+def load(entries: Iterable[Entry] | Capture, client: redis.Redis) -> None:
+    """Writes entries into a server by plain commands. Times to live are left out, so that an expired lock stays to be seen."""
+    pipeline = client.pipeline(transaction=False)
+    for entry in entries.entries() if isinstance(entries, Capture) else entries:
+        match entry.redis_type:
+            case "string":
+                pipeline.set(entry.key, entry.value)
+            case "list":
+                pipeline.rpush(entry.key, *entry.value)
+            case "set":
+                pipeline.sadd(entry.key, *entry.value)
+            case "zset":
+                pipeline.zadd(entry.key, dict(entry.value))
+            case "hash":
+                pipeline.hset(entry.key, mapping=entry.value)
+    pipeline.execute()
+
+
+def dump(client: redis.Redis) -> dict[bytes, Entry]:
+    """Every key of a server's database by name, each whole in one entry."""
+    return {entry.key: entry for entry in (_entry(client, key) for key in client.scan_iter(count=1000))}
+
+
+def _entry(client: redis.Redis, key: bytes) -> Entry:
+    kind = client.type(key).decode()
+    value: Any = None
+    match kind:
+        case "string":
+            value = client.get(key)
+        case "list":
+            value = client.lrange(key, 0, -1)
+        case "set":
+            value = sorted(client.smembers(key))
+        case "zset":
+            value = client.zrange(key, 0, -1, withscores=True)
+        case "hash":
+            value = client.hgetall(key)
+    ttl_ms = client.pttl(key)
+    return Entry(key, kind, value, ttl_ms if ttl_ms >= 0 else None)
+
+
+@frozen(eq=False)
+class Survey:
+    """A keyspace as an engine sees it, made in the plainest way: facts, totals and subjects."""
+
+    keyspace: Keyspace
+    subjects: dict[tuple[str, str], Subject]
+    """By (scope, job id)."""
+
+    def findings(self) -> list[Finding]:
+        """What all rules say about all jobs and the keyspace."""
+        family = self.keyspace.family
+        found = [finding for subject in self.subjects.values() for finding in family.findings(subject, self.keyspace)]
+        return [*found, *family.keyspace_findings(self.keyspace)]
+
+
+def survey(family: KeyFamily, entries: Iterable[Entry], prefix: str, now_ms: int) -> Survey:
+    """Reads entries the way engines do, without a server."""
+    totals = Totals()
+    by_job: dict[tuple[str, str], list[Fact]] = {}
+    for entry in entries:
+        for fact in family.facts(entry, prefix):
+            family.tally(fact, totals)
+            if fact.job_id is not None:
+                by_job.setdefault((fact.scope, fact.job_id), []).append(fact)
+    subjects = {identity: join(facts) for identity, facts in by_job.items()}
+    return Survey(Keyspace(family, prefix, now_ms, totals), subjects)
