@@ -1,0 +1,136 @@
+"""Exchanges: bindings with versions that never come twice, and broadcasts that are read from where each queue was bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+from ferryman.schema.call import Call, run
+from ferryman.schema.errors import MalformedValue
+from ferryman.schema.native import keys
+from ferryman.schema.native.exchange import Binding, Exchanges
+
+exchanges = Exchanges()
+stream = keys.fanout("ferryman", "news")
+
+Send = Callable[[Call[Any]], Any]
+
+
+@pytest.fixture
+def send(client: redis.Redis) -> Send:
+    """Sends a call to the server of the test."""
+    return lambda call: run(client, call)
+
+
+def unread(client: redis.Redis, cursor: bytes) -> list[bytes]:
+    """The messages after a cursor."""
+    found: Any = client.xread({stream: cursor})
+    return [fields[b"message"] for _, entries in found for _, fields in entries]
+
+
+def test_bindings_are_listed_and_every_change_has_a_new_version(send: Send) -> None:
+    first = send(exchanges.bind("e", "q", "key"))
+    second = send(exchanges.bind("e", "q", "other", "^other$"))
+    assert send(exchanges.bind("e", "q", "key")) == second > first
+    found = send(exchanges.bindings("e"))
+    assert found.bindings == (Binding("q", "key"), Binding("q", "other", "^other$"))
+    assert found.version == send(exchanges.version("e")) == second
+    assert send(exchanges.unbind("e", "q", "key"))
+    assert not send(exchanges.unbind("e", "q", "key"))
+    assert send(exchanges.version("e")) > second
+
+
+def test_the_version_of_a_deleted_exchange_never_comes_again(send: Send) -> None:
+    old = send(exchanges.bind("e", "q", now=1_000))
+    assert send(exchanges.delete("e")) == 1
+    assert send(exchanges.version("e")) == 0
+    assert send(exchanges.bind("e", "q", now=1_001)) > old
+
+
+def test_an_expired_binding_is_left_out_and_removed(send: Send, client: redis.Redis) -> None:
+    send(exchanges.bind("e", "q", expires_at=2_000, now=1_000))
+    version = send(exchanges.bind("e", "r", now=1_000))
+    assert len(send(exchanges.bindings("e", now=1_999)).bindings) == 2
+    send(exchanges.bind("e", "q", expires_at=3_000, now=1_999))
+    assert len(send(exchanges.bindings("e", now=2_999)).bindings) == 2
+    found = send(exchanges.bindings("e", now=3_000))
+    assert found.bindings == (Binding("r"),)
+    assert found.version > version
+    assert client.hlen(keys.exchange("ferryman", "e")) == 2
+
+
+def test_all_bindings_of_a_queue_go_at_once(send: Send) -> None:
+    for key in ("a", "b"):
+        send(exchanges.bind("e", "q", key))
+    assert send(exchanges.unbind_all("e", [Binding("q", "a"), Binding("q", "b"), Binding("q", "c")])) == 2
+
+
+@pytest.mark.parametrize("name", ["{", "é", "\udcff", 'a"b', "a\nb", "version"])
+def test_names_may_be_anything(send: Send, name: str) -> None:
+    send(exchanges.bind(name, name, name, name))
+    assert send(exchanges.bindings(name)).bindings == (Binding(name, name, name),)
+    assert send(exchanges.unbind(name, name, name, name))
+
+
+def test_fields_that_are_no_bindings_are_counted_and_left_alone(send: Send, client: redis.Redis) -> None:
+    send(exchanges.bind("e", "q"))
+    client.hset(keys.exchange("ferryman", "e"), mapping={b"\xff": "", "[1,2,3]": "", '["","",""]': "", "[" * 9_000: "x"})
+    found = send(exchanges.bindings("e"))
+    assert (found.bindings, found.odd) == ((Binding("q"),), 4)
+
+
+def test_a_foreign_key_in_an_exchange_s_place_is_named(send: Send, client: redis.Redis) -> None:
+    client.set(keys.exchange("ferryman", "e"), "mine")
+    with pytest.raises(MalformedValue, match="ferryman:exchange:e"):
+        send(exchanges.bindings("e"))
+
+
+def test_each_bound_queue_reads_what_was_published_after_it_was_bound(send: Send, client: redis.Redis) -> None:
+    assert send(exchanges.fanout_publish("news", b"0", 100)) == b""
+    early = send(exchanges.fanout_bind("news", "early"))
+    assert send(exchanges.fanout_publish("news", b"1", 100))
+    late = send(exchanges.fanout_bind("news", "late"))
+    assert send(exchanges.fanout_publish("news", b"2", 100))
+    assert unread(client, early) == [b"1", b"2"]
+    assert unread(client, late) == [b"2"]
+
+
+def test_a_queue_goes_on_where_it_stopped_and_never_back(send: Send) -> None:
+    send(exchanges.fanout_bind("news", "q"))
+    first = send(exchanges.fanout_publish("news", b"1", 100))
+    second = send(exchanges.fanout_publish("news", b"2", 100))
+    assert send(exchanges.fanout_advance("news", "q", second))
+    assert send(exchanges.fanout_advance("news", "q", first))
+    assert send(exchanges.fanout_bind("news", "q")) == second
+    far = b"18446744073709551615-18446744073709551615"
+    assert send(exchanges.fanout_advance("news", "q", far))
+    assert send(exchanges.fanout_bind("news", "q")) == far
+
+
+def test_an_expired_queue_is_unbound_and_told_to_bind_again(send: Send, client: redis.Redis) -> None:
+    send(exchanges.fanout_bind("news", "q", 2_000, now=1_000))
+    assert send(exchanges.fanout_advance("news", "q", b"1-1", 3_000, now=1_500))
+    assert send(exchanges.fanout_publish("news", b"1", 100, now=2_999))
+    assert send(exchanges.fanout_publish("news", b"2", 100, now=3_000)) == b""
+    assert not send(exchanges.fanout_advance("news", "q", b"9-9", now=3_000))
+    assert client.dbsize() == 0
+
+
+def test_the_last_queue_to_leave_takes_the_stream_with_it(send: Send, client: redis.Redis) -> None:
+    for queue in ("one", "two"):
+        send(exchanges.fanout_bind("news", queue))
+    send(exchanges.fanout_publish("news", b"1", 100))
+    assert send(exchanges.fanout_unbind("news", "one"))
+    assert not send(exchanges.fanout_unbind("news", "one"))
+    assert client.exists(stream)
+    assert send(exchanges.fanout_delete("news")) == 1
+    assert client.dbsize() == 0
+
+
+def test_the_stream_is_capped(send: Send, client: redis.Redis) -> None:
+    send(exchanges.fanout_bind("news", "q"))
+    for _ in range(500):
+        send(exchanges.fanout_publish("news", b"x", 50))
+    assert client.xlen(stream) < 300

@@ -1,0 +1,556 @@
+"""The edges of every transition of the native queue, on real servers. Random histories: tests/models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+from ferryman.schema.call import Call, run
+from ferryman.schema.errors import MalformedValue, QueueArgumentsError, SchemaVersionError, UsageError
+from ferryman.schema.native.live import Live, Publication
+
+LEASE = 30_000
+live = Live()
+keys = live.keys("q")
+
+Send = Callable[[Call[Any]], Any]
+
+
+@pytest.fixture
+def send(client: redis.Redis) -> Send:
+    """Sends a call to the server of the test."""
+    return lambda call: run(client, call)
+
+
+def jobs(*numbers: int, **fields: Any) -> list[Publication]:
+    """Publications ``p-<n>``."""
+    return [Publication(f"p-{number}", b"{}\nbody", **fields) for number in numbers]
+
+
+def ids(taken: Any) -> list[str]:
+    return [job.id for job in taken.jobs]
+
+
+def expiring(client: redis.Redis) -> set[bytes]:
+    """The keys that carry a TTL."""
+    return {key for key in client.scan_iter() if client.pttl(key) != -1}
+
+
+# Declaring
+
+
+def test_declaring_twice_changes_nothing_and_counts_what_is_there(send: Send) -> None:
+    first = send(live.declare("q", {}))
+    send(live.publish("q", "p", jobs(1, 2)))
+    send(live.take("q", "ann", 1, LEASE))
+    again = send(live.declare("q", {}))
+    assert (first.created, again.created) == (True, False)
+    assert (again.waiting, again.consumers, again.routes) == (1, 1, first.routes)
+
+
+def test_a_queue_keeps_the_priority_order_of_its_first_declaration(send: Send) -> None:
+    send(live.declare("q", {}, "descending"))
+    assert not send(live.declare("q", {})).created
+    with pytest.raises(QueueArgumentsError, match=r"'q'.*'descending'"):
+        send(live.declare("q", {}, "ascending"))
+
+
+def test_descending_order_runs_nine_before_zero(send: Send) -> None:
+    send(live.declare("q", {}, "descending"))
+    for number, priority in enumerate([0, 9, 255, -256]):
+        send(live.publish("q", "p", jobs(number, priority=priority)))
+    taken = send(live.take("q", "ann", 9, LEASE))
+    assert [job.priority for job in taken.jobs] == [255, 9, 0, -256]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"x-expires": 0}, {"x-expires": "9"}, {"x-max-length": -1}, {"x-overflow": "explode"}, {"x-delivery-limit": True}],
+)
+def test_arguments_that_cannot_be_honoured_are_refused_by_name(arguments: dict[str, Any]) -> None:
+    with pytest.raises(QueueArgumentsError, match=next(iter(arguments))):
+        live.declare("q", arguments)
+
+
+def test_empty_arguments_leave_those_that_stand_and_new_ones_replace_them(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {"x-max-length": 3, "x-own": [1]}))
+    send(live.declare("q", {}))
+    assert client.hmget(keys.meta, "arguments", "max_length") == [b'{"x-max-length":3,"x-own":[1]}', b"3"]
+    send(live.declare("q", {"x-message-ttl": 9}))
+    assert client.hmget(keys.meta, "max_length", "ttl") == [None, b"9"]
+
+
+# Publishing
+
+
+def test_publishing_to_a_queue_that_does_not_exist_says_so_or_creates_it(send: Send, client: redis.Redis) -> None:
+    assert send(live.publish("q", "p", jobs(1))).status == "missing"
+    assert client.dbsize() == 0
+    assert send(live.publish("q", "p", jobs(1), create=True)).fresh == (True,)
+    assert send(live.size("q")).waiting == 1
+
+
+def test_a_repeated_publish_stores_nothing_even_when_its_jobs_are_done(send: Send) -> None:
+    send(live.declare("q", {}))
+    assert send(live.publish("q", "p", jobs(1, 2, 4))).fresh == (True, True, True)
+    taken = send(live.take("q", "ann", 2, LEASE))
+    send(live.ack("q", "ann", ids(taken)))
+    assert send(live.publish("q", "p", jobs(1, 2, 4))).fresh == (False, False, False)
+    assert send(live.publish("q", "p", jobs(2, 3))).fresh == (False, True)
+    assert send(live.size("q")).waiting == 2
+
+
+def test_an_id_twice_in_one_publish_is_stored_once(send: Send) -> None:
+    send(live.declare("q", {}))
+    assert send(live.publish("q", "p", jobs(1, 1))).fresh == (True, False)
+
+
+def test_ids_of_another_form_are_stored_once_while_they_exist(send: Send) -> None:
+    send(live.declare("q", {}))
+    odd = [Publication("p-01x", b"m"), Publication("p-", b"m"), Publication("p-" + "9" * 40, b"m"), Publication("ü\udcff", b"m")]
+    assert send(live.publish("q", "p", odd)).fresh == (True,) * 4
+    assert send(live.publish("q", "p", odd)).fresh == (False,) * 4
+    assert ids(send(live.take("q", "ann", 9, LEASE))) == [job.id for job in odd]
+
+
+def test_routes_that_changed_since_they_were_read_refuse_the_publish(send: Send, client: redis.Redis) -> None:
+    routes = send(live.declare("q", {})).routes
+    assert send(live.publish("q", "p", jobs(1), routes=routes)).status == "stored"
+    bumped = send(live.bump_routes("q"))
+    stale = send(live.publish("q", "p", jobs(2), routes=routes))
+    assert (stale.status, stale.routes) == ("stale", bumped)
+    assert not client.exists(keys.job("p-2"))
+    assert send(live.publish("q", "p", jobs(2), routes=bumped)).status == "stored"
+
+
+def test_routes_of_a_deleted_queue_never_fit_its_successor(send: Send) -> None:
+    old = send(live.declare("q", {}, now=1_000)).routes
+    send(live.delete("q"))
+    assert send(live.declare("q", {}, now=2_000)).routes != old
+    assert send(live.bump_routes("nobody")) == 0
+
+
+@pytest.mark.parametrize(
+    "publication",
+    [
+        Publication("", b""),
+        Publication("a\nb", b""),
+        Publication("a", b"", 256),
+        Publication("a", b"", True),
+        Publication("a", b"", due_ms=2**60),
+    ],
+)
+def test_a_publication_that_cannot_be_is_refused_before_it_is_sent(publication: Publication) -> None:
+    with pytest.raises(UsageError):
+        live.publish("q", "p", [publication])
+
+
+def test_a_foreign_key_in_a_job_s_place_does_not_pass_for_a_duplicate(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {}))
+    client.set(keys.job("p-1"), "mine")
+    with pytest.raises(MalformedValue, match=r"job:p-1.*string"):
+        send(live.publish("q", "p", jobs(2, 1)))
+    assert send(live.size("q")).waiting == 0
+    assert client.get(keys.job("p-1")) == b"mine"
+
+
+def test_five_thousand_jobs_go_through_every_transition_at_once(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {}))
+    numbers = range(1, 10_001, 2)
+    assert all(send(live.publish("q", "p", jobs(*numbers))).fresh)
+    taken = ids(send(live.take("q", "ann", 5_000, LEASE)))
+    assert taken == [f"p-{number}" for number in numbers]
+    assert not any(send(live.publish("q", "p", jobs(*numbers))).fresh)
+    assert all(send(live.requeue("q", "ann", taken)))
+    assert ids(send(live.take("q", "bob", 5_000, LEASE))) == taken
+    assert send(live.release("q", "bob", None)) == 5_000
+    assert ids(send(live.take("q", "cyd", 5_000, LEASE))) == taken
+    assert set(send(live.ack("q", "cyd", taken))) == {"acked"}
+    assert client.keys(keys.job_prefix + b"*") == []
+
+
+# Limits that a queue declares
+
+
+def test_the_first_jobs_make_room_in_a_queue_of_limited_length(send: Send) -> None:
+    send(live.declare("q", {"x-max-length": 3}))
+    send(live.publish("q", "p", jobs(*range(10))))
+    assert ids(send(live.take("q", "ann", 9, LEASE))) == ["p-7", "p-8", "p-9"]
+    assert send(live.size("q")).dead == 7
+
+
+def test_a_full_queue_refuses_more_if_it_was_declared_so(send: Send) -> None:
+    send(live.declare("q", {"x-max-length": 3, "x-overflow": "reject-publish"}))
+    assert send(live.publish("q", "p", jobs(1, 2, 3))).status == "stored"
+    assert send(live.publish("q", "p", jobs(4))).status == "overflow"
+    assert send(live.publish("q", "p", jobs(3))).fresh == (False,)
+    assert send(live.size("q")).waiting == 3
+
+
+def test_priorities_above_the_declared_greatest_count_as_it(send: Send) -> None:
+    send(live.declare("q", {"x-max-priority": 5}))
+    send(live.publish("q", "p", jobs(1, 2, priority=9)))
+    send(live.publish("q", "p", jobs(3, priority=5)))
+    assert ids(send(live.take("q", "ann", 9, LEASE))) == ["p-1", "p-2", "p-3"]
+
+
+def test_a_job_that_waits_too_long_is_kept_as_expired(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {"x-message-ttl": 100}))
+    send(live.publish("q", "p", [*jobs(1), *jobs(2, ttl_ms=10), *jobs(3, due_ms=1_500)], now=1_000))
+    assert ids(send(live.take("q", "ann", 9, LEASE, now=1_099))) == ["p-1"]
+    assert client.hget(keys.job("p-2"), "reason") == b"expired"
+    assert ids(send(live.take("q", "ann", 9, LEASE, now=1_599))) == ["p-3"]
+
+
+# Taking
+
+
+def test_taking_from_a_queue_that_does_not_exist_leaves_no_trace(send: Send, client: redis.Redis) -> None:
+    assert not send(live.take("q", "ann", 1, LEASE)).exists
+    assert not send(live.renew("q", "ann", LEASE))
+    assert client.dbsize() == 0
+
+
+def test_taking_nothing_registers_the_consumer_and_promotes(send: Send) -> None:
+    send(live.declare("q", {}))
+    send(live.publish("q", "p", jobs(1, due_ms=2_000), now=1_000))
+    looked = send(live.take("q", "ann", 0, LEASE, now=2_000))
+    assert looked.jobs == ()
+    size = send(live.size("q", now=2_000))
+    assert (size.waiting, size.scheduled, size.consumers) == (1, 0, 1)
+
+
+def test_the_next_event_is_the_next_due_time_or_lapse_and_never_after_the_own_lease(send: Send) -> None:
+    send(live.declare("q", {}))
+    assert send(live.take("q", "ann", 1, 500, now=1_000)).next_event_ms == 1_500
+    assert send(live.take("q", "bob", 1, 900, now=1_000)).next_event_ms == 1_500
+    send(live.publish("q", "p", jobs(1, due_ms=1_200), now=1_000))
+    assert send(live.take("q", "ann", 1, 500, now=1_000)).next_event_ms == 1_200
+
+
+def test_a_job_that_is_due_before_all_others_wakes_a_consumer(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {}))
+    send(live.publish("q", "p", jobs(1, due_ms=5_000), now=1_000))
+    assert client.lrange(keys.wake, 0, -1) == [b"1"]
+    assert send(live.take("q", "ann", 1, LEASE, now=1_000)).next_event_ms == 5_000
+    assert not client.exists(keys.wake)
+    send(live.publish("q", "p", jobs(2, due_ms=6_000), now=1_000))
+    assert not client.exists(keys.wake)
+    send(live.publish("q", "p", jobs(3, due_ms=4_000), now=1_000))
+    assert client.exists(keys.wake)
+
+
+def test_a_consumer_that_is_full_leaves_a_token_for_one_that_can_watch_the_schedule(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {}))
+    send(live.publish("q", "p", [*jobs(1), *jobs(2, due_ms=9_000)], now=1_000))
+    send(live.take("q", "ann", 1, LEASE, now=1_000))
+    assert client.exists(keys.wake)
+    send(live.take("q", "bob", 1, LEASE, now=1_000))
+    assert not client.exists(keys.wake)
+
+
+def test_jobs_taken_without_ack_are_gone(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {}))
+    send(live.publish("q", "p", jobs(1, 2)))
+    taken = send(live.take("q", "ann", 9, LEASE, no_ack=True))
+    assert [(job.id, job.fields[b"message"]) for job in taken.jobs] == [("p-1", b"{}\nbody"), ("p-2", b"{}\nbody")]
+    assert client.keys(keys.job_prefix + b"*") == []
+    assert send(live.size("q")).held == 0
+
+
+def test_a_job_delivered_too_often_is_given_up_with_its_last_holder(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {}))
+    send(live.publish("q", "p", jobs(1, 2)))
+    for _ in range(2):
+        assert ids(send(live.take("q", "ann", 1, LEASE, delivery_limit=2, now=1_000))) == ["p-1"]
+        send(live.reclaim("q", now=1_000 + LEASE))
+    assert ids(send(live.take("q", "bob", 1, LEASE, delivery_limit=2, now=40_000))) == ["p-2"]
+    assert client.hmget(keys.job("p-1"), "reason", "error") == [b"delivery_limit", b"delivered 2 times, last to ann"]
+    assert send(live.ack("q", "ann", ["p-1"])) == ("cancelled",)
+
+
+def test_the_queue_s_own_delivery_limit_comes_first(send: Send) -> None:
+    send(live.declare("q", {"x-delivery-limit": 1}))
+    send(live.publish("q", "p", jobs(1)))
+    send(live.requeue("q", "ann", ids(send(live.take("q", "ann", 1, LEASE, delivery_limit=20)))))
+    assert ids(send(live.take("q", "ann", 1, LEASE, delivery_limit=20))) == []
+
+
+def test_ids_without_a_message_are_kept_as_broken_and_stop_nobody(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {}))
+    send(live.publish("q", "p", jobs(1)))
+    client.zadd(keys.waiting, {"no-hash": -3, "no-message": -2, "wrong-type": -1})
+    client.hset(keys.job("no-message"), "other", "1")
+    client.set(keys.job("wrong-type"), "mine")
+    assert ids(send(live.take("q", "ann", 1, LEASE))) == ["p-1"]
+    assert set(client.zrange(keys.dead, 0, -1)) == {b"no-hash", b"no-message", b"wrong-type"}
+    assert client.hget(keys.meta, "broken") == b"3"
+    assert client.hgetall(keys.job("no-message")).items() >= {b"other": b"1", b"reason": b"broken"}.items()
+    assert client.get(keys.job("wrong-type")) == b"mine"
+    assert send(live.revive("q", ["no-hash", "no-message", "wrong-type"])) == (False, False, False)
+
+
+def test_hostile_scores_and_fields_are_delivered_without_an_error(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {}))
+    client.zadd(keys.waiting, {b"\xff\x00": float("-inf"), b"half": 0.5})
+    client.hset(keys.job_prefix + b"\xff\x00", mapping={"payload": b"\xfe", "deliveries": "nan", "expires_at": "never"})
+    client.hset(keys.job("half"), mapping={"message": "m", "deliveries": "many"})
+    taken = send(live.take("q", "ann", 9, LEASE))
+    assert ids(taken) == ["\udcff\x00", "half"]
+    assert send(live.ack("q", "ann", ids(taken))) == ("acked", "acked")
+
+
+def test_fields_that_no_script_knows_come_with_the_job_and_stay(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {}))
+    client.hset(keys.job("kue-1"), mapping={"payload": b"{}", "name": "email", "job": '{"x":1}'})
+    client.zadd(keys.waiting, {"kue-1": 5})
+    taken = send(live.take("q", "ann", 1, LEASE))
+    assert taken.jobs[0].fields == {b"payload": b"{}", b"name": b"email", b"job": b'{"x":1}'}
+    send(live.requeue("q", "ann", ["kue-1"]))
+    assert client.hget(keys.job("kue-1"), "job") == b'{"x":1}'
+
+
+# Leases and late words
+
+
+def test_a_lapsed_consumer_s_jobs_return_to_their_places_ahead_of_later_ones(send: Send) -> None:
+    send(live.declare("q", {}))
+    send(live.publish("q", "p", jobs(1, 2, 3)))
+    send(live.take("q", "ann", 2, 1_000, now=1_000))
+    assert ids(send(live.take("q", "bob", 1, 1_000, now=1_999))) == ["p-3"]
+    taken = send(live.take("q", "bob", 9, 1_000, now=2_000))
+    assert [(job.id, job.redelivered) for job in taken.jobs] == [("p-1", True), ("p-2", True)]
+
+
+def test_a_late_ack_cancels_the_copy_that_waits_and_loses_against_a_new_holder(send: Send) -> None:
+    send(live.declare("q", {}))
+    send(live.publish("q", "p", jobs(1, 2)))
+    send(live.take("q", "ann", 2, 1_000, now=1_000))
+    send(live.take("q", "bob", 1, 1_000, now=2_000))
+    assert send(live.ack("q", "ann", ["p-1", "p-2"])) == ("lost", "cancelled")
+    assert send(live.ack("q", "bob", ["p-1"])) == ("acked",)
+
+
+def test_an_ack_after_a_requeue_cancels_nothing(send: Send) -> None:
+    send(live.declare("q", {}))
+    send(live.publish("q", "p", jobs(1)))
+    send(live.take("q", "ann", 1, LEASE))
+    send(live.requeue("q", "ann", ["p-1"]))
+    assert send(live.ack("q", "ann", ["p-1"])) == ("lost",)
+    assert send(live.size("q")).waiting == 1
+
+
+def test_a_renewed_lease_keeps_the_jobs_and_a_lapsed_one_says_so(send: Send) -> None:
+    send(live.declare("q", {}))
+    send(live.publish("q", "p", jobs(1)))
+    send(live.take("q", "ann", 1, 1_000, now=1_000))
+    assert send(live.renew("q", "ann", 1_000, now=1_900))
+    assert send(live.reclaim("q", now=2_500)) == 0
+    assert send(live.reclaim("q", now=2_900)) == 1
+    assert not send(live.renew("q", "ann", 1_000, now=2_900))
+
+
+def test_reclaiming_is_bounded_and_goes_on_where_it_stopped(send: Send) -> None:
+    send(live.declare("q", {}))
+    send(live.publish("q", "p", jobs(*range(25))))
+    send(live.take("q", "ann", 25, 1_000, now=1_000))
+    assert [send(live.reclaim("q", limit=10, now=9_000)) for _ in range(4)] == [10, 10, 5, 0]
+    assert send(live.size("q")).consumers == 0
+
+
+def test_released_jobs_count_as_never_delivered(send: Send) -> None:
+    send(live.declare("q", {}))
+    send(live.publish("q", "p", jobs(1, 2)))
+    send(live.take("q", "ann", 2, LEASE))
+    assert send(live.release("q", "ann", ["p-1", "nope"])) == 1
+    assert send(live.forget("q", "ann")) == 1
+    assert [job.deliveries for job in send(live.take("q", "bob", 2, LEASE)).jobs] == [1, 1]
+    assert send(live.size("q")).consumers == 1
+
+
+# Dead, done and gone
+
+
+def test_a_rejected_job_is_kept_with_its_reason_and_can_be_revived_to_its_place(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {}))
+    send(live.publish("q", "p", jobs(1, 2)))
+    send(live.take("q", "ann", 1, LEASE))
+    assert send(live.reject("q", "ann", "p-1", "rejected", "no such mailbox"))
+    assert not send(live.reject("q", "ann", "p-1", "rejected"))
+    assert client.hmget(keys.job("p-1"), "reason", "error") == [b"rejected", b"no such mailbox"]
+    assert send(live.revive("q", ["p-1", "p-2"])) == (True, False)
+    taken = send(live.take("q", "bob", 2, LEASE))
+    assert [(job.id, job.deliveries) for job in taken.jobs] == [("p-1", 1), ("p-2", 1)]
+
+
+def test_done_jobs_are_kept_for_the_declared_retention(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {"x-retention": 1_000}))
+    send(live.publish("q", "p", jobs(1, 2)))
+    send(live.take("q", "ann", 2, LEASE, now=1_000))
+    send(live.ack("q", "ann", ["p-1"], now=1_000))
+    assert send(live.size("q")).done == 1
+    send(live.ack("q", "ann", ["p-2"], now=2_000))
+    assert client.zrange(keys.done, 0, -1) == [b"p-2"]
+    assert not client.exists(keys.job("p-1"))
+
+
+def test_a_job_is_removed_by_id_unless_it_is_running(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {}))
+    send(live.publish("q", "p", [*jobs(1, 2, 3), *jobs(4, due_ms=2**50)]))
+    send(live.take("q", "ann", 2, LEASE))
+    send(live.reject("q", "ann", "p-1", "rejected"))
+    assert [send(live.remove("q", f"p-{number}")) for number in range(1, 6)] == ["dead", "held", "waiting", "scheduled", None]
+    assert client.keys(keys.job_prefix + b"*") == [keys.job("p-2")]
+
+
+def test_purging_goes_chunk_by_chunk_and_leaves_held_and_dead(send: Send) -> None:
+    send(live.declare("q", {}))
+    send(live.publish("q", "p", [*jobs(*range(10)), *jobs(10, due_ms=2**50)]))
+    send(live.take("q", "ann", 2, LEASE))
+    send(live.reject("q", "ann", "p-0", "rejected"))
+    chunks = [send(live.purge("q", limit=6)), send(live.purge("q", limit=6))]
+    assert [(chunk.jobs, chunk.more) for chunk in chunks] == [(6, True), (3, False)]
+    size = send(live.size("q"))
+    assert (size.waiting, size.scheduled, size.held, size.dead) == (0, 0, 1, 1)
+
+
+def test_a_deleted_queue_leaves_no_key(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {"x-retention": 9_999}))
+    send(live.publish("q", "p", [*jobs(*range(20)), *jobs(20, due_ms=2**50)]))
+    send(live.take("q", "ann", 4, LEASE))
+    send(live.take("q", "bob", 4, LEASE))
+    send(live.reject("q", "ann", "p-0", "rejected"))
+    send(live.ack("q", "ann", ["p-1"]))
+    assert send(live.delete("q", if_unused=True)).status == "used"
+    send(live.forget("q", "ann"))
+    assert send(live.delete("q", if_empty=True)).status == "filled"
+    parts = []
+    while not parts or parts[-1].more:
+        parts.append(send(live.delete("q", limit=8)))
+    assert sum(part.jobs for part in parts) == 21
+    assert client.keys() == [keys.publisher("p")]
+    assert send(live.delete("q")).status == "missing"
+
+
+def test_a_deleted_queue_is_not_brought_back_by_late_words(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {}))
+    send(live.publish("q", "p", jobs(1)))
+    send(live.take("q", "ann", 1, LEASE))
+    send(live.delete("q"))
+    assert send(live.ack("q", "ann", ["p-1"])) == ("lost",)
+    assert send(live.requeue("q", "ann", ["p-1"])) == (False,)
+    assert send(live.forget("q", "ann")) == 0
+    assert client.keys() == [keys.publisher("p")]
+
+
+# Temporary queues
+
+
+def test_every_key_of_a_temporary_queue_expires_and_no_key_of_another(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {"x-expires": 60_000, "x-retention": 5_000}))
+    send(live.declare("lasting", {}))
+    send(live.publish("lasting", "p", jobs(1)))
+    send(live.publish("q", "p", [*jobs(*range(6)), *jobs(6, due_ms=2**50)]))
+    taken = ids(send(live.take("q", "ann", 5, LEASE)))
+    send(live.ack("q", "ann", taken[:1]))
+    send(live.reject("q", "ann", taken[1], "rejected"))
+    send(live.requeue("q", "ann", taken[2:3]))
+    client.zadd(keys.waiting, {"broken": -1})
+    send(live.take("q", "bob", 1, LEASE))
+    mine = set(client.scan_iter(keys.base + b"*"))
+    assert mine >= {keys.meta, keys.waiting, keys.scheduled, keys.dead, keys.done, keys.held("ann"), keys.held("bob")}
+    assert mine <= expiring(client)
+    lasting = live.keys("lasting")
+    assert expiring(client) - mine == {lasting.publisher("p")}
+
+
+def test_jobs_of_a_temporary_queue_outlive_it_however_long_it_is_used(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {"x-expires": 60_000}, now=0))
+    for now in range(0, 300_000, 20_000):
+        send(live.publish("q", "p", jobs(now), now=now))
+        send(live.take("q", "ann", 1, LEASE, now=now))
+        assert min(client.pttl(key) for key in client.scan_iter(keys.job_prefix + b"*")) >= client.pttl(keys.meta) - 100
+
+
+def test_a_temporary_queue_that_nobody_uses_leaves_nothing(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {"x-expires": 20}))
+    send(live.publish("q", "p", jobs(1, 2)))
+    send(live.take("q", "ann", 1, LEASE))
+    assert max(client.pttl(key) for key in expiring(client)) <= 40
+    while client.dbsize():
+        client.blpop([b"nothing"], timeout=0.02)
+
+
+def test_a_queue_declared_to_last_after_all_loses_its_ttls(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {"x-expires": 60_000}))
+    send(live.publish("q", "p", jobs(1, 2)))
+    send(live.take("q", "ann", 1, LEASE))
+    send(live.declare("q", {"x-max-length": 5}))
+    assert expiring(client) == {keys.publisher("p")}
+
+
+# Damage and hostile names
+
+
+def test_a_queue_of_a_newer_schema_is_refused_by_every_transition(send: Send, client: redis.Redis) -> None:
+    client.hset(keys.meta, mapping={"schema": "2", "sequence": "7"})
+    client.zadd(keys.waiting, {"p-1": 1})
+    before = client.dump(keys.meta), client.dump(keys.waiting)
+    for call in every_call("q"):
+        with pytest.raises(SchemaVersionError, match=r"'q'.*schema 2"):
+            send(call)
+    assert (client.dump(keys.meta), client.dump(keys.waiting)) == before
+
+
+@pytest.mark.parametrize("place", ["meta", "waiting", "scheduled", "consumers"])
+def test_a_key_of_a_wrong_type_is_named(send: Send, client: redis.Redis, place: str) -> None:
+    key = getattr(keys, place)
+    if place != "meta":
+        send(live.declare("q", {}))
+    client.rpush(key, "mine")
+    with pytest.raises(MalformedValue, match=f"{place}.*damaged"):
+        send(live.take("q", "ann", 1, LEASE))
+    assert client.lrange(key, 0, -1) == [b"mine"]
+
+
+def test_a_wrong_type_where_a_consumer_holds_its_jobs_loses_none(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {}))
+    send(live.publish("q", "p", jobs(1, 2)))
+    client.set(keys.held("ann"), "mine")
+    with pytest.raises(MalformedValue, match="held:ann"):
+        send(live.take("q", "ann", 2, LEASE))
+    assert ids(send(live.take("q", "bob", 2, LEASE))) == ["p-1", "p-2"]
+
+
+@pytest.mark.parametrize("queue", ["{", "}{", "%7B", "a:job:b", "meta", "é\n\x00", "*?[x]", "x" * 3_000])
+def test_a_queue_may_have_any_name(send: Send, client: redis.Redis, queue: str) -> None:
+    send(live.declare(queue, {}))
+    send(live.publish(queue, "{p}", [Publication("{id}:%", b"m")]))
+    taken = send(live.take(queue, "{ann}", 1, LEASE))
+    assert send(live.ack(queue, "{ann}", ids(taken))) == ("acked",)
+    assert send(live.delete(queue)).status == "deleted"
+    assert client.dbsize() == 0
+
+
+def every_call(queue: str) -> list[Call[Any]]:
+    """Each transition once."""
+    return [
+        live.declare(queue, {}),
+        live.publish(queue, "p", jobs(1)),
+        live.bump_routes(queue),
+        live.take(queue, "ann", 1, LEASE),
+        live.ack(queue, "ann", ["p-1"]),
+        live.reject(queue, "ann", "p-1", "rejected"),
+        live.requeue(queue, "ann", ["p-1"]),
+        live.release(queue, "ann", None),
+        live.forget(queue, "ann"),
+        live.renew(queue, "ann", LEASE),
+        live.advance(queue),
+        live.size(queue),
+        live.purge(queue),
+        live.delete(queue),
+        live.remove(queue, "p-1"),
+        live.revive(queue, ["p-1"]),
+    ]
