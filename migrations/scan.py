@@ -73,12 +73,14 @@ def node(client: redis.Redis) -> Node:
 
 
 @contextlib.contextmanager
-def same_server(client: redis.Redis) -> Iterator[Node]:
-    """Checks at the end of the block that one and the same process answered all the time. Raises ServerError if not."""
-    before = node(client)
-    yield before
-    if node(client).run_id != before.run_id:
-        raise ServerError("the server was restarted or failed over during the scan, so keys may be missing; scan again")
+def same_server(client: redis.Redis, run_id: str | None = None) -> Iterator[None]:
+    """Checks around the block that one and the same process answers, ``run_id`` if it is given. Raises ServerError if not."""
+    before = node(client).run_id
+    if run_id is None or run_id == before:
+        yield
+        if node(client).run_id == before:
+            return
+    raise ServerError("the server was restarted or failed over during the scan, so keys may be missing; scan again")
 
 
 def ranges(number: int) -> list[CursorRange]:

@@ -1,0 +1,147 @@
+"""Stage: one distributed step, whose tasks turn Arrow batches into rows of a table and one closing word each.
+
+The results go to Parquet before anything reads them, so that a step runs once however often its results are looked at:
+steps read servers and write to them. The closing word (JSON: counts, totals) is a row in which all columns but ``tail`` are
+null; Spark keeps exactly one for each task, whatever was retried. Called by the snapshot and the engine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
+from attrs import frozen
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from ..migrations.engine import Progress, silent
+from ..schema import errors
+from ..schema.errors import FerrymanError
+from .tables import Table
+
+T = TypeVar("T")
+
+Batches = Iterator[pa.RecordBatch]
+TAIL = "tail"
+POLL_SECONDS = 0.2
+"""How often progress is asked for while Spark works."""
+
+
+@frozen
+class Results(Generic[T]):
+    """What a stage has left in its folder."""
+
+    spark: SparkSession
+    table: Table[T]
+    path: str
+
+    def frame(self) -> DataFrame:
+        """The rows."""
+        return self._all().where("tail is null").drop(TAIL)
+
+    def rows(self) -> Iterator[T]:
+        """The rows, one partition after the other through the driver."""
+        columns = self.table.columns
+        for row in self.frame().toLocalIterator():
+            yield self.table.make(**{column.name: column.decode(row[column.name]) for column in columns})
+
+    def tails(self) -> Iterator[str]:
+        """The closing words of all tasks."""
+        return (row[0] for row in self._all().where("tail is not null").select(TAIL).toLocalIterator())
+
+    def _all(self) -> DataFrame:
+        return self.spark.read.schema(_ddl(self.table)).parquet(self.path)
+
+
+def run(
+    frame: DataFrame,
+    task: Callable[[Batches], Batches],
+    table: Table[T],
+    path: str,
+    phase: str,
+    progress: Progress = silent,
+) -> Results[T]:
+    """Runs ``task``, made by ``closing``, on every partition of ``frame``, and leaves what it yields in the folder ``path``.
+
+    Raises the FerrymanError that a task has raised, when all its attempts have failed.
+    """
+    spark = frame.sparkSession
+    output = frame.mapInArrow(task, _ddl(table))
+    perform(spark, lambda: output.write.parquet(path), phase, progress)
+    return Results(spark, table, path)
+
+
+def closing(batches: Batches, table: Table[T], word: Callable[[], str]) -> Batches:
+    """The batches of a task with the column ``tail``, and its closing word, asked for when all else is done."""
+    schema = table.arrow.append(pa.field(TAIL, pa.string()))
+    for batch in batches:
+        yield pa.RecordBatch.from_arrays([*batch.columns, pa.nulls(batch.num_rows, pa.string())], schema=schema)
+    cells = [pa.nulls(1, column.type) for column in table.arrow]
+    yield pa.RecordBatch.from_arrays([*cells, pa.array([word()], pa.string())], schema=schema)
+
+
+def perform(spark: SparkSession, action: Callable[[], Any], phase: str, progress: Progress = silent) -> None:
+    """Runs an action, telling how many of its tasks are done, and stops its tasks when the caller is interrupted."""
+    context = spark.sparkContext
+    group = f"ferryman-{uuid.uuid4()}"
+
+    def work() -> None:
+        context.setJobGroup(group, phase)
+        with task_errors():
+            action()
+
+    with ThreadPoolExecutor(1) as pool:
+        doing: Future[None] = pool.submit(work)
+        try:
+            while not wait([doing], POLL_SECONDS).done:
+                progress(phase, *_tasks(context, group))
+        except BaseException:
+            context.cancelJobGroup(group)
+            raise
+        doing.result()
+
+
+@contextlib.contextmanager
+def task_errors() -> Iterator[None]:
+    """Turns what Spark makes of a FerrymanError in a task, pages of stack traces, back into that error."""
+    try:
+        yield
+    except PySparkException as failure:
+        raised = _named_error(str(failure))
+        if raised is None:
+            raise
+        raise raised from failure
+
+
+_ERROR_LINE = re.compile(rf"{re.escape(errors.__name__)}\.(\w+): (.+)")
+
+
+def _named_error(text: str) -> FerrymanError | None:
+    """The last error of our tree in the text of a failure: Python ends a traceback with it."""
+    for name, message in reversed(_ERROR_LINE.findall(text)):
+        kind = getattr(errors, name, None)
+        if isinstance(kind, type) and issubclass(kind, FerrymanError):
+            return kind(message)
+    return None
+
+
+def _tasks(context: Any, group: str) -> tuple[int, int | None]:
+    """Tasks done, and all tasks, of the stages that a group of jobs runs now."""
+    tracker = context.statusTracker()
+    done = total = 0
+    for job in tracker.getJobIdsForGroup(group):
+        info = tracker.getJobInfo(job)
+        for stage in info.stageIds if info else ():
+            counts = tracker.getStageInfo(stage)
+            if counts:
+                done, total = done + counts.numCompletedTasks, total + counts.numTasks
+    return done, total or None
+
+
+def _ddl(table: Table[Any]) -> str:
+    return f"{table.ddl}, {TAIL} string"

@@ -1,0 +1,332 @@
+"""Tables: facts, jobs and findings as Arrow batches, and back again without losing anything.
+
+Every table has one exact schema, because Spark compares batches with it by position, name and nullability. Text from Redis
+may hold bytes that are no UTF-8, which no string column can: such text stands as ``b64:`` and its base64, so that columns are
+always valid, compare like the texts they stand for, and can be read back. Pure. Called by the data source and the engine.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
+from attrs import Factory, field, frozen
+
+from ..migrations.engine import Difference
+from ..schema.fact import Fact, FactKind
+from ..schema.job import Job, State
+from ..schema.rule import Finding, Severity
+
+T = TypeVar("T")
+
+BASE64 = "b64:"
+BIGINT_MAX = (1 << 63) - 1
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@frozen
+class Column:
+    """One column. ``encode`` turns what ``get`` finds in a row's value into a cell, ``decode`` back."""
+
+    name: str
+    ddl: str
+    arrow: pa.DataType
+    encode: Callable[[Any], Any] = _same
+    decode: Callable[[Any], Any] = _same
+    get: Callable[[Any], Any] = Factory(lambda self: attrgetter(self.name), takes_self=True)
+
+
+@frozen
+class Table(Generic[T]):
+    """Rows that are values of one class; ``make`` builds one from its cells by column name."""
+
+    name: str
+    make: Callable[..., T]
+    columns: tuple[Column, ...]
+    arrow: pa.Schema = field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "arrow", pa.schema([(column.name, column.arrow) for column in self.columns]))
+
+    @property
+    def ddl(self) -> str:
+        """The schema in Spark's words."""
+        return ", ".join(f"`{column.name}` {column.ddl}" for column in self.columns)
+
+    def batch(self, rows: Sequence[T]) -> pa.RecordBatch:
+        """The rows as one batch."""
+        arrays = []
+        for column in self.columns:
+            get, encode = column.get, column.encode
+            arrays.append(pa.array([encode(get(row)) for row in rows], column.arrow))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
+
+    def rows(self, batch: pa.RecordBatch) -> Iterator[T]:
+        """The rows of a batch that has at least this table's columns."""
+        cells = []
+        for column in self.columns:
+            values = batch.column(column.name).to_pylist()
+            cells.append(values if column.decode is _same else [column.decode(value) for value in values])
+        names = [column.name for column in self.columns]
+        for row in zip(*cells, strict=True):
+            yield self.make(**dict(zip(names, row, strict=True)))
+
+
+ROWS = 2_000
+"""Most rows in a batch that a task makes."""
+BYTES = 4 << 20
+"""How many bytes of payload fill a batch before its rows do."""
+
+
+def batches(table: Table[T], rows: Iterable[T], weight: Callable[[T], int] | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows in batches of bounded size. ``weight``: the bytes of a row that may be long."""
+    full: list[T] = []
+    size = 0
+    for row in rows:
+        full.append(row)
+        size += weight(row) if weight else 0
+        if len(full) >= ROWS or size >= BYTES:
+            yield table.batch(full)
+            full, size = [], 0
+    if full:
+        yield table.batch(full)
+
+
+def fact_bytes(fact: Fact) -> int:
+    """What a fact weighs."""
+    return sum(map(len, fact.values))
+
+
+def job_bytes(job: Job) -> int:
+    """What a job weighs."""
+    return len(job.payload or b"") + len(job.result or b"") + sum(map(len, job.logs))
+
+
+def encode_text(text: str | None) -> str | None:
+    """Text for a string column. Different texts stay different, whatever surrogates they hold."""
+    if text is None or (text.isascii() and not text.startswith(BASE64)):
+        return text
+    raw = text.encode("utf-8", "surrogatepass")
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return BASE64 + base64.b64encode(raw).decode("ascii")
+    return BASE64 + base64.b64encode(raw).decode("ascii") if text.startswith(BASE64) else text
+
+
+def decode_text(cell: str | None) -> str | None:
+    """The text behind ``encode_text``. A cell that only looks encoded, as somebody else may write it, stands for itself."""
+    if cell is None or not cell.startswith(BASE64):
+        return cell
+    try:
+        return base64.b64decode(cell.removeprefix(BASE64), validate=True).decode("utf-8", "surrogatepass")
+    except ValueError:
+        return cell
+
+
+def encode_json(value: Any) -> str:
+    """JSON that gives the same value back: bytes stand as ``{"b64": …}``, other mappings with that key as ``{"map": …}``."""
+    tagged = _tagged(value)
+    text = json.dumps(tagged, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(tagged, separators=(",", ":"))
+    return text
+
+
+def decode_json(cell: str | None) -> Any:
+    """The value behind ``encode_json``; tuples have become lists. Null: an empty mapping."""
+    return {} if cell is None else json.loads(cell, object_hook=_untagged)
+
+
+def _tagged(value: Any) -> Any:
+    match value:
+        case bytes():
+            return {"b64": base64.b64encode(value).decode("ascii")}
+        case Mapping():
+            mapping = {key: _tagged(each) for key, each in value.items()}
+            return {"map": list(mapping.items())} if mapping.keys() & {"b64", "map"} else mapping
+        case tuple() | list():
+            return [_tagged(each) for each in value]
+        case _:
+            return value
+
+
+def _untagged(mapping: dict[str, Any]) -> Any:
+    match mapping:
+        case {"b64": str(text), **rest} if not rest:
+            return base64.b64decode(text)
+        case {"map": list(items), **rest} if not rest:
+            return dict(items)
+        case _:
+            return mapping
+
+
+def _clip(number: int | None) -> int | None:
+    return number if number is None or -BIGINT_MAX <= number <= BIGINT_MAX else None
+
+
+def _to_double(number: int | float | None) -> float | None:
+    if number is None:
+        return None
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+def _from_double(cell: float | None) -> int | float | None:
+    return int(cell) if cell is not None and cell.is_integer() else cell
+
+
+def _text(name: str) -> Column:
+    return Column(name, "string", pa.string(), encode_text, decode_text)
+
+
+def _bigint(name: str) -> Column:
+    return Column(name, "bigint", pa.int64(), _clip)
+
+
+def _double(name: str) -> Column:
+    return Column(name, "double", pa.float64())
+
+
+def _binary(name: str) -> Column:
+    return Column(name, "binary", pa.binary())
+
+
+def _word(name: str, decode: Callable[[str], Any]) -> Column:
+    return Column(name, "string", pa.string(), str, decode)
+
+
+def _list(item: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.field("element", item))
+
+
+def _binaries(name: str) -> Column:
+    return Column(name, "array<binary>", _list(pa.binary()), list, lambda cell: tuple(cell or ()))
+
+
+def _texts(name: str) -> Column:
+    def encode(texts: Sequence[str]) -> list[str | None]:
+        return [encode_text(text) for text in texts]
+
+    def decode(cells: Sequence[str] | None) -> tuple[str | None, ...]:
+        return tuple(decode_text(cell) for cell in cells or ())
+
+    return Column(name, "array<string>", _list(pa.string()), encode, decode)
+
+
+FACTS: Table[Fact] = Table(
+    "facts",
+    Fact,
+    (
+        _word("kind", FactKind),
+        _text("role"),
+        _binary("key"),
+        _text("redis_type"),
+        _text("job_id"),
+        _text("scope"),
+        _text("queue"),
+        _text("place"),
+        _binary("member"),
+        _double("score"),
+        _bigint("index"),
+        _binaries("values"),
+        _bigint("ttl_ms"),
+    ),
+)
+"""What single keys state. ``job_id`` null: about the keyspace as a whole."""
+
+DIFFERENCES: Table[Difference] = Table(
+    "differences",
+    Difference,
+    tuple(_text(name) for name in ("job_id", "queue", "field", "source", "target")),
+)
+"""What a verification found."""
+
+FINDINGS: Table[Finding] = Table(
+    "findings",
+    Finding,
+    (
+        _text("rule"),
+        _word("severity", Severity),
+        _text("job_id"),
+        _text("key"),
+        _text("queue"),
+        _text("detail"),
+        _text("repair"),
+    ),
+)
+"""Broken rules."""
+
+
+WHOLE_NUMBERS = (
+    "created_at",
+    "updated_at",
+    "due_at",
+    "started_at",
+    "finished_at",
+    "attempts",
+    "max_attempts",
+    "lease_expires_at",
+    "ttl",
+    "position",
+)
+
+
+def _exact(job: Job) -> str | None:
+    """The numbers of a job that their columns can't hold, as JSON; None for nearly all jobs."""
+    numbers = {name: getattr(job, name) for name in WHOLE_NUMBERS}
+    numbers = {name: number for name, number in numbers.items() if _clip(number) != number}
+    if _from_double(_to_double(job.priority)) != job.priority:
+        numbers["priority"] = job.priority
+    return json.dumps(numbers) if numbers else None
+
+
+def _make_job(exact: str | None, **cells: Any) -> Job:
+    return Job(**{**cells, **json.loads(exact or "{}")})
+
+
+def _json(name: str, decode: Callable[[str | None], Any] = decode_json) -> Column:
+    return Column(name, "string", pa.string(), encode_json, decode)
+
+
+JOBS: Table[Job] = Table(
+    "jobs",
+    _make_job,
+    (
+        _text("id"),
+        _text("queue"),
+        _text("name"),
+        _word("state", State),
+        Column("priority", "double", pa.float64(), _to_double, _from_double),
+        _binary("payload"),
+        *(_bigint(name) for name in WHOLE_NUMBERS[:7]),
+        _double("progress"),
+        _binary("result"),
+        _text("error"),
+        _text("worker"),
+        _bigint("lease_expires_at"),
+        _texts("tags"),
+        _texts("depends_on"),
+        _text("unique_key"),
+        _bigint("ttl"),
+        _binaries("logs"),
+        _json("history", lambda cell: tuple(decode_json(cell))),
+        _json("extra"),
+        _bigint("position"),
+        Column("exact", "string", pa.string(), get=_exact),
+    ),
+)
+"""The canonical fields in their order; then ``position``, the rank in the queue's pop order; then ``exact``: the numbers that
+are too large for their columns, which are null, or the nearest number, where it speaks of them."""
