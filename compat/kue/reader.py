@@ -14,6 +14,7 @@ from attrs import define, evolve, field
 
 from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.job import Job, State
+from ...schema.rule import Complaint, Severity
 from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
 from ..aside import FIELD
@@ -199,6 +200,21 @@ class View:
         return None if raw is None else to_text(raw)
 
     @property
+    def state(self) -> State:
+        """The canonical state."""
+        return state_of(self.fields)
+
+    @property
+    def is_job(self) -> bool:
+        """Whether kue would call this a job: it has a type."""
+        return bool(self.fields.get(b"type"))
+
+    @property
+    def has_ttl(self) -> bool:
+        """Whether kue gives up on the job when a worker takes too long."""
+        return (self.whole(b"ttl") or 0) > 0
+
+    @property
     def key(self) -> bytes:
         """The key to name in findings: the hash, or where else the job shows up."""
         fact = self.record or (self.places + self.log_facts + self.search_facts)[0]
@@ -219,6 +235,18 @@ class View:
                 if known is None or (fact.index or 0) < (known.index or 0):
                     own[fact.role] = fact
         return own
+
+    def own_place(self, role: str) -> Fact | None:
+        """Where the right index of this role holds the job, if it does."""
+        return self.own_places().get(role)
+
+    def whole(self, name: bytes) -> int | None:
+        """The integer in a field of the hash."""
+        return whole(self.fields.get(name))
+
+    def complaint(self, detail: str, *, key: bytes | None = None, severity: Severity | None = None) -> Complaint:
+        """What a rule says about this job; about its hash if no other key is at fault."""
+        return Complaint(detail, self.key if key is None else key, self.queue or None, severity)
 
     def is_plain(self, own: Mapping[str, Fact]) -> bool:
         """Whether every index of ``own`` names the job as kue did before 0.10.3."""
@@ -258,7 +286,7 @@ def read(subject: Subject) -> Job | None:
         return None
     own = view.own_places()
     stored = Record(view.fields, {role: fact.score for role, fact in own.items() if fact.score is not None})
-    waiting = own.get("by_type") if state_of(view.fields) is State.WAITING else None
+    waiting = own.get("by_type") if view.state is State.WAITING else None
     job = canonical(view.job_id, stored, view.logs, position=waiting.index if waiting else None)
     if FIELD in view.fields:
         job = with_aside_restored(job, stored)

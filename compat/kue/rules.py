@@ -1,10 +1,20 @@
-"""The rules of kue keyspaces, KUE-1 to KUE-31, about jobs and about the keyspace as a whole."""
+"""The rules of kue keyspaces, KUE-1 to KUE-31: numbers, harms and meaning are those of the family's specification.
+
+A rule looks only at jobs to which it applies: a hash without a type is no job (KUE-2), and breaks no further rule but those
+about its leftovers. Jobs stay at the source (``refuses``) when nobody could run them right at the target, or must not run
+them again: no type (KUE-2), no known state (KUE-3), work that is done and only lacks its last step (KUE-17), a payload that
+has yet to be run and can't be read (KUE-18). Every other damage is healed by the way in which a job is carried: its hash
+tells the state, and it is written into exactly the indexes of that state. Called by ``family.py``.
+"""
 
 from __future__ import annotations
 
-from ..rulebook import Rulebook
-from .reader import View, view_of
+from . import index_rules, keyspace_rules, record_rules
 
-book: Rulebook[View] = Rulebook(view_of)
-
-RULES = book.rules
+RULES = tuple(
+    sorted(
+        (*index_rules.book.rules, *record_rules.book.rules, *keyspace_rules.book.rules),
+        key=lambda rule: int(rule.id.removeprefix("KUE-")),
+    )
+)
+"""All rules in order. One number stands twice where a rule is about jobs and the keyspace, or weighs differently by state."""

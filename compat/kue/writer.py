@@ -130,7 +130,8 @@ def _readable(name: bytes, raw: bytes | None) -> bool:
 def _indexes(queue: str, state: State, prefix: str) -> tuple[dict[str, bytes], tuple[bytes, ...]]:
     """The indexes of a job of this queue and state, by role; and all others in which it could stand."""
     names = layout(prefix)
-    own, elsewhere = {"all": names.key("all")}, []
+    own: dict[str, bytes] = {"all": names.key("all")}
+    elsewhere: list[bytes] = []
     for state_there, word in WORDS.items():
         there = {"by_state": names.key("by_state", state=word), "by_type": names.key("by_type", queue=queue, state=word)}
         if state_there is state:
