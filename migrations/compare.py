@@ -27,6 +27,17 @@ def differences(promised: Job, standing: Job, target: KeyFamily) -> Iterator[Dif
             yield Difference(promised.id, promised.queue, name, brief(want), brief(have))
 
 
+def judge(promised: Job | None, refused_by: str | None, standing: Job | None, target: KeyFamily) -> Iterator[Difference]:
+    """All differences about one job. ``promised``: the one to carry, or with ``refused_by`` the one to leave."""
+    if promised is None or refused_by is not None:
+        if standing is not None:
+            yield unexpected(standing, refused_by and f"refused by {refused_by}")
+    elif standing is None:
+        yield missing(promised)
+    else:
+        yield from differences(promised, standing, target)
+
+
 def missing(promised: Job) -> Difference:
     """The target lacks a job that was carried."""
     return Difference(promised.id, promised.queue, "missing", f"{promised.state} job", None)

@@ -39,5 +39,10 @@ def order_difference(queue: str, promised: Sequence[str], standing: Sequence[str
     have = [job_id for job_id in standing if job_id in common]
     for rank, (first, second) in enumerate(zip(want, have, strict=True)):
         if first != second:
-            return Difference(first, queue, "order", f"place {rank}", f"place {have.index(first)}, after job {show(second, 40)}")
+            return swapped(queue, first, rank, have.index(first), second)
     return None
+
+
+def swapped(queue: str, job_id: str, promised: int, standing: int, instead: str) -> Difference:
+    """A job that stands at another place in the pop order than was promised, and the one that stands there instead."""
+    return Difference(job_id, queue, "order", f"place {promised}", f"place {standing}, after job {show(instead, 40)}")

@@ -132,14 +132,14 @@ def decode_text(cell: str | None) -> str | None:
         return cell
 
 
-def encode_json(value: Any) -> str:
+def encode_json(value: Any, *, sort_keys: bool = False) -> str:
     """JSON that gives the same value back: bytes stand as ``{"b64": …}``, other mappings with that key as ``{"map": …}``."""
     tagged = _tagged(value)
-    text = json.dumps(tagged, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(tagged, ensure_ascii=False, separators=(",", ":"), sort_keys=sort_keys)
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        return json.dumps(tagged, separators=(",", ":"))
+        return json.dumps(tagged, separators=(",", ":"), sort_keys=sort_keys)
     return text
 
 
@@ -188,7 +188,8 @@ def _from_double(cell: float | None) -> int | float | None:
     return int(cell) if cell is not None and cell.is_integer() else cell
 
 
-def _text(name: str) -> Column:
+def text_column(name: str) -> Column:
+    """A column of text that is always valid."""
     return Column(name, "string", pa.string(), encode_text, decode_text)
 
 
@@ -231,13 +232,13 @@ FACTS: Table[Fact] = Table(
     Fact,
     (
         _word("kind", FactKind),
-        _text("role"),
+        text_column("role"),
         _binary("key"),
-        _text("redis_type"),
-        _text("job_id"),
-        _text("scope"),
-        _text("queue"),
-        _text("place"),
+        text_column("redis_type"),
+        text_column("job_id"),
+        text_column("scope"),
+        text_column("queue"),
+        text_column("place"),
         _binary("member"),
         _double("score"),
         _bigint("index"),
@@ -250,7 +251,7 @@ FACTS: Table[Fact] = Table(
 DIFFERENCES: Table[Difference] = Table(
     "differences",
     Difference,
-    tuple(_text(name) for name in ("job_id", "queue", "field", "source", "target")),
+    tuple(text_column(name) for name in ("job_id", "queue", "field", "source", "target")),
 )
 """What a verification found."""
 
@@ -258,13 +259,13 @@ FINDINGS: Table[Finding] = Table(
     "findings",
     Finding,
     (
-        _text("rule"),
+        text_column("rule"),
         _word("severity", Severity),
-        _text("job_id"),
-        _text("key"),
-        _text("queue"),
-        _text("detail"),
-        _text("repair"),
+        text_column("job_id"),
+        text_column("key"),
+        text_column("queue"),
+        text_column("detail"),
+        text_column("repair"),
     ),
 )
 """Broken rules."""
@@ -305,21 +306,21 @@ JOBS: Table[Job] = Table(
     "jobs",
     _make_job,
     (
-        _text("id"),
-        _text("queue"),
-        _text("name"),
+        text_column("id"),
+        text_column("queue"),
+        text_column("name"),
         _word("state", State),
         Column("priority", "double", pa.float64(), _to_double, _from_double),
         _binary("payload"),
         *(_bigint(name) for name in WHOLE_NUMBERS[:7]),
         _double("progress"),
         _binary("result"),
-        _text("error"),
-        _text("worker"),
+        text_column("error"),
+        text_column("worker"),
         _bigint("lease_expires_at"),
         _texts("tags"),
         _texts("depends_on"),
-        _text("unique_key"),
+        text_column("unique_key"),
         _bigint("ttl"),
         _binaries("logs"),
         _json("history", lambda cell: tuple(decode_json(cell))),

@@ -1,0 +1,233 @@
+"""SparkEngine: carries keyspaces of any size, with the same pure functions as the local engine.
+
+Each method takes a snapshot of what it needs, lets tasks work on the subjects of one partition after the other, and reads
+back only what it reports. A migration's tasks write the jobs of their own partition, as one part of the journal each, so
+that a task that is tried again, or a second run, goes on where it stood. Called by the command line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+
+from attrs import asdict
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+
+from ..migrations import journal
+from ..migrations.engine import Census, Difference, Progress, Report, Summary, Verification, silent
+from ..migrations.plan import Plan, carry
+from ..migrations.writing import Run, identity, open_part
+from ..schema.address import Address
+from ..schema.connect import open_client
+from ..schema.job import Job, State
+from ..schema.rule import Finding
+from ..schema.totals import Totals
+from .comparison import compare_keyspaces
+from .listing import listed
+from .session import session
+from .snapshot import Snapshot, must_speak, take, tasks_for
+from .stage import Batches, Results, closing, run
+from .tables import FINDINGS, batches
+
+LAYOUT = "spark/"
+"""Before the number of partitions, in the journal: a resumed run must cut the work in the same way."""
+
+
+class SparkEngine:
+    """The engine of ``--engine spark``.
+
+    ``spark``: the session to use instead of one of its own. ``work``: a folder that all executors can reach, for snapshots;
+    needed unless Spark runs on this machine alone. ``tasks``: how many tasks a migration has, instead of a number by size.
+    """
+
+    name = "spark"
+
+    def __init__(self, spark: SparkSession | None = None, work: str | None = None, tasks: int | None = None) -> None:
+        self._given = spark
+        self._work = work
+        self._tasks = tasks
+
+    def audit(self, source: Address, now_ms: int, report: Report[Finding], progress: Progress = silent) -> Census:
+        """See Engine.audit."""
+        with self._snapshot(source, now_ms, progress) as (snapshot, folder):
+            for finding in snapshot.keyspace.family.keyspace_findings(snapshot.keyspace):
+                report(finding)
+            frame = snapshot.subjects(self._number(source))
+            found = run(frame, _auditing(snapshot), FINDINGS, f"{folder}/findings", "checking jobs", progress)
+            for finding in found.rows():
+                report(finding)
+            census = Census()
+            for tail in map(json.loads, found.tails()):
+                census.merge(Census(tail["jobs"], Counter(tail["by_state"]), Counter(tail["by_queue"])))
+            return census
+
+    def migrate(
+        self,
+        source: Address,
+        target: Address,
+        plan: Plan,
+        report: Report[Finding],
+        progress: Progress = silent,
+        *,
+        dry_run: bool = False,
+        resume: bool = False,
+    ) -> Summary:
+        """See Engine.migrate."""
+        started = time.monotonic()
+        with open_client(target) as client:
+            earlier = journal.find(client, plan)
+            tasks = (_tasks_of(earlier.layout) if earlier else None) or self._number(source)
+            earlier = journal.check(client, plan, f"{LAYOUT}{tasks}", resume=resume)
+        if earlier is not None:
+            if earlier.summary is not None:
+                return earlier.summary.again()
+            plan = earlier.plan
+        with self._snapshot(source, plan.now_ms, progress) as (snapshot, folder):
+            frame, path = snapshot.subjects(tasks), f"{folder}/carried"
+            if dry_run:
+                counted = run(frame, _counting(snapshot, plan), FINDINGS, path, "counting jobs", progress)
+                summary, _ = _collect(counted, report)
+            else:
+                parts = [str(index) for index in range(tasks)]
+                with open_client(target) as client:
+                    writer = journal.begin(client, source, target, plan, f"{LAYOUT}{tasks}", earlier)
+                    stood = {part: int(client.hget(writer.part_key(part), "count") or 0) for part in parts}
+                task = _writing(snapshot, plan, target, writer, stood)
+                summary, written = _collect(run(frame, task, FINDINGS, path, "writing jobs", progress), report)
+                summary.seconds = time.monotonic() - started
+                with open_client(target) as client:
+                    journal.finish(client, writer, plan, plan.writer.finish(plan.target, written), summary, parts)
+        summary.seconds = time.monotonic() - started
+        return summary
+
+    def verify(
+        self, source: Address, target: Address, plan: Plan, report: Report[Difference], progress: Progress = silent
+    ) -> Verification:
+        """See Engine.verify."""
+        started = time.monotonic()
+        with self._snapshot(source, plan.now_ms, progress) as (promised, folder):
+            standing = take(promised.facts.spark, target, plan.now_ms, f"{folder}/target", progress)
+            tasks = max(self._number(source), self._number(target))
+            outcome = compare_keyspaces(promised, standing, plan, tasks, folder, report, progress)
+        outcome.seconds = time.monotonic() - started
+        return outcome
+
+    def jobs(self, source: Address, now_ms: int, queue: str | None = None, state: State | None = None) -> Iterator[Job]:
+        """See Engine.jobs."""
+        with self._snapshot(source, now_ms, silent) as (snapshot, folder):
+            yield from listed(snapshot, self._number(source), f"{folder}/jobs", queue, state)
+
+    def _number(self, address: Address) -> int:
+        return self._tasks or tasks_for(address)
+
+    @contextlib.contextmanager
+    def _snapshot(self, source: Address, now_ms: int, progress: Progress) -> Iterator[tuple[Snapshot, str]]:
+        """A snapshot of the source, and a folder for what is made of it; both are gone after the block."""
+        with open_client(source) as client:
+            client.ping()  # a server that is down is known before Spark has taken its seconds to start
+        folder = tempfile.mkdtemp(prefix="ferryman-", dir=self._work)
+        try:
+            progress("starting Spark", 0, None)
+            snapshot = take(self._given or session(), source, now_ms, f"{folder}/source", progress)
+            must_speak(snapshot)
+            yield snapshot, folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _auditing(snapshot: Snapshot) -> Callable[[Batches], Batches]:
+    """The task that runs all rules; its closing word is the census."""
+    read = snapshot.reader()
+
+    def audit(rows: Batches) -> Batches:
+        census = Census()
+
+        def findings() -> Iterator[Finding]:
+            for subject, keyspace in read(rows):
+                job = keyspace.family.read(subject, keyspace)
+                if job is not None:
+                    census.count(job)
+                yield from keyspace.family.findings(subject, keyspace)
+
+        yield from closing(batches(FINDINGS, findings()), FINDINGS, lambda: json.dumps(asdict(census)))
+
+    return audit
+
+
+def _counting(snapshot: Snapshot, plan: Plan) -> Callable[[Batches], Batches]:
+    """The task of a dry run: decides about every job, and writes nothing."""
+    read = snapshot.reader()
+
+    def count(rows: Batches) -> Batches:
+        summary = Summary()
+
+        def findings() -> Iterator[Finding]:
+            for subject, keyspace in read(rows):
+                carried = carry(subject, keyspace, plan)
+                summary.count(carried, written=carried.job is not None)
+                yield from carried.findings
+
+        yield from closing(batches(FINDINGS, findings()), FINDINGS, lambda: _word(summary, Totals()))
+
+    return count
+
+
+def _writing(
+    snapshot: Snapshot, plan: Plan, target: Address, writer: Run, stood: Mapping[str, int]
+) -> Callable[[Batches], Batches]:
+    """The task that writes the jobs of its partition. ``stood``: how many of each part's jobs stood before this run.
+
+    Its counts tell what this run has written, whichever attempt of the task it was that sent it.
+    """
+    read = snapshot.reader()
+
+    def write(rows: Batches) -> Batches:
+        name = str(TaskContext.get().partitionId())
+        summary, written = Summary(), Totals()
+
+        def findings() -> Iterator[Finding]:
+            carried_jobs = 0
+            with open_client(target) as client, open_part(client, writer, name) as part:
+                for subject, keyspace in read(rows):
+                    carried = carry(subject, keyspace, plan)
+                    if carried.job is not None:
+                        carried_jobs += 1
+                        plan.writer.tally_written(carried.job, written)
+                        if part.record is None:
+                            part.put(identity(carried.job), plan.writer.write(carried.job, plan.target))
+                    summary.count(carried, written=carried.job is not None and carried_jobs > stood[name])
+                    yield from carried.findings
+                if part.record is None:
+                    part.close({})
+
+        yield from closing(batches(FINDINGS, findings()), FINDINGS, lambda: _word(summary, written))
+
+    return write
+
+
+def _word(summary: Summary, written: Totals) -> str:
+    return json.dumps({"summary": summary.to_dict(), "written": written.to_json()})
+
+
+def _collect(results: Results[Finding], report: Report[Finding]) -> tuple[Summary, Totals]:
+    """Reports the findings of all tasks, and adds up their closing words."""
+    summary, written = Summary(), Totals()
+    for word in map(json.loads, results.tails()):
+        summary.merge(Summary.from_dict(word["summary"]))
+        written.merge(Totals.from_json(word["written"]))
+    if summary.findings:
+        for finding in results.rows():
+            report(finding)
+    return summary, written
+
+
+def _tasks_of(layout: str) -> int | None:
+    """The number of partitions that a journal's layout names; None for another engine's."""
+    number = layout.removeprefix(LAYOUT)
+    return int(number) if layout.startswith(LAYOUT) and number.isdigit() else None

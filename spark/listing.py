@@ -1,0 +1,55 @@
+"""Listing: the jobs of a snapshot as a table, and in the order in which ``ferryman jobs`` shows them.
+
+Called by the engine, by frames.py and by the comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from pyspark.sql import Column, functions
+
+from ..schema.job import Job, State
+from .snapshot import Snapshot
+from .stage import Batches, Results, closing, run
+from .tables import JOBS, batches, encode_text, job_bytes
+
+
+def jobs(snapshot: Snapshot, tasks: int, path: str) -> Results[Job]:
+    """Every job of a snapshot that has a record, as a table in the folder ``path``."""
+    return run(snapshot.subjects(tasks), _reading(snapshot), JOBS, path, "reading jobs")
+
+
+def listed(snapshot: Snapshot, tasks: int, path: str, queue: str | None, state: State | None) -> Iterator[Job]:
+    """Jobs by queue and state; waiting jobs as they will run, and all others by id, numbers as numbers."""
+    frame = jobs(snapshot, tasks, path).frame()
+    if queue is not None:
+        frame = frame.where(functions.col("queue") == encode_text(queue))
+    if state is not None:
+        frame = frame.where(functions.col("state") == str(state))
+    columns = JOBS.columns
+    for row in frame.orderBy(*_listing_order()).toLocalIterator():
+        yield JOBS.make(**{column.name: column.decode(row[column.name]) for column in columns})
+
+
+def _listing_order() -> list[Column]:
+    """The same order as ``migrations.order.listing_order``."""
+    waiting = functions.col("state") == str(State.WAITING)
+    number = functions.when(functions.col("id").rlike("^[0-9]{1,19}$"), functions.col("id").cast("decimal(19)"))
+    return [
+        functions.col("queue"),
+        functions.array_position(functions.array(*(functions.lit(str(each)) for each in State)), functions.col("state")),
+        functions.when(waiting, functions.col("position")).otherwise(functions.lit(0)).asc_nulls_last(),
+        number.asc_nulls_last(),
+        functions.col("id"),
+    ]
+
+
+def _reading(snapshot: Snapshot) -> Callable[[Batches], Batches]:
+    read = snapshot.reader()
+
+    def read_jobs(rows: Batches) -> Batches:
+        found = (keyspace.family.read(subject, keyspace) for subject, keyspace in read(rows))
+        yield from closing(batches(JOBS, filter(None, found), job_bytes), JOBS, str)
+
+    return read_jobs
