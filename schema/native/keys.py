@@ -109,8 +109,18 @@ class QueueKeys:
         return self.base + b"held:"
 
     @property
+    def needs_prefix(self) -> bytes:
+        """What the sets of what a blocked job waits for begin with."""
+        return self.base + b"needs:"
+
+    @property
+    def unblocks_prefix(self) -> bytes:
+        """What the sets of who waits for a job begin with."""
+        return self.base + b"unblocks:"
+
+    @property
     def fixed(self) -> tuple[bytes, ...]:
-        """What every queue script gets as KEYS[1] to KEYS[9]; ``lua/_queue.lua`` gives them their names."""
+        """What every queue script gets as KEYS[1] to KEYS[12]; ``lua/_queue.lua`` gives them their names."""
         return (
             self.meta,
             self.waiting,
@@ -119,8 +129,11 @@ class QueueKeys:
             self.dead,
             self.done,
             self.wake,
+            self.blocked,
             self.job_prefix,
             self.held_prefix,
+            self.needs_prefix,
+            self.unblocks_prefix,
         )
 
     def job(self, job_id: str) -> bytes:
@@ -137,11 +150,11 @@ class QueueKeys:
 
     def needs(self, job_id: str) -> bytes:
         """Set: the ids that a blocked job waits for."""
-        return self.base + b"needs:" + to_bytes(job_id)
+        return self.needs_prefix + to_bytes(job_id)
 
     def unblocks(self, job_id: str) -> bytes:
         """Set: the ids that wait for this job."""
-        return self.base + b"unblocks:" + to_bytes(job_id)
+        return self.unblocks_prefix + to_bytes(job_id)
 
     def tag(self, tag: str) -> bytes:
         """Set: the ids that carry a tag."""

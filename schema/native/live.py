@@ -234,7 +234,7 @@ class Live:
         """Deletes the queue with every job in it, held and dead ones too, up to ``limit`` in one call.
 
         Call again without conditions while ``more``; the queue exists until the last call. Its bindings and its name in
-        ``keys.queues(prefix)`` are the caller's to remove. ``if_empty`` counts waiting, scheduled and held jobs.
+        ``keys.queues(prefix)`` are the caller's to remove. ``if_empty`` counts waiting, scheduled, blocked and held jobs.
         """
         args = (1 if if_unused else "", 1 if if_empty else "", _positive(limit))
         return self._call("delete", queue, now, args, results.deleted)

@@ -14,7 +14,7 @@ from ..text import to_text
 from .place import ASCENDING, DESCENDING, PriorityOrder, priority_of
 
 Verdict = Literal["acked", "cancelled", "lost"]
-Place = Literal["waiting", "scheduled", "held", "dead", "done"]
+Place = Literal["waiting", "scheduled", "held", "dead", "done", "blocked"]
 
 
 @frozen
@@ -86,6 +86,7 @@ class Size:
     routes: int
     age_ms: int | None
     next_due_ms: int | None
+    blocked: int
 
 
 @frozen
@@ -170,7 +171,7 @@ def advanced(reply: Any) -> Advanced:
 
 
 def size(reply: Any) -> Size:
-    exists, waiting, scheduled, held, dead, done, consumers, routes, age, next_due = reply
+    exists, waiting, scheduled, held, dead, done, consumers, routes, age, next_due, blocked = reply
     return Size(
         exists=bool(exists),
         waiting=waiting,
@@ -182,6 +183,7 @@ def size(reply: Any) -> Size:
         routes=int(routes),
         age_ms=None if age < 0 else age,
         next_due_ms=None if next_due < 0 else next_due,
+        blocked=blocked,
     )
 
 

@@ -7,15 +7,19 @@
 -- KEYS[5] dead       zset    id by the time it was given up, ms
 -- KEYS[6] done       zset    id by the time it was acked, ms; only with a retention
 -- KEYS[7] wake       list    at most one token; carries no job
--- KEYS[8] job:       prefix of the job hashes: message (or payload and name), deliveries, delivered_at, consumer (last holder),
+-- KEYS[8] blocked    set     ids that wait for other jobs of this queue (imported; nothing is published into it)
+-- KEYS[9] job:       prefix of the job hashes: message (or payload and name), deliveries, delivered_at, consumer (last holder),
 --                    published_at, due_at, expires_at; score (its place in waiting) once it has left waiting and held for another
 --                    key; reason and error while dead. Fields that no script names are left alone.
--- KEYS[9] held:      prefix of the consumers' zsets: id by its place in waiting, so that going back needs no look at the hash
+-- KEYS[10] held:     prefix of the consumers' zsets: id by its place in waiting, so that going back needs no look at the hash
+-- KEYS[11] needs:    prefix of sets: the ids that a blocked job still waits for
+-- KEYS[12] unblocks: prefix of sets: the ids that wait for this job, which may be gone or still to come
 --
 -- Wake rule: after every script, waiting is empty or a token is in `wake` (until a consumer pops it, who must then take).
 -- Temporary queues (x-expires): every key of the queue carries a TTL, which settle() renews. No other live key has one.
 
-local META, WAITING, SCHEDULED, CONSUMERS, DEAD, DONE, WAKE, JOB, HELD = unpack(KEYS, 1, 9)
+local META, WAITING, SCHEDULED, CONSUMERS, DEAD, DONE, WAKE, BLOCKED = unpack(KEYS, 1, 8)
+local JOB, HELD, NEEDS, UNBLOCKS = unpack(KEYS, 9, 12)
 
 local SCHEMA = 1
 local STEP = 2 ^ 45
@@ -83,6 +87,9 @@ local function each_job(visit)
     visit_all(key)
   end
   each_held(visit_all)
+  for _, id in ipairs(call('SMEMBERS', BLOCKED)) do
+    visit(JOB .. id)
+  end
 end
 
 -- Renews the TTLs of a temporary queue. Returns the ms that its jobs have left.
@@ -95,7 +102,7 @@ local function renew_ttl(now)
     call('HSET', META, 'horizon', horizon)
     each_job(function(key) call('PEXPIRE', key, 2 * expires) end)
   end
-  for key = 1, 7 do
+  for key = 1, 8 do
     call('PEXPIRE', KEYS[key], expires)
   end
   each_held(function(key) call('PEXPIRE', key, expires) end)

@@ -1,4 +1,4 @@
--- Ends jobs that a consumer has finished.
+-- Ends jobs that a consumer has finished, and lets jobs go on that have waited for them.
 --
 -- KEYS      the queue's, see _queue.lua
 -- ARGV[1]   now
@@ -32,8 +32,26 @@ local function returned_to(id)
   return nil
 end
 
+-- Lets the jobs go on that have waited for this one only.
+local function unblock(id)
+  local dependents = call('SMEMBERS', UNBLOCKS .. id)
+  for _, dependent in ipairs(dependents) do
+    call('SREM', NEEDS .. dependent, id)
+    if call('EXISTS', NEEDS .. dependent) == 0 and call('SISMEMBER', BLOCKED, dependent) == 1 then
+      call('ZADD', WAITING, place_of(dependent), dependent)
+      call('SREM', BLOCKED, dependent)
+    end
+  end
+  if #dependents > 0 then
+    call('DEL', UNBLOCKS .. id)
+  end
+end
+
 -- Moves a job from a key to done, or out of existence.
 local function finish(now, id, key)
+  if call('EXISTS', BLOCKED) == 1 then
+    unblock(id)
+  end
   if queue.retention then
     call('ZADD', DONE, now, id)
   else

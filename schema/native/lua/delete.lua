@@ -3,16 +3,30 @@
 -- KEYS      the queue's, see _queue.lua
 -- ARGV[1]   now
 -- ARGV[2]   '1' to refuse while a consumer has a lease
--- ARGV[3]   '1' to refuse while a job waits, is scheduled or is held
+-- ARGV[3]   '1' to refuse while a job waits, is scheduled, blocked or held
 -- ARGV[4]   most jobs to delete
 -- Result    {'missing' | 'used' | 'filled' | 'deleted', jobs deleted, 1 if there is more}
 
 local limit = tonumber(ARGV[4])
 
 local function is_filled()
-  local filled = call('ZCARD', WAITING) + call('ZCARD', SCHEDULED) > 0
+  local filled = call('ZCARD', WAITING) + call('ZCARD', SCHEDULED) + call('SCARD', BLOCKED) > 0
   each_held(function(key) filled = filled or call('ZCARD', key) > 0 end)
   return filled
+end
+
+-- Deletes up to `most` blocked jobs with what they wait for. Returns how many.
+local function clear_blocked(most)
+  local ids = call('SRANDMEMBER', BLOCKED, most)
+  for _, id in ipairs(ids) do
+    for _, needed in ipairs(call('SMEMBERS', NEEDS .. id)) do
+      call('DEL', UNBLOCKS .. needed)
+    end
+    call('DEL', NEEDS .. id)
+  end
+  erase(ids)
+  in_slices('SREM', BLOCKED, ids)
+  return #ids
 end
 
 return answer(function()
@@ -35,6 +49,9 @@ return answer(function()
     if deleted < limit then
       deleted = deleted + clear(key, limit - deleted)
     end
+  end
+  if deleted < limit then
+    deleted = deleted + clear_blocked(limit - deleted)
   end
   if deleted == limit then
     return {'deleted', deleted, 1}

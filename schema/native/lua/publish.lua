@@ -1,12 +1,12 @@
 -- Stores new jobs, each once however often it is published.
 --
 -- KEYS      the queue's, see _queue.lua
--- KEYS[10]  what this producer's last publish stored: "first-last,first-last…" of its numbers
+-- KEYS[13]  what this producer's last publish stored: "first-last,first-last…" of its numbers
 -- ARGV[1]   now
 -- ARGV[2]   '1' to create a queue that was never declared
 -- ARGV[3]   priority order of a queue created here
 -- ARGV[4]   the version of the queue's routes that the producer relies on, '' if none
--- ARGV[5]   the numbers of this publish, as KEYS[10] will remember them; '' if its ids have none
+-- ARGV[5]   the numbers of this publish, as KEYS[13] will remember them; '' if its ids have none
 -- ARGV[6]   ms for which they are remembered
 -- ARGV[7…]  for each job six values: id, its number or '', priority, due ms or '', ms until it expires or '', message
 -- Result    {'missing'}: no such queue; {'stale', routes}: the routes have changed; {'overflow', routes}: the queue is at its greatest
@@ -16,7 +16,7 @@
 -- A job that is already taken and acked has no key left to tell that it was stored; the remembered numbers of the last publish
 -- do, because a producer only ever repeats its last one. New numbers are higher, so the list is searched for repeats only.
 
-local PUBLISHER = KEYS[10]
+local PUBLISHER = KEYS[13]
 local FIRST, WIDTH = 7, 6
 
 local function remembered(memory, number)

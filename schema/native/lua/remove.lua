@@ -3,7 +3,7 @@
 -- KEYS      the queue's, see _queue.lua
 -- ARGV[1]   now
 -- ARGV[2]   id
--- Result    the place it was in: 'waiting', 'scheduled', 'dead' or 'done'; 'held' if it is running, and stays; '' if there is no such job
+-- Result    the place it was in: 'waiting', 'scheduled', 'dead', 'done' or 'blocked'; 'held' if it is running, and stays; '' if there is no such job
 
 local id = ARGV[2]
 
@@ -22,6 +22,15 @@ return answer(function()
       settle(now)
       return place[1]
     end
+  end
+  if call('SREM', BLOCKED, id) == 1 then
+    for _, needed in ipairs(call('SMEMBERS', NEEDS .. id)) do
+      call('SREM', UNBLOCKS .. needed, id)
+    end
+    call('DEL', NEEDS .. id)
+    erase({id})
+    count('removed', 1)
+    return 'blocked'
   end
   return ''
 end)

@@ -3,7 +3,7 @@
 -- KEYS      the queue's, see _queue.lua
 -- ARGV[1]   now
 -- Result    {1 if the queue exists, waiting, scheduled, held, dead, done, consumers with a lease, routes, ms for which the first
---           waiting job has waited or -1, next due ms or -1}
+--           waiting job has waited or -1, next due ms or -1, blocked}
 
 return answer(function()
   local now = clock()
@@ -29,5 +29,6 @@ return answer(function()
     queue.routes or '0',
     age,
     tonumber(call('ZRANGE', SCHEDULED, 0, 0, 'WITHSCORES')[2]) or -1,
+    call('SCARD', BLOCKED),
   }
 end)

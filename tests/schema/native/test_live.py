@@ -445,6 +445,43 @@ def test_a_deleted_queue_is_not_brought_back_by_late_words(send: Send, client: r
     assert client.keys() == [keys.publisher("p")]
 
 
+# Dependencies, as migrations write them
+
+
+def block(client: redis.Redis, job: str, *needs: str) -> None:
+    """A job that waits for others."""
+    client.hset(keys.job(job), mapping={"payload": b"x", "score": 7})
+    client.sadd(keys.blocked, job)
+    for needed in needs:
+        client.sadd(keys.needs(job), needed)
+        client.sadd(keys.unblocks(needed), job)
+
+
+def test_a_blocked_job_waits_once_all_it_needs_is_done(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {}))
+    send(live.publish("q", "p", jobs(1, 2)))
+    block(client, "last", "p-1", "p-2")
+    send(live.take("q", "ann", 9, LEASE))
+    send(live.ack("q", "ann", ["p-1"]))
+    assert (send(live.size("q")).blocked, send(live.size("q")).waiting) == (1, 0)
+    send(live.ack("q", "ann", ["p-2"]))
+    taken = send(live.take("q", "ann", 9, LEASE))
+    assert [(job.id, job.place) for job in taken.jobs] == [("last", 7)]
+    send(live.ack("q", "ann", ["last"]))
+    assert set(client.keys()) == {keys.meta, keys.consumers, keys.publisher("p")}
+
+
+def test_blocked_jobs_can_be_removed_and_go_with_their_queue(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {}))
+    for job in ("one", "two", "three"):
+        block(client, job, "p-1", "p-2")
+    assert send(live.remove("q", "one")) == "blocked"
+    assert client.smembers(keys.unblocks("p-1")) == {b"two", b"three"}
+    assert send(live.delete("q", if_empty=True)).status == "filled"
+    assert send(live.delete("q")).jobs == 2
+    assert client.dbsize() == 0
+
+
 # Temporary queues
 
 

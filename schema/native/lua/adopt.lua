@@ -1,0 +1,28 @@
+-- Makes a queue of what a migration has written: it exists, its sequence is above every place given, a consumer is woken.
+-- Unlike the transitions this is sent as a plain command, so a refusal is an error reply. Idempotent.
+--
+-- KEYS      the queue's, see _queue.lua
+-- ARGV[1]   now
+-- ARGV[2]   the sequence is at least this
+-- Result    'OK'
+
+local reply = answer(function()
+  local now = clock()
+  open()
+  if not queue.schema then
+    create_queue(now, queue.priority_order or 'ascending')
+  end
+  local least = tonumber(ARGV[2])
+  if (tonumber(call('HGET', META, 'sequence') or nil) or 0) < least then
+    call('HSET', META, 'sequence', least)
+  end
+  settle(now)
+end)
+
+if reply.err then
+  return reply
+end
+if reply[1] ~= 'ok' then
+  return {err = 'FERRYMAN ' .. reply[1] .. ' ' .. META .. ': ' .. tostring(reply[#reply])}
+end
+return {ok = 'OK'}
