@@ -57,6 +57,6 @@ class LazyGroup(click.Group):
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-@click.version_option(package_name="ferryman", message="%(prog)s %(version)s")
+@click.version_option(package_name="ferryman", message="ferryman %(version)s")
 def main() -> None:
     """Carry the jobs of Redis queues: audit them, migrate them, list them. Nothing is lost on the way."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import redis
+from hiredis import pack_command
 
 from ..schema.family import Command
 
@@ -29,7 +30,9 @@ class Wire:
         """
         batch = list(commands)
         if batch:
-            self._connection.send_packed_command(self._connection.pack_commands(batch))
+            # hiredis' type stub takes a command for a tuple of exactly one word.
+            packed = b"".join(pack_command(command) for command in batch)  # type: ignore[arg-type]
+            self._connection.send_packed_command([packed])
         return [self._reply() for _ in batch]
 
     def ask(self, *command: bytes | str | int | float) -> Any:

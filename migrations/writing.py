@@ -41,7 +41,7 @@ JOURNAL = "ferryman-migration"
 
 BATCH_COMMANDS = 500
 BATCH_BYTES = 1 << 20
-"""A batch is sent when it has this many commands or bytes: large enough for the rate, small enough for the server's others."""
+"""A batch is sent when it has this many commands or bytes of values: large enough for the rate, small enough for the server's others."""
 
 
 @frozen
@@ -110,7 +110,10 @@ class Part:
             return False
         self.written += 1
         self._commands.extend(commands)
-        self._bytes += sum(len(word) for command in commands for word in command if isinstance(word, bytes | str))
+        for command in commands:
+            for word in command:
+                if isinstance(word, bytes):
+                    self._bytes += len(word)
         if len(self._commands) >= BATCH_COMMANDS or self._bytes >= BATCH_BYTES:
             self.flush()
         return True

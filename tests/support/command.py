@@ -1,0 +1,48 @@
+"""The ``ferryman`` command as tests run it: in this process for speed, or as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+from attrs import frozen
+from click.testing import CliRunner
+from ferryman.cli.main import main
+
+PROGRAM = [sys.executable, "-c", "from ferryman.cli.main import main; main()"]
+
+
+@frozen
+class Outcome:
+    """What a run of the command left behind."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Stdout as JSON lines; fails when anything else stands there."""
+        return [json.loads(line) for line in self.stdout.splitlines()]
+
+    @property
+    def error(self) -> str:
+        """The one line on stderr; fails when there is not exactly one."""
+        (line,) = self.stderr.splitlines()
+        return line
+
+
+def ferryman(*arguments: str) -> Outcome:
+    """Runs the command in this process."""
+    result = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    return Outcome(result.exit_code, result.stdout, result.stderr)
+
+
+def ferryman_process(*arguments: str, **environment: str) -> Outcome:
+    """Runs the command as a process, as a user's shell does."""
+    done = subprocess.run(
+        [*PROGRAM, *arguments], capture_output=True, timeout=120, env={**os.environ, **environment}, check=False
+    )
+    return Outcome(done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8"))
