@@ -20,7 +20,8 @@ from ..schema.family import get_family
 from ..schema.job import Job, State
 from ..schema.rule import Finding, Keyspace
 from ..schema.totals import Totals
-from . import compare, journal
+from . import journal
+from .compare import judge
 from .engine import Census, Difference, Progress, Report, Summary, Verification, silent
 from .order import listing_order, order_difference, pop_orders
 from .plan import Carried, Plan, carry
@@ -31,6 +32,9 @@ from .writing import identity, open_part
 
 PART = "local"
 """The only part of a local migration, and its layout."""
+
+NOTHING = Carried(None, None)
+"""What the source promises of a job that it does not have."""
 
 STEP = 1000
 """Subjects between two reports of progress."""
@@ -124,35 +128,25 @@ class LocalEngine:
             outcome.count(difference)
             report(difference)
 
-        reading = self._read(source, plan.now_ms, progress)
-        promised: dict[tuple[str, str], Carried] = {}
-        for carried in _carried(reading, plan, progress, "reading jobs"):
-            if carried.original is not None:
-                promised[carried.original.queue, carried.original.id] = carried
-        outcome.source_jobs = len(promised)
-        outcome.refused = sum(carried.refused for carried in promised.values())
+        promised = {
+            (carried.original.queue, carried.original.id): carried
+            for carried in _carried(self._read(source, plan.now_ms, progress), plan, progress, "reading jobs")
+            if carried.original is not None
+        }
         standing = {(job.queue, job.id): job for job in self._read(target, plan.now_ms, progress, may_be_empty=True).jobs()}
-        outcome.target_jobs = len(standing)
-        for place, carried in promised.items():
-            job = standing.get(place)
-            if carried.job is None:
-                if job is not None:
-                    tell(compare.unexpected(job, f"refused by {carried.findings[0].rule}"))
-            elif job is None:
-                tell(compare.missing(carried.job))
-            else:
-                found = list(compare.differences(carried.job, job, plan.writer))
-                outcome.matched += not found
-                for difference in found:
-                    tell(difference)
-        for place, job in standing.items():
-            if place not in promised:
-                tell(compare.unexpected(job))
+        outcome.source_jobs, outcome.target_jobs = len(promised), len(standing)
+        for place in dict.fromkeys((*promised, *standing)):
+            carried, job = promised.get(place, NOTHING), standing.get(place)
+            outcome.refused += carried.refused
+            found = list(judge(carried.job, carried.refused_by, job, plan.writer))
+            outcome.matched += carried.job is not None and not found
+            for difference in found:
+                tell(difference)
         orders = pop_orders(standing.values())
         for queue, ids in pop_orders(carried.job for carried in promised.values() if carried.job is not None).items():
-            swapped = order_difference(queue, ids, orders.get(queue, []))
-            if swapped is not None:
-                tell(swapped)
+            elsewhere = order_difference(queue, ids, orders.get(queue, []))
+            if elsewhere is not None:
+                tell(elsewhere)
         outcome.seconds = time.monotonic() - started
         return outcome
 

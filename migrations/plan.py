@@ -117,6 +117,11 @@ class Carried:
         """True for a job that exists and stays at the source."""
         return self.original is not None and self.job is None
 
+    @property
+    def refused_by(self) -> str | None:
+        """The first rule that keeps the job at the source; None if none does."""
+        return self.findings[0].rule if self.refused else None
+
 
 def carry(subject: Subject, keyspace: Keyspace, plan: Plan) -> Carried:
     """Decides about one subject of the source. Pure: the same facts and the same plan give the same answer anywhere."""

@@ -41,7 +41,7 @@ JOURNAL = "ferryman-migration"
 
 BATCH_COMMANDS = 500
 BATCH_BYTES = 1 << 20
-"""A batch is sent when it has this many commands or bytes of values: large enough for the rate, small enough for the server's others."""
+"""A batch is sent when it has this many commands or bytes of values: large enough for the rate, small enough for others."""
 
 
 @frozen

@@ -173,7 +173,7 @@ def plant_damage(client: redis.Redis) -> None:
     client.hset(b"q:job:\xff\xfe", mapping={b"type": b"\xff", b"state": b"inactive", b"\x00": b"\xff", b"data": b"\xff\xfe"})
     client.hset("q:job:5", mapping={"type": "mail", "state": "paused", "priority": "1e999", "data": "[" * 100_000})
     client.hset("q:job:6", mapping={"type": "[red]markup[/]\x1b[31m", "state": "failed", "priority": "nan", "data": "{}"})
-    client.hset("q:job:7", mapping={"type": "mail", "state": "complete", "data": "1", "created_at": "9" * 400, "backoff": "while(1);"})
+    client.hset("q:job:7", mapping={"type": "mail", "state": "complete", "created_at": "9" * 400, "backoff": "while(1);"})
     client.zadd("q:jobs", {"01|1": 0, b"\xff": float("inf"), "99|": float("-inf"), "": 1})
     client.sadd("q:jobs:inactive", "01|3")
     client.rpush("q:jobs:mail:inactive", "01|3")
