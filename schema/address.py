@@ -169,7 +169,7 @@ class Address:
             login += f":{password}"
         hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
         query = {"family": self.family} if self.family != DEFAULT_FAMILY else {}
-        if self.prefix != get_family(self.family).default_prefix:
+        if self.prefix != _default_prefix(self.family):
             query["prefix"] = self.prefix
         query |= {name: _option_text(value) for name, value in self.options.items()}
         match self.kind:
@@ -257,8 +257,8 @@ def _with_service(address: Address, hosts: str, path: str) -> Address:
 def _with_options(address: Address, query: dict[str, str]) -> Address:
     if "global_keyprefix" in query:
         query.setdefault("prefix", query.pop("global_keyprefix"))
-    family = get_family(query.pop("family", DEFAULT_FAMILY))
-    prefix = query.pop("prefix", family.default_prefix)
+    family = query.pop("family", DEFAULT_FAMILY)
+    prefix = query.pop("prefix", _default_prefix(family))
     options = {}
     for name, text in query.items():
         if name in IGNORED_OPTIONS:
@@ -271,7 +271,12 @@ def _with_options(address: Address, query: dict[str, str]) -> Address:
         except ValueError as error:
             reason = str(error) if str(error).startswith("must") else "is not a number"
             raise AddressError(f"parameter {name!r} {reason}") from None
-    return evolve(address, family=family.name, prefix=prefix, options=options)
+    return evolve(address, family=family, prefix=prefix, options=options)
+
+
+def _default_prefix(family: str) -> str:
+    """Raises UnknownFamily. A broker URL loads no family: the native one's readers and rules are nothing a worker needs."""
+    return DEFAULT_FAMILY if family == DEFAULT_FAMILY else get_family(family).default_prefix
 
 
 def _option_text(value: Any) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from ..schema.call import Call
 from ..schema.errors import MalformedValue
 from ..schema.keys import glob_escape
 from ..schema.native import keys
+from ..schema.native.exchange import Binding
 from ..schema.text import to_text
 from .acks import Acks
 from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS, NotFound
@@ -33,7 +35,6 @@ from .qos import Held, QoS
 from .routes import FANOUT, pattern
 
 if TYPE_CHECKING:
-    from ..schema.native.exchange import Binding
     from ..schema.native.results import Delivery
     from .transport import Transport
 
@@ -71,6 +72,10 @@ class Channel(StdChannel):  # type: ignore[misc]
         self._consumers: dict[str, Consumer] = {}
         self._registered: set[str] = set()
         self._declared: dict[str, dict[str, Any]] = {}
+        self._temporary: dict[tuple[str, Binding], int] = {}
+        """(exchange, binding) -> life in ms, of the bindings that expire unless they are renewed."""
+        self.renewing = threading.Lock()
+        """Held while renewals are under way: what is struck off under it is not renewed, and so not made again, any more."""
         self._tags = count(1)
 
     # Exchanges
@@ -165,15 +170,25 @@ class Channel(StdChannel):  # type: ignore[misc]
         exchange_type = routes.type_of(exchange) or ("fanout" if routes.table(exchange).is_fanout else "direct")
         bound_pattern = pattern(exchange_type, routing_key)
         expires = self._expires_ms(queue)
+        binding = Binding(queue, routing_key, bound_pattern)
         # The queue remembers where it is bound, so that deleting it, from whichever process, unbinds it.
         self.wire.command("HSET", self.live.keys(queue).meta, BOUND_TO + exchange, "1")
-        self.wire.run(self.transport.exchanges.bind(exchange, queue, routing_key, bound_pattern, expires_at(expires)))
+        self.wire.run_all(self._bind(exchange, binding, expires))
+        if expires:
+            self._temporary[exchange, binding] = expires
         if bound_pattern == FANOUT:
             self.transport.broadcasts.setdefault(queue, {})[exchange] = expires
-            self.wire.run(self.transport.exchanges.fanout_bind(exchange, queue, expires_at(expires)))
             if self.transport.consumers_of(queue):
                 self.transport.poller.fanout.subscribe(exchange, queue, expires)
         routes.forget(exchange)
+
+    def _bind(self, exchange: str, binding: Binding, expires_ms: int | None) -> list[Call[Any]]:
+        """The calls that make a binding, or renew it."""
+        exchanges, expiry = self.transport.exchanges, expires_at(expires_ms)
+        calls: list[Call[Any]] = [exchanges.bind(exchange, *binding, expiry)]
+        if binding.pattern == FANOUT:
+            calls.append(exchanges.fanout_bind(exchange, binding.queue, expiry))
+        return calls
 
     def queue_unbind(
         self,
@@ -191,6 +206,9 @@ class Channel(StdChannel):  # type: ignore[misc]
         gone = [binding for binding in table.bindings if binding.queue == queue and which(binding)]
         if not gone:
             return
+        with self.renewing:
+            for binding in gone:
+                self._temporary.pop((exchange, binding), None)
         self.wire.run(self.transport.exchanges.unbind_all(exchange, gone))
         if any(binding.pattern == FANOUT for binding in gone):
             self.wire.run(self.transport.exchanges.fanout_unbind(exchange, queue))
@@ -297,6 +315,15 @@ class Channel(StdChannel):  # type: ignore[misc]
         if not self.transport.consumers_of(consumer.queue):
             self.transport.poller.unwatch(consumer.queue)
             self.transport.poller.fanout.unsubscribe(consumer.queue)
+        if self._declared.get(consumer.queue, {}).get("auto-delete") and not self.consumers(consumer.queue):
+            self._leave(lambda: self._delete_unused(consumer.queue))
+
+    def _delete_unused(self, queue: str) -> None:
+        """AMQP's auto-delete: the queue goes with its last consumer, whichever process that is in."""
+        with self.renewing:
+            self._registered.discard(queue)
+        self.wire.run(self.live.forget(queue, self.consumer_id))
+        self.queue_delete(queue, if_unused=True)
 
     def consumers(self, queue: str) -> list[Consumer]:
         """This channel's consumers of a queue."""
@@ -396,7 +423,9 @@ class Channel(StdChannel):  # type: ignore[misc]
         calls: list[tuple[str, Call[Any]]] = [
             (queue, self.live.renew(queue, self.consumer_id, lease)) for queue in list(self._registered)
         ]
-        return calls + self.transport.poller.fanout.renewals()
+        for (exchange, binding), expires in list(self._temporary.items()):
+            calls += ((binding.queue, call) for call in self._bind(exchange, binding, expires))
+        return calls
 
     def lease_lost(self, queue: str) -> None:
         """The server has given away what this channel held of a queue. Called by the keeper's thread."""
@@ -420,24 +449,29 @@ class Channel(StdChannel):  # type: ignore[misc]
         """
         if self.closed:
             return
-        queues = {consumer.queue for consumer in self._consumers.values()}
         for tag in list(self._consumers):
             self.basic_cancel(tag)
-        self.closed = True
+        with self.renewing:
+            self.closed = True
         self.keeper.remove(self)
         self.transport.poller.forget(self)
-        if not self.transport.broken:
-            try:
-                self.acks.flush()
-                for queue in self._registered:
-                    self.wire.run(self.live.forget(queue, self.consumer_id))
-                for queue in queues:
-                    if self._declared.get(queue, {}).get("auto-delete"):
-                        self.queue_delete(queue, if_unused=True)
-            except (*CONNECTION_ERRORS, *CHANNEL_ERRORS) as error:
-                logger.warning("a channel could not give back what it held; its lease will lapse: %s", error)
+        self._leave(self._give_back)
         self.transport.close_channel(self)
         self.connection = None
+
+    def _give_back(self) -> None:
+        self.acks.flush()
+        for queue in self._registered:
+            self.wire.run(self.live.forget(queue, self.consumer_id))
+
+    def _leave(self, farewell: Callable[[], None]) -> None:
+        """Says something to the server that it finds out by itself, only later, if it can't be said."""
+        if self.transport.broken:
+            return
+        try:
+            farewell()
+        except (*CONNECTION_ERRORS, *CHANNEL_ERRORS) as error:
+            logger.warning("a channel could not give back what it held; its lease will lapse: %s", error)
 
 
 BOUND_TO = "bound-to:"

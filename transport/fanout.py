@@ -101,14 +101,6 @@ class Fanout:
             if not is_bound:
                 self._wire.run(self._bind(subscription))
 
-    def renewals(self) -> list[tuple[str, Call[Any]]]:
-        """(queue, call) that keeps the cursor of each temporary queue, and its binding, from expiring."""
-        renewals: list[tuple[str, Call[Any]]] = []
-        for each in list(self._subscriptions.values()):
-            if each.expires_ms:
-                renewals.append((each.queue, self._bind(each)))
-        return renewals
-
     def _bind(self, subscription: Subscription) -> Call[bytes]:
         call: Call[bytes] = self._exchanges.fanout_bind(
             subscription.exchange, subscription.queue, expires_at(subscription.expires_ms)

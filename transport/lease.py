@@ -76,24 +76,25 @@ class Keeper:
                 self._flush()
 
     def _renew(self, channel: Channel) -> bool:
-        calls = channel.renewals()
-        if not calls:
-            return True
-        url = channel.settings.address.url()
-        wire = self._wires.get(url)
-        if wire is None or wire.failed:
-            wire = self._wires[url] = Wire(channel.settings.client())
-        try:
-            known = wire.run_all([call for _, call in calls])
-        except CONNECTION_ERRORS as error:
-            logger.warning("leases can't be renewed now, trying again: %s", error)
-            return False
-        except Exception:
-            # The thread must outlive whatever one channel runs into; the others' leases hang on it.
-            logger.exception("leases of one channel can't be renewed")
-            return False
+        with channel.renewing:
+            calls = channel.renewals()
+            if not calls:
+                return True
+            url = channel.settings.address.url()
+            wire = self._wires.get(url)
+            if wire is None or wire.failed:
+                wire = self._wires[url] = Wire(channel.settings.client())
+            try:
+                known = wire.run_all([call for _, call in calls])
+            except CONNECTION_ERRORS as error:
+                logger.warning("leases can't be renewed now, trying again: %s", error)
+                return False
+            except Exception:
+                # The thread must outlive whatever one channel runs into; the others' leases hang on it.
+                logger.exception("leases of one channel can't be renewed")
+                return False
         for (queue, _), is_known in zip(calls, known, strict=True):
-            if not is_known:
+            if is_known is False:
                 channel.lease_lost(queue)
         return True
 

@@ -39,7 +39,7 @@ BLOCK = 10.0
 """Seconds of one blocking pop at most; then the connection has shown that it lives."""
 LOOK = 30.0
 """Seconds after which a quiet queue is asked even though nothing has woken it."""
-PROPAGATED = (*CONNECTION_ERRORS, MemoryError, AssertionError)
+PROPAGATED: tuple[type[Exception], ...] = (*CONNECTION_ERRORS, MemoryError, AssertionError)
 """Errors of a callback that end the event loop; it reports all others and goes on, as kombu's does for file descriptors."""
 SLICE = 0.01
 """Seconds for which one turn of an event loop hands out messages; other events come in between."""
@@ -196,10 +196,11 @@ class Poller:
             self._fetch()
             if not self._ready:
                 break
+            # A callback may have set a timer, and the loop has looked at its timers before this turn's tick.
+            self._bell.ring()
             while self._ready and time.monotonic() < end:
                 self._hand_out_guarded()
             if time.monotonic() >= end:
-                self._bell.ring()
                 return
         self._ask()
         for waiter in (self.waiter, self.fanout.waiter):

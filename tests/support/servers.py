@@ -30,6 +30,7 @@ class Server:
     port: int
     pid: int
     folder: Path
+    binary: str
 
     @property
     def host(self) -> str:
@@ -60,7 +61,7 @@ class ServerKind:
         command += ["--save", "", "--appendonly", "no", *options]
         with (folder / "server.log").open("ab") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
             try:
-                server = Server(self.name, port, process.pid, folder)
+                server = Server(self.name, port, process.pid, folder, self.binary)
                 wait_until_answering(server)
                 yield server
             finally:

@@ -1,0 +1,59 @@
+"""A Celery app for tests, run by real workers in processes of their own. Its broker comes from the environment.
+
+Tasks tell a Redis list what they do, so that tests can wait for it and count.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import redis
+from celery import Celery
+
+BROKER = os.environ.get("FERRYMAN_TEST_BROKER", "ferryman://localhost:1/0")
+LEDGER = os.environ.get("FERRYMAN_TEST_LEDGER", "redis://localhost:1/1")
+
+app = Celery("tasks", broker=BROKER)
+app.conf.update(
+    task_ignore_result=True,
+    broker_connection_retry_on_startup=True,
+    broker_transport_options={"lease": float(os.environ.get("FERRYMAN_TEST_LEASE", "30"))},
+    task_acks_late=os.environ.get("FERRYMAN_TEST_LATE") == "1",
+    worker_prefetch_multiplier=int(os.environ.get("FERRYMAN_TEST_PREFETCH", "4")),
+    worker_send_task_events=True,
+)
+
+
+def record(event: str, name: object) -> None:
+    """Adds a line to the ledger."""
+    line = {"event": event, "name": name, "pid": os.getpid(), "at": time.time()}
+    with redis.Redis.from_url(LEDGER) as ledger:
+        ledger.rpush("ledger", json.dumps(line))
+
+
+@app.task
+def note(name: object) -> None:
+    """Runs at once."""
+    record("run", name)
+
+
+@app.task
+def nap(name: object, seconds: float) -> None:
+    """Takes its time."""
+    record("start", name)
+    time.sleep(seconds)
+    record("end", name)
+
+
+@app.task(bind=True)
+def count_deliveries(self, name: object) -> None:
+    """Says how often it was delivered before."""
+    record("delivered", [name, (self.request.headers or {}).get("x-delivery-count", 0)])
+
+
+@app.task(name="kue.email")
+def imported(payload: object) -> None:
+    """What a job of another system becomes."""
+    record("imported", payload)

@@ -1,0 +1,124 @@
+"""Real Celery workers in processes of their own, and the ledger in which their tasks write what they did."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from attrs import define, frozen
+
+from .servers import Server
+
+ROOT = Path(__file__).parents[2]
+LEDGER_DB = 1
+
+
+@frozen
+class Ledger:
+    """What tasks have said, in the order in which the server heard it."""
+
+    server: Server
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Every line so far."""
+        with self.server.client(LEDGER_DB) as client:
+            return [json.loads(line) for line in client.lrange("ledger", 0, -1)]
+
+    def names(self, event: str) -> list[Any]:
+        """The names under which an event was recorded."""
+        return [line["name"] for line in self.lines() if line["event"] == event]
+
+    def wait(self, done: Callable[[list[dict[str, Any]]], bool], seconds: float = 60.0) -> list[dict[str, Any]]:
+        """The lines, as soon as ``done`` is content with them."""
+        deadline = time.monotonic() + seconds
+        while True:
+            lines = self.lines()
+            if done(lines):
+                return lines
+            if time.monotonic() > deadline:
+                raise AssertionError(f"not in {seconds} s; the ledger says {lines[-20:]}")
+            time.sleep(0.05)
+
+    def wait_for(self, event: str, count: int, seconds: float = 60.0) -> list[dict[str, Any]]:
+        """The lines, as soon as an event stands there ``count`` times."""
+        return self.wait(lambda lines: sum(line["event"] == event for line in lines) >= count, seconds)
+
+
+@define
+class Worker:
+    """A running worker, the leader of its own process group."""
+
+    process: subprocess.Popen[bytes]
+    name: str
+    log: Path
+
+    def kill(self) -> None:
+        """Ends it and all its children at once, as a power failure would."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self, seconds: float = 60.0) -> int:
+        """Asks for a warm shutdown and gives the exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(seconds)
+
+    def wait_until_ready(self, seconds: float = 60.0) -> None:
+        """Returns when the worker consumes."""
+        deadline = time.monotonic() + seconds
+        while b" ready." not in self.log.read_bytes():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(f"worker {self.name} did not get ready:\n{self.log.read_text()}")
+            time.sleep(0.05)
+
+
+def environment(server: Server, **settings: object) -> dict[str, str]:
+    """The environment variables that ``tests/support/tasks.py`` reads."""
+    given = {f"FERRYMAN_TEST_{name.upper()}": str(value) for name, value in settings.items()}
+    ledger = f"redis://{server.host}:{server.port}/{LEDGER_DB}"
+    return {**os.environ, "FERRYMAN_TEST_BROKER": server.url(), "FERRYMAN_TEST_LEDGER": ledger, **given}
+
+
+@contextlib.contextmanager
+def worker(
+    server: Server, folder: Path, *, pool: str = "prefork", concurrency: int = 2, name: str = "w1", **settings: object
+) -> Iterator[Worker]:
+    """A ready worker; whatever is left of it at the end of the block is killed."""
+    log = folder / f"{name}.log"
+    command = [sys.executable, "-m", "celery", "-A", "tests.support.tasks", "worker", "-l", "INFO"]
+    command += ["-P", pool, "-c", str(concurrency), "-n", f"{name}@test", "-Q", str(settings.pop("queues", "celery"))]
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment(server, **settings), stdout=output, stderr=output, start_new_session=True
+        )
+    running = Worker(process, name, log)
+    try:
+        running.wait_until_ready()
+        yield running
+    finally:
+        running.kill()
+
+
+def celery(server: Server, *arguments: str, seconds: float = 60.0) -> subprocess.CompletedProcess[str]:
+    """Runs the ``celery`` command line against the test app."""
+    command = [sys.executable, "-m", "celery", "-A", "tests.support.tasks", *arguments]
+    return subprocess.run(
+        command, cwd=ROOT, env=environment(server), capture_output=True, text=True, timeout=seconds, check=False
+    )
+
+
+def send(server: Server, calls: list[tuple[str, list[Any], dict[str, Any]]]) -> None:
+    """Publishes task messages from this process: (task, args, options of ``send_task``)."""
+    from celery import Celery
+
+    with Celery(broker=server.url()) as app:
+        for task, args, options in calls:
+            app.send_task(task, args, **options)
