@@ -26,6 +26,7 @@ class Kue(KeyFamily):
     title = "kue, the priority job queue for Node.js (0.3 to 0.11)"
     default_prefix = "q"
     rules = RULES
+    keeps_extra = True
 
     def globs(self, prefix: str) -> tuple[str, ...]:
         return (glob_escape(prefix) + ":*", *LOCKS)

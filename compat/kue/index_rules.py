@@ -150,7 +150,7 @@ def due_score(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     if Era.of(keyspace.totals) >= Era.V0_9:
         promote_at = view.whole(b"promote_at")
         due = due_at(view.fields) if promote_at is None else promote_at
-        if due is not None and place.score != due:
+        if due is not None and place.score != float(due):
             detail = f"due at {due}, but the score is {place.score:g}"
             yield view.complaint(f"{detail}: kue goes by the score", key=place.key)
     elif place.score != number(view.fields.get(b"priority")):

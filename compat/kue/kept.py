@@ -24,7 +24,7 @@ from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
 from ..aside import FIELD, Aside
 from .keys import WORDS, Form
-from .record import Record, lost, standard
+from .record import Record, lost, readable, standard
 
 NAME = "kue"
 
@@ -68,7 +68,7 @@ class Kept:
         """
         expected = standard(job)
         if FIELD in stored.fields:
-            expected = with_aside(job, expected, lost(job, stored))
+            expected = with_aside(job, readable(expected), lost(job, stored))
         fields: dict[bytes, bytes | None] = {
             name: value for name, value in stored.fields.items() if expected.fields.get(name) != value
         }

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ...schema.errors import MalformedValue
 from ...schema.job import JOB_FIELDS, Job, State
@@ -167,8 +167,9 @@ def _standard_scores(job: Job) -> dict[str, float]:
     if job.state not in WORDS:
         return {"all": priority}
     by_state: float = priority
-    if job.state is State.SCHEDULED and job.due_at is not None:
-        by_state = job.due_at
+    if job.state is State.SCHEDULED:
+        # kue never promotes a score below 0.
+        by_state = max(0, job.due_at or job.created_at or 0)
     elif job.state is State.ACTIVE:
         leased = job.ttl is not None and job.ttl > 0
         by_state = job.lease_expires_at if leased and job.lease_expires_at is not None else -abs(priority)
@@ -196,9 +197,23 @@ def is_function(backoff: bytes) -> bool:
     return _FUNCTION.match(backoff) is not None
 
 
-def is_backoff(raw: bytes) -> bool:
-    """Whether kue can read this backoff, which it hands to JavaScript's ``eval``."""
-    return is_json(raw) or is_function(raw)
+def is_readable(name: bytes, raw: bytes | None) -> bool:
+    """Whether kue can parse this text of a hash field (None: no such field); if not, the worker that takes the job drops it."""
+    match name:
+        case b"priority":
+            return number(raw) is not None
+        case b"data" | b"result" | b"progress_data":
+            return raw is None or is_json(raw)
+        case b"backoff":
+            return raw is None or is_json(raw) or is_function(raw)
+    return True
+
+
+def readable(record: Record) -> Record:
+    """The record without the fields that kue can't parse."""
+    if all(is_readable(name, raw) for name, raw in record.fields.items()):
+        return record
+    return evolve(record, fields={name: raw for name, raw in record.fields.items() if is_readable(name, raw)})
 
 
 def is_json(raw: bytes | None) -> bool:

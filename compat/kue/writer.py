@@ -18,12 +18,11 @@ from ...schema.errors import MalformedValue
 from ...schema.family import Command, Target
 from ...schema.job import Job, State
 from ...schema.rule import Finding, Severity
-from ...schema.text import show, to_bytes
+from ...schema.text import show, to_bytes, to_text
 from ...schema.totals import Totals
-from ..numbers import number
 from .kept import Kept, with_aside
 from .keys import LARGEST_ID, WORDS, layout, padded, valid_id
-from .record import Record, is_backoff, is_json, lost, standard
+from .record import Record, is_json, is_readable, lost, readable, standard
 
 UNFINISHED = frozenset({State.WAITING, State.SCHEDULED, State.ACTIVE})
 
@@ -35,29 +34,29 @@ def obstacles(job: Job) -> Iterator[Finding]:
     """Errors for a job that kue could not hold or run; warnings for what kue would keep in the record but not act on."""
     if not valid_id(job.id):
         yield _error(job, "KUE-W1", f"a kue id is a decimal number from 1 to {LARGEST_ID}; this one is {show(job.id, 60)!r}")
-    if not job.queue:
-        yield _error(job, "KUE-W2", "the job names no queue, and a kue job needs a type")
+    if not job.queue or to_text(to_bytes(job.queue)) != job.queue:
+        yield _error(job, "KUE-W2", f"a kue job needs a queue whose name has UTF-8 bytes; this one is {show(job.queue, 60)!r}")
     if job.state not in WORDS:
         yield _error(job, "KUE-W3", f"kue has no state for {job.state} jobs")
     if job.state in UNFINISHED and not is_json(job.payload):
         yield _error(job, "KUE-W4", "the payload is not JSON: a kue worker would take the job and drop it")
-    try:
-        kept = Kept.of(job)
-    except MalformedValue as error:
-        yield _error(job, "KUE-W5", str(error))
-    else:
-        unreadable = [show(name) for name, raw in kept.fields.items() if raw is not None and not _readable(name, raw)]
-        if unreadable:
-            yield _warning(job, "KUE-W6", f"left out, since a kue worker can't read it: {', '.join(unreadable)}")
+    if job.state is State.SCHEDULED and job.due_at is None:
+        yield _warning(job, "KUE-W5", "a scheduled job without a due time: kue promotes it at once")
     idle = [name for name in ("tags", "depends_on", "unique_key", "history") if getattr(job, name)]
     if job.name != job.queue:
         idle.insert(0, "name")
     if idle:
-        yield _warning(job, "KUE-W7", f"kept in the record, but without effect in kue: {', '.join(idle)}")
-        if _written_state(job, kept) is not job.state:
-            yield _warning(job, "KUE-W8", "no kue worker holds this active job: it is written as waiting")
-    if job.state is State.SCHEDULED and job.due_at is None:
-        yield _warning(job, "KUE-W9", "a scheduled job without a due time: kue promotes it at once")
+        yield _warning(job, "KUE-W6", f"kept in the record, but without effect in kue: {', '.join(idle)}")
+    try:
+        kept = Kept.of(job)
+    except MalformedValue as error:
+        yield _error(job, "KUE-W7", str(error))
+        return
+    unreadable = [show(name) for name, raw in kept.fields.items() if raw is not None and not is_readable(name, raw)]
+    if unreadable:
+        yield _warning(job, "KUE-W8", f"left out, since a kue worker can't read it: {', '.join(unreadable)}")
+    if _written_state(job, kept) is not job.state:
+        yield _warning(job, "KUE-W9", "no kue worker holds this active job: it is written as waiting")
 
 
 def _error(job: Job, rule: str, detail: str) -> Finding:
@@ -99,12 +98,12 @@ def _record(job: Job, state: State, kept: Kept) -> Record:
     written = job if state is job.state else evolve(job, state=state)
     record = standard(written)
     if kept.fields or kept.scores:
-        kept = evolve(kept, fields={name: raw for name, raw in kept.fields.items() if _readable(name, raw)})
+        kept = evolve(kept, fields={name: raw for name, raw in kept.fields.items() if is_readable(name, raw)})
         exact = kept.applied(written)
         # Texts of the time when the job was read hold as long as they don't contradict what it is now.
         contradicted = lost(written, exact).keys() - lost(written, record).keys()
         record = kept.applied_loosely(written) if contradicted else exact
-    record = evolve(record, fields={name: raw for name, raw in record.fields.items() if _readable(name, raw)})
+    record = readable(record)
     return with_aside(job, record, lost(job, record))
 
 
@@ -112,18 +111,6 @@ def _written_state(job: Job, kept: Kept) -> State:
     """An active job whose worker is not kue's would stay active for ever, so it waits."""
     held_elsewhere = job.state is State.ACTIVE and kept.state != WORDS[State.ACTIVE]
     return State.WAITING if held_elsewhere else job.state
-
-
-def _readable(name: bytes, raw: bytes | None) -> bool:
-    """Whether kue can parse this field; if not, the worker that takes the job drops it."""
-    match name:
-        case b"priority":
-            return number(raw) is not None
-        case b"data" | b"result" | b"progress_data":
-            return raw is None or is_json(raw)
-        case b"backoff":
-            return raw is None or is_backoff(raw)
-    return True
 
 
 @lru_cache(maxsize=1024)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+from ferryman.compat.kue.keys import padded
+from ferryman.compat.numbers import number
 from ferryman.schema.fact import Entry
+from ferryman.schema.job import Job, State
 from hypothesis import strategies as st
 
 WORDS = ["inactive", "delayed", "active", "complete", "failed"]
@@ -83,3 +87,86 @@ def _value(redis_type: str) -> st.SearchStrategy[Any]:
         case "hash":
             return hashes()
     return st.none()
+
+
+# Jobs
+
+whole_numbers = st.integers(-(2**63) + 1, 2**63 - 1)
+times = st.one_of(st.none(), st.integers(1_500_000_000_000, 1_900_000_000_000), whole_numbers)
+names = st.one_of(
+    st.sampled_from(["mail", "a:inactive", "jobs", "search:word:x", "überweisung ✓", 'sync "o\'brien"', "line\nbreak", "*?[a]"]),
+    st.binary(min_size=1, max_size=8).map(lambda raw: raw.decode("utf-8", "surrogateescape")),
+)
+lines = st.text(st.characters(exclude_categories=()), max_size=8)
+json_texts = st.one_of(
+    st.sampled_from([b"{}", b"[]", b"42", b"1e400", b'"\\ud83d"', b"null", '{"ü": [1, {"b": "東京"}]}'.encode()]),
+    st.recursive(
+        st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=5)),
+        lambda inner: st.lists(inner, max_size=3),
+        max_leaves=5,
+    ).map(lambda value: json.dumps(value).encode()),
+)
+kept_values = st.recursive(
+    st.one_of(st.none(), st.booleans(), whole_numbers, st.floats(allow_nan=False), st.binary(max_size=5), lines),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.one_of(lines, st.sampled_from(["b64", "float", "plain"])), inner, max_size=2),
+    ),
+    max_leaves=6,
+)
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> Job:
+    """Any job that kue can hold: nothing read from kue, as it might come from another family."""
+    state = draw(st.sampled_from([State.WAITING, State.SCHEDULED, State.COMPLETED, State.FAILED, State.ACTIVE]))
+    unfinished = state in (State.WAITING, State.SCHEDULED, State.ACTIVE)
+    queue = draw(names)
+    extra = draw(st.dictionaries(st.sampled_from(["qless", "migration", "b64"]), st.dictionaries(lines, kept_values), max_size=2))
+    return Job(
+        id=str(draw(st.integers(1, 40))),
+        queue=queue,
+        name=draw(st.one_of(st.just(queue), lines)),
+        state=state,
+        priority=draw(st.one_of(st.none(), whole_numbers, st.floats(allow_nan=False))),
+        payload=draw(json_texts if unfinished else st.one_of(st.none(), json_texts, st.binary(max_size=8))),
+        created_at=draw(times),
+        updated_at=draw(times),
+        due_at=draw(times if state is not State.SCHEDULED else whole_numbers),
+        started_at=draw(times),
+        finished_at=draw(times),
+        attempts=draw(st.one_of(st.none(), st.integers(0, 5), whole_numbers)),
+        max_attempts=draw(st.one_of(st.none(), st.integers(0, 5), whole_numbers)),
+        progress=draw(st.one_of(st.none(), st.floats(0, 1), st.sampled_from([0.77, 1.0]))),
+        result=draw(st.one_of(st.none(), json_texts, st.binary(max_size=8))),
+        error=draw(st.one_of(st.none(), lines)),
+        worker=draw(st.one_of(st.none(), lines)),
+        lease_expires_at=draw(times),
+        tags=tuple(draw(st.lists(lines, max_size=2))),
+        depends_on=tuple(draw(st.lists(lines, max_size=2))),
+        unique_key=draw(st.one_of(st.none(), lines)),
+        ttl=draw(st.one_of(st.none(), whole_numbers)),
+        logs=tuple(draw(st.lists(st.binary(max_size=8), max_size=3))),
+        history=tuple(draw(st.lists(st.dictionaries(lines, kept_values, max_size=2), max_size=2))),
+        extra={**extra, "kue": {"state": "active"}} if state is State.ACTIVE else extra,
+    )
+
+
+@st.composite
+def sound_records(draw: st.DrawFn) -> list[Entry]:
+    """One job as some version of kue may have left it: hash, indexes with any scores, log."""
+    job_id = str(draw(st.integers(1, 10**15)))
+    word, queue = draw(state_words), draw(names).encode("utf-8", "surrogateescape")
+    record = draw(st.dictionaries(fields, texts.filter(lambda raw: len(raw) < 1000), max_size=10))
+    record |= {b"type": queue, b"state": word, b"data": draw(json_texts)}
+    record[b"priority"] = draw(numbers.filter(lambda raw: number(raw) is not None))
+    for name in (b"result", b"progress_data", b"backoff"):
+        if name in record:
+            record[name] = draw(json_texts)
+    member = draw(st.sampled_from([job_id, padded(job_id)])).encode()
+    scores = st.floats(allow_nan=False)
+    keys = (b"q:jobs", b"q:jobs:" + word, b"q:jobs:" + queue + b":" + word)
+    places = [Entry(key, "zset", [(member, draw(scores))]) for key in keys]
+    log = draw(st.lists(st.binary(max_size=5), max_size=3))
+    logs = [Entry(f"q:job:{job_id}:log".encode(), "list", log)] if log else []
+    return [Entry(f"q:job:{job_id}".encode(), "hash", record), *places, *logs]
