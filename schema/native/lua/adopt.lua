@@ -4,13 +4,14 @@
 -- KEYS      the queue's, see _queue.lua
 -- ARGV[1]   now
 -- ARGV[2]   the sequence is at least this
+-- ARGV[3]   priority order of a new queue
 -- Result    'OK'
 
 local reply = answer(function()
   local now = clock()
   open()
   if not queue.schema then
-    create_queue(now, queue.priority_order or 'ascending')
+    create_queue(now, queue.priority_order or ARGV[3])
   end
   local least = tonumber(ARGV[2])
   if (tonumber(call('HGET', META, 'sequence') or nil) or 0) < least then

@@ -1,0 +1,57 @@
+"""The native family: ties keys, reader, rules and writer to the contract of schema/family.py.
+
+Holds no logic of its own. Registered as ``ferryman`` in the group ``ferryman.families``. Its live part is ``live.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..fact import Entry, Fact, Subject
+from ..family import Command, KeyFamily, Target
+from ..job import Job
+from ..keys import glob_escape
+from ..rule import Finding, Keyspace
+from ..totals import Totals
+from . import reader, writer
+from .keys import DEFAULT_PREFIX
+from .record import NAME
+from .rules import RULES
+
+
+class Native(KeyFamily):
+    """Jobs of ferryman's own queues."""
+
+    name = NAME
+    title = "ferryman's own queues, schema 1"
+    default_prefix = DEFAULT_PREFIX
+    rules = RULES
+    keeps_extra = True
+
+    def globs(self, prefix: str) -> tuple[str, ...]:
+        return (glob_escape(prefix) + ":*",)
+
+    def facts(self, entry: Entry, prefix: str) -> Iterator[Fact]:
+        return reader.facts(entry, prefix)
+
+    def tally(self, fact: Fact, totals: Totals) -> None:
+        reader.tally(fact, totals)
+
+    def read(self, subject: Subject, keyspace: Keyspace) -> Job | None:
+        return reader.read(subject, keyspace)
+
+    def obstacles(self, job: Job) -> Iterator[Finding]:
+        return writer.obstacles(job)
+
+    def write(self, job: Job, target: Target) -> list[Command]:
+        return writer.write(job, target)
+
+    def finish(self, target: Target, written: Totals) -> list[Command]:
+        return writer.finish(target, written)
+
+    def tally_written(self, job: Job, totals: Totals) -> None:
+        super().tally_written(job, totals)
+        writer.tally_written(job, totals)
+
+
+FAMILY = Native()

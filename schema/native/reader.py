@@ -1,0 +1,198 @@
+"""Reading native keyspaces: keys to facts, facts to totals, and the facts about one job to a Job.
+
+Pure and total: any bytes in any key, field, member or score give facts, never an error. Ids are unique within a queue, so the
+queue is every fact's scope. Called by ``family.py``; the rules share its view of a subject.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from attrs import define, evolve, field
+
+from ..fact import Entry, Fact, FactKind, Subject
+from ..job import Job
+from ..rule import Keyspace
+from ..text import to_bytes, to_text
+from ..totals import Totals
+from .keys import is_escaped, unescape
+from .layout import PASSING, PLACES, layout
+from .place import ASCENDING, DESCENDING, PriorityOrder, sequence_of
+from .record import Stored, job_of, whole, whole_score
+
+KINDS = {
+    "record": FactKind.RECORD,
+    **dict.fromkeys(PLACES, FactKind.PLACE),
+    **dict.fromkeys(("needs", "unblocks", "tag"), FactKind.NOTE),
+    "stats": FactKind.COUNTER,
+    **dict.fromkeys(("meta", "consumers", "queues", "exchange", "fanout", "cursors"), FactKind.REGISTRY),
+    **dict.fromkeys(("wake", "publisher", "unique", "connection"), FactKind.TOKEN),
+}
+"""What the keys of each role state."""
+
+NAMELESS = "nameless"
+"""Role of an ODD fact about a key under the prefix that has no pattern's form."""
+
+
+# Keys to facts
+
+
+def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
+    """What one key states."""
+    names = layout(prefix)
+    match = names.parse(entry.key, entry.redis_type)
+    if match is None or not is_escaped(match.fields.get("tag", "")):
+        misfit = match or next(names.matches(entry.key), None)
+        if misfit is not None or entry.key.startswith(to_bytes(prefix) + b":"):
+            role = NAMELESS if misfit is None else misfit.role
+            yield Fact(FactKind.ODD, role, entry.key, entry.redis_type, ttl_ms=entry.ttl_ms)
+        return
+    role, told = match.role, match.fields
+    queue = unescape(told["tag"]) if "tag" in told else None
+    about = partial(Fact, KINDS[role], role, entry.key, entry.redis_type, queue=queue, ttl_ms=entry.ttl_ms)
+    about_job = partial(about, scope=queue or "")
+    match role:
+        case "record":
+            yield about_job(told["id"], values=_flat(entry.value))
+        case "needs" | "unblocks":
+            yield about_job(told["id"], values=tuple(entry.value))
+        case "tag" | "blocked":
+            for member in entry.value:
+                yield about_job(to_text(member), member=member, place=told.get("label", role))
+        case "waiting" | "scheduled" | "held" | "dead" | "done":
+            for index, (member, score) in enumerate(entry.value, entry.offset):
+                yield about_job(to_text(member), member=member, score=score, index=index, place=told.get("consumer"))
+        case "consumers":
+            for member, score in entry.value:
+                yield about(member=member, score=score)
+        case _:
+            yield about(values=_values(entry))
+
+
+def _values(entry: Entry) -> tuple[bytes, ...]:
+    match entry.redis_type:
+        case "string":
+            return (entry.value,)
+        case "hash":
+            return _flat(entry.value)
+    return tuple(entry.value or ())
+
+
+def _flat(fields: Mapping[bytes, bytes]) -> tuple[bytes, ...]:
+    return tuple(text for pair in fields.items() for text in pair)
+
+
+# Facts to totals
+
+
+def consumer_label(queue: str, consumer: str) -> str:
+    """The label under which a consumer's lease is told."""
+    return f"{queue}\0{consumer}"
+
+
+def tally(fact: Fact, totals: Totals) -> None:
+    """Counts what the rules about the whole keyspace need, and the leases that readers need."""
+    queue = fact.queue or ""
+    if fact.kind is FactKind.ODD:
+        totals.count("odd key", fact.role)
+        totals.sample("odd key", to_text(fact.key), fact.role)
+        return
+    if fact.ttl_ms is not None and fact.role not in PASSING:
+        totals.count("expiring", queue)
+        totals.sample("expiring", to_text(fact.key), queue)
+    match fact.role:
+        case "meta":
+            _tally_meta(fact, queue, totals)
+        case "consumers":
+            totals.maximum("lease", whole_score(fact.score) or 0, consumer_label(queue, to_text(fact.member or b"")))
+        case "queues":
+            totals.name("registered", map(to_text, fact.values))
+        case "wake":
+            totals.count("tokens", queue, len(fact.values))
+        case "waiting" | "held":
+            totals.count(fact.role, queue)
+            place = whole_score(fact.score)
+            if place is not None:
+                totals.maximum("highest sequence", sequence_of(place), queue)
+        case "record":
+            totals.count("records", queue)
+
+
+def _tally_meta(fact: Fact, queue: str, totals: Totals) -> None:
+    fields = fact.fields
+    totals.name("queues", [queue])
+    if fields.get(b"priority_order") == b"descending":
+        totals.name("descending", [queue])
+    if b"expires" in fields:
+        totals.name("temporary", [queue])
+    if fields.get(b"schema") != b"1":
+        totals.name("other schema", [queue])
+        totals.sample("other schema", to_text(fields.get(b"schema", b"")), queue)
+    totals.maximum("sequence", whole(fields.get(b"sequence", b"0")) or 0, queue)
+
+
+def order_of(queue: str, totals: Totals) -> PriorityOrder:
+    """The queue's priority order."""
+    return DESCENDING if queue in totals.names.get("descending", ()) else ASCENDING
+
+
+# Facts to a job
+
+
+@define
+class View:
+    """The facts about one job, sorted by what readers and rules ask for."""
+
+    job_id: str
+    queue: str
+    record: Fact | None = None
+    fields: dict[bytes, bytes] = field(factory=dict)
+    places: list[Fact] = field(factory=list)
+    needs: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> bytes:
+        """The key to name in findings: the hash, or where else the job shows up."""
+        fact = self.record or next(iter(self.places), None)
+        return fact.key if fact else b""
+
+    @property
+    def own_place(self) -> Fact | None:
+        """Where the job stands; of several places the one from which it goes on soonest."""
+        return min(self.places, key=lambda fact: PLACES.index(fact.role), default=None)
+
+    def stored(self, totals: Totals) -> Stored:
+        """The job as it stands in Redis."""
+        place = self.own_place
+        if place is None:
+            return Stored(self.fields, needs=self.needs)
+        lease = None
+        if place.place is not None and place.role == "held":
+            lease = totals.maxima.get(("lease", consumer_label(self.queue, place.place)))
+        holder = place.place if place.role == "held" else None
+        return Stored(self.fields, place.role, place.score, holder, lease, self.needs)
+
+
+def view_of(subject: Subject) -> View:
+    """The subject's facts, sorted."""
+    view = View(subject.job_id, subject.scope)
+    for fact in subject.facts:
+        if fact.kind is FactKind.RECORD:
+            view.record = fact
+            view.fields = fact.fields
+        elif fact.kind is FactKind.PLACE:
+            view.places.append(fact)
+        elif fact.role == "needs":
+            view.needs = tuple(sorted({*view.needs, *map(to_text, fact.values)}))
+    return view
+
+
+def read(subject: Subject, keyspace: Keyspace) -> Job | None:
+    """The job that the facts describe; None without a hash."""
+    view = view_of(subject)
+    if view.record is None:
+        return None
+    job = job_of(view.job_id, view.queue, view.stored(keyspace.totals), order_of(view.queue, keyspace.totals))
+    place = view.own_place
+    return evolve(job, position=place.index if place is not None and place.role == "waiting" else None)

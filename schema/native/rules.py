@@ -1,0 +1,230 @@
+"""The rules of a healthy native keyspace.
+
+Place is truth, so most rules are about places: every job in exactly one, and nothing that keeps it from being taken. The
+scripts keep all of them; what breaks one is a lost write (a failover, an eviction), foreign hands, or a fleet of consumers that
+is gone. Live consumers make NATIVE-14 flicker between the popping of a token and the take that follows. Called by ``family.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ..errors import MalformedValue
+from ..fact import Subject
+from ..rule import Complaint, Harm, Keyspace, Rule, Severity
+from ..text import show, to_bytes
+from . import codec
+from .keys import QueueKeys
+from .reader import View, consumer_label, view_of
+from .record import Aside, number
+
+LATE_MS = 60_000
+"""Due jobs and lapsed leases are seen at the next poll of any consumer, at most a lease later. What is older, nobody sees."""
+
+Check = Callable[[View, Keyspace], Iterator[Complaint]]
+
+
+def _say(view: View, detail: str, key: bytes | None = None) -> Complaint:
+    return Complaint(detail, view.key if key is None else key, view.queue)
+
+
+# About single jobs
+
+
+def _member_without_hash(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.record is None:
+        for place in view.places:
+            yield _say(view, f"stands in {place.role}, but has no hash: its message is gone", place.key)
+
+
+def _hash_without_place(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.record is not None and not view.places:
+        yield _say(view, "stands in no place, so nobody will ever take it")
+
+
+def _two_places(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if len(view.places) > 1:
+        keys = ", ".join(sorted(show(place.key) for place in view.places))
+        yield _say(view, f"stands in {len(view.places)} places and will run more than once: {keys}")
+
+
+def _holder_unknown(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+    for place in view.places:
+        if place.role == "held" and _lease(view, place.place, keyspace) is None:
+            yield _say(view, f"held by {show(place.place or '')}, which has no lease: nobody will ever reclaim it", place.key)
+
+
+def _no_message(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.record is None or b"payload" in view.fields:
+        return
+    message = view.fields.get(b"message")
+    if message is None:
+        yield _say(view, "has neither a message nor a payload, so it can't be delivered")
+        return
+    try:
+        codec.decode(message)
+    except MalformedValue as error:
+        yield _say(view, f"has a malformed message: {error}")
+
+
+def _odd_score(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    for place in view.places:
+        if place.role in ("waiting", "held") and place.score is not None:
+            inexact = abs(place.score) > 2**53 or not place.score.is_integer()
+            if inexact:
+                yield _say(view, f"has the place {place.score!r}, which is no priority and sequence", place.key)
+
+
+def _place_forgotten(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    own = view.own_place
+    if own is not None and view.record is not None and own.role in ("scheduled", "dead", "blocked"):
+        score = view.fields.get(b"score")
+        if score is not None and number(score) is None:
+            yield _say(view, f"remembers the place {show(score, 40)!r}; it will go ahead of all others of the middle priority")
+
+
+def _blocked_by_nothing(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if any(place.role == "blocked" for place in view.places) and not view.needs:
+        yield _say(view, "is blocked, but waits for nothing, so it never goes on")
+
+
+def _overdue(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+    for place in view.places:
+        if place.role == "scheduled" and place.score is not None and place.score < keyspace.now_ms - LATE_MS:
+            late = keyspace.now_ms - place.score
+            yield _say(view, f"was due {late / 1000:.0f} s ago: no consumer looks at this queue", place.key)
+
+
+def _lapsed(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+    for place in view.places:
+        lease = _lease(view, place.place, keyspace) if place.role == "held" else None
+        if lease is not None and lease < keyspace.now_ms - LATE_MS:
+            late = (keyspace.now_ms - lease) / 1000
+            yield _say(view, f"its consumer's lease ended {late:.0f} s ago: no consumer looks at this queue", place.key)
+
+
+def _aside_malformed(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    raw = view.fields.get(Aside.FIELD)
+    if raw is not None:
+        try:
+            Aside.unpack(raw)
+        except MalformedValue as error:
+            yield _say(view, f"what its migration kept can't be read: {error}")
+
+
+def _lease(view: View, consumer: str | None, keyspace: Keyspace) -> int | None:
+    return keyspace.totals.maxima.get(("lease", consumer_label(view.queue, consumer or "")))
+
+
+# About queues and the keyspace
+
+
+def _meta(queue: str, keyspace: Keyspace) -> bytes:
+    return _keys(queue, keyspace).meta
+
+
+def _keys(queue: str, keyspace: Keyspace) -> QueueKeys:
+    return QueueKeys(keyspace.prefix, queue)
+
+
+def _known(keyspace: Keyspace, registry: str = "queues") -> set[str]:
+    return keyspace.totals.names.get(registry, set())
+
+
+def _other_schema(keyspace: Keyspace) -> Iterator[Complaint]:
+    for queue in sorted(_known(keyspace, "other schema")):
+        found = keyspace.totals.samples["other schema", queue][0]
+        yield Complaint(f"has schema {show(found, 40)!r}; this ferryman knows 1", _meta(queue, keyspace), queue)
+
+
+def _jobs_without_queue(keyspace: Keyspace) -> Iterator[Complaint]:
+    for queue in keyspace.totals.labels("records"):
+        if queue not in _known(keyspace):
+            jobs = keyspace.totals.sums["records", queue]
+            yield Complaint(f"{jobs} jobs of a queue that does not exist: nobody can take them", _meta(queue, keyspace), queue)
+
+
+def _sequence_behind(keyspace: Keyspace) -> Iterator[Complaint]:
+    for (measure, queue), highest in sorted(keyspace.totals.maxima.items()):
+        if measure == "highest sequence" and queue in _known(keyspace):
+            sequence = keyspace.totals.maxima.get(("sequence", queue), 0)
+            if sequence < highest:
+                detail = f"the next job gets sequence {sequence + 1}, but {highest} is taken: it would run too early"
+                yield Complaint(detail, _meta(queue, keyspace), queue)
+
+
+def _tokens(keyspace: Keyspace) -> Iterator[Complaint]:
+    totals = keyspace.totals
+    for queue in totals.labels("waiting"):
+        if not totals.sums["tokens", queue]:
+            waiting = totals.sums["waiting", queue]
+            yield Complaint(f"{waiting} jobs wait, but no token wakes a consumer", _keys(queue, keyspace).wake, queue)
+    for queue in totals.labels("tokens"):
+        if totals.sums["tokens", queue] > 1:
+            yield Complaint(f"{totals.sums['tokens', queue]} tokens instead of one", _keys(queue, keyspace).wake, queue)
+
+
+def _odd_keys(keyspace: Keyspace) -> Iterator[Complaint]:
+    for role in keyspace.totals.labels("odd key"):
+        for key in keyspace.totals.samples["odd key", role]:
+            what = "has a name that no key of ours has" if role == "nameless" else f"is no {role} key: wrong type or wrong name"
+            yield Complaint(f"stands under our prefix, but {what}", to_bytes(key))
+
+
+def _expiring(keyspace: Keyspace) -> Iterator[Complaint]:
+    for queue in keyspace.totals.labels("expiring"):
+        if queue not in _known(keyspace, "temporary"):
+            for key in keyspace.totals.samples["expiring", queue]:
+                yield Complaint(
+                    "carries a TTL, though its queue lasts: it will vanish, or be evicted first", to_bytes(key), queue
+                )
+
+
+def _unregistered(keyspace: Keyspace) -> Iterator[Complaint]:
+    for queue in sorted(_known(keyspace) - _known(keyspace, "temporary") - _known(keyspace, "registered")):
+        yield Complaint("is not listed among the queues", _meta(queue, keyspace), queue)
+
+
+def _about_job(
+    number: int, title: str, severity: Severity, harm: Harm, check: Check, repair: str | None = None, refuses: bool = False
+) -> Rule:
+    def checked(subject: Subject, keyspace: Keyspace) -> Iterator[Complaint]:
+        return check(view_of(subject), keyspace)
+
+    return Rule(f"NATIVE-{number}", title, severity, harm, repair, refuses, subject=checked)
+
+
+def _about_queues(
+    number: int,
+    title: str,
+    severity: Severity,
+    harm: Harm,
+    check: Callable[[Keyspace], Iterator[Complaint]],
+    repair: str | None = None,
+) -> Rule:
+    return Rule(f"NATIVE-{number}", title, severity, harm, repair, keyspace=check)
+
+
+ERROR, WARNING = Severity.ERROR, Severity.WARNING
+
+RULES = (
+    _about_job(1, "Every id in a place has a hash", ERROR, Harm.LOST, _member_without_hash, "remove the id from the place"),
+    _about_job(2, "Every job stands in a place", ERROR, Harm.LOST, _hash_without_place, "put the job back in waiting", True),
+    _about_job(3, "Every job stands in one place only", ERROR, Harm.DUPLICATE, _two_places, "keep the first place"),
+    _about_job(4, "Every holder has a lease", ERROR, Harm.LOST, _holder_unknown, "put the job back in waiting"),
+    _about_job(5, "Every job has a sound message or a payload", ERROR, Harm.POISON, _no_message, "move the job to dead", True),
+    _about_job(6, "Places in waiting are exact", WARNING, Harm.LATE, _odd_score),
+    _about_job(7, "Remembered places are whole numbers", WARNING, Harm.LATE, _place_forgotten),
+    _about_job(8, "A blocked job waits for something", ERROR, Harm.LOST, _blocked_by_nothing, "put the job in waiting"),
+    _about_job(9, "Due jobs are promoted", WARNING, Harm.LATE, _overdue, "start a consumer"),
+    _about_job(10, "Lapsed leases are reclaimed", WARNING, Harm.LATE, _lapsed, "start a consumer"),
+    _about_job(11, "What a migration kept can be read", WARNING, Harm.COSMETIC, _aside_malformed),
+    _about_queues(12, "Queues have a schema that this version knows", ERROR, Harm.LOST, _other_schema, "update ferryman"),
+    _about_queues(13, "Jobs belong to a queue that exists", ERROR, Harm.LOST, _jobs_without_queue, "declare the queue"),
+    _about_queues(14, "Where jobs wait, one token does", WARNING, Harm.LATE, _tokens, "publish, or start a consumer"),
+    _about_queues(15, "Sequences are above every place given", WARNING, Harm.LATE, _sequence_behind, "raise the sequence"),
+    _about_queues(16, "Keys under the prefix are ours", WARNING, Harm.COSMETIC, _odd_keys, "move the key away"),
+    _about_queues(17, "Only keys of temporary queues expire", ERROR, Harm.LOST, _expiring, "PERSIST the key"),
+    _about_queues(18, "Lasting queues are listed", WARNING, Harm.COSMETIC, _unregistered, "declare the queue again"),
+)
+"""All rules. Jobs stay at the source (``refuses``) when nothing could run at the target: no place, or no message."""

@@ -1,0 +1,66 @@
+"""Packed: plain values of any depth as JSON text that reads back exactly, bytes and odd floats included.
+
+For what a record has no field of its own for. Never pickles; the text is untrusted on the way back.
+Called by families that keep something aside in Redis.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from .errors import MalformedValue
+from .text import load_json
+
+_MARKS = frozenset({"b64", "float", "plain"})
+"""Single keys of JSON objects that stand for what JSON has no form for."""
+
+
+def pack(values: Mapping[str, Any]) -> bytes:
+    """ASCII JSON for texts, numbers, None, bytes, lists, tuples and mappings with text keys."""
+    return json.dumps(_encode(values), separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def unpack(raw: bytes) -> dict[str, Any]:
+    """The values behind ``pack``; a tuple comes back as a list. Raises MalformedValue for any other text."""
+    values = _decode(load_json(raw))
+    if not isinstance(values, dict):
+        raise MalformedValue("packed values are not a JSON object")
+    return values
+
+
+def _encode(value: Any) -> Any:
+    match value:
+        case bytes():
+            return {"b64": base64.b64encode(value).decode("ascii")}
+        case float() if value != value or value in (float("inf"), float("-inf")):
+            return {"float": str(value)}
+        case Mapping():
+            encoded = {key: _encode(each) for key, each in value.items()}
+            return {"plain": encoded} if len(encoded) == 1 and not _MARKS.isdisjoint(encoded) else encoded
+        case list() | tuple():
+            return [_encode(each) for each in value]
+        case _:
+            return value
+
+
+def _decode(value: Any) -> Any:
+    match value:
+        case {"b64": str(text), **rest} if not rest:
+            try:
+                return base64.b64decode(text, validate=True)
+            except (binascii.Error, ValueError):
+                raise MalformedValue("packed bytes are not base64") from None
+        case {"float": ("nan" | "inf" | "-inf") as text, **rest} if not rest:
+            return float(text)
+        case {"plain": dict(plain), **rest} if not rest:
+            return {key: _decode(each) for key, each in plain.items()}
+        case dict():
+            return {key: _decode(each) for key, each in value.items()}
+        case list():
+            return [_decode(each) for each in value]
+        case _:
+            return value
