@@ -12,10 +12,8 @@ import json
 import shutil
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
-from attrs import asdict
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
@@ -28,6 +26,7 @@ from ..schema.connect import open_client
 from ..schema.job import Job, State
 from ..schema.rule import Finding
 from ..schema.totals import Totals
+from . import audit
 from .comparison import compare_keyspaces
 from .listing import listed
 from .session import session
@@ -56,16 +55,12 @@ class SparkEngine:
     def audit(self, source: Address, now_ms: int, report: Report[Finding], progress: Progress = silent) -> Census:
         """See Engine.audit."""
         with self._snapshot(source, now_ms, progress) as (snapshot, folder):
-            for finding in snapshot.keyspace.family.keyspace_findings(snapshot.keyspace):
+            found = audit.findings(snapshot, self._number(source), f"{folder}/findings", progress)
+            for finding in audit.of_keyspace(snapshot):
                 report(finding)
-            frame = snapshot.subjects(self._number(source))
-            found = run(frame, _auditing(snapshot), FINDINGS, f"{folder}/findings", "checking jobs", progress)
             for finding in found.rows():
                 report(finding)
-            census = Census()
-            for tail in map(json.loads, found.tails()):
-                census.merge(Census(tail["jobs"], Counter(tail["by_state"]), Counter(tail["by_queue"])))
-            return census
+            return audit.census(found)
 
     def migrate(
         self,
@@ -139,25 +134,6 @@ class SparkEngine:
             yield snapshot, folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _auditing(snapshot: Snapshot) -> Callable[[Batches], Batches]:
-    """The task that runs all rules; its closing word is the census."""
-    read = snapshot.reader()
-
-    def audit(rows: Batches) -> Batches:
-        census = Census()
-
-        def findings() -> Iterator[Finding]:
-            for subject, keyspace in read(rows):
-                job = keyspace.family.read(subject, keyspace)
-                if job is not None:
-                    census.count(job)
-                yield from keyspace.family.findings(subject, keyspace)
-
-        yield from closing(batches(FINDINGS, findings()), FINDINGS, lambda: json.dumps(asdict(census)))
-
-    return audit
 
 
 def _counting(snapshot: Snapshot, plan: Plan) -> Callable[[Batches], Batches]:

@@ -1,6 +1,6 @@
 """Listing: the jobs of a snapshot as a table, and in the order in which ``ferryman jobs`` shows them.
 
-Called by the engine, by frames.py and by the comparison.
+Called by the engine and by frames.py.
 """
 
 from __future__ import annotations

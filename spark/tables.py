@@ -70,10 +70,10 @@ class Table(Generic[T]):
         return pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
 
     def rows(self, batch: pa.RecordBatch) -> Iterator[T]:
-        """The rows of a batch that has at least this table's columns."""
+        """The rows of a batch; columns that it lacks are taken for null, and more columns are left alone."""
         cells = []
         for column in self.columns:
-            values = batch.column(column.name).to_pylist()
+            values = batch.column(column.name).to_pylist() if column.name in batch.schema.names else [None] * batch.num_rows
             cells.append(values if column.decode is _same else [column.decode(value) for value in values])
         names = [column.name for column in self.columns]
         for row in zip(*cells, strict=True):

@@ -1,0 +1,68 @@
+"""Frames: a keyspace as DataFrames, for work of one's own on it.
+
+    from ferryman.spark.frames import read
+    keyspace = read(spark, "ferryman://localhost:6379/0?family=kue")
+    keyspace.jobs().groupBy("queue", "state").count().show()
+
+The server is read once, by parallel tasks, when ``read`` is called: all tables show the same moment, and asking them again
+costs the server nothing. They stand on Parquet files in a folder.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+
+from attrs import field, frozen
+from pyspark.sql import DataFrame, SparkSession
+
+from ..migrations.survey import clock_ms
+from ..schema.address import Address
+from ..schema.connect import open_client
+from . import audit, listing
+from .snapshot import Snapshot, take, tasks_for
+from .tables import FINDINGS
+
+
+@frozen
+class Frames:
+    """The tables of one keyspace at one moment."""
+
+    spark: SparkSession = field(repr=False)
+    snapshot: Snapshot
+    folder: str
+    tasks: int
+
+    def facts(self) -> DataFrame:
+        """What each key states."""
+        return self.snapshot.facts.frame()
+
+    def jobs(self) -> DataFrame:
+        """Every job that has a record."""
+        return listing.jobs(self.snapshot, self.tasks, self._path("jobs")).frame()
+
+    def findings(self) -> DataFrame:
+        """Every broken rule."""
+        found = audit.findings(self.snapshot, self.tasks, self._path("findings")).frame()
+        batch = FINDINGS.batch(audit.of_keyspace(self.snapshot))
+        return found.unionByName(self.spark.createDataFrame(batch.to_pylist(), FINDINGS.ddl))
+
+    def _path(self, table: str) -> str:
+        return tempfile.mkdtemp(prefix=f"{table}-", dir=self.folder) + "/table"
+
+
+def read(spark: SparkSession, url: str, now_ms: int | None = None, work: str | None = None) -> Frames:
+    """Reads the keyspace at ``url``.
+
+    ``now_ms``: the moment that rules compare with, by default the server's clock. ``work``: the folder for the files, which all
+    executors must be able to reach; by default a temporary one on this machine that goes when the process ends.
+    Raises UsageError for a wrong URL and ServerError when the server fails.
+    """
+    address = Address.parse(url)
+    with open_client(address) as client:
+        now = clock_ms(client) if now_ms is None else now_ms
+    folder = tempfile.mkdtemp(prefix="ferryman-", dir=work)
+    if work is None:
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Frames(spark, take(spark, address, now, f"{folder}/facts"), folder, tasks_for(address))

@@ -1,0 +1,166 @@
+"""Ferryman: the Spark data source ``ferryman``.
+
+    spark.read.format("ferryman").option("url", "ferryman://…?family=kue").option("table", "jobs").load()
+    jobs.write.format("ferryman").option("url", "ferryman://…").mode("append").save()
+
+Options for reading:
+    url         the keyspace, see schema/address.py
+    table       jobs (default), findings, facts or keys
+    partitions  for facts and keys: how many tasks read side by side (default 1). With more than one, a key at the border of
+                two ranges may appear twice; ``ferryman.spark.frames`` has the same tables in parallel without that
+    now         the moment that rules compare with, Unix ms (default: the server's clock)
+
+A source's tasks can't exchange rows, so one task makes the tables jobs and findings, with the facts of all jobs on its disk
+meanwhile: right for any size, and not the fastest; that is frames.py too. A keyspace without keys is an empty table. Every
+action on a table reads the server again: write it to Parquet first. Options for writing: see sink.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from attrs import frozen
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from ..migrations.scan import EVERYTHING, CursorRange, entries, node, same_server, scan_range, split
+from ..migrations.survey import clock_ms
+from ..schema.address import Address
+from ..schema.connect import open_client
+from ..schema.errors import UsageError
+from ..schema.family import get_family
+from ..schema.rule import Keyspace
+from ..schema.totals import Totals
+from .sink import Sink, begin
+from .snapshot import tasks_for
+from .spill import Spill
+from .tables import FACTS, FINDINGS, JOBS, Table, batches, fact_bytes, job_bytes
+
+TABLES: Mapping[str, Table[Any] | None] = {"jobs": JOBS, "findings": FINDINGS, "facts": FACTS, "keys": None}
+READ_OPTIONS = frozenset({"url", "table", "partitions", "now"})
+WRITE_OPTIONS = frozenset({"url", "lossy"})
+
+
+class Ferryman(DataSource):  # type: ignore[misc]
+    """The data source; Spark makes one for each table that is read or written."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "ferryman"
+
+    def schema(self) -> str:
+        table = TABLES[_table(self.options)]
+        return table.ddl if table else "key binary"
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        _check(self.options, READ_OPTIONS)
+        address = Address.parse(_option(self.options, "url"))
+        now = _number(self.options, "now")
+        match _table(self.options):
+            case "facts" | "keys" as table:
+                return RangeReader(address, table, _number(self.options, "partitions") or 1)
+            case table:
+                return WholeReader(address, table, now)
+
+    def writer(self, schema: Any, overwrite: bool) -> Sink:
+        _check(self.options, WRITE_OPTIONS)
+        if overwrite:
+            raise UsageError("jobs can only be added: use .mode('append')")
+        address = Address.parse(_option(self.options, "url"))
+        return begin(address, schema, lossy=self.options.get("lossy", "false").lower() == "true")
+
+
+@frozen
+class Range(InputPartition):  # type: ignore[misc]
+    """The part of one task."""
+
+    span: CursorRange
+    run_id: str | None
+
+
+@frozen
+class RangeReader(DataSourceReader):  # type: ignore[misc]
+    """Reads the tables that need no join: keys and facts."""
+
+    address: Address
+    table: str
+    number: int
+
+    def partitions(self) -> Sequence[Range]:
+        with open_client(self.address) as client:
+            run_id = node(client).run_id
+            return [Range(span, run_id) for span in split(client, self.number)]
+
+    def read(self, partition: Range) -> Iterator[pa.RecordBatch]:
+        family, prefix = get_family(self.address.family), self.address.prefix
+        with open_client(self.address) as client, same_server(client, partition.run_id):
+            if self.table == "keys":
+                for page in scan_range(client, partition.span, family.globs(prefix)):
+                    yield pa.RecordBatch.from_arrays([pa.array(page, pa.binary())], ["key"])
+                return
+            found = entries(client, family, prefix, partition.span)
+            facts = (fact for batch in found for entry in batch for fact in family.facts(entry, prefix))
+            yield from batches(FACTS, facts, fact_bytes)
+
+
+@frozen
+class WholeReader(DataSourceReader):  # type: ignore[misc]
+    """Reads the tables for which all facts of a job must come together: jobs and findings."""
+
+    address: Address
+    table: str
+    now_ms: int | None
+
+    def partitions(self) -> Sequence[Range]:
+        return [Range(EVERYTHING, None)]
+
+    def read(self, partition: Range) -> Iterator[pa.RecordBatch]:
+        family, prefix = get_family(self.address.family), self.address.prefix
+        totals = Totals()
+        with Spill(tasks_for(self.address)) as spill:
+            with open_client(self.address) as client:
+                now_ms = clock_ms(client) if self.now_ms is None else self.now_ms
+                for batch in entries(client, family, prefix, partition.span):
+                    for entry in batch:
+                        for fact in family.facts(entry, prefix):
+                            family.tally(fact, totals)
+                            if fact.job_id is not None:
+                                spill.add(fact)
+            keyspace = Keyspace(family, prefix, now_ms, totals)
+            if self.table == "jobs":
+                read = (family.read(subject, keyspace) for subject in spill.subjects())
+                yield from batches(JOBS, filter(None, read), job_bytes)
+            else:
+                yield from batches(FINDINGS, family.keyspace_findings(keyspace))
+                found = (finding for subject in spill.subjects() for finding in family.findings(subject, keyspace))
+                yield from batches(FINDINGS, found)
+
+
+def _check(options: Mapping[str, str], known: frozenset[str]) -> None:
+    for name in options:
+        if name.lower() not in known:
+            raise UsageError(f"unknown option {name!r}; known are: {', '.join(sorted(known))}")
+
+
+def _option(options: Mapping[str, str], name: str) -> str:
+    value = options.get(name)
+    if value is None:
+        raise UsageError(f"option {name!r} is missing")
+    return value
+
+
+def _number(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit()):
+        raise UsageError(f"option {name!r} must be a whole number, not {text!r}")
+    return int(text)
+
+
+def _table(options: Mapping[str, str]) -> str:
+    name = options.get("table", "jobs")
+    if name not in TABLES:
+        raise UsageError(f"there is no table {name!r}; there are: {', '.join(TABLES)}")
+    return name
