@@ -17,6 +17,7 @@ from typing import Any
 from attrs import frozen
 
 from ..schema.fact import Entry
+from ..schema.family import Command
 from ..schema.text import to_bytes
 
 
@@ -30,6 +31,11 @@ class Sample:
     prefix: str
     captured_at_ms: int
     """The moment to compare with: seen from today every lease is long over."""
+
+    def damage(self) -> list[tuple[str, str | None]]:
+        """(rule, job id) of the faults that were planted before the capture; id None for a fault of the whole keyspace."""
+        text = files(self.package).joinpath("data", f"{self.name}.damage.json").read_text("utf-8")
+        return [(rule, job_id) for rule, job_id in json.loads(text)]
 
     def entries(self) -> Iterator[Entry]:
         """Every key of the capture."""
@@ -45,6 +51,22 @@ def read_capture(lines: Iterable[str]) -> Iterator[Entry]:
             row = json.loads(line)
             ttl_ms = None if row["ttl_ms"] < 0 else row["ttl_ms"]
             yield Entry(_bytes(row["key"]), row["type"], _value(row["type"], row["value"]), ttl_ms)
+
+
+def commands(entry: Entry) -> list[Command]:
+    """What writes the entry into an empty server. A time to live is left out, so that an expired lock stays to be seen."""
+    match entry.redis_type:
+        case "string":
+            return [("SET", entry.key, entry.value)]
+        case "list":
+            return [("RPUSH", entry.key, *entry.value)]
+        case "set":
+            return [("SADD", entry.key, *entry.value)]
+        case "zset":
+            return [("ZADD", entry.key, *(word for member, score in entry.value for word in (score, member)))]
+        case "hash":
+            return [("HSET", entry.key, *(word for pair in entry.value.items() for word in pair))]
+    return []
 
 
 def _value(redis_type: str, raw: Any) -> Any:

@@ -25,6 +25,11 @@ def sample_names() -> tuple[str, ...]:
     return tuple(SAMPLES)
 
 
+def planted(name: str) -> list[tuple[str, str | None]]:
+    """(rule, job id) of every fault planted in a damaged sample. Raises KeyError for an unknown name."""
+    return SAMPLES[name].damage()
+
+
 def sample_entries(name: str) -> Iterator[Entry]:
     """Every key of the sample. Raises KeyError for an unknown name."""
     return SAMPLES[name].entries()
