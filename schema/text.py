@@ -45,7 +45,7 @@ def load_json(raw: bytes) -> Any:
     if raw.count(b"[") + raw.count(b"{") > MAX_JSON_DEPTH and _bracket_depth(raw) > MAX_JSON_DEPTH:
         raise MalformedValue(f"JSON nested more than {MAX_JSON_DEPTH} deep")
     try:
-        return json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+        return _DECODER.decode(raw.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise MalformedValue(f"not JSON: {show(str(error))}") from None
 
@@ -120,3 +120,7 @@ _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+# json.loads would make a new decoder for each text.
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)

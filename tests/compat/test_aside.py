@@ -1,0 +1,82 @@
+"""What a foreign record has no field for: exact there and back, and nothing that was not put there by us is believed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from attrs import evolve
+from ferryman.compat.aside import Aside, pack, unpack
+from ferryman.schema.errors import MalformedValue
+from ferryman.schema.job import Job, State
+from hypothesis import given
+from hypothesis import strategies as st
+
+from .kue.strategies import jobs, kept_values, lines
+
+BARE = Job(id="1", queue="q", name="q", state=State.WAITING)
+
+
+@given(st.dictionaries(lines, kept_values, max_size=4))
+def test_any_values_come_back_exactly(values: dict[str, Any]) -> None:
+    assert unpack(pack(values)) == values
+
+
+def test_infinite_numbers_come_back() -> None:
+    assert unpack(pack({"a": float("inf"), "b": [float("-inf")]})) == {"a": float("inf"), "b": [float("-inf")]}
+
+
+@given(jobs())
+def test_a_job_gets_back_what_was_put_aside(job: Job) -> None:
+    names = ("name", "payload", "progress", "tags", "history", "due_at", "error")
+    poorer = evolve(BARE, id=job.id, extra={"kue": {}})
+    aside = Aside.of(job, {name: getattr(job, name) for name in names}, "kue", b"5")
+    assert aside is not None
+    again = Aside.unpack(aside.pack()).restored(poorer, b"5")
+    assert all(getattr(again, name) == getattr(job, name) for name in names)
+    assert again.extra == {**{name: kept for name, kept in job.extra.items() if name != "kue"}, "kue": {}}
+
+
+def test_nothing_is_put_aside_of_a_job_that_lacks_nothing() -> None:
+    assert Aside.of(evolve(BARE, extra={"kue": {"state": "active"}}), {}, "kue", None) is None
+
+
+def test_when_the_original_software_has_touched_the_job_only_what_it_never_touches_is_restored() -> None:
+    aside = Aside({"progress": 0.333, "tags": ("a",)}, {"qless": {"x": 1}}, b"5")
+    restored = aside.restored(evolve(BARE, progress=0.5), b"6")
+    assert (restored.progress, restored.tags, restored.extra) == (0.5, ("a",), {"qless": {"x": 1}})
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [],
+        "text",
+        {"fields": []},
+        {"fields": {"id": "7"}},
+        {"fields": {"state": "failed"}},
+        {"fields": {"logs": []}},
+        {"fields": {"tags": "abc"}},
+        {"fields": {"tags": [1]}},
+        {"fields": {"attempts": True}},
+        {"fields": {"attempts": 2**63}},
+        {"fields": {"payload": "text"}},
+        {"fields": {"payload": {"b64": "!"}}},
+        {"fields": {"created_at": 1.5}},
+        {"extra": {"qless": 5}},
+        {"as_of": 5},
+    ],
+)
+def test_text_that_only_looks_like_ours_is_refused(values: Any) -> None:
+    with pytest.raises(MalformedValue):
+        Aside.unpack(json.dumps(values).encode())
+
+
+@given(st.binary(max_size=30))
+def test_any_bytes_are_refused_by_one_error(raw: bytes) -> None:
+    try:
+        Aside.unpack(raw)
+    except MalformedValue:
+        return
+    assert isinstance(unpack(raw), dict)

@@ -1,0 +1,18 @@
+"""The memory of one value."""
+
+from __future__ import annotations
+
+from ferryman.compat.memo import remember_last
+
+
+def test_the_same_object_is_computed_once_and_an_equal_one_again() -> None:
+    asked: list[list[int]] = []
+
+    @remember_last
+    def total(numbers: list[int]) -> int:
+        asked.append(numbers)
+        return sum(numbers)
+
+    one, equal = [1, 2], [1, 2]
+    assert [total(one), total(one), total(equal), total(one)] == [3, 3, 3, 3]
+    assert len(asked) == 3
