@@ -11,7 +11,7 @@ from typing import Any
 
 import redis
 from attrs import frozen
-from ferryman.compat.samples import read_capture
+from ferryman.compat.samples import commands, read_capture
 from ferryman.schema.fact import Entry, Fact, Subject, join
 from ferryman.schema.family import KeyFamily
 from ferryman.schema.rule import Finding, Keyspace
@@ -73,17 +73,8 @@ def load(entries: Iterable[Entry] | Capture, client: redis.Redis) -> None:
     """Writes entries into a server by plain commands. Times to live are left out, so that an expired lock stays to be seen."""
     pipeline = client.pipeline(transaction=False)
     for entry in entries.entries() if isinstance(entries, Capture) else entries:
-        match entry.redis_type:
-            case "string":
-                pipeline.set(entry.key, entry.value)
-            case "list":
-                pipeline.rpush(entry.key, *entry.value)
-            case "set":
-                pipeline.sadd(entry.key, *entry.value)
-            case "zset":
-                pipeline.zadd(entry.key, dict(entry.value))
-            case "hash":
-                pipeline.hset(entry.key, mapping=entry.value)
+        for words in commands(entry):
+            pipeline.execute_command(*words)
     pipeline.execute()
 
 
