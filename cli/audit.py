@@ -13,7 +13,7 @@ from ..schema.family import get_family
 from ..schema.rule import Finding, Severity
 from .engines import get_engine
 from .options import address_argument, engine_option, moment, now_option, output_option
-from .output import Output, severity_text
+from .output import Output
 from .status import Status
 
 EXAMPLES = 3
@@ -83,6 +83,7 @@ def show_digest(output: Output, url: Address, census: Census, digest: Digest) ->
     titles = {rule.id: rule.title for rule in get_family(url.family).rules}
     states = ", ".join(f"{number} {state}" for state, number in sorted(census.by_state.items()))
     output.say(f"{url.display()}: {census.jobs} jobs in {len(census.by_queue)} queues" + (f" ({states})" if states else ""))
+    output.say("")
     if not digest.numbers:
         output.say("No findings.", "green")
         return
@@ -90,18 +91,14 @@ def show_digest(output: Output, url: Address, census: Census, digest: Digest) ->
 
 
 def show_findings(output: Output, digest: Digest, titles: dict[str, str]) -> None:
-    """The table of findings, grouped by rule."""
-    rows: list[tuple[object, ...]] = []
+    """One paragraph for each rule: what it says, the first cases, and what to do."""
     for rule, severity, number, examples in digest.groups():
-        cases = [f"{_place(finding)}: {finding.detail}" for finding in examples]
-        first = examples[0]
-        rows.append((rule, severity_text(severity), number, titles.get(rule, ""), cases[0]))
-        rows.extend(("", "", "", "", case) for case in cases[1:])
-        if number > len(cases):
-            rows.append(("", "", "", "", f"… and {number - len(cases)} more"))
-        if first.repair:
-            rows.append(("", "", "", "", f"repair: {first.repair}"))
-    output.table("Findings", ("rule", "severity", "number", "title", "cases"), rows, right=("number",), fold=("title", "cases"))
+        lines = [f"{_place(finding)}: {finding.detail}" for finding in examples]
+        if number > len(lines):
+            lines.append(f"… and {number - len(lines)} more")
+        if examples[0].repair:
+            lines.append(f"repair: {examples[0].repair}")
+        output.paragraph((rule, severity, f"{number}×", titles.get(rule, "")), severity, lines)
 
 
 def _place(finding: Finding) -> str:

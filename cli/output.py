@@ -15,6 +15,7 @@ import click
 from attrs import field, frozen
 from rich import box
 from rich.console import Console
+from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
@@ -82,6 +83,13 @@ class Output:
             table.add_row(*(cell if isinstance(cell, Text) else Text(text_of(cell)) for cell in row))
         self.people.print(table)
 
+    def paragraph(self, heading: Iterable[str], severity: str, lines: Iterable[str]) -> None:
+        """A heading in the severity's colour with indented lines below it, and an empty line."""
+        self.people.print(Text("  ".join(text_of(word) for word in heading if word), style=STYLES.get(severity, "")))
+        for line in lines:
+            self.people.print(Padding(Text(text_of(line)), (0, 0, 0, 4), expand=False))
+        self.people.print()
+
     def say(self, text: str, style: str = "") -> None:
         """A sentence for people on stdout."""
         self.people.print(Text(text, style=style))
@@ -111,8 +119,3 @@ class Output:
 def text_of(cell: object) -> str:
     """A cell of a table as printable text; None is shown as nothing."""
     return "" if cell is None else show(str(cell))
-
-
-def severity_text(severity: str) -> Text:
-    """The severity in its colour."""
-    return Text(severity, style=STYLES.get(severity, ""))

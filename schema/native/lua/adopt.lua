@@ -9,11 +9,12 @@
 
 local reply = answer(function()
   local now = clock()
+  local least = tonumber(ARGV[2])
   open()
   if not queue.schema then
-    create_queue(now, queue.priority_order or ARGV[3])
+    -- No time in it: the same migration gives the same keyspace, whenever and with whichever engine it is made.
+    create_queue(least, queue.priority_order or ARGV[3])
   end
-  local least = tonumber(ARGV[2])
   if (tonumber(call('HGET', META, 'sequence') or nil) or 0) < least then
     call('HSET', META, 'sequence', least)
   end

@@ -1,0 +1,151 @@
+"""A migration that is killed in the middle, and what the next run makes of it. Real processes, real kills."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+import redis
+from ferryman.migrations import journal
+from ferryman.migrations.plan import Plan
+from ferryman.migrations.writing import JOURNAL
+from ferryman.schema.address import Address
+from ferryman.schema.errors import MigrationRefused
+from ferryman.schema.family import Target, get_family
+from ferryman.schema.job import Job, State
+from ferryman.schema.totals import Totals
+
+from ..support.captures import dump
+from ..support.command import PROGRAM, ferryman
+from ..support.servers import Server
+
+JOBS = 3000
+
+
+@pytest.fixture
+def source(server: Server, client: redis.Redis) -> str:
+    """A kue keyspace that takes many batches to write."""
+    kue, target, written = get_family("kue"), Target("q", 0), Totals()
+    pipeline = client.pipeline(transaction=False)
+    for number in range(1, JOBS + 1):
+        state = State.WAITING if number % 3 else State.COMPLETED
+        queue = f"queue {number % 7}"
+        job = Job(str(number), queue, queue, state, number % 5, b'{"n":%d}' % number, created_at=number)
+        kue.tally_written(job, written)
+        for command in kue.write(job, target):
+            pipeline.execute_command(*command)
+    for command in kue.finish(target, written):
+        pipeline.execute_command(*command)
+    pipeline.execute()
+    return server.url(family="kue")
+
+
+@pytest.fixture(params=["ferryman", "kue"])
+def target(request: pytest.FixtureRequest, server: Server) -> str:
+    return server.url(1, family=request.param, prefix="new")
+
+
+@pytest.fixture
+def there(server: Server) -> Iterator[redis.Redis]:
+    """A client of the target's database."""
+    with server.client(1) as client:
+        yield client
+
+
+def killed_after(batches: int, source: str, target: str, there: redis.Redis) -> int:
+    """Starts a migration and kills it with SIGKILL as soon as the target has this many batches; returns the jobs written."""
+    there.config_set("notify-keyspace-events", "KEA")
+    with there.pubsub() as events:
+        events.psubscribe(f"__keyspace@1__:{JOURNAL}:*:part:*")
+        seen = 0
+        with subprocess.Popen([*PROGRAM, "migrate", source, target], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+            for event in events.listen():
+                seen += event["type"] == "pmessage" and event["data"] == b"hset"
+                if seen == batches:
+                    run.kill()
+                    break
+    there.config_set("notify-keyspace-events", "")
+    (part,) = there.scan_iter(f"{JOURNAL}:*:part:*")
+    return int(there.hget(part, "count") or 0)
+
+
+@pytest.mark.parametrize("batches", [1, 5])
+def test_a_killed_migration_goes_on_and_ends_as_if_nothing_had_happened(
+    batches: int, source: str, target: str, server: Server, there: redis.Redis
+) -> None:
+    undisturbed = Address.parse(target).family
+    reference = server.url(2, family=undisturbed, prefix="new")
+    assert ferryman("migrate", source, reference).status == 0
+
+    stood = killed_after(batches, source, target, there)
+    assert 0 < stood < JOBS
+    refused = ferryman("migrate", source, target)
+    assert (refused.status, "--resume" in refused.error) == (2, True)
+
+    resumed = ferryman("migrate", source, target, "--resume", "--format", "json")
+    assert resumed.status == 0
+    summary = resumed.lines()[-1]
+    assert (summary["read"], summary["written"], summary["skipped"]) == (JOBS, JOBS - stood, stood)
+    assert ferryman("verify", source, target).status == 0
+    with server.client(2) as other:
+        assert keyspace(there) == keyspace(other)
+
+
+def keyspace(client: redis.Redis) -> dict[bytes, object]:
+    """Everything but the journal, which tells the two runs apart."""
+    return {key: entry for key, entry in dump(client).items() if not key.startswith(JOURNAL.encode())}
+
+
+def test_a_job_done_before_the_rest_arrived_does_not_come_back(source: str, target: str, there: redis.Redis) -> None:
+    killed_after(2, source, target, there)
+    done = next(key for key in there.scan_iter("new*job:*") if there.type(key) == b"hash")
+    there.delete(done)
+    assert ferryman("migrate", source, target, "--resume").status == 0
+    assert not there.exists(done)
+
+
+def test_a_source_that_changed_meanwhile_is_refused_and_nothing_more_is_written(
+    source: str, target: str, client: redis.Redis, there: redis.Redis
+) -> None:
+    killed_after(2, source, target, there)
+    client.delete("q:job:1")
+    before = keyspace(there)
+    outcome = ferryman("migrate", source, target, "--resume")
+    assert outcome.status == 2
+    assert "the source has changed" in outcome.error
+    assert f"{JOURNAL}:" in outcome.error
+    assert keyspace(there) == before
+
+
+def test_a_second_source_waits_until_the_first_migration_is_finished(source: str, target: str, there: redis.Redis) -> None:
+    here, to = Address.parse(source), Address.parse(target)
+    plan = Plan.between(here, to, 0)
+    journal.begin(there, here, to, plan, "local", None)
+    other = Plan.between(Address.parse(source + "&prefix=other"), to, 0)
+    with pytest.raises(MigrationRefused, match="an unfinished migration writes to prefix 'new'"):
+        journal.check(there, other, "local", resume=True)
+    with pytest.raises(MigrationRefused, match="begun with engine local, not spark"):
+        journal.check(there, plan, "spark/4", resume=True)
+
+
+def test_a_damaged_journal_is_named(source: str, target: str, there: redis.Redis) -> None:
+    plan = Plan.between(Address.parse(source), Address.parse(target), 0)
+    there.hset(f"{JOURNAL}:{plan.epoch}", "state", "?")
+    outcome = ferryman("migrate", source, target)
+    assert outcome.status == 2
+    assert f"the journal {JOURNAL}:{plan.epoch} is damaged" in outcome.error
+
+
+def test_the_journal_holds_no_password(server: Server, client: redis.Redis, source: str) -> None:
+    client.acl_setuser("captain", enabled=True, passwords=["+s3kret"], keys=["*"], commands=["+@all"])
+    try:
+        login = source.replace("ferryman://", "ferryman://captain:s3kret@")
+        target = server.url(1, family="kue", prefix="new").replace("ferryman://", "ferryman://captain:s3kret@")
+        assert ferryman("migrate", login, target).status == 0
+        with server.client(1) as there:
+            kept = [entry for key, entry in dump(there).items() if key.startswith(JOURNAL.encode())]
+        assert kept
+        assert "s3kret" not in repr(kept)
+    finally:
+        client.acl_deluser("captain")
