@@ -109,15 +109,14 @@ local function renew_ttl(now)
   return horizon - now
 end
 
--- The end of every script that moved something: the wake rule, and the TTLs of a temporary queue. Returns the ms that the
--- jobs of a temporary queue have left, nil for every other.
+-- The end of every script that moved something: the wake rule, and the TTLs of a temporary queue. Returns whether jobs wait, and
+-- the ms that the jobs of a temporary queue have left (false or nil for every other).
 local function settle(now)
-  if call('EXISTS', WAITING) == 1 then
+  local waits = call('EXISTS', WAITING) == 1
+  if waits then
     wake()
   end
-  if queue.schema and queue.expires then
-    return renew_ttl(now)
-  end
+  return waits, queue.schema and queue.expires and renew_ttl(now)
 end
 
 -- A job's place in waiting, as its hash remembers it; 0, the first place of the middle priority, where that is damaged.
@@ -127,6 +126,12 @@ local function place_of(id)
     return score
   end
   return 0
+end
+
+-- The lowest score of a zset with its member; infinite for none.
+local function lowest(key)
+  local first = call('ZRANGE', key, 0, 0, 'WITHSCORES')
+  return tonumber(first[2]) or math.huge, first[1]
 end
 
 -- Moves due jobs to waiting, at most `limit`. Returns how many.

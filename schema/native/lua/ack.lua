@@ -32,6 +32,8 @@ local function returned_to(id)
   return nil
 end
 
+local unblocked = false
+
 -- Lets the jobs go on that have waited for this one only.
 local function unblock(id)
   local dependents = call('SMEMBERS', UNBLOCKS .. id)
@@ -40,6 +42,7 @@ local function unblock(id)
     if call('EXISTS', NEEDS .. dependent) == 0 and call('SISMEMBER', BLOCKED, dependent) == 1 then
       call('ZADD', WAITING, place_of(dependent), dependent)
       call('SREM', BLOCKED, dependent)
+      unblocked = true
     end
   end
   if #dependents > 0 then
@@ -93,6 +96,8 @@ return answer(function()
   if queue.retention then
     sweep(now)
   end
-  settle(now)
+  if unblocked or queue.expires then
+    settle(now) -- else nothing has come to wait
+  end
   return verdicts
 end)

@@ -60,13 +60,17 @@ local function expiry(start, own)
   return ttl < math.huge and start + ttl or nil
 end
 
-local function earliest()
-  return tonumber(call('ZRANGE', SCHEDULED, 0, 0, 'WITHSCORES')[2]) or math.huge
+-- Idle consumers wait until the next event they know: they must hear of one that comes before it.
+local function schedule(jobs)
+  local next_due = lowest(SCHEDULED)
+  in_slices('ZADD', SCHEDULED, jobs)
+  if lowest(SCHEDULED) < next_due then
+    wake()
+  end
 end
 
 local function store(now, fresh)
   local sequence = call('HINCRBY', META, 'sequence', #fresh) - #fresh
-  local next_due = earliest()
   local waiting, scheduled, hashes = {}, {}, {}
   for n, i in ipairs(fresh) do
     local id, due = ARGV[i], tonumber(ARGV[i + 3]) or now
@@ -85,14 +89,13 @@ local function store(now, fresh)
     hashes[n] = hash
   end
   in_slices('ZADD', WAITING, waiting)
-  in_slices('ZADD', SCHEDULED, scheduled)
+  if #scheduled > 0 then
+    schedule(scheduled)
+  end
   for n, i in ipairs(fresh) do
     call('HSET', JOB .. ARGV[i], unpack(hashes[n]))
   end
   count('published', #fresh)
-  if earliest() < next_due then
-    wake() -- idle consumers wait until the next event they know; this one comes before it
-  end
 end
 
 local function is_full(more)
@@ -140,7 +143,7 @@ return answer(function()
       drop_head(now, #fresh + LIMIT)
     end
   end
-  local left = settle(now)
+  local _, left = settle(now)
   if left then
     for _, i in ipairs(fresh) do
       call('PEXPIRE', JOB .. ARGV[i], left)

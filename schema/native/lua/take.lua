@@ -86,10 +86,8 @@ end
 
 -- When this consumer should look again, if nothing wakes it: never later than its lease, because another consumer that begins
 -- meanwhile can lapse only after that.
-local function next_event(now)
-  local event = now + lease
-  local due = call('ZRANGE', SCHEDULED, 0, 0, 'WITHSCORES')
-  event = math.min(event, tonumber(due[2]) or event)
+local function next_event(now, next_due)
+  local event = math.min(now + lease, next_due)
   local leases = call('ZRANGE', CONSUMERS, 0, 1, 'WITHSCORES')
   for i = 1, #leases, 2 do
     if leases[i] ~= consumer then
@@ -107,20 +105,23 @@ return answer(function()
   end
   drain()
   call('ZADD', CONSUMERS, now + lease, consumer)
-  promote(now, LIMIT)
+  local next_due = lowest(SCHEDULED)
+  if next_due <= now then
+    promote(now, LIMIT)
+    next_due = lowest(SCHEDULED)
+  end
   reclaim(now, LIMIT)
   local chosen, refused = choose(now)
   deliver(now, chosen)
   in_slices('ZREM', WAITING, refused)
-  settle(now)
-  if room > 0 and call('EXISTS', WAITING) == 0 then
-    if #chosen == room and call('EXISTS', SCHEDULED) == 1 then
+  if not settle(now) and room > 0 then
+    if #chosen == room and next_due < math.huge then
       wake() -- this consumer is full and may stop looking: another one must know when the next job is due
     else
       call('DEL', WAKE)
     end
   end
-  local taken = {'taken', now, next_event(now), queue.priority_order == 'descending' and 1 or 0}
+  local taken = {'taken', now, next_event(now, next_due), queue.priority_order == 'descending' and 1 or 0}
   for _, job in ipairs(chosen) do
     append(taken, job)
   end
