@@ -71,13 +71,14 @@ local function clock()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- Sends a command with many arguments in slices. `values` are whole groups of `width`, and SLICE is a multiple of it.
+-- Sends a command with many arguments in slices: members, or pairs of score and member, which SLICE keeps together.
 local function in_slices(command, key, values)
   for first = 1, #values, SLICE do
     call(command, key, unpack(values, first, math.min(first + SLICE - 1, #values)))
   end
 end
 
+-- Adds values at the end of a list.
 local function append(list, ...)
   for i = 1, select('#', ...) do
     list[#list + 1] = (select(i, ...))

@@ -1,6 +1,6 @@
 -- What every script about one queue begins with, after _common.lua. Place is truth: a job's state is the key it stands in.
 --
--- KEYS[1] meta       hash    schema, sequence, arguments, priority_order, routes, expires, retention, counters
+-- KEYS[1] meta       hash    schema, sequence, arguments, SETTINGS below, and counters: published, delivered, acked, cancelled …
 -- KEYS[2] waiting    zset    id by place: rank(priority) * 2^45 + sequence; popped in ascending order
 -- KEYS[3] scheduled  zset    id by due time, ms
 -- KEYS[4] consumers  zset    consumer by lease end, ms
@@ -128,10 +128,9 @@ local function place_of(id)
   return 0
 end
 
--- The lowest score of a zset with its member; infinite for none.
+-- The lowest score of a zset; infinite for none.
 local function lowest(key)
-  local first = call('ZRANGE', key, 0, 0, 'WITHSCORES')
-  return tonumber(first[2]) or math.huge, first[1]
+  return tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]) or math.huge
 end
 
 -- Moves due jobs to waiting, at most `limit`. Returns how many.
@@ -139,8 +138,7 @@ local function promote(now, limit)
   local due = call('ZRANGEBYSCORE', SCHEDULED, '-inf', now, 'LIMIT', 0, limit)
   local places = {}
   for _, id in ipairs(due) do
-    places[#places + 1] = place_of(id)
-    places[#places + 1] = id
+    append(places, place_of(id), id)
   end
   in_slices('ZADD', WAITING, places)
   in_slices('ZREM', SCHEDULED, due)
@@ -152,16 +150,16 @@ local function give_back(consumer, limit)
   local held = call('ZRANGE', HELD .. consumer, 0, limit - 1, 'WITHSCORES')
   local places, ids = {}, {}
   for i = 1, #held, 2 do
-    places[i], places[i + 1] = held[i + 1], held[i]
-    ids[#ids + 1] = held[i]
+    append(places, held[i + 1], held[i])
+    append(ids, held[i])
   end
   in_slices('ZADD', WAITING, places)
   in_slices('ZREM', HELD .. consumer, ids)
   return ids
 end
 
--- Moves one job that a consumer holds back to its old place. The consumer said so, hence a later ack must not cancel it (ack.lua).
--- Returns whether it did hold it.
+-- Moves one job that a consumer holds back to its old place. The consumer said so, hence a later ack must not cancel it
+-- (ack.lua). Returns whether it did hold it.
 local function put_back(consumer, id)
   local place = call('ZSCORE', HELD .. consumer, id)
   if not place then
@@ -173,7 +171,8 @@ local function put_back(consumer, id)
   return true
 end
 
--- Moves back what consumers hold whose lease has ended, at most `limit` jobs, and strikes those consumers off. Returns how many.
+-- Moves back what consumers hold whose lease has ended, at most `limit` jobs, and strikes those consumers off. Returns how
+-- many.
 local function reclaim(now, limit)
   local moved = 0
   for _, consumer in ipairs(call('ZRANGEBYSCORE', CONSUMERS, '-inf', now, 'LIMIT', 0, limit)) do
@@ -208,8 +207,8 @@ local function erase(ids)
   end
 end
 
--- Takes a job out of the queue for which its time or its room has run out: into dead with the reason, but a temporary queue (of events,
--- of replies) keeps no such jobs, because nobody would ever look at them. The caller removes it from where it was.
+-- Takes a job out of the queue for which its time or its room has run out: into dead with the reason, but a temporary queue (of
+-- events, of replies) keeps no such jobs, because nobody would ever look at them. The caller removes it from where it was.
 local function discard(now, id, place, reason, text)
   if queue.expires then
     erase({id})

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import redis
-from ferryman.schema.call import Call, run
 from ferryman.schema.errors import MalformedValue
 from ferryman.schema.native import keys
 from ferryman.schema.native.exchange import Binding, Exchanges
 
+from ...support.native import Send
+
 exchanges = Exchanges()
 stream = keys.fanout("ferryman", "news")
-
-Send = Callable[[Call[Any]], Any]
-
-
-@pytest.fixture
-def send(client: redis.Redis) -> Send:
-    """Sends a call to the server of the test."""
-    return lambda call: run(client, call)
 
 
 def unread(client: redis.Redis, cursor: bytes) -> list[bytes]:

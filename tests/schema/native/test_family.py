@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import redis
 from attrs import evolve
-from ferryman.schema.call import Call, run
 from ferryman.schema.fact import Entry, Fact, join
 from ferryman.schema.family import Target, get_family
 from ferryman.schema.job import Job, State
@@ -22,19 +21,12 @@ from ferryman.schema.totals import Totals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ...support.native import LEASE, Send
+
 PREFIX = "ferryman"
 NOW = 1_700_000_000_000
-LEASE = 30_000
 live = Live()
 q = live.keys("q")
-
-Send = Callable[[Call[Any]], Any]
-
-
-@pytest.fixture
-def send(client: redis.Redis) -> Send:
-    """Sends a call to the server of the test."""
-    return lambda call: run(client, call)
 
 
 # Reading a keyspace as the engines do

@@ -1,0 +1,120 @@
+"""How jobs leave a queue, or go aside: dead, done, removed, purged, deleted, blocked."""
+
+from __future__ import annotations
+
+import redis
+from ferryman.schema.native.live import Live
+
+from ...support.native import LEASE, Send, jobs
+
+live = Live()
+keys = live.keys("q")
+
+
+def test_a_rejected_job_is_kept_with_its_reason_and_can_be_revived_to_its_place(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {}))
+    send(live.publish("q", "p", jobs(1, 2)))
+    send(live.take("q", "ann", 1, LEASE))
+    assert send(live.reject("q", "ann", "p-1", "rejected", "no such mailbox"))
+    assert not send(live.reject("q", "ann", "p-1", "rejected"))
+    assert client.hmget(keys.job("p-1"), "reason", "error") == [b"rejected", b"no such mailbox"]
+    assert send(live.revive("q", ["p-1", "p-2"])) == (True, False)
+    taken = send(live.take("q", "bob", 2, LEASE))
+    assert [(job.id, job.deliveries) for job in taken.jobs] == [("p-1", 1), ("p-2", 1)]
+
+
+def test_done_jobs_are_kept_for_the_declared_retention(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {"x-retention": 1_000}))
+    send(live.publish("q", "p", jobs(1, 2)))
+    send(live.take("q", "ann", 2, LEASE, now=1_000))
+    send(live.ack("q", "ann", ["p-1"], now=1_000))
+    assert send(live.size("q")).done == 1
+    send(live.ack("q", "ann", ["p-2"], now=2_000))
+    assert client.zrange(keys.done, 0, -1) == [b"p-2"]
+    assert not client.exists(keys.job("p-1"))
+
+
+def test_a_job_is_removed_by_id_unless_it_is_running(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {}))
+    send(live.publish("q", "p", [*jobs(1, 2, 3), *jobs(4, due_ms=2**50)]))
+    send(live.take("q", "ann", 2, LEASE))
+    send(live.reject("q", "ann", "p-1", "rejected"))
+    assert [send(live.remove("q", f"p-{number}")) for number in range(1, 6)] == ["dead", "held", "waiting", "scheduled", None]
+    assert client.keys(keys.job_prefix + b"*") == [keys.job("p-2")]
+
+
+def test_purging_goes_chunk_by_chunk_and_leaves_held_and_dead(send: Send) -> None:
+    send(live.declare("q", {}))
+    send(live.publish("q", "p", [*jobs(*range(10)), *jobs(10, due_ms=2**50)]))
+    send(live.take("q", "ann", 2, LEASE))
+    send(live.reject("q", "ann", "p-0", "rejected"))
+    chunks = [send(live.purge("q", limit=6)), send(live.purge("q", limit=6))]
+    assert [(chunk.jobs, chunk.more) for chunk in chunks] == [(6, True), (3, False)]
+    size = send(live.size("q"))
+    assert (size.waiting, size.scheduled, size.held, size.dead) == (0, 0, 1, 1)
+
+
+def test_a_deleted_queue_leaves_no_key(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {"x-retention": 9_999}))
+    send(live.publish("q", "p", [*jobs(*range(20)), *jobs(20, due_ms=2**50)]))
+    send(live.take("q", "ann", 4, LEASE))
+    send(live.take("q", "bob", 4, LEASE))
+    send(live.reject("q", "ann", "p-0", "rejected"))
+    send(live.ack("q", "ann", ["p-1"]))
+    assert send(live.delete("q", if_unused=True)).status == "used"
+    send(live.forget("q", "ann"))
+    assert send(live.delete("q", if_empty=True)).status == "filled"
+    parts = []
+    while not parts or parts[-1].more:
+        parts.append(send(live.delete("q", limit=8)))
+    assert sum(part.jobs for part in parts) == 21
+    assert client.keys() == [keys.publisher("p")]
+    assert send(live.delete("q")).status == "missing"
+
+
+def test_a_deleted_queue_is_not_brought_back_by_late_words(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {}))
+    send(live.publish("q", "p", jobs(1)))
+    send(live.take("q", "ann", 1, LEASE))
+    send(live.delete("q"))
+    assert send(live.ack("q", "ann", ["p-1"])) == ("lost",)
+    assert send(live.requeue("q", "ann", ["p-1"])) == (False,)
+    assert send(live.forget("q", "ann")) == 0
+    assert client.keys() == [keys.publisher("p")]
+
+
+# Dependencies, as migrations write them
+
+
+def block(client: redis.Redis, job: str, *needs: str) -> None:
+    """A job that waits for others."""
+    client.hset(keys.job(job), mapping={"payload": b"x", "score": 7})
+    client.sadd(keys.blocked, job)
+    for needed in needs:
+        client.sadd(keys.needs(job), needed)
+        client.sadd(keys.unblocks(needed), job)
+
+
+def test_a_blocked_job_waits_once_all_it_needs_is_done(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {}))
+    send(live.publish("q", "p", jobs(1, 2)))
+    block(client, "last", "p-1", "p-2")
+    send(live.take("q", "ann", 9, LEASE))
+    send(live.ack("q", "ann", ["p-1"]))
+    assert (send(live.size("q")).blocked, send(live.size("q")).waiting) == (1, 0)
+    send(live.ack("q", "ann", ["p-2"]))
+    taken = send(live.take("q", "ann", 9, LEASE))
+    assert [(job.id, job.place) for job in taken.jobs] == [("last", 7)]
+    send(live.ack("q", "ann", ["last"]))
+    assert set(client.keys()) == {keys.meta, keys.consumers, keys.publisher("p")}
+
+
+def test_blocked_jobs_can_be_removed_and_go_with_their_queue(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {}))
+    for job in ("one", "two", "three"):
+        block(client, job, "p-1", "p-2")
+    assert send(live.remove("q", "one")) == "blocked"
+    assert client.smembers(keys.unblocks("p-1")) == {b"two", b"three"}
+    assert send(live.delete("q", if_empty=True)).status == "filled"
+    assert send(live.delete("q")).jobs == 2
+    assert client.dbsize() == 0
