@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from attrs import field, frozen
 
@@ -24,7 +24,7 @@ from .answers import result
 from .arguments import stored as arguments_for_meta
 from .keys import QueueKeys
 from .place import ASCENDING, PriorityOrder, check_order, check_priority
-from .results import Advanced, Declared, Deleted, Delivery, Place, Published, Purged, Size, Taken, Verdict
+from .results import Advanced, Declared, Deleted, Delivery, Found, Place, Published, Purged, Size, Taken, Verdict
 from .scripts import script
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "Declared",
     "Deleted",
     "Delivery",
+    "Found",
     "Live",
     "Place",
     "Publication",
@@ -242,6 +243,23 @@ class Live:
     def remove(self, queue: str, job_id: str, *, now: int | None = None) -> Call[Place | None]:
         """Deletes one job and gives the place it was in; None if there is none, ``held`` if it is running: it stays then."""
         return self._call("remove", queue, now, (to_bytes(job_id),), results.place)
+
+    def find(
+        self,
+        queue: str,
+        task_id: str,
+        place: Literal["waiting", "scheduled"] = "waiting",
+        *,
+        seen: int = 0,
+        limit: int = CHUNK,
+        now: int | None = None,
+    ) -> Call[Found]:
+        """The ids of the jobs of a Celery task (``headers.id`` of their messages) that nobody has taken yet, for ``remove``.
+
+        Looks at ``limit`` jobs, after ``seen`` that earlier calls have looked at. Call again with more ``seen`` while ``more``.
+        """
+        args = (place, to_bytes(_check_name(task_id, "task id")), _positive(limit), seen)
+        return self._call("find", queue, now, args, results.found)
 
     def revive(self, queue: str, ids: Sequence[str], *, now: int | None = None) -> Call[tuple[bool, ...]]:
         """Puts dead jobs back to their old places with no deliveries and no expiry. False: not dead, or no message left."""

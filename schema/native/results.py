@@ -106,6 +106,14 @@ class Purged:
 
 
 @frozen
+class Found:
+    """The jobs that ``find`` has found in its chunk, and whether there may be more behind it."""
+
+    ids: tuple[str, ...]
+    more: bool
+
+
+@frozen
 class Deleted:
     """What ``delete`` did: ``used`` and ``filled`` are the refusals of ``if_unused`` and ``if_empty``."""
 
@@ -195,3 +203,8 @@ def purged(reply: Any) -> Purged:
 def place(reply: Any) -> Place | None:
     word: Place | Literal[""] = reply.decode()
     return word or None
+
+
+def found(reply: Any) -> Found:
+    more, ids = reply
+    return Found(tuple(map(to_text, ids)), bool(more))

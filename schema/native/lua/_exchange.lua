@@ -1,7 +1,7 @@
 -- What every script about one exchange begins with, after _common.lua.
 --
--- Producers cache routes and compare the exchange's version, so a version must never come twice, not even when the exchange has been
--- deleted and declared again: each is the time in ms, or one more than the last if that is higher.
+-- Producers cache routes and compare the exchange's version, so a version must never come twice, not even when the exchange has
+-- been deleted and declared again: each is the time in ms, or one more than the last if that is higher.
 
 local function version_of(key)
   return tonumber(call('HGET', key, 'version') or nil) or 0

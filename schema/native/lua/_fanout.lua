@@ -4,7 +4,7 @@
 -- KEYS[2] cursors  hash: bound queue -> "last id read" or "last id read, a space, expiry ms"
 --
 -- A queue gets what is published after it was bound, because its cursor is set then. An expired cursor is removed by the next
--- script that meets it. With the last cursor the stream goes too: nobody is left to read it, and who binds again begins at its end.
+-- script that meets it. With the last cursor the stream goes too: nobody is left to read it, and who binds again begins anew.
 
 local STREAM, CURSORS = KEYS[1], KEYS[2]
 

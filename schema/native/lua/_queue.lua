@@ -1,6 +1,6 @@
 -- What every script about one queue begins with, after _common.lua. Place is truth: a job's state is the key it stands in.
 --
--- KEYS[1] meta       hash    schema, sequence, arguments, SETTINGS below, and counters: published, delivered, acked, cancelled …
+-- KEYS[1] meta       hash    schema, sequence, arguments, the SETTINGS below, counters (published, delivered, acked …)
 -- KEYS[2] waiting    zset    id by place: rank(priority) * 2^45 + sequence; popped in ascending order
 -- KEYS[3] scheduled  zset    id by due time, ms
 -- KEYS[4] consumers  zset    consumer by lease end, ms

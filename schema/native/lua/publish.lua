@@ -9,9 +9,9 @@
 -- ARGV[5]   the numbers of this publish, as KEYS[13] will remember them; '' if its ids have none
 -- ARGV[6]   ms for which they are remembered
 -- ARGV[7…]  for each job six values: id, its number or '', priority, due ms or '', ms until it expires or '', message
--- Result    {'missing'}: no such queue; {'stale', routes}: the routes have changed; {'overflow', routes}: the queue is at its greatest
---           length and refuses more. Nothing is stored then. Else {'stored', routes, {1 or 0 for each job}}: 0 for a job that had
---           been stored before.
+-- Result    {'missing'}: no such queue; {'stale', routes}: the routes have changed; {'overflow', routes}: the queue is at its
+--           greatest length and refuses more. Nothing is stored then. Else {'stored', routes, {1 or 0 for each job}}: 0 for a job
+--           that had been stored before.
 --
 -- A job that is already taken and acked has no key left to tell that it was stored; the remembered numbers of the last publish
 -- do, because a producer only ever repeats its last one. New numbers are higher, so the list is searched for repeats only.

@@ -3,7 +3,8 @@
 -- KEYS      the queue's, see _queue.lua
 -- ARGV[1]   now
 -- ARGV[2]   id
--- Result    the place it was in: 'waiting', 'scheduled', 'dead', 'done' or 'blocked'; 'held' if it is running, and stays; '' if there is no such job
+-- Result    the place it was in: 'waiting', 'scheduled', 'dead', 'done' or 'blocked'; 'held' if it is running, and stays; '' if
+--           there is no such job
 
 local id = ARGV[2]
 

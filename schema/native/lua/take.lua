@@ -7,11 +7,11 @@
 -- ARGV[4]   lease, ms from now
 -- ARGV[5]   '1' if the jobs are acked by being taken
 -- ARGV[6]   how often a job may be delivered where the queue does not say, '' without limit
--- Result    {'missing'}, or {'taken', now, next event ms, 1 if the order is descending, {id, place, deliveries, {field, value, …}} for
---           each job}
+-- Result    {'missing'}, or {'taken', now, next event ms, 1 if the order is descending, and for each job {id, place, deliveries,
+--           {field, value, …}}}
 --
--- Beside jobs, what stands first in waiting may be expired, delivered too often, or damaged (no hash, or no message in it). Such go
--- to dead with the reason, at most LIMIT of them in one call.
+-- Beside jobs, what stands first in waiting may be expired, delivered too often, or damaged (no hash, or no message in it). Such
+-- go to dead with the reason, at most LIMIT of them in one call.
 
 local consumer, room, lease = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local no_ack = ARGV[5] == '1'

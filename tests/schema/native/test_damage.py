@@ -75,4 +75,5 @@ def every_call(queue: str) -> list[Call[Any]]:
         live.delete(queue),
         live.remove(queue, "p-1"),
         live.revive(queue, ["p-1"]),
+        live.find(queue, "task"),
     ]

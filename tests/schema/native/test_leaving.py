@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import redis
-from ferryman.schema.native.live import Live
+from ferryman.schema.native import codec
+from ferryman.schema.native.live import Live, Publication
 
 from ...support.native import LEASE, Send, jobs
 
@@ -41,6 +44,29 @@ def test_a_job_is_removed_by_id_unless_it_is_running(send: Send, client: redis.R
     send(live.reject("q", "ann", "p-1", "rejected"))
     assert [send(live.remove("q", f"p-{number}")) for number in range(1, 6)] == ["dead", "held", "waiting", "scheduled", None]
     assert client.keys(keys.job_prefix + b"*") == [keys.job("p-2")]
+
+
+def message(task: str, **headers: Any) -> bytes:
+    """The frame of a Celery task's message."""
+    return codec.encode({"headers": {"id": task, **headers}}, b"[]")
+
+
+def test_the_jobs_of_a_task_are_found_by_its_id_however_long_the_queue(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {}))
+    waiting = [Publication(f"p-{n}", message(f"task-{n % 20}", parent={"id": "task-7"})) for n in range(50)]
+    send(live.publish("q", "p", [*waiting, Publication("p-50", message("task-7"), due_ms=2**50)]))
+    client.zadd(keys.waiting, {"ghost": 2**50})
+    send(live.publish("q", "p", [Publication("odd", b'{"headers":"task-7"\n'), Publication("odd-2", b'["task-7"]\n')]))
+    seen, found = 0, []
+    while True:
+        part = send(live.find("q", "task-7", seen=seen, limit=10))
+        found += part.ids
+        seen += 10
+        if not part.more:
+            break
+    assert sorted(found) == ["p-27", "p-47", "p-7"]
+    assert send(live.find("q", "task-7", "scheduled")).ids == ("p-50",)
+    assert send(live.find("q", "task")).ids == ()
 
 
 def test_purging_goes_chunk_by_chunk_and_leaves_held_and_dead(send: Send) -> None:
