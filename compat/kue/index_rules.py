@@ -15,8 +15,8 @@ from ...schema.text import show, to_text
 from ..numbers import number
 from ..rulebook import Rulebook
 from .keys import WORDS, Era, Form, form, layout
-from .reader import View, view_of
 from .record import due_at
+from .view import View, view_of
 
 book: Rulebook[View] = Rulebook(view_of)
 

@@ -74,9 +74,7 @@ class Kept:
         }
         fields.update((name, None) for name in expected.fields if name not in stored.fields)
         scores = {
-            role: score
-            for role, score in stored.scores.items()
-            if role in expected.scores and float(expected.scores[role]) != score
+            role: score for role, score in stored.scores.items() if role in expected.scores and expected.scores[role] != score
         }
         state = WORDS.get(job.state) if scores or job.state is State.ACTIVE else None
         return cls(state, fields, plain, scores, search, search_words)

@@ -12,7 +12,8 @@ from ...schema.text import to_bytes
 from ...schema.totals import Totals
 from ..rulebook import Rulebook
 from .keys import layout
-from .reader import NAMELESS, View, view_of
+from .reader import NAMELESS
+from .view import View, view_of
 
 LONGEST_LOCK_MS = 60_000
 """kue's locks last 2 s; an application may have set another time, but hardly above this."""

@@ -163,16 +163,17 @@ def _standard_fields(job: Job) -> dict[bytes, bytes]:
 
 
 def _standard_scores(job: Job) -> dict[str, float]:
-    priority = _priority(job)
+    """Floats, as Redis keeps them: a time that a float can't hold must be seen to be lost."""
+    priority = float(_priority(job))
     if job.state not in WORDS:
         return {"all": priority}
-    by_state: float = priority
+    by_state = priority
     if job.state is State.SCHEDULED:
         # kue never promotes a score below 0.
-        by_state = max(0, job.due_at or job.created_at or 0)
+        by_state = float(max(0, job.due_at or job.created_at or 0))
     elif job.state is State.ACTIVE:
-        leased = job.ttl is not None and job.ttl > 0
-        by_state = job.lease_expires_at if leased and job.lease_expires_at is not None else -abs(priority)
+        leased = job.ttl is not None and job.ttl > 0 and job.lease_expires_at is not None
+        by_state = float(job.lease_expires_at or 0) if leased else -abs(priority)
     return {"all": priority, "by_state": by_state, "by_type": priority}
 
 

@@ -13,8 +13,8 @@ from ...schema.text import show, to_text
 from ..numbers import number, whole
 from ..rulebook import Rulebook
 from .keys import Era
-from .reader import View, view_of
 from .record import SHORTEST_LEASE, due_at, is_function, is_json
+from .view import View, view_of
 
 LATE_MS = 3000
 """kue promotes and checks leases every second, and takes up to 1.3 s; what is older is late."""

@@ -20,6 +20,7 @@ from ...schema.job import Job, State
 from ...schema.rule import Finding, Severity
 from ...schema.text import show, to_bytes, to_text
 from ...schema.totals import Totals
+from ..numbers import number_text
 from .kept import Kept, with_aside
 from .keys import LARGEST_ID, WORDS, layout, padded, valid_id
 from .record import Record, is_json, is_readable, lost, readable, standard
@@ -85,7 +86,7 @@ def write(job: Job, target: Target) -> list[Command]:
     member, other = (job.id, padded(job.id)) if kept.plain else (padded(job.id), job.id)
     own, elsewhere = _indexes(job.queue, state, target.prefix)
     commands.append(("EVAL", _script("leave"), len(own) + len(elsewhere), *own.values(), *elsewhere, len(own), member, other))
-    commands.extend(("ZADD", index, record.scores[role], member) for role, index in own.items())
+    commands.extend(("ZADD", index, number_text(record.scores[role]), member) for role, index in own.items())
     for code, count in kept.search.items():
         commands.append(_search_entry(names.key("search_object", id=job.id), to_bytes(code), count))
     for code, count in kept.search_words.items():
