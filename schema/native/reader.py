@@ -16,10 +16,11 @@ from ..job import Job
 from ..rule import Keyspace
 from ..text import to_bytes, to_text
 from ..totals import Totals
+from .aside import job_of
 from .keys import is_escaped, unescape
 from .layout import PASSING, PLACES, layout
 from .place import ASCENDING, DESCENDING, PriorityOrder, sequence_of
-from .record import Stored, job_of, whole, whole_score
+from .record import Stored, whole, whole_score
 
 KINDS = {
     "record": FactKind.RECORD,

@@ -14,9 +14,10 @@ from ..fact import Subject
 from ..rule import Complaint, Harm, Keyspace, Rule, Severity
 from ..text import show, to_bytes
 from . import codec
+from .aside import Aside
 from .keys import QueueKeys
 from .reader import View, consumer_label, view_of
-from .record import Aside, number
+from .record import number
 
 LATE_MS = 60_000
 """Due jobs and lapsed leases are seen at the next poll of any consumer, at most a lease later. What is older, nobody sees."""

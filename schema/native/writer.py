@@ -16,9 +16,10 @@ from ..rule import Finding, Severity
 from ..text import to_bytes
 from ..totals import Totals
 from . import keys
+from .aside import stored_with_aside
 from .keys import QueueKeys
 from .place import ASCENDING, DESCENDING, sequence_of
-from .record import PLACE_OF, Own, Stored, standard, stored_with_aside, whole_score
+from .record import PLACE_OF, Own, Stored, standard, whole_score
 from .scripts import script
 
 

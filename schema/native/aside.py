@@ -1,0 +1,138 @@
+"""Aside: what a job has that its hash has no field for, kept in one field more, so that a job of any family comes back exactly.
+
+The text is untrusted on the way back: only what Job's own fields could hold is accepted. Jobs that the transport published have
+nothing aside. Called by the reader, the writer and the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+from ..errors import MalformedValue
+from ..job import JOB_FIELDS, Job
+from ..packed import pack, unpack
+from .place import ASCENDING, PriorityOrder
+from .record import LARGEST, NAME, PLACE_OF, Own, Stored, canonical, message_of, standard
+
+MOVING = frozenset({"due_at", "started_at", "finished_at", "attempts", "error", "worker", "lease_expires_at"})
+"""Fields that transitions change. What is aside about them holds only while the job stands where it stood."""
+
+
+@frozen
+class Aside:
+    """The hash field ``job``: canonical fields that the rest of the hash does not give back, and what other families keep."""
+
+    FIELD = b"job"
+
+    fields: Mapping[str, Any] = field(factory=dict)
+    extra: Mapping[str, Any] = field(factory=dict)
+    moment: list[Any] = field(factory=list)
+    native: bool = False
+    """Whether the job came from a native keyspace, with its place in waiting. Other jobs get one, but never had it."""
+
+    @classmethod
+    def of(cls, job: Job, own: Own, stored: Stored) -> Aside:
+        """What must be kept beside ``stored``."""
+        again = canonical(job.id, job.queue, stored, own.order)
+        fields = {
+            name: getattr(job, name) for name in JOB_FIELDS if name != "extra" and getattr(again, name) != getattr(job, name)
+        }
+        extra = {name: kept for name, kept in job.extra.items() if name != NAME}
+        native = NAME in job.extra and (own.score is not None or stored.waiting_score is None)
+        return cls(fields, extra, stored.moment, native)
+
+    @property
+    def is_needed(self) -> bool:
+        """False for a job that says everything in its own fields, as every published one does."""
+        return bool(self.fields or self.extra or not self.native)
+
+    def pack(self) -> bytes:
+        """The text for the hash."""
+        return pack({"fields": self.fields, "extra": self.extra, "at": self.moment, "native": self.native})
+
+    @classmethod
+    def unpack(cls, raw: bytes) -> Aside:
+        """The value behind ``pack``. Raises MalformedValue for any other text."""
+        match unpack(raw):
+            case {"fields": dict(fields), "extra": dict(extra), "at": list(moment), "native": bool(native)}:
+                checked = {name: _checked(name, value) for name, value in fields.items()}
+                if all(isinstance(kept, dict) for kept in extra.values()):
+                    return cls(checked, extra, moment, native)
+        raise MalformedValue("the job field does not have the form that the writer gives it")
+
+    def restored(self, job: Job, stored: Stored) -> Job:
+        """The job with what was aside; without what transitions change, where it has moved."""
+        fields = self.fields
+        if stored.moment != self.moment:
+            fields = {name: value for name, value in fields.items() if name not in MOVING}
+        return evolve(job, **fields, extra=self.extra)
+
+
+def _checked(name: str, value: Any) -> Any:
+    """A value that this field of Job may have; raises MalformedValue for any other."""
+    types = _TYPES.get(name)
+    if types is None or type(value) not in types:
+        raise MalformedValue("a field is aside that can't be, or with a value that it can't have")
+    if type(value) is int and abs(value) > LARGEST:
+        raise MalformedValue("a number is aside that 64 bits can't hold")
+    if isinstance(value, list):
+        item = _ITEMS[name]
+        if not all(type(each) is item for each in value):
+            raise MalformedValue("a list is aside with items that its field can't have")
+        return tuple(value)
+    return value
+
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys(("name",), (str,)),
+    **dict.fromkeys(("priority", "progress"), (int, float, type(None))),
+    **dict.fromkeys(("payload", "result"), (bytes, type(None))),
+    **dict.fromkeys(("error", "worker", "unique_key"), (str, type(None))),
+    **dict.fromkeys(("tags", "depends_on", "logs", "history"), (list,)),
+    **dict.fromkeys(("created_at", "updated_at", "due_at", "started_at", "finished_at"), (int, type(None))),
+    **dict.fromkeys(("attempts", "max_attempts", "lease_expires_at", "ttl"), (int, type(None))),
+}
+_ITEMS: Mapping[str, type] = {"tags": str, "depends_on": str, "logs": bytes, "history": dict}
+
+
+def stored_with_aside(job: Job, own: Own) -> Stored:
+    """What the writer stores: the standard form and, where it is needed, what is aside."""
+    stored = standard(job, own)
+    aside = Aside.of(job, own, stored)
+    if not aside.is_needed:
+        return stored
+    return evolve(stored, fields={**stored.fields, Aside.FIELD: aside.pack()})
+
+
+def job_of(job_id: str, queue: str, stored: Stored, order: PriorityOrder = ASCENDING) -> Job:
+    """The job with everything: canonical fields, what was aside, and what goes back byte for byte."""
+    job = canonical(job_id, queue, stored, order)
+    native = True
+    fields = dict(stored.fields)
+    raw = fields.pop(Aside.FIELD, None)
+    if raw is not None:
+        try:
+            aside = Aside.unpack(raw)
+        except MalformedValue:
+            fields[Aside.FIELD] = raw
+        else:
+            job = aside.restored(job, stored)
+            native = aside.native
+    found = message_of(fields)
+    own = Own(None if found is None else found[1], stored.waiting_score if native else None, order if native else ASCENDING)
+    own = evolve(own, fields=_differences(fields, job, own))
+    kept = own.to_extra()
+    return evolve(job, extra={**job.extra, NAME: kept}) if kept else job
+
+
+def _differences(fields: Mapping[bytes, bytes], job: Job, own: Own) -> dict[bytes, bytes | None]:
+    """The hash fields that writing the job would not give, with their bytes; None for those that it would add."""
+    if job.state not in PLACE_OF:
+        return dict(fields)
+    expected = standard(job, own).fields
+    differences: dict[bytes, bytes | None] = {name: raw for name, raw in fields.items() if expected.get(name) != raw}
+    differences.update((name, None) for name in expected if name not in fields)
+    return differences
