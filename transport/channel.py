@@ -10,6 +10,7 @@ import logging
 import os
 import socket
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -77,6 +78,8 @@ class Channel(StdChannel):  # type: ignore[misc]
         self.renewing = threading.Lock()
         """Held while renewals are under way: what is struck off under it is not renewed, and so not made again, any more."""
         self._tags = count(1)
+        self._alive: weakref.WeakValueDictionary[int, Message] = weakref.WeakValueDictionary()
+        """The messages that somebody still has: a task that runs, say."""
 
     # Exchanges
 
@@ -368,7 +371,10 @@ class Channel(StdChannel):  # type: ignore[misc]
         tag = next(self._tags)
         if job_id is not None:
             self.qos.append(tag, Held(queue, job_id))
-        return Message(self, tag, found, queue=queue, consumer_tag=consumer.tag, **delivery_info)
+        message = Message(self, tag, found, queue=queue, consumer_tag=consumer.tag, **delivery_info)
+        if job_id is not None:
+            self._alive[tag] = message
+        return message
 
     def message_to_python(self, message: Message) -> Message:
         """kombu's hook for raw messages; ours are complete."""
@@ -396,7 +402,7 @@ class Channel(StdChannel):  # type: ignore[misc]
 
     def basic_recover(self, requeue: bool = True) -> None:
         """Gives back everything that is unsettled."""
-        for queue, job_ids in _by_queue(self.qos.drain()).items():
+        for queue, job_ids in _by_queue(self.qos.drop()).items():
             self.wire.run(self.live.requeue(queue, self.consumer_id, job_ids))
         self.transport.poller.changed()
 
@@ -417,8 +423,6 @@ class Channel(StdChannel):  # type: ignore[misc]
 
     def renewals(self) -> list[tuple[str, Call[Any]]]:
         """(queue, call) for everything that must not lapse. Called by the keeper's thread."""
-        if self.closed:
-            return []
         lease = self.settings.lease_ms
         calls: list[tuple[str, Call[Any]]] = [
             (queue, self.live.renew(queue, self.consumer_id, lease)) for queue in list(self._registered)
@@ -427,10 +431,21 @@ class Channel(StdChannel):  # type: ignore[misc]
             calls += ((binding.queue, call) for call in self._bind(exchange, binding, expires))
         return calls
 
+    def abandoned(self) -> list[Call[Any]]:
+        """The calls that give back what nobody has any more, after a connection error. Called by the keeper's thread.
+
+        Celery drops the tasks that had not begun, and with them their messages; those that run go on, and ack when they end.
+        """
+        calls: list[Call[Any]] = []
+        for queue, job_ids in _by_queue(self.qos.drop(lambda tag: tag not in self._alive)).items():
+            calls.append(self.live.release(queue, self.consumer_id, job_ids))
+        if not len(self.qos):
+            calls += (self.live.forget(queue, self.consumer_id) for queue in self._registered)
+            self.keeper.remove(self)
+        return calls
+
     def lease_lost(self, queue: str) -> None:
         """The server has given away what this channel held of a queue. Called by the keeper's thread."""
-        if self.closed:
-            return
         self._registered.discard(queue)
         if any(held.queue == queue for held in self.qos.held()):
             logger.warning(
@@ -445,7 +460,8 @@ class Channel(StdChannel):  # type: ignore[misc]
     def close(self) -> None:
         """Ends all consumers and gives back what is unsettled.
 
-        After a connection error nothing is given back: tasks may still be running, and may still ack while the lease lasts.
+        After a connection error only what nobody works on is given back, by the keeper and over a connection of its own: tasks
+        that still run keep their lease and may ack when they end.
         """
         if self.closed:
             return
@@ -453,9 +469,13 @@ class Channel(StdChannel):  # type: ignore[misc]
             self.basic_cancel(tag)
         with self.renewing:
             self.closed = True
-        self.keeper.remove(self)
+            self._temporary.clear()
         self.transport.poller.forget(self)
-        self._leave(self._give_back)
+        if self.transport.broken:
+            self.keeper.adopt(self)
+        else:
+            self.keeper.remove(self)
+            self._leave(self._give_back)
         self.transport.close_channel(self)
         self.connection = None
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ferryman.transport")
 
 RETRY_AFTER = 1.0
-"""Seconds between attempts while the server can't be reached."""
+"""Seconds between attempts while the server can't be reached, and between looks at what a lost connection has left behind."""
 
 
 class Keeper:
@@ -32,6 +32,8 @@ class Keeper:
 
     def __init__(self) -> None:
         self._channels: weakref.WeakSet[Channel] = weakref.WeakSet()
+        self._orphans: set[Channel] = set()
+        """Channels of lost connections that still hold something; nobody else may know them any more."""
         self._lock = threading.Lock()
         self._stirred = threading.Event()
         self._thread: threading.Thread | None = None
@@ -47,10 +49,18 @@ class Keeper:
                 self._thread.start()
         self._stirred.set()
 
+    def adopt(self, channel: Channel) -> None:
+        """Looks after what a channel of a lost connection still holds, until that is settled."""
+        with self._lock:
+            if channel in self._channels:
+                self._orphans.add(channel)
+        self._stirred.set()
+
     def remove(self, channel: Channel) -> None:
         """Leaves this channel's leases alone from now on."""
         with self._lock:
             self._channels.discard(channel)
+            self._orphans.discard(channel)
 
     def stir(self) -> None:
         """Has pending acks sent soon."""
@@ -66,7 +76,8 @@ class Keeper:
             for channel in channels:
                 if due[id(channel)] <= now:
                     renewed = self._renew(channel)
-                    due[id(channel)] = time.monotonic() + (channel.renewal_interval if renewed else RETRY_AFTER)
+                    again = channel.renewal_interval if renewed and not channel.closed else RETRY_AFTER
+                    due[id(channel)] = time.monotonic() + again
             self._close_idle(channels)
             pause = min(due.values(), default=now + 60.0) - time.monotonic()
             del channels
@@ -78,6 +89,8 @@ class Keeper:
     def _renew(self, channel: Channel) -> bool:
         with channel.renewing:
             calls = channel.renewals()
+            if channel.closed:
+                calls += (("", call) for call in channel.abandoned())
             if not calls:
                 return True
             url = channel.settings.address.url()
@@ -94,7 +107,7 @@ class Keeper:
                 logger.exception("leases of one channel can't be renewed")
                 return False
         for (queue, _), is_known in zip(calls, known, strict=True):
-            if is_known is False:
+            if is_known is False:  # and not 0, which other calls may answer
                 channel.lease_lost(queue)
         return True
 

@@ -6,6 +6,7 @@ the counts behind it. Acks come from any thread; dict operations used here are a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 
@@ -63,9 +64,7 @@ class QoS:
         """Everything unsettled."""
         return list(self._unsettled.values())
 
-    def drain(self) -> list[Held]:
-        """Settles everything."""
-        held = []
-        while self._unsettled:
-            held.append(self._unsettled.popitem()[1])
-        return held
+    def drop(self, which: Callable[[int], bool] = lambda _: True) -> list[Held]:
+        """Settles everything whose tag ``which`` chooses."""
+        dropped = (self._unsettled.pop(tag, None) for tag in list(self._unsettled) if which(tag))
+        return [held for held in dropped if held is not None]

@@ -113,6 +113,18 @@ def test_a_task_longer_than_its_lease_runs_once(server, ledger, tmp_path):
     assert ledger.names("start") == ["long"]
 
 
+def test_a_lost_connection_neither_repeats_running_tasks_nor_keeps_waiting_ones(server, ledger, tmp_path):
+    with worker(server, tmp_path, concurrency=1, prefetch=4, late=1, lease=300) as cut:
+        send(server, [(NAP, [n, 3.0], {}) for n in range(4)])
+        ledger.wait_for("start", 1)
+        with server.client() as client:
+            client.client_kill_filter(_type="normal", skipme=True)
+        ledger.wait_for("end", 4)
+        assert sorted(ledger.names("start")) == [0, 1, 2, 3], cut.log.read_text()
+        with server.client() as client:
+            _wait_until(lambda: client.hget("ferryman:{celery}:meta", "acked") == b"4")
+
+
 def test_celery_purge_empties_the_queue(server):
     send(server, [(NOTE, [n], {}) for n in range(7)] + [(NOTE, ["later"], {"countdown": 3600})])
     purged = celery(server, "purge", "-f")
