@@ -53,7 +53,7 @@ def member_has_hash(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     repair="add the job to the index of all jobs",
 )
 def is_in_all(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
-    if view.is_job and view.own_place("all") is None:
+    if view.is_job and view.own.get("all") is None:
         yield view.complaint(f"missing in {index_of(view, keyspace, 'all')}: no listing shows it")
 
 
@@ -66,7 +66,7 @@ def is_in_all(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
 )
 def is_in_state(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     now = view.state
-    if now is State.UNKNOWN or view.own_place("by_state") is not None:
+    if now is State.UNKNOWN or view.own.get("by_state") is not None:
         return
     where = index_of(view, keyspace, "by_state")
     if now is State.SCHEDULED:
@@ -86,7 +86,7 @@ def is_in_state(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
 )
 def is_in_type(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     now = view.state
-    if now is State.UNKNOWN or view.own_place("by_type") is not None:
+    if now is State.UNKNOWN or view.own.get("by_type") is not None:
         return
     where = index_of(view, keyspace, "by_type")
     if now is State.WAITING:
@@ -128,10 +128,9 @@ def scores_are_priority(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     priority = number(view.fields.get(b"priority"))
     if view.state is State.UNKNOWN or priority is None:
         return
-    own = view.own_places()
-    if view.state in (State.SCHEDULED, State.ACTIVE):
-        own.pop("by_state", None)
-    wrong = [fact for fact in own.values() if fact.score != float(priority)]
+    times = view.state in (State.SCHEDULED, State.ACTIVE)
+    own = [fact for role, fact in view.own.items() if not (times and role == "by_state")]
+    wrong = [fact for fact in own if fact.score != float(priority)]
     if wrong:
         yield view.complaint(f"priority {show(view.fields[b'priority'], 40)}, but score {wrong[0].score:g} in {keys_of(wrong)}")
 
@@ -144,7 +143,7 @@ def scores_are_priority(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     repair="set the score to the due time",
 )
 def due_score(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
-    place = view.own_place("by_state")
+    place = view.own.get("by_state")
     if view.state is not State.SCHEDULED or place is None:
         return
     if Era.of(keyspace.totals) >= Era.V0_9:

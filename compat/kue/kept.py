@@ -14,6 +14,7 @@ Damage is not kept: a job that an index has lost, or has twice, is written sound
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,7 +28,6 @@ from .keys import WORDS, Form
 from .record import Record, lost, readable, standard
 
 NAME = "kue"
-
 
 Counts = Mapping[str, float | None]
 """Search code -> how often it occurs in a job; None where only a set tells that it does."""
@@ -91,9 +91,9 @@ class Kept:
         if self.scores:
             extra["scores"] = {role: _short(score) for role, score in self.scores.items()}
         if self.search:
-            extra["search"] = dict(self.search)
+            extra["search"] = {code: _short(count) for code, count in self.search.items()}
         if self.search_words != self.search:
-            extra["search_words"] = dict(self.search_words)
+            extra["search_words"] = {code: _short(count) for code, count in self.search_words.items()}
         return extra
 
     def applied(self, job: Job) -> Record:
@@ -149,6 +149,8 @@ def _counts(counts: Any) -> dict[str, float | None]:
     return {str(code): None if count is None else float(count) for code, count in counts.items()}
 
 
-def _short(score: float) -> int | float:
-    """Whole numbers without a decimal point, as far as a float counts exactly."""
+def _short(score: float | None) -> int | float | str | None:
+    """A score as JSON can hold it: whole numbers without a decimal point, as far as a float counts exactly; infinity as text."""
+    if score is None or not math.isfinite(score):
+        return None if score is None else str(score)
     return int(score) if abs(score) < 2**53 and score.is_integer() else score

@@ -18,7 +18,6 @@ from .view import View, view_of
 LONGEST_LOCK_MS = 60_000
 """kue's locks last 2 s; an application may have set another time, but hardly above this."""
 
-
 book: Rulebook[View] = Rulebook(view_of)
 
 

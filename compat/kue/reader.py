@@ -179,12 +179,10 @@ def read(subject: Subject) -> Job | None:
     view = view_of(subject)
     if view.record is None:
         return None
-    own = view.own_places()
-    stored = Record(view.fields, {role: fact.score for role, fact in own.items() if fact.score is not None})
-    waiting = own.get("by_type") if view.state is State.WAITING else None
+    stored = Record(view.fields, {role: fact.score for role, fact in view.own.items() if fact.score is not None})
+    waiting = view.own.get("by_type") if view.state is State.WAITING else None
     job = canonical(view.job_id, stored, view.logs, position=waiting.index if waiting else None)
     if FIELD in view.fields:
         job = with_aside_restored(job, stored)
-    search, search_words = view.search_counts()
-    kept = Kept.of_difference(job, stored, view.is_plain(own), search, search_words).to_extra()
+    kept = Kept.of_difference(job, stored, view.is_plain, *view.search_counts()).to_extra()
     return evolve(job, extra={**job.extra, NAME: kept}) if kept else job

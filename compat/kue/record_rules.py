@@ -75,7 +75,7 @@ def has_priority(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     repair="run any kue process that works on a queue: it promotes the jobs",
 )
 def is_not_overdue(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
-    place = view.own_place("by_state")
+    place = view.own.get("by_state")
     if view.state is not State.SCHEDULED or place is None or place.score is None:
         return
     due: float | None = place.score if Era.of(keyspace.totals) >= Era.V0_9 else due_at(view.fields)
@@ -108,7 +108,7 @@ def has_live_worker(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     repair="run any kue process that works on a queue: it fails the job, which may then be tried again",
 )
 def lease_is_not_over(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
-    place = view.own_place("by_state")
+    place = view.own.get("by_state")
     if view.state is not State.ACTIVE or not view.has_ttl or place is None or place.score is None:
         return
     if SHORTEST_LEASE <= place.score < keyspace.now_ms - LATE_MS:

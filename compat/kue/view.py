@@ -5,8 +5,6 @@ Says what stands where, and judges nothing. Called by ``reader.py`` and the rule
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from attrs import define, field
 
 from ...schema.fact import Fact, Subject
@@ -21,7 +19,7 @@ from .record import state_of
 
 @define
 class View:
-    """The facts about one job, sorted by what readers and rules ask for."""
+    """What all keys say about one job. Lists are sorted by key, so that findings read the same on every engine."""
 
     job_id: str
     record: Fact | None = None
@@ -31,26 +29,42 @@ class View:
     log_facts: list[Fact] = field(factory=list)
     search_facts: list[Fact] = field(factory=list)
 
-    @property
-    def queue(self) -> str:
-        """The type; empty if the hash has none."""
-        return to_text(self.fields.get(b"type", b""))
+    # Derived from the hash when all facts are in
+    queue: str = ""
+    """The type; empty if the hash has none."""
+    word: str | None = None
+    """The state word in the hash, whatever it is."""
+    state: State = State.UNKNOWN
+    own: dict[str, Fact] = field(factory=dict)
+    """By role, where the index for the job's own type and state holds it; the first place, should it stand there twice."""
 
-    @property
-    def word(self) -> str | None:
-        """The state word in the hash, whatever it is."""
-        raw = self.fields.get(b"state")
-        return None if raw is None else to_text(raw)
-
-    @property
-    def state(self) -> State:
-        """The canonical state."""
-        return state_of(self.fields)
+    @classmethod
+    def of(cls, subject: Subject) -> View:
+        """The view of a subject."""
+        view = cls(subject.job_id)
+        for fact in sorted(subject.facts, key=lambda fact: (fact.key, fact.index or 0)):
+            match fact.role:
+                case "record":
+                    view.record = fact
+                    view.fields.update(fact.fields)
+                case "all" | "by_state" | "by_type":
+                    view.places.append(fact)
+                case "log":
+                    view.log_facts.append(fact)
+                case "search_word" | "search_object":
+                    view.search_facts.append(fact)
+        view.queue = to_text(view.fields.get(b"type", b""))
+        view.word = to_text(view.fields[b"state"]) if b"state" in view.fields else None
+        view.state = state_of(view.fields)
+        for fact in view.places:
+            if (fact.role == "all" or fact.place == view.word) and (fact.role != "by_type" or fact.queue == view.queue):
+                view.own.setdefault(fact.role, fact)
+        return view
 
     @property
     def is_job(self) -> bool:
         """Whether kue would call this a job: it has a type."""
-        return bool(self.fields.get(b"type"))
+        return self.queue != ""
 
     @property
     def has_ttl(self) -> bool:
@@ -66,35 +80,17 @@ class View:
     @property
     def logs(self) -> tuple[bytes, ...]:
         """All log lines, oldest first."""
-        return tuple(line for fact in sorted(self.log_facts, key=lambda fact: fact.index or 0) for line in fact.values)
+        return tuple(line for fact in self.log_facts for line in fact.values)
 
-    def own_places(self) -> dict[str, Fact]:
-        """By role, where the index for the job's own type and state holds it; the first place, should it stand there twice."""
-        own: dict[str, Fact] = {}
-        word, queue = self.word, self.queue
-        for fact in self.places:
-            if (fact.role == "all" or fact.place == word) and (fact.role != "by_type" or fact.queue == queue):
-                known = own.get(fact.role)
-                if known is None or (fact.index or 0) < (known.index or 0):
-                    own[fact.role] = fact
-        return own
-
-    def own_place(self, role: str) -> Fact | None:
-        """Where the right index of this role holds the job, if it does."""
-        return self.own_places().get(role)
+    @property
+    def is_plain(self) -> bool:
+        """Whether the job's own indexes name it as kue did before 0.10.3."""
+        plain = self.job_id.encode()
+        return bool(self.own) and all(fact.member == plain for fact in self.own.values())
 
     def whole(self, name: bytes) -> int | None:
         """The integer in a field of the hash."""
         return whole(self.fields.get(name))
-
-    def complaint(self, detail: str, *, key: bytes | None = None, severity: Severity | None = None) -> Complaint:
-        """What a rule says about this job; about its hash if no other key is at fault."""
-        return Complaint(detail, self.key if key is None else key, self.queue or None, severity)
-
-    def is_plain(self, own: Mapping[str, Fact]) -> bool:
-        """Whether every index of ``own`` names the job as kue did before 0.10.3."""
-        plain = self.job_id.encode()
-        return bool(own) and all(fact.member == plain for fact in own.values())
 
     def search_counts(self) -> tuple[Counts, Counts]:
         """What the search index says of the job: from its own key, and from the keys of the words."""
@@ -103,20 +99,10 @@ class View:
         objects = {to_text(fact.member or b""): fact.score for fact in self.search_facts if fact.role == "search_object"}
         return objects, {fact.place or "": fact.score for fact in self.search_facts if fact.role == "search_word"}
 
+    def complaint(self, detail: str, *, key: bytes | None = None, severity: Severity | None = None) -> Complaint:
+        """What a rule says about this job; about its hash if no other key is at fault."""
+        return Complaint(detail, self.key if key is None else key, self.queue or None, severity)
 
-@remember_last
-def view_of(subject: Subject) -> View:
-    """The subject's facts, sorted once for the reader and all rules."""
-    view = View(subject.job_id)
-    for fact in subject.facts:
-        match fact.role:
-            case "record":
-                view.record = fact
-                view.fields.update(fact.fields)
-            case "all" | "by_state" | "by_type":
-                view.places.append(fact)
-            case "log":
-                view.log_facts.append(fact)
-            case "search_word" | "search_object":
-                view.search_facts.append(fact)
-    return view
+
+view_of = remember_last(View.of)
+"""The view of a subject, made once for the reader and all rules."""

@@ -84,7 +84,7 @@ def dump(client: redis.Redis) -> dict[bytes, Entry]:
 
 
 def _entry(client: redis.Redis, key: bytes) -> Entry:
-    kind = client.type(key).decode()
+    kind = client.execute_command("TYPE", key).decode()
     value: Any = None
     match kind:
         case "string":

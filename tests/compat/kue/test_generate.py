@@ -22,8 +22,9 @@ def test_the_same_seed_gives_the_same_jobs_and_another_one_others() -> None:
 
 def test_all_types_and_states_occur_in_about_their_shares() -> None:
     jobs = list(generate(5000, 1, NOW))
-    for shares, found in ((QUEUES, Counter(job.queue for job in jobs)), (STATES, Counter(job.state for job in jobs))):
-        assert all(abs(found[value] / 50 - share) < 3 for value, share in shares)
+    queues, states = Counter(job.queue for job in jobs), Counter(job.state for job in jobs)
+    assert all(abs(queues[queue] / 50 - share) < 3 for queue, share in QUEUES)
+    assert all(abs(states[state] / 50 - share) < 3 for state, share in STATES)
     assert [job.id for job in jobs] == [str(number) for number in range(1, 5001)]
     sizes = sorted(len(job.payload or b"") for job in jobs)
     assert 100 < sizes[2500] < 500

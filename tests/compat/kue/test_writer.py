@@ -323,7 +323,9 @@ def popping(client: redis.Redis) -> Callable[[str], Iterator[str]]:
 
     def pops(queue: str) -> Iterator[str]:
         while client.lpop(f"q:{queue}:jobs"):
-            for member, _ in client.zpopmin(f"q:jobs:{queue}:inactive"):
+            index = f"q:jobs:{queue}:inactive"
+            for member in client.execute_command("ZRANGE", index, 0, 0):
+                client.zrem(index, member)
                 yield member.decode().partition("|")[2]
 
     return pops
