@@ -20,7 +20,7 @@ from ..support.captures import dump
 from ..support.command import PROGRAM, ferryman
 from ..support.servers import Server
 
-JOBS = 3000
+JOBS = 1200
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from ferryman.migrations import journal
 from ferryman.migrations.plan import Plan
 from ferryman.migrations.writing import JOURNAL, Run, open_part
 from ferryman.schema.address import Address
@@ -191,7 +192,7 @@ def test_what_workers_changed_at_the_target_is_a_difference(healthy: Ferry) -> N
 
 def test_an_unfinished_migration_is_only_continued_on_request(healthy: Ferry) -> None:
     _, target = healthy.clients
-    stop_after_batches(healthy, 0)
+    begun_and_abandoned(healthy)
     outcome = healthy.run("migrate")
     assert outcome.status == 2
     assert "--resume" in outcome.error
@@ -207,7 +208,7 @@ def test_an_unfinished_migration_is_only_continued_on_request(healthy: Ferry) ->
 def test_a_zombie_of_an_earlier_run_is_shut_out(healthy: Ferry) -> None:
     """The run that was thought dead still holds its connection when the next one takes over."""
     _, target = healthy.clients
-    run = stop_after_batches(healthy, 0)
+    run = begun_and_abandoned(healthy)
     with open_part(target, run, "local") as zombie:
         zombie.put(b"late", [("SET", "new:late", "x")])
         healthy.migrate("--resume")
@@ -219,10 +220,8 @@ def test_a_zombie_of_an_earlier_run_is_shut_out(healthy: Ferry) -> None:
     assert healthy.differences() == []
 
 
-def stop_after_batches(ferry: Ferry, _batches: int) -> Run:
+def begun_and_abandoned(ferry: Ferry) -> Run:
     """Leaves the target as a run does that was killed right after it began."""
-    from ferryman.migrations import journal
-
     source, target = Address.parse(ferry.source), Address.parse(ferry.target)
     plan = Plan.between(source, target, ferry.capture.captured_at_ms)
     return journal.begin(ferry.clients[1], source, target, plan, "local", None)
