@@ -28,7 +28,6 @@ from ..schema.native.exchange import Binding
 from ..schema.text import to_text
 from .acks import Acks
 from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS, NotFound
-from .fanout import expires_at
 from .lease import keeper
 from .message import Content, Message, content
 from .publish import Publisher
@@ -187,10 +186,10 @@ class Channel(StdChannel):  # type: ignore[misc]
 
     def _bind(self, exchange: str, binding: Binding, expires_ms: int | None) -> list[Call[Any]]:
         """The calls that make a binding, or renew it."""
-        exchanges, expiry = self.transport.exchanges, expires_at(expires_ms)
-        calls: list[Call[Any]] = [exchanges.bind(exchange, *binding, expiry)]
+        exchanges = self.transport.exchanges
+        calls: list[Call[Any]] = [exchanges.bind(exchange, *binding, expires_ms)]
         if binding.pattern == FANOUT:
-            calls.append(exchanges.fanout_bind(exchange, binding.queue, expiry))
+            calls.append(exchanges.fanout_bind(exchange, binding.queue, expires_ms))
         return calls
 
     def queue_unbind(

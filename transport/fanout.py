@@ -7,7 +7,6 @@ all streams, on a connection of its own, because Redis can't wait for lists and 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +54,7 @@ class Fanout:
     def subscribe(self, exchange: str, queue: str, expires_ms: int | None) -> None:
         """Reads the exchange for this queue from its cursor on."""
         if (exchange, queue) not in self._subscriptions:
-            cursor = self._wire.run(self._exchanges.fanout_bind(exchange, queue, expires_at(expires_ms)))
+            cursor = self._wire.run(self._exchanges.fanout_bind(exchange, queue, expires_ms))
             self._subscriptions[exchange, queue] = Subscription(exchange, queue, expires_ms, cursor, cursor)
             self._interrupt()
 
@@ -93,18 +92,14 @@ class Fanout:
         moved = [each for each in self._subscriptions.values() if each.cursor != each.saved]
         if not moved:
             return
-        bound = self._wire.run_all(
-            [self._exchanges.fanout_advance(s.exchange, s.queue, s.cursor, expires_at(s.expires_ms)) for s in moved]
-        )
+        bound = self._wire.run_all([self._exchanges.fanout_advance(s.exchange, s.queue, s.cursor, s.expires_ms) for s in moved])
         for subscription, is_bound in zip(moved, bound, strict=True):
             subscription.saved = subscription.cursor
             if not is_bound:
                 self._wire.run(self._bind(subscription))
 
     def _bind(self, subscription: Subscription) -> Call[bytes]:
-        call: Call[bytes] = self._exchanges.fanout_bind(
-            subscription.exchange, subscription.queue, expires_at(subscription.expires_ms)
-        )
+        call: Call[bytes] = self._exchanges.fanout_bind(subscription.exchange, subscription.queue, subscription.expires_ms)
         return call
 
     def _interrupt(self) -> None:
@@ -114,8 +109,3 @@ class Fanout:
     def close(self) -> None:
         """Ends the wait."""
         self.waiter.close()
-
-
-def expires_at(expires_ms: int | None) -> int | None:
-    """The moment (by this client's clock) at which a temporary queue's binding ends if nobody renews it."""
-    return None if expires_ms is None else round(time.time() * 1000) + expires_ms

@@ -57,12 +57,12 @@ class Exchanges:
         queue: str,
         routing_key: str = "",
         pattern: str = "",
-        expires_at: int | None = None,
+        expires_ms: int | None = None,
         *,
         now: int | None = None,
     ) -> Call[int]:
-        """Binds the queue, until ``expires_at`` (ms) if given; binding again renews that. Gives the version after it."""
-        expiry = "" if expires_at is None else expires_at
+        """Binds the queue, for ``expires_ms`` if given; binding again renews that. Gives the version after it."""
+        expiry = "" if expires_ms is None else expires_ms
         return self._exchange("bind", exchange, now, (_field(Binding(queue, routing_key, pattern)), expiry), int)
 
     def unbind(
@@ -99,15 +99,15 @@ class Exchanges:
         """
         return self._fanout("publish", exchange, now, (maxlen, message), bytes)
 
-    def fanout_bind(self, exchange: str, queue: str, expires_at: int | None = None, *, now: int | None = None) -> Call[bytes]:
+    def fanout_bind(self, exchange: str, queue: str, expires_ms: int | None = None, *, now: int | None = None) -> Call[bytes]:
         """Binds the queue and gives its cursor, the stream id after which to read. Binding again keeps the cursor."""
-        return self._fanout("bind", exchange, now, (_name(queue), "" if expires_at is None else expires_at), bytes)
+        return self._fanout("bind", exchange, now, (_name(queue), "" if expires_ms is None else expires_ms), bytes)
 
     def fanout_advance(
-        self, exchange: str, queue: str, stream_id: bytes, expires_at: int | None = None, *, now: int | None = None
+        self, exchange: str, queue: str, stream_id: bytes, expires_ms: int | None = None, *, now: int | None = None
     ) -> Call[bool]:
         """Moves the queue's cursor on to ``stream_id`` (never back). False if the queue is not bound any more: bind it again."""
-        return self._fanout("advance", exchange, now, (_name(queue), stream_id, "" if expires_at is None else expires_at), bool)
+        return self._fanout("advance", exchange, now, (_name(queue), stream_id, "" if expires_ms is None else expires_ms), bool)
 
     def fanout_unbind(self, exchange: str, queue: str, *, now: int | None = None) -> Call[bool]:
         """Removes the queue's cursor, and the stream with the last one. False if the queue was not bound."""

@@ -23,6 +23,9 @@ HIGHEST_PRIORITY = 255
 
 SEQUENCES = 2**45
 
+#: Sequences below this belong to migrated jobs, which so stay ahead of what is published while they are being written.
+IMPORTED = 2**40
+
 
 def check_order(order: str) -> PriorityOrder:
     """The order itself, if there is such a one. Raises UsageError."""

@@ -6,7 +6,7 @@ Every method has the name, the arguments and the result of its transition in ``L
 from __future__ import annotations
 
 from attrs import define, field
-from ferryman.schema.native.place import place
+from ferryman.schema.native.place import IMPORTED, place
 
 
 @define
@@ -31,7 +31,7 @@ class QueueModel:
     dead: set[str] = field(factory=set)
     leases: dict[str, int] = field(factory=dict)
     counters: dict[str, int] = field(factory=dict)
-    sequence: int = 0
+    sequence: int = IMPORTED
 
     def count(self, name: str, number: int = 1) -> None:
         if number:

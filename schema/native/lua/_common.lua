@@ -39,6 +39,11 @@ local function attempt(...)
   return reply
 end
 
+-- The moment at which something ends that lasts so many ms from now; '' for what lasts for ever.
+local function expiry_at(now, life)
+  return life == '' and '' or string.format('%.0f', now + life)
+end
+
 -- The reply of a transition: what it returns, or why it was refused.
 local function answer(transition)
   local fine, reply = pcall(transition)

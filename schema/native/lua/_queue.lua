@@ -24,6 +24,9 @@ local JOB, HELD, NEEDS, UNBLOCKS = unpack(KEYS, 9, 12)
 local SCHEMA = 1
 local STEP = 2 ^ 45
 
+-- Sequences below this belong to migrated jobs, which so stay ahead of what is published while they are being written.
+local IMPORTED = string.format('%.0f', 2 ^ 40)
+
 -- Most jobs that one call promotes, reclaims or erases beside its own work: some milliseconds of the server's time.
 local LIMIT = 1000
 
@@ -49,7 +52,7 @@ end
 -- Writes what makes a queue exist. Its routes begin at the time, so that no cache of a deleted queue of this name fits.
 local function create_queue(now, order)
   queue.schema, queue.priority_order, queue.routes = tostring(SCHEMA), order, string.format('%.0f', now)
-  call('HSET', META, 'schema', queue.schema, 'priority_order', order, 'routes', queue.routes)
+  call('HSET', META, 'schema', queue.schema, 'priority_order', order, 'routes', queue.routes, 'sequence', IMPORTED)
 end
 
 -- A first write that needs no memory and changes nothing (rule 2): removes the members from rank 1 to rank 0.

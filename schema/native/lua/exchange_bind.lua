@@ -3,15 +3,16 @@
 -- KEYS[1]   exchange hash: binding (JSON array [queue, routing key, pattern]) -> expiry ms or '', and `version`
 -- ARGV[1]   now
 -- ARGV[2]   binding
--- ARGV[3]   expiry ms, '' never
+-- ARGV[3]   ms until the binding expires, '' never
 -- Result    the exchange's version after it
 
 return answer(function()
+  local now = clock()
   drain(KEYS[1])
   local known = call('HGET', KEYS[1], ARGV[2])
-  call('HSET', KEYS[1], ARGV[2], ARGV[3])
+  call('HSET', KEYS[1], ARGV[2], expiry_at(now, ARGV[3]))
   if not known then
-    return new_version(KEYS[1], clock())
+    return new_version(KEYS[1], now)
   end
   return version_of(KEYS[1])
 end)

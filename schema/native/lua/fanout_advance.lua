@@ -4,7 +4,7 @@
 -- ARGV[1]   now
 -- ARGV[2]   queue
 -- ARGV[3]   id of the last message read
--- ARGV[4]   new expiry ms, '' never
+-- ARGV[4]   ms until the binding expires, '' never
 -- Result    1, or 0 if the queue is not bound (any more) and must be bound again
 
 -- Stream ids compare by their two numbers, each of up to 64 bits: as text, longer or else greater.
@@ -28,11 +28,12 @@ local function is_after(id, other)
 end
 
 return answer(function()
+  local now = clock()
   drain()
-  local cursor = cursor_of(ARGV[2], clock())
+  local cursor = cursor_of(ARGV[2], now)
   if not cursor then
     return 0
   end
-  call('HSET', CURSORS, ARGV[2], cursor_text(is_after(ARGV[3], cursor) and ARGV[3] or cursor, ARGV[4]))
+  call('HSET', CURSORS, ARGV[2], cursor_text(is_after(ARGV[3], cursor) and ARGV[3] or cursor, expiry_at(now, ARGV[4])))
   return 1
 end)

@@ -3,7 +3,7 @@
 -- KEYS      the exchange's, see _fanout.lua
 -- ARGV[1]   now
 -- ARGV[2]   queue
--- ARGV[3]   expiry ms, '' never
+-- ARGV[3]   ms until the binding expires, '' never
 -- Result    the queue's cursor: an old one stays as it is, a new one is the stream's last id
 
 local function last_id()
@@ -19,6 +19,6 @@ return answer(function()
   drain()
   sweep(now)
   local id = cursor_of(ARGV[2], now) or last_id()
-  call('HSET', CURSORS, ARGV[2], cursor_text(id, ARGV[3]))
+  call('HSET', CURSORS, ARGV[2], cursor_text(id, expiry_at(now, ARGV[3])))
   return id
 end)

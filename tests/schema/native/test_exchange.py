@@ -42,10 +42,10 @@ def test_the_version_of_a_deleted_exchange_never_comes_again(send: Send) -> None
 
 
 def test_an_expired_binding_is_left_out_and_removed(send: Send, client: redis.Redis) -> None:
-    send(exchanges.bind("e", "q", expires_at=2_000, now=1_000))
+    send(exchanges.bind("e", "q", expires_ms=1_000, now=1_000))
     version = send(exchanges.bind("e", "r", now=1_000))
     assert len(send(exchanges.bindings("e", now=1_999)).bindings) == 2
-    send(exchanges.bind("e", "q", expires_at=3_000, now=1_999))
+    send(exchanges.bind("e", "q", expires_ms=1_001, now=1_999))
     assert len(send(exchanges.bindings("e", now=2_999)).bindings) == 2
     found = send(exchanges.bindings("e", now=3_000))
     assert found.bindings == (Binding("r"),)
@@ -102,8 +102,8 @@ def test_a_queue_goes_on_where_it_stopped_and_never_back(send: Send) -> None:
 
 
 def test_an_expired_queue_is_unbound_and_told_to_bind_again(send: Send, client: redis.Redis) -> None:
-    send(exchanges.fanout_bind("news", "q", 2_000, now=1_000))
-    assert send(exchanges.fanout_advance("news", "q", b"1-1", 3_000, now=1_500))
+    send(exchanges.fanout_bind("news", "q", 1_000, now=1_000))
+    assert send(exchanges.fanout_advance("news", "q", b"1-1", 1_500, now=1_500))
     assert send(exchanges.fanout_publish("news", b"1", 100, now=2_999))
     assert send(exchanges.fanout_publish("news", b"2", 100, now=3_000)) == b""
     assert not send(exchanges.fanout_advance("news", "q", b"9-9", now=3_000))
