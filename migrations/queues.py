@@ -11,11 +11,6 @@ from attrs import define, field
 from ..schema.job import Job, State
 from ..schema.rule import Keyspace
 
-QUEUES = "queues"
-"""The registry in Totals under which families name queues that may be empty."""
-CONSUMERS = "consumers"
-"""The sum in Totals, by queue, of the consumers that a keyspace knows."""
-
 
 @define
 class QueueStatus:
@@ -41,15 +36,15 @@ class QueueStatus:
 
 
 def statuses(jobs: Iterable[Job], keyspace: Keyspace) -> list[QueueStatus]:
-    """All queues by name, also the empty ones of which the keyspace's registry knows."""
-    totals = keyspace.totals
-    found = {name: QueueStatus(name) for name in totals.names.get(QUEUES, ())}
+    """All queues by name, also the empty ones that the keyspace lists."""
+    family = keyspace.family
+    found = {name: QueueStatus(name) for name in family.queues(keyspace)}
     for job in jobs:
         if job.queue not in found:
             found[job.queue] = QueueStatus(job.queue)
         found[job.queue].count(job, keyspace.now_ms)
-    counted = any(measure == CONSUMERS for measure, _ in totals.sums)
-    for name, status in found.items():
-        if counted:
-            status.consumers = totals.sums[CONSUMERS, name]
+    consumers = family.consumers(keyspace)
+    if consumers is not None:
+        for name, status in found.items():
+            status.consumers = consumers.get(name, 0)
     return [found[name] for name in sorted(found)]

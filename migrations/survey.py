@@ -36,10 +36,12 @@ def occupant(client: redis.Redis, family: KeyFamily, prefix: str) -> bytes | Non
 
 def nothing_found(client: redis.Redis, address: Address) -> KeyspaceNotFound:
     """The error for a keyspace without a key; it tells what stands in the database instead."""
-    others = client.dbsize()
     missing = f"{address.display()}: no {address.family} keys under prefix {address.prefix!r} in database {address.db}"
+    try:
+        others, example = client.dbsize(), client.randomkey()
+    except redis.exceptions.NoPermissionError:
+        return KeyspaceNotFound(f"{missing}; check prefix, family and database number")
     if not others:
         return KeyspaceNotFound(f"{missing}, which is empty; check the server and the database number")
-    example = client.randomkey()
     shown = f", such as {show(example, 60)}" if isinstance(example, bytes) else ""
     return KeyspaceNotFound(f"{missing} (found {others} other keys{shown}); check prefix, family and database number")

@@ -8,7 +8,7 @@ one entry point in the group ``ferryman.families``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import entry_points
 from typing import ClassVar
@@ -65,6 +65,14 @@ class KeyFamily(ABC):
     @abstractmethod
     def read(self, subject: Subject, keyspace: Keyspace) -> Job | None:
         """The job that the facts describe; None when there is no record of it. Never raises for any content."""
+
+    def queues(self, keyspace: Keyspace) -> Iterable[str]:
+        """The queues that the keyspace itself lists, those without a job too. Nothing where a family has no such list."""
+        return keyspace.totals.names.get("queues", ())
+
+    def consumers(self, keyspace: Keyspace) -> Mapping[str, int] | None:
+        """How many live consumers each queue has; None where the family's keys don't tell."""
+        return None
 
     # Writing
 

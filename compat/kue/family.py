@@ -6,7 +6,7 @@ Sources: kue 0.3.4 to 0.11.6, prefix ``q`` by default. Holds no logic of its own
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ...schema.fact import Entry, Fact, Subject
 from ...schema.family import Command, KeyFamily, Target
@@ -39,6 +39,9 @@ class Kue(KeyFamily):
 
     def read(self, subject: Subject, keyspace: Keyspace) -> Job | None:
         return reader.read(subject)
+
+    def queues(self, keyspace: Keyspace) -> Iterable[str]:
+        return keyspace.totals.names.get("types", ())
 
     def obstacles(self, job: Job) -> Iterator[Finding]:
         return writer.obstacles(job)

@@ -5,7 +5,7 @@ Holds no logic of its own. Registered as ``ferryman`` in the group ``ferryman.fa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from ..fact import Entry, Fact, Subject
 from ..family import Command, KeyFamily, Target
@@ -39,6 +39,13 @@ class Native(KeyFamily):
 
     def read(self, subject: Subject, keyspace: Keyspace) -> Job | None:
         return reader.read(subject, keyspace)
+
+    def queues(self, keyspace: Keyspace) -> Iterable[str]:
+        names = keyspace.totals.names
+        return names.get("registered", set()) | names.get("queues", set())
+
+    def consumers(self, keyspace: Keyspace) -> Mapping[str, int]:
+        return reader.consumers(keyspace.totals, keyspace.now_ms)
 
     def obstacles(self, job: Job) -> Iterator[Finding]:
         return writer.obstacles(job)

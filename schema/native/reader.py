@@ -6,6 +6,7 @@ queue is every fact's scope. Called by ``family.py``; the rules share its view o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
 
@@ -90,6 +91,12 @@ def _flat(fields: Mapping[bytes, bytes]) -> tuple[bytes, ...]:
 def consumer_label(queue: str, consumer: str) -> str:
     """The label under which a consumer's lease is told."""
     return f"{queue}\0{consumer}"
+
+
+def consumers(totals: Totals, now_ms: int) -> Counter[str]:
+    """How many consumers of each queue have a lease."""
+    leases = ((label, ends) for (measure, label), ends in totals.maxima.items() if measure == "lease")
+    return Counter(label.rpartition("\0")[0] for label, ends in leases if ends > now_ms)
 
 
 def tally(fact: Fact, totals: Totals) -> None:

@@ -9,7 +9,10 @@ from urllib.parse import quote
 
 import pytest
 import redis
+from ferryman.schema.call import run
 from ferryman.schema.job import JOB_FIELDS
+from ferryman.schema.native.codec import encode
+from ferryman.schema.native.live import Live, Publication
 
 from ..support.captures import Capture, capture, captures, load
 from ..support.command import PROGRAM, ferryman, ferryman_process
@@ -143,3 +146,18 @@ def test_the_moment_decides_what_is_late(server: Server, client: redis.Redis) ->
     much_later = ferryman("audit", url, "--format", "json", "--now", str(healthy.captured_at_ms + 10**12)).lines()
     assert "KUE-14" not in {finding["rule"] for finding in then}
     assert "KUE-14" in {finding["rule"] for finding in much_later}
+
+
+def test_a_living_keyspace_shows_its_consumers_and_its_empty_queues(server: Server, client: redis.Redis) -> None:
+    live = Live("ferryman")
+    for queue in ("busy", "empty"):
+        client.sadd("ferryman:queues", queue)
+        run(client, live.declare(queue, {}))
+    message = encode({"content-type": "application/json", "content-encoding": "utf-8", "headers": {}, "properties": {}}, b"{}")
+    run(client, live.publish("busy", "p", [Publication(f"p-{number}", message) for number in range(3)]))
+    run(client, live.take("busy", "worker", 1, 60_000))
+    busy, empty = ferryman("queues", server.url(), "--format", "json").lines()
+    assert (busy["queue"], busy["waiting"], busy["active"], busy["consumers"]) == ("busy", 2, 1, 1)
+    assert (empty["queue"], empty["waiting"], empty["consumers"]) == ("empty", 0, 0)
+    jobs = ferryman("jobs", server.url(), "--format", "json").lines()
+    assert [job["state"] for job in jobs] == ["waiting", "waiting", "active"]

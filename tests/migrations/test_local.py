@@ -10,8 +10,10 @@ from ferryman.migrations import journal
 from ferryman.migrations.plan import Plan
 from ferryman.migrations.writing import JOURNAL, Run, open_part
 from ferryman.schema.address import Address
+from ferryman.schema.call import run
 from ferryman.schema.errors import StaleWriter
 from ferryman.schema.job import JOB_FIELDS
+from ferryman.schema.native.live import Live
 
 from ..support.captures import Capture, capture, captures, dump, load
 from ..support.command import Outcome, ferryman
@@ -99,6 +101,15 @@ def test_waiting_jobs_keep_their_order(healthy: Ferry) -> None:
         if job["state"] == "waiting" and job["id"] not in requeued:
             orders.setdefault(job["queue"], []).append(job["id"])
     assert orders == {queue: ids for queue, ids in healthy.capture.expected["pop_order"].items() if ids}
+
+
+def test_consumers_of_the_target_get_the_jobs_in_the_order_of_the_source(server: Server) -> None:
+    healthy = Ferry(server, capture("kue", "healthy"), "ferryman")
+    active = {job["id"] for job in healthy.jobs(healthy.source) if job["state"] == "active"}
+    healthy.migrate()
+    for queue, ids in healthy.capture.expected["pop_order"].items():
+        taken = run(healthy.clients[1], Live("new").take(queue, "worker", 100, 60_000, now=healthy.capture.captured_at_ms))
+        assert [job.id for job in taken.jobs if job.id not in active] == ids
 
 
 def test_every_field_of_every_job_arrives(healthy: Ferry) -> None:
@@ -208,13 +219,13 @@ def test_an_unfinished_migration_is_only_continued_on_request(healthy: Ferry) ->
 def test_a_zombie_of_an_earlier_run_is_shut_out(healthy: Ferry) -> None:
     """The run that was thought dead still holds its connection when the next one takes over."""
     _, target = healthy.clients
-    run = begun_and_abandoned(healthy)
-    with open_part(target, run, "local") as zombie:
+    first = begun_and_abandoned(healthy)
+    with open_part(target, first, "local") as zombie:
         zombie.put(b"late", [("SET", "new:late", "x")])
         healthy.migrate("--resume")
         with pytest.raises(StaleWriter):
             zombie.flush()
-    with pytest.raises(StaleWriter), open_part(target, run, "local"):
+    with pytest.raises(StaleWriter), open_part(target, first, "local"):
         pass
     assert not target.exists("new:late")
     assert healthy.differences() == []
