@@ -27,6 +27,7 @@ from ..schema.native import keys
 from ..schema.native.exchange import Binding
 from ..schema.text import to_text
 from .acks import Acks
+from .batch import PublishBatch
 from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS, NotFound
 from .lease import keeper
 from .message import Content, Message, content
@@ -295,6 +296,10 @@ class Channel(StdChannel):  # type: ignore[misc]
         Raises NoRoute, BrokerFull, UsageError for a priority or delay that can't be, and connection errors.
         """
         self._publisher.publish(message, exchange or "", routing_key or "")
+
+    def create_publish_batch(self, max_size: int) -> PublishBatch:
+        """What ``Producer.batch()`` collects its messages in."""
+        return PublishBatch(self, self._publisher, max_size)
 
     # Consuming
 

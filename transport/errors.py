@@ -8,6 +8,7 @@ errors, so that a worker waits instead of dying.
 from __future__ import annotations
 
 import redis
+from kombu import exceptions
 from kombu.exceptions import ChannelError, InconsistencyError, OperationalError
 
 from ..schema.errors import FerrymanError, PublishRefused, Unroutable
@@ -29,6 +30,10 @@ CHANNEL_ERRORS: tuple[type[Exception], ...] = (
     redis.exceptions.DataError,
     FerrymanError,
 )
+
+
+BatchPublishError: type[Exception] = getattr(exceptions, "BatchPublishError", OperationalError)
+"""kombu has had a name for it since 5.7."""
 
 
 class BrokerFull(PublishRefused, OperationalError):  # type: ignore[misc]

@@ -7,9 +7,9 @@ with all its properties, and that is another message.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from kombu.exceptions import OperationalError
@@ -18,7 +18,7 @@ from ..schema.call import Call
 from ..schema.errors import PublishRefused
 from ..schema.native.live import Publication
 from ..schema.native.results import Published
-from .errors import CONNECTION_ERRORS, BrokerFull
+from .errors import CONNECTION_ERRORS, BrokerFull, NoRoute
 from .message import outgoing
 
 if TYPE_CHECKING:
@@ -29,6 +29,14 @@ FANOUT_MAXLEN = 10_000
 
 UNCONFIRMED = "_ferryman_unconfirmed"
 """Attribute of kombu's Connection, which outlives the transports of its reconnects: (properties, id) of a failed publish."""
+
+
+class Outbox(NamedTuple):
+    """A message on its way."""
+
+    publication: Publication
+    exchange: str
+    routing_key: str
 
 
 class Publisher:
@@ -45,63 +53,104 @@ class Publisher:
         Raises NoRoute, BrokerFull, UsageError (priority, delay), and connection errors, after which it may be repeated.
         """
         properties = message["properties"]
-        job_id = self._id(properties)
-        properties["delivery_tag"] = job_id
-        properties["delivery_info"] = {
-            **(properties.get("delivery_info") or {}),
-            "exchange": exchange,
-            "routing_key": routing_key,
-        }
+        prepared = self.prepare(message, exchange, routing_key, self._repeated(properties))
         try:
-            self._send(message, exchange, routing_key, job_id)
-        except PublishRefused as error:
-            raise BrokerFull(str(error)) from error
+            self.send([prepared])
         except (*CONNECTION_ERRORS, OperationalError):
-            setattr(self._transport.client, UNCONFIRMED, (properties, job_id))
+            setattr(self._transport.client, UNCONFIRMED, (properties, prepared.publication.id))
             raise
 
-    def _id(self, properties: Mapping[str, Any]) -> str:
-        unconfirmed = getattr(self._transport.client, UNCONFIRMED, None)
-        if unconfirmed is not None:
-            delattr(self._transport.client, UNCONFIRMED)
-            if unconfirmed[0] is properties:
-                job_id: str = unconfirmed[1]
-                return job_id
-        return f"{self._name}-{next(self._numbers)}"
-
-    def _send(self, message: Mapping[str, Any], exchange: str, routing_key: str, job_id: str) -> None:
-        transport = self._transport
+    def prepare(self, message: Mapping[str, Any], exchange: str, routing_key: str, job_id: str | None = None) -> Outbox:
+        """The stored form of a message, under a new id unless one is given. Raises UsageError for a wrong priority or delay."""
+        properties = message["properties"]
+        job_id = job_id or f"{self._name}-{next(self._numbers)}"
+        properties["delivery_tag"] = job_id
+        info = properties.get("delivery_info") or {}
+        properties["delivery_info"] = {**info, "exchange": exchange, "routing_key": routing_key}
         job = outgoing(message)
-        publication = Publication(job_id, job.frame, job.priority, job.due_ms, job.ttl_ms)
-        if not exchange:
-            transport.wire.run(self._call(routing_key, publication, create=True))
-        elif transport.routes.is_fanout(exchange):
-            transport.wire.run(transport.exchanges.fanout_publish(exchange, job.frame, FANOUT_MAXLEN))
-        else:
-            self._route(publication, exchange, routing_key)
+        return Outbox(Publication(job_id, job.frame, job.priority, job.due_ms, job.ttl_ms), exchange, routing_key)
 
-    def _route(self, publication: Publication, exchange: str, routing_key: str) -> None:
-        """Publishes by the cached bindings and checks them in the same round trip, until they are the current ones."""
+    def send(self, messages: Sequence[Outbox]) -> None:
+        """Stores messages, those for one queue in one call. Sending them again after an error stores none twice.
+
+        Raises NoRoute when one of them has no queue to go to; the others are stored then.
+        """
+        try:
+            self._send(messages)
+        except PublishRefused as error:
+            raise BrokerFull(str(error)) from error
+
+    def _repeated(self, properties: Mapping[str, Any]) -> str | None:
+        """The id under which this very message was published before without an answer."""
+        unconfirmed = getattr(self._transport.client, UNCONFIRMED, None)
+        if unconfirmed is None:
+            return None
+        delattr(self._transport.client, UNCONFIRMED)
+        job_id: str | None = unconfirmed[1] if unconfirmed[0] is properties else None
+        return job_id
+
+    def _send(self, messages: Sequence[Outbox]) -> None:
+        transport = self._transport
+        direct: dict[str, list[Publication]] = {}
+        routed: dict[str, list[Outbox]] = {}
+        broadcasts = []
+        for message in messages:
+            if not message.exchange:
+                direct.setdefault(message.routing_key, []).append(message.publication)
+            elif transport.routes.is_fanout(message.exchange):
+                broadcasts.append(
+                    transport.exchanges.fanout_publish(message.exchange, message.publication.message, FANOUT_MAXLEN)
+                )
+            else:
+                routed.setdefault(message.exchange, []).append(message)
+        calls = [self._call(queue, publications, create=True) for queue, publications in direct.items()]
+        if calls or broadcasts:
+            results = transport.wire.run_all([*calls, *broadcasts])
+            for queue, result in zip(direct, results, strict=False):
+                _check_room(queue, result)
+        unwanted = [error for exchange, those in routed.items() for error in self._route(exchange, those)]
+        if unwanted:
+            raise unwanted[0]
+
+    def _route(self, exchange: str, messages: Sequence[Outbox]) -> list[NoRoute]:
+        """Publishes by the cached bindings and checks them in the same round trip, until they are the current ones.
+
+        Gives an error for each message that no queue has taken and that should have gone to one.
+        """
         transport = self._transport
         table = transport.routes.table(exchange)
-        stored: set[str] = set()
+        stored: set[tuple[str, str]] = set()
         while True:
-            queues = [queue for queue in table.queues(routing_key) if queue not in stored]
-            calls = [self._call(queue, publication, routes=table.routes[queue]) for queue in queues]
+            wanted: dict[str, list[Publication]] = {}
+            for message in messages:
+                for queue in table.queues(message.routing_key):
+                    if (queue, message.publication.id) not in stored:
+                        wanted.setdefault(queue, []).append(message.publication)
+            calls = [self._call(queue, those, routes=table.routes[queue]) for queue, those in wanted.items()]
             *results, version = transport.wire.run_all([*calls, transport.exchanges.version(exchange)])
-            stored.update(queue for queue, result in zip(queues, results, strict=True) if result.status == "stored")
-            missing = any(result.status == "missing" for result in results)
+            for (queue, those), result in zip(wanted.items(), results, strict=True):
+                _check_room(queue, result)
+                if result.status == "stored":
+                    stored.update((queue, publication.id) for publication in those)
             if version == table.version and not any(result.status == "stale" for result in results):
                 break
             table = transport.routes.refresh(exchange)
-        if missing:
+        if any(result.status == "missing" for result in results):
             transport.routes.forget(exchange)
-        if not stored:
-            error = transport.routes.no_route(exchange, routing_key)
-            if error:
-                raise error
+        arrived = {job_id for _, job_id in stored}
+        lost = (message for message in messages if message.publication.id not in arrived)
+        errors = (transport.routes.no_route(exchange, message.routing_key) for message in lost)
+        return [error for error in errors if error is not None]
 
-    def _call(self, queue: str, publication: Publication, *, create: bool = False, routes: int | None = None) -> Call[Published]:
-        producer = publication.id.rpartition("-")[0]
+    def _call(
+        self, queue: str, publications: Sequence[Publication], *, create: bool = False, routes: int | None = None
+    ) -> Call[Published]:
+        producer = publications[0].id.rpartition("-")[0]
         order = self._transport.settings.priority_order
-        return self._transport.live.publish(queue, producer, [publication], create=create, routes=routes, priority_order=order)
+        return self._transport.live.publish(queue, producer, publications, create=create, routes=routes, priority_order=order)
+
+
+def _check_room(queue: str, result: Published) -> None:
+    """Raises BrokerFull for a queue that is at its x-max-length and rejects what comes more."""
+    if result.status == "overflow":
+        raise BrokerFull(f"queue {queue!r} is full (x-max-length) and rejects new messages; nothing was stored in it")

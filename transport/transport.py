@@ -39,6 +39,7 @@ class Transport(base.Transport):  # type: ignore[misc]
     recoverable_channel_errors = ()
     implements = base.Transport.implements.extend(
         asynchronous=True,
+        batch_publish=True,
         exchange_type=frozenset(["direct", "topic", "fanout"]),
         heartbeats=False,
     )

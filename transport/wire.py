@@ -92,8 +92,15 @@ class Wire:
             self._connection = connection
         return self._connection
 
+    def reopen(self) -> None:
+        """Makes a failed wire usable again, with a new connection. For what may be repeated. Raises connection errors."""
+        with self._lock:
+            self.close()
+            self.failed = False
+            self._open()
+
     def close(self) -> None:
-        """Closes the socket; the wire is not used again."""
+        """Closes the socket."""
         if self._connection is not None:
             self._connection.disconnect()
             self._connection = None

@@ -18,13 +18,18 @@ class Proxy:
 
     server: Server
     port: int
-    lose_replies: bool = False
-    """While true, the next reply is not forwarded: the client's connection is closed instead, after the server has acted."""
+    lost: int = 0
+    """Replies that were not forwarded."""
+    _to_lose: int = 0
     _sockets: list[socket.socket] = field(factory=list)
 
     def url(self) -> str:
         """The ``ferryman://`` address of the proxy."""
         return f"ferryman://127.0.0.1:{self.port}/0"
+
+    def lose_one_reply(self) -> None:
+        """The next reply is not forwarded: the client's connection is closed instead, after the server has acted."""
+        self._to_lose += 1
 
     def serve(self, listener: socket.socket) -> None:
         """Accepts connections until the listener is closed."""
@@ -41,7 +46,9 @@ class Proxy:
     def _pump(self, source: socket.socket, target: socket.socket, is_reply: bool) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
-                if is_reply and self.lose_replies:
+                if is_reply and self._to_lose:
+                    self._to_lose -= 1
+                    self.lost += 1
                     break
                 target.sendall(data)
         for end in (source, target):

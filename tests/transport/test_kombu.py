@@ -245,17 +245,54 @@ def test_a_broadcast_reaches_a_queue_that_was_bound_before_and_is_consumed_later
 def test_a_publish_whose_reply_is_lost_is_repeated_by_kombu_and_stored_once(server, connection):
     publish(connection, "first")
     with proxy(server) as between, Connection(between.url()) as cut, connection.channel() as elsewhere:
-
-        def mend(_error, _interval):
-            between.lose_replies = False
-
         with cut.channel() as channel:
             producer = Producer(channel)
             producer.publish("second", routing_key="q")
-            between.lose_replies = True
-            producer.publish("third", routing_key="q", retry=True, retry_policy={"max_retries": 3, "errback": mend})
-        assert not between.lose_replies, "the reply was lost, as it should have been"
+            between.lose_one_reply()
+            producer.publish("third", routing_key="q", retry=True, retry_policy={"max_retries": 3})
+        assert between.lost == 1
         assert elsewhere.queue_declare("q", passive=True).message_count == 3
+
+
+def test_a_batch_goes_to_every_queue_in_order_and_in_few_commands(connection, client):
+    exchange = Exchange("ex", "direct")
+    with connection.channel() as channel:
+        for name in ("one", "two"):
+            Queue(name, exchange, routing_key="key")(channel).declare()
+        producer = Producer(channel)
+        producer.publish({"n": -1}, exchange=exchange, routing_key="key")
+        before = client.info("commandstats")["cmdstat_evalsha"]["calls"]
+        with producer.batch(max_size=100):
+            for n in range(250):
+                producer.publish({"n": n}, exchange="ex", routing_key="key")
+        assert client.info("commandstats")["cmdstat_evalsha"]["calls"] - before == 9
+    for name in ("one", "two"):
+        messages = drain(connection, [Queue(name, no_declare=True)], 251)
+        assert [message.payload["n"] for message in messages] == list(range(-1, 250))
+
+
+def test_a_batch_whose_reply_is_lost_is_stored_once(server, connection):
+    publish(connection, "first")
+    with proxy(server) as between, Connection(between.url()) as cut, connection.channel() as elsewhere:
+        with cut.channel() as channel:
+            producer = Producer(channel)
+            producer.publish("second", routing_key="q")
+            with producer.batch():
+                for n in range(10):
+                    producer.publish(str(n), routing_key="q")
+                between.lose_one_reply()
+        assert between.lost == 1
+        assert elsewhere.queue_declare("q", passive=True).message_count == 12
+
+
+def test_a_full_queue_rejects_what_comes_more_where_it_was_declared_so(connection):
+    with connection.channel() as channel:
+        channel.queue_declare("q", arguments={"x-max-length": 2, "x-overflow": "reject-publish"})
+        for n in range(2):
+            publish(connection, {"n": n})
+        with pytest.raises(OperationalError, match="x-max-length"):
+            publish(connection, {"n": 2})
+        assert channel.queue_declare("q", passive=True).message_count == 2
 
 
 def test_a_received_message_published_again_with_all_its_properties_is_another_message(connection):

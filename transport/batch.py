@@ -1,0 +1,59 @@
+"""Batches: what ``Producer.batch()`` collects, sent with one call for each queue.
+
+A batch that broke with its connection is sent again over a new one, under the same ids, so that it is stored exactly once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from .errors import CONNECTION_ERRORS, BatchPublishError
+from .publish import Outbox, Publisher
+
+if TYPE_CHECKING:
+    from .channel import Channel
+
+logger = logging.getLogger("ferryman.transport")
+
+MOST = 1000
+"""Messages in one flush at most, whatever the caller allows: a script is a stop of the server."""
+
+
+class PublishBatch:
+    """kombu's contract of a batch: ``publish``, ``flush``, ``discard``, ``close`` and ``channel``."""
+
+    def __init__(self, channel: Channel, publisher: Publisher, max_size: int) -> None:
+        self.channel = channel
+        self._publisher = publisher
+        self._max_size = min(max_size, MOST)
+        self._messages: list[Outbox] = []
+
+    def publish(self, message: Mapping[str, Any], exchange: str = "", routing_key: str = "", **_: Any) -> None:
+        """Adds a message; sends what has gathered when the batch is full."""
+        self._messages.append(self._publisher.prepare(message, exchange or "", routing_key or ""))
+        if len(self._messages) >= self._max_size:
+            self.flush()
+
+    def flush(self) -> None:
+        """Stores what has gathered. Raises BatchPublishError when the server can't be reached, NoRoute, BrokerFull."""
+        messages, self._messages = self._messages, []
+        if not messages:
+            return
+        try:
+            self._publisher.send(messages)
+        except CONNECTION_ERRORS as error:
+            logger.info("connection lost while publishing a batch, sending it again: %s", error)
+            try:
+                self.channel.transport.wire.reopen()
+                self._publisher.send(messages)
+            except CONNECTION_ERRORS as again:
+                raise BatchPublishError(f"a batch of {len(messages)} messages may or may not be stored: {again}") from again
+
+    def discard(self) -> None:
+        """Forgets what has gathered."""
+        self._messages.clear()
+
+    def close(self) -> None:
+        """Nothing is left to do."""
