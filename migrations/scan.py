@@ -67,7 +67,8 @@ def node(client: redis.Redis) -> Node:
         info: dict[str, Any] = client.info("server")
     except redis.exceptions.NoPermissionError:
         return Node(None, ordered=False)
-    ordered = info.get("redis_mode") == "standalone" and not any(name.startswith(OTHER_CURSORS) for name in info)
+    mode = info.get("redis_mode") or info.get("server_mode")  # Valkey 9 has renamed it
+    ordered = mode == "standalone" and not any(name.startswith(OTHER_CURSORS) for name in info)
     run_id = info.get("run_id")
     return Node(str(run_id) if run_id else None, ordered and bool(run_id))
 

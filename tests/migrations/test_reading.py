@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+import redis
+from ferryman.migrations.reading import CHUNK, LIST_CHUNK, read_entries
+from ferryman.migrations.wire import wire
+from ferryman.schema.fact import Entry
+
+from ..support.servers import Server
+
+
+def read(client: redis.Redis, *keys: str | bytes) -> list[Entry]:
+    with wire(client) as line:
+        names = [key.encode() if isinstance(key, str) else key for key in keys]
+        return [entry for batch in read_entries(line, names) for entry in batch]
+
+
+def whole(entries: Iterable[Entry]) -> list[Any]:
+    """The items of all entries, after a check that their offsets fit together."""
+    items: list[Any] = []
+    for entry in entries:
+        assert entry.offset == len(items)
+        items += entry.value
+    return items
+
+
+def test_every_type_is_read_as_entries_promise(client: redis.Redis) -> None:
+    client.set("string", b"\xff\x00")
+    client.rpush("list", "head", "tail")
+    client.sadd("set", "member")
+    client.zadd("zset", {"second": 2.5, "first": float("-inf")})
+    client.hset("hash", mapping={"field": "value"})
+    client.xadd("stream", {"a": "b"})
+    assert read(client, "string", "list", "set", "zset", "hash", "stream") == [
+        Entry(b"string", "string", b"\xff\x00"),
+        Entry(b"list", "list", [b"head", b"tail"]),
+        Entry(b"set", "set", [b"member"]),
+        Entry(b"zset", "zset", [(b"first", float("-inf")), (b"second", 2.5)]),
+        Entry(b"hash", "hash", {b"field": b"value"}),
+        Entry(b"stream", "stream", None),
+    ]
+
+
+def test_an_empty_string_is_an_entry_and_a_missing_key_is_none(client: redis.Redis) -> None:
+    client.set("empty", "")
+    assert read(client, "missing", "empty", "gone") == [Entry(b"empty", "string", b"")]
+
+
+def test_time_to_live_is_told(client: redis.Redis) -> None:
+    client.set("lock", 1, px=60_000)
+    (entry,) = read(client, "lock")
+    assert entry.ttl_ms is not None
+    assert 0 < entry.ttl_ms <= 60_000
+
+
+def test_a_long_list_comes_in_chunks(client: redis.Redis) -> None:
+    items = [str(index).encode() for index in range(2 * LIST_CHUNK + 1)]
+    client.rpush("list", *items)
+    entries = read(client, "list")
+    assert whole(entries) == items
+    assert max(len(entry.value) for entry in entries) == LIST_CHUNK
+
+
+def test_a_large_zset_comes_in_order_and_in_chunks(client: redis.Redis) -> None:
+    members = {f"m{index:06}": index // 7 for index in range(2 * CHUNK + 100)}
+    client.zadd("zset", members)
+    entries = read(client, "zset")
+    assert whole(entries) == [(name.encode(), float(score)) for name, score in members.items()]
+    assert len(entries) == 3
+
+
+@pytest.mark.parametrize("kind", ["set", "hash"])
+def test_large_sets_and_hashes_come_in_chunks(client: redis.Redis, kind: str) -> None:
+    names = [f"m{index}" for index in range(2 * CHUNK + 100)]
+    if kind == "set":
+        client.sadd("large", *names)
+    else:
+        client.hset("large", mapping=dict.fromkeys(names, "v"))
+    entries = read(client, "large")
+    assert sorted(whole(entries)) == sorted(name.encode() for name in names)
+    assert len(entries) > 1
+
+
+def test_members_of_a_zset_that_stay_are_all_read_once_while_those_before_them_go(client: redis.Redis) -> None:
+    members = [f"m{index:06}" for index in range(3 * CHUNK)]
+    client.zadd("zset", {name: index for index, name in enumerate(members)})
+    found: list[bytes] = []
+    with wire(client) as line:
+        for (entry,) in read_entries(line, [b"zset"]):
+            found += [member for member, _ in entry.value]
+            client.zremrangebyrank("zset", 0, CHUNK // 2 - 1)
+    stayed = [name.encode() for name in members[5 * (CHUNK // 2) :]]
+    assert found[-len(stayed) :] == stayed
+    assert len(found) == len(set(found))
+
+
+def test_a_zset_of_which_all_that_was_read_goes_away_is_read_to_its_end(client: redis.Redis) -> None:
+    members = [f"m{index:06}" for index in range(3 * CHUNK)]
+    client.zadd("zset", {name: index for index, name in enumerate(members)})
+    found: list[bytes] = []
+    with wire(client) as line:
+        for (entry,) in read_entries(line, [b"zset"]):
+            found += [member for member, _ in entry.value]
+            client.zrem("zset", *found)
+    assert found == [name.encode() for name in members]
+
+
+def test_a_key_that_changes_its_type_all_the_time_is_read_in_one_of_its_forms(server: Server, client: redis.Redis) -> None:
+    done = threading.Event()
+
+    def change() -> None:
+        with server.client() as other:
+            while not done.is_set():
+                other.pipeline().delete("key").hset("key", "field", "value").execute()
+                other.pipeline().delete("key").set("key", "text").execute()
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        forms = {"string": b"text", "hash": {b"field": b"value"}}
+        for _ in range(300):
+            for entry in read(client, "key"):
+                assert entry.value == forms[entry.redis_type]
+    finally:
+        done.set()
+        thread.join()
