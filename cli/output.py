@@ -35,6 +35,9 @@ class Format(StrEnum):
 PIPE_WIDTH = 160
 """Columns of a table that goes into a file or a pipe."""
 
+LONGEST = 2000
+"""Characters of one sentence or case."""
+
 STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 """Severity -> colour, on a terminal."""
 
@@ -60,8 +63,8 @@ class Output:
         return self.format is Format.JSON
 
     def line(self, value: Any) -> None:
-        """One JSON object on stdout."""
-        click.echo(dump_json(value))
+        """One JSON object on stdout, in UTF-8 whatever the terminal speaks."""
+        click.echo(dump_json(value).encode("utf-8"))
 
     def table(
         self,
@@ -87,16 +90,16 @@ class Output:
         """A heading in the severity's colour with indented lines below it, and an empty line."""
         self.people.print(Text("  ".join(text_of(word) for word in heading if word), style=STYLES.get(severity, "")))
         for line in lines:
-            self.people.print(Padding(Text(text_of(line)), (0, 0, 0, 4), expand=False))
+            self.people.print(Padding(Text(show(line, LONGEST)), (0, 0, 0, 4), expand=False))
         self.people.print()
 
     def say(self, text: str, style: str = "") -> None:
         """A sentence for people on stdout."""
-        self.people.print(Text(text, style=style))
+        self.people.print(Text(show(text, LONGEST), style=style))
 
     def note(self, text: str) -> None:
         """A sentence for people on stderr, whatever the format."""
-        click.echo(" ".join(text.split()), err=True)
+        click.echo(show(text, LONGEST), err=True)
 
     @contextlib.contextmanager
     def progress(self) -> Iterator[Report]:

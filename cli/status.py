@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -17,6 +18,8 @@ from enum import IntEnum
 import click
 
 from ..schema.errors import FerrymanError, UsageError
+from ..schema.text import show
+from .output import LONGEST
 
 DEBUG = "FERRYMAN_DEBUG"
 """Environment variable: with a value in it, errors show their traceback."""
@@ -35,6 +38,10 @@ class Status(IntEnum):
 
 def guarded(run: Callable[[], object]) -> int:
     """Runs a command and returns its exit status; an error becomes one line on stderr."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that knows fewer letters than a queue's name shows escapes instead.
+            stream.reconfigure(errors="backslashreplace")
     try:
         result = run()
     except click.exceptions.Exit:
@@ -65,6 +72,6 @@ def _fail(error: Exception, text: str, status: Status) -> Status:
 
 
 def _complain(text: str, status: Status) -> Status:
-    line = " ".join(text.split())
+    line = show(" ".join(text.split()), LONGEST)
     click.echo(f"ferryman: {line}", err=True)
     return status

@@ -105,6 +105,16 @@ def test_names_of_any_bytes_are_valid_json_and_harmless_in_tables(server: Server
     assert "[bold]x[/bold]" in ferryman("queues", url).stdout
 
 
+def test_a_terminal_that_knows_only_ascii_shows_escapes(server: Server, client: redis.Redis) -> None:
+    load(capture("kue", "healthy"), client)
+    ascii_only = {"PYTHONIOENCODING": "ascii"}
+    table = ferryman_process("queues", server.url(family="kue"), **ascii_only)
+    assert (table.status, table.stderr) == (0, "")
+    assert r"\xfcberweisung" in table.stdout
+    machine = ferryman_process("queues", server.url(family="kue"), "--format", "json", **ascii_only)
+    assert "überweisung ✓" in {status["queue"] for status in machine.lines()}
+
+
 def test_a_long_list_is_cut_in_a_table_and_says_so(server: Server, client: redis.Redis) -> None:
     for number in range(1, 121):
         client.hset(f"q:job:{number}", mapping={"type": "mail", "state": "failed", "data": "{}"})

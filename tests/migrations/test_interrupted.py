@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from collections.abc import Iterator
 
@@ -53,21 +54,32 @@ def there(server: Server) -> Iterator[redis.Redis]:
         yield client
 
 
-def killed_after(batches: int, source: str, target: str, there: redis.Redis) -> int:
-    """Starts a migration and kills it with SIGKILL as soon as the target has this many batches; returns the jobs written."""
+def stopped_after(batches: int, source: str, target: str, there: redis.Redis, by: signal.Signals) -> tuple[int, int, bytes]:
+    """Starts a migration and stops it by a signal as soon as the target has this many batches.
+
+    Returns the number of jobs written, the exit status and what stands on stderr.
+    """
     there.config_set("notify-keyspace-events", "KEA")
     with there.pubsub() as events:
         events.psubscribe(f"__keyspace@1__:{JOURNAL}:*:part:*")
         seen = 0
-        with subprocess.Popen([*PROGRAM, "migrate", source, target], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        command = [*PROGRAM, "migrate", source, target]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as run:
             for event in events.listen():
                 seen += event["type"] == "pmessage" and event["data"] == b"hset"
                 if seen == batches:
-                    run.kill()
+                    run.send_signal(by)
                     break
+            _, stderr = run.communicate()
     there.config_set("notify-keyspace-events", "")
     (part,) = there.scan_iter(f"{JOURNAL}:*:part:*")
-    return int(there.hget(part, "count") or 0)
+    return int(there.hget(part, "count") or 0), run.returncode, stderr
+
+
+def killed_after(batches: int, source: str, target: str, there: redis.Redis) -> int:
+    """As ``stopped_after``, by SIGKILL; returns the number of jobs written."""
+    stood, _, _ = stopped_after(batches, source, target, there, signal.SIGKILL)
+    return stood
 
 
 @pytest.mark.parametrize("batches", [1, 5])
@@ -90,6 +102,14 @@ def test_a_killed_migration_goes_on_and_ends_as_if_nothing_had_happened(
     assert ferryman("verify", source, target).status == 0
     with server.client(2) as other:
         assert keyspace(there) == keyspace(other)
+
+
+def test_ctrl_c_is_one_line_and_the_migration_can_go_on(source: str, target: str, there: redis.Redis) -> None:
+    stood, status, stderr = stopped_after(2, source, target, there, signal.SIGINT)
+    assert 0 < stood < JOBS
+    assert (status, stderr) == (130, b"ferryman: interrupted\n")
+    assert ferryman("migrate", source, target, "--resume").status == 0
+    assert ferryman("verify", source, target).status == 0
 
 
 def keyspace(client: redis.Redis) -> dict[bytes, object]:
