@@ -6,6 +6,7 @@ value: no method here talks to a server.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
@@ -64,8 +65,19 @@ class Job:
     extra: Mapping[str, Any] = field(factory=dict)
     """What has no canonical field, one mapping per family name: what the way back to that family needs, byte for byte."""
     position: int | None = field(default=None, eq=False, repr=False)
-    """Rank in its queue's pop order (0 = next) when it was read. Belongs to the moment, not to the job: never compared."""
+    """How many jobs of its queue would run before it when it was read. Belongs to the moment, not to the job: never compared."""
+    rank: int | None = field(default=None, eq=False, repr=False)
+    """Its priority as ``rank_of`` gives it, where the family knows which end runs first. Follows from others: never compared."""
 
 
-JOB_FIELDS: tuple[str, ...] = tuple(each.name for each in fields(Job) if each.name != "position")
+JOB_FIELDS: tuple[str, ...] = tuple(each.name for each in fields(Job) if each.eq)
 """The canonical fields in their order, as in ``ferryman jobs --format json`` and the Spark table ``jobs``."""
+
+FIRST_RANK, LAST_RANK = -256, 255
+
+
+def rank_of(priority: float | None) -> int | None:
+    """The rank of a priority of which the lowest runs first: whole, and within what every queue can keep apart."""
+    if priority is None or math.isnan(priority):
+        return None
+    return math.floor(min(max(priority, FIRST_RANK), LAST_RANK))

@@ -13,7 +13,7 @@ from functools import partial
 from attrs import evolve
 
 from ...schema.fact import Entry, Fact, FactKind, Subject
-from ...schema.job import Job, State
+from ...schema.job import Job, State, rank_of
 from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
 from ..aside import FIELD
@@ -181,7 +181,10 @@ def read(subject: Subject) -> Job | None:
         return None
     stored = Record(view.fields, {role: fact.score for role, fact in view.own.items() if fact.score is not None})
     waiting = view.own.get("by_type") if view.state is State.WAITING else None
-    job = canonical(view.job_id, stored, view.logs, position=waiting.index if waiting else None)
+    job = canonical(view.job_id, stored, view.logs)
+    # The index decides when a job runs, whatever its hash says of its priority (KUE-12).
+    rank = rank_of(waiting.score if waiting else job.priority)
+    job = evolve(job, position=waiting.index if waiting else None, rank=rank)
     if FIELD in view.fields:
         job = with_aside_restored(job, stored)
     kept = Kept.of_difference(job, stored, view.is_plain, *view.search_counts()).to_extra()

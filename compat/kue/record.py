@@ -40,9 +40,7 @@ def state_of(fields: Mapping[bytes, bytes]) -> State:
     return STATES.get(fields.get(b"state", b""), State.UNKNOWN) if fields.get(b"type") else State.UNKNOWN
 
 
-def canonical(
-    job_id: str, record: Record, logs: tuple[bytes, ...] = (), extra: Mapping[str, Any] | None = None, position: int | None = None
-) -> Job:
+def canonical(job_id: str, record: Record, logs: tuple[bytes, ...] = (), extra: Mapping[str, Any] | None = None) -> Job:
     """The job that a record describes. What has no sensible value is None."""
     get = record.fields.get
     queue = to_text(get(b"type", b""))
@@ -92,7 +90,6 @@ def canonical(
         ttl=ttl,
         logs=logs,
         extra={} if extra is None else extra,
-        position=position,
     )
 
 

@@ -14,8 +14,8 @@ from attrs import evolve, field, frozen
 from ..errors import MalformedValue
 from ..job import JOB_FIELDS, Job
 from ..packed import pack, unpack
-from .place import ASCENDING, PriorityOrder
-from .record import LARGEST, NAME, PLACE_OF, Own, Stored, canonical, message_of, standard
+from .place import ASCENDING, SEQUENCES, PriorityOrder
+from .record import LARGEST, NAME, PLACE_OF, Own, Stored, canonical, message_of, standard, whole_score
 
 MOVING = frozenset({"due_at", "started_at", "finished_at", "attempts", "error", "worker", "lease_expires_at"})
 """Fields that transitions change. What is aside about them holds only while the job stands where it stood."""
@@ -121,6 +121,8 @@ def job_of(job_id: str, queue: str, stored: Stored, order: PriorityOrder = ASCEN
         else:
             job = aside.restored(job, stored)
             native = aside.native
+    score = whole_score(stored.waiting_score)
+    job = evolve(job, rank=None if score is None else score // SEQUENCES)
     found = message_of(fields)
     own = Own(None if found is None else found[1], stored.waiting_score if native else None, order if native else ASCENDING)
     own = evolve(own, fields=_differences(fields, job, own))

@@ -16,7 +16,7 @@ from ..errors import MalformedValue
 from ..job import Job, State
 from ..text import to_bytes, to_text
 from . import codec
-from .place import ASCENDING, PriorityOrder, check_order, priority_of
+from .place import ASCENDING, IMPORTED, SEQUENCES, PriorityOrder, check_order, priority_of
 
 NAME = "ferryman"
 """The family's name in URLs and in ``Job.extra``."""
@@ -176,9 +176,10 @@ def standard(job: Job, own: Own) -> Stored:
     """What the scripts would have stored for this job. Only for a job in a state that has a place."""
     place = PLACE_OF[job.state]
     waiting_score = own.score
-    if waiting_score is None and job.state is State.WAITING:
-        # The source's pop order, whatever its priorities mean: ahead of all that is published from now on.
-        waiting_score = 0.0 if job.position is None else float(job.position + 1)
+    if waiting_score is None and (job.state is State.WAITING or job.rank is not None):
+        # The source's pop order, inside the rank that its family gives. Below IMPORTED: ahead of what is published from now on.
+        sequence = 0 if job.position is None else min(job.position + 1, IMPORTED - 1)
+        waiting_score = float((job.rank or 0) * SEQUENCES + sequence)
     fields: dict[bytes, bytes] = {}
     if own.head is None:
         fields[b"payload"] = job.payload or b""
