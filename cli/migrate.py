@@ -10,8 +10,8 @@ from ..migrations.plan import Active, Plan
 from ..schema.address import Address
 from ..schema.family import get_family
 from ..schema.rule import Finding
-from .audit import Digest, show_findings
 from .engines import get_engine
+from .findings import Digest, show_findings
 from .options import address_argument, engine_option, moment, now_option, output_option
 from .output import Output
 from .status import Status
@@ -81,8 +81,7 @@ def command(
 def show_summary(output: Output, plan: Plan, summary: Summary, digest: Digest, *, dry_run: bool) -> None:
     """The result for people."""
     if digest.numbers:
-        families = (get_family(plan.source_family), get_family(plan.target_family))
-        show_findings(output, digest, {rule.id: rule.title for family in families for rule in family.rules})
+        show_findings(output, digest, get_family(plan.source_family), plan.writer)
     if summary.by_queue:
         rows = sorted(summary.by_queue.items(), key=lambda item: (-item[1], item[0]))
         output.table("Would be carried" if dry_run else "Carried", ("queue", "jobs"), rows, right=("jobs",))

@@ -171,15 +171,6 @@ class Verification:
         self.differences += 1
         self.by_field[difference.field] += 1
 
-    def merge(self, other: Verification) -> None:
-        """Adds what another part compared. Seconds are the caller's business."""
-        self.source_jobs += other.source_jobs
-        self.target_jobs += other.target_jobs
-        self.matched += other.matched
-        self.differences += other.differences
-        self.refused += other.refused
-        self.by_field.update(other.by_field)
-
 
 class Engine(Protocol):
     """What carries keyspaces. Every method raises ServerError naming the address when a server fails, and

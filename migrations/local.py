@@ -11,12 +11,13 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 
+import redis
 from attrs import frozen
 
 from ..schema.address import Address
 from ..schema.connect import open_client
 from ..schema.fact import Fact, FactKind, Subject, join
-from ..schema.family import get_family
+from ..schema.family import Command, get_family
 from ..schema.job import Job, State
 from ..schema.rule import Finding, Keyspace
 from ..schema.totals import Totals
@@ -28,7 +29,7 @@ from .plan import Carried, Plan, carry
 from .queues import QueueStatus, statuses
 from .scan import entries
 from .survey import nothing_found
-from .writing import identity, open_part
+from .writing import Run, identity, open_part
 
 PART = "local"
 """The only part of a local migration, and its layout."""
@@ -103,17 +104,9 @@ class LocalEngine:
         else:
             with open_client(target) as client:
                 run = journal.begin(client, source, target, plan, PART, earlier)
-                totals = Totals()
-                with open_part(client, run, PART) as part:
-                    for carried in carrying:
-                        written = False
-                        if carried.job is not None:
-                            plan.writer.tally_written(carried.job, totals)
-                            written = part.put(identity(carried.job), plan.writer.write(carried.job, plan.target))
-                        _note(carried, summary, report, written=written)
-                    part.close({})
+                last_commands = _write(client, run, plan, carrying, summary, report)
                 summary.seconds = time.monotonic() - started
-                journal.finish(client, run, plan, plan.writer.finish(plan.target, totals), summary, [PART])
+                journal.finish(client, run, plan, last_commands, summary, [PART])
         summary.seconds = time.monotonic() - started
         return summary
 
@@ -182,6 +175,22 @@ class LocalEngine:
                 raise nothing_found(client, address)
         subjects = tuple(join(grouped[name]) for name in sorted(grouped))
         return Reading(Keyspace(family, address.prefix, now_ms, totals), subjects)
+
+
+def _write(
+    client: redis.Redis, run: Run, plan: Plan, carrying: Iterator[Carried], summary: Summary, report: Report[Finding]
+) -> list[Command]:
+    """Writes every job that is carried; returns the commands that finish the keyspace."""
+    family, totals = plan.writer, Totals()
+    with open_part(client, run, PART) as part:
+        for carried in carrying:
+            written = False
+            if carried.job is not None:
+                family.tally_written(carried.job, totals)
+                written = part.put(identity(carried.job), family.write(carried.job, plan.target))
+            _note(carried, summary, report, written=written)
+        part.close({})
+    return family.finish(plan.target, totals)
 
 
 def _carried(reading: Reading, plan: Plan, progress: Progress, phase: str) -> Iterator[Carried]:

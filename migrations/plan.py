@@ -78,10 +78,6 @@ class Plan:
         """The source as rules and readers see it, once its totals are known."""
         return Keyspace(get_family(self.source_family), self.source_prefix, self.now_ms, totals)
 
-    def target_keyspace(self, totals: Totals) -> Keyspace:
-        """The target as rules and readers see it."""
-        return Keyspace(get_family(self.target_family), self.target_prefix, self.now_ms, totals)
-
     @property
     def writer(self) -> KeyFamily:
         """The family that writes the jobs."""

@@ -31,17 +31,17 @@ def read_entries(line: Wire, keys: Iterable[bytes]) -> Iterator[list[Entry]]:
     Keys that don't exist any more are left out. A list, set or hash longer than a chunk that changes while it is read may
     miss or repeat the items that change, and a list those beside them; a zset never misses a member that stands still.
     """
-    unread = list(keys)
-    for _ in range(ATTEMPTS):
-        found, large, unread = _read_once(line, unread)
-        if found:
-            yield found
-        for key, kind, ttl_ms, reply in large:
+    found, large, changed = _read_together(line, list(keys))
+    for key in changed:
+        for head in _read_alone(line, key):
+            found.append(_entry(head))
+            large.append(head)
+    if found:
+        yield found
+    for key, kind, ttl_ms, reply in large:
+        if _has_more(kind, reply):
             for offset, value in _further(line, key, kind, reply):
                 yield [Entry(key, kind, value, ttl_ms, offset)]
-        if not unread:
-            return
-    raise ServerError(f"key {show(unread[0])} changed its type {ATTEMPTS} times while it was read; stop what writes it")
 
 
 _Head = tuple[bytes, str, int | None, Any]
