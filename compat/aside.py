@@ -8,9 +8,6 @@ Called by the readers and writers of the foreign families.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,7 +15,8 @@ from attrs import evolve, frozen
 
 from ..schema.errors import MalformedValue
 from ..schema.job import Job
-from ..schema.text import load_json, to_bytes, to_text
+from ..schema.packed import pack, unpack
+from ..schema.text import to_bytes, to_text
 from .numbers import bounded
 
 FIELD = b"ferryman"
@@ -67,57 +65,6 @@ class Aside:
         if as_of != self.as_of:
             fields = {name: value for name, value in fields.items() if name in LASTING}
         return evolve(job, **fields, extra={**self.extra, **job.extra})
-
-
-def pack(values: Mapping[str, Any]) -> bytes:
-    """JSON text for ``values``: texts, numbers, None, bytes, lists, tuples and mappings with text keys, of any depth."""
-    return json.dumps(_encode(values), separators=(",", ":"), allow_nan=False).encode("ascii")
-
-
-def unpack(raw: bytes) -> dict[str, Any]:
-    """The values behind ``pack``; a tuple comes back as a list. Raises MalformedValue for any other text."""
-    values = _decode(load_json(raw))
-    if not isinstance(values, dict):
-        raise MalformedValue("the values put aside are not a JSON object")
-    return values
-
-
-def _encode(value: Any) -> Any:
-    match value:
-        case bytes():
-            return {"b64": base64.b64encode(value).decode("ascii")}
-        case float() if value != value or value in (float("inf"), float("-inf")):
-            return {"float": str(value)}
-        case Mapping():
-            encoded = {key: _encode(each) for key, each in value.items()}
-            return {"plain": encoded} if len(encoded) == 1 and not _MARKS.isdisjoint(encoded) else encoded
-        case list() | tuple():
-            return [_encode(each) for each in value]
-        case _:
-            return value
-
-
-def _decode(value: Any) -> Any:
-    match value:
-        case {"b64": str(text)} if len(value) == 1:
-            try:
-                return base64.b64decode(text, validate=True)
-            except (binascii.Error, ValueError):
-                raise MalformedValue("bytes put aside are not base64") from None
-        case {"float": "nan" | "inf" | "-inf" as text} if len(value) == 1:
-            return float(text)
-        case {"plain": dict(plain)} if len(value) == 1:
-            return {key: _decode(each) for key, each in plain.items()}
-        case dict():
-            return {key: _decode(each) for key, each in value.items()}
-        case list():
-            return [_decode(each) for each in value]
-        case _:
-            return value
-
-
-_MARKS = frozenset({"b64", "float", "plain"})
-"""Single keys of JSON objects that stand for what JSON has no form for."""
 
 
 def _one_of(*types: type) -> Callable[[Any], Any]:
