@@ -6,13 +6,15 @@ read again. No command here holds the server longer than one chunk takes. Called
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..schema.errors import ServerError
+import redis
+from attrs import frozen
+
 from ..schema.fact import Entry
 from ..schema.family import Command
-from ..schema.text import show, to_text
+from ..schema.text import to_text
 from .wire import Wire, pairs
 
 BATCH = 100
@@ -21,8 +23,8 @@ CHUNK = 10_000
 """Most members of a zset, set or hash in one entry."""
 LIST_CHUNK = 1_000
 """Most items of a list in one entry: lists hold whole messages."""
-ATTEMPTS = 10
-"""How often a key is read again that keeps changing its type."""
+MISSING = "none"
+"""What Redis calls the type of a key that does not exist."""
 
 
 def read_entries(line: Wire, keys: Iterable[bytes]) -> Iterator[list[Entry]]:
@@ -31,51 +33,70 @@ def read_entries(line: Wire, keys: Iterable[bytes]) -> Iterator[list[Entry]]:
     Keys that don't exist any more are left out. A list, set or hash longer than a chunk that changes while it is read may
     miss or repeat the items that change, and a list those beside them; a zset never misses a member that stands still.
     """
-    found, large, changed = _read_together(line, list(keys))
-    for key in changed:
-        for head in _read_alone(line, key):
-            found.append(_entry(head))
-            large.append(head)
-    if found:
-        yield found
-    for key, kind, ttl_ms, reply in large:
-        if _has_more(kind, reply):
-            for offset, value in _further(line, key, kind, reply):
-                yield [Entry(key, kind, value, ttl_ms, offset)]
+    heads = _heads(line, list(keys))
+    entries = [entry for entry in map(_entry, heads) if entry is not None]
+    if entries:
+        yield entries
+    for head in heads:
+        if _has_more(head):
+            try:
+                for offset, value in _further(line, head):
+                    yield [Entry(head.key, head.kind, value, head.ttl_ms, offset)]
+            except redis.exceptions.ResponseError as error:
+                if not _is_wrong_type(error):
+                    raise
+                # Another key stands there now; what was read of the old one counts, as if it had gone away.
 
 
-_Head = tuple[bytes, str, int | None, Any]
-"""A key, its type, its time to live and the reply with its first chunk."""
+@frozen
+class _Head:
+    """A key and the reply with its first chunk."""
+
+    key: bytes
+    kind: str
+    ttl_ms: int | None
+    reply: Any
 
 
-def _read_once(line: Wire, keys: Sequence[bytes]) -> tuple[list[Entry], list[_Head], list[bytes]]:
-    """The first chunk of every key, the heads of those that have more, and the keys to read again."""
-    found: list[Entry] = []
-    large: list[_Head] = []
-    changed: list[bytes] = []
+def _heads(line: Wire, keys: Sequence[bytes]) -> list[_Head]:
+    """The first chunk of every key that exists: types first, then what reads each type."""
     answers = line.call(command for key in keys for command in (("TYPE", key), ("PTTL", key)))
+    stand = [
+        (key, kind, _ttl(ttl))
+        for key, kind, ttl in zip(keys, map(_kind, answers[::2]), map(_checked, answers[1::2]), strict=True)
+        if kind != MISSING
+    ]
+    readable = [(key, kind) for key, kind, _ in stand if kind in _FIRST]
+    replies = iter(line.call(_FIRST[kind](key) for key, kind in readable))
     heads = []
-    for key, kind, ttl in zip(keys, answers[::2], answers[1::2], strict=True):
-        name = to_text(_checked(kind))
-        if name != "none":
-            heads.append((key, name, _checked(ttl) if _checked(ttl) >= 0 else None))
-    commands = [_first(key, kind) for key, kind, _ in heads]
-    replies = iter(line.call(command for command in commands if command is not None))
-    for (key, kind, ttl_ms), command in zip(heads, commands, strict=True):
-        if command is None:
-            found.append(Entry(key, kind, None, ttl_ms))
-            continue
-        reply = next(replies)
-        if isinstance(reply, Exception) and str(reply).startswith("WRONGTYPE"):
-            changed.append(key)
-            continue
-        value = _value(kind, _checked(reply))
-        more = _has_more(kind, reply)
-        if value or more or (kind == "string" and value is not None):
-            found.append(Entry(key, kind, value, ttl_ms))
-        if more:
-            large.append((key, kind, ttl_ms, reply))
-    return found, large, changed
+    for key, kind, ttl_ms in stand:
+        reply = next(replies) if kind in _FIRST else None
+        if _is_wrong_type(reply):
+            heads += _head_at_once(line, key)
+        else:
+            heads.append(_Head(key, kind, ttl_ms, _checked(reply)))
+    return heads
+
+
+def _head_at_once(line: Wire, key: bytes) -> list[_Head]:
+    """The same for one key that changes its type between two commands: asked for as every type, in one transaction."""
+    reads = [first(key) for first in _FIRST.values()]
+    replies = _checked(line.call([("MULTI",), ("TYPE", key), ("PTTL", key), *reads, ("EXEC",)])[-1])
+    kind, ttl_ms = _kind(replies[0]), _ttl(_checked(replies[1]))
+    by_kind = dict(zip(_FIRST, replies[2:], strict=True))
+    return [] if kind == MISSING else [_Head(key, kind, ttl_ms, _checked(by_kind.get(kind)))]
+
+
+def _kind(reply: Any) -> str:
+    return to_text(_checked(reply))
+
+
+def _ttl(reply: int) -> int | None:
+    return reply if reply >= 0 else None
+
+
+def _is_wrong_type(reply: Any) -> bool:
+    return isinstance(reply, redis.exceptions.ResponseError) and str(reply).startswith("WRONGTYPE")
 
 
 def _checked(reply: Any) -> Any:
@@ -85,24 +106,27 @@ def _checked(reply: Any) -> Any:
     return reply
 
 
-def _first(key: bytes, kind: str) -> Command | None:
-    """What reads a key of this type, or as much of it as one chunk holds. None: a type whose values are not read."""
-    match kind:
-        case "string":
-            return "GET", key
-        case "list":
-            return "LRANGE", key, 0, LIST_CHUNK - 1
-        case "zset":
-            return "ZRANGE", key, 0, CHUNK - 1, "WITHSCORES"
-        case "set":
-            return "SSCAN", key, 0, "COUNT", CHUNK
-        case "hash":
-            return "HSCAN", key, 0, "COUNT", CHUNK
-    return None
+_FIRST: Mapping[str, Callable[[bytes], Command]] = {
+    "string": lambda key: ("GET", key),
+    "list": lambda key: ("LRANGE", key, 0, LIST_CHUNK - 1),
+    "zset": lambda key: ("ZRANGE", key, 0, CHUNK - 1, "WITHSCORES"),
+    "set": lambda key: ("SSCAN", key, 0, "COUNT", CHUNK),
+    "hash": lambda key: ("HSCAN", key, 0, "COUNT", CHUNK),
+}
+"""What reads a key of each type, or as much of it as one chunk holds. Values of other types are not read."""
+
+
+def _entry(head: _Head) -> Entry | None:
+    """The entry of a key or of its first chunk; None for a key that went away after its type was asked for."""
+    value = _value(head.kind, head.reply)
+    gone = value is None if head.kind == "string" else not value and not _has_more(head)
+    if gone and head.kind in _FIRST:
+        return None
+    return Entry(head.key, head.kind, value, head.ttl_ms)
 
 
 def _value(kind: str, reply: Any) -> Any:
-    """The value of an Entry behind a reply to ``_first``, or to a later command of the same form."""
+    """The value of an Entry behind a reply to ``_FIRST``, or to a later command of the same form."""
     match kind:
         case "zset":
             return [(member, float(score)) for member, score in pairs(reply)]
@@ -113,26 +137,26 @@ def _value(kind: str, reply: Any) -> Any:
     return reply
 
 
-def _has_more(kind: str, reply: Any) -> bool:
-    match kind:
+def _has_more(head: _Head) -> bool:
+    match head.kind:
         case "list":
-            return len(reply) == LIST_CHUNK
+            return len(head.reply) == LIST_CHUNK
         case "zset":
-            return len(pairs(reply)) == CHUNK
+            return len(pairs(head.reply)) == CHUNK
         case "set" | "hash":
-            return int(reply[0]) != 0
+            return int(head.reply[0]) != 0
     return False
 
 
-def _further(line: Wire, key: bytes, kind: str, reply: Any) -> Iterator[tuple[int, Any]]:
+def _further(line: Wire, head: _Head) -> Iterator[tuple[int, Any]]:
     """The chunks after the first: offset and value."""
-    match kind:
+    match head.kind:
         case "list":
-            yield from _list_chunks(line, key)
+            yield from _list_chunks(line, head.key)
         case "zset":
-            yield from _zset_chunks(line, key, _value(kind, reply)[-1])
+            yield from _zset_chunks(line, head.key, _value(head.kind, head.reply)[-1])
         case _:
-            yield from _cursor_chunks(line, key, kind, reply)
+            yield from _cursor_chunks(line, head)
 
 
 def _list_chunks(line: Wire, key: bytes) -> Iterator[tuple[int, Any]]:
@@ -142,12 +166,13 @@ def _list_chunks(line: Wire, key: bytes) -> Iterator[tuple[int, Any]]:
         offset += len(items)
 
 
-def _cursor_chunks(line: Wire, key: bytes, kind: str, reply: Any) -> Iterator[tuple[int, Any]]:
-    command = "SSCAN" if kind == "set" else "HSCAN"
-    offset = len(_value(kind, reply))
+def _cursor_chunks(line: Wire, head: _Head) -> Iterator[tuple[int, Any]]:
+    command = "SSCAN" if head.kind == "set" else "HSCAN"
+    reply = head.reply
+    offset = len(_value(head.kind, reply))
     while cursor := int(reply[0]):
-        reply = line.ask(command, key, cursor, "COUNT", CHUNK)
-        value = _value(kind, reply)
+        reply = line.ask(command, head.key, cursor, "COUNT", CHUNK)
+        value = _value(head.kind, reply)
         if value:
             yield offset, value
         offset += len(value)

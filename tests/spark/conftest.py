@@ -1,0 +1,36 @@
+"""Fixtures of the Spark tests: one session for all of them, and one kind of server, as the other is no different to Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from ferryman.spark.engine import SparkEngine
+from ferryman.spark.session import session
+from ferryman.spark.source import Ferryman
+from pyspark.sql import SparkSession
+
+from ..conftest import SERVERS
+from ..support.servers import Server
+
+
+@pytest.fixture(scope="session")
+def any_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The embedded server."""
+    with SERVERS[0].start(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def spark() -> SparkSession:
+    """The session. It lives until the process ends."""
+    running = session("local[2,3]")
+    # An installed ferryman is found by Spark itself (test_start.py); one that is installed for editing is not.
+    running.dataSource.register(Ferryman)
+    return running
+
+
+@pytest.fixture(scope="session")
+def engine(spark: SparkSession) -> SparkEngine:
+    """An engine that cuts even the smallest keyspace into parts."""
+    return SparkEngine(spark, tasks=3)

@@ -1,0 +1,127 @@
+"""Both engines, on every captured keyspace: the same findings, jobs, summaries and, byte for byte, the same target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+from urllib.parse import quote
+
+import pytest
+from attrs import evolve
+from ferryman.migrations.engine import Census, Difference, Engine, Summary, Verification
+from ferryman.migrations.local import LocalEngine
+from ferryman.migrations.plan import Plan
+from ferryman.schema.address import Address
+from ferryman.schema.fact import Entry
+from ferryman.schema.job import State
+from ferryman.schema.rule import Finding
+from ferryman.spark.engine import SparkEngine
+
+from ..support.captures import Capture, captures, dump, load
+from ..support.servers import Server
+
+T = TypeVar("T")
+
+LOCAL = LocalEngine()
+
+BACK_TO_KUE = ("crashed", "hash-tag")
+"""The captures that are carried to kue again, the others to ferryman: two families take each path."""
+
+
+@pytest.fixture(params=captures("kue"), ids=str)
+def loaded(request: pytest.FixtureRequest, server: Server) -> Capture:
+    """A capture, in database 0."""
+    capture: Capture = request.param
+    load(capture, server.client())
+    return capture
+
+
+@pytest.fixture
+def source(server: Server, loaded: Capture) -> Address:
+    return Address.parse(server.url(0, family=loaded.system, prefix=quote(loaded.prefix)))
+
+
+def told(run: Callable[[Callable[[T], None]], object]) -> list[T]:
+    """What a run reports, in an order that depends on nothing else."""
+    found: list[T] = []
+    run(found.append)
+    return sorted(found, key=repr)
+
+
+def target_of(server: Server, db: int, family: str) -> Address:
+    return Address.parse(server.url(db, family=family, prefix="new"))
+
+
+def keyspace(server: Server, db: int) -> dict[bytes, Entry]:
+    """Every key of a target but the journal, which knows its own source and moment."""
+    return {key: entry for key, entry in dump(server.client(db)).items() if not key.startswith(b"ferryman-migration:")}
+
+
+def migrate(engine: Engine, source: Address, target: Address, plan: Plan) -> tuple[Summary, list[Finding]]:
+    summaries: list[Summary] = []
+    findings = told(lambda report: summaries.append(engine.migrate(source, target, plan, report)))
+    return evolve(summaries[0], seconds=0), findings
+
+
+def verify(engine: Engine, source: Address, target: Address, plan: Plan) -> tuple[Verification, list[Difference]]:
+    outcomes: list[Verification] = []
+    differences = told(lambda report: outcomes.append(engine.verify(source, target, plan, report)))
+    return evolve(outcomes[0], seconds=0), differences
+
+
+def test_an_audit_finds_the_same(engine: SparkEngine, loaded: Capture, source: Address) -> None:
+    now = loaded.captured_at_ms
+    censuses: list[Census] = []
+    findings = told(lambda report: censuses.append(engine.audit(source, now, report)))
+    assert findings == told(lambda report: censuses.append(LOCAL.audit(source, now, report)))
+    assert censuses[0] == censuses[1]
+
+
+def test_jobs_are_listed_in_the_same_order(engine: SparkEngine, loaded: Capture, source: Address) -> None:
+    jobs = list(engine.jobs(source, loaded.captured_at_ms))
+    expected = list(LOCAL.jobs(source, loaded.captured_at_ms))
+    assert jobs == expected
+    assert [job.position for job in jobs] == [job.position for job in expected]
+
+
+def test_a_migration_leaves_the_same_keyspace_and_is_verified(
+    engine: SparkEngine, server: Server, loaded: Capture, source: Address
+) -> None:
+    family = "kue" if loaded.name in BACK_TO_KUE else "ferryman"
+    by_local, by_spark = target_of(server, 1, family), target_of(server, 2, family)
+    plans = [Plan.between(source, target, loaded.captured_at_ms) for target in (by_local, by_spark)]
+    assert migrate(engine, source, by_spark, plans[1]) == migrate(LOCAL, source, by_local, plans[0])
+    assert keyspace(server, 2) == keyspace(server, 1)
+    outcome, differences = verify(engine, source, by_spark, plans[1])
+    assert (outcome, differences) == verify(LOCAL, source, by_local, plans[0])
+    assert not differences
+    assert outcome.matched == outcome.target_jobs > 0
+
+
+def test_jobs_can_be_filtered_by_queue_and_state(engine: SparkEngine, server: Server) -> None:
+    capture = next(each for each in captures("kue") if each.name == "healthy")
+    load(capture, server.client())
+    source = Address.parse(server.url(0, family="kue"))
+    now = capture.captured_at_ms
+    found = list(engine.jobs(source, now, "email", State.WAITING))
+    assert found == list(LOCAL.jobs(source, now, "email", State.WAITING))
+    assert found
+
+
+def test_verify_names_the_same_differences(engine: SparkEngine, server: Server) -> None:
+    capture = next(each for each in captures("kue") if each.name == "healthy")
+    load(capture, server.client())
+    source, target = Address.parse(server.url(0, family="kue")), target_of(server, 1, "kue")
+    plan = Plan.between(source, target, capture.captured_at_ms)
+    migrate(LOCAL, source, target, plan)
+    client = server.client(1)
+    waiting = client.zrange("new:jobs:email:inactive", 0, -1)
+    assert isinstance(waiting, list)
+    client.hset("new:job:1", "data", '{"changed": true}')
+    client.delete("new:job:2")
+    client.copy("new:job:3", "new:job:9999")
+    client.hset("new:job:9999", "type", "another")
+    client.zadd("new:jobs:email:inactive", {member: -rank for rank, member in enumerate(waiting)})
+    outcome, differences = verify(engine, source, target, plan)
+    assert (outcome, differences) == verify(LOCAL, source, target, plan)
+    assert {"payload", "missing", "unexpected", "order"} <= {difference.field for difference in differences}
