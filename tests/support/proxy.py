@@ -1,35 +1,106 @@
-"""A loopback TCP proxy in front of a server, for cutting connections at a chosen moment."""
+"""A loopback TCP proxy in front of a server, for cutting connections at a chosen moment, or letting them go silent."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from .servers import Server
 
 
+@frozen
+class Cut:
+    """Where one connection ends: at the n-th command from now on, 0 being the next.
+
+    Of that command the server gets ``sent`` bytes, and of its reply the client gets ``answered`` bytes; None = all of them.
+    """
+
+    command: int = 0
+    sent: int | None = None
+    answered: int = 0
+
+
+def end_of(data: bytes, start: int = 0) -> int | None:
+    """Where the RESP 2 value that begins at ``start`` ends; None while it is not all there. Commands are values too."""
+    line = data.find(b"\r\n", start)
+    if line < 0:
+        return None
+    kind, end = data[start : start + 1], line + 2
+    if kind == b"$":
+        length = int(data[start + 1 : line])
+        end += length + 2 if length >= 0 else 0
+    elif kind == b"*":
+        for _ in range(int(data[start + 1 : line])):
+            inner = end_of(data, end)
+            if inner is None:
+                return None
+            end = inner
+    return end if end <= len(data) else None
+
+
+@define
+class Link:
+    """One client's connection and its other half to the server."""
+
+    client: socket.socket
+    server: socket.socket
+    silent: bool = False
+    """Nothing passes any more, and neither side is told."""
+    pending: int = 0
+    """Commands that the server has got and not answered."""
+    doomed: int | None = None
+    """How many replies come before the one that is cut; None: none will be."""
+    answered: int = 0
+    """How many bytes of the doomed reply pass."""
+
+    def shut(self) -> None:
+        """Ends both halves."""
+        for end in (self.client, self.server):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
 @define
 class Proxy:
-    """Forwards bytes both ways until told otherwise."""
+    """Forwards commands and replies, one by one, until told otherwise."""
 
     server: Server
     port: int
-    lost: int = 0
-    """Replies that were not forwarded."""
-    _to_lose: int = 0
-    _sockets: list[socket.socket] = field(factory=list)
+    has_cut: bool = False
+    """Whether the cut that was asked for has happened."""
+    refuses: bool = False
+    """Whether new connections are closed at once."""
+    swallows: bool = False
+    """Whether new connections are silent from the beginning."""
+    commands: int = 0
+    """How many commands have come since the last ``cut``."""
+    _cut: Cut | None = None
+    _lock: threading.Lock = field(factory=threading.Lock)
+    _links: list[Link] = field(factory=list)
 
-    def url(self) -> str:
-        """The ``ferryman://`` address of the proxy."""
-        return f"ferryman://127.0.0.1:{self.port}/0"
+    def url(self, **options: str | int | float) -> str:
+        """The ``ferryman://`` address of the proxy, with query options."""
+        query = "&".join(f"{name}={value}" for name, value in options.items())
+        return f"ferryman://127.0.0.1:{self.port}/0" + (f"?{query}" if query else "")
 
-    def lose_one_reply(self) -> None:
-        """The next reply is not forwarded: the client's connection is closed instead, after the server has acted."""
-        self._to_lose += 1
+    def cut(self, where: Cut | None) -> None:
+        """Sees to it that the connection ends there on which that command comes. None: nothing is cut any more."""
+        with self._lock:
+            self._cut, self.has_cut, self.commands = where, False, 0
+
+    def silence(self) -> None:
+        """From now on nothing passes on the connections that are open, and nobody is told: half-open connections."""
+        for link in self._links:
+            link.silent = True
+
+    def break_all(self) -> None:
+        """Ends every open connection."""
+        for link in self._links:
+            link.shut()
 
     def serve(self, listener: socket.socket) -> None:
         """Accepts connections until the listener is closed."""
@@ -38,29 +109,80 @@ class Proxy:
                 client, _ = listener.accept()
             except OSError:
                 return
-            upstream = socket.create_connection((self.server.host, self.server.port))
-            self._sockets += [client, upstream]
-            for source, target, is_reply in ((client, upstream, False), (upstream, client, True)):
-                threading.Thread(target=self._pump, args=(source, target, is_reply), daemon=True).start()
+            if self.refuses:
+                client.close()
+                continue
+            try:
+                server = socket.create_connection((self.server.host, self.server.port))
+            except OSError:  # the server is down: so is its proxy
+                client.close()
+                continue
+            link = Link(client, server, silent=self.swallows)
+            self._links.append(link)
+            for pump in (self._forward, self._answer):
+                threading.Thread(target=_guarded, args=(pump, link), daemon=True).start()
 
-    def _pump(self, source: socket.socket, target: socket.socket, is_reply: bool) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                if is_reply and self._to_lose:
-                    self._to_lose -= 1
-                    self.lost += 1
-                    break
-                target.sendall(data)
-        for end in (source, target):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+    def _forward(self, link: Link) -> None:
+        """From the client to the server."""
+        data = b""
+        while more := link.client.recv(65536):
+            data += more
+            while (end := end_of(data)) is not None:
+                command, data = data[:end], data[end:]
+                cut = self._next_command(link)
+                if link.silent:
+                    continue
+                if cut is not None and cut.sent is not None:
+                    link.server.sendall(command[: cut.sent])
+                    link.shut()
+                    return
+                link.server.sendall(command)
+
+    def _next_command(self, link: Link) -> Cut | None:
+        """Counts a command; gives the cut if this is the one that it waits for."""
+        with self._lock:
+            number, self.commands = self.commands, self.commands + 1
+            cut = self._cut
+            if cut is None or self.has_cut or number != cut.command:
+                link.pending += 1
+                return None
+            self.has_cut = True
+            link.doomed, link.answered = link.pending, cut.answered
+            return cut
+
+    def _answer(self, link: Link) -> None:
+        """From the server to the client."""
+        data = b""
+        while more := link.server.recv(65536):
+            data += more
+            while (end := end_of(data)) is not None:
+                reply, data = data[:end], data[end:]
+                if link.silent:
+                    continue
+                with self._lock:
+                    is_last = link.doomed == 0
+                    link.pending -= 1
+                    if link.doomed is not None:
+                        link.doomed -= 1
+                if is_last:
+                    link.client.sendall(reply[: link.answered])
+                    link.shut()
+                    return
+                link.client.sendall(reply)
 
     def close(self) -> None:
         """Ends all connections."""
-        for each in self._sockets:
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
+        for link in self._links:
+            link.shut()
+            link.client.close()
+            link.server.close()
+
+
+def _guarded(pump: Callable[[Link], None], link: Link) -> None:
+    with contextlib.suppress(OSError):
+        pump(link)
+    if not link.silent:
+        link.shut()
 
 
 @contextlib.contextmanager

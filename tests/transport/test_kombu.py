@@ -13,7 +13,7 @@ from ferryman.schema.errors import AddressError, QueueArgumentsError, UsageError
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 from kombu.exceptions import ChannelError, InconsistencyError, OperationalError
 
-from ..support.proxy import proxy
+from ..support.proxy import Cut, proxy
 from ..support.servers import ServerKind
 
 
@@ -248,9 +248,9 @@ def test_a_publish_whose_reply_is_lost_is_repeated_by_kombu_and_stored_once(serv
         with cut.channel() as channel:
             producer = Producer(channel)
             producer.publish("second", routing_key="q")
-            between.lose_one_reply()
+            between.cut(Cut())
             producer.publish("third", routing_key="q", retry=True, retry_policy={"max_retries": 3})
-        assert between.lost == 1
+        assert between.has_cut
         assert elsewhere.queue_declare("q", passive=True).message_count == 3
 
 
@@ -280,8 +280,8 @@ def test_a_batch_whose_reply_is_lost_is_stored_once(server, connection):
             with producer.batch():
                 for n in range(10):
                     producer.publish(str(n), routing_key="q")
-                between.lose_one_reply()
-        assert between.lost == 1
+                between.cut(Cut())
+        assert between.has_cut
         assert elsewhere.queue_declare("q", passive=True).message_count == 12
 
 
