@@ -1,0 +1,63 @@
+"""The brokers that are compared: kombu's ``redis://``, ``ferryman://``, and kombu's ``memory://`` as the floor.
+
+``memory://`` has no server and no durability: what it costs is what kombu itself costs. Called by ``benchmarks.broker`` and
+``benchmarks.chaos``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ferryman.transport  # registers the URL schemes
+from attrs import frozen
+from ferryman.schema.call import run
+from ferryman.schema.native.live import Live
+from kombu import Connection, Exchange, Queue
+
+from .server import Server
+
+__all__ = ["BROKERS", "FERRYMAN", "MEMORY", "QUEUE", "REDIS", "Broker"]
+
+assert ferryman.transport is not None
+
+QUEUE = Queue("celery", Exchange("celery", "direct"), routing_key="celery")
+"""The default queue of Celery with its named exchange."""
+
+
+@frozen
+class Broker:
+    """One transport, by its URL scheme."""
+
+    scheme: str
+
+    def url(self, server: Server) -> str:
+        """The broker's URL on a server's database 0."""
+        return "memory://" if self == MEMORY else server.url(self.scheme)
+
+    def options(self, lease: float | None = None) -> dict[str, Any]:
+        """Transport options; ``lease`` is how long (seconds) a dead worker keeps its messages, by this broker's name for it."""
+        if lease is None or self == MEMORY:
+            return {}
+        return {"lease": lease} if self == FERRYMAN else {"visibility_timeout": lease}
+
+    def connection(self, server: Server) -> Connection:
+        """A new kombu connection."""
+        return Connection(self.url(server))
+
+    def unfinished(self, server: Server, queue: str = "celery") -> int:
+        """Messages of a queue that wait or that somebody holds unacked."""
+        with server.client() as client:
+            if self == FERRYMAN:
+                size = run(client, Live().size(queue))
+                return size.waiting + size.scheduled + size.held
+            waiting = client.llen(queue)
+            held = client.hlen("unacked")
+            assert isinstance(waiting, int)
+            assert isinstance(held, int)
+            return waiting + held
+
+
+REDIS = Broker("redis")
+FERRYMAN = Broker("ferryman")
+MEMORY = Broker("memory")
+BROKERS = (REDIS, FERRYMAN)
