@@ -13,32 +13,27 @@ from ferryman.migrations.plan import Plan
 from ferryman.migrations.writing import JOURNAL
 from ferryman.schema.address import Address
 from ferryman.schema.errors import MigrationRefused
-from ferryman.schema.family import Target, get_family
+from ferryman.schema.family import get_family
 from ferryman.schema.job import Job, State
-from ferryman.schema.totals import Totals
 
 from ..support.captures import dump
 from ..support.command import PROGRAM, ferryman
+from ..support.keyspace import store
 from ..support.servers import Server
 
 JOBS = 1200
 
 
+def job_of(number: int) -> Job:
+    """A small job that waits or is done."""
+    queue, state = f"queue {number % 7}", State.WAITING if number % 3 else State.COMPLETED
+    return Job(str(number), queue, queue, state, number % 5, b'{"n":%d}' % number, created_at=number)
+
+
 @pytest.fixture
 def source(server: Server, client: redis.Redis) -> str:
     """A kue keyspace that takes many batches to write."""
-    kue, target, written = get_family("kue"), Target("q", 0), Totals()
-    pipeline = client.pipeline(transaction=False)
-    for number in range(1, JOBS + 1):
-        state = State.WAITING if number % 3 else State.COMPLETED
-        queue = f"queue {number % 7}"
-        job = Job(str(number), queue, queue, state, number % 5, b'{"n":%d}' % number, created_at=number)
-        kue.tally_written(job, written)
-        for command in kue.write(job, target):
-            pipeline.execute_command(*command)
-    for command in kue.finish(target, written):
-        pipeline.execute_command(*command)
-    pipeline.execute()
+    store(client, get_family("kue"), "q", map(job_of, range(1, JOBS + 1)))
     return server.url(family="kue")
 
 

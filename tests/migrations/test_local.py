@@ -6,17 +6,21 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+import redis
+from ferryman.compat.kue.generate import generate
 from ferryman.migrations import journal
 from ferryman.migrations.plan import Plan
 from ferryman.migrations.writing import JOURNAL, Run, open_part
 from ferryman.schema.address import Address
 from ferryman.schema.call import run
 from ferryman.schema.errors import StaleWriter
+from ferryman.schema.family import get_family
 from ferryman.schema.job import JOB_FIELDS
 from ferryman.schema.native.live import Live
 
 from ..support.captures import Capture, capture, captures, dump, load
 from ..support.command import Outcome, ferryman
+from ..support.keyspace import store
 from ..support.servers import Server
 
 KUE = captures("kue")
@@ -155,6 +159,18 @@ def test_a_dry_run_writes_nothing_and_counts_the_same(ferry: Ferry) -> None:
     done = ferry.migrate()
     del done["dry_run"], done["seconds"], counted["seconds"]
     assert counted == done
+
+
+@pytest.mark.parametrize("jobs", [2_000, pytest.param(100_000, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])])
+def test_generated_jobs_of_every_kind_arrive(jobs: int, server: Server, client: redis.Redis, family: str) -> None:
+    kue, now_ms = get_family("kue"), 1_800_000_000_000
+    store(client, kue, "q", generate(jobs, 1, now_ms))
+    source, target = server.url(family="kue"), server.url(1, family=family, prefix="new")
+    migrated = ferryman("migrate", source, target, "--format", "json", "--now", str(now_ms))
+    assert (migrated.lines()[-1]["read"], migrated.lines()[-1]["written"]) == (jobs, jobs)
+    verified = ferryman("verify", source, target, "--format", "json")
+    assert verified.lines()[-1]["matched"] == jobs
+    assert verified.status == 0
 
 
 def test_active_jobs_stay_where_the_user_wants_it(healthy: Ferry) -> None:

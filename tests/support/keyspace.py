@@ -1,0 +1,27 @@
+"""Keyspaces made by a family's own writer, for tests that need many jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import redis
+from ferryman.schema.family import KeyFamily, Target
+from ferryman.schema.job import Job
+from ferryman.schema.totals import Totals
+
+BATCH = 1000
+
+
+def store(client: redis.Redis, family: KeyFamily, prefix: str, jobs: Iterable[Job], now_ms: int = 0) -> None:
+    """Writes jobs as a migration would, registries, counters and tokens included."""
+    target, written = Target(prefix, now_ms), Totals()
+    pipeline = client.pipeline(transaction=False)
+    for job in jobs:
+        family.tally_written(job, written)
+        for command in family.write(job, target):
+            pipeline.execute_command(*command)
+        if len(pipeline) > BATCH:
+            pipeline.execute()
+    for command in family.finish(target, written):
+        pipeline.execute_command(*command)
+    pipeline.execute()
