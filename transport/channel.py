@@ -1,7 +1,7 @@
 """Channel: what kombu's producers and consumers talk to.
 
-Declarations and messages go straight to Redis through the native family's calls; nothing about queues, exchanges or bindings
-is kept in the process, so every process sees the same. What a channel does keep is its consumers and what they hold.
+Messages go straight to Redis through the native family's calls. What a channel keeps is its consumers and what they hold; its
+exchanges, queues and bindings are the business of ``declarations.py``.
 """
 
 from __future__ import annotations
@@ -9,31 +9,24 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from amqp.protocol import queue_declare_ok_t
 from attrs import field, frozen
-from kombu.transport.base import StdChannel, to_rabbitmq_queue_arguments
 
 from ..schema.call import Call
 from ..schema.errors import MalformedValue
-from ..schema.keys import glob_escape
-from ..schema.native import keys
-from ..schema.native.exchange import Binding
-from ..schema.text import to_text
 from .acks import Acks
 from .batch import PublishBatch
-from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS, NotFound
+from .declarations import Declarations
+from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS
 from .lease import keeper
 from .message import Content, Message, content
 from .publish import Publisher
 from .qos import Held, QoS
-from .routes import FANOUT, pattern
 
 if TYPE_CHECKING:
     from ..schema.native.results import Delivery
@@ -52,15 +45,12 @@ class Consumer:
     callback: Callable[[Message], Any] = field(repr=False)
 
 
-class Channel(StdChannel):  # type: ignore[misc]
+class Channel(Declarations):
     """One sequential user of a connection. Consuming and declaring from one thread; acking from any."""
 
     def __init__(self, transport: Transport) -> None:
+        super().__init__(transport)
         self.connection: Transport | None = transport
-        self.transport = transport
-        self.settings = transport.settings
-        self.live = transport.live
-        self.wire = transport.wire
         self.closed = False
         self.channel_id = transport.next_channel_id()
         self.consumer_id = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:12]}"
@@ -72,200 +62,9 @@ class Channel(StdChannel):  # type: ignore[misc]
         self._publisher = Publisher(transport)
         self._consumers: dict[str, Consumer] = {}
         self._registered: set[str] = set()
-        self._declared: dict[str, dict[str, Any]] = {}
-        self._temporary: dict[tuple[str, Binding], int] = {}
-        """(exchange, binding) -> life in ms, of the bindings that expire unless they are renewed."""
-        self.renewing = threading.Lock()
-        """Held while renewals are under way: what is struck off under it is not renewed, and so not made again, any more."""
         self._tags = count(1)
         self._alive: weakref.WeakValueDictionary[int, Message] = weakref.WeakValueDictionary()
         """The messages that somebody still has: a task that runs, say."""
-
-    # Exchanges
-
-    def exchange_declare(
-        self,
-        exchange: str = "",
-        type: str = "direct",  # noqa: A002 - kombu's name
-        durable: bool = False,
-        auto_delete: bool = False,
-        arguments: Mapping[str, Any] | None = None,
-        nowait: bool = False,
-        passive: bool = False,
-    ) -> None:
-        """Declares an exchange. Exchanges need no record of their own: they are the bindings they have."""
-        routes = self.transport.routes
-        if passive:
-            if routes.type_of(exchange) is None and not routes.refresh(exchange).bindings:
-                raise NotFound(f"exchange {exchange!r}")
-            return
-        routes.declare(exchange, type or "direct")
-
-    def exchange_delete(self, exchange: str, if_unused: bool = False, nowait: bool = False) -> None:
-        """Deletes an exchange with its bindings; the queues stay."""
-        routes = self.transport.routes
-        table = routes.refresh(exchange)
-        if if_unused and table.bindings:
-            return
-        self.wire.run(self.transport.exchanges.delete(exchange))
-        if table.is_fanout:
-            self.wire.run(self.transport.exchanges.fanout_delete(exchange))
-        for queue in {binding.queue for binding in table.bindings}:
-            self.wire.run(self.live.bump_routes(queue))
-        routes.forget(exchange)
-
-    # Queues
-
-    def prepare_queue_arguments(self, arguments: Mapping[str, Any] | None, **kwargs: Any) -> dict[str, Any]:
-        """kombu's ``expires``, ``message_ttl`` … as the ``x-`` arguments they stand for."""
-        prepared: dict[str, Any] = to_rabbitmq_queue_arguments(arguments or {}, **kwargs)
-        return prepared
-
-    def queue_declare(
-        self,
-        queue: str | None = None,
-        passive: bool = False,
-        durable: bool = False,
-        exclusive: bool = False,
-        auto_delete: bool = False,
-        arguments: Mapping[str, Any] | None = None,
-        nowait: bool = False,
-    ) -> queue_declare_ok_t:
-        """Declares a queue; its arguments stay in Redis, so that every publisher honours them.
-
-        Raises NotFound for a passive declaration of no queue, QueueArgumentsError for arguments that can't be.
-        """
-        queue = queue or f"amq.gen-{uuid4()}"
-        if passive:
-            size = self.wire.run(self.live.size(queue))
-            if not size.exists:
-                raise NotFound(f"queue {queue!r}")
-            return queue_declare_ok_t(queue, size.waiting, size.consumers)
-        given = dict(arguments or {})
-        if auto_delete:
-            given["auto-delete"] = True
-        declared = self._declare(queue, given)
-        self._declared[queue] = given
-        return queue_declare_ok_t(queue, declared.waiting, declared.consumers)
-
-    def _declare(self, queue: str, arguments: Mapping[str, Any]) -> Any:
-        if "x-expires" not in arguments:
-            self.wire.command("SADD", keys.queues(self.settings.prefix), queue)
-        order: Any = self.settings.priority_order
-        return self.wire.run(self.live.declare(queue, arguments, order))
-
-    def redeclare(self, queue: str) -> None:
-        """A queue that is being consumed has gone (it expired, or the server lost it): makes it again as it was."""
-        self._declare(queue, self._declared.get(queue, {}))
-
-    def queue_bind(
-        self,
-        queue: str,
-        exchange: str = "",
-        routing_key: str = "",
-        arguments: Mapping[str, Any] | None = None,
-        nowait: bool = False,
-    ) -> None:
-        """Binds a queue to an exchange. The default exchange needs no binding."""
-        if not exchange:
-            return
-        routes = self.transport.routes
-        exchange_type = routes.type_of(exchange) or ("fanout" if routes.table(exchange).is_fanout else "direct")
-        bound_pattern = pattern(exchange_type, routing_key)
-        expires = self._expires_ms(queue)
-        binding = Binding(queue, routing_key, bound_pattern)
-        # The queue remembers where it is bound, so that deleting it, from whichever process, unbinds it.
-        self.wire.command("HSET", self.live.keys(queue).meta, BOUND_TO + exchange, "1")
-        self.wire.run_all(self._bind(exchange, binding, expires))
-        if expires:
-            self._temporary[exchange, binding] = expires
-        if bound_pattern == FANOUT:
-            self.transport.broadcasts.setdefault(queue, {})[exchange] = expires
-            if self.transport.consumers_of(queue):
-                self.transport.poller.fanout.subscribe(exchange, queue, expires)
-        routes.forget(exchange)
-
-    def _bind(self, exchange: str, binding: Binding, expires_ms: int | None) -> list[Call[Any]]:
-        """The calls that make a binding, or renew it."""
-        exchanges = self.transport.exchanges
-        calls: list[Call[Any]] = [exchanges.bind(exchange, *binding, expires_ms)]
-        if binding.pattern == FANOUT:
-            calls.append(exchanges.fanout_bind(exchange, binding.queue, expires_ms))
-        return calls
-
-    def queue_unbind(
-        self,
-        queue: str,
-        exchange: str = "",
-        routing_key: str = "",
-        arguments: Mapping[str, Any] | None = None,
-        nowait: bool = False,
-    ) -> None:
-        """Removes a binding, for every process."""
-        self._unbind(queue, exchange, lambda binding: binding.routing_key == routing_key)
-
-    def _unbind(self, queue: str, exchange: str, which: Callable[[Binding], bool]) -> None:
-        table = self.transport.routes.refresh(exchange)
-        gone = [binding for binding in table.bindings if binding.queue == queue and which(binding)]
-        if not gone:
-            return
-        with self.renewing:
-            for binding in gone:
-                self._temporary.pop((exchange, binding), None)
-        self.wire.run(self.transport.exchanges.unbind_all(exchange, gone))
-        if any(binding.pattern == FANOUT for binding in gone):
-            self.wire.run(self.transport.exchanges.fanout_unbind(exchange, queue))
-            self.transport.poller.fanout.unsubscribe(queue)
-            self.transport.broadcasts.pop(queue, None)
-        self.wire.run(self.live.bump_routes(queue))
-        self.transport.routes.forget(exchange)
-
-    def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, nowait: bool = False) -> int:
-        """Deletes a queue with its messages and bindings, for every process. Gives the number of messages removed."""
-        meta = self.live.keys(queue).meta
-        bound_to = [to_text(name).removeprefix(BOUND_TO) for name in self.wire.command("HKEYS", meta) if is_bound_to(name)]
-        deleted = self.wire.run(self.live.delete(queue, if_unused, if_empty))
-        removed = deleted.jobs
-        if deleted.status in ("used", "filled"):
-            return 0
-        while deleted.more:
-            deleted = self.wire.run(self.live.delete(queue))
-            removed += deleted.jobs
-        for exchange in bound_to:
-            self._unbind(queue, exchange, lambda _: True)
-        self.wire.command("SREM", keys.queues(self.settings.prefix), queue)
-        self._declared.pop(queue, None)
-        return removed
-
-    def after_reply_message_received(self, queue: str) -> None:
-        """A reply queue has done its work."""
-        self.queue_delete(queue)
-
-    def queue_purge(self, queue: str, **_: Any) -> int:
-        """Removes all waiting and scheduled messages; gives how many. What consumers hold stays theirs."""
-        removed = 0
-        while True:
-            purged = self.wire.run(self.live.purge(queue))
-            removed += purged.jobs
-            if not purged.more:
-                return removed
-
-    def list_bindings(self) -> Iterator[tuple[str, str, str]]:
-        """(queue, exchange, routing key) of every binding under this prefix, whoever made it."""
-        prefix = keys.exchange(self.settings.prefix, "")
-        cursor = b"0"
-        while True:
-            cursor, names = self.wire.command("SCAN", cursor, "MATCH", glob_escape(to_text(prefix)) + "*", "COUNT", 1000)
-            for name in names:
-                exchange = to_text(name.removeprefix(prefix))
-                for binding in self.wire.run(self.transport.exchanges.bindings(exchange)).bindings:
-                    yield binding.queue, exchange, binding.routing_key
-            if cursor == b"0":
-                return
-
-    def _expires_ms(self, queue: str) -> int | None:
-        value: int | None = self._declared.get(queue, {}).get("x-expires")
-        return value
 
     # Publishing
 
@@ -322,7 +121,7 @@ class Channel(StdChannel):  # type: ignore[misc]
         if not self.transport.consumers_of(consumer.queue):
             self.transport.poller.unwatch(consumer.queue)
             self.transport.poller.fanout.unsubscribe(consumer.queue)
-        if self._declared.get(consumer.queue, {}).get("auto-delete") and not self.consumers(consumer.queue):
+        if self.is_auto_delete(consumer.queue) and not self.consumers(consumer.queue):
             self._leave(lambda: self._delete_unused(consumer.queue))
 
     def _delete_unused(self, queue: str) -> None:
@@ -415,9 +214,7 @@ class Channel(StdChannel):  # type: ignore[misc]
     @property
     def renewal_interval(self) -> float:
         """Seconds between renewals: a third of the lease, or of the shortest life of a temporary queue."""
-        lives = [arguments["x-expires"] / 1000 for arguments in self._declared.values() if "x-expires" in arguments]
-        shortest: float = min([self.settings.lease, *lives])
-        return shortest / 3
+        return min(self.settings.lease, self.shortest_life or self.settings.lease) / 3
 
     def registered(self, queue: str) -> None:
         """The server knows this channel as a consumer of the queue from now on."""
@@ -431,9 +228,7 @@ class Channel(StdChannel):  # type: ignore[misc]
         calls: list[tuple[str, Call[Any]]] = [
             (queue, self.live.renew(queue, self.consumer_id, lease)) for queue in list(self._registered)
         ]
-        for (exchange, binding), expires in list(self._temporary.items()):
-            calls += ((binding.queue, call) for call in self._bind(exchange, binding, expires))
-        return calls
+        return calls if self.closed else calls + self.binding_renewals()
 
     def abandoned(self) -> list[Call[Any]]:
         """The calls that give back what nobody has any more, after a connection error. Called by the keeper's thread.
@@ -473,7 +268,6 @@ class Channel(StdChannel):  # type: ignore[misc]
             self.basic_cancel(tag)
         with self.renewing:
             self.closed = True
-            self._temporary.clear()
         self.transport.poller.forget(self)
         if self.transport.broken:
             self.keeper.adopt(self)
@@ -496,15 +290,6 @@ class Channel(StdChannel):  # type: ignore[misc]
             farewell()
         except (*CONNECTION_ERRORS, *CHANNEL_ERRORS) as error:
             logger.warning("a channel could not give back what it held; its lease will lapse: %s", error)
-
-
-BOUND_TO = "bound-to:"
-"""Begins the fields of a queue's meta that name the exchanges it is bound to."""
-
-
-def is_bound_to(name: bytes) -> bool:
-    """Whether a field of a queue's meta names an exchange."""
-    return name.startswith(BOUND_TO.encode())
 
 
 def _by_queue(held: list[Held]) -> dict[str, list[str]]:

@@ -1,0 +1,263 @@
+"""Declarations: the exchanges, queues and bindings half of a channel.
+
+All of it lives in Redis, so that every process sees the same and a queue can be unbound or deleted from anywhere. What a
+channel remembers of its own declarations serves two ends: to make them again when the server has lost them, and to keep
+temporary ones (``x-expires``) alive while it consumes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import redis
+from amqp.protocol import queue_declare_ok_t
+from kombu.transport.base import StdChannel, to_rabbitmq_queue_arguments
+
+from ..schema.call import Call
+from ..schema.keys import glob_escape
+from ..schema.native import keys
+from ..schema.native.exchange import Binding
+from ..schema.native.results import Declared
+from ..schema.text import to_text
+from .errors import NotFound
+from .routes import FANOUT, pattern
+
+if TYPE_CHECKING:
+    from .transport import Transport
+
+BOUND_TO = "bound-to:"
+"""Begins the fields of a queue's meta that name the exchanges it is bound to."""
+
+
+class Declarations(StdChannel):  # type: ignore[misc]
+    """What kombu calls to declare, bind, purge and delete."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+        self.settings = transport.settings
+        self.live = transport.live
+        self.wire = transport.wire
+        self.renewing = threading.Lock()
+        """Held while renewals are under way: what is struck off under it is not renewed, and so not made again, any more."""
+        self._declared: dict[str, dict[str, Any]] = {}
+        """Queue -> its arguments."""
+        self._bound: dict[tuple[str, Binding], int | None] = {}
+        """(exchange, binding) -> its life in ms, None for ever."""
+
+    # Exchanges
+
+    def exchange_declare(
+        self,
+        exchange: str = "",
+        type: str = "direct",  # noqa: A002 - kombu's name
+        durable: bool = False,
+        auto_delete: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+        nowait: bool = False,
+        passive: bool = False,
+    ) -> None:
+        """Declares an exchange. Exchanges need no record of their own: they are the bindings they have."""
+        routes = self.transport.routes
+        if passive:
+            if routes.type_of(exchange) is None and not routes.refresh(exchange).bindings:
+                raise NotFound(f"exchange {exchange!r}")
+            return
+        routes.declare(exchange, type or "direct")
+
+    def exchange_delete(self, exchange: str, if_unused: bool = False, nowait: bool = False) -> None:
+        """Deletes an exchange with its bindings; the queues stay."""
+        routes = self.transport.routes
+        table = routes.refresh(exchange)
+        if if_unused and table.bindings:
+            return
+        self._strike_off(exchange, table.bindings)
+        self.wire.run(self.transport.exchanges.delete(exchange))
+        if table.is_fanout:
+            self.wire.run(self.transport.exchanges.fanout_delete(exchange))
+        for queue in {binding.queue for binding in table.bindings}:
+            self.wire.run(self.live.bump_routes(queue))
+        routes.forget(exchange)
+
+    # Queues
+
+    def prepare_queue_arguments(self, arguments: Mapping[str, Any] | None, **kwargs: Any) -> dict[str, Any]:
+        """kombu's ``expires``, ``message_ttl`` … as the ``x-`` arguments they stand for."""
+        prepared: dict[str, Any] = to_rabbitmq_queue_arguments(arguments or {}, **kwargs)
+        return prepared
+
+    def queue_declare(
+        self,
+        queue: str | None = None,
+        passive: bool = False,
+        durable: bool = False,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+        nowait: bool = False,
+    ) -> queue_declare_ok_t:
+        """Declares a queue; its arguments stay in Redis, so that every publisher honours them.
+
+        Raises NotFound for a passive declaration of no queue, QueueArgumentsError for arguments that can't be.
+        """
+        queue = queue or f"amq.gen-{uuid4()}"
+        if passive:
+            size = self.wire.run(self.live.size(queue))
+            if not size.exists:
+                raise NotFound(f"queue {queue!r}")
+            return queue_declare_ok_t(queue, size.waiting, size.consumers)
+        given = dict(arguments or {})
+        if auto_delete:
+            given["auto-delete"] = True
+        declared = self._declare(queue, given)
+        self._declared[queue] = given
+        return queue_declare_ok_t(queue, declared.waiting, declared.consumers)
+
+    def _declare(self, queue: str, arguments: Mapping[str, Any]) -> Declared:
+        if "x-expires" not in arguments:
+            self._register(queue)
+        return self.wire.run(self.live.declare(queue, arguments, self.settings.priority_order))
+
+    def _register(self, queue: str) -> None:
+        """Lists the queue among those that last. At maxmemory it has to do without: a full server must still be drained."""
+        registry = keys.queues(self.settings.prefix)
+        if not self.wire.command("SISMEMBER", registry, queue):
+            try:
+                self.wire.command("SADD", registry, queue)
+            except redis.exceptions.OutOfMemoryError:
+                return
+
+    def redeclare(self, queue: str) -> None:
+        """A queue that is being consumed has gone (it expired, or the server lost it): makes it again as it was."""
+        self._declare(queue, self._declared.get(queue, {}))
+        for (exchange, binding), life in list(self._bound.items()):
+            if binding.queue == queue:
+                self._bind(exchange, binding, life)
+
+    def queue_bind(
+        self,
+        queue: str,
+        exchange: str = "",
+        routing_key: str = "",
+        arguments: Mapping[str, Any] | None = None,
+        nowait: bool = False,
+    ) -> None:
+        """Binds a queue to an exchange. The default exchange needs no binding."""
+        if not exchange:
+            return
+        routes = self.transport.routes
+        exchange_type = routes.type_of(exchange) or ("fanout" if routes.table(exchange).is_fanout else "direct")
+        binding = Binding(queue, routing_key, pattern(exchange_type, routing_key))
+        life = self._declared.get(queue, {}).get("x-expires")
+        self._bind(exchange, binding, life)
+        self._bound[exchange, binding] = life
+        if binding.pattern == FANOUT:
+            self.transport.broadcasts.setdefault(queue, {})[exchange] = life
+            if self.transport.consumers_of(queue):
+                self.transport.poller.fanout.subscribe(exchange, queue, life)
+        routes.forget(exchange)
+
+    def _bind(self, exchange: str, binding: Binding, life_ms: int | None) -> None:
+        # The queue remembers where it is bound, so that deleting it, from whichever process, unbinds it.
+        self.wire.run_all([self.live.bound(binding.queue, exchange), *self._binding_calls(exchange, binding, life_ms)])
+
+    def _binding_calls(self, exchange: str, binding: Binding, life_ms: int | None) -> list[Call[Any]]:
+        """What makes a binding, or renews it."""
+        exchanges = self.transport.exchanges
+        calls: list[Call[Any]] = [exchanges.bind(exchange, *binding, life_ms)]
+        if binding.pattern == FANOUT:
+            calls.append(exchanges.fanout_bind(exchange, binding.queue, life_ms))
+        return calls
+
+    def binding_renewals(self) -> list[tuple[str, Call[Any]]]:
+        """(queue, call) for each binding of a temporary queue. Called by the keeper's thread, under ``renewing``."""
+        renewals: list[tuple[str, Call[Any]]] = []
+        for (exchange, binding), life in list(self._bound.items()):
+            if life:
+                renewals += ((binding.queue, call) for call in self._binding_calls(exchange, binding, life))
+        return renewals
+
+    @property
+    def shortest_life(self) -> float | None:
+        """Seconds after which the first of this channel's temporary queues expires unless it is renewed; None without one."""
+        lives = (arguments["x-expires"] / 1000 for arguments in list(self._declared.values()) if "x-expires" in arguments)
+        return min(lives, default=None)
+
+    def is_auto_delete(self, queue: str) -> bool:
+        """Whether this channel declared the queue to go with its last consumer."""
+        return bool(self._declared.get(queue, {}).get("auto-delete"))
+
+    def queue_unbind(
+        self,
+        queue: str,
+        exchange: str = "",
+        routing_key: str = "",
+        arguments: Mapping[str, Any] | None = None,
+        nowait: bool = False,
+    ) -> None:
+        """Removes a binding, for every process."""
+        self._unbind(queue, exchange, lambda binding: binding.routing_key == routing_key)
+
+    def _unbind(self, queue: str, exchange: str, which: Callable[[Binding], bool]) -> None:
+        table = self.transport.routes.refresh(exchange)
+        gone = [binding for binding in table.bindings if binding.queue == queue and which(binding)]
+        if not gone:
+            return
+        self._strike_off(exchange, gone)
+        self.wire.run(self.transport.exchanges.unbind_all(exchange, gone))
+        if any(binding.pattern == FANOUT for binding in gone):
+            self.wire.run(self.transport.exchanges.fanout_unbind(exchange, queue))
+            self.transport.poller.fanout.unsubscribe(queue)
+            self.transport.broadcasts.pop(queue, None)
+        self.wire.run(self.live.bump_routes(queue))
+        self.transport.routes.forget(exchange)
+
+    def _strike_off(self, exchange: str, bindings: Iterable[Binding]) -> None:
+        with self.renewing:
+            for binding in bindings:
+                self._bound.pop((exchange, binding), None)
+
+    def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, nowait: bool = False) -> int:
+        """Deletes a queue with its messages and bindings, for every process. Gives the number of messages removed."""
+        names = map(to_text, self.wire.command("HKEYS", self.live.keys(queue).meta))
+        bound_to = [name.removeprefix(BOUND_TO) for name in names if name.startswith(BOUND_TO)]
+        deleted = self.wire.run(self.live.delete(queue, if_unused, if_empty))
+        if deleted.status in ("used", "filled"):
+            return 0
+        removed = deleted.jobs
+        while deleted.more:
+            deleted = self.wire.run(self.live.delete(queue))
+            removed += deleted.jobs
+        for exchange in bound_to:
+            self._unbind(queue, exchange, lambda _: True)
+        self.wire.command("SREM", keys.queues(self.settings.prefix), queue)
+        self._declared.pop(queue, None)
+        return removed
+
+    def after_reply_message_received(self, queue: str) -> None:
+        """A reply queue has done its work."""
+        self.queue_delete(queue)
+
+    def queue_purge(self, queue: str, **_: Any) -> int:
+        """Removes all waiting and scheduled messages; gives how many. What consumers hold stays theirs."""
+        removed = 0
+        while True:
+            purged = self.wire.run(self.live.purge(queue))
+            removed += purged.jobs
+            if not purged.more:
+                return removed
+
+    def list_bindings(self) -> Iterator[tuple[str, str, str]]:
+        """(queue, exchange, routing key) of every binding under this prefix, whoever made it."""
+        prefix = keys.exchange(self.settings.prefix, "")
+        cursor = b"0"
+        while True:
+            cursor, names = self.wire.command("SCAN", cursor, "MATCH", glob_escape(to_text(prefix)) + "*", "COUNT", 1000)
+            for name in names:
+                exchange = to_text(name.removeprefix(prefix))
+                for binding in self.wire.run(self.transport.exchanges.bindings(exchange)).bindings:
+                    yield binding.queue, exchange, binding.routing_key
+            if cursor == b"0":
+                return
