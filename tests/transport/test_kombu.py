@@ -254,6 +254,22 @@ def test_a_publish_whose_reply_is_lost_is_repeated_by_kombu_and_stored_once(serv
         assert elsewhere.queue_declare("q", passive=True).message_count == 3
 
 
+def test_a_consumer_whose_server_lost_everything_goes_on_with_its_queue_and_bindings(connection, client):
+    exchange = Exchange("ex", "direct")
+    queue = Queue("bound", exchange, routing_key="key")
+    received = []
+    with connection.channel() as channel, Consumer(channel, [queue], on_message=received.append):
+        with pytest.raises(socket.timeout):
+            connection.drain_events(timeout=0.2)
+        client.flushall()
+        client.rpush("ferryman:{bound}:wake", "1")
+        with pytest.raises(socket.timeout):
+            connection.drain_events(timeout=0.5)
+        Producer(channel).publish({"n": 1}, exchange="ex", routing_key="key")
+        connection.drain_events(timeout=5)
+    assert [message.payload for message in received] == [{"n": 1}]
+
+
 def test_a_batch_goes_to_every_queue_in_order_and_in_few_commands(connection, client):
     exchange = Exchange("ex", "direct")
     with connection.channel() as channel:
