@@ -19,6 +19,8 @@ SHOWN = 120
 
 def differences(promised: Job, standing: Job, target: KeyFamily) -> Iterator[Difference]:
     """One difference for each canonical field in which the two jobs differ."""
+    if promised == standing:
+        return
     for name in JOB_FIELDS:
         want, have = getattr(promised, name), getattr(standing, name)
         if name == "extra":
