@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
-from attrs import frozen
+from attrs import field, frozen
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -36,7 +36,7 @@ POLL_SECONDS = 0.2
 class Results(Generic[T]):
     """What a stage has left in its folder."""
 
-    spark: SparkSession
+    spark: SparkSession = field(repr=False)
     table: Table[T]
     path: str
 

@@ -49,8 +49,8 @@ class Table(Generic[T]):
     """Rows that are values of one class; ``make`` builds one from its cells by column name."""
 
     name: str
-    make: Callable[..., T]
-    columns: tuple[Column, ...]
+    make: Callable[..., T] = field(repr=False)
+    columns: tuple[Column, ...] = field(repr=False)
     arrow: pa.Schema = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -326,8 +326,9 @@ JOBS: Table[Job] = Table(
         _json("history", lambda cell: tuple(decode_json(cell))),
         _json("extra"),
         _bigint("position"),
+        _bigint("rank"),
         Column("exact", "string", pa.string(), get=_exact),
     ),
 )
-"""The canonical fields in their order; then ``position``, the rank in the queue's pop order; then ``exact``: the numbers that
-are too large for their columns, which are null, or the nearest number, where it speaks of them."""
+"""The canonical fields in their order; then ``position`` and ``rank``, which keep the order of a queue when the table is written;
+then ``exact``: the numbers that are too large for their columns, which hold null or the nearest number instead."""

@@ -20,7 +20,7 @@ from ferryman.spark.tables import (
     encode_json,
     encode_text,
 )
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -30,8 +30,8 @@ NAMES = TEXT | TEXT.map(lambda text: f"b64:{text}")
 WHOLE = st.integers() | st.none()
 EXTRA = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT | st.binary(),
-    lambda inner: st.lists(inner) | st.dictionaries(TEXT | st.sampled_from(["b64", "map"]), inner),
-    max_leaves=10,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT | st.sampled_from(["b64", "map"]), inner, max_size=3),
+    max_leaves=4,
 )
 
 FACT = st.builds(
@@ -47,7 +47,7 @@ FACT = st.builds(
     member=st.binary() | st.none(),
     score=st.floats(allow_nan=False) | st.none(),
     index=st.integers(0, 1 << 62) | st.none(),
-    values=st.lists(st.binary()).map(tuple),
+    values=st.lists(st.binary(), max_size=3).map(tuple),
     ttl_ms=st.integers(0, 1 << 62) | st.none(),
 )
 
@@ -64,13 +64,14 @@ JOB = st.builds(
     attempts=WHOLE,
     progress=st.floats(0, 1) | st.none(),
     error=NAMES | st.none(),
-    tags=st.lists(NAMES).map(tuple),
+    tags=st.lists(NAMES, max_size=3).map(tuple),
     unique_key=NAMES | st.none(),
     ttl=WHOLE,
-    logs=st.lists(st.binary()).map(tuple),
-    history=st.lists(st.dictionaries(TEXT, EXTRA)).map(tuple),
-    extra=st.dictionaries(TEXT, EXTRA),
+    logs=st.lists(st.binary(), max_size=3).map(tuple),
+    history=st.lists(st.dictionaries(TEXT, EXTRA, max_size=2), max_size=2).map(tuple),
+    extra=st.dictionaries(TEXT, EXTRA, max_size=2),
     position=WHOLE,
+    rank=st.integers(-256, 255) | st.none(),
 )
 
 
@@ -79,11 +80,12 @@ def test_facts_come_back(facts: list[Fact]) -> None:
     assert list(FACTS.rows(FACTS.batch(facts))) == facts
 
 
-@given(st.lists(JOB, max_size=4))
-def test_jobs_come_back_with_their_positions(jobs: list[Job]) -> None:
+@given(st.lists(JOB, max_size=2))
+@settings(max_examples=50)
+def test_jobs_come_back_with_their_places(jobs: list[Job]) -> None:
     back = list(JOBS.rows(JOBS.batch(jobs)))
     assert back == jobs
-    assert [job.position for job in back] == [job.position for job in jobs]
+    assert [(job.position, job.rank) for job in back] == [(job.position, job.rank) for job in jobs]
 
 
 @given(NAMES, NAMES)
@@ -110,7 +112,7 @@ def test_batches_are_bounded_by_rows_and_by_bytes() -> None:
 
 
 def test_the_jobs_table_has_the_canonical_fields_in_their_order() -> None:
-    assert tuple(column.name for column in JOBS.columns) == (*JOB_FIELDS, "position", "exact")
+    assert tuple(column.name for column in JOBS.columns) == (*JOB_FIELDS, "position", "rank", "exact")
 
 
 def test_every_table_has_the_schema_that_spark_expects(spark: SparkSession) -> None:

@@ -1,0 +1,163 @@
+"""The data source and the frames, as their users write them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+from attrs import evolve
+from ferryman.migrations.local import LocalEngine
+from ferryman.migrations.plan import Plan
+from ferryman.schema.address import Address
+from ferryman.schema.rule import Finding
+from ferryman.spark.frames import read
+from ferryman.spark.tables import FINDINGS, JOBS, Table
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, lit
+
+from ..support.captures import Capture, capture, captures, dump, load
+from ..support.servers import Server
+
+LOCAL = LocalEngine()
+
+
+@pytest.fixture
+def loaded(server: Server) -> Capture:
+    """The capture with the most damage."""
+    crashed = capture("kue", "crashed")
+    load(crashed, server.client())
+    return crashed
+
+
+@pytest.fixture
+def url(server: Server) -> str:
+    return server.url(0, family="kue")
+
+
+def table(spark: SparkSession, url: str, **options: Any) -> DataFrame:
+    return spark.read.format("ferryman").options(url=url, **options).load()
+
+
+def values(frame: DataFrame, kind: Table[Any]) -> list[Any]:
+    """The rows of a frame as the values that they were, in an order that depends on nothing else."""
+    return sorted((value for batch in frame.toArrow().to_batches() for value in kind.rows(batch)), key=repr)
+
+
+def findings(url: str, now_ms: int) -> list[Finding]:
+    """What the local engine finds."""
+    found: list[Finding] = []
+    LOCAL.audit(Address.parse(url), now_ms, found.append)
+    return sorted(found, key=repr)
+
+
+def test_the_table_jobs_is_what_the_local_engine_lists(spark: SparkSession, loaded: Capture, url: str) -> None:
+    now = loaded.captured_at_ms
+    assert values(table(spark, url, now=now), JOBS) == sorted(LOCAL.jobs(Address.parse(url), now), key=repr)
+
+
+def test_the_table_findings_is_what_the_local_engine_finds(spark: SparkSession, loaded: Capture, url: str) -> None:
+    now = loaded.captured_at_ms
+    assert values(table(spark, url, table="findings", now=now), FINDINGS) == findings(url, now)
+
+
+def test_frames_show_the_same_as_the_data_source(spark: SparkSession, loaded: Capture, url: str, server: Server) -> None:
+    now = loaded.captured_at_ms
+    keyspace = read(spark, url, now)
+    facts, jobs = table(spark, url, table="facts").count(), sorted(LOCAL.jobs(Address.parse(url), now), key=repr)
+    found = findings(url, now)
+    server.client().flushall()  # frames don't ask the server again
+    assert keyspace.facts().count() == facts
+    assert values(keyspace.jobs(), JOBS) == jobs
+    assert values(keyspace.findings(), FINDINGS) == found
+
+
+@pytest.mark.usefixtures("loaded")
+def test_keys_and_facts_name_every_key(spark: SparkSession, url: str, client: redis.Redis) -> None:
+    keys = {bytes(row.key) for row in table(spark, url, table="keys", partitions=2).collect()}
+    assert keys >= set(client.keys("q:*"))
+    facts = {bytes(row.key) for row in table(spark, url, table="facts").select("key").distinct().collect()}
+    assert facts == set(client.keys("*"))
+
+
+def test_an_empty_keyspace_is_an_empty_table(spark: SparkSession, url: str) -> None:
+    assert table(spark, url).count() == 0
+
+
+def test_written_jobs_are_the_jobs_of_a_migration(spark: SparkSession, server: Server, url: str) -> None:
+    healthy = next(each for each in captures("kue") if each.name == "healthy")
+    load(healthy, server.client())
+    source, target = Address.parse(url), Address.parse(server.url(1))
+    LOCAL.migrate(source, target, Plan.between(source, target, healthy.captured_at_ms), lambda _: None)
+    frame = table(spark, url, now=healthy.captured_at_ms)
+    frame.write.format("ferryman").options(url=server.url(2)).mode("append").save()
+    written = {job.id: job for job in LOCAL.jobs(Address.parse(server.url(2)), 0)}
+    carried = {job.id: job for job in LOCAL.jobs(target, 0)}
+    assert written.keys() == carried.keys()
+    for job_id, job in carried.items():
+        assert written[job_id].position == job.position
+        assert evolve(written[job_id], extra={}) == evolve(job, extra={})
+
+
+def test_nothing_of_a_write_is_left_but_the_jobs(spark: SparkSession, server: Server) -> None:
+    frame = spark.createDataFrame([("1", "mail", "mail", "waiting")], "id string, queue string, name string, state string")
+    for _ in range(2):
+        frame.write.format("ferryman").options(url=server.url(1)).mode("append").save()
+    assert not server.client(1).keys("ferryman-migration*")
+    (job,) = LOCAL.jobs(Address.parse(server.url(1)), 0)
+    assert (job.id, job.queue) == ("1", "mail")
+
+
+def good(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame([("1", "mail", "mail", "waiting")], "id string, queue string, name string, state string")
+
+
+WRONG_FRAMES = {
+    "column 'state' is missing": lambda frame: frame.drop("state"),
+    "there is no column 'colour'": lambda frame: frame.withColumn("colour", lit("red")),
+    "column 'created_at' must be bigint": lambda frame: frame.withColumn("created_at", lit("today")),
+    "column 'queue' has a null": lambda frame: frame.withColumn("queue", lit(None).cast("string")),
+    "'asleep' is not a valid State": lambda frame: frame.withColumn("state", lit("asleep")),
+}
+
+
+@pytest.mark.parametrize("message", WRONG_FRAMES)
+def test_a_frame_that_is_no_table_of_jobs_is_refused_by_name(spark: SparkSession, server: Server, message: str) -> None:
+    frame = WRONG_FRAMES[message](good(spark))
+    with pytest.raises(Exception, match=message):
+        frame.write.format("ferryman").options(url=server.url(1)).mode("append").save()
+    assert dump(server.client(1)) == {}
+
+
+def test_a_job_that_the_family_cannot_keep_fails_the_write_by_name(spark: SparkSession, server: Server) -> None:
+    frame = good(spark).withColumn("payload", lit(b"\xff no JSON").cast("binary"))
+    with pytest.raises(Exception, match="job 1 can't be stored: the payload is not JSON"):
+        frame.write.format("ferryman").options(url=server.url(1, family="kue")).mode("append").save()
+
+
+def test_jobs_are_never_overwritten_as_a_whole(spark: SparkSession, server: Server) -> None:
+    with pytest.raises(Exception, match="jobs can only be added"):
+        good(spark).write.format("ferryman").options(url=server.url(1)).mode("overwrite").save()
+
+
+def wrong_options(server: Server) -> Iterator[tuple[dict[str, str], str]]:
+    url = server.url(0)
+    yield {}, "option 'url' is missing"
+    yield {"url": url, "tabel": "jobs"}, "unknown option 'tabel'; known are: now, partitions, table, url"
+    yield {"url": url, "table": "workers"}, "there is no table 'workers'; there are: jobs, findings, facts, keys"
+    yield {"url": url, "now": "today"}, "option 'now' must be a whole number"
+    yield {"url": f"{url}?colour=red"}, "unknown parameter 'colour'"
+    yield {"url": "ferryman://:sesame@127.0.0.1:1/0"}, "can't be reached"
+
+
+def test_wrong_options_are_named_and_passwords_are_not(spark: SparkSession, server: Server) -> None:
+    for options, message in wrong_options(server):
+        with pytest.raises(Exception, match=message) as caught:
+            spark.read.format("ferryman").options(**options).load().collect()
+        assert "sesame" not in str(caught.value)
+
+
+def test_a_plan_shows_no_password(spark: SparkSession, server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    table(spark, server.url(0).replace("//", "//:sesame@")).where(col("state") == "waiting").explain(True)
+    assert "sesame" not in capsys.readouterr().out

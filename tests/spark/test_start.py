@@ -1,0 +1,66 @@
+"""Spark in a process of its own: on a machine without Java, and with a ferryman that is installed as users install it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import redis
+
+from ..support.captures import capture, load
+from ..support.servers import Server
+
+ROOT = Path(__file__).parents[2]
+
+COUNT = """
+import sys
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+print(spark.read.format("ferryman").option("url", sys.argv[1]).load().count())
+"""
+
+AUDIT = """
+import sys
+from ferryman.schema.address import Address
+from ferryman.spark import java
+from ferryman.spark.engine import SparkEngine
+java.USUAL_PLACES = ()
+print(java.java_version(java.find_java()), SparkEngine().audit(Address.parse(sys.argv[1]), 0, lambda _: None).jobs)
+"""
+
+
+def run(program: str, url: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs a Python program to its end."""
+    command = [sys.executable, "-c", program, url]
+    return subprocess.run(command, capture_output=True, text=True, timeout=280, env={**os.environ, **environment}, check=False)
+
+
+@pytest.fixture
+def url(server: Server, client: redis.Redis) -> str:
+    """The address of a capture of 34 jobs."""
+    load(capture("kue", "crashed"), client)
+    return server.url(0, family="kue")
+
+
+@pytest.mark.slow
+def test_where_there_is_no_java_the_bundled_one_runs_and_nothing_else_is_printed(tmp_path: Path, url: str) -> None:
+    for folder in os.environ["PATH"].split(os.pathsep):
+        for path in Path(folder).glob("*"):
+            if path.name != "java" and not (tmp_path / path.name).exists():
+                (tmp_path / path.name).symlink_to(path)
+    done = run(AUDIT, url, PATH=str(tmp_path), JAVA_HOME="")
+    assert (done.stdout, done.stderr, done.returncode) == ("21 34\n", "", 0)
+
+
+@pytest.mark.slow
+def test_an_installed_ferryman_is_found_by_spark_itself(tmp_path: Path, url: str) -> None:
+    tree, installed = tmp_path / "tree", tmp_path / "installed"
+    shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".git", "tests", "build", "*.egg-info", "__pycache__"))
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(installed)]
+    subprocess.run([*pip, str(tree)], check=True, capture_output=True, timeout=200)
+    done = run(COUNT, url, PYTHONPATH=str(installed), PYSPARK_PYTHON=sys.executable)
+    assert (done.stdout, done.returncode) == ("34\n", 0), done.stderr
