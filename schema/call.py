@@ -2,7 +2,7 @@
 
 Families build calls; the transport, the command line and the tests decide how to send them (now, pipelined, from an
 event loop). A call is one Lua script with its keys, its arguments and the function that understands the reply, so a
-transition is always one round trip and always atomic.
+transition is always one round trip and always atomic. Where one plain command says it all, a Command does, for less.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Call(Generic[T]):
     args: tuple[Argument, ...]
     parse: Callable[[Any], T] = field(repr=False)
 
-    def evalsha(self) -> tuple[Argument, ...]:
+    @property
+    def words(self) -> tuple[Argument, ...]:
         """The command that runs the script if the server knows it already."""
         return ("EVALSHA", self.script.sha, len(self.keys), *self.keys, *self.args)
 
@@ -50,13 +51,23 @@ class Call(Generic[T]):
         return ("EVAL", self.script.text, len(self.keys), *self.keys, *self.args)
 
 
-def run(client: redis.Redis, call: Call[T]) -> T:
+@frozen
+class Command(Generic[T]):
+    """One plain command, and how to read the reply. Error replies are the server's own words."""
+
+    words: tuple[Argument, ...]
+    parse: Callable[[Any], T] = field(repr=False)
+
+
+def run(client: redis.Redis, call: Call[T] | Command[T]) -> T:
     """Sends one call over a redis-py client (made with ``decode_responses=False``) and waits for its result.
 
     Raises what redis-py raises; family errors are raised by ``call.parse``.
     """
     try:
-        reply = client.execute_command(*call.evalsha())
+        reply = client.execute_command(*call.words)
     except redis.exceptions.NoScriptError:
+        if isinstance(call, Command):
+            raise
         reply = client.execute_command(*call.eval())
     return call.parse(reply)

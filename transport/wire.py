@@ -12,12 +12,16 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+import hiredis
 import redis
 from redis.exceptions import NoScriptError
 
-from ..schema.call import Argument, Call
+from ..schema.call import Argument, Call, Command
 
 T = TypeVar("T")
+
+pack: Callable[[tuple[Argument, ...]], bytes] = hiredis.pack_command  # type: ignore[assignment]  # its stub names tuples of one
+"""A command as bytes."""
 
 
 class Wire:
@@ -36,12 +40,12 @@ class Wire:
         with self._lock:
             self._open()
 
-    def run(self, call: Call[T]) -> T:
+    def run(self, call: Call[T] | Command[T]) -> T:
         """Sends one call and waits for its result."""
         result: T = self.run_all([call])[0]
         return result
 
-    def run_all(self, calls: Sequence[Call[Any]]) -> list[Any]:
+    def run_all(self, calls: Sequence[Call[Any] | Command[Any]]) -> list[Any]:
         """Sends all calls at once and waits for all results, in order.
 
         The first error reply is raised after every reply has been read, so that the connection stays usable.
@@ -57,19 +61,25 @@ class Wire:
         with self._lock:
             return _raise_first(self._send(commands))
 
-    def _exchange(self, calls: Sequence[Call[Any]]) -> list[Any]:
+    def _exchange(self, calls: Sequence[Call[Any] | Command[Any]]) -> list[Any]:
+        if not calls:
+            return []
         with self._lock:
-            replies = self._send([call.evalsha() for call in calls])
-            unknown = [at for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+            replies = self._send([call.words for call in calls])
+            unknown = [
+                (at, call.eval())
+                for at, (call, reply) in enumerate(zip(calls, replies, strict=True))
+                if isinstance(reply, NoScriptError) and isinstance(call, Call)
+            ]
             if unknown:
-                for at, reply in zip(unknown, self._send([calls[at].eval() for at in unknown]), strict=True):
+                for (at, _), reply in zip(unknown, self._send([words for _, words in unknown]), strict=True):
                     replies[at] = reply
             return _raise_first(replies)
 
     def _send(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
         connection = self._open()
         try:
-            connection.send_packed_command(connection.pack_commands(commands))
+            connection.send_packed_command([b"".join(map(pack, commands))])
             return [_reply(connection) for _ in commands]
         except BaseException:
             # Even an interrupt leaves replies unread: whoever spoke next would get somebody else's answer.

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from attrs import field, frozen
 
-from ..call import Argument, Call
+from ..call import Argument, Call, Command
 from ..errors import MalformedValue, UsageError
 from ..text import load_json, to_bytes
 from . import keys
@@ -82,9 +82,12 @@ class Exchanges:
         """All bindings, without the expired ones, which are removed."""
         return self._exchange("bindings", exchange, now, (), _bindings)
 
-    def version(self, exchange: str, *, now: int | None = None) -> Call[int]:
-        """The version of the exchange's bindings: never the same again after a change; 0 for an exchange without any."""
-        return self._exchange("version", exchange, now, (), int)
+    def version(self, exchange: str) -> Command[int]:
+        """The version of the exchange's bindings: never the same again after a change; 0 for an exchange without any.
+
+        One plain command, because every publish asks. Where the key is damaged, the reply is the server's own error.
+        """
+        return Command(("HGET", keys.exchange(self.prefix, exchange), "version"), lambda reply: int(reply or 0))
 
     def delete(self, exchange: str, *, now: int | None = None) -> Call[int]:
         """Deletes the exchange's bindings; gives how many there were. A fanout exchange also needs ``fanout_delete``."""

@@ -50,6 +50,8 @@ class QueueKeys:
     prefix: str
     queue: str
     base: bytes = field(init=False, repr=False)
+    fixed: tuple[bytes, ...] = field(init=False, repr=False)
+    """What every queue script gets as KEYS[1] to KEYS[12]; ``lua/_queue.lua`` gives them their names."""
 
     def __attrs_post_init__(self) -> None:
         check_prefix(self.prefix)
@@ -57,6 +59,9 @@ class QueueKeys:
             raise UsageError("a queue's name must not be empty")
         base = to_bytes(f"{self.prefix}:{{{escape(self.queue)}}}:")
         object.__setattr__(self, "base", base)
+        plain = (self.meta, self.waiting, self.scheduled, self.consumers, self.dead, self.done, self.wake, self.blocked)
+        prefixes = (self.job_prefix, self.held_prefix, self.needs_prefix, self.unblocks_prefix)
+        object.__setattr__(self, "fixed", plain + prefixes)
 
     @property
     def meta(self) -> bytes:
@@ -117,24 +122,6 @@ class QueueKeys:
     def unblocks_prefix(self) -> bytes:
         """What the sets of who waits for a job begin with."""
         return self.base + b"unblocks:"
-
-    @property
-    def fixed(self) -> tuple[bytes, ...]:
-        """What every queue script gets as KEYS[1] to KEYS[12]; ``lua/_queue.lua`` gives them their names."""
-        return (
-            self.meta,
-            self.waiting,
-            self.scheduled,
-            self.consumers,
-            self.dead,
-            self.done,
-            self.wake,
-            self.blocked,
-            self.job_prefix,
-            self.held_prefix,
-            self.needs_prefix,
-            self.unblocks_prefix,
-        )
 
     def job(self, job_id: str) -> bytes:
         """Hash: one job."""

@@ -10,6 +10,7 @@ when a key of the queue holds a wrong type. At maxmemory ``publish`` raises Publ
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -47,6 +48,8 @@ T = TypeVar("T")
 
 #: How long a producer's last publish is remembered, so that repeating it stores nothing twice even when its jobs are done.
 REMEMBERED_MS = 600_000
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 #: How many jobs ``purge`` and ``delete`` remove in one call; each is a millisecond or two of the server's time.
 CHUNK = 1000
@@ -283,7 +286,7 @@ class Live:
 
 
 def _check_name(name: str, what: str) -> str:
-    if not name or any(character < " " or character == "\x7f" for character in name):
+    if not name or _CONTROL.search(name):
         raise UsageError(f"{what} {name!r} must be text without control characters, and not empty")
     return name
 
