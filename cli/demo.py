@@ -137,7 +137,7 @@ class Demo:
             if self.engine_name == "spark":
                 from ..spark.session import session
 
-                session()
+                session(brief=True)
         fine = True
         for crossing in crossings:
             fine &= self.audit(engine, crossing)

@@ -34,6 +34,8 @@ from .snapshot import Snapshot, must_speak, take, tasks_for
 from .stage import Batches, Results, closing, run
 from .tables import FINDINGS, batches
 
+BRIEF_KEYS = 200_000
+"""Up to so many keys in the database, a new session is set up for a short life."""
 LAYOUT = "spark/"
 """Before the number of partitions, in the journal: a resumed run must cut the work in the same way."""
 
@@ -125,11 +127,12 @@ class SparkEngine:
     def _snapshot(self, source: Address, now_ms: int, progress: Progress) -> Iterator[tuple[Snapshot, str]]:
         """A snapshot of the source, and a folder for what is made of it; both are gone after the block."""
         with open_client(source) as client:
-            client.ping()  # a server that is down is known before Spark has taken its seconds to start
+            # A server that is down is known before Spark has taken its seconds to start.
+            brief = client.dbsize() <= BRIEF_KEYS
         folder = tempfile.mkdtemp(prefix="ferryman-", dir=self._work)
         try:
             progress("starting Spark", 0, None)
-            snapshot = take(self._given or session(), source, now_ms, f"{folder}/source", progress)
+            snapshot = take(self._given or session(brief=brief), source, now_ms, f"{folder}/source", progress)
             must_speak(snapshot)
             yield snapshot, folder
         finally:
