@@ -45,7 +45,7 @@ def embedded_server() -> Iterator[Address]:
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="ferryman-server-") as folder:
         command = [
-            server_binary(),
+            str(server_binary()),
             "--port",
             str(port),
             "--bind",

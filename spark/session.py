@@ -57,8 +57,8 @@ BRIEF_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 def session(master: str | None = None, settings: Mapping[str, str] | None = None, *, brief: bool = False) -> SparkSession:
     """The running session, or a new one on this machine's cores.
 
-    ``brief``: little work is to come. All arguments only matter for a new one. Raises UsageError when no Java can be found. With FERRYMAN_DEBUG set
-    in the environment Spark logs its warnings to stderr.
+    ``brief``: little work is to come. All arguments only matter for a new one. Raises UsageError when no Java can be found. With
+    FERRYMAN_DEBUG set in the environment Spark logs its warnings to stderr.
     """
     running = SparkSession.getActiveSession()
     if running is not None:
