@@ -1,7 +1,7 @@
 """Counting the commands that clients send, as the server sees them, with MONITOR.
 
-Neither INFO nor commandstats will do: both also count what scripts call inside the server. MONITOR tells the two apart: the source
-of a script's command reads ``lua``. Called by measures that promise a number of commands.
+Neither INFO nor commandstats will do: both also count what scripts call inside the server. MONITOR tells the two apart: the
+source of a script's command reads ``lua``. Called by measures that promise a number of commands.
 """
 
 from __future__ import annotations

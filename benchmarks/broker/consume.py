@@ -1,7 +1,7 @@
 """Consuming with acks from one connection at a prefetch of 100: messages a second, and commands that the client sends.
 
-Commands are counted with MONITOR in a run of their own, so that counting does not slow what is timed. MONITOR marks what a script
-does inside the server with ``lua``; those lines are left out: one EVALSHA is one command, as each command of a MULTI is.
+Commands are counted in a run of their own, so that counting does not slow what is timed: one EVALSHA is one command, as each
+command of a MULTI is (``commands.py``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _consume(broker: Broker, server: Server, count: int) -> float:
     """Consumes and acks that many messages; gives the seconds."""
     left = count
 
-    def done(body: Any, message: Any) -> None:
+    def done(_body: Any, message: Any) -> None:
         nonlocal left
         message.ack()
         left -= 1
@@ -59,7 +59,5 @@ def _commands(broker: Broker, server: Server) -> tuple[float, ...]:
     return (counted.total / COUNTED,)
 
 
-CONSUME = Measure(
-    "consume", (Figure("consume and ack, prefetch 100", "msg/s", ratio_at_least(8.0)),), _speed, has_floor=True
-)
+CONSUME = Measure("consume", (Figure("consume and ack, prefetch 100", "msg/s", ratio_at_least(8.0)),), _speed, has_floor=True)
 COMMANDS = Measure("commands", (Figure("commands sent a message consumed and acked", "", at_most(0.5)),), _commands, repeats=1)

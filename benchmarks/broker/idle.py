@@ -1,8 +1,8 @@
 """Idle workers: what they cost the server, and how soon one of them has a message.
 
-A worker here is a kombu consumer with a connection of its own on all queues, in a thread that drains events; 50 of them share a
-process, because 200 Python processes would measure this machine's memory. Run as a module it is such a process: it says ``ready``,
-and when its input ends, as JSON, how many seconds each message took to arrive.
+A worker here is a kombu consumer with a connection of its own on all queues, in a thread that drains events; 50 of them share
+a process, because 200 Python processes would measure this machine's memory. Run as a module it is such a process: it says
+``ready``, and when its input ends, as JSON, how many seconds each message took to arrive.
 """
 
 from __future__ import annotations

@@ -34,6 +34,4 @@ def _wait(server: Server, count: int) -> float:
     return deadline
 
 
-RECOVERY = Measure(
-    "recovery", (Figure("start again after SIGKILL, 10 s lease", "s", at_most(12.0)),), _recovery, repeats=1
-)
+RECOVERY = Measure("recovery", (Figure("start again after SIGKILL, 10 s lease", "s", at_most(12.0)),), _recovery, repeats=1)

@@ -1,5 +1,6 @@
-"""The Celery app that the measured workers run. Its broker comes from the environment; what tasks have to say goes to a Redis list
-of another database, so that the broker's own keys stay the broker's.
+"""The Celery app that the measured workers run. Its broker comes from the environment.
+
+What tasks have to say goes to a Redis list of another database, so that the broker's own keys stay the broker's.
 """
 
 from __future__ import annotations
