@@ -99,8 +99,10 @@ def account(
         key = (job.queue, job.id)
         workers = starts.get(key, [])
         shown = f"{job.queue} {job.id}"
-        if job.id in refused:
+        if job.id in refused and not workers and key not in standing:
             ledger.add(Fate.REFUSED, f"{job.id} by {refused[job.id]}")
+        elif job.id in refused:
+            ledger.add(Fate.UNACCOUNTED, f"{shown} (refused by {refused[job.id]}, and yet it was carried)")
         elif len(workers) == 1 and ends.get(key) and key not in standing:
             ledger.add(Fate.RUN_ONCE, shown)
         elif len(workers) > 1 and ends.get(key) and key not in standing and set(workers[:-1]) == {killed}:
