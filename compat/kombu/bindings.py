@@ -1,0 +1,97 @@
+"""Bindings: which exchange leads to which queue, as the binding tables of a keyspace tell it.
+
+Needed for what stands in no list: an unacked message names its exchange and routing key, but not the queue from which it came.
+A table's patterns are regular expressions that anybody may have written there, so they are never run: the routing key with its
+wildcards says the same. Called by the reader, the rules and the writer.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from attrs import field, frozen
+
+from ...schema.totals import Totals
+from ..memo import remember_last
+from .keys import SEP
+
+MEASURE = "bindings"
+"""The registry in the totals."""
+
+
+class Binding(NamedTuple):
+    """One binding of a queue. ``pattern`` is empty but for topic exchanges."""
+
+    exchange: str
+    routing_key: str
+    pattern: str
+
+    def member(self, queue: str) -> str:
+        """The member of the binding table."""
+        return SEP.join((self.routing_key, self.pattern, queue))
+
+    def matches(self, routing_key: str) -> bool:
+        """Whether the exchange sends messages with this routing key here."""
+        if not self.pattern:
+            return self.routing_key == routing_key
+        return _matches(self.routing_key.split("."), routing_key.split("."))
+
+
+def default_bindings(queue: str) -> tuple[Binding, ...]:
+    """How Celery binds a queue of which the settings say nothing: to an exchange of its own, of its own name."""
+    return (Binding(queue, queue, ""),)
+
+
+def register(totals: Totals, exchange: str, member: str) -> bool:
+    """Adds a member of an exchange's table to the totals. False if it is none: then publishing to the exchange fails."""
+    parts = member.split(SEP)
+    if len(parts) != 3:
+        return False
+    totals.name(MEASURE, [f"{exchange}{SEP}{member}"])
+    totals.name("bound", [parts[2]])
+    return True
+
+
+@frozen
+class Bindings:
+    """All bindings of a keyspace but those of reply queues."""
+
+    by_queue: Mapping[str, tuple[Binding, ...]] = field(factory=dict)
+    by_exchange: Mapping[str, tuple[tuple[Binding, str], ...]] = field(factory=dict)
+
+    @classmethod
+    def of(cls, totals: Totals) -> Bindings:
+        """The bindings that were registered."""
+        by_queue: defaultdict[str, tuple[Binding, ...]] = defaultdict(tuple)
+        by_exchange: defaultdict[str, tuple[tuple[Binding, str], ...]] = defaultdict(tuple)
+        for text in sorted(totals.names.get(MEASURE, ())):
+            exchange, routing_key, pattern, queue = text.rsplit(SEP, 3)
+            binding = Binding(exchange, routing_key, pattern)
+            by_queue[queue] += (binding,)
+            by_exchange[exchange] += ((binding, queue),)
+        return cls(dict(by_queue), dict(by_exchange))
+
+    def queues(self, exchange: str, routing_key: str) -> list[str]:
+        """The queues to which a message goes, by name."""
+        if not exchange:
+            return [routing_key]
+        return sorted({queue for binding, queue in self.by_exchange.get(exchange, ()) if binding.matches(routing_key)})
+
+
+bindings_of = remember_last(Bindings.of)
+"""The bindings in complete totals, worked out once for all jobs."""
+
+
+def _matches(pattern: list[str], words: list[str]) -> bool:
+    """AMQP's wildcards: ``*`` is one word, ``#`` any number. By dynamic programming: no pattern takes long."""
+    reachable = [True] + [False] * len(words)
+    for part in pattern:
+        if part == "#":
+            first = reachable.index(True) if True in reachable else len(reachable)
+            reachable = [position >= first for position in range(len(reachable))]
+        else:
+            fits = (part in ("*", word) for word in words)
+            reachable = [False] + [before and fit for before, fit in zip(reachable, fits, strict=False)]
+    return reachable[-1]

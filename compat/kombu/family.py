@@ -1,0 +1,59 @@
+"""The kombu family: ties keys, reader, rules and writer to the contract of schema/family.py.
+
+Sources: the ``redis://`` broker of kombu 4 to 5.7; the prefix is kombu's ``global_keyprefix``, empty by default. Holds no logic
+of its own. Registered as ``kombu`` in the group ``ferryman.families``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ...schema.fact import Entry, Fact, Subject
+from ...schema.family import Command, KeyFamily, Target
+from ...schema.job import Job
+from ...schema.keys import glob_escape
+from ...schema.rule import Finding, Keyspace
+from ...schema.totals import Totals
+from . import reader, writer
+from .rules import RULES
+
+
+class Kombu(KeyFamily):
+    """Messages of the stock Celery broker."""
+
+    name = "kombu"
+    title = "kombu, the stock Celery broker on redis:// (4 to 5.7)"
+    default_prefix = ""
+    rules = RULES
+    keeps_extra = True
+
+    def globs(self, prefix: str) -> tuple[str, ...]:
+        return (glob_escape(prefix) + "*",)
+
+    def facts(self, entry: Entry, prefix: str) -> Iterator[Fact]:
+        return reader.facts(entry, prefix)
+
+    def tally(self, fact: Fact, totals: Totals) -> None:
+        reader.tally(fact, totals)
+
+    def read(self, subject: Subject, keyspace: Keyspace) -> Job | None:
+        return reader.read(subject, keyspace)
+
+    def queues(self, keyspace: Keyspace) -> Iterable[str]:
+        return keyspace.totals.names.get("bound", ())
+
+    def obstacles(self, job: Job) -> Iterator[Finding]:
+        return writer.obstacles(job)
+
+    def write(self, job: Job, target: Target) -> list[Command]:
+        return writer.write(job, target)
+
+    def finish(self, target: Target, written: Totals) -> list[Command]:
+        return writer.finish(target, written)
+
+    def tally_written(self, job: Job, totals: Totals) -> None:
+        super().tally_written(job, totals)
+        writer.tally_written(job, totals)
+
+
+FAMILY = Kombu()

@@ -1,0 +1,227 @@
+"""Reading kombu: keys to facts, facts to totals, and the facts about one message to a Job.
+
+Pure and total: any bytes in any key, field, member or score give facts, never an error. With the usual empty prefix the whole
+database is looked at, so what is not kombu's must be left alone. By name alone kombu's are the hash and the index of unacked
+messages, the binding tables, every bucket but the first, and the queue ``celery``; under a prefix every list. Any other list or
+hash is kombu's if there is a message in it, but for lists of another prefix, whose messages say so. What this can't tell: a list
+that is a queue and holds nothing but garbage. Called by ``family.py``.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from attrs import evolve
+
+from ...schema.errors import MalformedValue
+from ...schema.fact import Entry, Fact, FactKind, Subject
+from ...schema.job import Job, State, rank_of
+from ...schema.rule import Keyspace
+from ...schema.text import to_bytes, to_text
+from ...schema.totals import Totals
+from ..memo import remember_last
+from . import bindings
+from .bindings import bindings_of
+from .kept import Stand, job_of
+from .keys import DEFAULT_QUEUE, LISTS, SEP, is_control, is_reply, lane, lane_parts, layout
+from .record import Message, decode, decode_delivery
+from .view import View, step_in, text_of, view_of
+
+HELD_START = b'[{"'
+"""How kombu begins a value in the hash of unacked messages; the least that makes a foreign hash worth a look."""
+
+MESSAGE_WORDS = (b'"properties"', b'"body"')
+"""Words of a text that was meant to be a message, even if it is cut off or damaged."""
+
+
+# Keys to facts
+
+
+def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
+    """What one key states; nothing for a key of somebody else's."""
+    match = next(layout(prefix).matches(entry.key), None)
+    if match is None:
+        return
+    role, told = match.role, match.fields
+    if role in LISTS:
+        if entry.redis_type == "list":
+            yield from _list_facts(entry, told["queue"], told.get("step", "0"), certain=bool(prefix) or role == "bucket")
+        elif entry.redis_type == "hash" and not entry.key.endswith(b"unacked"):
+            # The name of the hash is an option; a hash of another prefix ends like the usual one.
+            yield from _held_facts(entry, certain=False)
+        return
+    if entry.redis_type not in match.pattern.redis_types or role.startswith("staged"):
+        yield Fact(FactKind.ODD, role, entry.key, entry.redis_type, ttl_ms=entry.ttl_ms)
+        return
+    about = partial(Fact, role=role, key=entry.key, redis_type=entry.redis_type, ttl_ms=entry.ttl_ms)
+    match role:
+        case "unacked":
+            yield from _held_facts(entry, certain=True)
+        case "index":
+            for tag, score in entry.value:
+                yield about(FactKind.PLACE, job_id=to_text(tag), member=tag, score=score)
+        case "mutex":
+            yield about(FactKind.TOKEN)
+        case "binding" | "permanent":
+            yield about(FactKind.REGISTRY, place=told["exchange"], values=tuple(entry.value))
+        case "deadlines":
+            yield about(FactKind.REGISTRY, values=tuple(exchange for exchange, _ in entry.value))
+
+
+def _list_facts(entry: Entry, queue: str, step: str, *, certain: bool) -> Iterator[Fact]:
+    """The messages of a list, if it is one of kombu's."""
+    about = partial(Fact, key=entry.key, redis_type=entry.redis_type, queue=queue, ttl_ms=entry.ttl_ms)
+    if is_control(queue):
+        yield about(FactKind.TOKEN, "control", values=(b"%d" % len(entry.value),))
+        return
+    items = [(raw, _decoded(raw)) for raw in entry.value]
+    messages = [message for _, message in items if message is not None]
+    if messages and all(_is_of_another_prefix(message, queue) for message in messages):
+        return
+    if not (certain or messages or queue == DEFAULT_QUEUE or any(_looks_like_message(raw) for raw in entry.value)):
+        return
+    for index, (raw, message) in enumerate(items, entry.offset):
+        tag = _unnamed(raw) if message is None else message.tag
+        values = (b"message", raw)
+        exchange, key = (None, None) if message is None else (message.exchange, message.routing_key)
+        # The member is what makes the queue one in use: the name to which the publisher sent the message.
+        member = to_bytes(key or "") if exchange == "" else None
+        yield about(FactKind.RECORD, "waiting", job_id=tag, scope=queue, place=step, index=index, values=values, member=member)
+        if exchange:
+            yield about(FactKind.NOTE, "copy", job_id=tag)
+
+
+def _held_facts(entry: Entry, *, certain: bool) -> Iterator[Fact]:
+    """The messages of a hash that consumers have, if it is kombu's."""
+    about = partial(Fact, key=entry.key, redis_type=entry.redis_type, ttl_ms=entry.ttl_ms)
+    found: list[tuple[bytes, bytes, tuple[Message, str, str] | None]] = []
+    for tag, raw in entry.value.items():
+        found.append((tag, raw, _decoded_delivery(raw) if certain or raw.startswith(HELD_START) else None))
+    if not certain and all(delivery is None for _, _, delivery in found):
+        return
+    for tag, raw, delivery in found:
+        job_id = to_text(tag)
+        yield about(FactKind.RECORD, "unacked", job_id=job_id, values=(b"delivery", raw))
+        if delivery is not None:
+            _, exchange, routing_key = delivery
+            if not exchange:
+                yield about(FactKind.NOTE, "claim", job_id=job_id, scope=routing_key, queue=routing_key)
+
+
+def _decoded(raw: bytes) -> Message | None:
+    try:
+        return decode(raw)
+    except MalformedValue:
+        return None
+
+
+def _decoded_delivery(raw: bytes) -> tuple[Message, str, str] | None:
+    try:
+        return decode_delivery(raw)
+    except MalformedValue:
+        return None
+
+
+def _is_of_another_prefix(message: Message, queue: str) -> bool:
+    """Whether the message was sent to a queue with the end of this name: the rest is the prefix of another keyspace."""
+    sent_to = message.routing_key
+    return message.exchange == "" and sent_to != "" and queue != sent_to and queue.endswith(sent_to)
+
+
+def _looks_like_message(raw: bytes) -> bool:
+    return raw.startswith(b"{") and any(word in raw for word in MESSAGE_WORDS)
+
+
+def _unnamed(raw: bytes) -> str:
+    """A name for a list entry that has none, because it is no message."""
+    return f"no-message-{zlib.crc32(raw):08x}-{len(raw)}"
+
+
+# Facts to totals
+
+
+def tally(fact: Fact, totals: Totals) -> None:
+    """Counts what readers and the rules about the whole keyspace need. What it grows with: queues, bindings, kinds of damage."""
+    if fact.kind is FactKind.ODD:
+        totals.count("odd key", fact.role)
+        totals.sample("odd key", to_text(fact.key), fact.role)
+        return
+    queue = fact.queue or ""
+    match fact.role:
+        case "waiting":
+            label = lane(queue, step_in(fact))
+            totals.maximum("length", (fact.index or 0) + 1, label)
+            totals.count("sent by name", queue, int(fact.member == to_bytes(queue)))
+        case "claim":
+            totals.count("sent by name", queue)
+        case "binding":
+            _tally_bindings(fact, totals)
+        case "control":
+            if is_reply(queue):
+                totals.count("replies", "lasting" if fact.ttl_ms is None else "expiring")
+                totals.sample("replies", to_text(fact.key), "lasting" if fact.ttl_ms is None else "expiring")
+        case "mutex":
+            totals.maximum("mutex ttl", -1 if fact.ttl_ms is None else fact.ttl_ms)
+
+
+def _tally_bindings(fact: Fact, totals: Totals) -> None:
+    for raw in fact.values:
+        member = to_text(raw)
+        queue = member.rpartition(SEP)[2]
+        if is_control(queue):
+            totals.count("reply bindings", number=int(is_reply(queue)))
+        elif not bindings.register(totals, fact.place or "", member):
+            totals.count("odd member", fact.role)
+            totals.sample("odd member", to_text(fact.key), fact.role)
+
+
+# Facts to a job
+
+
+Lanes = Mapping[tuple[str, int], tuple[int, int]]
+"""For each bucket of each queue: how many messages are popped before its first one, and how many it has."""
+
+
+def _lanes(totals: Totals) -> Lanes:
+    lengths: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    for (measure, label), length in totals.maxima.items():
+        if measure == "length":
+            queue, step = lane_parts(label)
+            lengths[queue].append((step, length))
+    lanes = {}
+    for queue, buckets in lengths.items():
+        before = 0
+        for step, length in sorted(buckets):
+            lanes[queue, step] = (before, length)
+            before += length
+    return lanes
+
+
+lanes_of = remember_last(_lanes)
+"""The buckets in complete totals, worked out once for all jobs."""
+
+
+def read(subject: Subject, keyspace: Keyspace) -> Job | None:
+    """The job that the facts describe; None where only an index or another place of the message speaks."""
+    view = view_of(subject)
+    if view.own is None:
+        return None
+    if view.message is None:
+        return Job(view.job_id, view.queue, "", State.UNKNOWN, payload=text_of(view.own))
+    known = bindings_of(keyspace.totals)
+    queue = view.queue_among(known) or ""
+    record = view.record(view.message)
+    stand = Stand(queue, record, text_of(view.own), view.step, keyspace.now_ms, known.by_queue.get(queue, ()))
+    job = job_of(view.job_id, stand)
+    return evolve(job, position=_position(view, job, keyspace.totals), rank=rank_of(view.step))
+
+
+def _position(view: View, job: Job, totals: Totals) -> int | None:
+    if job.state is not State.WAITING:
+        return None
+    own = view.waiting[0]
+    before, length = lanes_of(totals).get((view.queue, view.step), (0, 0))
+    return before + max(0, length - 1 - (own.index or 0))

@@ -1,0 +1,238 @@
+"""The rules of kombu keyspaces, KOMBU-1 to KOMBU-9: numbers, harms and meaning up to 8 are those of the family's specification.
+
+Steps, timeouts and names are options of each process and stand in no key, so what only the usual values call wrong is a
+warning. Jobs stay at the source (``refuses``) when nobody could run them (KOMBU-1), when they would run twice or one of two
+would be lost (KOMBU-3), or when nothing tells their queue (KOMBU-4). Messages that are moving while they are read may break
+KOMBU-2 and KOMBU-3 for a moment. Called by ``family.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...schema.errors import MalformedValue
+from ...schema.rule import Complaint, Harm, Keyspace, Severity
+from ...schema.text import show, to_bytes
+from ..rulebook import Rulebook
+from .bindings import bindings_of
+from .keys import STEPS, VISIBILITY_TIMEOUT_MS, bucket_key, lane_parts, layout
+from .record import Message, decode, moment, task_of
+from .view import View, text_of, view_of
+
+SWEEP_MS = 200_000
+"""Consumers look for overdue messages every 100 s, ten at a time; what is twice as late, nobody looks at."""
+
+book: Rulebook[View] = Rulebook(view_of)
+
+
+# About messages
+
+
+@book.about_jobs(
+    "KOMBU-1",
+    "Every entry is a message that a consumer can take; otherwise it is not carried",
+    Severity.ERROR,
+    Harm.POISON,
+    repair="take the entry out of its key, and see what had put it there",
+    refuses=True,
+)
+def is_message(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.fault is not None and view.own is not None:
+        effect = "the consumer that pops it stops, and the entry is gone" if view.waiting else "whoever restores it stops"
+        yield view.complaint(f"{view.fault} ({show(text_of(view.own), 60)}): {effect}")
+
+
+@book.about_jobs(
+    "KOMBU-2",
+    "The hash and the index of unacked messages agree",
+    Severity.ERROR,
+    Harm.LOST,
+    repair="add the message to the index with the present time, so that it goes back; remove an index entry without message",
+)
+def is_held_and_indexed(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+    names = layout(keyspace.prefix)
+    if view.held is not None and view.index is None and view.held.key == names.key("unacked"):
+        yield view.complaint(f"not in {show(names.key('index'))}: should its consumer be gone, it never goes back to its queue")
+    elif view.index is not None and view.held is None:
+        yield view.complaint(
+            f"no message in {show(names.key('unacked'))}: swept for ever, without effect", severity=Severity.WARNING
+        )
+
+
+@book.about_jobs(
+    "KOMBU-3",
+    "A message waits, or a consumer has it, but not both; otherwise only one of the two is carried",
+    Severity.ERROR,
+    Harm.DUPLICATE,
+    repair="remove one of the two, when it is clear whether the consumer is done",
+    refuses=True,
+)
+def is_in_one_place(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.waiting:
+        if view.claims:
+            yield view.complaint(f"waits, and a consumer has it in {show(view.claims[0].key)}: it will run twice")
+        others = {text_of(fact) for fact in view.waiting} - {text_of(view.waiting[0])}
+        if view.message is not None and any(_differs(view.message, other) for other in others):
+            yield view.complaint(
+                f"{len(others) + 1} different messages under one delivery tag: acking one of them loses the others"
+            )
+    elif view.message is not None and view.copies and view.queue_among(bindings_of(keyspace.totals)) is None:
+        yield view.complaint(f"a consumer has it, and it waits in {show(view.copies[0].key)}: it will run twice")
+
+
+@book.about_jobs(
+    "KOMBU-3", "A message waits once; only one of its copies is carried", Severity.ERROR, Harm.DUPLICATE, repair="remove a copy"
+)
+def waits_once(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if len(view.waiting) > 1 and view.message is not None:
+        places = ", ".join(sorted({show(fact.key) for fact in view.waiting}))
+        yield view.complaint(f"waits {len(view.waiting)} times, in {places}: it will run as often")
+
+
+def _differs(message: Message, other: bytes) -> bool:
+    """Whether a text is another message, and not the same one as it was before it was delivered."""
+    try:
+        found = decode(other)
+    except MalformedValue:
+        return True
+    return (found.body, task_of(found).get("id")) != (message.body, task_of(message).get("id"))
+
+
+@book.about_jobs(
+    "KOMBU-4",
+    "A message that goes back finds a queue; otherwise it is not carried",
+    Severity.ERROR,
+    Harm.LOST,
+    repair="bind a queue to the exchange",
+    refuses=True,
+)
+def can_go_back(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.message is None or view.waiting or view.copies:
+        return
+    if view.queue_among(bindings_of(keyspace.totals)) is None:
+        way = f"exchange {show(view.exchange, 60)!r} with routing key {show(view.routing_key, 60)!r}"
+        yield view.complaint(f"{way} leads to no queue: nothing tells where it came from, and kombu drops it when it goes back")
+
+
+@book.about_jobs(
+    "KOMBU-5",
+    "An unacked message is not older than the visibility timeout",
+    Severity.WARNING,
+    Harm.LATE,
+    repair="start a worker: its consumer puts the message back",
+)
+def is_swept(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.since is None or view.held is None:
+        return
+    late = keyspace.now_ms - view.since * 1000 - VISIBILITY_TIMEOUT_MS
+    if late > SWEEP_MS:
+        yield view.complaint(f"should have gone back {late / 1000:.0f} s ago, if the visibility timeout is an hour: nobody looks")
+
+
+@book.about_jobs(
+    "KOMBU-6",
+    "A task that a consumer keeps until it is due is due within the visibility timeout",
+    Severity.WARNING,
+    Harm.DUPLICATE,
+    repair="raise visibility_timeout in every process, or move to a broker that keeps delayed tasks itself",
+)
+def is_due_in_time(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.message is None or view.waiting:
+        return
+    due_at = moment(task_of(view.message).get("eta"))
+    taken_at = keyspace.now_ms if view.since is None else view.since * 1000
+    if due_at is not None and due_at > taken_at + VISIBILITY_TIMEOUT_MS:
+        wait = (due_at - taken_at) / 1000
+        yield view.complaint(
+            f"due {wait:.0f} s after it was taken: after each hour another consumer takes it too, and all run it"
+        )
+
+
+# About queues and the keyspace
+
+
+@book.about_keyspace(
+    "KOMBU-4",
+    "A list with messages is a queue that somebody may consume",
+    Severity.WARNING,
+    Harm.LOST,
+    repair="rename the list to the queue that its messages name, or let a worker consume it",
+)
+def is_consumed(keyspace: Keyspace) -> Iterator[Complaint]:
+    totals = keyspace.totals
+    for queue in totals.labels("sent by name"):
+        if not totals.sums["sent by name", queue] and queue not in totals.names.get("bound", ()):
+            detail = f"{_waiting(keyspace, queue)} messages in a list that is bound to no exchange"
+            yield Complaint(
+                f"{detail}, and none was sent to it by name: a renamed queue?", bucket_key(keyspace.prefix, queue, 0), queue
+            )
+
+
+def _waiting(keyspace: Keyspace, queue: str) -> int:
+    return sum(
+        length
+        for (measure, label), length in keyspace.totals.maxima.items()
+        if measure == "length" and lane_parts(label)[0] == queue
+    )
+
+
+@book.about_keyspace(
+    "KOMBU-5", "The lock of those who put messages back ends by itself", Severity.ERROR, Harm.LATE, repair="delete the lock"
+)
+def lock_ends(keyspace: Keyspace) -> Iterator[Complaint]:
+    if keyspace.totals.maxima.get(("mutex ttl", ""), 0) < 0:
+        yield Complaint("a lock without end: no unacked message ever goes back", layout(keyspace.prefix).key("mutex"))
+
+
+@book.about_keyspace(
+    "KOMBU-7",
+    "Messages are in buckets that consumers read",
+    Severity.WARNING,
+    Harm.LOST,
+    repair="give every consumer the priority_steps of the producers",
+)
+def bucket_is_read(keyspace: Keyspace) -> Iterator[Complaint]:
+    for (measure, label), length in sorted(keyspace.totals.maxima.items()):
+        queue, step = lane_parts(label) if measure == "length" else ("", STEPS[0])
+        if step not in STEPS:
+            detail = f"{length} messages in bucket {step}, which only consumers read whose priority_steps name it"
+            yield Complaint(detail, bucket_key(keyspace.prefix, queue, step), queue)
+
+
+@book.about_keyspace(
+    "KOMBU-8",
+    "Reply queues of remote control go with their owners",
+    Severity.WARNING,
+    Harm.LEAK,
+    repair="delete the reply queues and their bindings while no remote control command runs",
+)
+def replies_are_read(keyspace: Keyspace) -> Iterator[Complaint]:
+    totals = keyspace.totals
+    lasting = totals.sums["replies", "lasting"]
+    if lasting:
+        key = to_bytes(totals.samples["replies", "lasting"][0])
+        yield Complaint(f"{lasting} reply queues that nobody empties and that never expire, such as this one", key)
+    bound = totals.sums["reply bindings", ""]
+    if bound:
+        key = layout(keyspace.prefix).key("binding", exchange="reply.celery.pidbox")
+        detail = f"{bound} reply queues are bound, more than remote control commands run at a time"
+        yield Complaint(detail, key, severity=Severity.WARNING if bound > 100 else Severity.INFO)
+
+
+@book.about_keyspace("KOMBU-9", "Keys with a name of kombu's have its type and form", Severity.ERROR, Harm.LOST)
+def keys_make_sense(keyspace: Keyspace) -> Iterator[Complaint]:
+    totals, names = keyspace.totals, layout(keyspace.prefix)
+    for role in totals.labels("odd key"):
+        for text in totals.samples["odd key", role]:
+            if role.startswith("staged"):
+                detail = "messages of a migration to here that was not finished: resume it, or delete the key"
+            else:
+                detail = f"has the wrong Redis type; a key of this name must be a {names.patterns[role].redis_types[0]}"
+            yield Complaint(detail, to_bytes(text))
+    for role in totals.labels("odd member"):
+        for text in totals.samples["odd member", role]:
+            yield Complaint("holds members that are no bindings: publishing to this exchange fails", to_bytes(text))
+
+
+RULES = tuple(sorted(book.rules, key=lambda rule: int(rule.id.removeprefix("KOMBU-"))))
+"""All rules in order. One number stands twice where a rule is about jobs and the keyspace, or keeps only some jobs back."""

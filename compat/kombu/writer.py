@@ -1,0 +1,209 @@
+"""Writing kombu: a Job to the Redis commands that store it as kombu 5.7 and Celery would.
+
+A list knows no place but its two ends, and jobs come in any order. So messages are staged, by queue, and ``finish`` puts each
+queue's into its lists, in the order of their places and to run before whatever stands there: consumers see a queue when it is
+complete. Both may be sent again, for the same jobs or for newer versions of them. A job that never was a message becomes the
+message of a Celery task: its name is the task, its payload the one argument. Called by ``family.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+
+from attrs import evolve
+
+from ...schema.errors import MalformedValue
+from ...schema.family import Command, Target
+from ...schema.job import Job, State
+from ...schema.rule import Finding, Severity
+from ...schema.text import load_json, show, to_bytes
+from ...schema.totals import Totals
+from .bindings import Bindings, default_bindings, register
+from .kept import Kept, Stand, head_of, with_aside
+from .keys import STEPS, bucket_key, can_be_queue, lane, lane_parts, layout, step_of
+from .record import Message, Record, eta_text, moment, task_of
+
+WAITING = frozenset({State.WAITING, State.SCHEDULED, State.ACTIVE})
+
+
+# What kombu can't express
+
+
+def obstacles(job: Job) -> Iterator[Finding]:
+    """Errors for a job that kombu could not hold or Celery not run; warnings for what they would not act on."""
+    if not job.id:
+        yield _error(job, "KOMBU-W1", "the job has no id to be its delivery tag")
+    if not can_be_queue(job.queue):
+        yield _error(job, "KOMBU-W2", f"kombu can't have a queue named {show(job.queue, 60)!r}: not UTF-8, or a name of its own")
+    if job.state not in WAITING:
+        yield _error(job, "KOMBU-W3", f"a queue of kombu holds messages that are to be run: it has no place for {job.state} jobs")
+    try:
+        head, kept = head_of(job), Kept.of(job)
+    except MalformedValue as error:
+        yield _error(job, "KOMBU-W7", str(error))
+        return
+    if head is None and (not job.name or not _is_json(job.payload)):
+        yield _error(job, "KOMBU-W4", "a Celery task needs a name, and a payload that is JSON")
+    if job.state is State.SCHEDULED and (job.due_at is None or eta_text(job.due_at) is None):
+        yield _error(job, "KOMBU-W5", "a scheduled job needs a due time in the years 1 to 9999")
+    idle = [name for name in ("tags", "depends_on", "unique_key") if getattr(job, name)]
+    if idle:
+        yield _warning(job, "KOMBU-W6", f"kept in the message, but without effect in Celery: {', '.join(idle)}")
+    if job.state is State.ACTIVE and not kept.held:
+        yield _warning(job, "KOMBU-W8", "no consumer of kombu holds this active job: it is written as waiting")
+
+
+def _error(job: Job, rule: str, detail: str) -> Finding:
+    return Finding(rule, Severity.ERROR, job.id, "", job.queue, detail)
+
+
+def _warning(job: Job, rule: str, detail: str) -> Finding:
+    return Finding(rule, Severity.WARNING, job.id, "", job.queue, detail)
+
+
+def _is_json(raw: bytes | None) -> bool:
+    try:
+        load_json(raw or b"")
+    except MalformedValue:
+        return False
+    return True
+
+
+# A job's message
+
+
+def message_of(job: Job, now_ms: int) -> Message:
+    """The message that brings the job to a worker. Raises MalformedValue for a job of which ``obstacles`` says so."""
+    head = head_of(job)
+    message = _task_message(job) if head is None else Message(head, job.payload)
+    tag = message.properties.get("delivery_tag")
+    if type(tag) not in (str, int) or str(tag) != job.id:
+        message = message.with_properties(delivery_tag=job.id)
+    match message.properties.get("delivery_info"):
+        case {"exchange": str() | None as exchange, "routing_key": str() | None as key} if exchange or key == job.queue:
+            pass
+        case info:
+            info = info if isinstance(info, dict) else {}
+            message = message.with_properties(delivery_info={**info, "exchange": "", "routing_key": job.queue})
+    due_at = moment(task_of(message).get("eta"))
+    if job.state is State.SCHEDULED and due_at != job.due_at:
+        message = message.with_headers(eta=eta_text(job.due_at or 0))
+    elif job.state is State.WAITING and due_at is not None and due_at > now_ms:
+        # A job that waits is to be run now, whatever its message once said.
+        message = message.with_headers(eta=None)
+    return message
+
+
+def _task_message(job: Job) -> Message:
+    """A Celery task message (protocol 2) for a job that never was a message."""
+    headers = {
+        "lang": "py",
+        "task": job.name,
+        "id": job.id,
+        "shadow": None,
+        "eta": None,
+        "expires": None,
+        "group": None,
+        "group_index": None,
+        "retries": job.attempts or 0,
+        "timelimit": [None if job.ttl is None else _seconds(job.ttl), None],
+        "root_id": job.id,
+        "parent_id": None,
+        "argsrepr": "(<payload>,)",
+        "kwargsrepr": "{}",
+        "origin": "ferryman",
+        "ignore_result": False,
+    }
+    # 0 runs first in kombu: a rank is a priority of kombu's, as far as it has as many.
+    priority = min(max(job.rank, STEPS[0]), STEPS[-1]) if job.rank is not None else 0
+    properties = {
+        "correlation_id": job.id,
+        "delivery_mode": 2,
+        "delivery_info": {"exchange": "", "routing_key": job.queue},
+        "priority": priority,
+        "delivery_tag": job.id,
+    }
+    head = {"content-encoding": "utf-8", "content-type": "application/json", "headers": headers, "properties": properties}
+    body = b"[[" + (job.payload or b"null") + b'],{},{"callbacks":null,"errbacks":null,"chain":null,"chord":null}]'
+    return Message(head, body)
+
+
+def _seconds(milliseconds: int) -> int | float:
+    return milliseconds // 1000 if milliseconds % 1000 == 0 else milliseconds / 1000
+
+
+def stand_of(job: Job, now_ms: int) -> Stand:
+    """The message of a job in its queue. Raises MalformedValue for a job of which ``obstacles`` says so."""
+    kept = Kept.of(job)
+    held = job.state is State.ACTIVE and kept.held
+    written = evolve(job, state=State.WAITING) if job.state is State.ACTIVE and not held else job
+    message = message_of(written, now_ms)
+    step = kept.step
+    if step is None:
+        step = message.step if job.rank is None else step_of(job.rank)
+    since = kept.since if kept.since is not None or not held else now_ms / 1000
+    record = Record(message, held, since if held else None)
+    bindings = default_bindings(job.queue) if kept.bindings is None else kept.bindings
+    stand = Stand(job.queue, record, kept.exact(record), step, now_ms, bindings)
+    completed = with_aside(written, stand)
+    return stand if completed is record else evolve(stand, record=completed, text=kept.exact(completed))
+
+
+# What is stored
+
+
+def write(job: Job, target: Target) -> list[Command]:
+    """The commands that store the job. Raises MalformedValue for a job of which ``obstacles`` says so."""
+    stand = stand_of(job, target.now_ms)
+    names, tag = layout(target.prefix), to_bytes(job.id)
+    staged, order = names.key("staged", queue=job.queue), names.key("staged_order", queue=job.queue)
+    if stand.record.held:
+        # Should an older version of the job be staged, it must not run as well.
+        gone: list[Command] = [("HDEL", staged, tag), ("ZREM", order, tag)]
+        taken: list[Command] = [
+            ("ZADD", names.key("index"), repr(stand.record.since), tag),
+            ("HSET", names.key("unacked"), tag, stand.text),
+        ]
+        return gone + taken
+    # Jobs that have no place at the source run first.
+    place = 0 if job.position is None else job.position + 1
+    return [("HSET", staged, tag, b"%d\n%b" % (stand.step, stand.text)), ("ZADD", order, place, tag)]
+
+
+# What is done once
+
+
+def tally_written(job: Job, totals: Totals) -> None:
+    """Adds what ``finish`` needs: which buckets a queue has, and how it is bound."""
+    kept = Kept.of(job)
+    step = kept.step if kept.step is not None else 0
+    totals.name("lanes", [lane(job.queue, step)])
+    for binding in default_bindings(job.queue) if kept.bindings is None else kept.bindings:
+        register(totals, binding.exchange, binding.member(job.queue))
+
+
+def finish(target: Target, written: Totals) -> list[Command]:
+    """Binds every queue as it was, or as Celery would, and puts what was staged into its lists."""
+    names = layout(target.prefix)
+    commands: list[Command] = []
+    for queue, bindings in Bindings.of(written).by_queue.items():
+        for binding in bindings:
+            for role in ("binding", "permanent"):
+                commands.append(("SADD", names.key(role, exchange=binding.exchange), to_bytes(binding.member(queue))))
+    steps: dict[str, set[int]] = {}
+    for label in written.names.get("lanes", ()):
+        queue, step = lane_parts(label)
+        steps.setdefault(queue, set(STEPS)).add(step)
+    for queue in sorted(steps):
+        order = sorted(steps[queue])
+        keys = [names.key("staged", queue=queue), names.key("staged_order", queue=queue)]
+        keys += (bucket_key(target.prefix, queue, step) for step in order)
+        commands.append(("EVAL", _script("queue"), len(keys), *keys, "", "", *order))
+    return commands
+
+
+@cache
+def _script(name: str) -> str:
+    return files(__package__).joinpath("lua", f"{name}.lua").read_text("utf-8")
