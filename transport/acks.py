@@ -16,6 +16,7 @@ import time
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from ..schema.call import Call
 from ..schema.native.results import Verdict
 from .errors import CONNECTION_ERRORS
 from .wire import Wire
@@ -41,6 +42,10 @@ class Acks:
         self._count = 0
         self._since = 0.0
 
+    def __bool__(self) -> bool:
+        """Whether any wait to be sent."""
+        return bool(self._count)
+
     def add(self, queue: str, job_id: str) -> None:
         """Acks one job. Raises connection errors, after which the job is acked or will be delivered again."""
         with self._lock:
@@ -55,25 +60,31 @@ class Acks:
                 self._channel.keeper.stir()
 
     def flush(self) -> None:
-        """Sends what is pending and waits for the answer. Raises connection errors if even a fresh connection fails."""
+        """Sends what is pending and waits for the answer.
+
+        Raises connection errors if even a fresh connection fails. The acks stay pending then, for the next call.
+        """
         with self._lock:
-            pending, self._pending, self._count = self._pending, defaultdict(list), 0
-            if not pending:
+            if not self._count:
                 return
             channel = self._channel
-            calls = [channel.live.ack(queue, channel.consumer_id, ids) for queue, ids in pending.items()]
-            wire = channel.wire
-            if not wire.failed:
-                try:
-                    self._report(pending, wire.run_all(calls))
-                    return
-                except CONNECTION_ERRORS as error:
-                    logger.info("connection lost while acking, trying once more: %s", error)
-            fresh = Wire(channel.settings.client())
+            calls = [channel.live.ack(queue, channel.consumer_id, ids) for queue, ids in self._pending.items()]
+            verdicts = self._send(calls)
+            pending, self._pending, self._count = self._pending, defaultdict(list), 0
+            self._report(pending, verdicts)
+
+    def _send(self, calls: list[Call[tuple[Verdict, ...]]]) -> list[tuple[Verdict, ...]]:
+        wire = self._channel.wire
+        if not wire.failed:
             try:
-                self._report(pending, fresh.run_all(calls))
-            finally:
-                fresh.close()
+                return wire.run_all(calls)
+            except CONNECTION_ERRORS as error:
+                logger.info("connection lost while acking, trying once more: %s", error)
+        fresh = Wire(self._channel.settings.client())
+        try:
+            return fresh.run_all(calls)
+        finally:
+            fresh.close()
 
     def _report(self, pending: dict[str, list[str]], verdicts: list[tuple[Verdict, ...]]) -> None:
         for (queue, ids), results in zip(pending.items(), verdicts, strict=True):

@@ -47,7 +47,7 @@ class PublishBatch:
             logger.info("connection lost while publishing a batch, sending it again: %s", error)
             try:
                 self.channel.transport.wire.reopen()
-                self._publisher.send(messages)
+                self._publisher.send([message._replace(is_repeated=True) for message in messages])
             except CONNECTION_ERRORS as again:
                 raise BatchPublishError(f"a batch of {len(messages)} messages may or may not be stored: {again}") from again
 

@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -29,8 +29,9 @@ from .publish import Publisher
 from .qos import Held, QoS
 
 if TYPE_CHECKING:
-    from ..schema.native.results import Delivery
+    from ..schema.native.results import Delivery, Taken
     from .transport import Transport
+    from .wire import Wire
 
 logger = logging.getLogger("ferryman.transport")
 
@@ -142,18 +143,33 @@ class Channel(Declarations):
 
     def basic_get(self, queue: str, no_ack: bool = False, **_: Any) -> Message | None:
         """One message now, or None."""
-        settings = self.settings
-        limit = settings.delivery_limit or None
         while True:
-            taken = self.wire.run(
-                self.live.take(queue, self.consumer_id, 1, settings.lease_ms, no_ack=no_ack, delivery_limit=limit)
-            )
+            taken = self.take(queue, 1, no_ack)
             if not taken.jobs:
                 return None
-            self.registered(queue)
             message = self.accept(queue, taken.jobs[0], Consumer("", queue, no_ack, _no_callback))
             if message is not None:
                 return message
+
+    def take(self, queue: str, room: int, no_ack: bool) -> Taken:
+        """Takes up to ``room`` jobs. Raises connection errors; what the server gave away then is given back by the keeper."""
+        settings = self.settings
+        limit = settings.delivery_limit or None
+        call = self.live.take(queue, self.consumer_id, room, settings.lease_ms, no_ack=no_ack, delivery_limit=limit)
+        try:
+            taken = self.wire.run(call)
+        except CONNECTION_ERRORS:
+            self._registered_at(queue)
+            raise
+        if taken.exists:
+            self._registered_at(queue)
+        return taken
+
+    def _registered_at(self, queue: str) -> None:
+        """The server knows, or may know, this channel as a consumer of the queue from now on."""
+        if queue not in self._registered:
+            self._registered.add(queue)
+            self.keeper.add(self)
 
     def accept(self, queue: str, delivery: Delivery, consumer: Consumer) -> Message | None:
         """The message of a job just taken; None for one that makes no sense, which becomes a dead letter."""
@@ -194,19 +210,23 @@ class Channel(Declarations):
 
     def basic_reject(self, delivery_tag: int, requeue: bool = False) -> None:
         """Gives a message back to its old place, or up: then it is a dead letter, and nothing is lost."""
-        held = self.qos.pop(delivery_tag)
+        held = self.qos.get(delivery_tag)
         if held is None:
             return
         if requeue:
             self.wire.run(self.live.requeue(held.queue, self.consumer_id, [held.job_id]))
         else:
             self.wire.run(self.live.reject(held.queue, self.consumer_id, held.job_id, "rejected"))
+        self.qos.pop(delivery_tag)
         self.transport.poller.changed()
 
     def basic_recover(self, requeue: bool = True) -> None:
         """Gives back everything that is unsettled."""
-        for queue, job_ids in _by_queue(self.qos.drop()).items():
+        held = self.qos.unsettled()
+        for queue, job_ids in _by_queue(held.values()).items():
             self.wire.run(self.live.requeue(queue, self.consumer_id, job_ids))
+        for tag in held:
+            self.qos.pop(tag)
         self.transport.poller.changed()
 
     # Leases
@@ -216,12 +236,6 @@ class Channel(Declarations):
         """Seconds between renewals: a third of the lease, or of the shortest life of a temporary queue."""
         return min(self.settings.lease, self.shortest_life or self.settings.lease) / 3
 
-    def registered(self, queue: str) -> None:
-        """The server knows this channel as a consumer of the queue from now on."""
-        if queue not in self._registered:
-            self._registered.add(queue)
-            self.keeper.add(self)
-
     def renewals(self) -> list[tuple[str, Call[Any]]]:
         """(queue, call) for everything that must not lapse. Called by the keeper's thread."""
         lease = self.settings.lease_ms
@@ -230,23 +244,30 @@ class Channel(Declarations):
         ]
         return calls if self.closed else calls + self.binding_renewals()
 
-    def abandoned(self) -> list[Call[Any]]:
-        """The calls that give back what nobody has any more, after a connection error. Called by the keeper's thread.
+    @property
+    def is_at_work(self) -> bool:
+        """Whether somebody still has a message of this channel, or an ack waits to be sent."""
+        return bool(self.acks) or any(tag in self._alive for tag in self.qos.unsettled())
+
+    def leave_behind(self, wire: Wire) -> None:
+        """After a connection error, gives back what nobody works on. Called by the keeper's thread. Raises connection errors.
 
         Celery drops the tasks that had not begun, and with them their messages; those that run go on, and ack when they end.
         """
-        calls: list[Call[Any]] = []
-        for queue, job_ids in _by_queue(self.qos.drop(lambda tag: tag not in self._alive)).items():
-            calls.append(self.live.release(queue, self.consumer_id, job_ids))
-        if not len(self.qos):
-            calls += (self.live.forget(queue, self.consumer_id) for queue in self._registered)
+        nobodys = {tag: held for tag, held in self.qos.unsettled().items() if tag not in self._alive}
+        if len(nobodys) == len(self.qos):
+            wire.run_all([self.live.forget(queue, self.consumer_id) for queue in list(self._registered)])
             self.keeper.remove(self)
-        return calls
+        elif nobodys:
+            queues = _by_queue(nobodys.values())
+            wire.run_all([self.live.release(queue, self.consumer_id, job_ids) for queue, job_ids in queues.items()])
+        for tag in nobodys:
+            self.qos.pop(tag)
 
     def lease_lost(self, queue: str) -> None:
         """The server has given away what this channel held of a queue. Called by the keeper's thread."""
         self._registered.discard(queue)
-        if any(held.queue == queue for held in self.qos.held()):
+        if any(held.queue == queue for held in self.qos.unsettled().values()):
             logger.warning(
                 "the lease of this worker on queue %r has lapsed: it did not reach the server for %s s; "
                 "what it held is delivered again",
@@ -269,17 +290,20 @@ class Channel(Declarations):
         with self.renewing:
             self.closed = True
         self.transport.poller.forget(self)
-        if self.transport.broken:
-            self.keeper.adopt(self)
-        else:
-            self.keeper.remove(self)
+        self.keeper.remove(self)
+        if not self.transport.broken:
             self._leave(self._give_back)
+            if self.transport.broken:
+                # Whoever closes a channel that works is done with all of it, also when it breaks just then.
+                self._alive.clear()
+        if self.transport.broken and (self._registered or self.acks):
+            self.keeper.adopt(self)
         self.transport.close_channel(self)
         self.connection = None
 
     def _give_back(self) -> None:
         self.acks.flush()
-        for queue in self._registered:
+        for queue in list(self._registered):
             self.wire.run(self.live.forget(queue, self.consumer_id))
 
     def _leave(self, farewell: Callable[[], None]) -> None:
@@ -292,7 +316,7 @@ class Channel(Declarations):
             logger.warning("a channel could not give back what it held; its lease will lapse: %s", error)
 
 
-def _by_queue(held: list[Held]) -> dict[str, list[str]]:
+def _by_queue(held: Iterable[Held]) -> dict[str, list[str]]:
     queues: dict[str, list[str]] = {}
     for queue, job_id in held:
         queues.setdefault(queue, []).append(job_id)

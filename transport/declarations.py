@@ -214,6 +214,10 @@ class Declarations(StdChannel):  # type: ignore[misc]
         self.wire.run(self.live.bump_routes(queue))
         self.transport.routes.forget(exchange)
 
+    def _unbind_from(self, queue: str, exchanges: Iterable[str]) -> None:
+        for exchange in exchanges:
+            self._unbind(queue, exchange, lambda _: True)
+
     def _strike_off(self, exchange: str, bindings: Iterable[Binding]) -> None:
         with self.renewing:
             for binding in bindings:
@@ -223,6 +227,10 @@ class Declarations(StdChannel):  # type: ignore[misc]
         """Deletes a queue with its messages and bindings, for every process. Gives the number of messages removed."""
         names = map(to_text, self.wire.command("HKEYS", self.live.keys(queue).meta))
         bound_to = [name.removeprefix(BOUND_TO) for name in names if name.startswith(BOUND_TO)]
+        is_conditional = if_unused or if_empty
+        if not is_conditional:
+            # First, because a deletion that is cut off and repeated would not find any more where the queue was bound.
+            self._unbind_from(queue, bound_to)
         deleted = self.wire.run(self.live.delete(queue, if_unused, if_empty))
         if deleted.status in ("used", "filled"):
             return 0
@@ -230,8 +238,8 @@ class Declarations(StdChannel):  # type: ignore[misc]
         while deleted.more:
             deleted = self.wire.run(self.live.delete(queue))
             removed += deleted.jobs
-        for exchange in bound_to:
-            self._unbind(queue, exchange, lambda _: True)
+        if is_conditional:
+            self._unbind_from(queue, bound_to)
         self.wire.command("SREM", keys.queues(self.settings.prefix), queue)
         self._declared.pop(queue, None)
         return removed

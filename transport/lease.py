@@ -8,6 +8,7 @@ sends acks that a slow callback keeps back (``acks.py``), and keeps temporary qu
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 import time
@@ -26,14 +27,18 @@ logger = logging.getLogger("ferryman.transport")
 RETRY_AFTER = 1.0
 """Seconds between attempts while the server can't be reached, and between looks at what a lost connection has left behind."""
 
+IDLE = 60.0
+"""Seconds between looks when there is nothing to look after."""
+
 
 class Keeper:
     """Use ``keeper()``: there is one for each process."""
 
     def __init__(self) -> None:
-        self._channels: weakref.WeakSet[Channel] = weakref.WeakSet()
-        self._orphans: set[Channel] = set()
-        """Channels of lost connections that still hold something; nobody else may know them any more."""
+        self._due: weakref.WeakKeyDictionary[Channel, float] = weakref.WeakKeyDictionary()
+        """When each channel is to be looked after next, on the monotonic clock."""
+        self._orphans: dict[Channel, float] = {}
+        """Channels of lost connections that still hold something, and when what they hold lapses; only we may know them."""
         self._lock = threading.Lock()
         self._stirred = threading.Event()
         self._thread: threading.Thread | None = None
@@ -42,89 +47,109 @@ class Keeper:
 
     def add(self, channel: Channel) -> None:
         """Renews this channel's leases from now on."""
-        with self._lock:
-            self._channels.add(channel)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="ferryman-leases", daemon=True)
-                self._thread.start()
-        self._stirred.set()
+        self._look_after(channel, channel.renewal_interval)
 
     def adopt(self, channel: Channel) -> None:
-        """Looks after what a channel of a lost connection still holds, until that is settled."""
+        """Looks after what a channel of a lost connection still holds, until that is settled; begins at once."""
         with self._lock:
-            if channel in self._channels:
-                self._orphans.add(channel)
-        self._stirred.set()
+            self._orphans[channel] = time.monotonic() + channel.settings.lease
+        self._look_after(channel, 0.0)
 
     def remove(self, channel: Channel) -> None:
         """Leaves this channel's leases alone from now on."""
         with self._lock:
-            self._channels.discard(channel)
-            self._orphans.discard(channel)
+            self._due.pop(channel, None)
+            self._orphans.pop(channel, None)
 
     def stir(self) -> None:
         """Has pending acks sent soon."""
         self._stirred.set()
 
+    def _look_after(self, channel: Channel, seconds: float) -> None:
+        self._schedule(channel, seconds)
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="ferryman-leases", daemon=True)
+                self._thread.start()
+        self._stirred.set()
+
+    def _schedule(self, channel: Channel, seconds: float) -> None:
+        """Sees to it that the channel's time comes in so many seconds, if not sooner."""
+        at = time.monotonic() + seconds
+        with self._lock:
+            self._due[channel] = min(at, self._due.get(channel, at))
+
     def _run(self) -> None:
-        due: dict[int, float] = {}
         while True:
+            self._renew_due()
             with self._lock:
-                channels = list(self._channels)
-            now = time.monotonic()
-            due = {id(channel): due.get(id(channel), now) for channel in channels}
-            for channel in channels:
-                if due[id(channel)] <= now:
-                    renewed = self._renew(channel)
-                    again = channel.renewal_interval if renewed and not channel.closed else RETRY_AFTER
-                    due[id(channel)] = time.monotonic() + again
-            self._close_idle(channels)
-            pause = min(due.values(), default=now + 60.0) - time.monotonic()
-            del channels
-            if self._stirred.wait(max(pause, 0.0)):
+                next_due = min(self._due.values(), default=math.inf)
+            if self._stirred.wait(min(max(next_due - time.monotonic(), 0.0), IDLE)):
                 self._stirred.clear()
                 time.sleep(LINGER)
                 self._flush()
 
-    def _renew(self, channel: Channel) -> bool:
-        with channel.renewing:
-            calls = channel.renewals()
-            if channel.closed:
-                calls += (("", call) for call in channel.abandoned())
-            if not calls:
-                return True
+    def _renew_due(self) -> None:
+        """Looks after every channel whose time has come."""
+        now = time.monotonic()
+        with self._lock:
+            due = [channel for channel, at in self._due.items() if at <= now]
+            for channel in due:
+                self._due[channel] = now + (RETRY_AFTER if channel.closed else channel.renewal_interval)
+        out_of_reach: set[str] = set()
+        for channel in due:
             url = channel.settings.address.url()
-            wire = self._wires.get(url)
-            if wire is None or wire.failed:
-                wire = self._wires[url] = Wire(channel.settings.client())
-            try:
-                known = wire.run_all([call for _, call in calls])
-            except CONNECTION_ERRORS as error:
-                logger.warning("leases can't be renewed now, trying again: %s", error)
-                return False
-            except Exception:
-                # The thread must outlive whatever one channel runs into; the others' leases hang on it.
-                logger.exception("leases of one channel can't be renewed")
-                return False
-        for (queue, _), is_known in zip(calls, known, strict=True):
+            # One silent server must not keep the leases on others waiting for each of its channels in turn.
+            if url in out_of_reach or not self._renew(channel, url):
+                out_of_reach.add(url)
+                if self._orphans.get(channel, math.inf) < now and not channel.is_at_work:
+                    self.remove(channel)  # what it held has lapsed by itself
+                    continue
+                self._schedule(channel, min(RETRY_AFTER, channel.renewal_interval / 2))
+        self._close_idle()
+
+    def _renew(self, channel: Channel, url: str) -> bool:
+        """Renews one channel's leases, or gives back what it leaves behind. False if the server could not be reached."""
+        wire = self._wires.get(url)
+        if wire is None or wire.failed:
+            patience = min(channel.settings.reply_timeout, channel.settings.lease / 3)
+            wire = Wire(channel.settings.client(socket_timeout=patience, socket_connect_timeout=patience))
+            self._wires[url] = wire
+        try:
+            if channel.closed:
+                channel.acks.flush()
+            with channel.renewing:
+                renewals = channel.renewals()
+                known = wire.run_all([call for _, call in renewals])
+                if channel.closed:
+                    channel.leave_behind(wire)
+        except CONNECTION_ERRORS as error:
+            logger.warning("leases can't be renewed now, trying again: %s", error)
+            return False
+        except Exception:
+            # The thread must outlive whatever one channel runs into; the others' leases hang on it.
+            logger.exception("leases of one channel can't be renewed")
+            return True
+        for (queue, _), is_known in zip(renewals, known, strict=True):
             if is_known is False:  # and not 0, which other calls may answer
                 channel.lease_lost(queue)
         return True
 
-    def _close_idle(self, channels: list[Channel]) -> None:
-        needed = {channel.settings.address.url() for channel in channels}
+    def _close_idle(self) -> None:
+        with self._lock:
+            needed = {channel.settings.address.url() for channel in self._due}
         for url in [url for url in self._wires if url not in needed]:
             self._wires.pop(url).close()
 
     def _flush(self) -> None:
         with self._lock:
-            channels = list(self._channels)
+            channels = list(self._due)
         for channel in channels:
             try:
                 channel.acks.flush()
             except Exception as error:  # noqa: BLE001 - the thread must live on
-                # Whoever uses the channel meets the same trouble; unacked jobs are delivered again.
-                logger.warning("acks could not be sent: %s", error)
+                # They stay pending. Whoever uses the channel meets the same trouble, and leaves it to this thread in the end.
+                logger.warning("acks could not be sent, trying again: %s", error)
 
 
 _keeper = Keeper()

@@ -253,20 +253,10 @@ class Poller:
             room = channel.qos.room(settings.fetch_limit)
             if not room:
                 continue
-            taken = transport.wire.run(
-                transport.live.take(
-                    queue,
-                    channel.consumer_id,
-                    room,
-                    settings.lease_ms,
-                    no_ack=consumer.no_ack,
-                    delivery_limit=settings.delivery_limit or None,
-                )
-            )
+            taken = channel.take(queue, room, consumer.no_ack)
             if not taken.exists:
                 channel.redeclare(queue)
                 continue
-            channel.registered(queue)
             watch.hot = len(taken.jobs) == room
             quiet = min(max(taken.next_event_ms - taken.now, 0) / 1000, LOOK)
             watch.look_at = time.monotonic() + quiet

@@ -37,6 +37,8 @@ class Outbox(NamedTuple):
     publication: Publication
     exchange: str
     routing_key: str
+    is_repeated: bool = False
+    """Whether it was sent before, and no answer came."""
 
 
 class Publisher:
@@ -63,15 +65,17 @@ class Publisher:
     def prepare(self, message: Mapping[str, Any], exchange: str, routing_key: str, job_id: str | None = None) -> Outbox:
         """The stored form of a message, under a new id unless one is given. Raises UsageError for a wrong priority or delay."""
         properties = message["properties"]
+        is_repeated = job_id is not None
         job_id = job_id or f"{self._name}-{next(self._numbers)}"
         properties["delivery_tag"] = job_id
         info = properties.get("delivery_info") or {}
         properties["delivery_info"] = {**info, "exchange": exchange, "routing_key": routing_key}
         job = outgoing(message)
-        return Outbox(Publication(job_id, job.frame, job.priority, job.due_ms, job.ttl_ms), exchange, routing_key)
+        publication = Publication(job_id, job.frame, job.priority, job.due_ms, job.ttl_ms)
+        return Outbox(publication, exchange, routing_key, is_repeated)
 
     def send(self, messages: Sequence[Outbox]) -> None:
-        """Stores messages, those for one queue in one call. Sending them again after an error stores none twice.
+        """Stores messages, those for one queue in one call. Sending them again, ``is_repeated``, stores none twice.
 
         Raises NoRoute when one of them has no queue to go to; the others are stored then.
         """
@@ -98,9 +102,8 @@ class Publisher:
             if not message.exchange:
                 direct.setdefault(message.routing_key, []).append(message.publication)
             elif transport.routes.is_fanout(message.exchange):
-                broadcasts.append(
-                    transport.exchanges.fanout_publish(message.exchange, message.publication.message, FANOUT_MAXLEN)
-                )
+                frame, is_repeated = message.publication.message, message.is_repeated
+                broadcasts.append(transport.exchanges.fanout_publish(message.exchange, frame, FANOUT_MAXLEN, is_repeated))
             else:
                 routed.setdefault(message.exchange, []).append(message)
         calls = [self._call(queue, publications, create=True) for queue, publications in direct.items()]

@@ -6,7 +6,6 @@ the counts behind it. Acks come from any thread; dict operations used here are a
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 
@@ -52,19 +51,14 @@ class QoS:
         """Remembers a delivery until it is settled."""
         self._unsettled[tag] = held
 
-    def get(self, tag: int) -> Held:
-        """The delivery behind a tag. Raises KeyError once it is settled."""
-        return self._unsettled[tag]
+    def get(self, tag: int) -> Held | None:
+        """The delivery behind a tag; None once it is settled."""
+        return self._unsettled.get(tag)
 
     def pop(self, tag: int) -> Held | None:
         """Settles a delivery; None if it was settled before."""
         return self._unsettled.pop(tag, None)
 
-    def held(self) -> list[Held]:
-        """Everything unsettled."""
-        return list(self._unsettled.values())
-
-    def drop(self, which: Callable[[int], bool] = lambda _: True) -> list[Held]:
-        """Settles everything whose tag ``which`` chooses."""
-        dropped = (self._unsettled.pop(tag, None) for tag in list(self._unsettled) if which(tag))
-        return [held for held in dropped if held is not None]
+    def unsettled(self) -> dict[int, Held]:
+        """Everything unsettled, by tag."""
+        return dict(self._unsettled)

@@ -95,12 +95,15 @@ class Exchanges:
 
     # Fanout
 
-    def fanout_publish(self, exchange: str, message: bytes, maxlen: int, *, now: int | None = None) -> Call[bytes]:
+    def fanout_publish(
+        self, exchange: str, message: bytes, maxlen: int, is_repeated: bool = False, *, now: int | None = None
+    ) -> Call[bytes]:
         """Broadcasts a message; the stream keeps about ``maxlen``. Gives its stream id, b"" if no queue was bound to get it.
 
-        Not idempotent. Readers use plain ``XREAD`` on ``keys.fanout(prefix, exchange)``; the frame stands in ``message``.
+        ``is_repeated``: it may have been broadcast before, and is not again if it was; no two messages are the same bytes, as
+        each carries its id. Readers use plain ``XREAD`` on ``keys.fanout(prefix, exchange)``; the frame stands in ``message``.
         """
-        return self._fanout("publish", exchange, now, (maxlen, message), bytes)
+        return self._fanout("publish", exchange, now, (maxlen, message, 1 if is_repeated else ""), bytes)
 
     def fanout_bind(self, exchange: str, queue: str, expires_ms: int | None = None, *, now: int | None = None) -> Call[bytes]:
         """Binds the queue and gives its cursor, the stream id after which to read. Binding again keeps the cursor."""

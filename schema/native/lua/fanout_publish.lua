@@ -4,11 +4,25 @@
 -- ARGV[1]   now
 -- ARGV[2]   most messages that the stream keeps (about)
 -- ARGV[3]   message
+-- ARGV[4]   '1' if it may stand in the stream already, '' if not: a publish repeated after its answer was lost
 -- Result    the message's id in the stream; '' if no queue is bound, and nothing was stored
+
+local function id_of(message)
+  for _, entry in ipairs(call('XREVRANGE', STREAM, '+', '-')) do
+    if entry[2][2] == message then
+      return entry[1]
+    end
+  end
+  return nil
+end
 
 return answer(function()
   if sweep(clock()) == 0 then
     return ''
+  end
+  local id = ARGV[4] == '1' and id_of(ARGV[3])
+  if id then
+    return id
   end
   return call('XADD', STREAM, 'MAXLEN', '~', ARGV[2], '*', 'message', ARGV[3])
 end)
