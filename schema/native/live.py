@@ -152,7 +152,7 @@ class Live:
         return self._call("bump_routes", queue, now, (), int)
 
     def bound(self, queue: str, exchange: str, *, now: int | None = None) -> Call[bool]:
-        """Remembers where the queue is bound, for whoever deletes it: meta field ``bound-to:<exchange>``. False: no such queue."""
+        """Remembers where the queue is bound, for whoever deletes it (meta ``bound-to:<exchange>``). False: no such queue."""
         return self._call("bound", queue, now, (to_bytes(exchange),), bool)
 
     # Consuming
