@@ -82,9 +82,9 @@ class Server:
         finally:
             os.kill(self._process.pid, signal.SIGCONT)
 
-    def client(self, db: int = 0) -> redis.Redis:
+    def client(self, db: int = 0, socket_timeout: float | None = 30.0) -> redis.Redis:
         """A new client whose replies are bytes."""
-        return redis.Redis(host="127.0.0.1", port=self.port, db=db, protocol=2)
+        return redis.Redis(host="127.0.0.1", port=self.port, db=db, protocol=2, socket_timeout=socket_timeout)
 
     def url(self, scheme: str, db: int = 0) -> str:
         """The address of a database."""

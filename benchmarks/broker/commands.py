@@ -17,7 +17,7 @@ class CommandCount:
     """Counts inside its block; ``total`` stands when the block has ended."""
 
     def __init__(self, server: Server) -> None:
-        self._client = server.client()
+        self._client = server.client(socket_timeout=None)
         self._other = server.client()
         self._end = uuid4().hex
         self.total = 0

@@ -1,0 +1,121 @@
+"""Storm: one chaos run from the first worker to the verdict."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from attrs import define, field
+
+from ..brokers import FERRYMAN, Broker
+from ..server import Server
+from .crew import Crew
+from .ledger import Ledger
+from .profile import Fault, Profile, Strike, plan
+from .publisher import Publisher
+from .verdict import Verdict, judge
+
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
+"""What the server has answered for survives its own SIGKILL; with less, a restart may lose what was promised, whoever asked."""
+
+LOOK_SECONDS = 1.0
+
+
+@define
+class Report:
+    """What a run has shown."""
+
+    verdict: Verdict
+    left_over: tuple[str, ...]
+    """Keys that stay when all is done and every worker has gone."""
+    faults: Counter[Fault] = field(factory=Counter)
+    hung: int = 0
+    seconds: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        """Whether the broker has kept every promise and cleaned up behind itself."""
+        return self.verdict.kept and not self.left_over
+
+
+def run(broker: Broker, profile: Profile, seed: int, kind: str, folder: Path, say: Callable[[str], None]) -> Report:
+    """One run, whose ledger and logs are written to ``folder``; ``say`` hears of every fault as it happens."""
+    began = time.monotonic()
+    with Server(kind, DURABLE) as server:
+        ledger = Ledger(folder / "ledger")
+        crew = Crew(broker, server, ledger, profile, folder)
+        publisher = Publisher(broker, server, ledger, profile, seed)
+        strikes = plan(profile, seed)
+        try:
+            crew.start()
+            publisher.start()
+            _strike_all(strikes, crew, server, ledger, say)
+            publisher.join()
+            say("the faults are over; waiting for the last tasks")
+            _wait_until_done(crew, ledger, profile)
+            time.sleep(profile.lease)  # the last killed workers are struck off
+            crew.stop()
+        finally:
+            crew.kill()
+        return Report(
+            verdict=judge(ledger.read(), profile.lease),
+            left_over=_left_over(broker, server),
+            faults=Counter(strike.fault for strike in strikes),
+            hung=crew.hung,
+            seconds=time.monotonic() - began,
+        )
+
+
+def _strike_all(strikes: Sequence[Strike], crew: Crew, server: Server, ledger: Ledger, say: Callable[[str], None]) -> None:
+    """Carries out the plan: workers and server have a thread each, so that their troubles overlap."""
+    start = time.monotonic()
+
+    def carry_out(those: Sequence[Strike]) -> None:
+        for strike in those:
+            time.sleep(max(0.0, start + strike.at - time.monotonic()))
+            say(f"{strike.at:6.1f} s  {strike.fault}" + ("" if strike.worker is None else f", worker {strike.worker}"))
+            if strike.worker is None:
+                _strike_server(strike, server, ledger)
+            else:
+                crew.strike(strike.worker, strike.fault, strike.seconds)
+                crew.mend()
+
+    with ThreadPoolExecutor(2) as threads:
+        halves = [[s for s in strikes if s.worker is None], [s for s in strikes if s.worker is not None]]
+        for half in [threads.submit(carry_out, those) for those in halves]:
+            half.result()
+
+
+def _strike_server(strike: Strike, server: Server, ledger: Ledger) -> None:
+    at = time.time()
+    if strike.fault is Fault.FREEZE:
+        with server.frozen():
+            time.sleep(strike.seconds)
+    else:
+        server.kill()
+        time.sleep(strike.seconds)
+        server.start()
+    ledger.write("outage", at=at, until=time.time())
+
+
+def _wait_until_done(crew: Crew, ledger: Ledger, profile: Profile) -> None:
+    deadline = time.monotonic() + profile.patience
+    while judge(ledger.read(), profile.lease).lost and time.monotonic() < deadline:
+        crew.mend()
+        time.sleep(LOOK_SECONDS)
+
+
+def _left_over(broker: Broker, server: Server) -> tuple[str, ...]:
+    """Keys without an end that say more than which queues and bindings there are."""
+    with server.client() as client:
+        names = [key.decode("utf-8", "replace") for key in client.scan_iter(count=1000) if client.ttl(key) < 0]
+    return tuple(sorted(name for name in names if not _describes(broker, name)))
+
+
+def _describes(broker: Broker, name: str) -> bool:
+    if broker == FERRYMAN:
+        return name.endswith((":queues", ":meta")) or ":exchange:" in name
+    return name.startswith("_kombu.binding.")
