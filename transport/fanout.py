@@ -14,7 +14,7 @@ from attrs import define
 
 from ..schema.call import Call
 from ..schema.native import keys
-from .wire import Waiter
+from .wire import BLOCK, Waiter
 
 if TYPE_CHECKING:
     from .settings import Settings
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 COUNT = 100
 """Broadcasts read at once."""
-BLOCK = 10.0
-"""Seconds of one blocking read; then the connection has shown that it lives."""
 
 
 @define
@@ -46,7 +44,7 @@ class Fanout:
         self._wire = wire
         self._subscriptions: dict[tuple[str, str], Subscription] = {}
         self._asked: list[Subscription] = []
-        self.waiter = Waiter(settings.client(socket_timeout=BLOCK + settings.reply_timeout))
+        self.waiter = Waiter(settings.client(), settings.reply_timeout)
 
     def __bool__(self) -> bool:
         return bool(self._subscriptions)
@@ -73,7 +71,7 @@ class Fanout:
         self._asked = list(self._subscriptions.values())
         streams = [keys.fanout(self._prefix, each.exchange) for each in self._asked]
         cursors = [each.cursor for each in self._asked]
-        self.waiter.wait("XREAD", "COUNT", COUNT, "BLOCK", round(BLOCK * 1000), "STREAMS", *streams, *cursors)
+        self.waiter.wait(BLOCK, "XREAD", "COUNT", COUNT, "BLOCK", round(BLOCK * 1000), "STREAMS", *streams, *cursors)
 
     def receive(self) -> Iterator[tuple[str, bytes, bytes]]:
         """What the read has brought: (queue, stream id, message frame)."""

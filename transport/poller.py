@@ -24,10 +24,10 @@ from kombu.utils.eventio import ERR, READ, poll
 
 from ..schema.errors import MalformedValue
 from ..schema.native import keys
-from .errors import CONNECTION_ERRORS, ConnectionLost
+from .errors import CONNECTION_ERRORS
 from .fanout import Fanout
 from .message import Content, Message, content
-from .wire import Waiter
+from .wire import BLOCK, Waiter
 
 if TYPE_CHECKING:
     from .channel import Channel, Consumer
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ferryman.transport")
 
-BLOCK = 10.0
-"""Seconds of one blocking pop at most; then the connection has shown that it lives."""
+BEAT = 1.0
+"""Seconds between turns of an idle event loop, in which a connection that has gone silent is noticed."""
 LOOK = 30.0
 """Seconds after which a quiet queue is asked even though nothing has woken it."""
 PROPAGATED: tuple[type[Exception], ...] = (*CONNECTION_ERRORS, MemoryError, AssertionError)
@@ -101,14 +101,13 @@ class Poller:
         self._ready: deque[Ready] = deque()
         self._private = keys.wake(transport.settings.prefix, uuid4().hex)
         self._asked: frozenset[str] = frozenset()
-        self._overdue = 0.0
         self._interrupted = False
         self._turn = 0
-        timeout = BLOCK + transport.settings.reply_timeout
-        self.waiter = Waiter(transport.settings.client(socket_timeout=timeout))
+        self.waiter = Waiter(transport.settings.client(), transport.settings.reply_timeout)
         self.fanout = Fanout(transport.settings, transport.wire, transport.exchanges)
         self._bell = Bell()
         self._loop: Any = None
+        self._beat: Any = None
         self._closed = False
         for waiter in (self.waiter, self.fanout.waiter):
             waiter.on_close = self._deaf
@@ -180,6 +179,7 @@ class Poller:
         self._loop = loop
         loop.add_reader(self._bell.fileno(), self._bell.silence)
         loop.on_tick.add(self.tick)
+        self._beat = loop.call_repeatedly(BEAT, _nothing)
 
     def tick(self) -> None:
         """One turn of the event loop. Raises connection errors, which make Celery reconnect."""
@@ -206,9 +206,11 @@ class Poller:
         for waiter in (self.waiter, self.fanout.waiter):
             fd = waiter.fileno()
             if waiter.waiting and fd is not None and fd not in self._loop.readers:
-                self._loop.add_reader(fd, _nothing)
+                # The next tick takes the reply. Without one to come, a readable socket is a closed one, and would keep
+                # the loop spinning.
+                self._loop.add_reader(fd, waiter.close_if_idle)
         due = self._next_look()
-        if due < 1.0:
+        if due < BEAT:
             self._loop.call_later(max(due, 0.001), _nothing)
 
     def _deaf(self, fd: int) -> None:
@@ -222,6 +224,7 @@ class Poller:
             return
         self._closed = True
         if self._loop is not None:
+            self._beat.cancel()
             self._loop.on_tick.discard(self.tick)
             self._loop.remove(self._bell.fileno())
         self._ready.clear()
@@ -303,9 +306,8 @@ class Poller:
         if wanted:
             live = self._transport.live
             timeout = max(0.001, min(BLOCK, self._next_look()))
-            self.waiter.wait("BLPOP", self._private, *(live.keys(queue).wake for queue in sorted(wanted)), timeout)
+            self.waiter.wait(timeout, "BLPOP", self._private, *(live.keys(queue).wake for queue in sorted(wanted)), timeout)
             self._asked = wanted
-            self._overdue = time.monotonic() + timeout + self._transport.settings.reply_timeout
 
     def _next_look(self) -> float:
         """Seconds until a quiet queue should be asked in any case."""
@@ -314,15 +316,13 @@ class Poller:
 
     def _receive(self) -> None:
         """Takes in what has arrived on the waiting connections."""
-        if self.waiter.readable(0):
+        if self.waiter.readable():
             self._interrupted = False
             woken = self.waiter.receive()
             for queue in self._asked:
                 if woken is not None and self._transport.live.keys(queue).wake == woken[0]:
                     self._woken(queue)
-        elif self.waiter.waiting and time.monotonic() > self._overdue:
-            raise ConnectionLost("the server has not answered a blocking read; the connection is taken for dead")
-        if self.fanout.waiter.readable(0):
+        if self.fanout.waiter.readable():
             for queue, stream_id, frame in self.fanout.receive():
                 self._broadcast(queue, stream_id, frame)
             self.fanout.save()

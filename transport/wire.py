@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -17,11 +18,17 @@ import redis
 from redis.exceptions import NoScriptError
 
 from ..schema.call import Argument, Call, Command
+from .errors import CONNECTION_ERRORS, ConnectionLost
 
 T = TypeVar("T")
 
 pack: Callable[[tuple[Argument, ...]], bytes] = hiredis.pack_command  # type: ignore[assignment]  # its stub names tuples of one
 """A command as bytes."""
+
+IDLE = 1.0
+"""Seconds after which a connection may have been closed by the server or by somebody in between: it is looked at before use."""
+BLOCK = 5.0
+"""Seconds that a blocking command lasts at most; then the connection has shown that it lives."""
 
 
 class Wire:
@@ -32,6 +39,8 @@ class Wire:
         self._connection: Any = None
         self._pid = os.getpid()
         self._lock = threading.RLock()
+        self._used = 0.0
+        """When a reply was read last, on the monotonic clock."""
         self.failed = False
         """True after a connection error. Nothing is sent any more by anybody who asks first."""
 
@@ -80,7 +89,9 @@ class Wire:
         connection = self._open()
         try:
             connection.send_packed_command([b"".join(map(pack, commands))])
-            return [_reply(connection) for _ in commands]
+            replies = [_reply(connection) for _ in commands]
+            self._used = time.monotonic()
+            return replies
         except BaseException:
             # Even an interrupt leaves replies unread: whoever spoke next would get somebody else's answer.
             self.failed = True
@@ -91,6 +102,8 @@ class Wire:
         if self._connection is not None and self._pid != os.getpid():
             # After a fork the socket belongs to the parent; the child lets go of it without a word.
             self._connection = None
+        if self._connection is not None and time.monotonic() - self._used > IDLE and _is_closed(self._connection):
+            self.close()
         if self._connection is None:
             self._pid = os.getpid()
             connection = self._client.connection_pool.make_connection()
@@ -100,6 +113,7 @@ class Wire:
                 self.failed = True
                 raise
             self._connection = connection
+            self._used = time.monotonic()
         return self._connection
 
     def reopen(self) -> None:
@@ -122,22 +136,28 @@ class Waiter:
     ``wait`` sends it, ``readable`` and ``fileno`` are for event loops, ``receive`` takes the reply. Used by one thread.
     """
 
-    def __init__(self, client: redis.Redis) -> None:
+    def __init__(self, client: redis.Redis, patience: float) -> None:
         self._client = client
+        self._patience = patience
+        """Seconds after a command's own time in which its reply must have come."""
         self._connection: Any = None
+        self._overdue = 0.0
         self.waiting = False
         self.on_close: Callable[[int], None] = _ignore
         """Told the file descriptor of a socket that is about to be closed."""
 
-    def wait(self, *arguments: Argument) -> None:
-        """Sends a blocking command, whose reply ``receive`` will bring."""
+    def wait(self, seconds: float, *arguments: Argument) -> None:
+        """Sends a command that blocks for at most ``seconds``, whose reply ``receive`` will bring."""
         if self.waiting:
             raise RuntimeError("a blocking command is under way already")
+        if self._connection is not None and _is_closed(self._connection):
+            self.close()
         if self._connection is None:
             connection = self._client.connection_pool.make_connection()
             connection.connect()
             self._connection = connection
         self._connection.send_packed_command(self._connection.pack_command(*arguments))
+        self._overdue = time.monotonic() + seconds + self._patience
         self.waiting = True
 
     def receive(self) -> Any:
@@ -145,10 +165,20 @@ class Waiter:
         self.waiting = False
         return self._connection.read_response()
 
-    def readable(self, timeout: float) -> bool:
-        """Whether a reply is there, after at most ``timeout`` seconds."""
-        ready: bool = self.waiting and self._connection.can_read(timeout)
-        return ready
+    def readable(self) -> bool:
+        """Whether a reply is there. Raises ConnectionLost when it should be and is not: only the socket looks open."""
+        if not self.waiting:
+            return False
+        if self._connection.can_read(0):
+            return True
+        if time.monotonic() > self._overdue:
+            raise ConnectionLost("the server has not answered a blocking command; the connection is taken for dead")
+        return False
+
+    def close_if_idle(self) -> None:
+        """For event loops, when the socket has something to say and no command is under way: the server has closed it."""
+        if not self.waiting:
+            self.close()
 
     def fileno(self) -> int | None:
         """The socket's file descriptor; None while there is none."""
@@ -168,6 +198,14 @@ class Waiter:
 
 def _ignore(fd: int) -> None:
     """What nobody listens to."""
+
+
+def _is_closed(connection: Any) -> bool:
+    """Whether a connection on which no reply is outstanding can't be used any more."""
+    try:
+        return bool(connection.can_read(0))
+    except CONNECTION_ERRORS:
+        return True
 
 
 def _reply(connection: Any) -> Any:
