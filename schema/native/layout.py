@@ -44,8 +44,8 @@ PATTERNS = (
 PLACES = ("waiting", "scheduled", "held", "dead", "done", "blocked")
 """The roles whose members are jobs: a job stands in exactly one of these keys."""
 
-PASSING = frozenset({"publisher", "unique", "connection"})
-"""The roles of keys that may carry a TTL in any queue."""
+PASSING = frozenset({"publisher", "unique", "connection", "fanout", "cursors"})
+"""The roles of keys that may carry a TTL, whatever their queue is."""
 
 
 @lru_cache(maxsize=64)

@@ -5,6 +5,7 @@
 --
 -- A queue gets what is published after it was bound, because its cursor is set then. An expired cursor is removed by the next
 -- script that meets it. With the last cursor the stream goes too: nobody is left to read it, and who binds again begins anew.
+-- Where every cursor expires, both keys do, with the last of them: nothing stays when all who were bound have been killed.
 
 local STREAM, CURSORS = KEYS[1], KEYS[2]
 
@@ -30,19 +31,30 @@ local function cursor_of(queue, now)
   return nil
 end
 
--- Removes expired cursors, and the stream with the last one. Returns how many queues are bound.
+-- Removes expired cursors, and the stream with the last one. Returns how many queues are bound, and when the last expires.
 local function sweep(now)
   local all = call('HGETALL', CURSORS)
-  local expired = {}
+  local expired, last = {}, 0
   for i = 1, #all, 2 do
-    if expiry_of(all[i + 1]) <= now then
+    local expiry = expiry_of(all[i + 1])
+    if expiry <= now then
       append(expired, all[i])
     end
+    last = math.max(last, expiry)
   end
   in_slices('HDEL', CURSORS, expired)
   local bound = #all / 2 - #expired
   if bound == 0 then
     call('DEL', STREAM)
   end
-  return bound
+  return bound, last
+end
+
+-- Lets a key live until then; for ever, if that is infinite.
+local function live_until(key, now, moment)
+  if moment < math.huge then
+    call('PEXPIRE', key, moment - now)
+  else
+    call('PERSIST', key)
+  end
 end

@@ -34,6 +34,12 @@ return answer(function()
   if not cursor then
     return 0
   end
-  call('HSET', CURSORS, ARGV[2], cursor_text(is_after(ARGV[3], cursor) and ARGV[3] or cursor, expiry_at(now, ARGV[4])))
+  local expiry = expiry_at(now, ARGV[4])
+  call('HSET', CURSORS, ARGV[2], cursor_text(is_after(ARGV[3], cursor) and ARGV[3] or cursor, expiry))
+  local left, moment = call('PTTL', CURSORS), tonumber(expiry) or math.huge
+  if left >= 0 and moment > now + left then
+    live_until(STREAM, now, moment)
+    live_until(CURSORS, now, moment)
+  end
   return 1
 end)

@@ -17,12 +17,16 @@ local function id_of(message)
 end
 
 return answer(function()
-  if sweep(clock()) == 0 then
+  local now = clock()
+  local bound, last = sweep(now)
+  if bound == 0 then
     return ''
   end
   local id = ARGV[4] == '1' and id_of(ARGV[3])
   if id then
     return id
   end
-  return call('XADD', STREAM, 'MAXLEN', '~', ARGV[2], '*', 'message', ARGV[3])
+  id = call('XADD', STREAM, 'MAXLEN', '~', ARGV[2], '*', 'message', ARGV[3])
+  live_until(STREAM, now, last)
+  return id
 end)

@@ -13,6 +13,11 @@ return answer(function()
   else
     unbound = call('HDEL', CURSORS, unpack(ARGV, 2))
   end
-  sweep(clock())
+  local now = clock()
+  local bound, last = sweep(now)
+  if bound > 0 then
+    live_until(STREAM, now, last)
+    live_until(CURSORS, now, last)
+  end
   return unbound
 end)

@@ -22,6 +22,22 @@ def unread(client: redis.Redis, cursor: bytes) -> list[bytes]:
     return [fields[b"message"] for _, entries in found for _, fields in entries]
 
 
+def test_broadcasts_vanish_with_the_last_of_those_who_were_bound_for_a_time(client: redis.Redis, send: Send) -> None:
+    cursors = keys.fanout_cursors("ferryman", "news")
+    send(exchanges.fanout_bind("news", "short", 5_000))
+    send(exchanges.fanout_publish("news", b"1", 100))
+    assert 0 < client.pttl(stream) <= 5_000
+    assert 0 < client.pttl(cursors) <= 5_000
+    send(exchanges.fanout_advance("news", "short", b"1-1", 60_000))
+    assert min(client.pttl(stream), client.pttl(cursors)) > 5_000
+    send(exchanges.fanout_bind("news", "lasting"))
+    assert client.pttl(stream) == client.pttl(cursors) == -1
+    send(exchanges.fanout_publish("news", b"2", 100))
+    assert client.pttl(stream) == -1
+    send(exchanges.fanout_unbind("news", "lasting"))
+    assert min(client.pttl(stream), client.pttl(cursors)) > 5_000
+
+
 def test_bindings_are_listed_and_every_change_has_a_new_version(send: Send) -> None:
     first = send(exchanges.bind("e", "q", "key"))
     second = send(exchanges.bind("e", "q", "other", "^other$"))
