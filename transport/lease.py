@@ -7,6 +7,7 @@ sends acks that a slow callback keeps back (``acks.py``), and keeps temporary qu
 
 from __future__ import annotations
 
+import atexit
 import logging
 import math
 import os
@@ -26,6 +27,9 @@ logger = logging.getLogger("ferryman.transport")
 
 RETRY_AFTER = 1.0
 """Seconds between attempts while the server can't be reached, and between looks at what a lost connection has left behind."""
+
+FAREWELL = 5.0
+"""Seconds for which a process that ends waits for a server that is away, if work is finished and not yet acked."""
 
 IDLE = 60.0
 """Seconds between looks when there is nothing to look after."""
@@ -71,6 +75,7 @@ class Keeper:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="ferryman-leases", daemon=True)
                 self._thread.start()
+                atexit.register(self._say_farewell)
         self._stirred.set()
 
     def _schedule(self, channel: Channel, seconds: float) -> None:
@@ -78,6 +83,15 @@ class Keeper:
         at = time.monotonic() + seconds
         with self._lock:
             self._due[channel] = min(at, self._due.get(channel, at))
+
+    def _say_farewell(self) -> None:
+        """Before the process ends: the last chance for acks that could not be sent yet, whose work would be repeated."""
+        deadline = time.monotonic() + FAREWELL
+        while time.monotonic() < deadline:
+            with self._lock:
+                if not any(channel.acks for channel in self._orphans):
+                    return
+            time.sleep(LINGER)
 
     def _run(self) -> None:
         while True:
