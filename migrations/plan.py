@@ -129,16 +129,17 @@ def carry(subject: Subject, keyspace: Keyspace, plan: Plan) -> Carried:
     refusals = (*family.refusals(subject, keyspace), *_active_refusals(original, plan))
     if refusals:
         return Carried(original, None, refusals)
-    job = requeued(original, family.name) if original.state is State.ACTIVE else original
+    job = requeued(original, family.name, plan.now_ms) if original.state is State.ACTIVE else original
     obstacles = tuple(plan.writer.obstacles(job))
     passes = plan.lossy and all(finding.severity is not Severity.ERROR for finding in obstacles)
     return Carried(original, job if passes or not obstacles else None, obstacles)
 
 
-def requeued(job: Job, family: str) -> Job:
+def requeued(job: Job, family: str, now_ms: int) -> Job:
     """An active job as a waiting one. Its attempts stay counted; its state and lease are kept in ``extra``.
 
-    What the family kept for the state that the job had is not true of a waiting job, and is left out.
+    What the family kept for the state that the job had is not true of a waiting job, and is left out. A job that its worker
+    only kept until it would be due is scheduled again.
     """
     before: dict[str, Any] = {"state": str(job.state)}
     if job.lease_expires_at is not None:
@@ -147,7 +148,8 @@ def requeued(job: Job, family: str) -> Job:
     still_true = {name: value for name, value in extra.pop(family, {}).items() if name not in BOUND_TO_STATE}
     if still_true:
         extra[family] = still_true
-    return evolve(job, state=State.WAITING, lease_expires_at=None, position=None, extra=extra)
+    state = State.SCHEDULED if job.due_at is not None and job.due_at > now_ms else State.WAITING
+    return evolve(job, state=state, lease_expires_at=None, position=None, extra=extra)
 
 
 def _active_refusals(job: Job, plan: Plan) -> Iterator[Finding]:

@@ -73,7 +73,7 @@ class Sink(DataSourceArrowWriter):  # type: ignore[misc]
             if part.record is not None:
                 return Written(part.record["totals"])
             try:
-                for job in _jobs(iterator, family.name):
+                for job in _jobs(iterator, family.name, self.target.now_ms):
                     self._check(job)
                     family.tally_written(job, totals)
                     part.put(identity(job), family.write(job, self.target))
@@ -109,13 +109,13 @@ class Sink(DataSourceArrowWriter):  # type: ignore[misc]
                 raise UsageError(f"job {show(job.id)} can't be stored: {finding.detail}; {remedy}")
 
 
-def _jobs(iterator: Iterator[pa.RecordBatch], family: str) -> Iterator[Job]:
+def _jobs(iterator: Iterator[pa.RecordBatch], family: str, now_ms: int) -> Iterator[Job]:
     for batch in iterator:
         for name in REQUIRED:
             if batch.column(name).null_count:
                 raise UsageError(f"column {name!r} has a null; every job needs one")
         for job in JOBS.rows(batch):
-            yield requeued(job, family) if job.state is State.ACTIVE else job
+            yield requeued(job, family, now_ms) if job.state is State.ACTIVE else job
 
 
 def _check_schema(given: pa.Schema) -> None:

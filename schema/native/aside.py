@@ -122,7 +122,10 @@ def job_of(job_id: str, queue: str, stored: Stored, order: PriorityOrder = ASCEN
             job = aside.restored(job, stored)
             native = aside.native
     score = whole_score(stored.waiting_score)
-    job = evolve(job, rank=None if score is None else score // SEQUENCES)
+    if score is not None:
+        # A migration made the sequence of a position (``standard``), also for jobs that were not due yet.
+        position = None if native else score % SEQUENCES - 1
+        job = evolve(job, rank=score // SEQUENCES, position=position)
     found = message_of(fields)
     own = Own(None if found is None else found[1], stored.waiting_score if native else None, order if native else ASCENDING)
     own = evolve(own, fields=_differences(fields, job, own))
