@@ -191,12 +191,12 @@ def with_aside(job: Job, stand: Stand) -> Record:
     aside = _aside(job, stand)
     if aside is None:
         return stand.record
-    if stand.record.message.head.get("headers") is None:
-        # The new header makes headers where the job's message had none: that is put aside as well.
-        stand = evolve(stand, record=evolve(stand.record, message=stand.record.message.with_headers()))
+    roomy = stand.record.message.without_header(HEADER)
+    if roomy != stand.record.message:
+        # There were no headers, or one of the name that an application has taken: that is put aside as well.
+        stand = evolve(stand, record=evolve(stand.record, message=roomy))
         aside = _aside(job, stand) or aside
-    message = stand.record.message.with_headers(**{HEADER: to_text(aside.pack())})
-    return evolve(stand.record, message=message)
+    return evolve(stand.record, message=roomy.with_headers(**{HEADER: to_text(aside.pack())}))
 
 
 def _aside(job: Job, stand: Stand) -> Aside | None:

@@ -74,12 +74,14 @@ def is_reply(queue: str) -> bool:
 
 def can_be_queue(name: str) -> bool:
     """Whether kombu could use a queue of this name, and a reader would take its list for one."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
+    if not is_unicode(name) or SEP in name or is_control(name):
         return False
-    roles = [match.role for match in layout("").matches(name.encode())]
-    return roles == ["queue"] and SEP not in name and not is_control(name)
+    return [match.role for match in layout("").matches(name.encode())] == ["queue"]
+
+
+def is_unicode(text: str) -> bool:
+    """Whether kombu could write the text: it encodes every name as UTF-8."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def lane(queue: str, step: int) -> str:

@@ -216,11 +216,12 @@ def read(subject: Subject, keyspace: Keyspace) -> Job | None:
     record = view.record(view.message)
     stand = Stand(queue, record, text_of(view.own), view.step, keyspace.now_ms, known.by_queue.get(queue, ()))
     job = job_of(view.job_id, stand)
-    return evolve(job, position=_position(view, job, keyspace.totals), rank=rank_of(view.step))
+    return evolve(job, position=_position(view, keyspace.totals), rank=rank_of(view.step))
 
 
-def _position(view: View, job: Job, totals: Totals) -> int | None:
-    if job.state is not State.WAITING:
+def _position(view: View, totals: Totals) -> int | None:
+    """A task with an eta has its place in the queue like any other: the worker that pops it keeps it until it is due."""
+    if not view.waiting:
         return None
     own = view.waiting[0]
     before, length = lanes_of(totals).get((view.queue, view.step), (0, 0))

@@ -22,7 +22,7 @@ from ...schema.text import load_json, show, to_bytes
 from ...schema.totals import Totals
 from .bindings import Bindings, default_bindings, register
 from .kept import Kept, Stand, head_of, with_aside
-from .keys import STEPS, bucket_key, can_be_queue, lane, lane_parts, layout, step_of
+from .keys import STEPS, bucket_key, can_be_queue, is_unicode, lane, lane_parts, layout, step_of
 from .record import Message, Record, eta_text, moment, task_of
 
 WAITING = frozenset({State.WAITING, State.SCHEDULED, State.ACTIVE})
@@ -33,8 +33,8 @@ WAITING = frozenset({State.WAITING, State.SCHEDULED, State.ACTIVE})
 
 def obstacles(job: Job) -> Iterator[Finding]:
     """Errors for a job that kombu could not hold or Celery not run; warnings for what they would not act on."""
-    if not job.id:
-        yield _error(job, "KOMBU-W1", "the job has no id to be its delivery tag")
+    if not job.id or not is_unicode(job.id):
+        yield _error(job, "KOMBU-W1", f"the id {show(job.id, 60)!r} can't be a delivery tag: it is empty, or not UTF-8")
     if not can_be_queue(job.queue):
         yield _error(job, "KOMBU-W2", f"kombu can't have a queue named {show(job.queue, 60)!r}: not UTF-8, or a name of its own")
     if job.state not in WAITING:
@@ -74,8 +74,11 @@ def _is_json(raw: bytes | None) -> bool:
 # A job's message
 
 
-def message_of(job: Job, now_ms: int) -> Message:
-    """The message that brings the job to a worker. Raises MalformedValue for a job of which ``obstacles`` says so."""
+def message_of(job: Job, kept_step: int | None, now_ms: int) -> Message:
+    """The message that brings the job to a worker. Raises MalformedValue for a job of which ``obstacles`` says so.
+
+    ``kept_step``: the bucket in which kombu had it, if that was not the one of its priority.
+    """
     head = head_of(job)
     message = _task_message(job) if head is None else Message(head, job.payload)
     tag = message.properties.get("delivery_tag")
@@ -87,6 +90,9 @@ def message_of(job: Job, now_ms: int) -> Message:
         case info:
             info = info if isinstance(info, dict) else {}
             message = message.with_properties(delivery_info={**info, "exchange": "", "routing_key": job.queue})
+    if job.rank is not None and kept_step is None and step_of(job.rank) != message.step:
+        # What ran in this order elsewhere must do so in kombu, also after it was given back.
+        message = message.with_properties(priority=_priority(job))
     due_at = moment(task_of(message).get("eta"))
     if job.state is State.SCHEDULED and due_at != job.due_at:
         message = message.with_headers(eta=eta_text(job.due_at or 0))
@@ -116,18 +122,21 @@ def _task_message(job: Job) -> Message:
         "origin": "ferryman",
         "ignore_result": False,
     }
-    # 0 runs first in kombu: a rank is a priority of kombu's, as far as it has as many.
-    priority = min(max(job.rank, STEPS[0]), STEPS[-1]) if job.rank is not None else 0
     properties = {
         "correlation_id": job.id,
         "delivery_mode": 2,
         "delivery_info": {"exchange": "", "routing_key": job.queue},
-        "priority": priority,
+        "priority": _priority(job),
         "delivery_tag": job.id,
     }
     head = {"content-encoding": "utf-8", "content-type": "application/json", "headers": headers, "properties": properties}
     body = b"[[" + (job.payload or b"null") + b'],{},{"callbacks":null,"errbacks":null,"chain":null,"chord":null}]'
     return Message(head, body)
+
+
+def _priority(job: Job) -> int:
+    """0 runs first in kombu: a rank is a priority of kombu's, as far as it has as many."""
+    return min(max(job.rank or 0, STEPS[0]), STEPS[-1])
 
 
 def _seconds(milliseconds: int) -> int | float:
@@ -139,10 +148,8 @@ def stand_of(job: Job, now_ms: int) -> Stand:
     kept = Kept.of(job)
     held = job.state is State.ACTIVE and kept.held
     written = evolve(job, state=State.WAITING) if job.state is State.ACTIVE and not held else job
-    message = message_of(written, now_ms)
-    step = kept.step
-    if step is None:
-        step = message.step if job.rank is None else step_of(job.rank)
+    message = message_of(written, kept.step, now_ms)
+    step = message.step if kept.step is None else kept.step
     since = kept.since if kept.since is not None or not held else now_ms / 1000
     record = Record(message, held, since if held else None)
     bindings = default_bindings(job.queue) if kept.bindings is None else kept.bindings

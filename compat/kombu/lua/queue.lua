@@ -5,34 +5,36 @@
 -- ARGV[i]   the number of that bucket
 local SLICE = 1000
 
-local staged = redis.call('ZRANGE', KEYS[2], 0, -1)
-local lists, places = {}, {}
-for i = 3, #KEYS do
-  lists[ARGV[i]] = KEYS[i]
-end
-for place, tag in ipairs(staged) do
-  places[tag] = place
+local tags = redis.call('ZRANGE', KEYS[2], 0, -1)
+local staged, known, texts = {}, {}, {} -- staged tags; staged texts; for each bucket its texts, what runs last first
+for place = #tags, 1, -1 do
+  local step, text = string.match(redis.call('HGET', KEYS[1], tags[place]) or '', '^([^\n]*)\n(.*)$')
+  if step then
+    staged[tags[place]], known[text] = true, true
+    texts[step] = texts[step] or {}
+    table.insert(texts[step], text)
+  end
 end
 
+-- The tag of a message; nil also for one that cjson can't read, which is then known by its text alone.
 local function tag_of(text)
   local fine, message = pcall(cjson.decode, text)
   if fine and type(message) == 'table' and type(message.properties) == 'table' then
-    return message.properties.delivery_tag
+    return tostring(message.properties.delivery_tag)
   end
 end
 
-local function push(list, texts)
-  for first = 1, #texts, SLICE do
-    redis.call('RPUSH', list, unpack(texts, first, math.min(first + SLICE - 1, #texts)))
+local function push(list, those)
+  for first = 1, #those, SLICE do
+    redis.call('RPUSH', list, unpack(those, first, math.min(first + SLICE - 1, #those)))
   end
 end
 
--- What an earlier run left of the same messages goes. A list that is empty, as in every first run, costs nothing here.
 for i = 3, #KEYS do
+  -- What an earlier run left of the same messages goes. In a first run the list is empty, and this costs nothing.
   local rest, all = {}, redis.call('LRANGE', KEYS[i], 0, -1)
   for _, text in ipairs(all) do
-    local tag = tag_of(text)
-    if not (tag and places[tostring(tag)]) then
+    if not (known[text] or staged[tag_of(text)]) then
       rest[#rest + 1] = text
     end
   end
@@ -40,18 +42,7 @@ for i = 3, #KEYS do
     redis.call('DEL', KEYS[i])
     push(KEYS[i], rest)
   end
-end
-
--- Lists are popped from their tail, so what runs first is pushed last.
-local texts = {}
-for place = #staged, 1, -1 do
-  local step, text = string.match(redis.call('HGET', KEYS[1], staged[place]) or '', '^([^\n]*)\n(.*)$')
-  if step and lists[step] then
-    texts[step] = texts[step] or {}
-    table.insert(texts[step], text)
-  end
-end
-for step, those in pairs(texts) do
-  push(lists[step], those)
+  -- Lists are popped from their tail.
+  push(KEYS[i], texts[ARGV[i]] or {})
 end
 redis.call('DEL', KEYS[1], KEYS[2])

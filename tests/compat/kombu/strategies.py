@@ -6,6 +6,7 @@ import base64
 import json
 from typing import Any
 
+from ferryman.compat.kombu.keys import can_be_queue, is_unicode
 from ferryman.compat.kombu.record import EPOCH, MILLISECOND
 from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job, State
@@ -18,10 +19,10 @@ from .messages import NOW, text
 LONG_AGO, FAR_AHEAD = -62_135_596_800_000, 253_402_300_799_999
 """The years 1 to 9999 in Unix milliseconds."""
 
-tags = st.one_of(st.sampled_from(["tag-1", "tag-2", "5"]), lines.filter(bool))
+tags = st.one_of(st.sampled_from(["tag-1", "tag-2", "5"]), st.text(min_size=1, max_size=6).filter(is_unicode))
 queues = st.one_of(
     st.sampled_from(["celery", "emails 1", "video:hd", "häppy-1", "a.b", "*?[x]", "line\nbreak"]),
-    st.text(min_size=1, max_size=6).filter(lambda name: "\x06\x16" not in name and not _is_unencodable(name)),
+    st.text(min_size=1, max_size=6).filter(can_be_queue),
 )
 etas = st.one_of(
     st.none(),
@@ -34,10 +35,6 @@ json_values = st.recursive(
     max_leaves=5,
 )
 bodies = st.one_of(json_texts, st.binary(max_size=12))
-
-
-def _is_unencodable(name: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in name)
 
 
 @st.composite
