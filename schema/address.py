@@ -82,7 +82,6 @@ OPTIONS: Mapping[str, Callable[[str], Any]] = {
     "priority_order": _one_of("ascending", "descending"),
     "queue_order_strategy": _one_of("round_robin", "sorted", "priority"),
     "client_name": str,
-    "max_connections": _whole,
     "health_check_interval": _seconds,
     "socket_timeout": _seconds,
     "socket_connect_timeout": _seconds,
@@ -97,6 +96,7 @@ OPTIONS: Mapping[str, Callable[[str], Any]] = {
 IGNORED_OPTIONS = frozenset(
     {
         "visibility_timeout",
+        "max_connections",
         "sep",
         "unacked_key",
         "unacked_index_key",

@@ -274,6 +274,8 @@ class Channel(Declarations):
                 queue,
                 self.settings.lease,
             )
+            # What it has not begun is no longer its to run: a new connection drops that.
+            self.transport.lease_lost()
 
     # The end
 

@@ -24,7 +24,7 @@ from kombu.utils.eventio import ERR, READ, poll
 
 from ..schema.errors import MalformedValue
 from ..schema.native import keys
-from .errors import CONNECTION_ERRORS
+from .errors import CONNECTION_ERRORS, ConnectionLost
 from .fanout import Fanout
 from .message import Content, Message, content
 from .wire import BLOCK, Waiter
@@ -237,10 +237,7 @@ class Poller:
     def _fetch(self) -> None:
         """Takes from hot queues, as far as their channels have room, until something is ready."""
         now = time.monotonic()
-        queues = list(self._watches)
-        self._turn += 1
-        for at in range(len(queues)):
-            queue = queues[(at + self._turn) % len(queues)]
+        for queue in self._in_turn():
             watch = self._watches.get(queue)
             if watch is None:
                 continue
@@ -248,6 +245,17 @@ class Poller:
                 watch.hot = True
             if watch.hot:
                 self._take(queue, watch)
+
+    def _in_turn(self) -> list[str]:
+        """The queues in the order in which to ask them now."""
+        queues = list(self._watches)
+        match self._transport.settings.queue_order:
+            case "sorted":
+                queues.sort()
+            case "round_robin" if queues:
+                self._turn = (self._turn + 1) % len(queues)
+                queues = queues[self._turn :] + queues[: self._turn]
+        return queues
 
     def _take(self, queue: str, watch: Watch) -> None:
         transport = self._transport
@@ -315,7 +323,9 @@ class Poller:
         return min((max(0.0, watch.look_at - now) for watch in self._watches.values() if not watch.hot), default=LOOK)
 
     def _receive(self) -> None:
-        """Takes in what has arrived on the waiting connections."""
+        """Takes in what has arrived on the waiting connections. Raises connection errors."""
+        if self._transport.lapsed:
+            raise ConnectionLost("a lease has lapsed: what was taken and not begun belongs to other consumers now")
         if self.waiter.readable():
             self._interrupted = False
             woken = self.waiter.receive()

@@ -49,6 +49,8 @@ class Settings:
     fetch_limit: int = FETCH_LIMIT
     delivery_limit: int = DELIVERY_LIMIT
     priority_order: PriorityOrder = "ascending"
+    queue_order: str = "round_robin"
+    """Which of several queues is asked first: each in turn, ``sorted`` by name, or ``priority``: as they were consumed."""
     connection_arguments: Mapping[str, Any] = field(factory=dict, repr=False)
     """For redis-py, beyond what the address says."""
 
@@ -103,6 +105,7 @@ class Settings:
             fetch_limit=options.get("fetch_limit", FETCH_LIMIT),
             delivery_limit=options.get("delivery_limit", DELIVERY_LIMIT),
             priority_order=options.get("priority_order", "ascending"),
+            queue_order=options.get("queue_order_strategy", "round_robin"),
             connection_arguments=arguments,
         )
 

@@ -57,6 +57,8 @@ class Transport(base.Transport):  # type: ignore[misc]
         """Queue -> fanout exchange -> life in ms: what this connection has bound."""
         self._channel_ids = count(1)
         self._failed = False
+        self.lapsed = False
+        """Whether a lease was lost. The poller makes a connection error of it."""
 
     @property
     def broken(self) -> bool:
@@ -117,6 +119,11 @@ class Transport(base.Transport):  # type: ignore[misc]
         """Sends the acks of all channels that still wait for company."""
         for channel in list(self.channels):
             channel.acks.flush()
+
+    def lease_lost(self) -> None:
+        """What this connection's consumers held is others' now: kombu is to begin anew. From any thread."""
+        self.lapsed = True
+        self.poller.changed()
 
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:
         """Hands out one message. Raises ``socket.timeout`` if none comes in ``timeout`` seconds, and connection errors."""

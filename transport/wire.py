@@ -106,7 +106,7 @@ class Wire:
             self.close()
         if self._connection is None:
             self._pid = os.getpid()
-            connection = self._client.connection_pool.make_connection()
+            connection = _new_connection(self._client)
             try:
                 connection.connect()
             except BaseException:
@@ -153,7 +153,7 @@ class Waiter:
         if self._connection is not None and _is_closed(self._connection):
             self.close()
         if self._connection is None:
-            connection = self._client.connection_pool.make_connection()
+            connection = _new_connection(self._client)
             connection.connect()
             self._connection = connection
         self._connection.send_packed_command(self._connection.pack_command(*arguments))
@@ -198,6 +198,12 @@ class Waiter:
 
 def _ignore(fd: int) -> None:
     """What nobody listens to."""
+
+
+def _new_connection(client: redis.Redis) -> Any:
+    """A connection as the client's pool would make it. The pool counts, and refuses after so many that came to nothing."""
+    pool = client.connection_pool
+    return pool.connection_class(**pool.connection_kwargs)
 
 
 def _is_closed(connection: Any) -> bool:

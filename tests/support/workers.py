@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from attrs import define, frozen
 
@@ -19,6 +19,12 @@ from .servers import Server
 
 ROOT = Path(__file__).parents[2]
 LEDGER_DB = 1
+
+
+class HasUrl(Protocol):
+    """A server, or something in front of one."""
+
+    def url(self) -> str: ...
 
 
 @frozen
@@ -71,6 +77,15 @@ class Worker:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(seconds)
 
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Stops it and all its children for the length of the block, without telling anybody."""
+        os.killpg(self.process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.killpg(self.process.pid, signal.SIGCONT)
+
     def wait_until_ready(self, seconds: float = 60.0) -> None:
         """Returns when the worker consumes."""
         deadline = time.monotonic() + seconds
@@ -81,7 +96,7 @@ class Worker:
 
 
 def environment(server: Server, **settings: object) -> dict[str, str]:
-    """The environment variables that ``tests/support/tasks.py`` reads."""
+    """The environment variables that ``tests/support/tasks.py`` reads. ``broker``: another URL than the server's own."""
     given = {f"FERRYMAN_TEST_{name.upper()}": str(value) for name, value in settings.items()}
     ledger = f"redis://{server.host}:{server.port}/{LEDGER_DB}"
     return {**os.environ, "FERRYMAN_TEST_BROKER": server.url(), "FERRYMAN_TEST_LEDGER": ledger, **given}
@@ -107,18 +122,18 @@ def worker(
         running.kill()
 
 
-def celery(server: Server, *arguments: str, seconds: float = 60.0) -> subprocess.CompletedProcess[str]:
+def celery(server: Server, *arguments: str, seconds: float = 60.0, **settings: object) -> subprocess.CompletedProcess[str]:
     """Runs the ``celery`` command line against the test app."""
     command = [sys.executable, "-m", "celery", "-A", "tests.support.tasks", *arguments]
     return subprocess.run(
-        command, cwd=ROOT, env=environment(server), capture_output=True, text=True, timeout=seconds, check=False
+        command, cwd=ROOT, env=environment(server, **settings), capture_output=True, text=True, timeout=seconds, check=False
     )
 
 
-def send(server: Server, calls: list[tuple[str, list[Any], dict[str, Any]]]) -> None:
+def send(broker: HasUrl, calls: list[tuple[str, list[Any], dict[str, Any]]]) -> None:
     """Publishes task messages from this process: (task, args, options of ``send_task``)."""
     from celery import Celery
 
-    with Celery(broker=server.url()) as app:
+    with Celery(broker=broker.url()) as app:
         for task, args, options in calls:
             app.send_task(task, args, **options)
