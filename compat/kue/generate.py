@@ -8,17 +8,14 @@ nothing but active jobs whose workers keys alone can't vouch for. Called by the 
 from __future__ import annotations
 
 import json
-from bisect import bisect
-from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Iterator
 from random import Random
-from typing import Any, TypeVar
+from typing import Any
 
 from ...schema.job import Job, State
+from ..draw import shares, text
 from .kept import NAME
 from .keys import WORDS
-
-T = TypeVar("T")
 
 QUEUES = (
     ("email", 30),
@@ -46,7 +43,6 @@ STACK = "\n    at process (app/worker.js:42:11)\n    at Queue.next (app/lib/queu
 RESULTS = (None, b'"sent"', b'{"messageId":"m-0","ok":true}', b"[1,2,3]", '{"u":"東京"}'.encode(), b"42")
 BACKOFFS = (b'{"type":"exponential","delay":60000}', b'{"type":"fixed","delay":5000}', b"true")
 LOG_LINES = (b"started", b"", "größer als 2 GB, in Teilen".encode(), b"line one\nline two")
-TEXT = 'lorem ipsum dolor Grüße façade 東京 мир naïve back\\slash "quoted" tab\tend 🙂 delta gamma'
 
 DAY_MS = 86_400_000
 CREATED_WITHIN_MS = 30 * DAY_MS
@@ -59,7 +55,7 @@ def generate(jobs: int, seed: int, now_ms: int) -> Iterator[Job]:
     """``jobs`` jobs with ids from 1 on, as they stand at ``now_ms``."""
     random = Random(seed)
     bodies = [_body(random) for _ in range(BODIES)]
-    queue, state, priority = _shares(random, QUEUES), _shares(random, STATES), _shares(random, PRIORITIES)
+    queue, state, priority = shares(random, QUEUES), shares(random, STATES), shares(random, PRIORITIES)
     for number in range(1, jobs + 1):
         # Ids grow with time, as with kue; a minute is left for all that happened to the newest job.
         created_at = now_ms - 60_000 - (jobs - number) * CREATED_WITHIN_MS // jobs
@@ -123,15 +119,7 @@ def _job(
     )
 
 
-def _shares(random: Random, shares: Sequence[tuple[T, int]]) -> Callable[[], T]:
-    """Draws values in proportion to their shares."""
-    values = [value for value, _ in shares]
-    ends = list(accumulate(share for _, share in shares))
-    return lambda: values[bisect(ends, random.random() * ends[-1])]
-
-
 def _body(random: Random) -> bytes:
     """The rest of a JSON object: mostly some hundred bytes, now and then many thousand."""
-    words = random.choices(TEXT.split(" "), k=int(random.paretovariate(0.8)) % 3000 + 8)
-    rest = {"text": " ".join(words), "ok": random.random() < 0.5, "list": [1, None, {"deep": [random.random()]}]}
+    rest = {"text": text(random), "ok": random.random() < 0.5, "list": [1, None, {"deep": [random.random()]}]}
     return json.dumps(rest, ensure_ascii=random.random() < 0.5)[1:].encode()
