@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import redis
@@ -24,8 +24,10 @@ SOCKET_TIMEOUT = 30.0
 """Seconds to wait for a reply, unless the URL says ``socket_timeout``. Never endless: a frozen server must become an error."""
 
 
-def connect(address: Address, **overrides: Any) -> redis.Redis:
+def connect(address: Address, *, sentinel_kwargs: Mapping[str, Any] | None = None, **overrides: Any) -> redis.Redis:
     """A client with bytes replies. It connects on first use; ``overrides`` go to redis-py's connection.
+
+    ``sentinel_kwargs``: how to reach the Sentinels, where that differs from the server (a password, no TLS).
 
     Raises UsageError for a kind of address that names no server, or one that this version can't reach.
     """
@@ -44,12 +46,14 @@ def connect(address: Address, **overrides: Any) -> redis.Redis:
     }
     if "health_check_interval" in options:
         arguments["health_check_interval"] = options["health_check_interval"]
-    arguments |= overrides
+    arguments |= _tls(address) | overrides
     match address.kind:
         case Kind.UNIX:
             return redis.Redis(unix_socket_path=address.path, **arguments)
         case Kind.SENTINEL:
-            sentinel = Sentinel(list(address.hosts), socket_timeout=arguments["socket_connect_timeout"])
+            ways = {name: arguments[name] for name in arguments if name.startswith(("ssl", "socket_"))}
+            ways |= {"socket_timeout": arguments["socket_connect_timeout"]} | dict(sentinel_kwargs or {})
+            sentinel = Sentinel(list(address.hosts), sentinel_kwargs=ways)
             client: redis.Redis = sentinel.master_for(address.service, **arguments)
             return client
         case Kind.CLUSTER:
@@ -57,13 +61,13 @@ def connect(address: Address, **overrides: Any) -> redis.Redis:
         case Kind.RDB:
             raise UsageError(f"{address.display()} is a snapshot file, not a server")
     host, port = address.hosts[0]
-    return redis.Redis(host=host, port=port, **_tls(address), **arguments)
+    return redis.Redis(host=host, port=port, **arguments)
 
 
 def _tls(address: Address) -> dict[str, Any]:
-    if address.kind is not Kind.TLS:
-        return {}
     given = {name: value for name, value in address.options.items() if name.startswith("ssl_")}
+    if address.kind is not Kind.TLS and not (given and address.kind is Kind.SENTINEL):
+        return {}
     return {"ssl": True, "ssl_cert_reqs": "required", "ssl_check_hostname": given.get("ssl_cert_reqs") != "none"} | given
 
 

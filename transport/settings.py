@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import redis
 from attrs import evolve, field, frozen
+from kombu.utils.imports import symbol_by_name
+from redis import CredentialProvider
 
 from ..schema.address import DEFAULT_PORT, IGNORED_OPTIONS, OPTIONS, Address, Kind
 from ..schema.connect import connect
@@ -34,8 +36,9 @@ KOMBU_OPTIONS = frozenset(
     {"max_retries", "interval_start", "interval_step", "interval_max", "connect_retries_timeout", "errback", "callback"}
     | {"polling_interval", "confirm_publish", "confirm_timeout", "queue_name_prefix", "predefined_queues"}
     | {"socket_keepalive", "socket_keepalive_options", "retry_on_timeout", "master_name", "sentinel_kwargs", "body_encoding"}
+    | {"credential_provider"}
 )
-"""Options of kombu's own, or without any meaning here, that may stand in transport_options without a word."""
+"""Options that have no place in a URL, are kombu's own, or have no meaning here: they may stand in transport_options."""
 
 _warned: set[str] = set()
 
@@ -80,6 +83,7 @@ class Settings:
 
         Raises UsageError for an unknown option or a URL that can't be used; the text never holds the password.
         """
+        _check_alternates(client.alt)
         given = dict(client.transport_options or {})
         address = _address(client)
         prefix = given.pop("prefix", None) or given.pop("global_keyprefix", None)
@@ -93,12 +97,14 @@ class Settings:
             arguments["socket_connect_timeout"] = client.connect_timeout
         arguments |= {name: options[name] for name in ("socket_timeout", "socket_connect_timeout") if name in options}
         arguments |= {name: given[name] for name in ("socket_keepalive", "socket_keepalive_options") if name in given}
-        if client.credential_provider is not None:
-            arguments |= {"credential_provider": client.credential_provider, "username": None, "password": None}
+        provider = given.get("credential_provider") or client.credential_provider
+        if provider is not None:
+            arguments |= {"credential_provider": _provider(provider), "username": None, "password": None}
+        if address.kind is Kind.SENTINEL and given.get("sentinel_kwargs"):
+            arguments["sentinel_kwargs"] = given["sentinel_kwargs"]
         arguments |= _tls(client.ssl)
         if arguments.get("ssl") and address.kind is Kind.TCP:
             address = evolve(address, kind=Kind.TLS)
-        arguments.pop("ssl", None)
         return cls(
             address=evolve(address, options=options),
             lease=options.get("lease", LEASE),
@@ -126,6 +132,23 @@ def _address(client: Any) -> Address:
         username=client.userid or None,
         password=password or None,
     )
+
+
+def _check_alternates(urls: Sequence[str]) -> None:
+    """kombu takes the second and later URLs of a list apart by itself, and knows only plain ones."""
+    if len(urls) > 1 and any("?" in url or "+" in url.partition("://")[0] for url in urls):
+        raise UsageError(
+            "in a list of brokers every URL must be a plain ferryman:// or ferrymans:// one without '?'; options go into "
+            "transport_options (Celery: broker_transport_options)"
+        )
+
+
+def _provider(given: Any) -> CredentialProvider:
+    """redis-py's credential provider: an object, or the dotted name of a class without arguments."""
+    provider = symbol_by_name(given)() if isinstance(given, str) else given
+    if not isinstance(provider, CredentialProvider):
+        raise UsageError(f"credential_provider must be a redis.CredentialProvider, not a {type(provider).__name__}")
+    return provider
 
 
 def _options(given: Mapping[str, Any]) -> dict[str, Any]:

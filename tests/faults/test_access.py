@@ -1,0 +1,291 @@
+"""Ways to a server: unix socket, TLS, users with few rights, passwords that change. Safe by default, and errors that say why."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import ferryman.transport  # noqa: F401 - registers the URL schemes
+import pytest
+import redis
+from ferryman.schema.connect import connect
+from kombu import Connection, Consumer, Exchange, Producer, Queue
+from redis import CredentialProvider
+
+from ..support.certificates import OPENSSL, Authority, authority
+from ..support.servers import Server, ServerKind, free_port
+from ..support.workers import Ledger, celery, worker
+
+ROOT = Path(__file__).parents[2]
+NOTE = "tests.support.tasks.note"
+
+
+def round_trip(url: str, **options: object) -> None:
+    """Publishes, consumes, broadcasts and deletes."""
+    exchange = Exchange("ex", "topic")
+    news = Queue("news", Exchange("broadcast", "fanout"), expires=60)
+    received = []
+    with Connection(url, **options) as connection, connection.channel() as channel:
+        queue = Queue("q", exchange, routing_key="a.*")
+        with Consumer(channel, [queue, news], on_message=lambda m: (received.append(m.payload), m.ack())):
+            producer = Producer(channel)
+            producer.publish("routed", exchange=exchange, routing_key="a.b")
+            producer.publish("broadcast", exchange=news.exchange, declare=[news.exchange])
+            producer.publish("later", routing_key="q", headers={"x-delay": 1})
+            while len(received) < 3:
+                connection.drain_events(timeout=10)
+        producer.publish("rejected", routing_key="q")
+        channel.basic_get("q").reject()
+        producer.publish("requeued", routing_key="q")
+        channel.basic_get("q").requeue()
+        assert ("q", "ex", "a.*") in list(channel.list_bindings())
+        assert channel.queue_purge("q") == 1
+        channel.queue_unbind("q", "ex", "a.*")
+        channel.queue_delete("q")
+        channel.queue_delete("news")
+        channel.exchange_delete("ex")
+    assert sorted(received) == ["broadcast", "later", "routed"]
+
+
+# Unix sockets
+
+
+def test_a_unix_socket_serves_kombu_and_celery(kind, server, tmp_path):
+    path = tmp_path / "redis.sock"
+    with kind.start(tmp_path, "--unixsocket", str(path)) as local:
+        url = f"ferryman+unix://{path}?db=3"
+        round_trip(url)
+        with worker(server, tmp_path, broker=url):
+            from celery import Celery
+
+            with Celery(broker=url) as app:
+                app.send_task(NOTE, ["over the socket"])
+            Ledger(server).wait_for("run", 1)
+        with local.client(db=3) as client:
+            assert client.exists("ferryman:{celery}:meta")
+
+
+# TLS
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    if OPENSSL is None:
+        pytest.skip("needs the openssl program to make certificates")
+    return authority(tmp_path_factory.mktemp("tls") / "ours", "ours")
+
+
+@pytest.fixture(scope="module")
+def tls_port(kind: ServerKind, ours: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The TLS port of a server that asks clients for a certificate only if they have one."""
+    port = free_port()
+    with tls_server(kind, tmp_path_factory.mktemp("server"), ours, port, "--tls-auth-clients", "optional"):
+        yield port
+
+
+def tls_server(
+    kind: ServerKind, folder: Path, certificates: Authority, port: int, *options: str
+) -> AbstractContextManager[Server]:
+    if b"tls-auth-clients" not in Path(kind.binary).read_bytes():
+        pytest.skip(f"{kind.binary} is built without TLS")
+    files = ["--tls-cert-file", str(certificates.certificate), "--tls-key-file", str(certificates.key)]
+    return kind.start(folder, "--tls-port", str(port), *files, "--tls-ca-cert-file", str(certificates.ca), *options)
+
+
+def test_tls_serves_whoever_trusts_the_servers_authority(tls_port, ours):
+    round_trip(f"ferrymans://127.0.0.1:{tls_port}/0?ssl_ca_certs={ours.ca}")
+    round_trip(f"ferryman://127.0.0.1:{tls_port}/0", ssl={"ca_certs": str(ours.ca)})
+    round_trip(f"ferryman://127.0.0.1:{tls_port}/0", ssl={"ssl_ca_certs": str(ours.ca), "ssl_cert_reqs": ssl.CERT_REQUIRED})
+
+
+def test_tls_verifies_the_server_unless_told_otherwise(tls_port, tmp_path):
+    other = authority(tmp_path / "other", "other")
+    for url in (f"ferrymans://127.0.0.1:{tls_port}/0", f"ferrymans://127.0.0.1:{tls_port}/0?ssl_ca_certs={other.ca}"):
+        with Connection(url) as connection, pytest.raises(connection.connection_errors, match="CERTIFICATE_VERIFY_FAILED"):
+            connection.connect()
+    connection = Connection(f"ferryman://127.0.0.1:{tls_port}/0", ssl=True)
+    with connection, pytest.raises(connection.connection_errors, match="CERTIFICATE_VERIFY_FAILED"):
+        connection.connect()
+    round_trip(f"ferrymans://127.0.0.1:{tls_port}/0?ssl_cert_reqs=none")
+
+
+def test_tls_refuses_a_certificate_of_another_host(kind, tmp_path):
+    if OPENSSL is None:
+        pytest.skip("needs the openssl program to make certificates")
+    elsewhere, port = authority(tmp_path / "elsewhere", "elsewhere", "elsewhere.example"), free_port()
+    with tls_server(kind, tmp_path, elsewhere, port, "--tls-auth-clients", "no"):
+        url = f"ferrymans://127.0.0.1:{port}/0?ssl_ca_certs={elsewhere.ca}"
+        with Connection(url) as connection, pytest.raises(connection.connection_errors, match="CERTIFICATE_VERIFY_FAILED"):
+            connection.connect()
+        round_trip(url + "&ssl_check_hostname=false")
+
+
+def test_tls_shows_a_client_certificate_where_the_server_wants_one(kind, ours, tmp_path):
+    port = free_port()
+    with tls_server(kind, tmp_path, ours, port, "--tls-auth-clients", "yes"):
+        url = f"ferrymans://127.0.0.1:{port}/0?ssl_ca_certs={ours.ca}"
+        with Connection(url) as connection, pytest.raises(connection.connection_errors):
+            connection.connect()
+        round_trip(f"{url}&ssl_certfile={ours.certificate}&ssl_keyfile={ours.key}")
+
+
+def test_a_worker_runs_over_tls(tls_port, ours, server, tmp_path):
+    from celery import Celery
+
+    url = f"ferrymans://127.0.0.1:{tls_port}/1?ssl_ca_certs={ours.ca}"
+    with worker(server, tmp_path, broker=url), Celery(broker=url) as app:
+        app.send_task(NOTE, ["over TLS"])
+        Ledger(server).wait_for("run", 1)
+        ping = celery(server, "inspect", "ping", "--timeout", "10", broker=url)
+        assert "pong" in ping.stdout, ping.stdout + ping.stderr
+
+
+# Users with few rights
+
+
+def published_rule() -> list[str]:
+    """The ACL rule that docs/broker.md gives, as words."""
+    text = (ROOT / "docs" / "broker.md").read_text()
+    (rule,) = re.findall(r"ACL SETUSER shop (.*?)\n\n", text, re.DOTALL)
+    return rule.replace("\\\n", " ").split()
+
+
+@pytest.fixture
+def shop(client: redis.Redis, server: Server) -> Iterator[str]:
+    """The URL of a user with the published rule, and nothing more."""
+    client.execute_command("ACL", "SETUSER", "shop", "reset", *published_rule())
+    client.execute_command("ACL", "LOG", "RESET")
+    yield f"ferryman://shop:secret@{server.host}:{server.port}/2"
+    client.execute_command("ACL", "DELUSER", "shop")
+
+
+def refused(client: redis.Redis) -> list[object]:
+    """What the server has refused to the user."""
+    return [(entry["reason"], entry["object"]) for entry in client.acl_log() if entry["username"] == "shop"]
+
+
+def test_the_published_rule_is_enough_for_kombu(shop, client):
+    round_trip(shop)
+    round_trip(shop + "?client_name=shop&health_check_interval=1")
+    allowed_to_lack = {"client|setinfo"}  # redis-py introduces itself and does not mind
+    assert {what for _, what in refused(client)} <= allowed_to_lack
+
+
+def test_the_published_rule_is_enough_for_workers_remote_control_and_purging(shop, client, server, tmp_path):
+    from celery import Celery
+
+    with worker(server, tmp_path, broker=shop) as running, Celery(broker=shop) as app:
+        for n in range(3):
+            app.send_task(NOTE, [n], countdown=n / 2)
+        Ledger(server).wait_for("run", 3)
+        ping = celery(server, "inspect", "ping", "--timeout", "10", broker=shop)
+        assert "pong" in ping.stdout, ping.stdout + ping.stderr
+        assert running.stop() == 0
+    send_only = celery(server, "purge", "-f", broker=shop)
+    assert send_only.returncode == 0, send_only.stderr
+    assert {what for _, what in refused(client)} <= {"client|setinfo"}
+
+
+def test_the_published_rule_names_the_commands_that_the_sources_send_and_no_other():
+    named = {word[1:].upper() for word in published_rule() if word.startswith("+")}
+    scripts = "\n".join(path.read_text() for path in (ROOT / "schema" / "native" / "lua").glob("*.lua"))
+    sent = set(re.findall(r"(?:call|attempt|pcall|in_slices)\('([A-Z]+)'", scripts))
+    for path in [*(ROOT / "transport").glob("*.py"), *(ROOT / "schema" / "native").glob("*.py"), ROOT / "schema" / "call.py"]:
+        code = path.read_text()
+        sent |= set(re.findall(r'(?:command\(|Command\(\(|wait\(\w+, |commands\(\[\(|, \(|return \()"([A-Z]{3,})"', code))
+    of_connections = {"SELECT", "PING", "CLIENT|SETNAME"}  # the database of the URL, health checks, client_name
+    assert named - of_connections == sent
+
+
+def test_a_user_without_a_right_gets_an_error_that_names_it_and_nothing_is_lost(shop, client):
+    round_trip(shop)
+    with Connection(shop) as connection, connection.channel() as channel:
+        Producer(channel).publish("kept", routing_key="q")
+        client.execute_command("ACL", "SETUSER", "shop", "-zrem")
+        with pytest.raises(connection.channel_errors, match=r"(?i)permission|can't run this command"):
+            channel.basic_get("q")
+        client.execute_command("ACL", "SETUSER", "shop", "+zrem")
+        assert channel.basic_get("q").payload == "kept"
+
+
+def test_keys_outside_the_prefix_are_out_of_reach(shop):
+    connection = Connection(shop, transport_options={"prefix": "other"})
+    with connection, connection.channel() as channel, pytest.raises(connection.channel_errors, match=r"(?i)permission|can't run this command"):
+        Producer(channel).publish("nothing", routing_key="q")
+
+
+# Passwords that change
+
+
+class Rotating(CredentialProvider):
+    """Gives the password of the moment."""
+
+    password = "first"
+
+    def get_credentials(self):
+        return "rotating", self.password
+
+
+@pytest.mark.parametrize("way", ["argument", "option", "dotted name"])
+def test_a_changed_password_is_asked_for_with_the_next_connection(server, client, monkeypatch, way):
+    rule = ["reset", "on", "~*", "+@all"]
+    client.execute_command("ACL", "SETUSER", "rotating", *rule, ">first")
+    monkeypatch.setattr(Rotating, "password", "first")
+    options = {
+        "argument": {"credential_provider": Rotating()},
+        "option": {"transport_options": {"credential_provider": Rotating()}},
+        "dotted name": {"transport_options": {"credential_provider": f"{__name__}:Rotating"}},
+    }[way]
+    received = []
+    try:
+        with Connection(server.url(), **options) as connection:
+            producer = Producer(connection)
+            with connection.channel() as channel, Consumer(channel, [Queue("q")], on_message=received.append):
+                producer.publish("before", routing_key="q")
+                connection.drain_events(timeout=10)
+                client.execute_command("ACL", "SETUSER", "rotating", "resetpass", ">second")
+                monkeypatch.setattr(Rotating, "password", "second")
+                producer.publish("open connections go on", routing_key="q")
+                connection.drain_events(timeout=10)
+            client.client_kill_filter(_type="normal", skipme=True)
+            producer.publish("new ones have the new password", routing_key="q", retry=True, retry_policy={"interval_start": 0})
+        assert client.execute_command("ACL", "LOG", "RESET")
+    finally:
+        client.execute_command("ACL", "DELUSER", "rotating")
+    assert len(received) == 2
+
+
+# Addresses
+
+
+@pytest.mark.parametrize("second", ["ferryman://localhost/0?lease=3", "ferryman+unix:///tmp/redis.sock"])
+def test_a_list_of_brokers_that_kombu_could_not_switch_to_is_refused_at_once(second):
+    with pytest.raises(ValueError, match="list of brokers"):
+        Connection(f"ferryman://localhost/0;{second}").connect()
+
+
+def test_a_list_of_brokers_goes_on_to_the_next_one(server):
+    url = f"ferryman://localhost:{free_port()}/0;{server.url()}"
+    with Connection(url, transport_options={"lease": 7}) as connection:
+        connection.ensure_connection(max_retries=3, interval_start=0)
+        assert connection.transport.settings.lease == 7
+        with connection.channel() as channel:
+            Producer(channel).publish("found", routing_key="q")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ferrymans://user:secret@localhost:1/0",
+        "ferryman+unix://user:secret@/tmp/redis.sock",
+        "ferryman+sentinel://user:secret@localhost:1,localhost:2/service/0",
+    ],
+)
+def test_no_kind_of_address_shows_its_password(url):
+    connection = Connection(url)
+    assert "secret" not in f"{connection!r} {connection.as_uri()}"
+    assert "secret" not in repr(connection.transport.settings)
+    assert "secret" not in repr(connect(connection.transport.settings.address))
