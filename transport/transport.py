@@ -81,8 +81,8 @@ class Transport(base.Transport):  # type: ignore[misc]
         return address.url() if include_password else address.display().replace("***", mask)
 
     def establish_connection(self) -> Transport:
-        """Connects and greets the server. Raises connection errors."""
-        self.wire.connect()
+        """Connects and greets the server. Raises connection errors; kombu tries again with the same transport then."""
+        self.wire.reopen()
         return self
 
     def verify_connection(self, connection: Any) -> bool:

@@ -44,11 +44,6 @@ class Wire:
         self.failed = False
         """True after a connection error. Nothing is sent any more by anybody who asks first."""
 
-    def connect(self) -> None:
-        """Opens the connection now. Raises redis-py's connection errors."""
-        with self._lock:
-            self._open()
-
     def run(self, call: Call[T] | Command[T]) -> T:
         """Sends one call and waits for its result."""
         result: T = self.run_all([call])[0]
@@ -117,7 +112,7 @@ class Wire:
         return self._connection
 
     def reopen(self) -> None:
-        """Makes a failed wire usable again, with a new connection. For what may be repeated. Raises connection errors."""
+        """Opens a new connection, with which a failed wire is usable again. Raises connection errors."""
         with self._lock:
             self.close()
             self.failed = False
