@@ -64,7 +64,7 @@ class Crew:
             case Fault.KILL:
                 self._kill(member)
             case Fault.TERM_KILL:
-                member.process.send_signal(signal.SIGTERM)
+                self._ask_to_stop(member)
                 if not _ended(member, seconds):
                     self._kill(member)
             case Fault.QUIT:
@@ -72,7 +72,7 @@ class Crew:
                 member.process.send_signal(signal.SIGQUIT)
                 self._see_off(member)
             case _:
-                member.process.send_signal(signal.SIGTERM)
+                self._ask_to_stop(member)
                 self._see_off(member)
         self._members[at] = self._recruit(*self.profile.pools[at])
 
@@ -86,7 +86,7 @@ class Crew:
     def stop(self) -> None:
         """A warm shutdown of all."""
         for member in self._members:
-            member.process.send_signal(signal.SIGTERM)
+            self._ask_to_stop(member)
         for member in self._members:
             self._see_off(member)
 
@@ -94,6 +94,10 @@ class Crew:
         """Ends all at once, whatever they do; the end of a run that failed."""
         for member in self._members:
             _kill_group(member)
+
+    def _ask_to_stop(self, member: Member) -> None:
+        self.ledger.write("stopping", worker=member.name)
+        member.process.send_signal(signal.SIGTERM)
 
     def _see_off(self, member: Member) -> None:
         """Waits for a shutdown, and ends what does not end."""

@@ -14,18 +14,18 @@ from typing import Literal
 
 from attrs import asdict, frozen
 
-Kind = Literal["sent", "unsure", "accepted", "start", "end", "lapse", "killed", "outage"]
+Kind = Literal["sent", "unsure", "accepted", "start", "end", "lapse", "stopping", "killed", "outage"]
 
 
 @frozen
 class Event:
-    """One line. ``task`` and ``worker`` are names; what else an event says depends on its kind.
+    """One line. ``task`` and ``worker`` are names; times are Unix seconds of this machine. What else it says depends on its kind.
 
     ``sent``: the publish returned; ``unsure``: it failed, the task may be stored or not. Both carry the task's ``form``, and in
     ``due`` the moment before which it must not start. ``accepted``: a worker has given the task to its pool, and will ack it if
     acks are early. ``start`` and ``end``: the task's own first and last line; ``attempt`` counts retries. ``lapse``: a worker
-    says that it lost its lease. ``killed``: a worker was given no time to end. ``outage``: the server was gone from ``at`` until
-    ``until``. Times are Unix seconds of this machine.
+    says that it lost its lease. ``stopping``: a worker was asked to end; ``killed``: it was given no time to. ``outage``: the
+    server was gone from ``at`` until ``until``.
     """
 
     kind: Kind

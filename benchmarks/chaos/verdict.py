@@ -5,7 +5,8 @@ acks mean at most once, so a killed worker's task that was accepted and not fini
 
 A start is a *duplicate* if the same attempt of the same task has started before. It is *explained* if the worker of the start
 before was killed since, or lost its lease, or the server was away for so long that leases lapsed. A kill explains nothing that
-had ended well before it: finished work is acked at once. An attempt that was repeated asks for its retry again; that repeats
+had ended well before it, because finished work is acked at once; but where the worker was told to stop, Celery itself keeps back
+the acks of some pools until every task has ended. An attempt that was repeated asks for its retry again; that repeats
 the next attempt, and explains it.
 """
 
@@ -56,6 +57,7 @@ class Evidence:
     accepted: dict[str, list[Event]] = field(factory=lambda: defaultdict(list))
     kills: dict[str, list[float]] = field(factory=lambda: defaultdict(list))
     lapses: dict[str, list[float]] = field(factory=lambda: defaultdict(list))
+    stopping: dict[str, float] = field(factory=dict)
     outages: list[Event] = field(factory=list)
 
     def add(self, event: Event) -> None:
@@ -72,6 +74,8 @@ class Evidence:
                 self.done.add(event.task)
             case "killed":
                 self.kills[event.worker].append(event.at)
+            case "stopping":
+                self.stopping.setdefault(event.worker, event.at)
             case "lapse":
                 self.lapses[event.worker].append(event.at)
             case "outage":
@@ -85,7 +89,7 @@ class Evidence:
         """Whether something allows the second of two starts."""
         ended = min((at for at in self.ends.get((first.task, first.attempt, first.worker), ()) if at >= first.at), default=None)
         for at in self.kills.get(first.worker, ()):
-            if first.at <= at <= second.at and (ended is None or at <= ended + ACK_SECONDS or self._away(ended, at)):
+            if first.at <= at <= second.at and (ended is None or self._may_owe_ack(first.worker, ended, at)):
                 return True
         # A worker hears of its lapse after the others do.
         if any(first.at <= at <= second.at + self.lease for at in self.lapses.get(first.worker, ())):
@@ -96,8 +100,10 @@ class Evidence:
             for outage in self.outages
         )
 
-    def _away(self, begin: float, end: float) -> bool:
-        return any(outage.at <= end and outage.until >= begin for outage in self.outages)
+    def _may_owe_ack(self, worker: str, ended: float, killed: float) -> bool:
+        """Whether a task's ack may not have left its worker between the task's end and the kill."""
+        away = any(outage.at <= killed and outage.until >= ended for outage in self.outages)
+        return away or killed <= ended + ACK_SECONDS or self.stopping.get(worker, killed) < killed
 
 
 def judge(events: Sequence[Event], lease: float) -> Verdict:
