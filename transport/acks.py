@@ -1,8 +1,8 @@
 """Acks: finished deliveries on their way to the server.
 
-Acks that come in quick succession leave in one call: in an event loop at its next turn, in plain ``drain_events`` when what
-was taken together has been handed out. At any other time an ack is sent before ``basic_ack`` returns. No ack waits longer than
-LINGER: the keeper's thread sends what a slow callback keeps back.
+Acks that come in quick succession leave in one call, in an event loop at its next turn, in plain ``drain_events`` when what was
+taken together has been handed out; and in one round trip with the next take, if there is one to make. At any other time an ack
+is sent before ``basic_ack`` returns. No ack waits longer than LINGER: the keeper's thread sends what a slow callback keeps back.
 
 An ack that the connection may have swallowed is sent again over a fresh one. That is safe: acking twice changes nothing, and
 an ack that comes after its lease has lapsed takes back the copy that waits for redelivery.
@@ -14,7 +14,8 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from ..schema.call import Call
 from ..schema.native.results import Verdict
@@ -23,6 +24,8 @@ from .wire import Wire
 
 if TYPE_CHECKING:
     from .channel import Channel
+
+T = TypeVar("T")
 
 logger = logging.getLogger("ferryman.transport")
 
@@ -67,11 +70,26 @@ class Acks:
         with self._lock:
             if not self._count:
                 return
-            channel = self._channel
-            calls = [channel.live.ack(queue, channel.consumer_id, ids) for queue, ids in self._pending.items()]
-            verdicts = self._send(calls)
-            pending, self._pending, self._count = self._pending, defaultdict(list), 0
-            self._report(pending, verdicts)
+            self._settle(self._send(self._calls()))
+
+    def send_with(self, call: Call[T]) -> T:
+        """Sends what is pending together with another call, in one round trip, and gives that one's result.
+
+        Raises connection errors. The acks stay pending then, for ``flush``.
+        """
+        with self._lock:
+            *verdicts, result = self._channel.wire.run_all([*self._calls(), call])
+            self._settle(verdicts)
+            return cast(T, result)
+
+    def _calls(self) -> list[Call[tuple[Verdict, ...]]]:
+        channel = self._channel
+        return [channel.live.ack(queue, channel.consumer_id, ids) for queue, ids in self._pending.items()]
+
+    def _settle(self, verdicts: Sequence[tuple[Verdict, ...]]) -> None:
+        """Nothing is pending any more: the server has answered."""
+        pending, self._pending, self._count = self._pending, defaultdict(list), 0
+        self._report(pending, verdicts)
 
     def _send(self, calls: list[Call[tuple[Verdict, ...]]]) -> list[tuple[Verdict, ...]]:
         wire = self._channel.wire
@@ -86,7 +104,7 @@ class Acks:
         finally:
             fresh.close()
 
-    def _report(self, pending: dict[str, list[str]], verdicts: list[tuple[Verdict, ...]]) -> None:
+    def _report(self, pending: dict[str, list[str]], verdicts: Sequence[tuple[Verdict, ...]]) -> None:
         for (queue, ids), results in zip(pending.items(), verdicts, strict=True):
             for job_id, verdict in zip(ids, results, strict=True):
                 if verdict == "lost":

@@ -157,7 +157,7 @@ class Channel(Declarations):
         limit = settings.delivery_limit or None
         call = self.live.take(queue, self.consumer_id, room, settings.lease_ms, no_ack=no_ack, delivery_limit=limit)
         try:
-            taken = self.wire.run(call)
+            taken = self.acks.send_with(call)
         except CONNECTION_ERRORS:
             self._registered_at(queue)
             raise

@@ -145,8 +145,8 @@ class Poller:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             if not self._ready:
-                self._transport.flush_acks()
                 self._fetch()
+                self._transport.flush_acks()
             if self._ready:
                 self._hand_out_one()
                 return
@@ -192,8 +192,8 @@ class Poller:
         self._receive()
         end = time.monotonic() + SLICE
         while True:
-            self._transport.flush_acks()
             self._fetch()
+            self._transport.flush_acks()
             if not self._ready:
                 break
             # A callback may have set a timer, and the loop has looked at its timers before this turn's tick.
