@@ -11,9 +11,11 @@ import atexit
 import logging
 import math
 import os
+import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .acks import LINGER
@@ -45,7 +47,7 @@ class Keeper:
         """Channels of lost connections that still hold something, and when what they hold lapses; only we may know them."""
         self._lock = threading.Lock()
         self._stirred = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._is_running = False
         self._wires: dict[str, Wire] = {}
         """By the server's full URL."""
 
@@ -72,9 +74,9 @@ class Keeper:
     def _look_after(self, channel: Channel, seconds: float) -> None:
         self._schedule(channel, seconds)
         with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="ferryman-leases", daemon=True)
-                self._thread.start()
+            if not self._is_running:
+                self._is_running = True
+                _start_thread(self._run)
                 atexit.register(self._say_farewell)
         self._stirred.set()
 
@@ -164,6 +166,20 @@ class Keeper:
             except Exception as error:  # noqa: BLE001 - the thread must live on
                 # They stay pending. Whoever uses the channel meets the same trouble, and leaves it to this thread in the end.
                 logger.warning("acks could not be sent, trying again: %s", error)
+
+
+def _start_thread(run: Callable[[], None]) -> None:
+    """Starts a real thread, also where gevent has put greenlets in the place of threads: those stand still while one blocks.
+
+    eventlet's locks, unlike gevent's, can't be shared between real threads; there the keeper is a green thread like any other.
+    """
+    if "gevent" in sys.modules:
+        from gevent.monkey import get_original, is_module_patched
+
+        if is_module_patched("threading"):
+            get_original("_thread", "start_new_thread")(run, ())
+            return
+    threading.Thread(target=run, name="ferryman-leases", daemon=True).start()
 
 
 _keeper = Keeper()

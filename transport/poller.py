@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import socket
 import time
 from collections import deque
@@ -55,32 +54,35 @@ class Watch:
 
 
 class Bell:
-    """A file descriptor that any thread can make readable, to end a poll."""
+    """A file descriptor that any thread can make readable, to end a poll.
+
+    A pair of sockets, not a pipe: under eventlet, reading an empty pipe blocks, whatever the pipe has been told.
+    """
 
     def __init__(self) -> None:
-        self._reader, self._writer = os.pipe()
-        os.set_blocking(self._reader, False)
-        os.set_blocking(self._writer, False)
+        self._reader, self._writer = socket.socketpair()
+        self._reader.setblocking(False)
+        self._writer.setblocking(False)
         self._rung = False
 
     def fileno(self) -> int:
-        return self._reader
+        return self._reader.fileno()
 
     def ring(self) -> None:
         """Makes the next poll return at once."""
         if not self._rung:
             self._rung = True
-            os.write(self._writer, b"!")
+            self._writer.send(b"!")
 
     def silence(self) -> None:
         """Makes it ready to ring again."""
         self._rung = False
         with contextlib.suppress(BlockingIOError):
-            os.read(self._reader, 16)
+            self._reader.recv(16)
 
     def close(self) -> None:
-        os.close(self._reader)
-        os.close(self._writer)
+        self._reader.close()
+        self._writer.close()
 
 
 @define

@@ -213,7 +213,8 @@ def test_a_user_without_a_right_gets_an_error_that_names_it_and_nothing_is_lost(
 
 def test_keys_outside_the_prefix_are_out_of_reach(shop):
     connection = Connection(shop, transport_options={"prefix": "other"})
-    with connection, connection.channel() as channel, pytest.raises(connection.channel_errors, match=r"(?i)permission|can't run this command"):
+    refusal = pytest.raises(connection.channel_errors, match=r"(?i)permission|can't run this command")
+    with connection, connection.channel() as channel, refusal:
         Producer(channel).publish("nothing", routing_key="q")
 
 

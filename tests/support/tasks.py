@@ -5,6 +5,7 @@ Tasks tell a Redis list what they do, so that tests can wait for it and count.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import time
@@ -57,3 +58,11 @@ def count_deliveries(self, name: object) -> None:
 def imported(payload: object) -> None:
     """What a job of another system becomes."""
     record("imported", payload)
+
+
+@app.task
+def block(name: object, seconds: float) -> None:
+    """Takes its time and lets no green thread of its process run meanwhile; a system call, so other real threads may."""
+    record("start", name)
+    ctypes.CDLL(None).usleep(round(seconds * 1_000_000))
+    record("end", name)

@@ -1,0 +1,105 @@
+"""Every pool of Celery on ``ferryman://``: the event loop (prefork, threads, solo) and green threads (gevent, eventlet)."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from ..support.servers import Server
+from ..support.workers import Ledger, celery, send, worker
+
+NOTE = "tests.support.tasks.note"
+NAP = "tests.support.tasks.nap"
+BLOCK = "tests.support.tasks.block"
+
+
+def needs(module: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(importlib.util.find_spec(module) is None, reason=f"{module} is not installed")
+
+
+GREEN = [pytest.param("gevent", marks=needs("gevent")), pytest.param("eventlet", marks=needs("eventlet"))]
+POOLS = ["prefork", "threads", "solo", *(name for name in ("gevent", "eventlet") if importlib.util.find_spec(name))]
+
+
+@pytest.fixture
+def ledger(server: Server) -> Ledger:
+    return Ledger(server)
+
+
+@pytest.mark.parametrize("pool", GREEN)
+def test_green_pools_run_tasks_at_once_or_when_due_answer_pings_and_stop(server, ledger, tmp_path, pool):
+    with worker(server, tmp_path, pool=pool, concurrency=10) as running:
+        send(server, [(NOTE, [n], {}) for n in range(50)] + [(NOTE, ["later"], {"countdown": 1})])
+        ledger.wait_for("run", 51)
+        assert ledger.names("run")[-1] == "later"
+        ping = celery(server, "inspect", "ping", "--timeout", "10")
+        assert "pong" in ping.stdout, ping.stdout + ping.stderr
+        added = celery(server, "control", "add_consumer", "extra", "--timeout", "5")
+        assert "OK" in added.stdout, added.stdout + added.stderr
+        send(server, [(NOTE, ["on extra"], {"queue": "extra"})])
+        ledger.wait_for("run", 52)
+        assert running.stop() == 0
+        assert "Traceback" not in running.log.read_text()
+    with server.client() as client:
+        for queue in ("celery", "extra"):
+            assert client.zcard(f"ferryman:{{{queue}}}:waiting") == 0
+            assert not client.exists(f"ferryman:{{{queue}}}:consumers"), "a worker that has stopped is no consumer"
+
+
+@pytest.mark.parametrize("pool", GREEN)
+def test_tasks_of_a_killed_green_worker_run_again(server, ledger, tmp_path, pool):
+    lease = 2.0
+    with worker(server, tmp_path, pool=pool, late=1, lease=lease, concurrency=4, name="doomed") as doomed:
+        send(server, [(NAP, [n, 1.0], {}) for n in range(8)])
+        ledger.wait_for("start", 4)
+        doomed.kill()
+    with worker(server, tmp_path, pool=pool, concurrency=8, late=1, lease=lease, name="heir"):
+        ledger.wait(lambda lines: {line["name"] for line in lines if line["event"] == "end"} == set(range(8)))
+
+
+@pytest.mark.parametrize("pool", GREEN)
+def test_a_green_worker_reconnects(server, ledger, client, tmp_path, pool):
+    with worker(server, tmp_path, pool=pool, concurrency=4, late=1):
+        send(server, [(NAP, [n, 2.0], {}) for n in range(4)])
+        ledger.wait_for("start", 4)
+        client.client_kill_filter(_type="normal", skipme=True)
+        ledger.wait_for("end", 4)
+        send(server, [(NOTE, ["after"], {})])
+        ledger.wait_for("run", 1)
+    assert sorted(ledger.names("start")) == [0, 1, 2, 3]
+
+
+def test_a_task_of_ten_leases_runs_once_on_every_pool(server, ledger, tmp_path):
+    lease = 1.0
+    with contextlib.ExitStack() as stack:
+        for pool in POOLS:
+            stack.enter_context(worker(server, tmp_path, pool=pool, late=1, lease=lease, name=pool, queues=pool))
+        stack.enter_context(worker(server, tmp_path, pool="threads", late=1, lease=lease, name="idle", queues=",".join(POOLS)))
+        # Each worker gets a task of its own; the idle one would get it when the lease lapses.
+        for pool in POOLS:
+            send(server, [(NAP, [pool, 10 * lease], {"queue": pool})])
+        ledger.wait_for("end", len(POOLS))
+    assert Counter(ledger.names("start")) == Counter(POOLS)
+
+
+@pytest.mark.parametrize("pool", ["solo", *GREEN[:1]])
+def test_a_task_that_blocks_its_whole_process_keeps_its_lease(server, ledger, tmp_path, pool):
+    """Not on eventlet, whose locks no other thread may touch: there a task must not block for longer than the lease."""
+    with worker(server, tmp_path, pool=pool, late=1, lease=1, concurrency=1, prefetch=1, name="busy"):
+        send(server, [(BLOCK, ["blocking", 5.0], {})])
+        ledger.wait_for("start", 1)
+        with worker(server, tmp_path, pool="threads", late=1, lease=1, name="idle"):
+            ledger.wait_for("end", 1)
+    assert ledger.names("start") == ["blocking"]
+
+
+def _wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true"
+        time.sleep(0.05)
