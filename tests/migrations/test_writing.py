@@ -200,5 +200,3 @@ def test_a_partly_applied_transaction_says_so(client: redis.Redis) -> None:
     client.set("text", "x")
     with wire(client) as line, pytest.raises(PartlyApplied, match="LPUSH text"):
         transact(line, (Condition(b"fence", "token", b"1"),), [("SET", "other", "1"), ("LPUSH", "text", "y")])
-
-
