@@ -137,9 +137,13 @@ class Stand:
     queue: str
     record: Record
     text: bytes
+    """The exact JSON text of the record."""
     step: int
+    """The bucket."""
     now_ms: int
+    """The moment to which an eta is compared."""
     bindings: Sequence[Binding] = field(factory=tuple)
+    """Those of the queue."""
 
 
 def job_of(job_id: str, stand: Stand) -> Job:
@@ -203,13 +207,13 @@ def _aside(job: Job, stand: Stand) -> Aside | None:
     again = job_of(job.id, stand)
     lost = {name: getattr(job, name) for name in JOB_FIELDS if getattr(again, name) != getattr(job, name)}
     extra = {name: kept for name, kept in job.extra.items() if name not in (NAME, NATIVE)}
-    own, found = job.extra.get(NATIVE), again.extra[NATIVE]
+    own, found = job.extra.get(NATIVE), again.extra.get(NATIVE, {})
     note: dict[str, Any] = {}
     if own is None or "head" not in own:
         note["made"] = True
         extra |= {NATIVE: own} if own else {}
     elif own != found:
-        extra[NATIVE] = {name: kept for name, kept in own.items() if name != "head" or kept != found["head"]}
+        extra[NATIVE] = {name: kept for name, kept in own.items() if name != "head" or kept != found.get("head")}
     if job.logs:
         note["logs"] = job.logs
     if note:

@@ -78,6 +78,20 @@ class Message:
         """The message with more properties, or other values of them."""
         return evolve(self, head={**self.head, "properties": {**self.properties, **properties}})
 
+    def in_base64(self) -> Message:
+        """The message with its body in base64, as the transport does it whatever the publisher says of the encoding."""
+        properties = {name: value for name, value in self.properties.items() if name != "body_encoding"}
+        return evolve(self, head={**self.head, "properties": properties})
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its body stands in JSON as text."""
+        return "body_encoding" in self.properties and _is_plain(self.properties["body_encoding"])
+
+
+def _is_plain(encoding: Any) -> bool:
+    return encoding is None or (isinstance(encoding, str) and encoding.lower() == "utf-8")
+
 
 # JSON text
 
@@ -119,10 +133,8 @@ def _message(value: Any) -> Message:
             body = _body(value.get("body"), properties.get("body_encoding"))
         case _:
             raise MalformedValue("a message whose delivery_info names no exchange and routing key")
-    head = {name: part for name, part in value.items() if name != "body"}
-    if properties.get("body_encoding") == BASE64:
-        head["properties"] = {name: part for name, part in properties.items() if name != "body_encoding"}
-    return Message(head, body)
+    message = Message({name: part for name, part in value.items() if name != "body"}, body)
+    return message.in_base64() if properties.get("body_encoding") == BASE64 else message
 
 
 def _body(text: Any, encoding: Any) -> bytes | None:
@@ -130,7 +142,7 @@ def _body(text: Any, encoding: Any) -> bytes | None:
         return None
     if not isinstance(text, str):
         raise MalformedValue("a message whose body is no text")
-    if encoding is None or (isinstance(encoding, str) and encoding.lower() == "utf-8"):
+    if _is_plain(encoding):
         return to_bytes(text)
     if encoding != BASE64:
         raise MalformedValue("a message whose body has an encoding that kombu does not know")
@@ -143,7 +155,7 @@ def _body(text: Any, encoding: Any) -> bytes | None:
 
 def _value(message: Message) -> dict[str, Any]:
     properties = message.properties
-    if "body_encoding" in properties or message.body is None:
+    if message.is_plain or message.body is None:
         body = None if message.body is None else to_text(message.body)
     else:
         body = base64.b64encode(message.body).decode("ascii")

@@ -25,7 +25,7 @@ from .kept import Kept, Stand, head_of, with_aside
 from .keys import STEPS, bucket_key, can_be_queue, is_unicode, lane, lane_parts, layout, step_of
 from .record import Message, Record, eta_text, moment, task_of
 
-WAITING = frozenset({State.WAITING, State.SCHEDULED, State.ACTIVE})
+TO_RUN = frozenset({State.WAITING, State.SCHEDULED, State.ACTIVE})
 
 
 # What kombu can't express
@@ -37,7 +37,7 @@ def obstacles(job: Job) -> Iterator[Finding]:
         yield _error(job, "KOMBU-W1", f"the id {show(job.id, 60)!r} can't be a delivery tag: it is empty, or not UTF-8")
     if not can_be_queue(job.queue):
         yield _error(job, "KOMBU-W2", f"kombu can't have a queue named {show(job.queue, 60)!r}: not UTF-8, or a name of its own")
-    if job.state not in WAITING:
+    if job.state not in TO_RUN:
         yield _error(job, "KOMBU-W3", f"a queue of kombu holds messages that are to be run: it has no place for {job.state} jobs")
     try:
         head, kept = head_of(job), Kept.of(job)
@@ -71,6 +71,14 @@ def _is_json(raw: bytes | None) -> bool:
     return True
 
 
+def _is_text(raw: bytes | None) -> bool:
+    try:
+        (raw or b"").decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 # A job's message
 
 
@@ -81,6 +89,8 @@ def message_of(job: Job, kept_step: int | None, now_ms: int) -> Message:
     """
     head = head_of(job)
     message = _task_message(job) if head is None else Message(head, job.payload)
+    if not (message.is_plain and _is_text(job.payload)):
+        message = message.in_base64()
     tag = message.properties.get("delivery_tag")
     if type(tag) not in (str, int) or str(tag) != job.id:
         message = message.with_properties(delivery_tag=job.id)

@@ -55,6 +55,8 @@ def heads(draw: st.DrawFn, tag: str, queue: str) -> dict[str, Any]:
     properties["delivery_info"] = {"exchange": exchange, "routing_key": draw(lines) if exchange else queue}
     priorities = st.one_of(st.none(), st.integers(-3, 12), st.sampled_from(["5", 2.5]), whole_numbers)
     properties["priority"] = draw(priorities)
+    if draw(st.integers(0, 4)) == 0:
+        properties["body_encoding"] = draw(st.sampled_from(["base64", "utf-8", "UTF-8", None, "rot13", 5]))
     properties["delivery_tag"] = int(tag) if tag == "5" and draw(st.booleans()) else tag
     encoding = {"content-encoding": draw(st.sampled_from(["utf-8", "binary", None]))}
     return {**encoding, "content-type": draw(st.sampled_from(["application/json", "x", None])), "headers": headers} | {
@@ -68,10 +70,13 @@ def messages(draw: st.DrawFn, queue: str | None = None) -> dict[str, Any]:
     tag, queue = draw(tags), draw(queues) if queue is None else queue
     head = draw(heads(tag, queue))
     body = draw(bodies)
+    properties = head["properties"]
+    properties.pop("body_encoding", None)
     if draw(st.booleans()):
-        properties = head["properties"]
         head["properties"] = {**properties, "body_encoding": "base64", "delivery_tag": properties["delivery_tag"]}
         return {"body": base64.b64encode(body).decode(), **head}
+    if draw(st.booleans()):
+        properties["body_encoding"] = "utf-8"
     return {**head, "body": draw(st.one_of(st.none(), lines))}
 
 

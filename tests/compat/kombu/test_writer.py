@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 
 import pytest
@@ -26,7 +27,7 @@ from .messages import NOW, bound, held, message, one, queued, text
 TARGET = Target("", NOW)
 
 each_capture = pytest.mark.parametrize("case", captures("kombu"), ids=str)
-on_a_server = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=80)
+on_a_server = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
 
 
 def send(client: redis.Redis, commands: Iterable[Command]) -> None:
@@ -262,6 +263,16 @@ def test_a_header_of_an_application_that_has_our_name_is_just_a_header(client: r
     assert read_one(client, job) == job
     changed = evolve(job, created_at=5)
     assert read_one(client, changed) == changed
+
+
+def test_a_header_that_only_looks_like_ours_is_carried_like_any_other(client: redis.Redis) -> None:
+    made = Job(id="1", queue="t", name="t", state=State.WAITING, payload=b"{}", created_at=5, extra={"qless": {"x": 1}})
+    read_one(client, made)
+    [raw] = client.lrange("t", 0, -1)
+    value = json.loads(raw)
+    head = {name: value[name] for name in ("content-type", "content-encoding", "headers", "properties")}
+    forged = evolve(SIMPLE, extra={"ferryman": {"head": codec.encode(head, b"")[:-1]}})
+    assert read_one(client, forged) == forged
 
 
 def test_a_job_of_another_system_becomes_the_message_of_a_celery_task(server: Server, client: redis.Redis) -> None:
