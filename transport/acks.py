@@ -2,7 +2,8 @@
 
 Acks that come in quick succession leave in one call, in an event loop at its next turn, in plain ``drain_events`` when what was
 taken together has been handed out; and in one round trip with the next take, if there is one to make. At any other time an ack
-is sent before ``basic_ack`` returns. No ack waits longer than LINGER: the keeper's thread sends what a slow callback keeps back.
+is sent before ``basic_ack`` returns. An event loop keeps acks back for LINGER while its workers have enough to do, so that a few
+leave together. No ack waits longer than KEPT: the keeper's thread sends what a slow callback keeps back.
 
 An ack that the connection may have swallowed is sent again over a fresh one. That is safe: acking twice changes nothing, and
 an ack that comes after its lease has lapsed takes back the copy that waits for redelivery.
@@ -31,6 +32,8 @@ logger = logging.getLogger("ferryman.transport")
 
 LINGER = 0.002
 """Seconds that an ack may be kept back for company."""
+KEPT = 0.02
+"""Seconds after which an ack is sent by the keeper's thread, if nobody else has done so."""
 BATCH = 100
 """Acks that leave at once even while messages are being handed out."""
 
@@ -49,6 +52,11 @@ class Acks:
         """Whether any wait to be sent."""
         return bool(self._count)
 
+    @property
+    def are_young(self) -> bool:
+        """Whether there are some, and none has waited for LINGER yet."""
+        return 0 < self._count < BATCH and time.monotonic() - self._since < LINGER
+
     def add(self, queue: str, job_id: str) -> None:
         """Acks one job. Raises connection errors, after which the job is acked or will be delivered again."""
         with self._lock:
@@ -57,7 +65,7 @@ class Acks:
             now = time.monotonic()
             if self._count == 1:
                 self._since = now
-            if self._count >= BATCH or now - self._since > LINGER or not self._channel.transport.poller.is_busy:
+            if self._count >= BATCH or now - self._since > KEPT or not self._channel.transport.poller.is_busy:
                 self.flush()
             elif self._count == 1:
                 self._channel.keeper.stir()

@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .acks import LINGER
+from .acks import KEPT
 from .errors import CONNECTION_ERRORS
 from .wire import Wire
 
@@ -93,7 +93,7 @@ class Keeper:
             with self._lock:
                 if not any(channel.acks for channel in self._orphans):
                     return
-            time.sleep(LINGER)
+            time.sleep(KEPT)
 
     def _run(self) -> None:
         while True:
@@ -102,7 +102,7 @@ class Keeper:
                 next_due = min(self._due.values(), default=math.inf)
             if self._stirred.wait(min(max(next_due - time.monotonic(), 0.0), IDLE)):
                 self._stirred.clear()
-                time.sleep(LINGER)
+                time.sleep(KEPT)
                 self._flush()
 
     def _renew_due(self) -> None:

@@ -23,6 +23,7 @@ from kombu.utils.eventio import ERR, READ, poll
 
 from ..schema.errors import MalformedValue
 from ..schema.native import keys
+from .acks import LINGER
 from .errors import CONNECTION_ERRORS, ConnectionLost
 from .fanout import Fanout
 from .message import Content, Message, content
@@ -110,6 +111,7 @@ class Poller:
         self._bell = Bell()
         self._loop: Any = None
         self._beat: Any = None
+        self._is_lingering = False
         self._closed = False
         for waiter in (self.waiter, self.fanout.waiter):
             waiter.on_close = self._deaf
@@ -195,7 +197,7 @@ class Poller:
         end = time.monotonic() + SLICE
         while True:
             self._fetch()
-            self._transport.flush_acks()
+            self._flush_acks()
             if not self._ready:
                 break
             # A callback may have set a timer, and the loop has looked at its timers before this turn's tick.
@@ -214,6 +216,22 @@ class Poller:
         due = self._next_look()
         if due < BEAT:
             self._loop.call_later(max(due, 0.001), _nothing)
+
+    def _may_wait(self, channel: Channel) -> bool:
+        """Whether a channel's acks, and its next take with them, had better wait for more: so a few make one round trip."""
+        return self._loop is not None and channel.acks.are_young and channel.qos.is_well_filled
+
+    def _flush_acks(self) -> None:
+        for channel in list(self._transport.channels):
+            if not self._may_wait(channel):
+                channel.acks.flush()
+            elif not self._is_lingering:
+                self._is_lingering = True
+                self._loop.call_later(LINGER, self._lingered)
+
+    def _lingered(self) -> None:
+        """The loop turns because of this, and the next tick sends what has come together."""
+        self._is_lingering = False
 
     def _deaf(self, fd: int) -> None:
         """A socket is about to be closed; its number may soon be another socket's."""
@@ -264,7 +282,7 @@ class Poller:
         settings = transport.settings
         for channel, consumer in transport.consumers_of(queue):
             room = channel.qos.room(settings.fetch_limit)
-            if not room:
+            if not room or self._may_wait(channel):
                 continue
             taken = channel.take(queue, room, consumer.no_ack)
             if not taken.exists:

@@ -47,6 +47,11 @@ class QoS:
         estimate = self.can_consume_max_estimate()
         return 1 if estimate is None else min(estimate, limit)
 
+    @property
+    def is_well_filled(self) -> bool:
+        """Whether more than half of what may be unsettled is: there is work enough for a moment."""
+        return bool(self.prefetch_count) and 2 * len(self._unsettled) > self.prefetch_count
+
     def append(self, tag: int, held: Held) -> None:
         """Remembers a delivery until it is settled."""
         self._unsettled[tag] = held
