@@ -53,3 +53,16 @@ class NotFound(ChannelError):  # type: ignore[misc]
 
 class ConnectionLost(redis.exceptions.ConnectionError):
     """A connection that looks open does not answer any more."""
+
+
+class NotNow(redis.exceptions.ConnectionError):
+    """The server can do nothing for us at the moment, for a reason that passes by itself or that an operator sees to."""
+
+
+PASSING = ("NOREPLICAS", "MASTERDOWN", "UNBLOCKED", "BUSY", "MISCONF")
+"""Error words that redis-py has no connection error for: too few replicas, a failover, a long script, a full disk."""
+
+
+def passing(error: redis.exceptions.ResponseError) -> Exception:
+    """The error itself, or NotNow for one that asks for patience: a worker must wait then, not die."""
+    return NotNow(str(error)) if str(error).startswith(PASSING) else error

@@ -18,7 +18,7 @@ import redis
 from redis.exceptions import NoScriptError
 
 from ..schema.call import Argument, Call, Command
-from .errors import CONNECTION_ERRORS, ConnectionLost
+from .errors import CONNECTION_ERRORS, ConnectionLost, passing
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ class Wire:
     def commands(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
         """Several plain commands in one round trip; the first error reply is raised after all have been read."""
         with self._lock:
-            return _raise_first(self._send(commands))
+            return self._raise_first(self._send(commands))
 
     def _exchange(self, calls: Sequence[Call[Any] | Command[Any]]) -> list[Any]:
         if not calls:
@@ -78,7 +78,17 @@ class Wire:
             if unknown:
                 for (at, _), reply in zip(unknown, self._send([words for _, words in unknown]), strict=True):
                     replies[at] = reply
-            return _raise_first(replies)
+            return self._raise_first(replies)
+
+    def _raise_first(self, replies: list[Any]) -> list[Any]:
+        for reply in replies:
+            if isinstance(reply, Exception):
+                if isinstance(reply, CONNECTION_ERRORS):
+                    # This server can't serve us now, and perhaps never again: who tries again must connect anew.
+                    self.failed = True
+                    self.close()
+                raise reply
+        return replies
 
     def _send(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
         connection = self._open()
@@ -158,7 +168,10 @@ class Waiter:
     def receive(self) -> Any:
         """The reply of the command under way; blocks until it is there. Raises error replies and connection errors."""
         self.waiting = False
-        return self._connection.read_response()
+        reply = _reply(self._connection)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
     def readable(self) -> bool:
         """Whether a reply is there. Raises ConnectionLost when it should be and is not: only the socket looks open."""
@@ -213,11 +226,4 @@ def _reply(connection: Any) -> Any:
     try:
         return connection.read_response()
     except redis.exceptions.ResponseError as error:
-        return error
-
-
-def _raise_first(replies: list[Any]) -> list[Any]:
-    for reply in replies:
-        if isinstance(reply, Exception):
-            raise reply
-    return replies
+        return passing(error)

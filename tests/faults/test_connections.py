@@ -19,7 +19,7 @@ from kombu.exceptions import OperationalError
 
 from ..support.proxy import proxy
 from ..support.servers import Server
-from ..support.topologies import Daemon, durable
+from ..support.topologies import Daemon, durable, wait_until
 from ..support.workers import Ledger, celery, send, worker
 
 NOTE = "tests.support.tasks.note"
@@ -117,7 +117,7 @@ def test_a_worker_on_half_open_connections_comes_back_and_answers(server, ledger
         between.silence()
         send(server, [(NOTE, ["after"], {})])
         ledger.wait_for("run", 2, RECOVERY)
-        ping = celery(server, "inspect", "ping", "--timeout", "10")
+        ping = celery(server, "inspect", "ping", "-d", "w1@test", "--timeout", "10")
         assert "pong" in ping.stdout, ping.stdout + ping.stderr + running.log.read_text()
     assert ledger.names("run") == ["before", "after"]
 
@@ -250,7 +250,7 @@ def test_no_message_is_lost_or_doubled_while_the_server_is_killed_again_and_agai
             thread.join(2 * RECOVERY)
             assert not thread.is_alive()
         with daemon.server.client() as client:
-            _wait_until(lambda: client.hget("ferryman:{q}:meta", "acked") == str(total).encode())
+            wait_until(lambda: client.hget("ferryman:{q}:meta", "acked") == str(total).encode())
             assert client.zcard("ferryman:{q}:waiting") == 0
     assert sorted(handled) == list(range(total))
     assert {n for n, times in handled.items() if times > 1} == set()
@@ -274,7 +274,7 @@ def test_a_worker_survives_restarts_and_runs_everything_once(kind, server, ledge
             stop.join()
             ledger.wait_for("run", tasks, 2 * RECOVERY)
             _wait_for_acks(daemon.server, tasks)
-            ping = celery(daemon.server, "inspect", "ping", "--timeout", "10")
+            ping = celery(daemon.server, "inspect", "ping", "-d", "w1@test", "--timeout", "10")
             assert "pong" in ping.stdout, ping.stdout + ping.stderr + running.log.read_text()
     assert Counter(ledger.names("run")) == Counter(range(tasks)), running.log.read_text()
 
@@ -340,11 +340,4 @@ def test_a_worker_frozen_beyond_its_lease_loses_its_tasks_and_harms_nobody_when_
 
 def _wait_for_acks(server: Server, count: int) -> None:
     with server.client() as client:
-        _wait_until(lambda: int(client.hget("ferryman:{celery}:meta", "acked") or 0) >= count)
-
-
-def _wait_until(condition: Callable[[], bool], seconds: float = RECOVERY) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true"
-        time.sleep(0.05)
+        wait_until(lambda: int(client.hget("ferryman:{celery}:meta", "acked") or 0) >= count)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import time
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 
@@ -37,9 +35,9 @@ def test_green_pools_run_tasks_at_once_or_when_due_answer_pings_and_stop(server,
         send(server, [(NOTE, [n], {}) for n in range(50)] + [(NOTE, ["later"], {"countdown": 1})])
         ledger.wait_for("run", 51)
         assert ledger.names("run")[-1] == "later"
-        ping = celery(server, "inspect", "ping", "--timeout", "10")
+        ping = celery(server, "inspect", "ping", "-d", "w1@test", "--timeout", "10")
         assert "pong" in ping.stdout, ping.stdout + ping.stderr
-        added = celery(server, "control", "add_consumer", "extra", "--timeout", "5")
+        added = celery(server, "control", "add_consumer", "extra", "-d", "w1@test", "--timeout", "10")
         assert "OK" in added.stdout, added.stdout + added.stderr
         send(server, [(NOTE, ["on extra"], {"queue": "extra"})])
         ledger.wait_for("run", 52)
@@ -96,10 +94,3 @@ def test_a_task_that_blocks_its_whole_process_keeps_its_lease(server, ledger, tm
         with worker(server, tmp_path, pool="threads", late=1, lease=1, name="idle"):
             ledger.wait_for("end", 1)
     assert ledger.names("start") == ["blocking"]
-
-
-def _wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true"
-        time.sleep(0.05)

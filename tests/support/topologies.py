@@ -1,4 +1,4 @@
-"""Servers that are killed, frozen and started again: one that keeps its data and its port."""
+"""Servers that are killed, frozen and started again, alone or watched by Sentinels; each keeps its data and its port."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import redis
 from attrs import define, evolve
 
 from .servers import Server, ServerKind, free_port, wait_until_answering
 
 
-@define
+@define(eq=False)
 class Daemon:
     """A server process, and how to start it again."""
 
@@ -66,3 +68,96 @@ def durable(kind: ServerKind, folder: Path, *options: str) -> Iterator[Daemon]:
         yield daemon
     finally:
         daemon.kill()
+
+
+@define
+class Watched:
+    """A master with a replica, watched by Sentinels."""
+
+    servers: list[Daemon]
+    sentinels: list[Daemon]
+    service: str = "main"
+
+    def url(self, **options: str | int | float) -> str:
+        """The ``ferryman+sentinel://`` address."""
+        hosts = ",".join(f"127.0.0.1:{sentinel.server.port}" for sentinel in self.sentinels)
+        query = "&".join(f"{name}={value}" for name, value in options.items())
+        return f"ferryman+sentinel://{hosts}/{self.service}/0" + (f"?{query}" if query else "")
+
+    def master(self) -> Daemon:
+        """The server that the Sentinels call master now."""
+        for sentinel in self.sentinels:
+            if sentinel.process is not None:
+                with sentinel.server.client() as client:
+                    _, port = client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.service)
+                return next(daemon for daemon in self.servers if daemon.server.port == int(port))
+        raise AssertionError("no Sentinel is running")
+
+    def wait_for_another_master(self, old: Daemon, seconds: float = 60.0) -> Daemon:
+        """The new master, as soon as there is one that takes writes."""
+        wait_until(lambda: self.master() is not old and _role(self.master()) == b"master", seconds)
+        return self.master()
+
+    def wait_until_replicated(self) -> None:
+        """Returns when the replica has everything that the master has answered until now."""
+        with self.master().server.client() as client:
+            wait_until(lambda: client.execute_command("WAIT", 1, 1000) >= 1, 60.0)
+
+
+def _role(daemon: Daemon) -> bytes:
+    with daemon.server.client() as client:
+        role: bytes = client.execute_command("ROLE")[0]
+        return role
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    """Returns when the condition holds. Fails when it does not in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError("the condition did not come true")
+        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def watched(kind: ServerKind, folder: Path) -> Iterator[Watched]:
+    """A running master, replica and two Sentinels that agree fast."""
+    with contextlib.ExitStack() as stack:
+        master = stack.enter_context(durable(kind, folder / "one"))
+        port = str(master.server.port)
+        replica = stack.enter_context(durable(kind, folder / "two", "--replicaof", f"127.0.0.1 {port}"))
+        sentinels = []
+        for name in ("sentinel-one", "sentinel-two"):
+            sentinel = _sentinel(kind, folder / name, port)
+            stack.callback(sentinel.kill)
+            sentinel.start()
+            sentinels.append(sentinel)
+        running = Watched([master, replica], sentinels)
+        for sentinel in sentinels:
+            with sentinel.server.client() as client:
+                wait_until(lambda client=client: _knows_all(client, running.service))  # type: ignore[misc]
+        yield running
+
+
+def _sentinel(kind: ServerKind, folder: Path, master_port: str) -> Daemon:
+    folder.mkdir(parents=True)
+    port = free_port()
+    (folder / "sentinel.conf").write_text(
+        f"port {port}\nbind 127.0.0.1\ndir {folder}\n"
+        f"sentinel monitor main 127.0.0.1 {master_port} 1\n"
+        "sentinel down-after-milliseconds main 1000\nsentinel failover-timeout main 5000\n"
+    )
+    command = [kind.binary, str(folder / "sentinel.conf"), "--sentinel"]
+    return Daemon(Server(kind.name, port, 0, folder, kind.binary), command)
+
+
+def _knows_all(client: redis.Redis, service: str) -> bool:
+    """Whether a Sentinel has found the replica, which it asks for from time to time, and the other Sentinel."""
+    flat = client.execute_command("SENTINEL", "MASTER", service)
+    state = dict(flat) if isinstance(flat, dict) else dict(zip(flat[::2], flat[1::2], strict=True))
+    texts = {_text(name): _text(value) for name, value in state.items()}
+    return int(texts["num-slaves"]) >= 1 and int(texts["num-other-sentinels"]) >= 1
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

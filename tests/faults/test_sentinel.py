@@ -1,0 +1,109 @@
+"""A master watched by Sentinels: found through any of them, followed when it moves, with nothing lost that was replicated."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import ferryman.transport  # noqa: F401 - registers the URL schemes
+import pytest
+from kombu import Connection, Consumer, Producer, Queue
+
+from ..support.servers import Server, ServerKind
+from ..support.topologies import Watched, wait_until, watched
+from ..support.workers import Ledger, celery, worker
+
+NOTE = "tests.support.tasks.note"
+POLICY = {"max_retries": 1000, "interval_start": 0.05, "interval_step": 0}
+
+
+@pytest.fixture
+def service(kind: ServerKind, tmp_path) -> Iterator[Watched]:
+    if "redis" not in kind.binary:
+        pytest.skip("the embedded server is built without Sentinel")
+    with watched(kind, tmp_path / "service") as running:
+        yield running
+
+
+@pytest.fixture
+def ledger(server: Server) -> Ledger:
+    return Ledger(server)
+
+
+def test_the_master_is_found_though_the_first_sentinel_is_down(service):
+    service.sentinels[0].kill()
+    with Connection(service.url()) as connection, connection.channel() as channel:
+        Producer(channel).publish("found", routing_key="q")
+        assert channel.basic_get("q").payload == "found"
+
+
+def test_a_service_that_no_sentinel_knows_is_a_connection_error(service):
+    connection = Connection(service.url().replace("/main/", "/other/"))
+    with connection, pytest.raises(connection.connection_errors, match="other"):
+        connection.connect()
+
+
+@pytest.mark.parametrize("how", ["ordered", "frozen", "killed"])
+def test_a_worker_and_a_producer_follow_the_master(service, server, ledger, tmp_path, how):
+    from celery import Celery
+
+    url = service.url(socket_timeout=1)
+    old = service.master()
+    with worker(server, tmp_path, broker=url, late=1, lease=10) as running, Celery(broker=url) as app:
+        for n in range(20):
+            app.send_task(NOTE, [n], countdown=n / 10, retry_policy=POLICY)
+        service.wait_until_replicated()
+        if how == "ordered":
+            with service.sentinels[0].server.client() as client:
+                client.execute_command("SENTINEL", "FAILOVER", service.service)
+            service.wait_for_another_master(old)
+        elif how == "frozen":
+            with old.frozen():
+                service.wait_for_another_master(old)
+                app.send_task(NOTE, ["while the old one is frozen"], retry_policy=POLICY)
+                ledger.wait(lambda lines: "while the old one is frozen" in [line["name"] for line in lines])
+        else:
+            old.kill()
+            service.wait_for_another_master(old)
+        begun = time.monotonic()
+        app.send_task(NOTE, ["after"], retry_policy=POLICY)
+        ledger.wait(lambda lines: "after" in [line["name"] for line in lines])
+        assert time.monotonic() - begun < 30
+        ledger.wait(lambda lines: set(range(20)) <= {line["name"] for line in lines})
+        ping = celery(server, "inspect", "ping", "-d", "w1@test", "--timeout", "10", broker=url)
+        assert "pong" in ping.stdout, ping.stdout + ping.stderr + running.log.read_text()
+        assert running.process.poll() is None
+    names = Counter(ledger.names("run"))
+    assert all(names[n] >= 1 for n in range(20)), "nothing that was replicated is lost"
+
+
+def test_a_master_without_enough_replicas_makes_clients_wait_and_loses_nothing(service):
+    """``min-replicas-to-write`` on the servers closes the window in which a master takes writes that no replica has."""
+    handled = []
+    for daemon in service.servers:
+        with daemon.server.client() as client:
+            client.config_set("min-replicas-to-write", 1)
+            client.config_set("min-replicas-max-lag", 1)
+    replica = next(daemon for daemon in service.servers if daemon is not service.master())
+    with Connection(service.url(socket_timeout=1)) as connection:
+        producer = Producer(connection)
+        producer.publish("before", routing_key="q", retry=True, retry_policy=POLICY)
+        publishing = threading.Thread(
+            target=lambda: producer.publish("patient", routing_key="q", retry=True, retry_policy=POLICY), daemon=True
+        )
+        with replica.frozen():
+            with service.master().server.client() as client:
+                wait_until(lambda: client.info("replication")["min_slaves_good_slaves"] == 0)
+            publishing.start()
+            publishing.join(0.5)
+            assert publishing.is_alive(), "it must not have been stored by a master alone"
+        publishing.join(30)
+        assert not publishing.is_alive()
+        with connection.channel() as channel:
+            consumer = Consumer(channel, [Queue("q")], on_message=lambda m: (handled.append(m.payload), m.ack()))
+            with consumer:
+                while len(handled) < 2:
+                    connection.drain_events(timeout=10)
+    assert handled == ["before", "patient"]
