@@ -45,6 +45,8 @@ def test_a_service_that_no_sentinel_knows_is_a_connection_error(service):
         connection.connect()
 
 
+# Elections take their own time on a loaded machine: run with -m slow.
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["ordered", "frozen", "killed"])
 def test_a_worker_and_a_producer_follow_the_master(service, server, ledger, tmp_path, how):
     from celery import Celery
