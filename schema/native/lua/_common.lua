@@ -83,9 +83,9 @@ local function in_slices(command, key, values)
   end
 end
 
--- Adds values at the end of a list.
-local function append(list, ...)
-  for i = 1, select('#', ...) do
-    list[#list + 1] = (select(i, ...))
-  end
+-- Adds a value, or two that belong together, at the end of a list.
+local function append(list, value, second)
+  local last = #list
+  list[last + 1] = value
+  list[last + 2] = second
 end

@@ -25,7 +25,7 @@ local SCHEMA = 1
 local STEP = 2 ^ 45
 
 -- Sequences below this belong to migrated jobs, which so stay ahead of what is published while they are being written.
-local IMPORTED = string.format('%.0f', 2 ^ 40)
+local IMPORTED = '1099511627776' -- 2^40
 
 -- Most jobs that one call promotes, reclaims or erases beside its own work: some milliseconds of the server's time.
 local LIMIT = 1000
@@ -41,8 +41,8 @@ local queue = {}
 -- Reads the queue's settings, and refuses a keyspace that a newer ferryman has written.
 local function open()
   local found = call('HMGET', META, unpack(SETTINGS))
-  for i, name in ipairs(SETTINGS) do
-    queue[name] = found[i] or nil
+  for i = 1, #SETTINGS do
+    queue[SETTINGS[i]] = found[i] or nil
   end
   if queue.schema and not (tonumber(queue.schema) and tonumber(queue.schema) <= SCHEMA) then
     refuse('schema', queue.schema)

@@ -81,7 +81,8 @@ local function store(now, fresh)
       append(hash, 'expires_at', expires_at)
     end
     if due > now then
-      append(hash, 'due_at', due, 'score', place)
+      append(hash, 'due_at', due)
+      append(hash, 'score', place)
       append(scheduled, due, id)
     else
       append(waiting, place, id)
