@@ -285,7 +285,7 @@ class Channel(Declarations):
         After a connection error only what nobody works on is given back, by the keeper and over a connection of its own: tasks
         that still run keep their lease and may ack when they end.
         """
-        if self.closed:
+        if self.closed or self.transport.is_inherited:
             return
         for tag in list(self._consumers):
             self.basic_cancel(tag)

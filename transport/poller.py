@@ -18,6 +18,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import redis
 from attrs import define
 from kombu.utils.eventio import ERR, READ, poll
 
@@ -326,16 +327,22 @@ class Poller:
         """Sees to it that the blocking reads under way are the right ones."""
         self.fanout.ask()
         wanted = self._wanted()
-        if self.waiter.waiting:
-            if not wanted <= self._asked and not self._interrupted:
-                self._interrupted = True
-                self._transport.wire.commands([("RPUSH", self._private, "1"), ("PEXPIRE", self._private, round(BLOCK * 2000))])
-            return
-        if wanted:
+        if self.waiter.waiting and not wanted <= self._asked and not self._interrupted:
+            self._interrupt()
+        if wanted and not self.waiter.waiting:
             live = self._transport.live
             timeout = max(0.001, min(BLOCK, self._next_look()))
             self.waiter.wait(timeout, "BLPOP", self._private, *(live.keys(queue).wake for queue in sorted(wanted)), timeout)
             self._asked = wanted
+
+    def _interrupt(self) -> None:
+        """Ends the wait under way, which is for too few queues."""
+        try:
+            self._transport.wire.commands([("RPUSH", self._private, "1"), ("PEXPIRE", self._private, round(BLOCK * 2000))])
+        except redis.exceptions.OutOfMemoryError:
+            self.waiter.close()  # a full server takes no wake-up, but it must be drained
+        else:
+            self._interrupted = True
 
     def _next_look(self) -> float:
         """Seconds until a quiet queue should be asked in any case."""

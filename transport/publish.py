@@ -7,6 +7,7 @@ with all its properties, and that is another message.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -46,8 +47,12 @@ class Publisher:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
+        self._begin()
+
+    def _begin(self) -> None:
         self._name = uuid4().hex[:16]
         self._numbers = count(1)
+        self._pid = os.getpid()
 
     def publish(self, message: Mapping[str, Any], exchange: str, routing_key: str) -> None:
         """Stores a message made by ``prepare_message``.
@@ -65,6 +70,9 @@ class Publisher:
     def prepare(self, message: Mapping[str, Any], exchange: str, routing_key: str, job_id: str | None = None) -> Outbox:
         """The stored form of a message, under a new id unless one is given. Raises UsageError for a wrong priority or delay."""
         properties = message["properties"]
+        if self._pid != os.getpid():
+            # A forked child would give its messages the ids of its parent's, and the server would take them for repeated ones.
+            self._begin()
         is_repeated = job_id is not None
         job_id = job_id or f"{self._name}-{next(self._numbers)}"
         properties["delivery_tag"] = job_id

@@ -7,6 +7,7 @@ prefetch on that word.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
@@ -57,6 +58,7 @@ class Transport(base.Transport):  # type: ignore[misc]
         """Queue -> fanout exchange -> life in ms: what this connection has bound."""
         self._channel_ids = count(1)
         self._failed = False
+        self._pid = os.getpid()
         self.lapsed = False
         """Whether a lease was lost. The poller makes a connection error of it."""
 
@@ -64,6 +66,11 @@ class Transport(base.Transport):  # type: ignore[misc]
     def broken(self) -> bool:
         """Whether a connection error has happened: kombu will replace this transport."""
         return self._failed or self.wire.failed
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this is a forked child's copy: its sockets and what its channels hold are the parent's."""
+        return self._pid != os.getpid()
 
     def driver_version(self) -> str:
         """The version of redis-py."""
@@ -91,6 +98,8 @@ class Transport(base.Transport):  # type: ignore[misc]
 
     def close_connection(self, connection: Any) -> None:
         """Closes every channel and socket."""
+        if self.is_inherited:
+            return
         for channel in list(self.channels):
             channel.close()
         self.poller.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import signal
 import time
 
 import redis
@@ -24,6 +25,7 @@ app.conf.update(
     task_acks_late=os.environ.get("FERRYMAN_TEST_LATE") == "1",
     worker_prefetch_multiplier=int(os.environ.get("FERRYMAN_TEST_PREFETCH", "4")),
     worker_send_task_events=True,
+    beat_schedule={"often": {"task": "tests.support.tasks.note", "schedule": 0.5, "args": ["beat"]}},
 )
 
 
@@ -66,3 +68,10 @@ def block(name: object, seconds: float) -> None:
     record("start", name)
     ctypes.CDLL(None).usleep(round(seconds * 1_000_000))
     record("end", name)
+
+
+@app.task
+def poison(name: object) -> None:
+    """Takes its whole worker with it."""
+    record("poison", name)
+    os.killpg(os.getpgrp(), signal.SIGKILL)

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -104,12 +104,19 @@ def environment(server: Server, **settings: object) -> dict[str, str]:
 
 @contextlib.contextmanager
 def worker(
-    server: Server, folder: Path, *, pool: str = "prefork", concurrency: int = 2, name: str = "w1", **settings: object
+    server: Server,
+    folder: Path,
+    *,
+    pool: str = "prefork",
+    concurrency: int = 2,
+    name: str = "w1",
+    options: Sequence[str] = (),
+    **settings: object,
 ) -> Iterator[Worker]:
     """A ready worker; whatever is left of it at the end of the block is killed."""
     log = folder / f"{name}.log"
     command = [sys.executable, "-m", "celery", "-A", "tests.support.tasks", "worker", "-l", "INFO"]
-    command += ["-P", pool, "-c", str(concurrency), "-n", f"{name}@test", "-Q", str(settings.pop("queues", "celery"))]
+    command += ["-P", pool, "-c", str(concurrency), "-n", f"{name}@test", "-Q", str(settings.pop("queues", "celery")), *options]
     with log.open("ab") as output:
         process = subprocess.Popen(
             command, cwd=ROOT, env=environment(server, **settings), stdout=output, stderr=output, start_new_session=True

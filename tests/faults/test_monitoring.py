@@ -1,0 +1,83 @@
+"""What runs beside workers: beat, Flower, the autoscaler."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ..support.servers import Server, free_port
+from ..support.topologies import wait_until
+from ..support.workers import ROOT, Ledger, environment, send, worker
+
+NOTE = "tests.support.tasks.note"
+NAP = "tests.support.tasks.nap"
+
+
+@pytest.fixture
+def ledger(server: Server) -> Ledger:
+    return Ledger(server)
+
+
+@contextlib.contextmanager
+def program(server: Server, folder: Path, *arguments: str) -> Iterator[Path]:
+    """A running ``celery`` command, and its log; killed at the end of the block."""
+    log = folder / f"{arguments[0]}.log"
+    command = [sys.executable, "-m", "celery", "-A", "tests.support.tasks", *arguments]
+    surroundings = {**environment(server), "FLOWER_UNAUTHENTICATED_API": "true"}
+    with (
+        log.open("ab") as output,
+        subprocess.Popen(command, cwd=ROOT, env=surroundings, stdout=output, stderr=output, start_new_session=True) as process,
+    ):
+        try:
+            yield log
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_beat_publishes_and_goes_on_when_its_connection_is_cut(server, ledger, client, tmp_path):
+    with worker(server, tmp_path), program(server, tmp_path, "beat", "-s", str(tmp_path / "schedule")) as log:
+        ledger.wait_for("run", 3)
+        client.client_kill_filter(_type="normal", skipme=True)
+        ledger.wait_for("run", len(ledger.names("run")) + 4)
+    assert "Traceback" not in log.read_text()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("flower") is None, reason="flower is not installed")
+def test_flower_shows_workers_and_tasks(server, ledger, tmp_path):
+    port = free_port()
+    with worker(server, tmp_path), program(server, tmp_path, "flower", "--address=127.0.0.1", f"--port={port}") as log:
+        wait_until(lambda: fetch(port, "/") is not None, 60)
+        wait_until(lambda: "w1@test" in (fetch(port, "/workers") or ""))
+        send(server, [(NOTE, ["watched"], {})])
+        ledger.wait_for("run", 1)
+        wait_until(lambda: NOTE in (fetch(port, "/api/tasks") or ""))
+        assert "w1@test" in (fetch(port, "/worker/w1@test") or ""), log.read_text()
+        assert fetch(port, "/tasks") is not None
+
+
+def fetch(port: int, path: str) -> str | None:
+    """A page; None while there is none."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as reply:
+            text: str = reply.read().decode()
+            return text
+    except (urllib.error.URLError, OSError):
+        return None
+
+
+def test_autoscale_gives_a_burst_more_processes_and_more_messages(server, ledger, tmp_path):
+    with worker(server, tmp_path, concurrency=1, prefetch=1, late=1, options=["--autoscale=4,1"]):
+        send(server, [(NAP, [n, 1.5], {}) for n in range(12)])
+        lines = ledger.wait_for("end", 12)
+    assert sorted(ledger.names("start")) == list(range(12))
+    assert len({line["pid"] for line in lines if line["event"] == "start"}) > 1

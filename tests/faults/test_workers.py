@@ -1,0 +1,128 @@
+"""What workers must live through that is no fault of their connections: a full server, delayed tasks by the thousand, tasks that
+kill their worker, long tasks beside short ones.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+
+import ferryman.transport  # noqa: F401 - registers the URL schemes
+import pytest
+from ferryman.schema.call import run
+from ferryman.schema.native import codec
+from ferryman.schema.native.live import Live, Publication
+from kombu.exceptions import OperationalError
+
+from ..support.servers import Server
+from ..support.topologies import wait_until
+from ..support.workers import Ledger, send, worker
+
+NOTE = "tests.support.tasks.note"
+NAP = "tests.support.tasks.nap"
+POISON = "tests.support.tasks.poison"
+
+
+@pytest.fixture
+def ledger(server: Server) -> Ledger:
+    return Ledger(server)
+
+
+def test_a_worker_drains_a_full_server_and_lives_on(kind, server, ledger, tmp_path):
+    (tmp_path / "full").mkdir()
+    with kind.start(tmp_path / "full") as full, full.client() as client:
+        send(full, [(NOTE, [n], {}) for n in range(50)])
+        client.config_set("maxmemory", "100kb")
+        with pytest.raises(OperationalError, match="maxmemory"):
+            send(full, [(NOTE, ["too much"], {"retry": False})])
+        with worker(server, tmp_path, broker=full.url()) as running:
+            ledger.wait_for("run", 50)
+            client.config_set("maxmemory", "0")
+            send(full, [(NOTE, ["room again"], {})])
+            ledger.wait_for("run", 51)
+            assert running.process.poll() is None
+    assert Counter(ledger.names("run")) == Counter([*range(50), "room again"])
+
+
+def test_a_countdown_of_many_leases_runs_once_and_in_time_though_a_worker_dies_meanwhile(server, ledger, tmp_path):
+    lease = 1.0
+    with (
+        worker(server, tmp_path, name="one", pool="solo", lease=lease, late=1),
+        worker(server, tmp_path, name="two", pool="threads", lease=lease, late=1),
+        worker(server, tmp_path, name="three", pool="threads", lease=lease, late=1) as doomed,
+    ):
+        send(server, [(NOTE, [n], {"countdown": 10 * lease}) for n in range(6)])
+        due = time.time() + 10 * lease
+        time.sleep(3 * lease)
+        doomed.kill()
+        lines = ledger.wait_for("run", 6)
+        time.sleep(2 * lease)
+    assert sorted(ledger.names("run")) == list(range(6))
+    assert all(due - 0.5 < line["at"] < due + 5 for line in lines if line["event"] == "run")
+
+
+def test_delayed_tasks_by_the_thousand_wait_in_redis_and_neither_fill_nor_slow_a_worker(server, ledger, client, tmp_path):
+    live = Live()
+    frame = codec.encode({"headers": {"task": NOTE, "id": "x", "lang": "py"}, "properties": {}}, b"[[], {}, {}]")
+    in_an_hour = round(time.time() * 1000) + 3_600_000
+    with worker(server, tmp_path, concurrency=1) as running:
+        before = resident_megabytes(running.process.pid)
+        for first in range(0, 30_000, 1000):
+            batch = [Publication(f"p-{n}", frame, due_ms=in_an_hour) for n in range(first, first + 1000)]
+            run(client, live.publish("celery", "p", batch, create=True))
+        send(server, [(NOTE, ["soon"], {"countdown": 1}), (NOTE, ["now"], {})])
+        lines = ledger.wait_for("run", 2, 10)
+        assert [line["name"] for line in lines] == ["now", "soon"]
+        size = run(client, live.size("celery"))
+        assert (size.scheduled, size.held) == (30_000, 0)
+        assert resident_megabytes(running.process.pid) - before < 20
+
+
+def resident_megabytes(pid: int) -> float:
+    """Memory that a process has in use."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * 4096 / 1_000_000
+
+
+def test_a_task_that_kills_its_worker_again_and_again_becomes_a_dead_letter(server, ledger, client, tmp_path):
+    url = server.url(delivery_limit=2)
+    send(server, [(POISON, ["poison"], {})])
+    for n in range(2):
+        with worker(server, tmp_path, name=f"victim{n}", broker=url, late=1, lease=1, concurrency=1) as victim:
+            assert victim.process.wait(60) < 0
+    with worker(server, tmp_path, name="survivor", broker=url, late=1, lease=1):
+        wait_until(lambda: client.zcard("ferryman:{celery}:dead") == 1)
+        send(server, [(NOTE, ["others"], {})])
+        ledger.wait_for("run", 1)
+    (job_id,) = client.zrange("ferryman:{celery}:dead", 0, -1)
+    job = client.hgetall(b"ferryman:{celery}:job:" + job_id)
+    assert job[b"reason"] == b"delivery_limit"
+    assert b"2 times" in job[b"error"]
+    assert ledger.names("poison") == ["poison"] * 2
+
+
+def test_no_short_task_waits_behind_a_long_one(server, ledger, tmp_path):
+    with (
+        worker(server, tmp_path, name="one", concurrency=1, prefetch=1, late=1),
+        worker(server, tmp_path, name="two", concurrency=1, prefetch=1, late=1),
+    ):
+        send(server, [(NAP, ["long", 8.0], {}), *((NAP, [n, 0.1], {}) for n in range(10))])
+        ledger.wait_for("end", 11)
+    assert ledger.names("end")[-1] == "long"
+
+
+def test_every_ping_is_answered_while_the_workers_are_busy(server, ledger, tmp_path):
+    from celery import Celery
+
+    with (
+        worker(server, tmp_path, name="one"),
+        worker(server, tmp_path, name="two", pool="threads"),
+        Celery(broker=server.url()) as app,
+    ):
+        send(server, [(NAP, [n, 0.02], {}) for n in range(500)])
+        names = ["one@test", "two@test"]
+        for _ in range(50):
+            replies = app.control.ping(destination=names, timeout=10)
+            assert sorted(name for reply in replies for name in reply) == names
+        ledger.wait_for("end", 500)
