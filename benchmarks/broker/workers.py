@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import redis
 from attrs import frozen
 from celery import Celery
 
@@ -80,6 +79,9 @@ def said(server: Server) -> list[float]:
         return [float(value) for value in client.lrange(LEDGER_KEY, 0, -1)]
 
 
-def ledger(server: Server) -> redis.Redis:
-    """A client of the ledger's database."""
-    return server.client(LEDGER_DB)
+def said_count(server: Server) -> int:
+    """How many tasks have said something so far."""
+    with server.client(LEDGER_DB) as client:
+        count = client.llen(LEDGER_KEY)
+        assert isinstance(count, int)
+        return count
