@@ -57,7 +57,7 @@ def connect(address: Address, *, sentinel_kwargs: Mapping[str, Any] | None = Non
             client: redis.Redis = sentinel.master_for(address.service, **arguments)
             return client
         case Kind.CLUSTER:
-            raise UsageError("ferryman+cluster:// is not served yet; use the URL of one node of a server without cluster mode")
+            raise UsageError("ferryman+cluster:// is for Celery brokers; audits and migrations of a cluster go node by node")
         case Kind.RDB:
             raise UsageError(f"{address.display()} is a snapshot file, not a server")
     host, port = address.hosts[0]

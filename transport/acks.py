@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from ..schema.call import Call
 from ..schema.native.results import Verdict
 from .errors import CONNECTION_ERRORS
-from .wire import Wire
 
 if TYPE_CHECKING:
     from .channel import Channel
@@ -106,7 +105,7 @@ class Acks:
                 return wire.run_all(calls)
             except CONNECTION_ERRORS as error:
                 logger.info("connection lost while acking, trying once more: %s", error)
-        fresh = Wire(self._channel.settings.client())
+        fresh = self._channel.settings.wire()
         try:
             return fresh.run_all(calls)
         finally:

@@ -22,7 +22,7 @@ from ..schema.errors import MalformedValue
 from .acks import Acks
 from .batch import PublishBatch
 from .declarations import Declarations
-from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS
+from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS, ConnectionLost
 from .lease import keeper
 from .message import Content, Message, content
 from .publish import Publisher
@@ -63,6 +63,8 @@ class Channel(Declarations):
         self._publisher = Publisher(transport)
         self._consumers: dict[str, Consumer] = {}
         self._registered: set[str] = set()
+        self._idle_rounds: dict[str, int] = {}
+        """Queue -> rounds of renewals since this channel has held anything of it."""
         self._tags = count(1)
         self._alive: weakref.WeakValueDictionary[int, Message] = weakref.WeakValueDictionary()
         """The messages that somebody still has: a task that runs, say."""
@@ -93,8 +95,11 @@ class Channel(Declarations):
     def basic_publish(self, message: Mapping[str, Any], exchange: str = "", routing_key: str = "", **_: Any) -> None:
         """Stores a message, once, in every queue it is routed to; returns when the server has it.
 
-        Raises NoRoute, BrokerFull, UsageError for a priority or delay that can't be, and connection errors.
+        Raises NoRoute, BrokerFull, UsageError for a priority or delay that can't be, and connection errors. A closed channel is
+        one of those: kombu, which closes it when a declaration finds the connection broken, goes on with a new one then.
         """
+        if self.closed:
+            raise ConnectionLost("the channel is closed")
         self._publisher.publish(message, exchange or "", routing_key or "")
 
     def create_publish_batch(self, max_size: int) -> PublishBatch:
@@ -237,11 +242,17 @@ class Channel(Declarations):
         return min(self.settings.lease, self.shortest_life or self.settings.lease) / 3
 
     def renewals(self) -> list[tuple[str, Call[Any]]]:
-        """(queue, call) for everything that must not lapse. Called by the keeper's thread."""
-        lease = self.settings.lease_ms
-        calls: list[tuple[str, Call[Any]]] = [
-            (queue, self.live.renew(queue, self.consumer_id, lease)) for queue in list(self._registered)
-        ]
+        """(queue, call) for everything that must not lapse. Called by the keeper's thread.
+
+        Where nothing is held the server registers for two leases, and every other round is enough.
+        """
+        held = {each.queue for each in self.qos.unsettled().values()}
+        calls: list[tuple[str, Call[Any]]] = []
+        for queue in list(self._registered):
+            busy = queue in held or "x-expires" in self._declared.get(queue, {})
+            self._idle_rounds[queue] = 0 if busy else self._idle_rounds.get(queue, 0) + 1
+            if self._idle_rounds[queue] % 2 == 0:
+                calls.append((queue, self.live.renew(queue, self.consumer_id, self.settings.lease_ms)))
         return calls if self.closed else calls + self.binding_renewals()
 
     @property

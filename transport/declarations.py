@@ -260,12 +260,7 @@ class Declarations(StdChannel):  # type: ignore[misc]
     def list_bindings(self) -> Iterator[tuple[str, str, str]]:
         """(queue, exchange, routing key) of every binding under this prefix, whoever made it."""
         prefix = keys.exchange(self.settings.prefix, "")
-        cursor = b"0"
-        while True:
-            cursor, names = self.wire.command("SCAN", cursor, "MATCH", glob_escape(to_text(prefix)) + "*", "COUNT", 1000)
-            for name in names:
-                exchange = to_text(name.removeprefix(prefix))
-                for binding in self.wire.run(self.transport.exchanges.bindings(exchange)).bindings:
-                    yield binding.queue, exchange, binding.routing_key
-            if cursor == b"0":
-                return
+        for name in self.wire.scan(glob_escape(to_text(prefix)) + "*"):
+            exchange = to_text(name.removeprefix(prefix))
+            for binding in self.wire.run(self.transport.exchanges.bindings(exchange)).bindings:
+                yield binding.queue, exchange, binding.routing_key

@@ -1,23 +1,27 @@
 """Fanout: reading the broadcast streams that this connection's queues are bound to.
 
 A broadcast is stored once, in the exchange's stream, and each bound queue has a cursor in Redis: where it has read to. A queue
-gets what is published after it was bound, also while its consumer is away for a moment. The wait is one blocking XREAD over
-all streams, on a connection of its own, because Redis can't wait for lists and streams at once.
+gets what is published after it was bound, also while its consumer is away for a moment. On one server the wait is one blocking
+XREAD over all streams, on a connection of its own, because Redis can't wait for lists and streams at once. On a cluster the nodes
+tell which streams have changed (``tracking.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attrs import define
 
-from ..schema.call import Call
+from ..schema.call import Call, Command
 from ..schema.native import keys
 from .wire import BLOCK, Waiter
 
 if TYPE_CHECKING:
+    from ..schema.native.exchange import Exchanges
     from .settings import Settings
+    from .tracking import Tracker
     from .wire import Wire
 
 COUNT = 100
@@ -35,16 +39,22 @@ class Subscription:
     saved: bytes
 
 
-class Fanout:
+class Broadcast(NamedTuple):
+    """A message for a queue."""
+
+    queue: str
+    stream_id: bytes
+    frame: bytes
+
+
+class Fanout(ABC):
     """The subscriptions of one connection. Not thread-safe: used by the thread that drains events."""
 
-    def __init__(self, settings: Settings, wire: Wire, exchanges: Any) -> None:
+    def __init__(self, settings: Settings, wire: Wire, exchanges: Exchanges) -> None:
         self._prefix = settings.prefix
         self._exchanges = exchanges
         self._wire = wire
         self._subscriptions: dict[tuple[str, str], Subscription] = {}
-        self._asked: list[Subscription] = []
-        self.waiter = Waiter(settings.client(), settings.reply_timeout)
 
     def __bool__(self) -> bool:
         return bool(self._subscriptions)
@@ -54,7 +64,7 @@ class Fanout:
         if (exchange, queue) not in self._subscriptions:
             cursor = self._wire.run(self._exchanges.fanout_bind(exchange, queue, expires_ms))
             self._subscriptions[exchange, queue] = Subscription(exchange, queue, expires_ms, cursor, cursor)
-            self._interrupt()
+            self._changed()
 
     def unsubscribe(self, queue: str) -> None:
         """Reads nothing more for this queue."""
@@ -62,28 +72,46 @@ class Fanout:
         for key in gone:
             del self._subscriptions[key]
         if gone:
-            self._interrupt()
+            self._changed()
 
+    @abstractmethod
     def ask(self) -> None:
-        """Starts the blocking read, unless it is under way or there is nothing to read."""
-        if self.waiter.waiting or not self._subscriptions:
-            return
-        self._asked = list(self._subscriptions.values())
-        streams = [keys.fanout(self._prefix, each.exchange) for each in self._asked]
-        cursors = [each.cursor for each in self._asked]
-        self.waiter.wait(BLOCK, "XREAD", "COUNT", COUNT, "BLOCK", round(BLOCK * 1000), "STREAMS", *streams, *cursors)
+        """Waits for broadcasts, or goes on waiting. Raises connection errors."""
 
-    def receive(self) -> Iterator[tuple[str, bytes, bytes]]:
-        """What the read has brought: (queue, stream id, message frame)."""
-        reply = self.waiter.receive() or []
+    @abstractmethod
+    def receive(self) -> Iterator[Broadcast]:
+        """What has come. Raises connection errors."""
+
+    @abstractmethod
+    def sockets(self) -> list[int]:
+        """The file descriptors that become readable when something has come."""
+
+    @abstractmethod
+    def on_readable(self) -> None:
+        """For event loops: one of the sockets is readable, and the next tick will ask ``receive``."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends the wait."""
+
+    @abstractmethod
+    def _changed(self) -> None:
+        """There are other subscriptions than before."""
+
+    def _stream(self, subscription: Subscription) -> bytes:
+        return keys.fanout(self._prefix, subscription.exchange)
+
+    def _read(self, asked: Iterable[Subscription], reply: Sequence[Any]) -> Iterator[Broadcast]:
+        """The reply of an XREAD for some subscriptions, whose cursors move on."""
         # Two queues on one exchange make the same stream stand twice, in the order of the question; a stream that has
         # nothing new is left out, so each answer goes to the next asked subscription of that name.
-        asked = iter(self._asked)
+        rest = iter(asked)
         for name, entries in reply:
-            subscription = next(each for each in asked if keys.fanout(self._prefix, each.exchange) == name)
+            subscription = next(each for each in rest if self._stream(each) == name)
             for stream_id, fields in entries:
                 subscription.cursor = stream_id
-                yield subscription.queue, stream_id, dict(zip(fields[::2], fields[1::2], strict=False)).get(b"message", b"")
+                message = dict(zip(fields[::2], fields[1::2], strict=False)).get(b"message", b"")
+                yield Broadcast(subscription.queue, stream_id, message)
 
     def save(self) -> None:
         """Stores cursors that have moved: what was handed out before is not read again."""
@@ -97,13 +125,79 @@ class Fanout:
                 self._wire.run(self._bind(subscription))
 
     def _bind(self, subscription: Subscription) -> Call[bytes]:
-        call: Call[bytes] = self._exchanges.fanout_bind(subscription.exchange, subscription.queue, subscription.expires_ms)
-        return call
+        return self._exchanges.fanout_bind(subscription.exchange, subscription.queue, subscription.expires_ms)
 
-    def _interrupt(self) -> None:
-        """Drops a read under way, which has taken nothing: the next one asks for other streams."""
-        self.waiter.close()
+
+class StreamFanout(Fanout):
+    """One server: one blocking read of all streams."""
+
+    def __init__(self, settings: Settings, wire: Wire, exchanges: Exchanges, waiter: Waiter) -> None:
+        super().__init__(settings, wire, exchanges)
+        self._waiter = waiter
+        self._asked: list[Subscription] = []
+
+    def ask(self) -> None:
+        if self._waiter.waiting or not self._subscriptions:
+            return
+        self._asked = list(self._subscriptions.values())
+        streams = [self._stream(each) for each in self._asked]
+        cursors = [each.cursor for each in self._asked]
+        self._waiter.wait(BLOCK, "XREAD", "COUNT", COUNT, "BLOCK", round(BLOCK * 1000), "STREAMS", *streams, *cursors)
+
+    def receive(self) -> Iterator[Broadcast]:
+        if self._waiter.readable():
+            yield from self._read(self._asked, self._waiter.receive() or [])
+
+    def sockets(self) -> list[int]:
+        return self._waiter.sockets()
+
+    def on_readable(self) -> None:
+        self._waiter.close_if_idle()
 
     def close(self) -> None:
-        """Ends the wait."""
-        self.waiter.close()
+        self._waiter.close()
+
+    def _changed(self) -> None:
+        """Drops a read under way, which has taken nothing: the next one asks for other streams."""
+        self._waiter.close()
+
+
+class ClusterFanout(Fanout):
+    """A cluster: a read of each stream that has changed, from the node that has it."""
+
+    def __init__(self, settings: Settings, wire: Wire, exchanges: Exchanges, tracker: Tracker) -> None:
+        super().__init__(settings, wire, exchanges)
+        self._tracker = tracker
+        self._full: set[bytes] = set()
+        """Streams whose last read was cut off at COUNT."""
+
+    def ask(self) -> None:
+        self._tracker.track({self._stream(each) for each in self._subscriptions.values()})
+
+    def receive(self) -> Iterator[Broadcast]:
+        streams = {self._stream(each) for each in self._subscriptions.values()}
+        changed = self._tracker.changed(streams) | self._full & streams
+        self._full.clear()
+        asked = [each for each in self._subscriptions.values() if self._stream(each) in changed]
+        reads = [Command(("XREAD", "COUNT", COUNT, "STREAMS", self._stream(each), each.cursor), list_of) for each in asked]
+        for subscription, reply in zip(asked, self._wire.run_all(reads), strict=True):
+            if any(len(entries) == COUNT for _, entries in reply):
+                self._full.add(self._stream(subscription))
+            yield from self._read([subscription], reply)
+
+    def sockets(self) -> list[int]:
+        return self._tracker.sockets()
+
+    def on_readable(self) -> None:
+        """A closed socket is an error at the next tick, which reads from every connection."""
+
+    def close(self) -> None:
+        self._tracker.close()
+
+    def _changed(self) -> None:
+        """The next ``ask`` sees to it."""
+
+
+def list_of(reply: Any) -> list[Any]:
+    """A reply that is a list, or nil for an empty one."""
+    return reply or []

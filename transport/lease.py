@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 
 from .acks import KEPT
 from .errors import CONNECTION_ERRORS
-from .wire import Wire
 
 if TYPE_CHECKING:
     from .channel import Channel
+    from .wire import Wire
 
 logger = logging.getLogger("ferryman.transport")
 
@@ -129,7 +129,7 @@ class Keeper:
         wire = self._wires.get(url)
         if wire is None or wire.failed:
             patience = min(channel.settings.reply_timeout, channel.settings.lease / 3)
-            wire = Wire(channel.settings.client(socket_timeout=patience, socket_connect_timeout=patience))
+            wire = channel.settings.wire(socket_timeout=patience, socket_connect_timeout=patience)
             self._wires[url] = wire
         try:
             if channel.closed:

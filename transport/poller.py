@@ -1,11 +1,9 @@
 """Poller: brings messages from the server to the channels of one connection, from an event loop or from ``drain_events``.
 
 A queue is either *hot*, there may be something to take, or quiet. Hot queues are asked at once, as far as their channel's
-prefetch limit leaves room; for the quiet ones one blocking pop waits on their wake tokens. A token carries no job: losing
-one costs time, never a message, and the time is bounded, because every take also says when something will happen by itself
-(a scheduled message due, another consumer's lease lapsing) and each queue is looked at every LOOK seconds in any case.
-
-The wait is on one more key, private to this connection: pushing to it ends the wait at once, when the set of queues changes.
+prefetch limit leaves room; for the quiet ones it waits until they are woken (``wakes.py``). To be woken too late costs time,
+never a message, and the time is bounded, because every take also says when something will happen by itself (a scheduled message
+due, another consumer's lease lapsing) and each queue is looked at from time to time in any case.
 """
 
 from __future__ import annotations
@@ -16,18 +14,18 @@ import socket
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
-import redis
 from attrs import define
 from kombu.utils.eventio import ERR, READ, poll
 
 from ..schema.errors import MalformedValue
-from ..schema.native import keys
 from .acks import LINGER
+from .cluster import ClusterWire
 from .errors import CONNECTION_ERRORS, ConnectionLost
-from .fanout import Fanout
+from .fanout import ClusterFanout, Fanout, StreamFanout
 from .message import Content, Message, content
+from .tracking import Tracker
+from .wakes import ClusterWakes, TokenWakes, Wakes
 from .wire import BLOCK, Waiter
 
 if TYPE_CHECKING:
@@ -38,8 +36,6 @@ logger = logging.getLogger("ferryman.transport")
 
 BEAT = 1.0
 """Seconds between turns of an idle event loop, in which a connection that has gone silent is noticed."""
-LOOK = 30.0
-"""Seconds after which a quiet queue is asked even though nothing has woken it."""
 PROPAGATED: tuple[type[Exception], ...] = (*CONNECTION_ERRORS, MemoryError, AssertionError)
 """Errors of a callback that end the event loop; it reports all others and goes on, as kombu's does for file descriptors."""
 SLICE = 0.01
@@ -103,19 +99,23 @@ class Poller:
         self._transport = transport
         self._watches: dict[str, Watch] = {}
         self._ready: deque[Ready] = deque()
-        self._private = keys.wake(transport.settings.prefix, uuid4().hex)
-        self._asked: frozenset[str] = frozenset()
-        self._interrupted = False
         self._turn = 0
-        self.waiter = Waiter(transport.settings.client(), transport.settings.reply_timeout)
-        self.fanout = Fanout(transport.settings, transport.wire, transport.exchanges)
+        self._wakes, self.fanout = self._waits()
         self._bell = Bell()
         self._loop: Any = None
         self._beat: Any = None
         self._is_lingering = False
         self._closed = False
-        for waiter in (self.waiter, self.fanout.waiter):
-            waiter.on_close = self._deaf
+
+    def _waits(self) -> tuple[Wakes, Fanout]:
+        """What waits for messages and for broadcasts, by the kind of server."""
+        transport, settings = self._transport, self._transport.settings
+        wire, live, exchanges = transport.wire, transport.live, transport.exchanges
+        if isinstance(wire, ClusterWire):
+            tracker = Tracker(wire, settings.node_client, settings.reply_timeout, self._deaf)
+            return ClusterWakes(live, tracker), ClusterFanout(settings, wire, exchanges, tracker)
+        tokens, streams = (Waiter(settings.client(), settings.reply_timeout, self._deaf) for _ in range(2))
+        return TokenWakes(settings, live, wire, tokens), StreamFanout(settings, wire, exchanges, streams)
 
     @property
     def is_busy(self) -> bool:
@@ -165,9 +165,7 @@ class Poller:
     def _poll(self, timeout: float) -> bool:
         """Waits for the sockets and the bell. Returns whether anything has happened."""
         poller = poll()
-        sockets = [self._bell.fileno()]
-        sockets += [fd for w in (self.waiter, self.fanout.waiter) if w.waiting and (fd := w.fileno()) is not None]
-        for fd in sockets:
+        for fd in {self._bell.fileno(), *self._wakes.sockets(), *self.fanout.sockets()}:
             poller.register(fd, READ | ERR)
         try:
             events = poller.poll(timeout)
@@ -208,12 +206,12 @@ class Poller:
             if time.monotonic() >= end:
                 return
         self._ask()
-        for waiter in (self.waiter, self.fanout.waiter):
-            fd = waiter.fileno()
-            if waiter.waiting and fd is not None and fd not in self._loop.readers:
-                # The next tick takes the reply. Without one to come, a readable socket is a closed one, and would keep
-                # the loop spinning.
-                self._loop.add_reader(fd, waiter.close_if_idle)
+        for wait in (self._wakes, self.fanout):
+            for fd in wait.sockets():
+                if fd not in self._loop.readers:
+                    # The next tick takes what has come. If nothing can come, a readable socket is a closed one, and would
+                    # keep the loop spinning.
+                    self._loop.add_reader(fd, wait.on_readable)
         due = self._next_look()
         if due < BEAT:
             self._loop.call_later(max(due, 0.001), _nothing)
@@ -249,7 +247,7 @@ class Poller:
             self._loop.on_tick.discard(self.tick)
             self._loop.remove(self._bell.fileno())
         self._ready.clear()
-        self.waiter.close()
+        self._wakes.close()
         self.fanout.close()
         self._bell.close()
 
@@ -290,7 +288,7 @@ class Poller:
                 channel.redeclare(queue)
                 continue
             watch.hot = len(taken.jobs) == room
-            quiet = min(max(taken.next_event_ms - taken.now, 0) / 1000, LOOK)
+            quiet = min(max(taken.next_event_ms - taken.now, 0) / 1000, self._wakes.look)
             watch.look_at = time.monotonic() + quiet
             for delivery in taken.jobs:
                 message = channel.accept(queue, delivery, consumer)
@@ -326,51 +324,25 @@ class Poller:
     def _ask(self) -> None:
         """Sees to it that the blocking reads under way are the right ones."""
         self.fanout.ask()
-        wanted = self._wanted()
-        if self.waiter.waiting and not wanted <= self._asked and not self._interrupted:
-            self._interrupt()
-        if wanted and not self.waiter.waiting:
-            live = self._transport.live
-            timeout = max(0.001, min(BLOCK, self._next_look()))
-            self.waiter.wait(timeout, "BLPOP", self._private, *(live.keys(queue).wake for queue in sorted(wanted)), timeout)
-            self._asked = wanted
-
-    def _interrupt(self) -> None:
-        """Ends the wait under way, which is for too few queues."""
-        try:
-            self._transport.wire.commands([("RPUSH", self._private, "1"), ("PEXPIRE", self._private, round(BLOCK * 2000))])
-        except redis.exceptions.OutOfMemoryError:
-            self.waiter.close()  # a full server takes no wake-up, but it must be drained
-        else:
-            self._interrupted = True
+        self._wakes.ask(self._wanted(), self._next_look())
 
     def _next_look(self) -> float:
         """Seconds until a quiet queue should be asked in any case."""
         now = time.monotonic()
-        return min((max(0.0, watch.look_at - now) for watch in self._watches.values() if not watch.hot), default=LOOK)
+        return min((max(0.0, watch.look_at - now) for watch in self._watches.values() if not watch.hot), default=self._wakes.look)
 
     def _receive(self) -> None:
         """Takes in what has arrived on the waiting connections. Raises connection errors."""
         if self._transport.lapsed:
             raise ConnectionLost("a lease has lapsed: what was taken and not begun belongs to other consumers now")
-        if self.waiter.readable():
-            self._interrupted = False
-            woken = self.waiter.receive()
-            for queue in self._asked:
-                if woken is not None and self._transport.live.keys(queue).wake == woken[0]:
-                    self._woken(queue)
-        if self.fanout.waiter.readable():
-            for queue, stream_id, frame in self.fanout.receive():
-                self._broadcast(queue, stream_id, frame)
-            self.fanout.save()
-
-    def _woken(self, queue: str) -> None:
-        """A wake token was popped: whoever pops one must take, or put it back by taking nothing."""
-        consumers = self._transport.consumers_of(queue)
-        if queue in self._watches:
-            self._watches[queue].hot = True
-        if not any(channel.qos.can_consume() for channel, _ in consumers):
-            self._transport.wire.run(self._transport.live.advance(queue))
+        for queue in self._wakes.woken():
+            if queue in self._watches:
+                self._watches[queue].hot = True
+            if not any(channel.qos.can_consume() for channel, _ in self._transport.consumers_of(queue)):
+                self._wakes.decline(queue)
+        for broadcast in self.fanout.receive():
+            self._broadcast(*broadcast)
+        self.fanout.save()
 
     def _broadcast(self, queue: str, stream_id: bytes, frame: bytes) -> None:
         job_id = stream_id.decode("ascii", "replace")

@@ -47,6 +47,8 @@ class Publisher:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
+        self._client = transport.client
+        """kombu's connection. A transport that is closed forgets it."""
         self._begin()
 
     def _begin(self) -> None:
@@ -64,7 +66,7 @@ class Publisher:
         try:
             self.send([prepared])
         except (*CONNECTION_ERRORS, OperationalError):
-            setattr(self._transport.client, UNCONFIRMED, (properties, prepared.publication.id))
+            setattr(self._client, UNCONFIRMED, (properties, prepared.publication.id))
             raise
 
     def prepare(self, message: Mapping[str, Any], exchange: str, routing_key: str, job_id: str | None = None) -> Outbox:
@@ -94,10 +96,10 @@ class Publisher:
 
     def _repeated(self, properties: Mapping[str, Any]) -> str | None:
         """The id under which this very message was published before without an answer."""
-        unconfirmed = getattr(self._transport.client, UNCONFIRMED, None)
+        unconfirmed = getattr(self._client, UNCONFIRMED, None)
         if unconfirmed is None:
             return None
-        delattr(self._transport.client, UNCONFIRMED)
+        delattr(self._client, UNCONFIRMED)
         job_id: str | None = unconfirmed[1] if unconfirmed[0] is properties else None
         return job_id
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import redis
@@ -20,6 +21,8 @@ from ..schema.address import DEFAULT_PORT, IGNORED_OPTIONS, OPTIONS, Address, Ki
 from ..schema.connect import connect
 from ..schema.errors import UsageError
 from ..schema.native.place import PriorityOrder
+from .cluster import ClusterWire
+from .wire import NodeWire, Wire
 
 logger = logging.getLogger("ferryman.transport")
 
@@ -74,8 +77,26 @@ class Settings:
         return seconds
 
     def client(self, **overrides: Any) -> redis.Redis:
-        """A new redis-py client for this address."""
+        """A new redis-py client for this address, which must be of one server."""
         return connect(self.address, **{**self.connection_arguments, **overrides})
+
+    def node_client(self, host: str, port: int, **overrides: Any) -> redis.Redis:
+        """A new redis-py client for one node of the cluster."""
+        has_tls = any(name.startswith("ssl_") for name in self.address.options)
+        node = evolve(self.address, kind=Kind.TLS if has_tls else Kind.TCP, hosts=((host, port),))
+        return connect(node, **{**self.connection_arguments, **overrides})
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether the keys are spread over several servers."""
+        return self.address.kind is Kind.CLUSTER
+
+    def wire(self, **overrides: Any) -> Wire:
+        """A new wire to this address."""
+        if self.is_cluster:
+            nodes = partial(self.node_client, **overrides)
+            return ClusterWire(self.address.hosts, nodes, overrides.get("socket_timeout", self.reply_timeout))
+        return NodeWire(self.client(**overrides))
 
     @classmethod
     def of(cls, client: Any) -> Settings:

@@ -23,7 +23,6 @@ from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS
 from .poller import Poller
 from .routes import Routes
 from .settings import Settings
-from .wire import Wire
 
 
 class Transport(base.Transport):  # type: ignore[misc]
@@ -50,7 +49,7 @@ class Transport(base.Transport):  # type: ignore[misc]
         self.settings = Settings.of(client)
         self.live = Live(self.settings.prefix)
         self.exchanges = Exchanges(self.settings.prefix)
-        self.wire = Wire(self.settings.client())
+        self.wire = self.settings.wire()
         self.routes = Routes(self.live, self.exchanges, self.wire)
         self.poller = Poller(self)
         self.channels: list[Channel] = []

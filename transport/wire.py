@@ -1,8 +1,8 @@
-"""Wire: one Redis connection for calls, used by any thread; and Waiter, one connection that blocks.
+"""Wire: the way to a server, for calls, used by any thread; and Waiter, one connection that blocks.
 
-All I/O of the transport goes through these two classes. They know nothing of queues: a call comes in, its parsed result
-goes out. A wire that failed stays failed, because kombu answers a connection error with a new transport; what was asked of
-the failed one is either known to have happened (its reply was read) or safe to ask again (every transition is).
+All I/O of the transport goes through these classes and those of ``cluster.py``. They know nothing of queues: a call comes in,
+its parsed result goes out. A wire that failed stays failed, because kombu answers a connection error with a new transport; what
+was asked of the failed one is either known to have happened (its reply was read) or safe to ask again (every transition is).
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import hiredis
 import redis
-from redis.exceptions import NoScriptError
+from redis.exceptions import MovedError, NoScriptError
 
 from ..schema.call import Argument, Call, Command
+from ..schema.errors import UsageError
 from .errors import CONNECTION_ERRORS, ConnectionLost, passing
 
 T = TypeVar("T")
@@ -31,16 +33,14 @@ BLOCK = 5.0
 """Seconds that a blocking command lasts at most; then the connection has shown that it lives."""
 
 
-class Wire:
-    """A lazily opened connection that sends scripts and plain commands, several in one round trip."""
+AnyCall = Call[Any] | Command[Any]
 
-    def __init__(self, client: redis.Redis) -> None:
-        self._client = client
-        self._connection: Any = None
-        self._pid = os.getpid()
+
+class Wire(ABC):
+    """Sends scripts and plain commands, several in one round trip. Thread-safe."""
+
+    def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._used = 0.0
-        """When a reply was read last, on the monotonic clock."""
         self.failed = False
         """True after a connection error. Nothing is sent any more by anybody who asks first."""
 
@@ -49,23 +49,60 @@ class Wire:
         result: T = self.run_all([call])[0]
         return result
 
-    def run_all(self, calls: Sequence[Call[Any] | Command[Any]]) -> list[Any]:
+    def run_all(self, calls: Sequence[AnyCall]) -> list[Any]:
         """Sends all calls at once and waits for all results, in order.
 
         The first error reply is raised after every reply has been read, so that the connection stays usable.
         """
-        return [call.parse(reply) for call, reply in zip(calls, self._exchange(calls), strict=True)]
-
-    def command(self, *arguments: Argument) -> Any:
-        """One plain command and its raw reply."""
-        return self.commands([arguments])[0]
-
-    def commands(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
-        """Several plain commands in one round trip; the first error reply is raised after all have been read."""
         with self._lock:
-            return self._raise_first(self._send(commands))
+            replies = self.replies(calls)
+            self._raise_first(replies)
+        return [call.parse(reply) for call, reply in zip(calls, replies, strict=True)]
 
-    def _exchange(self, calls: Sequence[Call[Any] | Command[Any]]) -> list[Any]:
+    def command(self, *words: Argument) -> Any:
+        """One plain command and its raw reply."""
+        return self.run(Command(words, _as_it_is))
+
+    @abstractmethod
+    def replies(self, calls: Sequence[AnyCall]) -> list[Any]:
+        """The raw reply to each call; error replies stand among them as exceptions. Raises connection errors."""
+
+    @abstractmethod
+    def scan(self, pattern: str) -> Iterator[bytes]:
+        """Every key whose name fits a glob pattern; some may come twice."""
+
+    @abstractmethod
+    def reopen(self) -> None:
+        """Opens a new connection, with which a failed wire is usable again. Raises connection errors."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Closes the socket."""
+
+    def _raise_first(self, replies: Sequence[Any]) -> None:
+        for reply in replies:
+            if isinstance(reply, Exception):
+                if isinstance(reply, CONNECTION_ERRORS):
+                    # This server can't serve us now, and perhaps never again: who tries again must connect anew.
+                    self.failed = True
+                    self.close()
+                if isinstance(reply, MovedError):
+                    raise UsageError("this server is a node of a cluster; write ferryman+cluster:// instead of ferryman://")
+                raise reply
+
+
+class NodeWire(Wire):
+    """A lazily opened connection to one server."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        super().__init__()
+        self._client = client
+        self._connection: Any = None
+        self._pid = os.getpid()
+        self._used = 0.0
+        """When a reply was read last, on the monotonic clock."""
+
+    def replies(self, calls: Sequence[AnyCall]) -> list[Any]:
         if not calls:
             return []
         with self._lock:
@@ -78,17 +115,15 @@ class Wire:
             if unknown:
                 for (at, _), reply in zip(unknown, self._send([words for _, words in unknown]), strict=True):
                     replies[at] = reply
-            return self._raise_first(replies)
+            return replies
 
-    def _raise_first(self, replies: list[Any]) -> list[Any]:
-        for reply in replies:
-            if isinstance(reply, Exception):
-                if isinstance(reply, CONNECTION_ERRORS):
-                    # This server can't serve us now, and perhaps never again: who tries again must connect anew.
-                    self.failed = True
-                    self.close()
-                raise reply
-        return replies
+    def scan(self, pattern: str) -> Iterator[bytes]:
+        cursor = b"0"
+        while True:
+            cursor, names = self.command("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
+            yield from names
+            if cursor == b"0":
+                return
 
     def _send(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
         connection = self._open()
@@ -111,7 +146,7 @@ class Wire:
             self.close()
         if self._connection is None:
             self._pid = os.getpid()
-            connection = _new_connection(self._client)
+            connection = new_connection(self._client)
             try:
                 connection.connect()
             except BaseException:
@@ -122,14 +157,12 @@ class Wire:
         return self._connection
 
     def reopen(self) -> None:
-        """Opens a new connection, with which a failed wire is usable again. Raises connection errors."""
         with self._lock:
             self.close()
             self.failed = False
             self._open()
 
     def close(self) -> None:
-        """Closes the socket."""
         if self._connection is not None:
             self._connection.disconnect()
             self._connection = None
@@ -141,14 +174,14 @@ class Waiter:
     ``wait`` sends it, ``readable`` and ``fileno`` are for event loops, ``receive`` takes the reply. Used by one thread.
     """
 
-    def __init__(self, client: redis.Redis, patience: float) -> None:
+    def __init__(self, client: redis.Redis, patience: float, on_close: Callable[[int], None]) -> None:
         self._client = client
         self._patience = patience
         """Seconds after a command's own time in which its reply must have come."""
         self._connection: Any = None
         self._overdue = 0.0
         self.waiting = False
-        self.on_close: Callable[[int], None] = _ignore
+        self._on_close = on_close
         """Told the file descriptor of a socket that is about to be closed."""
 
     def wait(self, seconds: float, *arguments: Argument) -> None:
@@ -158,7 +191,7 @@ class Waiter:
         if self._connection is not None and _is_closed(self._connection):
             self.close()
         if self._connection is None:
-            connection = _new_connection(self._client)
+            connection = new_connection(self._client)
             connection.connect()
             self._connection = connection
         self._connection.send_packed_command(self._connection.pack_command(*arguments))
@@ -188,6 +221,11 @@ class Waiter:
         if not self.waiting:
             self.close()
 
+    def sockets(self) -> list[int]:
+        """The file descriptor that becomes readable with the reply; none while no command is under way."""
+        fd = self.fileno()
+        return [fd] if self.waiting and fd is not None else []
+
     def fileno(self) -> int | None:
         """The socket's file descriptor; None while there is none."""
         sock = getattr(self._connection, "_sock", None)
@@ -199,16 +237,12 @@ class Waiter:
         if self._connection is not None:
             fd = self.fileno()
             if fd is not None:
-                self.on_close(fd)
+                self._on_close(fd)
             self._connection.disconnect()
             self._connection = None
 
 
-def _ignore(fd: int) -> None:
-    """What nobody listens to."""
-
-
-def _new_connection(client: redis.Redis) -> Any:
+def new_connection(client: redis.Redis) -> Any:
     """A connection as the client's pool would make it. The pool counts, and refuses after so many that came to nothing."""
     pool = client.connection_pool
     return pool.connection_class(**pool.connection_kwargs)
@@ -220,6 +254,11 @@ def _is_closed(connection: Any) -> bool:
         return bool(connection.can_read(0))
     except CONNECTION_ERRORS:
         return True
+
+
+def _as_it_is(reply: Any) -> Any:
+    """For replies that their caller reads."""
+    return reply
 
 
 def _reply(connection: Any) -> Any:

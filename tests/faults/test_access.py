@@ -12,42 +12,16 @@ import ferryman.transport  # noqa: F401 - registers the URL schemes
 import pytest
 import redis
 from ferryman.schema.connect import connect
-from kombu import Connection, Consumer, Exchange, Producer, Queue
+from kombu import Connection, Consumer, Producer, Queue
 from redis import CredentialProvider
 
 from ..support.certificates import OPENSSL, Authority, authority
+from ..support.messages import round_trip
 from ..support.servers import Server, ServerKind, free_port
 from ..support.workers import Ledger, celery, worker
 
 ROOT = Path(__file__).parents[2]
 NOTE = "tests.support.tasks.note"
-
-
-def round_trip(url: str, **options: object) -> None:
-    """Publishes, consumes, broadcasts and deletes."""
-    exchange = Exchange("ex", "topic")
-    news = Queue("news", Exchange("broadcast", "fanout"), expires=60)
-    received = []
-    with Connection(url, **options) as connection, connection.channel() as channel:
-        queue = Queue("q", exchange, routing_key="a.*")
-        with Consumer(channel, [queue, news], on_message=lambda m: (received.append(m.payload), m.ack())):
-            producer = Producer(channel)
-            producer.publish("routed", exchange=exchange, routing_key="a.b")
-            producer.publish("broadcast", exchange=news.exchange, declare=[news.exchange])
-            producer.publish("later", routing_key="q", headers={"x-delay": 1})
-            while len(received) < 3:
-                connection.drain_events(timeout=10)
-        producer.publish("rejected", routing_key="q")
-        channel.basic_get("q").reject()
-        producer.publish("requeued", routing_key="q")
-        channel.basic_get("q").requeue()
-        assert ("q", "ex", "a.*") in list(channel.list_bindings())
-        assert channel.queue_purge("q") == 1
-        channel.queue_unbind("q", "ex", "a.*")
-        channel.queue_delete("q")
-        channel.queue_delete("news")
-        channel.exchange_delete("ex")
-    assert sorted(received) == ["broadcast", "later", "routed"]
 
 
 # Unix sockets

@@ -1,0 +1,160 @@
+"""ClusterWire: the way to a Redis Cluster. Each call goes to the node that owns its keys; the nodes' redirections are followed.
+
+All keys of a queue share a slot, and so do those of every other call, so a call is one node's business. While a slot moves from
+one node to another, its nodes ask for patience (TRYAGAIN): the wire waits as long as it would for a reply. A node that can't be
+reached is a connection error of the whole wire, and the next one reads the map of slots anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import redis
+from redis.crc import key_slot
+from redis.exceptions import AskError, ClusterDownError, MovedError, TryAgainError
+
+from ..schema.call import Argument, Call, Command
+from ..schema.errors import UsageError
+from ..schema.text import to_bytes
+from .errors import CONNECTION_ERRORS, NotNow
+from .wire import AnyCall, NodeWire, Wire
+
+Node = tuple[str, int]
+"""Host and port."""
+
+PAUSE = 0.05
+"""Seconds between attempts while a slot is on the move."""
+REDIRECTED = (MovedError, AskError, TryAgainError, ClusterDownError)
+
+
+class ClusterWire(Wire):
+    """A connection to each node that is needed."""
+
+    def __init__(self, seeds: Sequence[Node], client_of: Callable[[str, int], redis.Redis], patience: float) -> None:
+        super().__init__()
+        self._seeds = seeds
+        self._client_of = client_of
+        self._patience = patience
+        """Seconds for which calls may be sent from one node to another."""
+        self._wires: dict[Node, NodeWire] = {}
+        self._owners: dict[int, Node] = {}
+        """Slot -> the node that has it."""
+        self.map_version = 0
+        """Grows with each change of the map of slots."""
+
+    def replies(self, calls: Sequence[AnyCall]) -> list[Any]:
+        with self._lock:
+            found: dict[int, Any] = {}
+            open_ends = list(range(len(calls)))
+            deadline = time.monotonic() + self._patience
+            while open_ends:
+                self._send_to_owners(calls, open_ends, found)
+                open_ends = [at for at in open_ends if isinstance(found[at], REDIRECTED)]
+                if open_ends and time.monotonic() > deadline:
+                    raise NotNow(f"the cluster did not come to rest: {found[open_ends[0]]}")
+                self._follow(calls, open_ends, found)
+                open_ends = [at for at in open_ends if isinstance(found[at], REDIRECTED)]
+            return [found[at] for at in range(len(calls))]
+
+    def _send_to_owners(self, calls: Sequence[AnyCall], which: Sequence[int], found: dict[int, Any]) -> None:
+        by_node: dict[Node, list[int]] = {}
+        for at in which:
+            by_node.setdefault(self.owner(key_of(calls[at])), []).append(at)
+        for node, those in by_node.items():
+            found.update(zip(those, self._ask(node, [calls[at] for at in those]), strict=True))
+
+    def _follow(self, calls: Sequence[AnyCall], which: Sequence[int], found: dict[int, Any]) -> None:
+        """Does what the redirections say; those that only ask for patience stay as they are."""
+        errors = [found[at] for at in which]
+        for at, error in zip(which, errors, strict=True):
+            if isinstance(error, AskError) and not isinstance(error, MovedError):
+                call = calls[at]
+                words = call.eval() if isinstance(call, Call) else call.words
+                _, found[at] = self._ask((error.host, error.port), [_plain("ASKING"), _plain(*words)])
+        if any(isinstance(error, (TryAgainError, ClusterDownError)) for error in errors):
+            time.sleep(PAUSE)
+        if any(isinstance(error, (MovedError, ClusterDownError)) for error in errors):
+            self._read_map()
+
+    def _ask(self, node: Node, calls: Sequence[AnyCall]) -> list[Any]:
+        try:
+            return self._wire(node).replies(calls)
+        except CONNECTION_ERRORS:
+            self.failed = True
+            raise
+
+    def _wire(self, node: Node) -> NodeWire:
+        wire = self._wires.get(node)
+        if wire is None:
+            wire = self._wires[node] = NodeWire(self._client_of(*node))
+        return wire
+
+    def owner(self, key: bytes) -> Node:
+        """The node that has a key. Raises connection errors."""
+        with self._lock:
+            if not self._owners:
+                self._read_map()
+            slot = key_slot(key)
+            if slot not in self._owners:
+                raise NotNow(f"slot {slot} of the cluster belongs to no node")
+            return self._owners[slot]
+
+    def _read_map(self) -> None:
+        """Asks any node for the owners of all slots. Raises the last connection error when none answers."""
+        failure: Exception = NotNow("the cluster has no nodes")
+        for host, port in dict.fromkeys([*self._wires, *self._seeds]):
+            wire = NodeWire(self._client_of(host, port))
+            try:
+                ranges = wire.command("CLUSTER", "SLOTS")
+            except CONNECTION_ERRORS as error:
+                failure = error
+                continue
+            except redis.exceptions.ResponseError as error:
+                raise UsageError(f"{host}:{port} is no node of a cluster ({error}); leave '+cluster' out of the URL") from None
+            finally:
+                wire.close()
+            owners = {}
+            for first, last, (name, number, *_), *_ in ranges:
+                node = (name.decode() or host, int(number))
+                owners.update(dict.fromkeys(range(first, last + 1), node))
+            if owners != self._owners:
+                self._owners = owners
+                self.map_version += 1
+            return
+        self.failed = True
+        raise failure
+
+    def scan(self, pattern: str) -> Iterator[bytes]:
+        with self._lock:
+            if not self._owners:
+                self._read_map()
+            nodes = sorted(set(self._owners.values()))
+        for node in nodes:
+            yield from self._wire(node).scan(pattern)
+
+    def reopen(self) -> None:
+        with self._lock:
+            self.close()
+            self.failed = False
+            self._read_map()
+
+    def close(self) -> None:
+        with self._lock:
+            for wire in self._wires.values():
+                wire.close()
+            self._wires.clear()
+
+
+def key_of(call: AnyCall) -> bytes:
+    """A key that stands for all keys of a call: they share a slot."""
+    if isinstance(call, Call):
+        return call.keys[0]
+    words = call.words
+    word = words[words.index("STREAMS") + 1] if words[0] == "XREAD" else words[1]
+    return word if isinstance(word, bytes) else to_bytes(str(word))
+
+
+def _plain(*words: Argument) -> Command[Any]:
+    return Command(words, lambda reply: reply)

@@ -1,0 +1,134 @@
+"""Wakes: waiting until one of several quiet queues may have something.
+
+On one server it is a blocking pop of the queues' wake tokens. A token carries no job: losing one costs time, never a message.
+The pop also waits on a key that is private to this connection: pushing to it ends the wait at once, when queues are added. On a
+cluster the nodes tell that tokens have come (``tracking.py``), and nothing is popped. Called by the poller.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+from uuid import uuid4
+
+import redis
+
+from ..schema.call import Command
+from ..schema.native import keys
+from .wire import BLOCK, Waiter
+
+if TYPE_CHECKING:
+    from ..schema.native.live import Live
+    from .settings import Settings
+    from .tracking import Tracker
+    from .wire import Wire
+
+
+class Wakes(Protocol):
+    """What the poller needs to know when to look."""
+
+    look: float
+    """Seconds after which a quiet queue should be asked even though nothing has woken it."""
+
+    def ask(self, wanted: frozenset[str], seconds: float) -> None:
+        """Waits for these queues, or goes on waiting for them, for about so many seconds. Raises connection errors."""
+
+    def woken(self) -> list[str]:
+        """The queues that may have something now. Raises connection errors."""
+
+    def decline(self, queue: str) -> None:
+        """A queue was woken here and can't be served: it is to wake somebody else."""
+
+    def sockets(self) -> list[int]:
+        """The file descriptors that become readable when a queue has woken."""
+
+    def on_readable(self) -> None:
+        """For event loops: one of the sockets is readable, and the next tick will ask ``woken``."""
+
+    def close(self) -> None:
+        """Ends every wait."""
+
+
+class TokenWakes:
+    """One server: a blocking pop of tokens."""
+
+    look = 30.0
+
+    def __init__(self, settings: Settings, live: Live, wire: Wire, waiter: Waiter) -> None:
+        self._live = live
+        self._wire = wire
+        self._waiter = waiter
+        self._private = keys.wake(settings.prefix, uuid4().hex)
+        self._asked: frozenset[str] = frozenset()
+        self._interrupted = False
+
+    def ask(self, wanted: frozenset[str], seconds: float) -> None:
+        if self._waiter.waiting and not wanted <= self._asked and not self._interrupted:
+            self._interrupt()
+        if wanted and not self._waiter.waiting:
+            timeout = max(0.001, min(BLOCK, seconds))
+            tokens = (self._live.keys(queue).wake for queue in sorted(wanted))
+            self._waiter.wait(timeout, "BLPOP", self._private, *tokens, timeout)
+            self._asked = wanted
+
+    def _interrupt(self) -> None:
+        """Ends the wait under way, which is for too few queues."""
+        push = Command(("RPUSH", self._private, "1"), int)
+        expire = Command(("PEXPIRE", self._private, round(BLOCK * 2000)), bool)
+        try:
+            self._wire.run_all([push, expire])
+        except redis.exceptions.OutOfMemoryError:
+            self._waiter.close()  # a full server takes no wake-up, but it must be drained
+        else:
+            self._interrupted = True
+
+    def woken(self) -> list[str]:
+        if not self._waiter.readable():
+            return []
+        self._interrupted = False
+        popped = self._waiter.receive()
+        return [queue for queue in self._asked if popped is not None and self._live.keys(queue).wake == popped[0]]
+
+    def decline(self, queue: str) -> None:
+        """Whoever pops a token must take, or put it back by taking nothing."""
+        self._wire.run(self._live.advance(queue))
+
+    def sockets(self) -> list[int]:
+        return self._waiter.sockets()
+
+    def on_readable(self) -> None:
+        self._waiter.close_if_idle()
+
+    def close(self) -> None:
+        self._waiter.close()
+
+
+class ClusterWakes:
+    """A cluster: its nodes tell."""
+
+    look = 5.0
+    """Less than on one server: a slot that has moved to another node is noticed by asking."""
+
+    def __init__(self, live: Live, tracker: Tracker) -> None:
+        self._live = live
+        self._tracker = tracker
+        self._queues: dict[bytes, str] = {}
+        """Queue by its token."""
+
+    def ask(self, wanted: frozenset[str], seconds: float) -> None:
+        self._queues |= {self._live.keys(queue).wake: queue for queue in wanted}
+        self._tracker.track(self._queues)
+
+    def woken(self) -> list[str]:
+        return [self._queues[token] for token in self._tracker.changed(self._queues)]
+
+    def decline(self, queue: str) -> None:
+        """Every consumer was told; nothing is kept from any."""
+
+    def sockets(self) -> list[int]:
+        return self._tracker.sockets()
+
+    def on_readable(self) -> None:
+        """A closed socket is an error at the next tick, which reads from every connection."""
+
+    def close(self) -> None:
+        self._tracker.close()
