@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from attrs import frozen
 
-from .errors import UnknownFamily
+from .errors import UnknownFamily, UsageError
 from .fact import Entry, Fact, Subject
 from .job import Job
 from .rule import Finding, Keyspace, Rule
@@ -44,6 +44,24 @@ class KeyFamily(ABC):
     rules: ClassVar[tuple[Rule, ...]]
     keeps_extra: ClassVar[bool] = False
     """True for a family that stores all of ``Job.extra``; others store at most what stands there under their own name."""
+    repairable: ClassVar[frozenset[str]] = frozenset()
+    """The ids of the rules that ``repair`` can mend."""
+    plantable: ClassVar[frozenset[str]] = frozenset()
+    """The ids of the rules that ``damage`` can break."""
+
+    # Recognising
+
+    def prefixes(self, key: bytes, redis_type: str) -> Iterable[str]:
+        """Every prefix under which this key could be one of the family's own, as its name and type tell. Never raises.
+
+        A hint for detection, which then reads some keys and asks ``facts``. Only keys that a system can't do without need
+        to be recognised; nothing for a name that anybody's key might have.
+        """
+        return ()
+
+    def version(self, keyspace: Keyspace) -> str | None:
+        """The versions of the original software that can have written this keyspace, for people; None where keys don't tell."""
+        return None
 
     # Reading
 
@@ -99,6 +117,30 @@ class KeyFamily(ABC):
         """Adds one written job to the totals that ``finish`` needs."""
         totals.count("jobs", job.queue)
         totals.count(f"jobs:{job.state}", job.queue)
+
+    # Mending, and material for tests and demos
+
+    def repair(self, finding: Finding, subject: Subject | None, keyspace: Keyspace) -> list[Command]:
+        """The commands after which the finding is gone and nothing else has changed; none where that can't be done safely.
+
+        ``subject``: all that was read about the job of the finding; None for a finding about the keyspace. Whoever sends the
+        commands makes sure that nothing of it has changed meanwhile.
+        """
+        return []
+
+    def generate(self, jobs: int, seed: int, now_ms: int) -> Iterator[Job]:
+        """``jobs`` realistic, sound jobs as they stand at ``now_ms``, the same ones for the same arguments.
+
+        Raises UsageError for a family that has none.
+        """
+        raise UsageError(f"the family {self.name} has no generated keyspaces")
+
+    def damage(self, rule: str, job: Job, target: Target) -> list[Command]:
+        """The commands that break one rule of ``plantable`` at this sound, written job, and no other rule.
+
+        Empty for a job at which this rule can't be broken (a scheduled job for a rule about active ones).
+        """
+        return []
 
     # What both engines run on the results of the above
 

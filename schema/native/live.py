@@ -168,7 +168,7 @@ class Live:
         delivery_limit: int | None = None,
         now: int | None = None,
     ) -> Call[Taken]:
-        """Gives the consumer up to ``n`` jobs in pop order and (re)starts its lease.
+        """Gives the consumer up to ``n`` jobs in pop order and (re)starts its lease; one that holds nothing has two.
 
         ``n`` 0 gives none, but promotes, reclaims and looks. ``consumer`` is an id that is used by one channel and never again.
         ``no_ack``: the jobs are done by being taken. ``delivery_limit``: a job delivered that often already goes to dead
@@ -211,7 +211,10 @@ class Live:
         return self._call("release", queue, now, (_member(consumer), "leave"), int)
 
     def renew(self, queue: str, consumer: str, lease_ms: int, *, now: int | None = None) -> Call[bool]:
-        """Extends the consumer's lease on everything it holds. False if it is not known any more: what it held went back."""
+        """Extends the consumer's lease on everything it holds, to two leases if that is nothing.
+
+        False if it is not known any more: what it held went back.
+        """
         return self._call("renew", queue, now, (_member(consumer), lease_ms), bool)
 
     # Housekeeping

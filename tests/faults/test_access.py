@@ -15,6 +15,7 @@ from ferryman.schema.connect import connect
 from kombu import Connection, Consumer, Producer, Queue
 from redis import CredentialProvider
 
+from ..support.acl import published_rules
 from ..support.certificates import OPENSSL, Authority, authority
 from ..support.messages import round_trip
 from ..support.servers import Server, ServerKind, free_port
@@ -120,17 +121,10 @@ def test_a_worker_runs_over_tls(tls_port, ours, server, tmp_path):
 # Users with few rights
 
 
-def published_rule() -> list[str]:
-    """The ACL rule that docs/broker.md gives, as words."""
-    text = (ROOT / "docs" / "broker.md").read_text()
-    (rule,) = re.findall(r"ACL SETUSER shop (.*?)\n\n", text, re.DOTALL)
-    return rule.replace("\\\n", " ").split()
-
-
 @pytest.fixture
 def shop(client: redis.Redis, server: Server) -> Iterator[str]:
     """The URL of a user with the published rule, and nothing more."""
-    client.execute_command("ACL", "SETUSER", "shop", "reset", *published_rule())
+    client.execute_command("ACL", "SETUSER", "shop", "reset", *published_rules()[0])
     client.execute_command("ACL", "LOG", "RESET")
     yield f"ferryman://shop:secret@{server.host}:{server.port}/2"
     client.execute_command("ACL", "DELUSER", "shop")
@@ -163,15 +157,18 @@ def test_the_published_rule_is_enough_for_workers_remote_control_and_purging(sho
     assert {what for _, what in refused(client)} <= {"client|setinfo"}
 
 
-def test_the_published_rule_names_the_commands_that_the_sources_send_and_no_other():
-    named = {word[1:].upper() for word in published_rule() if word.startswith("+")}
+def test_the_published_rules_name_the_commands_that_the_sources_send_and_no_other():
+    one, more = ({word[1:].upper() for word in rule if word.startswith("+")} for rule in published_rules())
     scripts = "\n".join(path.read_text() for path in (ROOT / "schema" / "native" / "lua").glob("*.lua"))
     sent = set(re.findall(r"(?:call|attempt|pcall|in_slices)\('([A-Z]+)'", scripts))
+    sent_to_clusters = set()
+    say = r"(?:command\(|Command\(\(|wait\(\w+, |_say\(|_plain\(|return \()\"([A-Z]{3,})\"(?:, \"(SLOTS|ID|TRACKING)\")?"
     for path in [*(ROOT / "transport").glob("*.py"), *(ROOT / "schema" / "native").glob("*.py"), ROOT / "schema" / "call.py"]:
-        code = path.read_text()
-        sent |= set(re.findall(r'(?:command\(|Command\(\(|wait\(\w+, |commands\(\[\(|, \(|return \()"([A-Z]{3,})"', code))
+        commands = {"|".join(filter(None, words)) for words in re.findall(say, path.read_text())}
+        (sent_to_clusters if path.name in ("cluster.py", "tracking.py") else sent).update(commands)
     of_connections = {"SELECT", "PING", "CLIENT|SETNAME"}  # the database of the URL, health checks, client_name
-    assert named - of_connections == sent
+    assert one - of_connections == sent
+    assert more == sent_to_clusters - of_connections
 
 
 def test_a_user_without_a_right_gets_an_error_that_names_it_and_nothing_is_lost(shop, client):

@@ -14,6 +14,7 @@ from ferryman.schema.errors import UsageError
 from ferryman.schema.native.keys import QueueKeys
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 
+from ..support.acl import published_rules
 from ..support.clusters import Cluster, cluster
 from ..support.messages import round_trip
 from ..support.servers import Server, ServerKind
@@ -164,6 +165,21 @@ def test_a_consumer_that_waits_follows_a_slot_that_moves(nodes):
             Producer(other).publish("there", routing_key="waiting")
         connection.drain_events(timeout=30)
     assert received == ["there"]
+
+
+def test_the_published_rules_are_enough(nodes):
+    one, more = published_rules()
+    for node in nodes.nodes:
+        nodes.say(node, "ACL", "SETUSER", "shop", "reset", *one, *more)
+    url = nodes.url().replace("://", "://shop:secret@")
+    round_trip(url)
+    received = []
+    with Connection(url) as connection, consumer(connection, Queue(QUEUES[0]), received):
+        with pytest.raises(TimeoutError):
+            connection.drain_events(timeout=0.2)
+        Producer(connection).publish("heard", routing_key=QUEUES[0])
+        connection.drain_events(timeout=10)
+    assert received == ["heard"]
 
 
 def test_a_server_that_is_no_cluster_and_a_node_taken_for_a_server_are_named(nodes, server):

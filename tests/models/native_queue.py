@@ -98,7 +98,11 @@ class QueueModel:
                 self.held.setdefault(consumer, set()).add(name)
                 taken.append(name)
         self.count("delivered", len(taken))
+        self.register(consumer, lease, now)
         return taken
+
+    def register(self, consumer: str, lease: int, now: int) -> None:
+        self.leases[consumer] = now + (lease if self.held.get(consumer) else 2 * lease)
 
     def next_event(self, consumer: str, lease: int, now: int) -> int:
         others = [end for each, end in self.leases.items() if each != consumer]
@@ -156,7 +160,7 @@ class QueueModel:
     def renew(self, consumer: str, lease: int, now: int) -> bool:
         if consumer not in self.leases:
             return False
-        self.leases[consumer] = now + lease
+        self.register(consumer, lease, now)
         return True
 
     def forget(self, consumer: str) -> int:

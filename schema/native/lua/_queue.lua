@@ -3,7 +3,7 @@
 -- KEYS[1] meta       hash    schema, sequence, arguments, the SETTINGS below, counters (published, delivered, acked …)
 -- KEYS[2] waiting    zset    id by place: rank(priority) * 2^45 + sequence; popped in ascending order
 -- KEYS[3] scheduled  zset    id by due time, ms
--- KEYS[4] consumers  zset    consumer by lease end, ms
+-- KEYS[4] consumers  zset    consumer by lease end, ms; one that holds nothing has two leases
 -- KEYS[5] dead       zset    id by the time it was given up, ms
 -- KEYS[6] done       zset    id by the time it was acked, ms; only with a retention
 -- KEYS[7] wake       list    at most one token; carries no job
@@ -187,6 +187,13 @@ local function reclaim(now, limit)
   end
   count('reclaimed', moved)
   return moved
+end
+
+-- Registers a consumer for its lease; one that holds nothing for two. Nobody waits for the end of such a one, so it need not
+-- renew as often, and the others need not look as often whether it has lapsed (take.lua).
+local function register(now, consumer, lease)
+  local holds = call('EXISTS', HELD .. consumer) == 1
+  call('ZADD', CONSUMERS, now + (holds and lease or 2 * lease), consumer)
 end
 
 -- Gives a job up: it stands in dead, with the reason. The caller removes it from where it was.

@@ -13,7 +13,7 @@ return answer(function()
   if not call('ZSCORE', CONSUMERS, ARGV[2]) then
     return 0
   end
-  call('ZADD', CONSUMERS, now + ARGV[3], ARGV[2])
+  register(now, ARGV[2], tonumber(ARGV[3]))
   settle(now)
   return 1
 end)

@@ -104,7 +104,7 @@ return answer(function()
     return {'missing'}
   end
   drain()
-  call('ZADD', CONSUMERS, now + lease, consumer)
+  call('ZADD', CONSUMERS, now + lease, consumer) -- first of all: it must not lapse itself in this call
   local next_due = lowest(SCHEDULED)
   if next_due <= now then
     promote(now, LIMIT)
@@ -113,6 +113,9 @@ return answer(function()
   reclaim(now, LIMIT)
   local chosen, refused = choose(now)
   deliver(now, chosen)
+  if #chosen == 0 or no_ack then
+    register(now, consumer, lease)
+  end
   in_slices('ZREM', WAITING, refused)
   if not settle(now) and room > 0 then
     if #chosen == room and next_due < math.huge then

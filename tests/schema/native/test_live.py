@@ -169,9 +169,21 @@ def test_taking_nothing_registers_the_consumer_and_promotes(send: Send) -> None:
 def test_the_next_event_is_the_next_due_time_or_lapse_and_never_after_the_own_lease(send: Send) -> None:
     send(live.declare("q", {}))
     assert send(live.take("q", "ann", 1, 500, now=1_000)).next_event_ms == 1_500
+    assert send(live.take("q", "bob", 1, 900, now=1_000)).next_event_ms == 1_900
+    send(live.publish("q", "p", jobs(1), now=1_000))
+    assert send(live.take("q", "ann", 1, 500, now=1_000)).jobs
     assert send(live.take("q", "bob", 1, 900, now=1_000)).next_event_ms == 1_500
-    send(live.publish("q", "p", jobs(1, due_ms=1_200), now=1_000))
+    send(live.publish("q", "p", jobs(2, due_ms=1_200), now=1_000))
     assert send(live.take("q", "ann", 1, 500, now=1_000)).next_event_ms == 1_200
+
+
+def test_a_consumer_that_holds_nothing_has_two_leases(send: Send) -> None:
+    send(live.declare("q", {}))
+    send(live.take("q", "ann", 1, LEASE, now=0))
+    assert send(live.renew("q", "ann", LEASE, now=2 * LEASE - 1))
+    send(live.publish("q", "p", jobs(1), now=2 * LEASE))
+    (job,) = send(live.take("q", "ann", 1, LEASE, now=2 * LEASE)).jobs
+    assert send(live.take("q", "bob", 1, LEASE, now=3 * LEASE)).jobs[0].id == job.id
 
 
 def test_a_job_that_is_due_before_all_others_wakes_a_consumer(send: Send, client: redis.Redis) -> None:
