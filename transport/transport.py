@@ -18,6 +18,7 @@ from kombu.transport.virtual import Management
 
 from ..schema.native.exchange import Exchanges
 from ..schema.native.live import Live
+from . import flower
 from .channel import Channel, Consumer
 from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS
 from .poller import Poller
@@ -46,6 +47,7 @@ class Transport(base.Transport):  # type: ignore[misc]
 
     def __init__(self, client: Any, **_: Any) -> None:
         super().__init__(client)
+        flower.teach()
         self.settings = Settings.of(client)
         self.live = Live(self.settings.prefix)
         self.exchanges = Exchanges(self.settings.prefix)

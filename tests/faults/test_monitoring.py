@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import os
 import signal
 import subprocess
@@ -44,6 +45,14 @@ def program(server: Server, folder: Path, *arguments: str) -> Iterator[Path]:
             os.killpg(process.pid, signal.SIGKILL)
 
 
+@contextlib.contextmanager
+def flower(server: Server, folder: Path, port: int) -> Iterator[Path]:
+    """A running Flower that serves pages, and its log."""
+    with program(server, folder, "flower", "--address=127.0.0.1", f"--port={port}") as log:
+        wait_until(lambda: fetch(port, "/") is not None, 60)
+        yield log
+
+
 def test_beat_publishes_and_goes_on_when_its_connection_is_cut(server, ledger, client, tmp_path):
     with worker(server, tmp_path), program(server, tmp_path, "beat", "-s", str(tmp_path / "schedule")) as log:
         ledger.wait_for("run", 3)
@@ -55,14 +64,25 @@ def test_beat_publishes_and_goes_on_when_its_connection_is_cut(server, ledger, c
 @pytest.mark.skipif(importlib.util.find_spec("flower") is None, reason="flower is not installed")
 def test_flower_shows_workers_and_tasks(server, ledger, tmp_path):
     port = free_port()
-    with worker(server, tmp_path), program(server, tmp_path, "flower", "--address=127.0.0.1", f"--port={port}") as log:
-        wait_until(lambda: fetch(port, "/") is not None, 60)
+    with worker(server, tmp_path), flower(server, tmp_path, port) as log:
         wait_until(lambda: "w1@test" in (fetch(port, "/workers") or ""))
         send(server, [(NOTE, ["watched"], {})])
         ledger.wait_for("run", 1)
         wait_until(lambda: NOTE in (fetch(port, "/api/tasks") or ""))
         assert "w1@test" in (fetch(port, "/worker/w1@test") or ""), log.read_text()
         assert fetch(port, "/tasks") is not None
+
+
+@pytest.mark.skipif(importlib.util.find_spec("flower") is None, reason="flower is not installed")
+def test_flower_shows_how_full_the_queues_are(server, ledger, tmp_path):
+    port = free_port()
+    with worker(server, tmp_path, concurrency=1, prefetch=1, late=1), flower(server, tmp_path, port) as log:
+        send(server, [(NAP, [n, 10.0], {}) for n in range(4)] + [(NOTE, ["later"], {"countdown": 3600})])
+        ledger.wait_for("start", 1)
+        lengths = json.loads(fetch(port, "/api/queues/length") or log.read_text())
+        (queue,) = [each for each in lengths["active_queues"] if each["name"] == "celery"]
+        assert (queue["messages"], queue["messages_ready"], queue["messages_unacknowledged"]) == (5, 3, 1)
+        assert "celery" in (fetch(port, "/broker") or log.read_text())
 
 
 def fetch(port: int, path: str) -> str | None:
