@@ -8,9 +8,9 @@ and a layout returns every pattern that fits, in the order in which they were de
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from .text import to_bytes, to_text
 
@@ -81,6 +81,27 @@ class KeyLayout:
     def parse(self, key: bytes, redis_type: str) -> KeyMatch | None:
         """The first pattern that fits both the name and the type; None if there is none."""
         return next((match for match in self.matches(key) if redis_type in match.pattern.redis_types), None)
+
+
+class PrefixFinder:
+    """Tells under which prefix a key would be one of a system's own, from its name and type alone.
+
+    ``roles``: the patterns that are telling enough; others are what anybody's key might be called. ``prefix``: what a prefix may
+    look like, as a regular expression. Where a name could be split in several ways, the longest prefix is taken.
+    """
+
+    def __init__(self, patterns: Sequence[KeyPattern], roles: Collection[str], prefix: str = ".+") -> None:
+        telling = [pattern for pattern in patterns if pattern.role in roles]
+        self._expressions = [
+            (evolve(pattern, where={**pattern.where, "prefix": prefix}).expression({}), pattern.redis_types)
+            for pattern in telling
+        ]
+
+    def prefixes(self, key: bytes, redis_type: str) -> Iterator[str]:
+        """The prefixes, each once. Never raises."""
+        text = to_text(key)
+        found = (expression.fullmatch(text) for expression, types in self._expressions if redis_type in types)
+        yield from dict.fromkeys(match["prefix"] for match in found if match)
 
 
 def glob_escape(text: str) -> str:
