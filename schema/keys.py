@@ -91,10 +91,10 @@ class PrefixFinder:
     """
 
     def __init__(self, patterns: Sequence[KeyPattern], roles: Collection[str], prefix: str = ".+") -> None:
-        telling = [pattern for pattern in patterns if pattern.role in roles]
         self._expressions = [
             (evolve(pattern, where={**pattern.where, "prefix": prefix}).expression({}), pattern.redis_types)
-            for pattern in telling
+            for pattern in patterns
+            if pattern.role in roles
         ]
 
     def prefixes(self, key: bytes, redis_type: str) -> Iterator[str]:
