@@ -15,6 +15,7 @@ from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
 from ...schema.totals import Totals
 from . import reader, writer
+from .keys import DEFAULT_QUEUE, TELLING
 from .rules import RULES
 
 
@@ -26,6 +27,17 @@ class Kombu(KeyFamily):
     default_prefix = ""
     rules = RULES
     keeps_extra = True
+
+    def prefixes(self, key: bytes, redis_type: str) -> Iterable[str]:
+        if key == DEFAULT_QUEUE.encode() and redis_type == "list":
+            return ("",)
+        return TELLING.prefixes(key, redis_type)
+
+    def version(self, keyspace: Keyspace) -> str | None:
+        totals = keyspace.totals
+        if totals.sums["permanent", ""]:
+            return "kombu 5.7 or newer"
+        return "kombu 4 to 5.6" if totals.names.get("bound") else None
 
     def globs(self, prefix: str) -> tuple[str, ...]:
         return (glob_escape(prefix) + "*",)

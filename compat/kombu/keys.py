@@ -10,7 +10,7 @@ from bisect import bisect
 from functools import lru_cache
 from typing import Any
 
-from ...schema.keys import KeyLayout, KeyPattern
+from ...schema.keys import KeyLayout, KeyPattern, PrefixFinder
 
 SEP = "\x06\x16"
 """Between a queue's name and its bucket, and between the parts of a binding."""
@@ -39,6 +39,9 @@ LISTS = ("queue", "bucket")
 """The roles that any name may have; all others are told by their name alone."""
 
 DEFAULT_QUEUE = "celery"
+
+TELLING = PrefixFinder(PATTERNS, {"unacked", "index", "binding", "permanent"}, prefix=".*")
+"""Publishing to a queue binds it first, so there is no keyspace without a binding table."""
 
 
 @lru_cache(maxsize=64)

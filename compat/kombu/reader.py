@@ -159,6 +159,8 @@ def tally(fact: Fact, totals: Totals) -> None:
             totals.count("sent by name", queue)
         case "binding":
             _tally_bindings(fact, totals)
+        case "permanent":
+            totals.count("permanent")
         case "control":
             if is_reply(queue):
                 totals.count("replies", "lasting" if fact.ttl_ms is None else "expiring")

@@ -15,7 +15,7 @@ from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
 from ...schema.totals import Totals
 from . import reader, writer
-from .keys import LOCKS
+from .keys import LOCKS, TELLING, versions
 from .rules import RULES
 
 
@@ -27,6 +27,12 @@ class Kue(KeyFamily):
     default_prefix = "q"
     rules = RULES
     keeps_extra = True
+
+    def prefixes(self, key: bytes, redis_type: str) -> Iterable[str]:
+        return TELLING.prefixes(key, redis_type)
+
+    def version(self, keyspace: Keyspace) -> str | None:
+        return versions(keyspace.totals)
 
     def globs(self, prefix: str) -> tuple[str, ...]:
         return (glob_escape(prefix) + ":*", *LOCKS)

@@ -11,7 +11,7 @@ from enum import IntEnum, StrEnum
 from functools import lru_cache
 
 from ...schema.job import State
-from ...schema.keys import KeyLayout, KeyPattern
+from ...schema.keys import KeyLayout, KeyPattern, PrefixFinder
 from ...schema.totals import Totals
 
 _ID = "0|[1-9][0-9]{0,15}"
@@ -35,6 +35,9 @@ PATTERNS = (
     # The two locks have no prefix: every kue keyspace in a database shares them.
     KeyPattern("lock", "<name>:lock", ("string",), {"name": "promotion|activeJobsTTL"}),
 )
+
+TELLING = PrefixFinder(PATTERNS, {"record", "types"})
+"""Every kue keyspace has its set of types, and one with a job has a hash."""
 
 LOCKS = ("promotion:lock", "activeJobsTTL:lock")
 
@@ -129,3 +132,20 @@ class Era(IntEnum):
         if totals.sums["trace", "no max_attempts"]:
             return cls.V0_3
         return cls.V0_8 if totals.sums["members", Form.PLAIN] else cls.V0_10_3
+
+    @property
+    def versions(self) -> str:
+        """The versions, for people."""
+        return _VERSIONS[self]
+
+
+_VERSIONS = {Era.V0_3: "0.3 to 0.7", Era.V0_8: "0.8", Era.V0_9: "0.9 to 0.10.2", Era.V0_10_3: "0.10.3 to 0.11"}
+
+
+def versions(totals: Totals) -> str | None:
+    """The versions that can have written the keyspace; None where no job tells. Old members beside new ones: an upgrade."""
+    if not any(measure == "members" for measure, _ in totals.sums):
+        return None
+    newest = Era.of(totals)
+    upgraded = newest is Era.V0_10_3 and totals.sums["members", Form.PLAIN]
+    return f"{newest.versions}, upgraded from an older one" if upgraded else newest.versions

@@ -15,6 +15,7 @@ from ..rule import Finding, Keyspace
 from ..totals import Totals
 from . import reader, writer
 from .keys import DEFAULT_PREFIX
+from .layout import TELLING
 from .record import NAME
 from .rules import RULES
 
@@ -27,6 +28,15 @@ class Native(KeyFamily):
     default_prefix = DEFAULT_PREFIX
     rules = RULES
     keeps_extra = True
+
+    def prefixes(self, key: bytes, redis_type: str) -> Iterable[str]:
+        return TELLING.prefixes(key, redis_type)
+
+    def version(self, keyspace: Keyspace) -> str | None:
+        names = keyspace.totals.names
+        if not names.get("queues"):
+            return None
+        return "a newer schema than 1" if names.get("other schema") else "schema 1"
 
     def globs(self, prefix: str) -> tuple[str, ...]:
         return (glob_escape(prefix) + ":*",)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ..keys import KeyLayout, KeyPattern
+from ..keys import KeyLayout, KeyPattern, PrefixFinder
 
 _TAG = {"tag": "[^{}]+"}
 
@@ -40,6 +40,9 @@ PATTERNS = (
     KeyPattern("fanout", "<prefix>:fanout:{<tag>}", ("stream",), _TAG),
     KeyPattern("connection", "<prefix>:wake:<name>", ("list",)),
 )
+
+TELLING = PrefixFinder(PATTERNS, {"meta", "record"}, prefix="[^{}]+")
+"""Every queue has its meta hash; a queue that lost it may still have jobs."""
 
 PLACES = ("waiting", "scheduled", "held", "dead", "done", "blocked")
 """The roles whose members are jobs: a job stands in exactly one of these keys."""
