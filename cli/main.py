@@ -14,6 +14,7 @@ from .status import guarded
 
 COMMANDS: Mapping[str, str] = {
     "demo": "Show everything at once, on a server of its own.",
+    "detect": "See which systems' jobs live in a database, and under which prefixes.",
     "audit": "Check every job of a keyspace against the rules of its family.",
     "migrate": "Carry all jobs of one keyspace to another.",
     "verify": "Compare a migrated keyspace with its source, job by job.",
@@ -24,7 +25,7 @@ COMMANDS: Mapping[str, str] = {
 
 EPILOG = """\b
 Exit status: 0 fine, 1 findings or differences, 2 wrong usage, 3 a server or a file failed.
-URLs: ferryman://[user:pass@]host[:port]/db[?family=kue&prefix=q]
+URLs: ferryman://[user:pass@]host[:port]/db[?family=kue&prefix=q]; family=auto: the one that is there
 Examples:
   ferryman audit   'ferryman://localhost:6379/0?family=kue'
   ferryman migrate 'ferryman://localhost:6379/0?family=kue' ferryman://localhost:6379/1

@@ -19,7 +19,7 @@ from .status import Status
 
 @click.command()
 @address_argument("source")
-@address_argument("target")
+@address_argument("target", is_read=False)
 @engine_option
 @click.option("--dry-run", is_flag=True, help="Read, decide and count everything, and write nothing at all.")
 @click.option("--resume", is_flag=True, help="Go on with a migration that was interrupted. Jobs already written are left alone.")

@@ -7,24 +7,31 @@ from typing import Any, TypeVar
 
 import click
 
-from ..migrations.survey import clock_ms
-from ..schema.address import Address
-from ..schema.connect import open_client
+from ..migrations.detect import resolve
+from ..migrations.source import open_source
+from ..schema.address import ANY_FAMILY, Address
 from ..schema.errors import UsageError
 from .output import Format, Output
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def address_argument(name: str = "url") -> Callable[[F], F]:
-    """A ``ferryman://`` URL as an argument; the command gets an Address."""
+def address_argument(name: str = "url", *, is_read: bool = True) -> Callable[[F], F]:
+    """A ``ferryman://`` URL as an argument; the command gets an Address.
+
+    ``is_read``: the command reads what stands there, so that ``family=auto`` has a meaning: the command gets the address of
+    the keyspace that was found.
+    """
 
     def convert(ctx: click.Context, param: click.Parameter, value: str) -> Address:
         try:
-            return Address.parse(value)
+            address = Address.parse(value)
+            if address.family == ANY_FAMILY and not is_read:
+                raise UsageError("family=auto finds a keyspace to read; name the family of this one")
         except UsageError as error:
             # The URL itself is not repeated: its password may stand anywhere in it.
             raise click.BadParameter(str(error), ctx=ctx, param=param) from None
+        return resolve(address)
 
     return click.argument(name, callback=convert, metavar=name.upper())
 
@@ -60,13 +67,13 @@ now_option = click.option(
     "now_ms",
     type=click.IntRange(min=0),
     metavar="MS",
-    help="The moment to compare times with, Unix ms. Default: the server's clock.",
+    help="The moment to compare times with, Unix ms. Default: the server's clock, or a snapshot's time.",
 )
 
 
 def moment(address: Address, now_ms: int | None) -> int:
-    """The moment that rules compare with. Asks the server if the user gave none."""
+    """The moment that rules compare with. The server's or the snapshot's own, if the user gave none."""
     if now_ms is not None:
         return now_ms
-    with open_client(address) as client:
-        return clock_ms(client)
+    with open_source(address) as source:
+        return source.clock_ms()

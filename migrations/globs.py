@@ -1,12 +1,12 @@
 """Globs: the SCAN MATCH patterns of a family, made into the one pattern that a single scan can use.
 
-Pure. Called by the scan alone.
+Pure. Called by the scan and by detection.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from attrs import field, frozen
 
@@ -22,6 +22,8 @@ class Selection:
     """The keys that globs without a wildcard name."""
     match: str | None
     """One pattern that covers all other globs; None if there are none."""
+    _all: re.Pattern[bytes] = field(alias="all")
+    """Fits what any of the globs fits."""
     _wanted: re.Pattern[bytes] | None = field(default=None, alias="wanted")
     """What a key must fit where ``match`` covers more than the globs do."""
 
@@ -29,14 +31,24 @@ class Selection:
     def of(cls, globs: Sequence[str]) -> Selection:
         exact = tuple(to_bytes(_unescape(each)) for each in globs if not _wildcard(each))
         wild = [each for each in globs if _wildcard(each)]
+        everything = _any_of(globs)
         if len(wild) < 2:
-            return cls(exact, wild[0] if wild else None)
-        wanted = re.compile(b"|".join(_expression(each) for each in wild), re.DOTALL)
-        return cls(exact, glob_escape(_common_start(wild)) + "*", wanted)
+            return cls(exact, wild[0] if wild else None, everything)
+        return cls(exact, glob_escape(_common_start(wild)) + "*", everything, _any_of(wild))
+
+    def covers(self, key: bytes) -> bool:
+        """Whether any glob fits a key that no server has selected."""
+        return self._all.fullmatch(key) is not None
 
     def wants(self, key: bytes) -> bool:
-        """Whether one of the globs fits the key."""
+        """Whether one of the globs fits a key that ``match`` has selected."""
         return self._wanted is None or self._wanted.fullmatch(key) is not None
+
+
+def covering(globs: Sequence[str]) -> Callable[[bytes], bool]:
+    """Tells of a key whether one of the globs fits it, as SCAN would."""
+    expression = re.compile(b"|".join(map(_expression, globs)), re.DOTALL)
+    return lambda key: expression.fullmatch(key) is not None
 
 
 _GLOB = re.compile(r"\\(?P<literal>.)|\[(?P<inverse>\^?)(?P<set>(?:\\.|[^\]])*)\]|(?P<wild>[*?])|(?P<plain>.)", re.DOTALL)
@@ -61,6 +73,10 @@ def _common_start(globs: Sequence[str]) -> str:
     while not highest.startswith(lowest):
         lowest = lowest[:-1]
     return lowest
+
+
+def _any_of(globs: Sequence[str]) -> re.Pattern[bytes]:
+    return re.compile(b"|".join(_expression(each) for each in globs), re.DOTALL)
 
 
 def _expression(glob: str) -> bytes:

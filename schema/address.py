@@ -25,6 +25,8 @@ from .family import get_family
 DEFAULT_PORT = 6379
 DEFAULT_SENTINEL_PORT = 26379
 DEFAULT_FAMILY = "ferryman"
+ANY_FAMILY = "auto"
+"""``family=auto``: whatever keyspace stands there, under the given prefix or any. For commands that look before they read."""
 
 
 class Kind(StrEnum):
@@ -276,6 +278,8 @@ def _with_options(address: Address, query: dict[str, str]) -> Address:
 
 def _default_prefix(family: str) -> str:
     """Raises UnknownFamily. A broker URL loads no family: the native one's readers and rules are nothing a worker needs."""
+    if family == ANY_FAMILY:
+        return ""
     return DEFAULT_FAMILY if family == DEFAULT_FAMILY else get_family(family).default_prefix
 
 

@@ -14,7 +14,7 @@ from ...schema.job import Job
 from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
 from ...schema.totals import Totals
-from . import reader, writer
+from . import generate, reader, writer
 from .keys import DEFAULT_QUEUE, TELLING
 from .rules import RULES
 
@@ -66,6 +66,9 @@ class Kombu(KeyFamily):
     def tally_written(self, job: Job, totals: Totals) -> None:
         super().tally_written(job, totals)
         writer.tally_written(job, totals)
+
+    def generate(self, jobs: int, seed: int, now_ms: int) -> Iterator[Job]:
+        return generate.generate(jobs, seed, now_ms)
 
 
 FAMILY = Kombu()

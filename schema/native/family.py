@@ -13,7 +13,7 @@ from ..job import Job
 from ..keys import glob_escape
 from ..rule import Finding, Keyspace
 from ..totals import Totals
-from . import reader, writer
+from . import generate, reader, writer
 from .keys import DEFAULT_PREFIX
 from .layout import TELLING
 from .record import NAME
@@ -69,6 +69,9 @@ class Native(KeyFamily):
     def tally_written(self, job: Job, totals: Totals) -> None:
         super().tally_written(job, totals)
         writer.tally_written(job, totals)
+
+    def generate(self, jobs: int, seed: int, now_ms: int) -> Iterator[Job]:
+        return generate.generate(jobs, seed, now_ms)
 
 
 FAMILY = Native()

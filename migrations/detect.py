@@ -1,0 +1,340 @@
+"""Detection: which systems live in a database, under which prefixes, told from a bounded look at its keys.
+
+Key names nominate candidates (``KeyFamily.prefixes``); then some keys of every shape are read, and each candidate says which of
+them it knows (``KeyFamily.facts``). Keys that a candidate finds odd don't count against it where another one knows them, so
+a prefix inside another one's namespace, or two systems side by side, don't disturb each other. Only reads, never calls KEYS, and
+stops after so many keys or seconds. Called by ``ferryman detect``, and by every command whose URL says ``family=auto``.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import StrEnum
+from itertools import islice
+
+import redis
+from attrs import define, evolve, field, frozen
+
+from ..schema.address import ANY_FAMILY, Address
+from ..schema.connect import open_client
+from ..schema.errors import KeyspaceNotFound, UsageError
+from ..schema.fact import Entry, Fact, FactKind, join
+from ..schema.family import KeyFamily, family_names, get_family
+from ..schema.job import State
+from ..schema.rule import Keyspace
+from ..schema.text import show
+from ..schema.totals import Totals
+from .globs import covering
+from .reading import BATCH, read_entries
+from .survey import clock_ms, nothing_found
+from .wire import Wire, wire
+
+MOST_KEYS = 200_000
+"""Keys whose names are looked at."""
+MOST_READ = 20_000
+"""Keys whose values are read, of them."""
+OF_ONE_SHAPE = 400
+"""Keys of one shape that are read: names that differ only in their numbers say the same."""
+MOST_SECONDS = 10.0
+"""After so long the look is over."""
+MOST_CANDIDATES = 40
+"""Of more prefixes the most frequent are looked at: a hostile database may suggest one with each key."""
+PAGE = 1000
+LARGE = 1000
+"""A key with so many items may have more than were read of it."""
+EXAMPLES = 5
+
+
+class Confidence(StrEnum):
+    """How sure it is that a keyspace is what it seems to be."""
+
+    SURE = "sure"
+    """It has jobs, most of them in a state that the system knows, and it explains at least nine of ten keys that it claims."""
+    LIKELY = "likely"
+    """It explains at least half of the keys that it claims, or has no jobs at present."""
+    DOUBTFUL = "doubtful"
+    """Its key names are there, but hardly anything else fits."""
+
+
+@frozen
+class Detected:
+    """One keyspace. Numbers are estimates where not every key was read (``exact`` is False)."""
+
+    family: str
+    prefix: str
+    version: str | None
+    confidence: Confidence
+    explained: float
+    """The share of the keys under the prefix, not known to be another keyspace's, that make sense to the system: 0 to 1."""
+    keys: int
+    odd_keys: int
+    """Keys that the system claims by name, but can't make sense of."""
+    jobs: int
+    queues: tuple[str, ...]
+    exact: bool
+
+    @property
+    def fits(self) -> bool:
+        """Whether ``family=auto`` takes it for one."""
+        return self.confidence is not Confidence.DOUBTFUL
+
+
+@frozen
+class Detection:
+    """What a database holds."""
+
+    keyspaces: tuple[Detected, ...]
+    database_keys: int
+    scanned: int
+    read: int
+    stopped_early: bool
+    """Not all keys were looked at: the numbers speak of those that were."""
+    strangers: int
+    """Keys that belong to none of the keyspaces. Nothing here ever touches them."""
+    examples: tuple[str, ...]
+    """Some of them."""
+
+    @property
+    def fitting(self) -> tuple[Detected, ...]:
+        """The keyspaces that are not doubtful."""
+        return tuple(each for each in self.keyspaces if each.fits)
+
+
+Key = tuple[bytes, str]
+"""A key's name and type."""
+Shape = tuple[bytes, str]
+"""A key's name without its numbers, and its type."""
+
+_NUMBERS = re.compile(rb"[0-9a-fA-F]{8,}|[0-9]+")
+
+
+def _shape(key: Key) -> Shape:
+    return _NUMBERS.sub(b"#", key[0]), key[1]
+
+
+def detect(client: redis.Redis, most_keys: int = MOST_KEYS, most_seconds: float = MOST_SECONDS) -> Detection:
+    """Looks at the client's database."""
+    deadline = time.monotonic() + most_seconds
+    with wire(client) as line:
+        size = int(line.ask("DBSIZE"))
+        keys, finished = _names(line, most_keys, deadline)
+        candidates = _nominated(keys)
+        sample = _Sample.of(keys)
+        finished = finished and len(candidates) <= MOST_CANDIDATES
+        chosen = sample.chosen if candidates else []
+        for start in range(0, len(chosen), BATCH):
+            if time.monotonic() > deadline:
+                finished = False
+                break
+            for entry, weight in _read(line, chosen[start : start + BATCH]):
+                sample.count(entry)
+                for candidate in candidates:
+                    candidate.look(entry, weight)
+    known = _without_shadowed(candidates)
+    everything = set().union(*(candidate.known for candidate in known))
+    detected = [candidate.detected(sample, everything, clock_ms(client)) for candidate in known]
+    detected.sort(key=lambda each: (not each.fits, -each.jobs, each.family, each.prefix))
+    strange = [key for key in sample.read_keys if key not in everything] if candidates else [key for key, _ in keys]
+    strangers = sum(sample.weight(key) for key in strange) if candidates else len(keys)
+    return Detection(
+        tuple(detected),
+        size,
+        len(keys),
+        len(sample.read_keys),
+        not finished,
+        round(strangers),
+        tuple(show(key, 60) for key in sorted(strange)[:EXAMPLES]),
+    )
+
+
+def resolve(address: Address) -> Address:
+    """The address itself, or with ``family=auto`` the one of the only keyspace in its database (under its prefix, if it has one).
+
+    Raises UsageError that lists what is there where more than one fits, KeyspaceNotFound where none does.
+    """
+    if address.family != ANY_FAMILY:
+        return address
+    with open_client(address) as client:
+        found = detect(client)
+        fitting = [each for each in found.fitting if address.prefix in ("", each.prefix)]
+        if not fitting:
+            raise nothing_found(client, address) if not found.keyspaces else _doubtful(address, found.keyspaces)
+    if len(fitting) > 1:
+        named = "; ".join(f"{each.jobs} jobs at {located(address, each)}" for each in fitting[:10])
+        raise UsageError(f"family=auto finds {len(fitting)} keyspaces in database {address.db}, so name one: {named}")
+    return evolve(address, family=fitting[0].family, prefix=fitting[0].prefix)
+
+
+def located(address: Address, keyspace: Detected) -> str:
+    """The URL of a detected keyspace, for people."""
+    return evolve(address, family=keyspace.family, prefix=keyspace.prefix).display()
+
+
+def _doubtful(address: Address, keyspaces: Iterable[Detected]) -> KeyspaceNotFound:
+    named = ", ".join(located(address, each) for each in keyspaces)
+    return KeyspaceNotFound(
+        f"family=auto finds nothing in database {address.db} that fits; if you know better, name one: {named}"
+    )
+
+
+# Names
+
+
+def _names(line: Wire, most_keys: int, deadline: float) -> tuple[list[Key], bool]:
+    """Names and types of the keys, and whether that is all of them. A key that SCAN repeats counts once."""
+    found: dict[bytes, str] = {}
+    cursor = 0
+    while True:
+        reply = line.ask("SCAN", cursor, "COUNT", PAGE)
+        cursor, page = int(reply[0]), [key for key in reply[1] if key not in found]
+        for key, kind in zip(page, line.call(("TYPE", key) for key in page), strict=True):
+            if isinstance(kind, bytes) and kind != b"none":
+                found[key] = kind.decode()
+        if cursor == 0:
+            return list(found.items()), True
+        if len(found) >= most_keys or time.monotonic() > deadline:
+            return list(found.items()), False
+
+
+def _nominated(keys: Iterable[Key]) -> list[_Candidate]:
+    """The candidates that key names suggest, the most frequent first."""
+    families = [get_family(name) for name in family_names()]
+    votes = Counter((family.name, prefix) for key in keys for family in families for prefix in family.prefixes(*key))
+    return [_Candidate(get_family(name), prefix) for (name, prefix), _ in votes.most_common(MOST_CANDIDATES + 1)]
+
+
+# Values
+
+
+@define
+class _Sample:
+    """Which keys are read, and for how many each of them speaks."""
+
+    totals: Counter[Shape]
+    chosen: list[Key]
+    read: Counter[Shape] = field(factory=Counter)
+    read_keys: dict[bytes, Shape] = field(factory=dict)
+
+    @classmethod
+    def of(cls, keys: Sequence[Key]) -> _Sample:
+        """Some keys of every shape; the shapes take turns, so that rare ones have a place."""
+        by_shape: defaultdict[Shape, list[Key]] = defaultdict(list)
+        for key in keys:
+            by_shape[_shape(key)].append(key)
+        turns = ((rank, key) for those in by_shape.values() for rank, key in enumerate(those[:OF_ONE_SHAPE]))
+        ordered = (key for _, key in sorted(turns, key=lambda turn: turn[0]))
+        return cls(Counter({shape: len(those) for shape, those in by_shape.items()}), list(islice(ordered, MOST_READ)))
+
+    def count(self, entry: Entry) -> None:
+        """Adds a key that was read."""
+        shape = _shape((entry.key, entry.redis_type))
+        self.read[shape] += 1
+        self.read_keys[entry.key] = shape
+
+    def weight(self, key: bytes) -> float:
+        """For how many keys this one speaks."""
+        shape = self.read_keys[key]
+        return max(1.0, self.totals[shape] / self.read[shape])
+
+    @property
+    def whole(self) -> bool:
+        """Whether every key was read."""
+        return len(self.read_keys) >= self.totals.total()
+
+
+def _read(line: Wire, keys: Sequence[Key]) -> Iterator[tuple[Entry, float]]:
+    """The entries of the keys, large ones cut short, with the part of the whole that each is."""
+    entries = next(read_entries(line, [key for key, _ in keys]), [])
+    large = [entry for entry in entries if entry.redis_type in _LENGTH and len(entry.value) >= LARGE]
+    lengths = line.call((_LENGTH[entry.redis_type], entry.key) for entry in large)
+    longer = {entry.key: length for entry, length in zip(large, lengths, strict=True) if isinstance(length, int)}
+    for entry in entries:
+        yield entry, max(1.0, longer[entry.key] / len(entry.value)) if entry.key in longer else 1.0
+
+
+_LENGTH = {"list": "LLEN", "zset": "ZCARD", "set": "SCARD", "hash": "HLEN"}
+
+
+@define(eq=False)
+class _Candidate:
+    """A keyspace that there might be, and what it makes of the keys that were read."""
+
+    family: KeyFamily
+    prefix: str
+    covers: Callable[[bytes], bool] = field(init=False)
+    totals: Totals = field(factory=Totals)
+    known: set[bytes] = field(factory=set)
+    odd: set[bytes] = field(factory=set)
+    subjects: defaultdict[tuple[str, str], list[Fact]] = field(factory=lambda: defaultdict(list))
+    cut: dict[bytes, float] = field(factory=dict)
+    """Keys of which only a part was read, with the factor to the whole."""
+
+    def __attrs_post_init__(self) -> None:
+        self.covers = covering(self.family.globs(self.prefix))
+
+    def look(self, entry: Entry, weight: float) -> None:
+        """Judges one key."""
+        if not self.covers(entry.key):
+            return
+        for fact in self.family.facts(entry, self.prefix):
+            self.family.tally(fact, self.totals)
+            (self.odd if fact.kind is FactKind.ODD else self.known).add(entry.key)
+            if fact.job_id is not None and fact.kind is not FactKind.ODD:
+                self.subjects[fact.scope, fact.job_id].append(fact)
+        if weight > 1:
+            self.cut[entry.key] = weight
+
+    def detected(self, sample: _Sample, known_to_any: set[bytes], now_ms: int) -> Detected:
+        """The verdict. A key that some candidate knows is odd to nobody."""
+        keyspace = Keyspace(self.family, self.prefix, now_ms, self.totals)
+        keys = sum(sample.weight(key) for key in self.known)
+        odd = sum(sample.weight(key) for key in self.odd - known_to_any)
+        jobs = sound = 0.0
+        queues = set(self.family.queues(keyspace))
+        for facts in self.subjects.values():
+            subject = join(facts)
+            job = self.family.read(subject, keyspace)
+            if job is None or subject.record is None:
+                continue
+            weight = sample.weight(subject.record.key) * self.cut.get(subject.record.key, 1.0)
+            jobs += weight
+            if job.state is not State.UNKNOWN:
+                sound += weight
+                queues.add(job.queue)
+        explained = keys / (keys + odd) if keys else 0.0
+        return Detected(
+            self.family.name,
+            self.prefix,
+            self.family.version(keyspace),
+            _confidence(explained, jobs, sound),
+            round(explained, 4),
+            round(keys),
+            round(odd),
+            round(jobs),
+            tuple(sorted(queues)),
+            sample.whole and not self.cut,
+        )
+
+
+def _confidence(explained: float, jobs: float, sound: float) -> Confidence:
+    if jobs and sound < jobs / 2:
+        return Confidence.DOUBTFUL
+    if explained >= 0.9:
+        return Confidence.SURE if jobs else Confidence.LIKELY
+    return Confidence.LIKELY if jobs and explained >= 0.5 else Confidence.DOUBTFUL
+
+
+def _without_shadowed(candidates: Iterable[_Candidate]) -> list[_Candidate]:
+    """The candidates without those of which another one knows nearly every key, and more beside: it is that other system."""
+    judged = [candidate for candidate in candidates if candidate.known]
+    return [
+        candidate
+        for candidate in judged
+        if not any(
+            len(other.known) > len(candidate.known) and len(other.known & candidate.known) > 0.9 * len(candidate.known)
+            for other in judged
+        )
+    ]

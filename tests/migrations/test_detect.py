@@ -1,0 +1,170 @@
+"""Detection: each system is found under its prefix, side by side with others, and strangers are nobody's."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote
+
+import pytest
+import redis
+from ferryman.compat.kombu import FAMILY as KOMBU
+from ferryman.compat.kue import FAMILY as KUE
+from ferryman.migrations.detect import Confidence, Detection, detect, resolve
+from ferryman.schema.address import Address
+from ferryman.schema.errors import KeyspaceNotFound, UsageError
+from ferryman.schema.native import FAMILY as NATIVE
+
+from ..support.captures import Capture, capture, captures, load
+from ..support.keyspace import store
+from ..support.servers import Server
+
+NOW = 1_800_000_000_000
+
+
+def found(detection: Detection) -> dict[tuple[str, str], Confidence]:
+    return {(each.family, each.prefix): each.confidence for each in detection.keyspaces}
+
+
+@pytest.mark.parametrize("case", [*captures("kue"), *captures("kombu")], ids=str)
+def test_every_capture_is_recognised_and_nothing_else(client: redis.Redis, case: Capture) -> None:
+    load(case, client)
+    detection = detect(client)
+    assert found(detection) == {(case.system, case.prefix): Confidence.SURE}
+    assert detection.keyspaces[0].exact
+    assert not detection.stopped_early
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [
+        ("older-version", "0.3 to 0.7"),
+        ("older-0.8.12", "0.8"),
+        ("older-0.9.6", "0.9 to 0.10.2"),
+        ("healthy", "0.10.3 to 0.11"),
+        ("upgraded", "0.10.3 to 0.11, upgraded from an older one"),
+    ],
+)
+def test_the_version_of_kue_is_told(client: redis.Redis, name: str, version: str) -> None:
+    load(capture("kue", name), client)
+    assert detect(client).keyspaces[0].version == version
+
+
+def test_systems_and_prefixes_in_one_database_do_not_disturb_each_other(client: redis.Redis) -> None:
+    for case in (capture("kue", "healthy"), capture("kue", "custom-prefix"), *captures("kombu")):
+        load(case, client)
+    store(client, NATIVE, "ferryman", NATIVE.generate(50, 1, NOW), NOW)
+    store(client, NATIVE, "tenant:a", NATIVE.generate(50, 2, NOW), NOW)
+    detection = detect(client)
+    expected = {
+        ("kue", "q"),
+        ("kue", "acme:jobs-v2"),
+        ("kombu", ""),
+        ("kombu", "app1:"),
+        ("ferryman", "ferryman"),
+        ("ferryman", "tenant:a"),
+    }
+    assert found(detection) == dict.fromkeys(expected, Confidence.SURE)
+    assert detection.strangers == 0
+    assert {each.jobs for each in detection.keyspaces if each.family == "ferryman"} == {50}
+
+
+def test_a_prefix_inside_the_namespace_of_another_one_is_its_own_keyspace(client: redis.Redis) -> None:
+    for prefix in ("q", "q:eu", "q:eu:job"):
+        store(client, KUE, prefix, KUE.generate(40, 3, NOW), NOW)
+    detection = detect(client)
+    assert found(detection) == dict.fromkeys([("kue", "q"), ("kue", "q:eu"), ("kue", "q:eu:job")], Confidence.SURE)
+    assert [each.jobs for each in detection.keyspaces] == [40, 40, 40]
+
+
+STRANGERS: dict[str, dict[str, str]] = {
+    "celery-task-meta-5f0c0ffe": {},
+    "rq:job:0b4cde1e-1f3a-4d3b-9a55-1f7a5a1c2d3e": {"status": "queued", "data": "x"},
+    "bull:{mail}:meta": {"opts.maxLenEvents": "10000"},
+    "bull:{mail}:1": {"name": "x", "data": "{}"},
+    "bull:{mail}:2": {"name": "x", "data": "{}"},
+    "session:job:7": {"user": "1"},
+    "my-unacked": {"a": "b"},
+}
+
+
+def strangers(client: redis.Redis) -> None:
+    """Keys of other software: result backends, rq, sidekiq, BullMQ, sessions that look like jobs."""
+    for key, fields in STRANGERS.items():
+        if fields:
+            client.hset(key, mapping=fields)
+        else:
+            client.set(key, b'{"status": "SUCCESS"}')
+    client.sadd("rq:queues", "rq:queue:default")
+    client.rpush("rq:queue:default", "0b4cde1e-1f3a-4d3b-9a55-1f7a5a1c2d3e")
+    client.rpush("queue:default", b'{"class":"HardWorker","args":[1],"jid":"b4a577edbccf1d805744efa9"}')
+    client.sadd("queues", "default")
+    client.zadd("bull:{mail}:delayed", {"1": 1})
+    client.rpush("bull:{mail}:wait", "2")
+
+
+def test_strangers_are_nobodys(client: redis.Redis) -> None:
+    strangers(client)
+    detection = detect(client)
+    assert detection.fitting == ()
+    assert all(re.fullmatch("bull|session|my-", each.prefix) for each in detection.keyspaces)
+    load(capture("kombu", "healthy"), client)
+    detection = detect(client)
+    assert [(each.family, each.prefix) for each in detection.fitting] == [("kombu", "")]
+    assert detection.strangers >= len(STRANGERS)
+    assert "bull:{mail}:1" in detection.examples
+
+
+def test_a_large_database_is_estimated_from_a_bounded_look(client: redis.Redis) -> None:
+    store(client, KUE, "q", KUE.generate(3000, 5, NOW), NOW)
+    detection = detect(client)
+    kue = detection.keyspaces[0]
+    assert not kue.exact
+    assert detection.read < detection.scanned == client.dbsize()
+    assert 2700 <= kue.jobs <= 3300
+    assert kue.confidence is Confidence.SURE
+    few = detect(client, most_keys=500)
+    assert few.stopped_early
+    assert few.scanned < 2000
+    assert found(few) == {("kue", "q"): Confidence.SURE}
+
+
+def test_a_long_list_counts_as_long_as_it_is(client: redis.Redis) -> None:
+    store(client, KOMBU, "", KOMBU.generate(3000, 5, NOW), NOW)
+    kombu = detect(client).keyspaces[0]
+    assert not kombu.exact
+    assert 2900 <= kombu.jobs <= 3100
+
+
+def test_an_empty_database_holds_nothing(client: redis.Redis) -> None:
+    assert detect(client) == Detection((), 0, 0, 0, stopped_early=False, strangers=0, examples=())
+
+
+# The family "auto"
+
+
+def address(server: Server, **options: str) -> Address:
+    return Address.parse(server.url(family="auto", **options))
+
+
+def test_auto_is_the_only_keyspace_there(server: Server, client: redis.Redis) -> None:
+    load(capture("kue", "custom-prefix"), client)
+    strangers(client)
+    resolved = resolve(address(server))
+    assert (resolved.family, resolved.prefix) == ("kue", "acme:jobs-v2")
+    assert resolve(resolved) is resolved
+
+
+def test_auto_refuses_when_two_fit_and_names_them(server: Server, client: redis.Redis) -> None:
+    load(capture("kue", "custom-prefix"), client)
+    load(capture("kombu", "healthy"), client)
+    with pytest.raises(UsageError, match=r"2 keyspaces.*family=kue&prefix=acme.*family=kombu"):
+        resolve(address(server))
+    assert resolve(address(server, prefix=quote("acme:jobs-v2"))).family == "kue"
+
+
+def test_auto_says_what_is_there_when_nothing_fits(server: Server, client: redis.Redis) -> None:
+    with pytest.raises(KeyspaceNotFound, match="is empty"):
+        resolve(address(server))
+    client.hset("session:job:7", mapping={"user": "1"})
+    with pytest.raises(KeyspaceNotFound, match=r"nothing.*fits.*family=kue&prefix=session"):
+        resolve(address(server))
