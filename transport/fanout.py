@@ -103,15 +103,16 @@ class Fanout(ABC):
 
     def _read(self, asked: Iterable[Subscription], reply: Sequence[Any]) -> Iterator[Broadcast]:
         """The reply of an XREAD for some subscriptions, whose cursors move on."""
-        # Two queues on one exchange make the same stream stand twice, in the order of the question; a stream that has
-        # nothing new is left out, so each answer goes to the next asked subscription of that name.
-        rest = iter(asked)
+        by_stream: dict[bytes, list[Subscription]] = {}
+        for each in asked:
+            by_stream.setdefault(self._stream(each), []).append(each)
         for name, entries in reply:
-            subscription = next(each for each in rest if self._stream(each) == name)
             for stream_id, fields in entries:
-                subscription.cursor = stream_id
                 message = dict(zip(fields[::2], fields[1::2], strict=False)).get(b"message", b"")
-                yield Broadcast(subscription.queue, stream_id, message)
+                for subscription in by_stream[name]:
+                    if position(subscription.cursor) < position(stream_id):
+                        subscription.cursor = stream_id
+                        yield Broadcast(subscription.queue, stream_id, message)
 
     def save(self) -> None:
         """Stores cursors that have moved: what was handed out before is not read again."""
@@ -140,9 +141,12 @@ class StreamFanout(Fanout):
         if self._waiter.waiting or not self._subscriptions:
             return
         self._asked = list(self._subscriptions.values())
-        streams = [self._stream(each) for each in self._asked]
-        cursors = [each.cursor for each in self._asked]
-        self._waiter.wait(BLOCK, "XREAD", "COUNT", COUNT, "BLOCK", round(BLOCK * 1000), "STREAMS", *streams, *cursors)
+        # Each stream once, from where the queue that is furthest behind has read to: a server that wakes a blocked reader
+        # answers for a stream only once, and does not say for which of several questions.
+        cursors: dict[bytes, bytes] = {}
+        for each in sorted(self._asked, key=lambda each: position(each.cursor)):
+            cursors.setdefault(self._stream(each), each.cursor)
+        self._waiter.wait(BLOCK, "XREAD", "COUNT", COUNT, "BLOCK", round(BLOCK * 1000), "STREAMS", *cursors, *cursors.values())
 
     def receive(self) -> Iterator[Broadcast]:
         if self._waiter.readable():
@@ -196,6 +200,12 @@ class ClusterFanout(Fanout):
 
     def _changed(self) -> None:
         """The next ``ask`` sees to it."""
+
+
+def position(stream_id: bytes) -> tuple[int, int]:
+    """What stream ids are ordered by: milliseconds and a number."""
+    milliseconds, _, number = stream_id.partition(b"-")
+    return int(milliseconds), int(number or 0)
 
 
 def list_of(reply: Any) -> list[Any]:
