@@ -151,6 +151,7 @@ class Channel(Declarations):
         while True:
             taken = self.take(queue, 1, no_ack)
             if not taken.jobs:
+                self.transport.letters.carry()
                 return None
             message = self.accept(queue, taken.jobs[0], Consumer("", queue, no_ack, _no_callback))
             if message is not None:
@@ -168,6 +169,10 @@ class Channel(Declarations):
             raise
         if taken.exists:
             self._registered_at(queue)
+        if taken.forwards:
+            self.transport.letters.forwarding.add(queue)
+            if taken.has_letters:
+                self.transport.letters.mark(queue)
         return taken
 
     def _registered_at(self, queue: str) -> None:
@@ -183,7 +188,7 @@ class Channel(Declarations):
         except MalformedValue as error:
             logger.error("job %s of queue %r is no message and goes to the dead letters: %s", delivery.id, queue, error)
             if not consumer.no_ack:
-                self.wire.run(self.live.reject(queue, self.consumer_id, delivery.id, "malformed", str(error)))
+                self._give_up(Held(queue, delivery.id), "malformed", str(error))
             return None
         if delivery.redelivered:
             found.headers["x-delivery-count"] = delivery.deliveries - 1
@@ -221,9 +226,15 @@ class Channel(Declarations):
         if requeue:
             self.wire.run(self.live.requeue(held.queue, self.consumer_id, [held.job_id]))
         else:
-            self.wire.run(self.live.reject(held.queue, self.consumer_id, held.job_id, "rejected"))
+            self._give_up(held, "rejected")
         self.qos.pop(delivery_tag)
         self.transport.poller.changed()
+        self.transport.letters.carry()
+
+    def _give_up(self, held: Held, reason: str, error: str = "") -> None:
+        self.wire.run(self.live.reject(held.queue, self.consumer_id, held.job_id, reason, error))
+        if held.queue in self.transport.letters.forwarding:
+            self.transport.letters.mark(held.queue)
 
     def basic_recover(self, requeue: bool = True) -> None:
         """Gives back everything that is unsettled."""

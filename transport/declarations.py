@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 BOUND_TO = "bound-to:"
 """Begins the fields of a queue's meta that name the exchanges it is bound to."""
+FORWARDED = "x-dead-letter-exchange"
+"""The argument of queues whose dead letters go on."""
 
 
 class Declarations(StdChannel):  # type: ignore[misc]
@@ -113,16 +115,19 @@ class Declarations(StdChannel):  # type: ignore[misc]
             given["auto-delete"] = True
         declared = self._declare(queue, given)
         self._declared[queue] = given
+        if FORWARDED in given:
+            self.transport.letters.mark(queue)
         return queue_declare_ok_t(queue, declared.waiting, declared.consumers)
 
     def _declare(self, queue: str, arguments: Mapping[str, Any]) -> Declared:
         if "x-expires" not in arguments:
-            self._register(queue)
+            self._register(keys.queues(self.settings.prefix), queue)
+        if FORWARDED in arguments:
+            self._register(keys.forwarding(self.settings.prefix), queue)
         return self.wire.run(self.live.declare(queue, arguments, self.settings.priority_order))
 
-    def _register(self, queue: str) -> None:
-        """Lists the queue among those that last. At maxmemory it has to do without: a full server must still be drained."""
-        registry = keys.queues(self.settings.prefix)
+    def _register(self, registry: bytes, queue: str) -> None:
+        """Lists the queue. At maxmemory it has to do without: a full server must still be drained."""
         if not self.wire.command("SISMEMBER", registry, queue):
             try:
                 self.wire.command("SADD", registry, queue)
@@ -240,7 +245,8 @@ class Declarations(StdChannel):  # type: ignore[misc]
             removed += deleted.jobs
         if is_conditional:
             self._unbind_from(queue, bound_to)
-        self.wire.command("SREM", keys.queues(self.settings.prefix), queue)
+        for registry in (keys.queues, keys.forwarding):
+            self.wire.command("SREM", registry(self.settings.prefix), queue)
         self._declared.pop(queue, None)
         return removed
 

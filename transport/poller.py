@@ -152,6 +152,7 @@ class Poller:
             if not self._ready:
                 self._fetch()
                 self._transport.flush_acks()
+                self._transport.letters.tend()
             if self._ready:
                 self._hand_out_one()
                 return
@@ -193,6 +194,7 @@ class Poller:
 
     def _step(self) -> None:
         self._receive()
+        self._transport.letters.tend()
         end = time.monotonic() + SLICE
         while True:
             self._fetch()
@@ -329,7 +331,8 @@ class Poller:
     def _next_look(self) -> float:
         """Seconds until a quiet queue should be asked in any case."""
         now = time.monotonic()
-        return min((max(0.0, watch.look_at - now) for watch in self._watches.values() if not watch.hot), default=self._wakes.look)
+        looks = (max(0.0, watch.look_at - now) for watch in self._watches.values() if not watch.hot)
+        return min(min(looks, default=self._wakes.look), self._transport.letters.seconds_left)
 
     def _receive(self) -> None:
         """Takes in what has arrived on the waiting connections. Raises connection errors."""

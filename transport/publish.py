@@ -19,7 +19,7 @@ from ..schema.call import Call
 from ..schema.errors import PublishRefused
 from ..schema.native.live import Publication
 from ..schema.native.results import Published
-from .errors import CONNECTION_ERRORS, BrokerFull, NoRoute
+from .errors import CONNECTION_ERRORS, BrokerFull
 from .message import outgoing
 
 if TYPE_CHECKING:
@@ -45,6 +45,11 @@ class Outbox(NamedTuple):
 class Publisher:
     """One sequential publisher: a channel."""
 
+    creates = True
+    """Whether a message to the default exchange makes a queue that was never declared, as on ``redis://``."""
+    is_ordered = False
+    """Whether its numbers are those of ``Live.publish(ordered=True)``."""
+
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._client = transport.client
@@ -65,6 +70,7 @@ class Publisher:
         prepared = self.prepare(message, exchange, routing_key, self._repeated(properties))
         try:
             self.send([prepared])
+            self._transport.letters.carry()
         except (*CONNECTION_ERRORS, OperationalError):
             setattr(self._client, UNCONFIRMED, (properties, prepared.publication.id))
             raise
@@ -89,8 +95,15 @@ class Publisher:
 
         Raises NoRoute when one of them has no queue to go to; the others are stored then.
         """
+        for message in self.deliver(messages):
+            error = self._transport.routes.no_route(message.exchange, message.routing_key)
+            if error is not None:
+                raise error
+
+    def deliver(self, messages: Sequence[Outbox]) -> list[Outbox]:
+        """Like ``send``, but gives the messages that no queue has taken."""
         try:
-            self._send(messages)
+            return self._deliver(messages)
         except PublishRefused as error:
             raise BrokerFull(str(error)) from error
 
@@ -103,32 +116,42 @@ class Publisher:
         job_id: str | None = unconfirmed[1] if unconfirmed[0] is properties else None
         return job_id
 
-    def _send(self, messages: Sequence[Outbox]) -> None:
+    def _deliver(self, messages: Sequence[Outbox]) -> list[Outbox]:
         transport = self._transport
-        direct: dict[str, list[Publication]] = {}
+        direct: dict[str, list[Outbox]] = {}
         routed: dict[str, list[Outbox]] = {}
-        broadcasts = []
+        broadcasts: list[Outbox] = []
         for message in messages:
             if not message.exchange:
-                direct.setdefault(message.routing_key, []).append(message.publication)
+                direct.setdefault(message.routing_key, []).append(message)
             elif transport.routes.is_fanout(message.exchange):
-                frame, is_repeated = message.publication.message, message.is_repeated
-                broadcasts.append(transport.exchanges.fanout_publish(message.exchange, frame, FANOUT_MAXLEN, is_repeated))
+                broadcasts.append(message)
             else:
                 routed.setdefault(message.exchange, []).append(message)
-        calls = [self._call(queue, publications, create=True) for queue, publications in direct.items()]
-        if calls or broadcasts:
-            results = transport.wire.run_all([*calls, *broadcasts])
-            for queue, result in zip(direct, results, strict=False):
-                _check_room(queue, result)
-        unwanted = [error for exchange, those in routed.items() for error in self._route(exchange, those)]
-        if unwanted:
-            raise unwanted[0]
+        unwanted = self._send(direct, broadcasts) if direct or broadcasts else []
+        for exchange, those in routed.items():
+            unwanted += self._route(exchange, those)
+        return unwanted
 
-    def _route(self, exchange: str, messages: Sequence[Outbox]) -> list[NoRoute]:
+    def _send(self, direct: Mapping[str, list[Outbox]], broadcasts: Sequence[Outbox]) -> list[Outbox]:
+        """Publishes what needs no routes: to queues by name, and to streams. Gives the messages that nobody has taken."""
+        calls = [self._call(queue, [each.publication for each in those], self.creates) for queue, those in direct.items()]
+        results = self._transport.wire.run_all([*calls, *map(self._broadcast, broadcasts)])
+        unwanted = []
+        for (queue, those), result in zip(direct.items(), results, strict=False):
+            if not self._is_stored(queue, result):
+                unwanted += those
+        stream_ids = results[len(calls) :]
+        return unwanted + [message for message, stream_id in zip(broadcasts, stream_ids, strict=True) if not stream_id]
+
+    def _broadcast(self, message: Outbox) -> Call[bytes]:
+        frame, is_repeated = message.publication.message, message.is_repeated
+        return self._transport.exchanges.fanout_publish(message.exchange, frame, FANOUT_MAXLEN, is_repeated)
+
+    def _route(self, exchange: str, messages: Sequence[Outbox]) -> list[Outbox]:
         """Publishes by the cached bindings and checks them in the same round trip, until they are the current ones.
 
-        Gives an error for each message that no queue has taken and that should have gone to one.
+        Gives the messages that no queue has taken.
         """
         transport = self._transport
         table = transport.routes.table(exchange)
@@ -142,8 +165,7 @@ class Publisher:
             calls = [self._call(queue, those, routes=table.routes[queue]) for queue, those in wanted.items()]
             *results, version = transport.wire.run_all([*calls, transport.exchanges.version(exchange)])
             for (queue, those), result in zip(wanted.items(), results, strict=True):
-                _check_room(queue, result)
-                if result.status == "stored":
+                if self._is_stored(queue, result):
                     stored.update((queue, publication.id) for publication in those)
             if version == table.version and not any(result.status == "stale" for result in results):
                 break
@@ -151,19 +173,32 @@ class Publisher:
         if any(result.status == "missing" for result in results):
             transport.routes.forget(exchange)
         arrived = {job_id for _, job_id in stored}
-        lost = (message for message in messages if message.publication.id not in arrived)
-        errors = (transport.routes.no_route(exchange, message.routing_key) for message in lost)
-        return [error for error in errors if error is not None]
+        return [message for message in messages if message.publication.id not in arrived]
 
     def _call(
-        self, queue: str, publications: Sequence[Publication], *, create: bool = False, routes: int | None = None
+        self, queue: str, publications: Sequence[Publication], create: bool = False, routes: int | None = None
     ) -> Call[Published]:
-        producer = publications[0].id.rpartition("-")[0]
-        order = self._transport.settings.priority_order
-        return self._transport.live.publish(queue, producer, publications, create=create, routes=routes, priority_order=order)
+        return self._transport.live.publish(
+            queue,
+            publications[0].id.rpartition("-")[0],
+            publications,
+            create=create,
+            routes=routes,
+            priority_order=self._transport.settings.priority_order,
+            ordered=self.is_ordered,
+        )
+
+    def _is_stored(self, queue: str, result: Published) -> bool:
+        """Whether the queue has the messages. Raises BrokerFull for one that is at its greatest length and rejects more."""
+        if result.status == "overflow":
+            raise BrokerFull(f"queue {queue!r} is full (x-max-length) and rejects new messages; nothing was stored in it")
+        if result.has_letters:
+            self._transport.letters.mark(queue)
+        return result.status == "stored"
 
 
-def _check_room(queue: str, result: Published) -> None:
-    """Raises BrokerFull for a queue that is at its x-max-length and rejects what comes more."""
-    if result.status == "overflow":
-        raise BrokerFull(f"queue {queue!r} is full (x-max-length) and rejects new messages; nothing was stored in it")
+class Forwarder(Publisher):
+    """Publishes dead letters, under numbers that their queues have given them."""
+
+    creates = False
+    is_ordered = True

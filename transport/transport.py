@@ -21,6 +21,7 @@ from ..schema.native.live import Live
 from . import flower
 from .channel import Channel, Consumer
 from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS
+from .letters import Letters
 from .poller import Poller
 from .routes import Routes
 from .settings import Settings
@@ -53,6 +54,7 @@ class Transport(base.Transport):  # type: ignore[misc]
         self.exchanges = Exchanges(self.settings.prefix)
         self.wire = self.settings.wire()
         self.routes = Routes(self.live, self.exchanges, self.wire)
+        self.letters = Letters(self)
         self.poller = Poller(self)
         self.channels: list[Channel] = []
         self.broadcasts: dict[str, dict[str, int | None]] = {}

@@ -18,16 +18,22 @@ from ..errors import QueueArgumentsError
 
 @frozen
 class Setting:
-    """A queue argument that scripts honour: the field of meta it stands in, and what it may be."""
+    """A queue argument that scripts honour: the field of meta it stands in, and what it may be: a number, or text, or a word."""
 
     field: str
     least: int = 0
     words: tuple[str, ...] = ()
+    is_name: bool = False
+    """Whether it is any text; meta holds it as JSON, so that the empty name of the default exchange is something."""
 
     def value(self, queue: str, name: str, value: object) -> Argument:
         """The value as meta stores it, "" for None. Raises QueueArgumentsError for anything that can't be honoured."""
         if value is None:
             return ""
+        if self.is_name:
+            if isinstance(value, str):
+                return json.dumps(value)
+            raise QueueArgumentsError(f"queue {queue!r}: {name} is {value!r}, not a text")
         if self.words:
             if value in self.words:
                 return str(value)
@@ -46,6 +52,8 @@ SETTINGS: Mapping[str, Setting] = {
     "x-max-priority": Setting("max_priority"),  # higher priorities count as this one
     "x-delivery-limit": Setting("delivery_limit", least=1),  # instead of the consumer's
     "x-retention": Setting("retention", least=1),  # acked jobs are kept in done for so long
+    "x-dead-letter-exchange": Setting("dead_letter_exchange", is_name=True),  # where dead jobs go
+    "x-dead-letter-routing-key": Setting("dead_letter_routing_key", is_name=True),  # instead of the key each was published with
 }
 
 
@@ -54,6 +62,8 @@ def stored(queue: str, arguments: Mapping[str, Any]) -> list[Argument]:
 
     Raises QueueArgumentsError for an argument that can't be honoured or stored.
     """
+    if "x-dead-letter-routing-key" in arguments and "x-dead-letter-exchange" not in arguments:
+        raise QueueArgumentsError(f"queue {queue!r}: x-dead-letter-routing-key without x-dead-letter-exchange leads nowhere")
     try:
         text = json.dumps(arguments, sort_keys=True, separators=(",", ":")) if arguments else ""
     except (TypeError, ValueError) as error:

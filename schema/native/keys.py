@@ -51,7 +51,7 @@ class QueueKeys:
     queue: str
     base: bytes = field(init=False, repr=False)
     fixed: tuple[bytes, ...] = field(init=False, repr=False)
-    """What every queue script gets as KEYS[1] to KEYS[12]; ``lua/_queue.lua`` gives them their names."""
+    """What every queue script gets as KEYS[1] to KEYS[14]; ``lua/_queue.lua`` gives them their names."""
 
     def __attrs_post_init__(self) -> None:
         check_prefix(self.prefix)
@@ -59,9 +59,14 @@ class QueueKeys:
             raise UsageError("a queue's name must not be empty")
         base = to_bytes(f"{self.prefix}:{{{escape(self.queue)}}}:")
         object.__setattr__(self, "base", base)
-        plain = (self.meta, self.waiting, self.scheduled, self.consumers, self.dead, self.done, self.wake, self.blocked)
-        prefixes = (self.job_prefix, self.held_prefix, self.needs_prefix, self.unblocks_prefix)
-        object.__setattr__(self, "fixed", plain + prefixes)
+        prefixes = (self.job_prefix, self.held_prefix, self.needs_prefix, self.unblocks_prefix, self.unique_prefix)
+        object.__setattr__(self, "fixed", self.plain + prefixes)
+
+    @property
+    def plain(self) -> tuple[bytes, ...]:
+        """The keys that a queue has one of: all but those of single jobs, consumers and producers."""
+        most = (self.meta, self.waiting, self.scheduled, self.consumers, self.dead, self.done, self.wake, self.blocked)
+        return (*most, self.outbox)
 
     @property
     def meta(self) -> bytes:
@@ -104,6 +109,11 @@ class QueueKeys:
         return self.base + b"blocked"
 
     @property
+    def outbox(self) -> bytes:
+        """Sorted set: ids of dead jobs that are still to go to the queue's dead letter exchange, by a growing number."""
+        return self.base + b"outbox"
+
+    @property
     def job_prefix(self) -> bytes:
         """What every job's hash begins with."""
         return self.base + b"job:"
@@ -122,6 +132,11 @@ class QueueKeys:
     def unblocks_prefix(self) -> bytes:
         """What the sets of who waits for a job begin with."""
         return self.base + b"unblocks:"
+
+    @property
+    def unique_prefix(self) -> bytes:
+        """What the strings that hold dedup keys begin with."""
+        return self.base + b"unique:"
 
     def job(self, job_id: str) -> bytes:
         """Hash: one job."""
@@ -148,8 +163,8 @@ class QueueKeys:
         return self.base + b"tag:" + to_bytes(tag)
 
     def unique(self, key: str) -> bytes:
-        """String with a TTL: the id of the job that holds a dedup key."""
-        return self.base + b"unique:" + to_bytes(key)
+        """String: the id of the job that holds a dedup key. With a TTL, if it is held for a time, whatever becomes of the job."""
+        return self.unique_prefix + to_bytes(key)
 
     def stats(self, day: str) -> bytes:
         """Hash: wait and run times of one day, ``YYYY-MM-DD``."""
@@ -159,6 +174,11 @@ class QueueKeys:
 def queues(prefix: str) -> bytes:
     """Set: the declared queues that last (those without ``x-expires``)."""
     return to_bytes(f"{check_prefix(prefix)}:queues")
+
+
+def forwarding(prefix: str) -> bytes:
+    """Set: the queues with a dead letter exchange, which have to be looked at although nobody may consume them."""
+    return to_bytes(f"{check_prefix(prefix)}:forwarding")
 
 
 def exchange(prefix: str, name: str) -> bytes:

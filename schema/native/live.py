@@ -25,7 +25,7 @@ from .answers import result
 from .arguments import stored as arguments_for_meta
 from .keys import QueueKeys
 from .place import ASCENDING, PriorityOrder, check_order, check_priority
-from .results import Advanced, Declared, Deleted, Delivery, Found, Place, Published, Purged, Size, Taken, Verdict
+from .results import Advanced, Declared, Deleted, Delivery, Found, Letter, Outbox, Place, Published, Purged, Size, Taken, Verdict
 from .scripts import script
 
 __all__ = [
@@ -34,7 +34,9 @@ __all__ = [
     "Deleted",
     "Delivery",
     "Found",
+    "Letter",
     "Live",
+    "Outbox",
     "Place",
     "Publication",
     "Published",
@@ -114,6 +116,7 @@ class Live:
         create: bool = False,
         routes: int | None = None,
         priority_order: PriorityOrder = ASCENDING,
+        ordered: bool = False,
         now: int | None = None,
     ) -> Call[Published]:
         """Stores the jobs, all or none, each once: repeating the call after a broken connection stores nothing twice.
@@ -121,14 +124,17 @@ class Live:
         ``producer`` names one sequential publisher (a channel): it repeats only its last call, and the n of its ids
         ``<producer>-<n>`` grow. ``create`` makes an undeclared queue, with ``priority_order``. ``routes`` (from ``Declared``,
         ``Published`` or ``Size``) refuses the publish when a binding to the queue has been removed since.
+        ``ordered``: the producer publishes in the order of its numbers, and may be several who say the same: what has a number
+        below any that came before has been stored before.
         Raises UsageError for an id, priority, due time or ttl that can't be; PublishRefused from the reply.
         """
         numbers = [_number(producer, message.id) for message in messages]
+        numbered = [number for number in numbers if number is not None]
         args: list[Argument] = [
             1 if create else "",
             check_order(priority_order),
             _optional(routes),
-            _spans(number for number in numbers if number is not None),
+            f"0-{max(numbered)}" if ordered and numbered else _spans(numbered),
             REMEMBERED_MS,
         ]
         for message, number in zip(messages, numbers, strict=True):
@@ -216,6 +222,24 @@ class Live:
         False if it is not known any more: what it held went back.
         """
         return self._call("renew", queue, now, (_member(consumer), lease_ms), bool)
+
+    # Dead letters
+
+    def outbox(self, queue: str, *, limit: int = 100, now: int | None = None) -> Call[Outbox | None]:
+        """The oldest dead jobs that are to go to the queue's ``x-dead-letter-exchange``; None without a queue or an exchange.
+
+        Promotes and expires first, for a queue that nobody consumes. Publish them ``ordered``, in the order given and under
+        their numbers, stop at the first that can't be stored now, and then say ``forwarded``: whoever else does the same at the
+        same time, and however often it is repeated, each is stored once.
+        """
+        return self._call("outbox", queue, now, (_positive(limit),), results.outbox)
+
+    def forwarded(self, queue: str, letters: Iterable[tuple[Letter, bool]], *, now: int | None = None) -> Call[int]:
+        """Strikes letters off the outbox: those with True have arrived and end here, the others stay dead. Gives how many ended."""
+        args: list[Argument] = []
+        for letter, has_arrived in letters:
+            args += (to_bytes(letter.job.id), letter.number, 1 if has_arrived else "")
+        return self._call("forwarded", queue, now, args, int)
 
     # Housekeeping
 

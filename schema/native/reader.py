@@ -28,7 +28,8 @@ KINDS = {
     **dict.fromkeys(PLACES, FactKind.PLACE),
     **dict.fromkeys(("needs", "unblocks", "tag"), FactKind.NOTE),
     "stats": FactKind.COUNTER,
-    **dict.fromkeys(("meta", "consumers", "queues", "exchange", "fanout", "cursors"), FactKind.REGISTRY),
+    **dict.fromkeys(("meta", "consumers", "queues", "forwarding", "outbox"), FactKind.REGISTRY),
+    **dict.fromkeys(("exchange", "fanout", "cursors"), FactKind.REGISTRY),
     **dict.fromkeys(("wake", "publisher", "unique", "connection"), FactKind.TOKEN),
 }
 """What the keys of each role state."""
@@ -65,7 +66,7 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
         case "waiting" | "scheduled" | "held" | "dead" | "done":
             for index, (member, score) in enumerate(entry.value, entry.offset):
                 yield about_job(to_text(member), member=member, score=score, index=index, place=told.get("consumer"))
-        case "consumers":
+        case "consumers" | "outbox":
             for member, score in entry.value:
                 yield about(member=member, score=score)
         case _:

@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from attrs import field, frozen
 
-from ..text import to_text
+from ..errors import MalformedValue
+from ..text import load_json, show, to_text
 from .place import ASCENDING, DESCENDING, PriorityOrder, priority_of
 
 Verdict = Literal["acked", "cancelled", "lost"]
@@ -33,12 +34,14 @@ class Published:
 
     ``status``: ``stored``; or nothing was stored: ``missing`` (there is no such queue), ``stale`` (the queue's routes have
     changed since the caller read them), ``overflow`` (x-max-length reached, x-overflow is reject-publish). ``fresh``: for each
-    job in order, False for one that had been stored before. ``routes``: the version now.
+    job in order, False for one that had been stored before. ``routes``: the version now. ``has_letters``: dead jobs of the queue
+    wait to be carried to its dead letter exchange (``outbox``).
     """
 
     status: Literal["stored", "missing", "stale", "overflow"]
     fresh: tuple[bool, ...] = ()
     routes: int = 0
+    has_letters: bool = False
 
 
 @frozen
@@ -64,12 +67,38 @@ class Taken:
     ``next_event_ms``: when to take again if nothing wakes the consumer first: the next due time, the next lapse of another
     consumer's lease, or the end of the own lease, whichever comes first. It may have passed already: then there is more to
     do now. ``exists`` is False when there is no such queue (deleted or expired: declare it again); all else is empty then.
+    ``forwards``: the queue has a dead letter exchange; ``has_letters``: dead jobs wait to be carried there (``outbox``).
     """
 
     exists: bool
     now: int
     next_event_ms: int
     jobs: tuple[Delivery, ...]
+    forwards: bool = False
+    has_letters: bool = False
+
+
+@frozen
+class Letter:
+    """A dead job that is to go to a dead letter exchange. ``number``: higher than that of any earlier one of its queue."""
+
+    number: int
+    died_at: int
+    job: Delivery
+
+
+@frozen
+class Outbox:
+    """The oldest letters of a queue, and where they go; ``routing_key`` None: each under its own.
+
+    ``next_look_ms``: when there may be more, if nobody consumes the queue; it may be now.
+    """
+
+    exchange: str
+    routing_key: str | None
+    now: int
+    next_look_ms: int
+    letters: tuple[Letter, ...]
 
 
 @frozen
@@ -136,16 +165,38 @@ def published(reply: Any) -> Published:
         case [b"overflow", routes]:
             return Published("overflow", routes=int(routes))
         case _:
-            _, routes, fresh = reply
-            return Published("stored", tuple(map(bool, fresh)), int(routes))
+            _, routes, fresh, has_letters = reply
+            return Published("stored", tuple(map(bool, fresh)), int(routes), bool(has_letters))
 
 
 def taken(reply: Any) -> Taken:
     if reply == [b"missing"]:
         return Taken(exists=False, now=0, next_event_ms=0, jobs=())
-    _, now, next_event, descending, *jobs = reply
+    _, now, next_event, descending, forwards, *jobs = reply
     order = DESCENDING if descending else ASCENDING
-    return Taken(True, now, next_event, tuple(_delivery(job, order) for job in jobs))
+    return Taken(True, now, next_event, tuple(_delivery(job, order) for job in jobs), forwards > 0, forwards > 1)
+
+
+def outbox(reply: Any) -> Outbox | None:
+    if reply == [b"missing"]:
+        return None
+    _, exchange, routing_key, now, next_look, descending, *letters = reply
+    order = DESCENDING if descending else ASCENDING
+    key = _name(routing_key) if routing_key else None
+    return Outbox(_name(exchange), key, now, next_look, tuple(_letter(letter, order) for letter in letters))
+
+
+def _name(raw: bytes) -> str:
+    """A name as ``arguments.py`` stores it."""
+    name = load_json(raw)
+    if not isinstance(name, str):
+        raise MalformedValue(f"the queue's dead letter exchange or routing key is {show(raw)!r}, not a JSON text")
+    return name
+
+
+def _letter(letter: Any, order: PriorityOrder) -> Letter:
+    job_id, number, place, died_at, deliveries, fields = letter
+    return Letter(_whole(number), _whole(died_at), _delivery((job_id, place, deliveries, fields), order))
 
 
 def _delivery(job: Any, order: PriorityOrder) -> Delivery:

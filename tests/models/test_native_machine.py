@@ -206,7 +206,7 @@ class NativeQueue(RuleBasedStateMachine):
     def no_key_is_left_over_and_none_has_a_ttl(self) -> None:
         jobs = {self.keys.job(job) for job in self.model.jobs}
         memory = self.keys.publisher(PRODUCER)
-        others = {*self.keys.fixed[:8], *(self.keys.held(each) for each in CONSUMERS), memory}
+        others = {*self.keys.plain, *(self.keys.held(each) for each in CONSUMERS), memory}
         existing = set(self.client.keys())
         assert jobs <= existing <= jobs | others
         assert all(self.client.pttl(key) == -1 for key in existing - {memory})

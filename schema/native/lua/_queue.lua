@@ -8,18 +8,20 @@
 -- KEYS[6] done       zset    id by the time it was acked, ms; only with a retention
 -- KEYS[7] wake       list    at most one token; carries no job
 -- KEYS[8] blocked    set     ids that wait for other jobs of this queue (imported; nothing is published into it)
--- KEYS[9] job:       prefix of the job hashes: message (or payload and name), deliveries, delivered_at, consumer (last holder),
+-- KEYS[9] outbox     zset    dead ids that are still to go to the dead letter exchange, by a number that only grows (post)
+-- KEYS[10] job:      prefix of the job hashes: message (or payload and name), deliveries, delivered_at, consumer (last holder),
 --                    published_at, due_at, expires_at; score (its place in waiting) once it has left waiting and held for another
 --                    key; reason and error while dead. Fields that no script names are left alone.
--- KEYS[10] held:     prefix of the consumers' zsets: id by its place in waiting, so that going back needs no look at the hash
--- KEYS[11] needs:    prefix of sets: the ids that a blocked job still waits for
--- KEYS[12] unblocks: prefix of sets: the ids that wait for this job, which may be gone or still to come
+-- KEYS[11] held:     prefix of the consumers' zsets: id by its place in waiting, so that going back needs no look at the hash
+-- KEYS[12] needs:    prefix of sets: the ids that a blocked job still waits for
+-- KEYS[13] unblocks: prefix of sets: the ids that wait for this job, which may be gone or still to come
+-- KEYS[14] unique:   prefix of strings: the id of the job that holds a dedup key
 --
 -- Wake rule: after every script, waiting is empty or a token is in `wake` (until a consumer pops it, who must then take).
 -- Temporary queues (x-expires): every key of the queue carries a TTL, which settle() renews. No other live key has one.
 
-local META, WAITING, SCHEDULED, CONSUMERS, DEAD, DONE, WAKE, BLOCKED = unpack(KEYS, 1, 8)
-local JOB, HELD, NEEDS, UNBLOCKS = unpack(KEYS, 9, 12)
+local META, WAITING, SCHEDULED, CONSUMERS, DEAD, DONE, WAKE, BLOCKED, OUTBOX = unpack(KEYS, 1, 9)
+local JOB, HELD, NEEDS, UNBLOCKS, UNIQUE = unpack(KEYS, 10, 14)
 
 local SCHEMA = 1
 local STEP = 2 ^ 45
@@ -34,7 +36,7 @@ local LIMIT = 1000
 -- from the queue's arguments (live.py says from which).
 local SETTINGS = {
   'schema', 'expires', 'retention', 'ttl', 'max_length', 'overflow', 'max_priority', 'delivery_limit',
-  'priority_order', 'routes', 'horizon',
+  'dead_letter_exchange', 'priority_order', 'routes', 'horizon',
 }
 local queue = {}
 
@@ -105,7 +107,7 @@ local function renew_ttl(now)
     call('HSET', META, 'horizon', horizon)
     each_job(function(key) call('PEXPIRE', key, 2 * expires) end)
   end
-  for key = 1, 8 do
+  for key = 1, 9 do
     call('PEXPIRE', KEYS[key], expires)
   end
   each_held(function(key) call('PEXPIRE', key, expires) end)
@@ -196,10 +198,26 @@ local function register(now, consumer, lease)
   call('ZADD', CONSUMERS, now + (holds and lease or 2 * lease), consumer)
 end
 
+-- Puts a dead job into the outbox, for a client to carry to the dead letter exchange: that is in another cluster slot. The number
+-- tells the queues there what they have already. It begins at the time, so that a deleted queue's numbers never come again.
+local function post(now, id)
+  local number = math.max((tonumber(call('HGET', META, 'posted') or nil) or 0) + 1, now * 100)
+  call('HSET', META, 'posted', string.format('%.0f', number))
+  call('ZADD', OUTBOX, string.format('%.0f', number), id)
+end
+
+-- Whether dead jobs wait for a client to carry them on; false where they never do.
+local function has_letters()
+  return queue.dead_letter_exchange and call('EXISTS', OUTBOX) == 1
+end
+
 -- Gives a job up: it stands in dead, with the reason. The caller removes it from where it was.
 local function bury(now, id, place, reason, text)
   call('ZADD', DEAD, now, id)
   attempt('HSET', JOB .. id, 'score', place, 'reason', reason, 'error', text)
+  if queue.dead_letter_exchange then
+    post(now, id)
+  end
   if queue.expires then
     attempt('PEXPIRE', JOB .. id, 2 * queue.expires)
   end
@@ -217,10 +235,16 @@ local function erase(ids)
   end
 end
 
+-- Takes a job out of dead, and out of the outbox.
+local function exhume(id)
+  call('ZREM', OUTBOX, id)
+  return call('ZREM', DEAD, id)
+end
+
 -- Takes a job out of the queue for which its time or its room has run out: into dead with the reason, but a temporary queue (of
 -- events, of replies) keeps no such jobs, because nobody would ever look at them. The caller removes it from where it was.
 local function discard(now, id, place, reason, text)
-  if queue.expires then
+  if queue.expires and not queue.dead_letter_exchange then
     erase({id})
   else
     bury(now, id, place, reason, text)

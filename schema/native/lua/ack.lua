@@ -60,7 +60,11 @@ local function finish(now, id, key)
   else
     erase({id})
   end
-  call('ZREM', key, id)
+  if key == DEAD then
+    exhume(id)
+  else
+    call('ZREM', key, id)
+  end
 end
 
 local function sweep(now)

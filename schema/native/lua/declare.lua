@@ -13,7 +13,7 @@ local function last_for_ever()
   local function persist(key)
     call('PERSIST', key)
   end
-  for key = 1, 8 do
+  for key = 1, 9 do
     persist(KEYS[key])
   end
   each_held(persist)

@@ -56,6 +56,6 @@ return answer(function()
   if deleted == limit then
     return {'deleted', deleted, 1}
   end
-  call('DEL', META, WAITING, SCHEDULED, CONSUMERS, DEAD, DONE, WAKE)
+  call('DEL', META, WAITING, SCHEDULED, CONSUMERS, DEAD, DONE, WAKE, OUTBOX)
   return {'deleted', deleted, 0}
 end)

@@ -1,22 +1,22 @@
 -- Stores new jobs, each once however often it is published.
 --
 -- KEYS      the queue's, see _queue.lua
--- KEYS[13]  what this producer's last publish stored: "first-last,first-last…" of its numbers
+-- KEYS[15]  what this producer's last publish stored: "first-last,first-last…" of its numbers
 -- ARGV[1]   now
 -- ARGV[2]   '1' to create a queue that was never declared
 -- ARGV[3]   priority order of a queue created here
 -- ARGV[4]   the version of the queue's routes that the producer relies on, '' if none
--- ARGV[5]   the numbers of this publish, as KEYS[13] will remember them; '' if its ids have none
+-- ARGV[5]   the numbers of this publish, as KEYS[15] will remember them; '' if its ids have none
 -- ARGV[6]   ms for which they are remembered
 -- ARGV[7…]  for each job six values: id, its number or '', priority, due ms or '', ms until it expires or '', message
 -- Result    {'missing'}: no such queue; {'stale', routes}: the routes have changed; {'overflow', routes}: the queue is at its
---           greatest length and refuses more. Nothing is stored then. Else {'stored', routes, {1 or 0 for each job}}: 0 for a job
---           that had been stored before.
+--           greatest length and refuses more. Nothing is stored then. Else {'stored', routes, {1 or 0 for each job}, 1 if dead
+--           jobs wait to be carried on}: 0 for a job that had been stored before.
 --
 -- A job that is already taken and acked has no key left to tell that it was stored; the remembered numbers of the last publish
 -- do, because a producer only ever repeats its last one. New numbers are higher, so the list is searched for repeats only.
 
-local PUBLISHER = KEYS[13]
+local PUBLISHER = KEYS[15]
 local FIRST, WIDTH = 7, 6
 
 local function remembered(memory, number)
@@ -151,5 +151,5 @@ return answer(function()
     end
     call('PEXPIRE', PUBLISHER, queue.expires)
   end
-  return {'stored', queue.routes or '0', verdicts}
+  return {'stored', queue.routes or '0', verdicts, has_letters() and 1 or 0}
 end)

@@ -16,6 +16,7 @@ return answer(function()
   if consumer and call('ZSCORE', HELD .. consumer, id) then
     return 'held'
   end
+  call('ZREM', OUTBOX, id)
   for _, place in ipairs({{'waiting', WAITING}, {'scheduled', SCHEDULED}, {'dead', DEAD}, {'done', DONE}}) do
     if call('ZREM', place[2], id) == 1 then
       erase({id})

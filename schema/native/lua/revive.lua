@@ -21,7 +21,7 @@ return answer(function()
     if back then
       call('ZADD', WAITING, place_of(id), id)
       call('HDEL', JOB .. id, 'reason', 'error', 'deliveries', 'consumer', 'expires_at')
-      call('ZREM', DEAD, id)
+      exhume(id)
       revived = revived + 1
     end
     append(verdicts, back and 1 or 0)

@@ -7,8 +7,8 @@
 -- ARGV[4]   lease, ms from now
 -- ARGV[5]   '1' if the jobs are acked by being taken
 -- ARGV[6]   how often a job may be delivered where the queue does not say, '' without limit
--- Result    {'missing'}, or {'taken', now, next event ms, 1 if the order is descending, and for each job {id, place, deliveries,
---           {field, value, …}}}
+-- Result    {'missing'}, or {'taken', now, next event ms, 1 if the order is descending, 1 if the queue has a dead letter exchange
+--           or 2 if dead jobs wait to be carried there, and for each job {id, place, deliveries, {field, value, …}}}
 --
 -- Beside jobs, what stands first in waiting may be expired, delivered too often, or damaged (no hash, or no message in it). Such
 -- go to dead with the reason, at most LIMIT of them in one call.
@@ -124,7 +124,8 @@ return answer(function()
       call('DEL', WAKE)
     end
   end
-  local taken = {'taken', now, next_event(now, next_due), queue.priority_order == 'descending' and 1 or 0}
+  local forwards = has_letters() and 2 or queue.dead_letter_exchange and 1 or 0
+  local taken = {'taken', now, next_event(now, next_due), queue.priority_order == 'descending' and 1 or 0, forwards}
   for _, job in ipairs(chosen) do
     append(taken, job)
   end

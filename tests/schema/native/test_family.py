@@ -258,7 +258,7 @@ def test_every_rule_has_its_damage() -> None:
     assert {rule.id for rule in FAMILY.rules} == set(DAMAGES)
 
 
-@pytest.mark.parametrize("role", ["meta", "waiting", "scheduled", "consumers", "dead", "done", "wake", "blocked"])
+@pytest.mark.parametrize("role", ["meta", "waiting", "scheduled", "consumers", "dead", "done", "wake", "blocked", "outbox"])
 def test_a_key_of_a_wrong_type_is_odd(client: redis.Redis, role: str) -> None:
     client.set(getattr(q, role), "x")
     assert "NATIVE-16" in rules(read_all(client)[1])
@@ -271,10 +271,7 @@ scores = st.floats(allow_nan=False)
 hostile_names = (
     raw
     | st.sampled_from(
-        [
-            key.removeprefix(b"ferryman:")
-            for key in (*q.fixed[:8], q.job("j"), q.held("c"), q.needs("j"), q.unique("u"), q.stats("d"))
-        ]
+        [key.removeprefix(b"ferryman:") for key in (*q.plain, q.job("j"), q.held("c"), q.needs("j"), q.unique("u"), q.stats("d"))]
     )
     | st.sampled_from([b"queues", b"exchange:", b"exchange:e", b"fanout:{f}", b"fanout:{f}:cursors", b"{%}:meta", b"{%7b}:meta"])
 )

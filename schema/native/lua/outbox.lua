@@ -1,0 +1,58 @@
+-- Shows the dead jobs that wait to be carried to the dead letter exchange, the oldest first. What has become due or has expired since
+-- anybody looked, in a queue that perhaps nobody consumes, is moved first.
+--
+-- KEYS      the queue's, see _queue.lua
+-- ARGV[1]   now
+-- ARGV[2]   most jobs to show
+-- Result    {'missing'}: no such queue, or it has no dead letter exchange. Else {'letters', exchange, routing key or '', now, when to
+--           look again ms, 1 if the order is descending, and for each job {id, number, place, time of death ms, deliveries,
+--           {field, value, …}}}; exchange and routing key as JSON texts
+
+-- A queue is looked at so often that what comes into it meanwhile is seen in half of its time to live, if that is not too often.
+local SHORTEST, LONGEST = 1000, 5000
+
+-- Gives up the jobs at the head of waiting whose time is over. Returns when that of the first of the others is.
+local function expire(now)
+  local expired, next_expiry = {}, math.huge
+  while #expired < LIMIT do
+    local head = call('ZRANGE', WAITING, #expired, #expired, 'WITHSCORES')
+    next_expiry = head[1] and tonumber(attempt('HGET', JOB .. head[1], 'expires_at') or nil) or math.huge
+    if next_expiry > now then
+      break
+    end
+    discard(now, head[1], head[2], 'expired', 'not delivered in its time')
+    append(expired, head[1])
+  end
+  in_slices('ZREM', WAITING, expired)
+  return next_expiry
+end
+
+local function letter(id, number)
+  local found = attempt('HGET', JOB .. id, 'deliveries')
+  return {
+    id, number, string.format('%.0f', place_of(id)), call('ZSCORE', DEAD, id) or '0', tonumber(found or nil) or 0,
+    attempt('HGETALL', JOB .. id) or {},
+  }
+end
+
+return answer(function()
+  local now = clock()
+  open()
+  drain()
+  if not (queue.schema and queue.dead_letter_exchange) then
+    return {'missing'}
+  end
+  promote(now, LIMIT)
+  local next_expiry = expire(now)
+  settle(now)
+  local patience = math.min(math.max((tonumber(queue.ttl) or LONGEST) / 2, SHORTEST), LONGEST)
+  local next_look = math.floor(math.min(now + patience, next_expiry, lowest(SCHEDULED)))
+  local routing_key = call('HGET', META, 'dead_letter_routing_key') or ''
+  local order = queue.priority_order == 'descending' and 1 or 0
+  local letters = {'letters', queue.dead_letter_exchange, routing_key, now, next_look, order}
+  local posted = call('ZRANGE', OUTBOX, 0, ARGV[2] - 1, 'WITHSCORES')
+  for i = 1, #posted, 2 do
+    append(letters, letter(posted[i], posted[i + 1]))
+  end
+  return letters
+end)

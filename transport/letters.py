@@ -1,0 +1,227 @@
+"""Letters: dead jobs on their way to the dead letter exchange of their queue.
+
+A script can't carry a job to another queue, which may be in another cluster slot. So a dead job first stands in dead and in the
+queue's outbox; any client that meets it publishes it, with RabbitMQ's ``x-death`` header, and then strikes it off. Whoever does so
+at the same time or again publishes under the same number, and the target stores it once. What no queue takes stays dead.
+
+Who meets letters: a consumer that takes from the queue or rejects, a publisher whose message made others leave, and every
+connection that consumes anything: it looks at all queues with such an exchange, because perhaps nobody consumes a queue in which
+messages only wait for their time to be over.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import redis
+
+from ..schema.errors import FerrymanError, MalformedValue
+from ..schema.native import codec, keys
+from ..schema.native.live import Publication
+from ..schema.native.results import Letter
+from ..schema.native.results import Outbox as Posted
+from ..schema.text import to_bytes, to_text
+from .errors import CONNECTION_ERRORS, BrokerFull
+from .message import Content, content
+from .publish import Forwarder, Outbox
+
+if TYPE_CHECKING:
+    from .transport import Transport
+
+logger = logging.getLogger("ferryman.transport")
+
+FIRST_LOOK = 1.0
+"""Seconds after which a consuming connection first asks which queues have a dead letter exchange: not every one lives as long."""
+LOOK = 10.0
+"""Seconds between such questions."""
+RETRY = 5.0
+"""Seconds after which letters are tried again that could not be carried, because something is damaged."""
+PATIENCE = 1.0
+"""Seconds after which letters are tried again whose target was full."""
+BATCH = 100
+"""Letters carried at once."""
+
+
+class Letters:
+    """What one connection knows of queues with a dead letter exchange. Thread-safe."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._publisher = Forwarder(transport)
+        self._lock = threading.Lock()
+        self._look_at: dict[str, float] = {}
+        """Queue -> when to look into its outbox, on the monotonic clock."""
+        self._marked = False
+        self._ask_at = time.monotonic() + FIRST_LOOK
+        self.forwarding: set[str] = set()
+        """The queues of this connection's consumers that have a dead letter exchange."""
+
+    def mark(self, queue: str) -> None:
+        """There are letters in this queue, or may soon be: it is looked at from now on."""
+        self._look_at[queue] = 0.0
+        self._marked = True
+
+    def carry(self) -> None:
+        """Carries what queues were marked for. Raises connection errors."""
+        if self._marked:
+            self._visit_due()
+
+    def tend(self) -> None:
+        """For consuming connections, from time to time: looks at every queue whose time has come. Raises connection errors."""
+        now = time.monotonic()
+        if now >= self._ask_at:
+            self._ask_at = now + LOOK
+            for queue in self._transport.wire.command("SMEMBERS", keys.forwarding(self._transport.settings.prefix)):
+                self._look_at.setdefault(to_text(queue), 0.0)
+        if self.seconds_left == 0:
+            self._visit_due()
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until ``tend`` has something to do."""
+        return max(0.0, min([self._ask_at, *list(self._look_at.values())]) - time.monotonic())
+
+    def _visit_due(self) -> None:
+        # Only one thread at a time. What another one has just marked, this one may leave to it.
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            self._marked = False
+            now = time.monotonic()
+            for queue in [queue for queue, at in list(self._look_at.items()) if at <= now]:
+                self._look_at[queue] = math.inf
+                next_look = time.monotonic() + self._visit(queue)
+                # It may have been marked meanwhile.
+                self._look_at[queue] = min(self._look_at[queue], next_look)
+                if self._look_at[queue] == math.inf:
+                    del self._look_at[queue]
+        finally:
+            self._lock.release()
+
+    def _visit(self, queue: str) -> float:
+        """Carries some letters of a queue. Gives the seconds until the next visit; infinite where none can come any more."""
+        try:
+            outbox = self._transport.wire.run(self._transport.live.outbox(queue, limit=BATCH))
+            if outbox is None:
+                return math.inf
+            settled = self._forward(queue, outbox)
+            self._transport.wire.run(self._transport.live.forwarded(queue, settled))
+        except CONNECTION_ERRORS:
+            self._look_at[queue] = 0.0
+            raise
+        except (FerrymanError, redis.exceptions.ResponseError) as error:
+            logger.error("the dead letters of queue %r can't be carried on, trying again: %s", queue, error)
+            return RETRY
+        if len(settled) < len(outbox.letters):
+            return PATIENCE
+        if len(settled) == BATCH:
+            return 0.0
+        return max(0, outbox.next_look_ms - outbox.now) / 1000
+
+    def _forward(self, queue: str, outbox: Posted) -> list[tuple[Letter, bool]]:
+        """Publishes letters, up to the first that can't be stored now. For each: whether a queue has taken it."""
+        messages = {letter.number: addressed(queue, letter, outbox, self._targets) for letter in outbox.letters}
+        sendable = [message for message in messages.values() if message is not None]
+        try:
+            unwanted = self._publisher.deliver(sendable)
+        except BrokerFull:
+            unwanted = []
+            for at, message in enumerate(sendable):
+                try:
+                    unwanted += self._publisher.deliver([message])
+                except BrokerFull as error:
+                    logger.info("dead letters of queue %r wait until there is room: %s", queue, error)
+                    return _settled(outbox.letters, messages, unwanted, sendable[at:])
+        return _settled(outbox.letters, messages, unwanted)
+
+    def _targets(self, exchange: str, routing_key: str) -> list[str]:
+        return self._transport.routes.table(exchange).queues(routing_key) if exchange else [routing_key]
+
+
+def _settled(
+    letters: Iterable[Letter], messages: Mapping[int, Outbox | None], unwanted: Sequence[Outbox], waiting: Iterable[Outbox] = ()
+) -> list[tuple[Letter, bool]]:
+    gone = {message.publication.id for message in unwanted}
+    left = {message.publication.id for message in waiting}
+    settled = []
+    for letter in letters:
+        message = messages[letter.number]
+        if message is None or message.publication.id not in left:
+            settled.append((letter, message is not None and message.publication.id not in gone))
+    return settled
+
+
+def addressed(queue: str, letter: Letter, outbox: Posted, targets: Callable[[str, str], Sequence[str]]) -> Outbox | None:
+    """A dead job as the message that its dead letter exchange gets; None for one that no queue could use.
+
+    Its expiration is left out, or it would expire again at once. ``targets``: the queues behind an exchange and a routing key.
+    A message that has come back to one of them without being rejected goes no further, or it would go round for ever.
+    """
+    job = letter.job
+    try:
+        found = content(job.id, queue, job.fields)
+    except MalformedValue:
+        return None
+    properties = dict(found.properties)
+    info = properties.get("delivery_info") or {}
+    exchange, routing_key = info.get("exchange", ""), info.get("routing_key", queue)
+    expiration = properties.pop("expiration", None)
+    death = {
+        "count": 1,
+        "reason": to_text(job.fields.get(b"reason", b"")),
+        "queue": queue,
+        "time": letter.died_at // 1000,
+        "exchange": exchange,
+        "routing-keys": [routing_key],
+    }
+    if expiration is not None:
+        death["original-expiration"] = expiration
+    target = routing_key if outbox.routing_key is None else outbox.routing_key
+    headers = with_death(found.headers, death)
+    if any(is_cycle(headers["x-death"], each) for each in targets(outbox.exchange, target)):
+        return None
+    job_id = f"dead:{quote(to_bytes(queue), safe='')}-{letter.number}"
+    properties |= {"delivery_info": {**info, "exchange": outbox.exchange, "routing_key": target}, "delivery_tag": job_id}
+    publication = Publication(job_id, _frame(found, headers, properties), job.priority)
+    return Outbox(publication, outbox.exchange, target, is_repeated=True)
+
+
+def _frame(found: Content, headers: Mapping[str, Any], properties: Mapping[str, Any]) -> bytes:
+    head = {
+        "content-type": found.content_type,
+        "content-encoding": found.content_encoding,
+        "headers": headers,
+        "properties": properties,
+    }
+    return codec.encode(head, found.body)
+
+
+def with_death(headers: Mapping[str, Any], death: Mapping[str, Any]) -> dict[str, Any]:
+    """Headers with one death more, as RabbitMQ writes them: the last one first, those of one queue and reason counted."""
+    given = headers.get("x-death")
+    deaths = [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
+    same = next((each for each in deaths if (each.get("queue"), each.get("reason")) == (death["queue"], death["reason"])), None)
+    if same is not None:
+        deaths.remove(same)
+        number = same.get("count")
+        death = {**death, "count": number + 1 if isinstance(number, int) else 1}
+    told = {name: death[name] for name in ("reason", "queue", "exchange")}
+    first = {f"x-first-death-{name}": value for name, value in told.items()}
+    last = {f"x-last-death-{name}": value for name, value in told.items()}
+    return {**first, **headers, **last, "x-death": [death, *deaths]}
+
+
+def is_cycle(deaths: Sequence[Mapping[str, Any]], queue: str) -> bool:
+    """Whether a message that goes to this queue now has died there before and has not been rejected since."""
+    for death in deaths:
+        if death.get("reason") == "rejected":
+            return False
+        if death.get("queue") == queue:
+            return True
+    return False
