@@ -24,8 +24,12 @@ class Cut:
     answered: int = 0
 
 
+AGGREGATES = {b"*": 1, b"~": 1, b">": 1, b"%": 2}
+"""Kinds of values that hold values, and how many for each that they count."""
+
+
 def end_of(data: bytes, start: int = 0) -> int | None:
-    """Where the RESP 2 value that begins at ``start`` ends; None while it is not all there. Commands are values too."""
+    """Where the RESP value that begins at ``start`` ends; None while it is not all there. Commands are values too."""
     line = data.find(b"\r\n", start)
     if line < 0:
         return None
@@ -33,8 +37,8 @@ def end_of(data: bytes, start: int = 0) -> int | None:
     if kind == b"$":
         length = int(data[start + 1 : line])
         end += length + 2 if length >= 0 else 0
-    elif kind == b"*":
-        for _ in range(int(data[start + 1 : line])):
+    elif kind in AGGREGATES:
+        for _ in range(AGGREGATES[kind] * int(data[start + 1 : line])):
             inner = end_of(data, end)
             if inner is None:
                 return None
@@ -50,6 +54,8 @@ class Link:
     server: socket.socket
     silent: bool = False
     """Nothing passes any more, and neither side is told."""
+    is_answered: bool = True
+    """Whether nothing has been sent since the last reply: what is sent next begins a round trip."""
     pending: int = 0
     """Commands that the server has got and not answered."""
     doomed: int | None = None
@@ -78,9 +84,15 @@ class Proxy:
     """Whether new connections are silent from the beginning."""
     commands: int = 0
     """How many commands have come since the last ``cut``."""
+    round_trips: int = 0
+    """How many times since then a client has said something after it had been answered."""
     _cut: Cut | None = None
     _lock: threading.Lock = field(factory=threading.Lock)
     _links: list[Link] = field(factory=list)
+
+    @property
+    def host(self) -> str:
+        return "127.0.0.1"
 
     def url(self, **options: str | int | float) -> str:
         """The ``ferryman://`` address of the proxy, with query options."""
@@ -90,7 +102,7 @@ class Proxy:
     def cut(self, where: Cut | None) -> None:
         """Sees to it that the connection ends there on which that command comes. None: nothing is cut any more."""
         with self._lock:
-            self._cut, self.has_cut, self.commands = where, False, 0
+            self._cut, self.has_cut, self.commands, self.round_trips = where, False, 0, 0
 
     def silence(self) -> None:
         """From now on nothing passes on the connections that are open, and nobody is told: half-open connections."""
@@ -117,6 +129,8 @@ class Proxy:
             except OSError:  # the server is down: so is its proxy
                 client.close()
                 continue
+            for end in (client, server):
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             link = Link(client, server, silent=self.swallows)
             self._links.append(link)
             for pump in (self._forward, self._answer):
@@ -127,6 +141,9 @@ class Proxy:
         data = b""
         while more := link.client.recv(65536):
             data += more
+            with self._lock:
+                self.round_trips += link.is_answered
+                link.is_answered = False
             while (end := end_of(data)) is not None:
                 command, data = data[:end], data[end:]
                 cut = self._next_command(link)
@@ -160,6 +177,7 @@ class Proxy:
                 if link.silent:
                     continue
                 with self._lock:
+                    link.is_answered = True
                     is_last = link.doomed == 0
                     link.pending -= 1
                     if link.doomed is not None:

@@ -139,8 +139,13 @@ def celery(server: Server, *arguments: str, seconds: float = 60.0, **settings: o
 
 def send(broker: HasUrl, calls: list[tuple[str, list[Any], dict[str, Any]]]) -> None:
     """Publishes task messages from this process: (task, args, options of ``send_task``)."""
+    send_to(broker.url(), calls)
+
+
+def send_to(url: str, calls: list[tuple[str, list[Any], dict[str, Any]]]) -> None:
+    """The same, to the broker at a URL."""
     from celery import Celery
 
-    with Celery(broker=broker.url()) as app:
+    with Celery(broker=url) as app:
         for task, args, options in calls:
             app.send_task(task, args, **options)
