@@ -48,6 +48,8 @@ class KeyFamily(ABC):
     """The ids of the rules that ``repair`` can mend."""
     plantable: ClassVar[frozenset[str]] = frozenset()
     """The ids of the rules that ``damage`` can break."""
+    echoing: ClassVar[bool] = False
+    """True for a family whose jobs must know of each other's state: engines then ask every subject for its ``echoes``."""
 
     # Recognising
 
@@ -75,6 +77,15 @@ class KeyFamily(ABC):
 
         Never raises for any bytes in key or value.
         """
+
+    def echoes(self, subject: Subject) -> Iterator[Fact]:
+        """What this job tells other jobs that have claimed it: facts about them, to be joined with their own.
+
+        One key can only claim (a duplicate names its original); the answer takes all that is known about the claimed job. Only
+        jobs that have facts of their own are answered. ``subject`` has no echoes yet; without them a job is read as if it had
+        not asked. Never raises.
+        """
+        return iter(())
 
     @abstractmethod
     def tally(self, fact: Fact, totals: Totals) -> None:
