@@ -27,8 +27,7 @@ from .engine import Census, Difference, Progress, Report, Summary, Verification,
 from .order import listing_order, order_difference, pop_orders
 from .plan import Carried, Plan, carry
 from .queues import QueueStatus, statuses
-from .scan import entries
-from .survey import nothing_found
+from .source import open_source
 from .writing import Run, identity, open_part
 
 PART = "local"
@@ -48,6 +47,8 @@ class Reading:
     keyspace: Keyspace
     subjects: tuple[Subject, ...]
     """In an order that depends on nothing but their ids, so that a second reading of the same keys gives the same."""
+    remarks: tuple[Finding, ...] = ()
+    """About the source itself."""
 
     def jobs(self) -> Iterator[Job]:
         """Every job that has a record."""
@@ -69,7 +70,7 @@ class LocalEngine:
         for job in reading.jobs():
             census.count(job)
         family = reading.keyspace.family
-        for finding in family.keyspace_findings(reading.keyspace):
+        for finding in (*reading.remarks, *family.keyspace_findings(reading.keyspace)):
             report(finding)
         for subject in _counted(reading.subjects, "checking jobs", progress):
             for finding in family.findings(subject, reading.keyspace):
@@ -155,14 +156,14 @@ class LocalEngine:
         return statuses(reading.jobs(), reading.keyspace)
 
     def _read(self, address: Address, now_ms: int, progress: Progress, *, may_be_empty: bool = False) -> Reading:
-        """Reads a keyspace from its server. Raises KeyspaceNotFound if there is none."""
+        """Reads a keyspace. Raises KeyspaceNotFound if there is none."""
         family = get_family(address.family)
         totals = Totals()
         grouped: defaultdict[tuple[str, str], list[Fact]] = defaultdict(list)
         keys = 0
         found = may_be_empty
-        with open_client(address) as client:
-            for batch in entries(client, family, address.prefix):
+        with open_source(address) as source:
+            for batch in source.entries(now_ms):
                 for entry in batch:
                     for fact in family.facts(entry, address.prefix):
                         family.tally(fact, totals)
@@ -172,9 +173,10 @@ class LocalEngine:
                 keys += len(batch)
                 progress(f"reading {address.family} keys", keys, None)
             if not found:
-                raise nothing_found(client, address)
+                raise source.nothing_found()
+            remarks = tuple(source.remarks())
         subjects = tuple(join(grouped[name]) for name in sorted(grouped))
-        return Reading(Keyspace(family, address.prefix, now_ms, totals), subjects)
+        return Reading(Keyspace(family, address.prefix, now_ms, totals), subjects, remarks)
 
 
 def _write(

@@ -21,9 +21,9 @@ def findings(snapshot: Snapshot, tasks: int, path: str, progress: Progress = sil
 
 
 def of_keyspace(snapshot: Snapshot) -> list[Finding]:
-    """What all rules say about the keyspace as a whole."""
+    """What there is to say of the source itself, and what all rules say about the keyspace as a whole."""
     keyspace = snapshot.keyspace
-    return list(keyspace.family.keyspace_findings(keyspace))
+    return [*snapshot.remarks, *keyspace.family.keyspace_findings(keyspace)]
 
 
 def census(found: Results[Finding]) -> Census:

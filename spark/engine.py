@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from ..migrations import journal
 from ..migrations.engine import Census, Difference, Progress, Report, Summary, Verification, silent
 from ..migrations.plan import Plan, carry
+from ..migrations.source import open_source
 from ..migrations.writing import Run, identity, open_part
 from ..schema.address import Address
 from ..schema.connect import open_client
@@ -126,9 +127,9 @@ class SparkEngine:
     @contextlib.contextmanager
     def _snapshot(self, source: Address, now_ms: int, progress: Progress) -> Iterator[tuple[Snapshot, str]]:
         """A snapshot of the source, and a folder for what is made of it; both are gone after the block."""
-        with open_client(source) as client:
-            # A server that is down is known before Spark has taken its seconds to start.
-            brief = client.dbsize() <= BRIEF_KEYS
+        with open_source(source) as opened:
+            # A server that is down, or a file that is not there, is known before Spark has taken its seconds to start.
+            brief = opened.size() <= BRIEF_KEYS
         folder = tempfile.mkdtemp(prefix="ferryman-", dir=self._work)
         try:
             progress("starting Spark", 0, None)

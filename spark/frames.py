@@ -17,9 +17,8 @@ import tempfile
 from attrs import field, frozen
 from pyspark.sql import DataFrame, SparkSession
 
-from ..migrations.survey import clock_ms
+from ..migrations.source import open_source
 from ..schema.address import Address
-from ..schema.connect import open_client
 from . import audit, listing
 from .snapshot import Snapshot, take, tasks_for
 from .tables import FINDINGS
@@ -60,8 +59,8 @@ def read(spark: SparkSession, url: str, now_ms: int | None = None, work: str | N
     Raises UsageError for a wrong URL and ServerError when the server fails.
     """
     address = Address.parse(url)
-    with open_client(address) as client:
-        now = clock_ms(client) if now_ms is None else now_ms
+    with open_source(address) as source:
+        now = source.clock_ms() if now_ms is None else now_ms
     folder = tempfile.mkdtemp(prefix="ferryman-", dir=work)
     if work is None:
         atexit.register(shutil.rmtree, folder, ignore_errors=True)

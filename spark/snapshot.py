@@ -1,6 +1,7 @@
 """Snapshot: a keyspace read once, key by key in parallel, and kept as a Parquet folder of facts.
 
     cursor ranges -> key names -> distinct -> values -> facts (and totals) -> Parquet -> subjects
+    pieces of RDB files (files.py) -----------------------^
 
 A server that is read twice answers differently, so everything that is asked about a keyspace is asked of its snapshot. Keys
 are made distinct before they are read: two ranges may both name a key at their border, and what is read twice is counted
@@ -21,14 +22,15 @@ from pyspark.sql import DataFrame, SparkSession
 from ..migrations.engine import Progress, silent
 from ..migrations.reading import BATCH, read_entries
 from ..migrations.scan import node, same_server, scan_range, split
-from ..migrations.survey import nothing_found
+from ..migrations.source import open_source
 from ..migrations.wire import wire
-from ..schema.address import Address
+from ..schema.address import Address, Kind
 from ..schema.connect import open_client
 from ..schema.fact import Fact, FactKind, Subject, join
 from ..schema.family import get_family
-from ..schema.rule import Keyspace
+from ..schema.rule import Finding, Keyspace
 from ..schema.totals import Totals
+from .files import read_files
 from .stage import Batches, Results, closing, run
 from .tables import FACTS, batches, fact_bytes
 
@@ -49,6 +51,8 @@ class Snapshot:
     totals: Totals
     speaks: bool
     """The keyspace has a key that is more than a wake-up token or lock."""
+    remarks: tuple[Finding, ...] = ()
+    """About the source itself."""
 
     @property
     def keyspace(self) -> Keyspace:
@@ -76,27 +80,31 @@ class Snapshot:
 
 
 def take(spark: SparkSession, address: Address, now_ms: int, path: str, progress: Progress = silent) -> Snapshot:
-    """Reads a keyspace into the folder ``path``. Raises ServerError when the server fails or is replaced meanwhile."""
-    facts = run(keys(spark, address), _reading(address), FACTS, path, f"reading {address.family} keys", progress)
+    """Reads a keyspace into the folder ``path``. Raises ServerError when the source fails or is replaced meanwhile."""
+    remarks: list[Finding] = []
+    if address.kind is Kind.RDB:
+        facts, remarks = read_files(spark, address, now_ms, tasks_for(address), path, progress)
+    else:
+        facts = run(keys(spark, address), _reading(address), FACTS, path, f"reading {address.family} keys", progress)
     totals = Totals()
     speaks = False
     for tail in map(json.loads, facts.tails()):
         totals.merge(Totals.from_json(tail["totals"]))
         speaks = speaks or tail["speaks"]
-    return Snapshot(address, now_ms, facts, totals, speaks)
+    return Snapshot(address, now_ms, facts, totals, speaks, tuple(remarks))
 
 
 def must_speak(snapshot: Snapshot) -> None:
     """Raises KeyspaceNotFound when the snapshot shows no keyspace."""
     if not snapshot.speaks:
-        with open_client(snapshot.address) as client:
-            raise nothing_found(client, snapshot.address)
+        with open_source(snapshot.address) as source:
+            raise source.nothing_found()
 
 
 def tasks_for(address: Address) -> int:
     """Into how many partitions the work on a keyspace is best cut."""
-    with open_client(address) as client:
-        return min(MAX_TASKS, client.dbsize() // KEYS_A_TASK + 1)
+    with open_source(address) as source:
+        return min(MAX_TASKS, source.size() // KEYS_A_TASK + 1)
 
 
 def keys(spark: SparkSession, address: Address) -> DataFrame:

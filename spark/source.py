@@ -6,9 +6,9 @@
 Options for reading:
     url         the keyspace, see schema/address.py
     table       jobs (default), findings, facts or keys
-    partitions  for facts and keys: how many tasks read side by side (default 1). With more than one, a key at the border of
-                two ranges may appear twice; ``ferryman.spark.frames`` has the same tables in parallel without that
-    now         the moment that rules compare with, Unix ms (default: the server's clock)
+    partitions  for facts and keys: how many tasks read side by side (default 1). With more than one on a server, a key at the
+                border of two ranges may appear twice; ``ferryman.spark.frames`` has the same tables in parallel without that
+    now         the moment that rules compare with, Unix ms (default: the server's clock, or the time of the snapshot)
 
 A source's tasks can't exchange rows, so one task makes the tables jobs and findings, with the facts of all jobs on its disk
 meanwhile: right for any size, and not the fastest; that is frames.py too. A keyspace without keys is an empty table. Every
@@ -24,11 +24,13 @@ import pyarrow as pa
 from attrs import frozen
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from ..migrations.globs import Selection
+from ..migrations.rdbfile import NotAPiece, Piece, RdbFile
 from ..migrations.scan import EVERYTHING, CursorRange, entries, node, same_server, scan_range, split
-from ..migrations.survey import clock_ms
-from ..schema.address import Address
+from ..migrations.source import open_source, snapshot_paths
+from ..schema.address import Address, Kind
 from ..schema.connect import open_client
-from ..schema.errors import UsageError
+from ..schema.errors import ServerError, UsageError
 from ..schema.family import get_family
 from ..schema.rule import Keyspace
 from ..schema.totals import Totals
@@ -59,7 +61,10 @@ class Ferryman(DataSource):  # type: ignore[misc]
         now = _number(self.options, "now")
         match _table(self.options):
             case "facts" | "keys" as table:
-                return RangeReader(address, table, _number(self.options, "partitions") or 1)
+                number = _number(self.options, "partitions") or 1
+                if address.kind is Kind.RDB:
+                    return PieceReader(address, table, number, now)
+                return RangeReader(address, table, number)
             case table:
                 return WholeReader(address, table, now)
 
@@ -105,6 +110,49 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
 
 
 @frozen
+class FilePiece(InputPartition):  # type: ignore[misc]
+    """The part of one task, of a snapshot file."""
+
+    path: str
+    piece: Piece
+
+
+@frozen
+class PieceReader(DataSourceReader):  # type: ignore[misc]
+    """The same tables from snapshot files."""
+
+    address: Address
+    table: str
+    number: int
+    now_ms: int | None
+
+    def partitions(self) -> Sequence[FilePiece]:
+        parts = []
+        for path in snapshot_paths(self.address):
+            with RdbFile(path) as file:
+                parts += [FilePiece(path, piece) for piece in file.pieces(self.number)]
+        return parts
+
+    def read(self, partition: FilePiece) -> Iterator[pa.RecordBatch]:
+        family, prefix = get_family(self.address.family), self.address.prefix
+        with RdbFile(partition.path) as file:
+            now_ms = file.written_at_ms if self.now_ms is None else self.now_ms
+            try:
+                found = file.decode(partition.piece, self.address.db, now_ms).entries
+            except NotAPiece as error:
+                raise ServerError(
+                    f"{partition.path}: a part of the file can't be read on its own ({error}); use option partitions=1 or "
+                    "ferryman.spark.frames, which find better parts by themselves"
+                ) from None
+        if self.table == "keys":
+            wanted = Selection.of(family.globs(prefix))
+            names = [entry.key for entry in found if wanted.covers(entry.key)]
+            yield pa.RecordBatch.from_arrays([pa.array(names, pa.binary())], ["key"])
+            return
+        yield from batches(FACTS, (fact for entry in found for fact in family.facts(entry, prefix)), fact_bytes)
+
+
+@frozen
 class WholeReader(DataSourceReader):  # type: ignore[misc]
     """Reads the tables for which all facts of a job must come together: jobs and findings."""
 
@@ -119,9 +167,9 @@ class WholeReader(DataSourceReader):  # type: ignore[misc]
         family, prefix = get_family(self.address.family), self.address.prefix
         totals = Totals()
         with Spill(tasks_for(self.address)) as spill:
-            with open_client(self.address) as client:
-                now_ms = clock_ms(client) if self.now_ms is None else self.now_ms
-                for batch in entries(client, family, prefix, partition.span):
+            with open_source(self.address) as source:
+                now_ms = source.clock_ms() if self.now_ms is None else self.now_ms
+                for batch in source.entries(now_ms):
                     for entry in batch:
                         for fact in family.facts(entry, prefix):
                             family.tally(fact, totals)

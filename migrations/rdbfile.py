@@ -1,0 +1,275 @@
+"""RdbFile: the keys of a snapshot file, in pieces that many tasks can decode side by side.
+
+    pieces -> decode -> entries
+
+An RDB file can't be entered in the middle by looking it up; ``skim.boundary`` guesses where records begin, and decoding
+proves it: a piece is handed to the decoder with the file's own header before it and an end mark with eight letters behind it.
+A decoder that starts at a true beginning and comes to exactly that end mark has shown that the next piece begins truly as
+well; the first one does, so the proof runs through the file. Where it fails, the piece is joined with the next, and nothing of
+it is given out. Pieces are decoded as a whole: memory is bounded by PIECE, or by the largest single key.
+
+Only reads. Decoding is rdb-py's. Streams and modules are no data of any queue here; they are counted, not read. Called by the
+local engine and by Spark tasks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from ..schema.errors import ServerError, UsageError
+from ..schema.fact import Entry
+from ..schema.rule import Finding, Severity
+from .skim import RESIZE_DB, SELECT_DB, boundary
+
+HEADER = 9
+"""Bytes of the magic word and version."""
+PIECE = 32 << 20
+"""Bytes of a file that are decoded at once."""
+BYTES_A_KEY = 400
+"""What a key takes in a file, roughly: for dividing the work, nothing else."""
+FACTS = 4096
+"""Bytes at the start of a file within which it speaks of itself."""
+END = b"\xff"
+PROOF = b"FERRYMAN"
+"""Stands where the checksum of a whole file stands: whoever reads it there has read to the end of the piece."""
+
+
+@frozen
+class Piece:
+    """A part of a file that begins and ends, as far as is known, between two records."""
+
+    start: int
+    end: int
+    db: int
+    """The database to which its first records belong, as far as is known."""
+
+
+@frozen
+class Decoded:
+    """What a piece held."""
+
+    entries: list[Entry]
+    """The keys of the wanted database that had not expired: a server that loads the file drops those that have."""
+    last_db: int
+    """The database to which the first records of the next piece belong."""
+    announced: int
+    """How many keys the wanted database has, as far as this piece tells."""
+    keys: int
+    """Keys of the wanted database in this piece that could be read, expired ones too."""
+
+
+class NotAPiece(Exception):
+    """The piece does not begin or does not end between two records."""
+
+
+class RdbFile:
+    """One snapshot file, mapped into memory. Raises UsageError for what is no RDB file that can be read."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        try:
+            with self.path.open("rb") as file:
+                # An empty file can't be mapped.
+                self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self.path.stat().st_size else b""
+        except OSError as error:
+            raise UsageError(f"{self.path}: {error.strerror or error}") from None
+        self._header = self._checked_header()
+        self._checksum = 8 if self._header >= b"REDIS0005" else 0
+        """Bytes after the end mark of the whole file."""
+        self.facts = self._facts()
+        """What the file says of itself: ``redis-ver``, ``ctime`` … Values are bytes."""
+        self.announced = self.keys = 0
+        """What ``entries`` has met: keys that the file announces, and keys that could be read."""
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        if isinstance(self._data, mmap.mmap):
+            self._data.close()
+
+    def __enter__(self) -> RdbFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _checked_header(self) -> bytes:
+        """The header in a form that the decoder knows."""
+        magic = bytes(self._data[:HEADER])
+        if magic[:5] == b"REDIS" and magic[5:].isdigit() and 1 <= int(magic[5:]) <= 13:
+            return magic
+        if magic[:6] == b"VALKEY" and magic[6:].isdigit():
+            # Valkey has numbers of its own since 9.0; what queues use is written as in version 11 of Redis.
+            return b"REDIS0011"
+        if magic[:5] == b"REDIS":
+            raise UsageError(f"{self.path}: RDB version {magic[5:].decode('ascii', 'replace')} is not supported; 1 to 13 are")
+        raise UsageError(f"{self.path}: no RDB file (it does not begin with REDIS or VALKEY)")
+
+    def _facts(self) -> dict[str, bytes]:
+        facts: dict[str, bytes] = {}
+        with contextlib.suppress(ValueError):  # the end of what is looked at
+            for item in self._items(HEADER, min(HEADER + FACTS, len(self._data))):
+                if item["type"] != "aux_field":
+                    break
+                facts[item["key"].decode("utf-8", "replace")] = item["value"]
+        return facts
+
+    @property
+    def written_at_ms(self) -> int:
+        """When the snapshot was taken, Unix ms; the file's own time where it does not say."""
+        ctime = self.facts.get("ctime", b"")
+        return int(ctime) * 1000 if ctime.isdigit() else int(self.path.stat().st_mtime * 1000)
+
+    @property
+    def size(self) -> int:
+        """About how many keys the file holds, by its length."""
+        return len(self._data) // BYTES_A_KEY + 1
+
+    # Pieces
+
+    def pieces(self, number: int = 1) -> list[Piece]:
+        """The file in at least this many pieces, if it is large enough, and none much larger than PIECE if it can be helped.
+
+        A piece is a guess until it is decoded.
+        """
+        size = len(self._data)
+        number = max(number, -(-size // PIECE))
+        borders = [HEADER]
+        for index in range(1, number):
+            cut = HEADER + index * (size - HEADER) // number
+            found = boundary(self._data, max(cut, borders[-1]))
+            if found is not None and borders[-1] < found < size:
+                borders.append(found)
+        return [Piece(start, end, self._likely_db(start)) for start, end in pairwise([*borders, size])]
+
+    def _likely_db(self, at: int) -> int:
+        """The database of the record at a position: a guess, from what looks like a change of databases before it."""
+        while at > HEADER:
+            at = self._data.rfind(bytes([SELECT_DB]), HEADER, at)
+            if at < 0:
+                break
+            if self._data[at + 1] < 0x40 and self._data[at + 2] == RESIZE_DB:
+                return self._data[at + 1]
+        return 0
+
+    @staticmethod
+    def joined(pieces: Sequence[Piece], wrong: Collection[int]) -> list[Piece]:
+        """The pieces with ``wrong`` ones, by index, made one with their neighbours.
+
+        A false border makes the pieces on both sides of it wrong, so neighbours that are wrong become one; a single one, which
+        is only told from a true one by its end, becomes one with the next.
+        """
+        joined: list[Piece] = []
+        index = 0
+        while index < len(pieces):
+            last = index
+            while last + 1 in wrong and index in wrong:
+                last += 1
+            if index in wrong and last == index:
+                last = min(index + 1, len(pieces) - 1)
+            joined.append(Piece(pieces[index].start, pieces[last].end, pieces[index].db))
+            index = last + 1
+        return joined
+
+    # Decoding
+
+    def decode(self, piece: Piece, db: int, now_ms: int) -> Decoded:
+        """The entries of one database in a piece. Raises NotAPiece when its borders prove wrong, and nothing else."""
+        entries: list[Entry] = []
+        current, announced, keys, proven = piece.db, 0, 0, False
+        last = piece.end == len(self._data)
+        try:
+            for item in self._items(piece.start, piece.end, last=last):
+                kind = item["type"]
+                if kind == "checksum":
+                    proven = len(item["checksum"]) == self._checksum if last else item["checksum"] == PROOF
+                elif kind == "select_db":
+                    current = item["db"]
+                elif current != db:
+                    continue
+                elif kind == "resize_db":
+                    announced += item["db_size"]
+                elif (found := _value(item)) is not None:
+                    keys += 1
+                    expiry = item["expiry"]
+                    if expiry is None or expiry > now_ms:
+                        entries.append(Entry(item["key"], *found, None if expiry is None else expiry - now_ms))
+        except ValueError as error:
+            raise NotAPiece(str(error)) from None
+        if not proven:
+            raise NotAPiece("the piece ends inside a record")
+        return Decoded(entries, current, announced, keys)
+
+    def entries(self, db: int, now_ms: int) -> Iterator[list[Entry]]:
+        """Every key of one database, one piece after the other. Raises ServerError for a file that is cut short or damaged."""
+        pieces = self.pieces()
+        current = pieces[0].db
+        index = 0
+        while index < len(pieces):
+            piece = Piece(pieces[index].start, pieces[index].end, current)
+            try:
+                decoded = self.decode(piece, db, now_ms)
+            except NotAPiece as error:
+                if index + 1 == len(pieces):
+                    raise self.damaged(piece, str(error)) from None
+                pieces = self.joined(pieces, {index})
+                continue
+            current = decoded.last_db
+            self.announced += decoded.announced
+            self.keys += decoded.keys
+            if decoded.entries:
+                yield decoded.entries
+            index += 1
+
+    def damaged(self, piece: Piece, reason: str) -> ServerError:
+        """The error for a piece that can't be decoded although it begins truly."""
+        return ServerError(
+            f"{self.path}: cut short or damaged somewhere from byte {piece.start} on ({reason}); nothing of it counts. "
+            "Check it with redis-check-rdb, or take a new snapshot"
+        )
+
+    def _items(self, start: int, end: int, *, last: bool = True) -> Iterator[dict[str, Any]]:
+        """What the decoder makes of the bytes from ``start`` to ``end``. Raises ValueError."""
+        try:
+            from rdb import RdbDecoder
+        except ImportError:
+            raise UsageError("reading RDB files needs rdb-py: pip install 'ferryman[rdb]'") from None
+        with tempfile.NamedTemporaryFile(prefix="ferryman-", suffix=".rdb") as part:
+            part.write(self._header)
+            with memoryview(self._data) as view, view[start:end] as bytes_of_piece:
+                part.write(bytes_of_piece)
+            if not last:
+                part.write(END + PROOF)
+            part.flush()
+            yield from RdbDecoder(part.name)
+
+
+def _value(item: Mapping[str, Any]) -> tuple[str, Any] | None:
+    """Redis type and value of what the decoder gives; None for a remark about the file."""
+    match item["type"]:
+        case "string":
+            return "string", item["value"]
+        case "list":
+            return "list", item["values"]
+        case "set":
+            return "set", item["members"]
+        case "sorted_set":
+            return "zset", [(member, score) for score, member in sorted(item["values"])]
+        case "hash":
+            return "hash", item["values"]
+    return None
+
+
+def unread_keys(path: str | Path, announced: int, keys: int) -> list[Finding]:
+    """The remark that a file holds more keys than could be read; nothing if it does not."""
+    if announced <= keys:
+        return []
+    detail = f"{announced - keys} keys of {path} are streams or modules, which are not read; no queue keeps jobs in these"
+    return [Finding("RDB-1", Severity.INFO, None, "", None, detail)]

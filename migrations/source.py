@@ -1,0 +1,121 @@
+"""Source: where a keyspace is read from, a live server or snapshot files, behind one face.
+
+Engines that read serially, and whoever only asks for the time, need not know which it is. Spark, which reads in parts side by
+side, does know, and uses ``scan`` and ``rdbfile`` themselves. Only reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+import redis
+
+from ..schema.address import Address, Kind
+from ..schema.connect import open_client
+from ..schema.errors import KeyspaceNotFound, UsageError
+from ..schema.fact import Entry
+from ..schema.family import get_family
+from ..schema.rule import Finding
+from .rdbfile import RdbFile, unread_keys
+from .scan import entries
+from .survey import clock_ms, nothing_found
+
+
+class Source(ABC):
+    """One keyspace that can be read."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+
+    @abstractmethod
+    def clock_ms(self) -> int:
+        """The moment to which what is read belongs, Unix ms."""
+
+    @abstractmethod
+    def size(self) -> int:
+        """About how many keys there are to read, those of others included."""
+
+    @abstractmethod
+    def entries(self, now_ms: int) -> Iterator[list[Entry]]:
+        """Every key of the family's keyspace, each once, and perhaps others; large ones in several entries.
+
+        ``now_ms``: what times to live are counted from in a snapshot. Raises ServerError when the source proves not to be whole.
+        """
+
+    def remarks(self) -> list[Finding]:
+        """What there is to say of the source itself, after all entries have been read."""
+        return []
+
+    @abstractmethod
+    def nothing_found(self) -> KeyspaceNotFound:
+        """The error for a keyspace without a key."""
+
+
+class LiveSource(Source):
+    """A server."""
+
+    def __init__(self, address: Address, client: redis.Redis) -> None:
+        super().__init__(address)
+        self._client = client
+
+    def clock_ms(self) -> int:
+        return clock_ms(self._client)
+
+    def size(self) -> int:
+        return int(self._client.dbsize())
+
+    def entries(self, now_ms: int) -> Iterator[list[Entry]]:
+        return entries(self._client, get_family(self.address.family), self.address.prefix)
+
+    def nothing_found(self) -> KeyspaceNotFound:
+        return nothing_found(self._client, self.address)
+
+
+class FileSource(Source):
+    """Snapshot files: one, or those of all shards of a cluster."""
+
+    def __init__(self, address: Address, files: list[RdbFile]) -> None:
+        super().__init__(address)
+        self._files = files
+
+    def clock_ms(self) -> int:
+        return max(file.written_at_ms for file in self._files)
+
+    def size(self) -> int:
+        return sum(file.size for file in self._files)
+
+    def entries(self, now_ms: int) -> Iterator[list[Entry]]:
+        for file in self._files:
+            yield from file.entries(self.address.db, now_ms)
+
+    def remarks(self) -> list[Finding]:
+        return [remark for file in self._files for remark in unread_keys(file.path, file.announced, file.keys)]
+
+    def nothing_found(self) -> KeyspaceNotFound:
+        address = self.address
+        return KeyspaceNotFound(
+            f"{address.display()}: no {address.family} keys under prefix {address.prefix!r} in database {address.db} of "
+            f"{len(self._files)} snapshot file(s); check prefix, family and database number (?db=)"
+        )
+
+
+def snapshot_paths(address: Address) -> list[str]:
+    """The files that an ``ferryman+rdb://`` address names: its path may be a pattern. Raises UsageError if there are none."""
+    paths = [address.path] if not glob.has_magic(address.path) else sorted(glob.glob(address.path))
+    if not paths:
+        raise UsageError(f"{address.display()}: no file fits this pattern")
+    return paths
+
+
+@contextlib.contextmanager
+def open_source(address: Address) -> Iterator[Source]:
+    """The source at an address, open for the length of the block. Raises UsageError and ServerError that name it."""
+    if address.kind is Kind.RDB:
+        with contextlib.ExitStack() as stack:
+            yield FileSource(address, [stack.enter_context(RdbFile(path)) for path in snapshot_paths(address)])
+        return
+    with open_client(address) as client:
+        yield LiveSource(address, client)

@@ -1,0 +1,135 @@
+"""Files: the facts of a keyspace in RDB files, one task a piece of a file.
+
+Where a piece begins and ends is a guess (migrations/rdbfile.py) that each task proves for its own piece. When all proofs hold,
+they hold together, from each file's start to its end, and so do the databases to which the pieces' first keys were taken to
+belong. Otherwise what the step has left is thrown away and it is done again with better pieces, which is rare. Called by
+snapshot.py.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from attrs import evolve, frozen
+from pyspark.sql import SparkSession
+
+from ..migrations.engine import Progress
+from ..migrations.rdbfile import NotAPiece, Piece, RdbFile, unread_keys
+from ..migrations.source import snapshot_paths
+from ..schema.address import Address
+from ..schema.fact import Fact, FactKind
+from ..schema.family import get_family
+from ..schema.rule import Finding
+from ..schema.totals import Totals
+from .stage import Batches, Results, closing, run
+from .tables import FACTS, batches, fact_bytes
+
+
+@frozen
+class Proof:
+    """What a task says of its piece."""
+
+    whole: bool
+    """The piece begins and ends between records."""
+    last_db: int
+    announced: int = 0
+    keys: int = 0
+
+
+def read_files(
+    spark: SparkSession, address: Address, now_ms: int, number: int, path: str, progress: Progress
+) -> tuple[Results[Fact], list[Finding]]:
+    """The facts of the keyspace, and remarks on its files.
+
+    The facts are in the folder ``path``, or in one beside it. Large files are read in at least ``number`` pieces. Raises
+    ServerError for a file that is cut short or damaged.
+    """
+    plans: dict[str, list[Piece]] = {}
+    for name in snapshot_paths(address):
+        with RdbFile(name) as file:
+            plans[name] = file.pieces(number)
+    attempt = 0
+    while True:
+        pieces = [(name, piece) for name, those in plans.items() for piece in those]
+        steps = spark.range(0, len(pieces), 1, len(pieces))
+        task = _reading(address, now_ms, pieces)
+        facts = run(steps, task, FACTS, f"{path}-{attempt}" if attempt else path, f"reading {address.family} keys", progress)
+        proofs = _proofs(facts, len(pieces))
+        better = _better(plans, proofs)
+        if better == plans:
+            return facts, _remarks(pieces, proofs)
+        shutil.rmtree(facts.path)
+        plans, attempt = better, attempt + 1
+
+
+def _proofs(facts: Results[Fact], number: int) -> list[Proof]:
+    """What the tasks say, in the order of the pieces."""
+    proofs: list[Proof | None] = [None] * number
+    for tail in map(json.loads, facts.tails()):
+        for index, *proof in tail["pieces"]:
+            proofs[index] = Proof(*proof)
+    return [proof or Proof(whole=False, last_db=0) for proof in proofs]
+
+
+def _better(plans: dict[str, list[Piece]], proofs: Sequence[Proof]) -> dict[str, list[Piece]]:
+    """The same plans if everything is proven, else others. Raises ServerError when there is nothing left to try."""
+    rest = iter(proofs)
+    better: dict[str, list[Piece]] = {}
+    for name, pieces in plans.items():
+        said = [next(rest) for _ in pieces]
+        wrong = {index for index, proof in enumerate(said) if not proof.whole}
+        if wrong:
+            joined = RdbFile.joined(pieces, wrong)
+            if joined == pieces:
+                with RdbFile(name) as file:
+                    raise file.damaged(pieces[min(wrong)], "the decoder does not understand it")
+            better[name] = joined
+            continue
+        before = [pieces[0].db, *(proof.last_db for proof in said[:-1])]
+        better[name] = [evolve(piece, db=db) for piece, db in zip(pieces, before, strict=True)]
+    return better
+
+
+def _remarks(pieces: Sequence[tuple[str, Piece]], proofs: Sequence[Proof]) -> list[Finding]:
+    announced, keys = Counter[str](), Counter[str]()
+    for (name, _), proof in zip(pieces, proofs, strict=True):
+        announced[name] += proof.announced
+        keys[name] += proof.keys
+    return [remark for name in announced for remark in unread_keys(name, announced[name], keys[name])]
+
+
+def _reading(address: Address, now_ms: int, pieces: Sequence[tuple[str, Piece]]) -> Callable[[Batches], Batches]:
+    """The task that decodes the pieces it is given and makes facts and totals of them."""
+
+    def read(rows: Batches) -> Batches:
+        family = get_family(address.family)
+        totals = Totals()
+        speaks = False
+        said: list[tuple[int, bool, int, int, int]] = []
+
+        def facts() -> Iterator[Fact]:
+            nonlocal speaks
+            for index in (index for row in rows for index in row.column("id").to_pylist()):
+                name, piece = pieces[index]
+                with RdbFile(name) as file:
+                    try:
+                        decoded = file.decode(piece, address.db, now_ms)
+                    except NotAPiece:
+                        said.append((index, False, 0, 0, 0))
+                        continue
+                said.append((index, True, decoded.last_db, decoded.announced, decoded.keys))
+                for entry in decoded.entries:
+                    for fact in family.facts(entry, address.prefix):
+                        family.tally(fact, totals)
+                        speaks = speaks or fact.kind is not FactKind.TOKEN
+                        yield fact
+
+        def word() -> str:
+            return json.dumps({"totals": totals.to_json(), "speaks": speaks, "pieces": said})
+
+        yield from closing(batches(FACTS, facts(), fact_bytes), FACTS, word)
+
+    return read
