@@ -50,6 +50,19 @@ def load_json(raw: bytes) -> Any:
         raise MalformedValue(f"not JSON: {show(str(error))}") from None
 
 
+def load_loose_json(raw: bytes) -> Any:
+    """The same for writers that are less strict: NaN and infinity are numbers, and bytes that are no UTF-8 stand as ``to_text``.
+
+    Raises MalformedValue for everything else that is not JSON.
+    """
+    if raw.count(b"[") + raw.count(b"{") > MAX_JSON_DEPTH and _bracket_depth(raw) > MAX_JSON_DEPTH:
+        raise MalformedValue(f"JSON nested more than {MAX_JSON_DEPTH} deep")
+    try:
+        return _LOOSE_DECODER.decode(to_text(raw))
+    except (ValueError, RecursionError) as error:
+        raise MalformedValue(f"not JSON: {show(str(error))}") from None
+
+
 def jsonable(value: Any) -> Any:
     """``value`` with every byte string and every text that is not valid Unicode in a form that JSON can hold.
 
@@ -124,3 +137,4 @@ def _refuse_constant(name: str) -> Any:
 
 # json.loads would make a new decoder for each text.
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_LOOSE_DECODER = json.JSONDecoder(strict=False)

@@ -1,0 +1,53 @@
+"""The qless family: ties keys, reader, rules and writer to the contract of schema/family.py.
+
+Sources: qless of all generations from March 2012 on, and reqless. Holds no logic of its own. Registered as ``qless`` in the
+group ``ferryman.families``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...schema.fact import Entry, Fact, Subject
+from ...schema.family import Command, KeyFamily, Target
+from ...schema.job import Job
+from ...schema.keys import glob_escape
+from ...schema.rule import Finding, Keyspace
+from ...schema.totals import Totals
+from . import reader
+from .keys import UNPREFIXED
+from .rules import RULES
+
+
+class Qless(KeyFamily):
+    """Jobs of qless and reqless."""
+
+    name = "qless"
+    title = "qless and reqless, the job queue in Lua for many languages (2012 to 2024)"
+    default_prefix = "ql"
+    rules = RULES
+    keeps_extra = True
+
+    def globs(self, prefix: str) -> tuple[str, ...]:
+        return (glob_escape(prefix) + ":*", *UNPREFIXED)
+
+    def facts(self, entry: Entry, prefix: str) -> Iterator[Fact]:
+        return reader.facts(entry, prefix)
+
+    def tally(self, fact: Fact, totals: Totals) -> None:
+        reader.tally(fact, totals)
+
+    def read(self, subject: Subject, keyspace: Keyspace) -> Job | None:
+        return reader.read(subject, keyspace)
+
+    def obstacles(self, job: Job) -> Iterator[Finding]:
+        return iter(())
+
+    def write(self, job: Job, target: Target) -> list[Command]:
+        return []
+
+    def finish(self, target: Target, written: Totals) -> list[Command]:
+        return []
+
+
+FAMILY = Qless()

@@ -1,0 +1,179 @@
+"""Keys of qless: every key pattern by role, whom a key speaks of, and which generation wrote a keyspace.
+
+The prefix is always ``ql`` in qless itself. Names of jobs, queues, groups, tags and workers are free text, empty ones
+included, so the Redis type decides what a key under ``ql:j:`` is, and the last suffix what a key under ``ql:q:`` is. Never
+guesses beyond that. Called by everything in this folder.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+from functools import lru_cache
+
+from ...schema.keys import KeyLayout, KeyMatch, KeyPattern
+from ...schema.text import to_bytes
+from ...schema.totals import Totals
+
+_ANY = ".*"
+
+
+def _pattern(role: str, template: str, redis_type: str, *names: str, **where: str) -> KeyPattern:
+    """A pattern whose ``names`` may be any text, the empty one included."""
+    return KeyPattern(role, template, (redis_type,), {**dict.fromkeys(names, _ANY), **where})
+
+
+INDEXES = ("work", "locks", "scheduled", "depends", "throttled")
+"""The zsets of a queue. A job stands in one of them at most; the role is also the suffix of the key."""
+
+PATTERNS = (
+    _pattern("record", "<prefix>:j:<id>", "hash", "id"),
+    _pattern("history", "<prefix>:j:<id>-history", "list", "id"),
+    _pattern("dependencies", "<prefix>:j:<id>-dependencies", "set", "id"),
+    _pattern("dependents", "<prefix>:j:<id>-dependents", "set", "id"),
+    *(_pattern(role, f"<prefix>:q:<queue>-{role}", "zset", "queue") for role in (*INDEXES, "recur")),
+    # Heartbeats of the first weeks went to the bare name of the queue by mistake.
+    _pattern("beats", "<prefix>:q:<queue>", "zset", "queue"),
+    _pattern("template", "<prefix>:r:<id>", "hash", "id"),
+    _pattern("queues", "<prefix>:queues", "zset"),
+    _pattern("paused", "<prefix>:paused_queues", "set"),
+    _pattern("workers", "<prefix>:workers", "zset"),
+    _pattern("held", "<prefix>:w:<worker>:jobs", "zset", "worker"),
+    _pattern("groups", "<prefix>:failures", "set"),
+    _pattern("failed", "<prefix>:f:<group>", "list", "group"),
+    _pattern("completed", "<prefix>:completed", "zset"),
+    _pattern("tracked", "<prefix>:tracked", "zset"),
+    _pattern("tagged", "<prefix>:t:<tag>", "zset", "tag"),
+    _pattern("tags", "<prefix>:tags", "zset"),
+    _pattern("statistics", "<prefix>:s:<measure>:<day>:<queue>", "hash", "queue", measure="wait|run|stats", day="-?[0-9]+"),
+    _pattern("config", "<prefix>:config", "hash"),
+    _pattern("slots", "<prefix>:th:<throttle>-locks", "zset", "throttle"),
+    _pattern("pending", "<prefix>:th:<throttle>-pending", "zset", "throttle"),
+    _pattern("throttle", "<prefix>:th:<throttle>", "hash", "throttle"),
+    _pattern("identifiers", "<prefix>:qp:identifiers", "hash"),
+    _pattern("priorities", "<prefix>:qp:priorities", "list"),
+    # What reqless workers read to find their queues has no prefix.
+    _pattern("name_patterns", "qmore:dynamic", "hash"),
+    _pattern("name_order", "qmore:priority", "list"),
+)
+
+UNPREFIXED = ("qmore:dynamic", "qmore:priority")
+
+
+class Layout:
+    """All keys of the keyspace under one prefix."""
+
+    def __init__(self, prefix: str) -> None:
+        self._all = KeyLayout(PATTERNS, prefix=prefix)
+        self.start = to_bytes(prefix) + b":"
+        # A key is matched only against the patterns that share its second word.
+        words: dict[bytes, list[KeyPattern]] = {}
+        for pattern in PATTERNS:
+            words.setdefault(self._word(to_bytes(pattern.template.replace("<prefix>", prefix))), []).append(pattern)
+        self._by_word = {word: KeyLayout(tuple(patterns), prefix=prefix) for word, patterns in words.items()}
+
+    def _word(self, key: bytes) -> bytes:
+        return key[len(self.start) :].split(b":", 1)[0] if key.startswith(self.start) else b""
+
+    def key(self, role: str, **values: str) -> bytes:
+        """The name of the key of this role."""
+        return self._all.key(role, **values)
+
+    def parse(self, key: bytes, redis_type: str) -> KeyMatch | None:
+        """The pattern that fits both the name and the type; None if there is none."""
+        patterns = self._by_word.get(self._word(key))
+        return None if patterns is None else patterns.parse(key, redis_type)
+
+    def misfit(self, key: bytes) -> KeyMatch | None:
+        """The first pattern that fits at least the name."""
+        return next(self._all.matches(key), None)
+
+    def redis_type(self, role: str) -> str:
+        """The type that the keys of a role have."""
+        return self._all.patterns[role].redis_types[0]
+
+
+@lru_cache(maxsize=64)
+def layout(prefix: str) -> Layout:
+    """The layout of one prefix, made once."""
+    return Layout(prefix)
+
+
+# Whom facts speak of
+
+
+class Scope(StrEnum):
+    """What the id of a subject names. Jobs are one kind among several: rules are as well about tags, workers, throttles …"""
+
+    JOB = ""
+    RECURRING = "recurring job"
+    TAG = "tag"
+    GROUP = "failure group"
+    WORKER = "worker"
+    THROTTLE = "throttle"
+    STATISTICS = "statistics"
+
+
+def own_throttle(prefix: str, queue: str) -> str:
+    """The name of the throttle that every job of this queue in reqless holds."""
+    return f"{prefix}:q:{queue}"
+
+
+# Who wrote the keyspace
+
+
+class Generation(IntEnum):
+    """What can be told apart from the keys. Comparable: later is larger."""
+
+    SEED = 0
+    """Of March 5th, 2012: a history of arrays, the state pending."""
+    FIRST = 1
+    """Until April 2012: jobs have an ``id``."""
+    JID = 2
+    """Until summer 2013, qless-py 0.9: a ``jid``, the history as one field of the hash."""
+    UNIFIED = 5
+    """Since 2013, qless-py 0.10 and later: the history as a list of its own."""
+    REQLESS = 7
+    """Since 2024: throttles."""
+
+    @classmethod
+    def of(cls, totals: Totals) -> Generation:
+        """The newest one that has left a trace."""
+        return max(_traces(totals), default=cls.UNIFIED)
+
+    @classmethod
+    def all_of(cls, totals: Totals) -> set[Generation]:
+        """All that have left a trace which is still to be seen."""
+        return set(_traces(totals))
+
+
+def _traces(totals: Totals) -> list[Generation]:
+    return [generation for generation in Generation if totals.sums["generation", generation.name]]
+
+
+LOWER_FIRST_UNTIL = 1_334_188_800
+"""The first weeks' order had no time in the scores, and no trace but its age: April 12th, 2012, in seconds."""
+
+EARLIEST_PART, LATEST_PART = 0.13, 0.25
+"""The time in seconds divided by 1e10, which scores hold beside the priority: 2011 to 2049."""
+
+RECENT_S = (1e10 * EARLIEST_PART, 1e10 * LATEST_PART)
+
+
+def time_part(score: float) -> str:
+    """``higher`` or ``lower`` if the fraction of a score looks like a time taken off, or added to, a whole priority."""
+    fraction = score % 1 if abs(score) < 2**40 else 0.0
+    if EARLIEST_PART < fraction < LATEST_PART:
+        return "lower"
+    return "higher" if 1 - LATEST_PART < fraction < 1 - EARLIEST_PART else "unknown"
+
+
+def lower_first(totals: Totals) -> bool:
+    """Whether the lowest priority runs first, as before May 18th, 2012."""
+    generation = Generation.of(totals)
+    if generation is not Generation.JID:
+        return generation < Generation.JID
+    lower, higher = totals.sums["time part", "lower"], totals.sums["time part", "higher"]
+    if lower or higher:
+        return lower > higher
+    newest = totals.maxima.get(("newest", ""), 0)
+    return totals.sums["time part", "unknown"] > 0 and 0 < newest < LOWER_FIRST_UNTIL

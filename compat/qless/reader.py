@@ -1,0 +1,296 @@
+"""Reading qless: keys to facts, facts to totals, and the facts about one job to a Job.
+
+Pure and total: any bytes in any key, field, member or score give facts, never an error. Contradictions are settled by the
+hash: its state counts, indexes tell scores and order; the rules report them. Tags, failure groups, workers, throttles,
+recurring jobs and statistics are subjects of their own, since a keyspace may have as many of them as it has jobs.
+Called by ``family.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from attrs import evolve
+
+from ...schema.fact import Entry, Fact, FactKind, Subject
+from ...schema.job import Job, State, rank_of
+from ...schema.keys import KeyMatch
+from ...schema.rule import Keyspace
+from ...schema.text import to_text
+from ...schema.totals import Totals
+from ..aside import FIELD
+from ..numbers import number
+from .events import LATEST
+from .kept import Beside, Kept, with_aside_restored
+from .keys import INDEXES, Generation, Scope, layout, lower_first, time_part
+from .record import NAME, canonical
+from .view import View, view_of
+
+NAMELESS = "nameless"
+"""Role of an ODD fact about a key that has no pattern's form."""
+
+REGISTRIES = frozenset({"queues", "paused", "config", "identifiers", "priorities", "name_patterns", "name_order"})
+
+
+# Keys to facts
+
+
+def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
+    """What one key states."""
+    names = layout(prefix)
+    match = names.parse(entry.key, entry.redis_type)
+    if match is None:
+        misfit = names.misfit(entry.key)
+        if misfit is not None or entry.key.startswith(names.start):
+            role = NAMELESS if misfit is None else misfit.role
+            yield Fact(FactKind.ODD, role, entry.key, entry.redis_type, ttl_ms=entry.ttl_ms)
+        return
+    yield from _STATING.get(match.role, _registry)(entry, match)
+
+
+def _registry(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
+    yield _fact(FactKind.REGISTRY, entry, match.role, values=_values(entry))
+
+
+def _record(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
+    yield _fact(FactKind.RECORD, entry, match.role, job_id=match.fields["id"], values=_values(entry))
+
+
+def _history(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
+    yield _fact(FactKind.NOTE, entry, match.role, job_id=match.fields["id"], values=_values(entry), index=entry.offset)
+
+
+def _edges(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
+    """Each member of the sets ``dependencies`` and ``dependents`` is a fact about both jobs."""
+    owner = match.fields["id"]
+    reverse = "waits" if match.role == "dependencies" else "releases"
+    for member in entry.value:
+        yield _fact(FactKind.NOTE, entry, match.role, job_id=owner, member=member)
+        yield _fact(FactKind.NOTE, entry, reverse, job_id=to_text(member), place=owner)
+
+
+def _places(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
+    scope = Scope.RECURRING if match.role == "recur" else Scope.JOB
+    yield from _members(entry, match, kind=FactKind.PLACE, scope=scope, queue=match.fields.get("queue"))
+
+
+def _failed(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
+    group = match.fields["group"]
+    yield _fact(FactKind.NOTE, entry, "group_list", job_id=group, scope=Scope.GROUP, index=len(entry.value))
+    for index, member in enumerate(entry.value, entry.offset):
+        yield _fact(FactKind.PLACE, entry, match.role, job_id=to_text(member), place=group, member=member, index=index)
+
+
+def _listing(name: str, role: str, scope: Scope) -> Callable[[Entry, KeyMatch], Iterator[Fact]]:
+    """States a zset of jobs that belongs to something: facts about the jobs, and about what it belongs to."""
+
+    def state(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
+        owner = match.fields[name]
+        yield _fact(FactKind.NOTE, entry, role, job_id=owner, scope=scope, index=len(entry.value))
+        yield from _members(entry, match, kind=FactKind.NOTE, place=owner)
+
+    return state
+
+
+def _names(scope: Scope) -> Callable[[Entry, KeyMatch], Iterator[Fact]]:
+    """States a register whose members are subjects of their own."""
+
+    def state(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
+        for item in entry.value:
+            member, score = item if isinstance(item, tuple) else (item, None)
+            yield _fact(FactKind.NOTE, entry, match.role, job_id=to_text(member), scope=scope, member=member, score=score)
+
+    return state
+
+
+def _hash_of(name: str, scope: Scope) -> Callable[[Entry, KeyMatch], Iterator[Fact]]:
+    def state(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
+        owner = match.fields[name] if name else to_text(entry.key)
+        told = {"queue": match.fields.get("queue"), "place": match.fields.get("measure")}
+        yield _fact(FactKind.NOTE, entry, match.role, job_id=owner, scope=scope, values=_values(entry), **told)
+
+    return state
+
+
+def _tracked(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
+    yield from _members(entry, match, kind=FactKind.NOTE)
+
+
+_STATING: dict[str, Callable[[Entry, KeyMatch], Iterator[Fact]]] = {
+    "record": _record,
+    "history": _history,
+    "dependencies": _edges,
+    "dependents": _edges,
+    **dict.fromkeys((*INDEXES, "recur", "beats", "completed"), _places),
+    "template": _hash_of("id", Scope.RECURRING),
+    "throttle": _hash_of("throttle", Scope.THROTTLE),
+    "statistics": _hash_of("", Scope.STATISTICS),
+    "failed": _failed,
+    "groups": _names(Scope.GROUP),
+    "workers": _names(Scope.WORKER),
+    "tags": _names(Scope.TAG),
+    "held": _listing("worker", "worker_jobs", Scope.WORKER),
+    "tagged": _listing("tag", "tag_jobs", Scope.TAG),
+    "slots": _listing("throttle", "throttle_slots", Scope.THROTTLE),
+    "pending": _listing("throttle", "throttle_pending", Scope.THROTTLE),
+    "tracked": _tracked,
+}
+
+
+def _members(
+    entry: Entry,
+    match: KeyMatch,
+    kind: FactKind,
+    scope: Scope = Scope.JOB,
+    queue: str | None = None,
+    place: str | None = None,
+) -> Iterator[Fact]:
+    """One fact a member of a zset."""
+    role, key, redis_type, ttl_ms = match.role, entry.key, entry.redis_type, entry.ttl_ms
+    for index, (member, score) in enumerate(entry.value, entry.offset):
+        job_id = to_text(member)
+        yield Fact(kind, role, key, redis_type, job_id, scope, queue, place, member, score, index, (), ttl_ms)
+
+
+def _fact(kind: FactKind, entry: Entry, role: str, **told: Any) -> Fact:
+    return Fact(kind, role, entry.key, entry.redis_type, ttl_ms=entry.ttl_ms, **told)
+
+
+def _values(entry: Entry) -> tuple[bytes, ...]:
+    match entry.redis_type:
+        case "hash":
+            return tuple(text for pair in entry.value.items() for text in pair)
+        case "zset":
+            return tuple(member for member, _ in entry.value)
+    return tuple(entry.value)
+
+
+# Facts to totals
+
+
+def tally(fact: Fact, totals: Totals) -> None:
+    """Counts what readers and rules need to know of the whole. What it grows with: queues, and kinds of damage."""
+    if fact.ttl_ms is not None and fact.role != "throttle":
+        totals.count("expiring", fact.role)
+        totals.sample("expiring", to_text(fact.key), fact.role)
+    if fact.kind is FactKind.ODD:
+        totals.count("odd key", fact.role)
+        totals.sample("odd key", to_text(fact.key), fact.role)
+        return
+    match fact.role:
+        case "record":
+            _tally_record(fact, totals)
+        case "history":
+            totals.count("generation", Generation.UNIFIED.name)
+        case "throttle" | "throttle_slots" | "throttle_pending":
+            totals.count("generation", Generation.REQLESS.name)
+        case "work" | "locks" | "scheduled" | "depends" | "throttled" | "recur":
+            _tally_place(fact, totals)
+        case "beats":
+            totals.count("beats")
+            totals.sample("beats", to_text(fact.key))
+        case "queues":
+            totals.name("queues", map(to_text, fact.values))
+        case "paused":
+            totals.name("paused", map(to_text, fact.values))
+        case "config":
+            _tally_config(fact, totals)
+        case "identifiers" | "priorities":
+            totals.count("trace", "queue patterns")
+
+
+def _tally_record(fact: Fact, totals: Totals) -> None:
+    fields = fact.fields
+    if b"throttles" in fields:
+        generation = Generation.REQLESS
+    elif b"time" in fields:
+        generation = Generation.UNIFIED
+    elif b"jid" in fields:
+        generation = Generation.JID
+    elif b"id" not in fields:
+        return
+    else:
+        first_days = fields.get(b"history", b"").lstrip().startswith(b"[[") or fields.get(b"state") == b"pending"
+        generation = Generation.SEED if first_days else Generation.FIRST
+    totals.count("generation", generation.name)
+    if b"spawned_from_jid" in fields or b"scheduled" in fields:
+        totals.count("trace", "final")
+
+
+def _tally_place(fact: Fact, totals: Totals) -> None:
+    queue, score = fact.queue or "", fact.score or 0.0
+    totals.name("indexed", (queue,))
+    if fact.role == "work":
+        totals.count("work", queue)
+        totals.count("time part", time_part(score))
+    elif 0 < score < LATEST:
+        totals.maximum("newest", int(score))
+
+
+def _tally_config(fact: Fact, totals: Totals) -> None:
+    for name, raw in fact.fields.items():
+        option = to_text(name)
+        seconds = number(raw)
+        if option.endswith("heartbeat") and seconds is not None and 0 <= seconds < LATEST:
+            totals.maximum("heartbeat", int(seconds), option)
+        elif option == "max-job-history":
+            totals.count("trace", "final")
+
+
+# Facts to a job
+
+
+def read(subject: Subject, keyspace: Keyspace) -> Job | None:
+    """The job that the facts describe; None without a hash, and for what is no job."""
+    view = view_of(subject)
+    if view.record is None:
+        return None
+    stored = view.stored
+    job = canonical(view.job_id, stored)
+    if FIELD in view.fields:
+        job = with_aside_restored(job, stored)
+    kept = Kept.of_difference(job, stored, _beside(view)).to_extra()
+    if kept:
+        job = evolve(job, extra={**job.extra, NAME: kept})
+    return evolve(job, position=_position(view, keyspace), rank=_rank(view, job, keyspace))
+
+
+def _beside(view: View) -> Beside:
+    worker, lock = to_text(view.fields.get(b"worker", b"")), view.own.get("locks")
+    held = view.held.get(worker)
+    differs = held is not None and (lock is None or held.score != lock.score)
+    slots = {f"slot:{name}": fact.score or 0.0 for name, fact in view.slots.items()}
+    pending = {f"pending:{name}": fact.score or 0.0 for name, fact in view.pending.items()}
+    return Beside(
+        held={"worker": held.score or 0.0} if held is not None and differs else {},
+        slots={**slots, **pending},
+        tagged={tag: fact.score or 0.0 for tag, fact in view.tagged.items() if tag in (view.stored.tags or ())},
+        tracked=None if view.tracked is None else view.tracked.score,
+    )
+
+
+def _place_to_run(view: View) -> Fact | None:
+    """Where a waiting job waits: in its queue, or in one where it strayed."""
+    if view.state is not State.WAITING:
+        return None
+    return view.own.get("work") or next(iter(view.where("work")), None)
+
+
+def _position(view: View, keyspace: Keyspace) -> int | None:
+    """How many jobs would run before this one."""
+    place = _place_to_run(view)
+    if place is None or place.index is None:
+        return None
+    if lower_first(keyspace.totals):
+        return place.index
+    return max(0, keyspace.totals.sums["work", place.queue or ""] - 1 - place.index)
+
+
+def _rank(view: View, job: Job, keyspace: Keyspace) -> int | None:
+    """The score decides when a job runs, whatever its hash says of its priority."""
+    place = _place_to_run(view)
+    priority = job.priority if place is None else place.score
+    if priority is None:
+        return None
+    return rank_of(priority if lower_first(keyspace.totals) else -priority)

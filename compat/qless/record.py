@@ -1,0 +1,378 @@
+"""The job record of qless, both ways: hash, history and places to canonical fields, and canonical fields to a sound record.
+
+``canonical`` reads any bytes and never fails; ``standard`` writes what qless of 2013 to 2024 would have. What ``standard``
+would not reproduce of a stored job is kept apart (kept.py), so that together they are exact. Called by reader and writer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from attrs import field, frozen
+
+from ...schema.errors import MalformedValue
+from ...schema.job import JOB_FIELDS, Job, State, rank_of
+from ...schema.text import to_bytes, to_text
+from ..numbers import bounded, number, whole
+from . import events, luajson
+from .events import Event
+
+WORDS = {
+    State.WAITING: "waiting",
+    State.SCHEDULED: "scheduled",
+    State.BLOCKED: "depends",
+    State.ACTIVE: "running",
+    State.COMPLETED: "complete",
+    State.FAILED: "failed",
+}
+"""The word that a job in each canonical state gets."""
+
+STATES = {word.encode(): state for state, word in WORDS.items()} | {b"pending": State.ACTIVE, b"stalled": State.WAITING}
+"""Canonical states by the word in the hash. ``waiting`` and ``throttled`` may mean others: see ``state_of``."""
+
+RUNNING = frozenset({"running", "pending"})
+"""The words of a job that a worker has."""
+
+STATES_IN_PLACE = {(b"waiting", "scheduled"): State.SCHEDULED, (b"throttled", "throttled"): State.BLOCKED}
+"""(word, index) -> state, where the word alone does not tell."""
+
+PLACES = {
+    State.WAITING: "work",
+    State.SCHEDULED: "scheduled",
+    State.BLOCKED: "depends",
+    State.ACTIVE: "locks",
+    State.COMPLETED: "completed",
+}
+"""The role of the zset where a job of each state belongs; failed ones stand in a list."""
+
+NAME = "qless"
+"""The name in ``Job.extra``."""
+
+DEFAULT_RETRIES = 5
+LARGEST_WHOLE = 10**14 - 1
+NEVER_MS = 253_402_300_799_999
+"""The end of the year 9999."""
+FIRST_PLACE_S = 0.5
+"""What stands in a score for the time of a job that runs before those that have a place."""
+LAST_PLACE_S = 1e9
+"""Places are counted in seconds from 1970 on, up to here (2001): before everything that a live producer puts."""
+
+
+@frozen
+class Record:
+    """A job as qless stores it."""
+
+    fields: Mapping[bytes, bytes]
+    history: tuple[bytes, ...] | None = None
+    """The list; None where there is none."""
+    scores: Mapping[str, float] = field(factory=dict)
+    """By role, in the zsets of the job's own queue and in that of completed jobs."""
+    depends_on: tuple[str, ...] = ()
+
+    @cached_property
+    def state(self) -> State:
+        """The canonical state."""
+        word = self.fields.get(b"state", b"")
+        if b"jid" not in self.fields and b"id" not in self.fields:
+            return State.UNKNOWN
+        for (meant, role), state in STATES_IN_PLACE.items():
+            if word == meant and role in self.scores:
+                return state
+        return State.WAITING if word == b"throttled" else STATES.get(word, State.UNKNOWN)
+
+    @cached_property
+    def events(self) -> tuple[Event, ...]:
+        """The history in any form, without what is no event."""
+        if self.history is not None:
+            return tuple(event for event in events.read_list(self.history) if event is not None)
+        raw = self.fields.get(b"history")
+        return () if raw is None else events.read_field(raw)[0]
+
+    @cached_property
+    def tags(self) -> tuple[str, ...] | None:
+        """The tags as the keys of the tags are named; None if the field makes no sense."""
+        return names_of(self.fields.get(b"tags", b"{}"))
+
+    @cached_property
+    def throttles(self) -> tuple[str, ...] | None:
+        """The throttles that the job needs; None if the field makes no sense."""
+        return names_of(self.fields.get(b"throttles", b"{}"))
+
+    @cached_property
+    def failure(self) -> Mapping[str, Any] | None:
+        """The last failure, empty if there was none; None if the field makes no sense."""
+        try:
+            return luajson.load_object(self.fields.get(b"failure", b"{}"))
+        except MalformedValue:
+            return None
+
+    @property
+    def group(self) -> str | None:
+        """The group under which the last failure is listed."""
+        failure = self.failure or {}
+        group = failure.get("group", failure.get("type"))
+        return group if isinstance(group, str) else None
+
+    @property
+    def queue(self) -> str:
+        """The queue; of a finished job, which has none any more, the last one it was put into."""
+        queue = self.fields.get(b"queue", b"")
+        if queue or self.state not in (State.COMPLETED, State.FAILED):
+            return to_text(queue)
+        return next((name for name in map(events.queue_of, reversed(events.named(self.events, "put"))) if name), "")
+
+
+def names_of(raw: bytes) -> tuple[str, ...] | None:
+    """The names in a JSON array of texts and numbers; None for anything else."""
+    try:
+        items = luajson.load_array(raw)
+    except MalformedValue:
+        return None
+    if not all(isinstance(item, str | int | float) and not isinstance(item, bool) for item in items):
+        return None
+    return tuple(item if isinstance(item, str) else luajson.number_name(item) for item in items)
+
+
+def milliseconds(seconds: Any) -> int | None:
+    """A time of qless in ms; None for what is no time."""
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not abs(seconds) < events.LATEST:
+        return None
+    return round(seconds * 1000)
+
+
+def seconds_text(ms: int) -> bytes:
+    """A time as qless puts it into a score or the field ``expires``."""
+    return b"%.17g" % (ms / 1000)
+
+
+def _due_at(seconds: float | None) -> int | None:
+    """When a job is due: one due after all calendars is not due at once."""
+    ms = milliseconds(seconds)
+    return NEVER_MS if ms is None and seconds is not None and seconds > 0 else ms
+
+
+def canonical(job_id: str, record: Record, extra: Mapping[str, Any] | None = None) -> Job:
+    """The job that a record describes. What has no sensible value is None."""
+    get = record.fields.get
+    state, scores, happened = record.state, record.scores, record.events
+    retries, remaining = whole(get(b"retries")), whole(get(b"remaining"))
+    popped, puts = events.named(happened, "popped"), events.named(happened, "put")
+    time = milliseconds(number(get(b"time")))
+    created_at = milliseconds(puts[0]["when"]) if puts else None
+    if created_at is not None and time is not None and not popped and created_at <= time < created_at + 1000:
+        created_at = time
+    started_at = milliseconds(popped[-1]["when"]) if popped else None
+    if started_at is not None and time is not None and state is State.ACTIVE and started_at <= time < started_at + 1000:
+        started_at = time
+    times = [milliseconds(event["when"]) for event in happened]
+    failure = record.failure or {}
+    worker = to_text(get(b"worker", b""))
+    finished_at = due_at = None
+    match state:
+        case State.COMPLETED:
+            done = events.named(happened, "done")
+            finished_at = milliseconds(scores.get("completed", done[-1]["when"] if done else None))
+        case State.FAILED:
+            finished_at = milliseconds(failure.get("when"))
+            worker = failure["worker"] if isinstance(failure.get("worker"), str) else worker
+        case State.SCHEDULED:
+            due_at = _due_at(scores.get("scheduled"))
+        case State.BLOCKED:
+            due_at = milliseconds(number(get(b"scheduled")))
+    return Job(
+        id=job_id,
+        queue=record.queue,
+        name=to_text(get(b"klass", b"")),
+        state=state,
+        priority=number(get(b"priority")),
+        payload=get(b"data"),
+        created_at=created_at,
+        updated_at=max((each for each in (*times, time) if each is not None), default=None),
+        due_at=due_at,
+        started_at=started_at,
+        finished_at=finished_at,
+        attempts=_attempts(state, len(popped), retries, remaining),
+        max_attempts=None if retries is None else bounded(retries + 1),
+        error=_error(record),
+        worker=worker or None,
+        lease_expires_at=milliseconds(scores.get("locks")) if state is State.ACTIVE else None,
+        tags=record.tags or (),
+        depends_on=record.depends_on if state is State.BLOCKED else (),
+        logs=tuple(events.log_line(event) for event in happened if not events.is_own(event)),
+        history=happened,
+        extra={} if extra is None else extra,
+    )
+
+
+def _attempts(state: State, popped: int, retries: int | None, remaining: int | None) -> int:
+    """How often the job was handed out. The history may have lost entries, and retries come back with every put."""
+    if retries is None or remaining is None:
+        return popped
+    spent = retries - remaining + (state is State.ACTIVE)
+    return max(popped, bounded(spent) or 0)
+
+
+def _error(record: Record) -> str | None:
+    failure = record.failure or {}
+    message = failure.get("message")
+    texts = [text for text in (record.group, message) if isinstance(text, str)]
+    return ": ".join(texts) if texts else None
+
+
+def group_and_message(job: Job) -> tuple[str, str]:
+    """The group under which a job's error is filed, and the rest: what stands before the first colon, if that is short."""
+    group, colon, message = (job.error or "").partition(": ")
+    if colon and len(group) <= 100 and "\n" not in group:
+        return group, message
+    return f"{job.queue}-failed", job.error or ""
+
+
+# Canonical fields to a record
+
+
+def standard(job: Job) -> Record:
+    """What qless itself would have written for this job. A state that it has no word for is left out."""
+    happened = _events(job)
+    fields = _standard_fields(job)
+    depends_on = tuple(sorted(set(job.depends_on))) if job.state is State.BLOCKED else ()
+    return Record(fields, tuple(happened), _standard_scores(job), depends_on)
+
+
+def _standard_fields(job: Job) -> dict[bytes, bytes]:
+    retries = DEFAULT_RETRIES if job.max_attempts is None else max(0, job.max_attempts - 1)
+    spent = (job.attempts or 0) - (job.state is State.ACTIVE)
+    fresh = job.state in (State.COMPLETED, State.FAILED)
+    last = job.finished_at if job.state is State.COMPLETED else job.started_at
+    failing = job.state is State.FAILED
+    fields = {
+        b"jid": to_bytes(job.id),
+        b"klass": to_bytes(job.name),
+        b"priority": _priority_text(priority_of(job)),
+        b"tags": _names(job.tags),
+        b"worker": to_bytes(job.worker or "") if job.state is State.ACTIVE else b"",
+        b"expires": b"" if failing else b"0",
+        b"queue": b"" if job.state is State.COMPLETED else to_bytes(job.queue),
+        b"retries": b"%d" % retries,
+        b"remaining": b"%d" % (retries if fresh else max(-1, retries - max(0, spent))),
+    }
+    if job.payload is not None:
+        fields[b"data"] = job.payload
+    if job.state in WORDS:
+        fields[b"state"] = WORDS[job.state].encode()
+    moment = job.created_at if last is None else last
+    if moment is not None:
+        fields[b"time"] = b"%.20f" % (moment / 1000)
+    if job.state is State.ACTIVE and job.lease_expires_at is not None:
+        fields[b"expires"] = seconds_text(job.lease_expires_at)
+    if job.state is State.BLOCKED and job.due_at is not None:
+        fields[b"scheduled"] = seconds_text(job.due_at)
+    if job.state is State.COMPLETED:
+        fields[b"failure"] = b"{}"
+    elif failing or job.error is not None:
+        group, message = group_and_message(job)
+        worker = job.worker if failing and job.worker else ""
+        failure = {"group": group, "message": message, "when": _seconds(job.finished_at or 0), "worker": worker}
+        fields[b"failure"] = luajson.dump(
+            {name: _plain(told) if isinstance(told, str) else told for name, told in failure.items()}
+        )
+    return fields
+
+
+def _names(names: tuple[str, ...]) -> bytes:
+    """A list of names as JSON; those with a lone surrogate, which can't be a key, are left out."""
+    return luajson.dump([name for name in names if to_text(to_bytes(name)) == name])
+
+
+def _events(job: Job) -> list[bytes]:
+    """The history: the job's own where it has one, else the least that its times tell. Log lines stand among them."""
+    try:
+        own = events.write_list(job.history)
+        logged = tuple(events.log_line(event) for event in job.history if not events.is_own(event))
+        if own and logged == job.logs:
+            return own
+    except MalformedValue:
+        pass
+    worker = job.worker or ""
+    story: list[dict[str, Any]] = []
+    if job.created_at is not None:
+        story.append({"what": "put", "when": _seconds(job.created_at), "q": _plain(job.queue)})
+    if job.started_at is not None:
+        story.append({"what": "popped", "when": _seconds(job.started_at), "worker": _plain(worker)})
+    if job.finished_at is not None and job.state is State.COMPLETED:
+        story.append({"what": "done", "when": _seconds(job.finished_at)})
+    elif job.finished_at is not None and job.state is State.FAILED:
+        story.append({"what": "failed", "when": _seconds(job.finished_at), "group": _plain(group_and_message(job)[0])})
+    latest = max((event["when"] for event in story), default=0)
+    return events.write_list([*story, *(events.logged(to_text(line), latest) for line in job.logs)])
+
+
+def _seconds(ms: int) -> int:
+    """The whole seconds of a time, within what Lua prints with all digits."""
+    return min(max(ms // 1000, -LARGEST_WHOLE), LARGEST_WHOLE)
+
+
+def _plain(text: str) -> str:
+    """Text that has bytes: a lone surrogate stands in its three-byte form."""
+    return to_text(to_bytes(text))
+
+
+def priority_of(job: Job) -> int | float:
+    """The priority in qless, where the highest runs first. One that another family counts the other way round is turned."""
+    own = job.priority if job.priority is not None and math.isfinite(job.priority) else 0
+    if NAME in job.extra or job.rank is None or rank_of(-own) == job.rank:
+        return own
+    return -job.rank
+
+
+def _priority_text(priority: int | float) -> bytes:
+    return b"%d" % priority if isinstance(priority, int) else b"%.17g" % priority
+
+
+def _standard_scores(job: Job) -> dict[str, float]:
+    """Floats, as Redis keeps them: a time that a float can't hold must be seen to be lost."""
+    role = PLACES.get(job.state)
+    moment: int | None
+    match role:
+        case None:
+            return {}
+        case "work":
+            return {"work": work_score(priority_of(job), _place(job))}
+        case "scheduled":
+            moment = job.due_at
+        case "depends":
+            moment = job.created_at
+        case "locks":
+            moment = job.lease_expires_at
+        case "completed":
+            moment = job.finished_at
+    return {role: (moment or 0) / 1000}
+
+
+def work_score(priority: int | float, seconds: float) -> float:
+    """The score of a waiting job: the highest runs first, among equals the one with the earliest time."""
+    return float(priority) - seconds / 1e10
+
+
+def _place(job: Job) -> float:
+    """The time that orders a job among those of its priority: its place at the source. One without a place runs first."""
+    return FIRST_PLACE_S if job.position is None else min(1.0 + job.position, LAST_PLACE_S)
+
+
+def is_place(job: Job, score: float) -> bool:
+    """Whether a job's score holds the place that a writer gave it, which follows from the order in which jobs are read."""
+    priority = priority_of(job)
+    seconds = (priority - score) * 1e10
+    if not FIRST_PLACE_S / 2 < seconds < LAST_PLACE_S:
+        return False
+    return score in (work_score(priority, FIRST_PLACE_S), work_score(priority, round(seconds)))
+
+
+def lost(job: Job, record: Record) -> dict[str, Any]:
+    """The canonical fields of ``job`` that reading ``record`` back would not give, with the values that the job has."""
+    again = canonical(job.id, record, job.extra)
+    if again == job:
+        return {}
+    return {name: getattr(job, name) for name in JOB_FIELDS if getattr(again, name) != getattr(job, name)}

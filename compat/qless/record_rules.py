@@ -1,0 +1,141 @@
+"""The rules of qless keyspaces about what a job's hash and history say.
+
+Called by ``rules.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...schema.job import State
+from ...schema.rule import Complaint, Harm, Keyspace, Severity
+from ...schema.text import show, to_text
+from ..numbers import number, whole
+from ..rulebook import Rulebook
+from . import events, luajson
+from .record import RUNNING
+from .view import View, view_of
+
+NEEDED = (b"klass", b"data", b"priority", b"tags", b"state", b"queue", b"retries", b"remaining")
+NEEDED_AT_FIRST = (b"data", b"priority", b"tags", b"state", b"queue")
+"""What the hash of every job holds, beside its id; of the first weeks."""
+
+TO_RUN = frozenset({State.WAITING, State.SCHEDULED, State.BLOCKED, State.ACTIVE})
+
+book: Rulebook[View] = Rulebook(view_of)
+
+
+@book.about_jobs(
+    "QLESS-2",
+    "Every job hash has an id and a known state; otherwise it is not carried",
+    Severity.ERROR,
+    Harm.LOST,
+    repair="delete what is left of the job, and take it out of the queues",
+    refuses=True,
+)
+def has_id_and_state(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.record is None:
+        return
+    if not view.is_job:
+        found = ", ".join(sorted(map(show, list(view.fields)[:10])))
+        yield view.complaint(f"a hash without jid, as is left of a job that was evicted while scheduled ({found})")
+    elif view.state is State.UNKNOWN:
+        yield view.complaint(f"state {show(view.word, 40)!r} is none of qless's")
+
+
+@book.about_jobs("QLESS-2", "Every job hash has all fields", Severity.ERROR, Harm.POISON)
+def has_fields(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.is_job:
+        lacking = [name for name in (NEEDED_AT_FIRST if view.is_early else NEEDED) if name not in view.fields]
+        if lacking:
+            yield view.complaint(f"the hash lacks {to_text(b', '.join(lacking))}: whoever pops the job fails")
+
+
+@book.about_jobs(
+    "QLESS-15",
+    "A job and its history exist together, and the history can be read",
+    Severity.WARNING,
+    Harm.LEAK,
+    repair="delete a history without a job",
+)
+def has_history(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.record is None and view.history_facts:
+        yield view.complaint("a history of a job that does not exist", key=view.history_facts[0].key)
+    elif view.is_job and not view.history_facts and b"history" not in view.fields:
+        yield view.complaint("a job without a history")
+    elif view.stored.history is not None:
+        odd = sum(event is None for event in events.read_list(view.stored.history))
+        if odd:
+            yield view.complaint(f"{odd} entries of the history are no events", key=view.history_facts[0].key)
+
+
+@book.about_jobs(
+    "QLESS-24",
+    "Priority, retries and times are numbers",
+    Severity.ERROR,
+    Harm.POISON,
+    repair="write the next whole number; priority 0 for one that is none",
+)
+def has_numbers(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if not view.is_job:
+        return
+    get = view.fields.get
+    whole_ones: tuple[bytes, ...] = (b"retries", b"remaining")
+    wrong = [name for name in whole_ones if name in view.fields and whole(get(name)) is None]
+    if b"priority" in view.fields and number(get(b"priority")) is None:
+        wrong.append(b"priority")
+    wrong += [name for name in (b"expires", b"time") if get(name) and number(get(name)) is None]
+    if wrong:
+        texts = ", ".join(f"{to_text(name)} {show(view.fields[name], 40)!r}" for name in wrong)
+        yield view.complaint(f"{texts}: the scripts fail on it when they next count or sort the job")
+
+
+@book.about_jobs(
+    "QLESS-25",
+    "The data of a job that has yet to run is JSON; otherwise it is not carried",
+    Severity.ERROR,
+    Harm.POISON,
+    refuses=True,
+)
+def has_data(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    raw = view.fields.get(b"data")
+    if view.is_job and view.state in TO_RUN and raw is not None and not luajson.is_json(raw):
+        yield view.complaint(f"data {show(raw, 40)!r} is not JSON: the worker that pops the job fails")
+
+
+@book.about_jobs(
+    "QLESS-25",
+    "Tags, failure, throttles and history are JSON of the right form",
+    Severity.ERROR,
+    Harm.POISON,
+    repair="write an empty list for tags, and remove a failure that can't be read",
+)
+def has_readable_fields(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if not view.is_job:
+        return
+    stored = view.stored
+    read = {b"tags": stored.tags, b"failure": stored.failure, b"throttles": stored.throttles}
+    wrong = [name for name, value in read.items() if value is None]
+    if b"history" in view.fields and not events.read_field(view.fields[b"history"])[1]:
+        wrong.append(b"history")
+    if view.state not in TO_RUN and b"data" in view.fields and not luajson.is_json(view.fields[b"data"]):
+        wrong.append(b"data")
+    if wrong:
+        texts = ", ".join(f"{to_text(name)} {show(view.fields[name], 40)!r}" for name in wrong)
+        yield view.complaint(f"not JSON of the right form: {texts}")
+
+
+@book.about_jobs(
+    "QLESS-31",
+    "Marks of an earlier state are gone with it",
+    Severity.WARNING,
+    Harm.DUPLICATE,
+    repair="remove the field",
+)
+def has_no_leftovers(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if not view.is_job:
+        return
+    if b"grace" in view.fields and view.word not in RUNNING:
+        yield view.complaint(f"grace on a {show(view.word, 40)} job: its next lost lock is handed on without warning")
+    if b"scheduled" in view.fields and view.word != "depends":
+        yield view.complaint(f"scheduled on a {show(view.word, 40)} job: a later release goes to an old due time")

@@ -1,0 +1,31 @@
+"""The rules of qless keyspaces, QLESS-1 to QLESS-37: numbers, harms and meaning are those of the family's specification.
+
+Jobs stay at the source (``refuses``) when nobody could run them right at the target: no id or no known state (QLESS-2), data
+that has yet to be run and can't be read (QLESS-25). Every other damage is healed by the way in which a job is carried: its
+hash tells the state, and it is written into exactly the place of that state. Called by ``family.py``.
+"""
+
+from __future__ import annotations
+
+from ...schema.rule import Rule
+from . import keyspace_rules, link_rules, name_rules, place_rules, record_rules
+
+
+def _number(rule: Rule) -> tuple[int, str]:
+    number = rule.id.removeprefix("QLESS-")
+    return (int(number), "") if number.isdigit() else (1000, number)
+
+
+RULES = tuple(
+    sorted(
+        (
+            *place_rules.book.rules,
+            *record_rules.book.rules,
+            *link_rules.book.rules,
+            *name_rules.book.rules,
+            *keyspace_rules.book.rules,
+        ),
+        key=_number,
+    )
+)
+"""All rules in order. One number stands twice where it has cases of different weight."""
