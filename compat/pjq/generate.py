@@ -1,0 +1,104 @@
+"""Generates realistic jobs of pjq for demos, benchmarks and tests: the same jobs for the same seed, on any machine.
+
+Queues with awkward names, all states in the shares of a busy installation, a few large payloads among many small ones. Every
+job is one that the current program could have written, with its workers alive at that moment, and none is damaged: an audit at
+the same moment finds nothing. Nine seconds later leases are over, as in every keyspace whose program stands still. Called by
+the command line and by benchmarks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from random import Random
+from typing import Any
+from uuid import UUID
+
+from attrs import evolve
+
+from ...schema.job import Job
+from ..draw import shares, text
+from .kept import job_of
+from .record import Record
+
+QUIET = "archive"
+"""A queue in which no job waits."""
+
+QUEUES = (
+    ("ffmpeg", 38),
+    ("mail: send queue", 22),
+    ("thumbs:large:v2", 18),
+    ('größe/日本語 "q"', 10),
+    ("webhook/v2?retry=1&x=*[a]", 7),
+    (QUIET, 5),
+)
+"""Queues and their shares. A colon, a blank, a quote or a wildcard in a name must trouble nobody."""
+
+PLACES = (("queued", 50), ("dispatched", 3), ("processing", 5), ("finished", 42))
+COMMANDS = ("/usr/local/bin/ffmpeg", "/usr/bin/convert", "/opt/mail/send", "/opt/hooks/call")
+ERRORS = ("in00.mp4: No such file or directory", "Konto gesperrt – siehe Log", "connect ECONNREFUSED 10.0.0.7:25", "")
+
+DAY = 86_400.0
+BODIES = 512
+"""Texts made beforehand; each job gets one of them."""
+
+
+def generate(jobs: int, seed: int, now_ms: int) -> Iterator[Job]:
+    """``jobs`` jobs as they stand at ``now_ms``, oldest first."""
+    random = Random(seed)
+    bodies = [text(random) for _ in range(BODIES)]
+    queue, place = shares(random, QUEUES), shares(random, PLACES)
+    waiting: Counter[str] = Counter()
+    for number in range(jobs):
+        name, where = queue(), place()
+        if name == QUIET and where == "queued":
+            where = "finished"
+        created = now_ms / 1000 - 7200 - (jobs - number) * 30 * DAY / jobs
+        job_id = _uuid(random)
+        stored = _stored(random, job_id, name, where, bodies[int(random.random() * BODIES)], created, now_ms / 1000)
+        job = job_of(job_id, name, stored, {})
+        if where == "queued":
+            job = evolve(job, position=waiting[name])
+            waiting[name] += 1
+        yield job
+
+
+def _stored(random: Random, job_id: str, queue: str, place: str, words: str, created: float, now: float) -> Record:
+    """One job whose story is drawn to fit its place."""
+    chance = random.random
+    payload: dict[str, Any] = {"uuid": job_id, "queue_name": queue, "reference_uuid": _uuid(random)}
+    payload |= {"command": COMMANDS[int(chance() * len(COMMANDS))], "args": ["-i", words], "created_at": _stamp(created)}
+    fields: dict[bytes, bytes] = {}
+    scores: dict[str, float] = {}
+    started = created + chance() * 3600
+    match place:
+        case "dispatched":
+            scores["dispatched"] = round(now - 0.1 - chance() * 5, 6)
+            fields[b"dispatched_at"] = _stamp(scores["dispatched"]).encode()
+        case "processing" | "finished":
+            dispatched_at, started_at = _stamp(started - 0.01), _stamp(started)
+            payload |= {"dispatched_at": dispatched_at, "started_at": started_at}
+            fields |= {b"dispatched_at": dispatched_at.encode(), b"started_at": started_at.encode()}
+            fields[b"worker_uuid"] = _uuid(random).encode()
+    if place == "processing":
+        # Workers say every three seconds that they are busy.
+        scores = dict.fromkeys(("processing", "seen"), round(now - 0.1 - chance() * 3, 6)) | {"progress": round(chance(), 3)}
+    elif place == "finished":
+        scores["finished"] = round(started + 0.01 + chance() ** 4 * 3600, 6)
+        exitcode = 0 if chance() < 0.9 else 1 + int(chance() * 3)
+        stderr = ERRORS[int(chance() * len(ERRORS))] if exitcode else ""
+        payload |= {"finished_at": scores["finished"], "exitcode": exitcode, "stdout": "frame=500\nok ✓", "stderr": stderr}
+        fields[b"finished_at"] = repr(scores["finished"]).encode()
+    fields[b"json"] = json.dumps(payload, separators=(",", ":")).encode()
+    return Record(place, fields, scores)
+
+
+def _stamp(seconds: float) -> str:
+    """A time as the program writes it."""
+    return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat() + "Z"
+
+
+def _uuid(random: Random) -> str:
+    return str(UUID(int=random.getrandbits(128), version=4))

@@ -1,0 +1,370 @@
+"""The rules of pjq keyspaces about single jobs: their hash, the containers that hold them, and the clock.
+
+Called by ``rules.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ...schema.fact import Fact
+from ...schema.job import State
+from ...schema.rule import Complaint, Harm, Keyspace, Severity
+from ...schema.text import show, to_text
+from ..numbers import number
+from ..rulebook import Rulebook
+from .keys import LEASE_MS
+from .payload import key_texts
+from .view import View, view_of
+from .workers import is_busy, is_misfit, last_seen
+
+EARLIEST, LATEST = 1e9, 1e11
+"""Seconds of honest times. A time in milliseconds is far above: never readmitted, never purged."""
+
+EXACT = 1e-6
+"""Redis gives scores back with up to 17 digits: what differs by less is the same."""
+
+TO_RUN = frozenset({State.WAITING, State.ACTIVE})
+
+book: Rulebook[View] = Rulebook(view_of)
+
+
+def keys_of(facts: Iterable[Fact]) -> str:
+    """The keys of some places, for a message."""
+    return ", ".join(sorted({show(fact.key) for fact in facts}))
+
+
+# What a container names must be a job
+
+
+@book.about_jobs(
+    "PJQ-1",
+    "The key of a job is a hash; otherwise the job is not carried",
+    Severity.ERROR,
+    Harm.POISON,
+    repair="rename the key, and take the id out of its containers",
+    refuses=True,
+)
+def is_hash(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.stranger is not None and view.is_contained:
+        detail = f"the key is a {view.stranger.redis_type}: dispatching it stops half way and kills the program"
+        yield view.complaint(detail, key=view.stranger.key)
+
+
+def _lacks_payload(view: View) -> str:
+    return "its hash has no payload" if view.record else "there is no hash of this name"
+
+
+@book.about_jobs(
+    "PJQ-2",
+    "Every queued job has a payload; without one it is not carried",
+    Severity.ERROR,
+    Harm.POISON,
+    repair="take the id out of the list: there is nothing to run",
+    refuses=True,
+)
+def queued_has_payload(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    places = view.all_places(("queued", "js_queued"))
+    if places and not view.has_json and view.stranger is None:
+        detail = f"{_lacks_payload(view)}: each dispatch of it kills the program, again every 9 s"
+        yield view.complaint(detail, key=places[0].key, queue=places[0].queue)
+
+
+@book.about_jobs(
+    "PJQ-3",
+    "The payload of a job that is to run is a JSON object in UTF-8; otherwise it is not carried",
+    Severity.ERROR,
+    Harm.POISON,
+    refuses=True,
+)
+def payload_can_be_run(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.fault is not None and view.state in TO_RUN:
+        yield view.complaint(f"{_unreadable(view)}: each dispatch of it kills the program, again every 9 s")
+
+
+@book.about_jobs("PJQ-3", "The payload of a finished job is a JSON object in UTF-8", Severity.WARNING, Harm.LEAK)
+def payload_can_be_read(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.fault is not None and view.is_contained and view.state not in TO_RUN:
+        yield view.complaint(f"{_unreadable(view)}: how the job ended is lost")
+
+
+def _unreadable(view: View) -> str:
+    return f"payload {show(view.fields[b'json'], 40)!r}: {view.fault}"
+
+
+@book.about_jobs(
+    "PJQ-4",
+    "Every job that was dispatched, accepted or finished has a payload; without one it is not carried",
+    Severity.ERROR,
+    Harm.POISON,
+    repair="take the id out of its containers: there is nothing to run",
+    refuses=True,
+)
+def dispatched_has_payload(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    places = view.all_places(("dispatched", "processing", "finished", "js_leased"))
+    if places and not view.has_json and view.stranger is None:
+        returns = any(fact.role == "dispatched" for fact in places)
+        effect = "it comes back into the list and kills the program" if returns else "what it was is lost"
+        yield view.complaint(f"{_lacks_payload(view)}: {effect}", key=places[0].key, queue=places[0].queue)
+
+
+@book.about_jobs(
+    "PJQ-5",
+    "The payload names the job's id and the queue of every container that holds it",
+    Severity.ERROR,
+    Harm.DUPLICATE,
+    repair="correct uuid and queue_name in the payload",
+)
+def payload_names_job(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.members is None:
+        return
+    if view.is_contained and view.job_id not in key_texts(view.members, "uuid"):
+        yield view.complaint("its uuid is not the id: its worker will accept and finish another job")
+    elsewhere = [fact for fact in view.all_places() if fact.queue not in key_texts(view.members, "queue_name")]
+    if elsewhere:
+        named = show(str(view.members.get("queue_name")), 60)
+        detail = f"its queue_name is {named!r}, but it stands in {keys_of(elsewhere)}: nobody will close it there"
+        yield view.complaint(detail, queue=elsewhere[0].queue)
+
+
+# One place
+
+
+@book.about_jobs(
+    "PJQ-6",
+    "A job is queued once",
+    Severity.ERROR,
+    Harm.DUPLICATE,
+    repair="keep the entry that runs first",
+)
+def is_queued_once(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    queued = view.places.get("queued", [])
+    repeated = [fact for fact in queued if sum(other.key == fact.key for other in queued) > 1]
+    if repeated:
+        detail = f"{len(repeated)} times in {keys_of(repeated)}: added again, and will run as often with the last payload"
+        yield view.complaint(detail, key=repeated[0].key, queue=repeated[0].queue)
+
+
+@book.about_jobs(
+    "PJQ-7",
+    "A job is queued, dispatched, processing or finished, and in one queue only",
+    Severity.ERROR,
+    Harm.DUPLICATE,
+    repair="keep the place to which it came furthest, if its worker is there",
+)
+def is_in_one_place(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    places = view.all_places(("queued", "dispatched", "processing", "finished"))
+    if len({fact.key for fact in places}) > 1:
+        runs = any(fact.role in ("queued", "dispatched") for fact in places)
+        effect = "it will run again" if runs else "shown as running for ever"
+        yield view.complaint(f"in {keys_of(places)}: {effect}", severity=None if runs else Severity.WARNING)
+
+
+@book.about_jobs(
+    "PJQ-8",
+    "A job has a progress while it is processing",
+    Severity.WARNING,
+    Harm.COSMETIC,
+    repair="set the missing progress to 0; remove the progress of a job that is not processing",
+)
+def has_progress(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    yield from _differing(view, "processing", "progress")
+
+
+@book.about_jobs(
+    "PJQ-26",
+    "A job has a progress while it is leased (js-1)",
+    Severity.WARNING,
+    Harm.COSMETIC,
+    repair="set the missing progress to 0; remove the progress of a job that is not leased",
+)
+def has_js_progress(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    yield from _differing(view, "js_leased", "js_progress")
+
+
+def _differing(view: View, role: str, progress_role: str) -> Iterator[Complaint]:
+    running, progress = ({fact.queue: fact for fact in view.places.get(each, ())} for each in (role, progress_role))
+    for queue in sorted(running.keys() ^ progress.keys(), key=str):
+        if queue in running:
+            yield view.complaint(f"in {show(running[queue].key)} without a progress", key=running[queue].key, queue=queue)
+        else:
+            detail = f"a progress in {show(progress[queue].key)}, but it is not at work there"
+            yield view.complaint(detail, key=progress[queue].key, queue=queue)
+
+
+@book.about_jobs(
+    "PJQ-9", "A progress is from 0 to 1", Severity.WARNING, Harm.COSMETIC, repair="set it to 0: its worker will tell another"
+)
+def progress_is_fraction(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    for fact in view.places.get("progress", ()):
+        if not 0 <= (fact.score or 0) <= 1:
+            yield view.complaint(f"a progress of {fact.score:g}", key=fact.key, queue=fact.queue)
+
+
+@book.about_jobs(
+    "PJQ-17",
+    "Every job that is not finished stands in a container; otherwise nothing tells whether it has run, and it is not carried",
+    Severity.ERROR,
+    Harm.LOST,
+    repair="add the job again, if it has not run",
+    refuses=True,
+)
+def is_in_a_container(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.record is None or view.is_contained or b"finished_at" in view.fields:
+        return
+    old = b"leased_at" in view.fields
+    # Completed jobs of the JavaScript programs stand nowhere either.
+    completes = old or (bool(keyspace.totals.names.get("js-1 keys")) and not keyspace.totals.names.get("current keys"))
+    said = "completed by the first JavaScript program, or lost" if completes else "lost, or completed by a JavaScript program"
+    detail = f"in no list and no set: {said}" if view.has_json else "nothing is left of it but the time of its dispatch"
+    yield view.complaint(detail, severity=Severity.WARNING if completes else None)
+
+
+# The hash against the containers
+
+
+@book.about_jobs(
+    "PJQ-12",
+    "A finished job is listed as finished",
+    Severity.ERROR,
+    Harm.LEAK,
+    repair="list it, with the end as a number",
+)
+def finished_is_listed(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if b"finished_at" in view.fields and "finished" not in view.places:
+        finished_at = show(view.fields[b"finished_at"], 40)
+        yield view.complaint(f"finished at {finished_at!r}, but not in the set of its queue: the program died over the date")
+
+
+@book.about_jobs(
+    "PJQ-18",
+    "The hash says what the container says",
+    Severity.WARNING,
+    Harm.DUPLICATE,
+)
+def hash_fits_container(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if not view.has_json:
+        return
+    needed = {"dispatched": (b"dispatched_at",), "processing": (b"started_at", b"worker_uuid")}
+    needed["finished"] = (b"finished_at", b"worker_uuid")
+    wrong = [
+        f"{_word(role)} without {' and '.join(to_text(name) for name in names if name not in view.fields)}"
+        for role, names in needed.items()
+        if role in view.places and any(name not in view.fields for name in names)
+    ]
+    again = [role for role in ("queued", "dispatched") if role in view.places and b"finished_at" in view.fields]
+    wrong += (f"{_word(role)} although it is finished" for role in again)
+    if wrong:
+        detail = "; ".join(wrong) + (": it will run again" if again else "")
+        yield view.complaint(detail, severity=Severity.ERROR if again else None)
+
+
+def _word(role: str) -> str:
+    return role.removeprefix("js_")
+
+
+@book.about_jobs(
+    "PJQ-19",
+    "A job that was accepted had been dispatched",
+    Severity.ERROR,
+    Harm.DUPLICATE,
+    repair="see under which id it was dispatched: that one runs again",
+)
+def was_dispatched(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    accepted = [role for role in ("processing", "finished") if role in view.places]
+    if accepted and view.has_json and b"dispatched_at" not in view.fields:
+        yield view.complaint(f"{_word(accepted[0])}, and never dispatched: accepted under a wrong id")
+
+
+@book.about_jobs(
+    "PJQ-20",
+    "Times in sorted sets are seconds",
+    Severity.ERROR,
+    Harm.LOST,
+    repair="divide a time in milliseconds by 1000; set the end of a job to what its hash says",
+)
+def scores_are_seconds(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    for fact in view.all_places(("dispatched", "processing")):
+        if not EARLIEST <= (fact.score or 0) <= LATEST:
+            lasts = fact.role == "dispatched" and (fact.score or 0) > LATEST
+            effect = ": its lease never ends" if lasts else ""
+            detail = f"{fact.score:g} in {show(fact.key)} is no time in seconds{effect}"
+            yield view.complaint(detail, key=fact.key, queue=fact.queue, severity=None if lasts else Severity.WARNING)
+    finished_at = number(view.fields.get(b"finished_at"))
+    for fact in view.places.get("finished", ()):
+        if b"finished_at" in view.fields and (finished_at is None or abs(finished_at - (fact.score or 0)) > EXACT):
+            found = show(view.fields[b"finished_at"], 40)
+            detail = f"finished at {found!r}, but the score is {fact.score!r}"
+            yield view.complaint(detail, key=fact.key, queue=fact.queue, severity=Severity.WARNING)
+
+
+# The clock
+
+
+@book.about_jobs(
+    "PJQ-10",
+    "No dispatched job waits longer than its lease for a worker that accepts it",
+    Severity.WARNING,
+    Harm.LATE,
+    repair="put it back into the list, as the program does at the next message for this queue",
+)
+def lease_is_not_over(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+    for fact in view.places.get("dispatched", ()):
+        since = keyspace.now_ms / 1000 - (fact.score or 0)
+        if since > LEASE_MS / 1000:
+            detail = f"dispatched {since:.0f} s ago and never accepted: it runs again at the next message for the queue"
+            yield view.complaint(detail, key=fact.key, queue=fact.queue)
+
+
+@book.about_jobs(
+    "PJQ-11",
+    "The worker of a processing job is busy in its queue",
+    Severity.ERROR,
+    Harm.LOST,
+    repair="if the worker is gone, put the job back into the list: the program never does",
+)
+def worker_is_busy(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+    worker = view.text(b"worker_uuid")
+    for fact in view.places.get("processing", ()):
+        queue = fact.queue or ""
+        if worker is not None and not is_busy(worker, queue, keyspace.totals) and not is_misfit("busy", queue, keyspace):
+            detail = f"worker {show(worker, 60)} is not busy there: gone, or silent for 9 s; the program never takes the job back"
+            yield view.complaint(detail, key=fact.key, queue=fact.queue)
+
+
+@book.about_jobs(
+    "PJQ-25",
+    "A processing job or its worker has given a sign within 9 s (a suspicion: the released program hears no such signs)",
+    Severity.WARNING,
+    Harm.LOST,
+    repair="if the job is done or its worker is gone, finish it or put it back into the list",
+)
+def work_goes_on(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+    worker = view.text(b"worker_uuid")
+    for fact in view.places.get("processing", ()):
+        queue = fact.queue or ""
+        if not view.has_json or (worker is not None and not is_busy(worker, queue, keyspace.totals)):
+            continue
+        seen = None if worker is None else last_seen(worker, queue, keyspace.totals)
+        silent = keyspace.now_ms / 1000 - max(fact.score or 0, seen or 0)
+        if silent > LEASE_MS / 1000:
+            yield view.complaint(
+                f"no sign for {silent:.0f} s: done, still at work, or its worker is gone", key=fact.key, queue=queue
+            )
+
+
+@book.about_jobs("PJQ-24", "No job waits while a worker is idle (cured by the next message)", Severity.INFO, Harm.LATE)
+def no_worker_is_idle(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+    for fact in view.places.get("queued", ()):
+        idle = keyspace.totals.names.get(f"idle:{fact.queue}", ())
+        # Said once for a queue, at the head of its list.
+        if fact.index == 0 and idle:
+            yield view.complaint(f"{len(idle)} workers are idle in its queue", key=fact.key, queue=fact.queue)
+
+
+@book.about_jobs(
+    "PJQ-22", "No job's hash runs out", Severity.ERROR, Harm.LOST, repair="take the time to live off the key (PERSIST)"
+)
+def does_not_expire(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.record is not None and view.record.ttl_ms is not None:
+        yield view.complaint(f"vanishes in {view.record.ttl_ms / 1000:.0f} s, and its id becomes poison")

@@ -1,0 +1,143 @@
+"""Reading pjq: keys to facts, facts to totals, and the facts about one job to a Job.
+
+Pure and total: any bytes in any key, field, member or score give facts, never an error. Every hash of the database might be a
+job's, so one counts only if it has a field that the program writes first. Contradictions are settled by how far a job came:
+finished, accepted, dispatched, queued; the rules report them. Called by ``family.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from attrs import evolve
+
+from ...schema.fact import Entry, Fact, FactKind, Subject
+from ...schema.job import Job, State
+from ...schema.rule import Keyspace
+from ...schema.text import to_text
+from ...schema.totals import Totals
+from ..numbers import LARGEST
+from .kept import job_of
+from .keys import JS_1, LISTS, PLACES, WORKERS, is_uuid, layout
+from .view import View, view_of
+
+FIRST_FIELDS = (b"json", b"dispatched_at")
+"""Every job's hash has one of them: adding writes the first, dispatching a job whose hash is gone leaves only the second."""
+
+
+# Keys to facts
+
+
+def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
+    """What one key states; nothing for a key of somebody else's."""
+    match = next(layout(prefix).matches(entry.key), None)
+    if match is None:
+        return
+    role, told = match.role, match.fields
+    if role == "record":
+        yield from _record_facts(entry, told["id"])
+        return
+    about = partial(Fact, role=role, key=entry.key, redis_type=entry.redis_type, queue=told["queue"], ttl_ms=entry.ttl_ms)
+    if entry.redis_type not in match.pattern.redis_types or role == "staged":
+        yield about(FactKind.ODD)
+    elif role in WORKERS:
+        yield about(FactKind.TOKEN, values=_worker_values(entry))
+    else:
+        items = ((member, None) for member in entry.value) if role in LISTS else entry.value
+        for index, (member, score) in enumerate(items, entry.offset):
+            yield about(FactKind.PLACE, job_id=to_text(member), member=member, score=score, index=index)
+
+
+def _record_facts(entry: Entry, job_id: str) -> Iterator[Fact]:
+    about = partial(Fact, key=entry.key, redis_type=entry.redis_type, job_id=job_id, ttl_ms=entry.ttl_ms)
+    if entry.redis_type == "hash":
+        if any(name in entry.value for name in FIRST_FIELDS):
+            yield about(FactKind.RECORD, "record", values=_flat(entry.value))
+    elif is_uuid(job_id):
+        # Of any other name nothing tells that it is not a key of somebody else's, in a database that many share.
+        yield about(FactKind.ODD, "stranger")
+
+
+def _worker_values(entry: Entry) -> tuple[bytes, ...]:
+    """Worker ids; from a zset each one with its score."""
+    if entry.redis_type == "set":
+        return tuple(entry.value)
+    return tuple(text for worker, score in entry.value for text in (worker, repr(score).encode()))
+
+
+def _flat(fields: Mapping[bytes, bytes]) -> tuple[bytes, ...]:
+    return tuple(text for pair in fields.items() for text in pair)
+
+
+# Facts to totals
+
+
+def tally(fact: Fact, totals: Totals) -> None:
+    """Counts what the reader and the rules need. What it grows with: queues, workers and kinds of damage."""
+    queue = fact.queue or ""
+    if fact.role in ("record", "stranger"):
+        return
+    if not fact.index:
+        _tally_key(fact, queue, totals)
+    if fact.kind is FactKind.ODD:
+        totals.name("misfits", [to_text(fact.key)])
+        if fact.role == "idle" and fact.redis_type == "zset":
+            totals.count("trace", "js-3")
+    elif fact.role in PLACES:
+        _tally_place(fact, queue, totals)
+    else:
+        _tally_workers(fact, queue, totals)
+
+
+def _tally_key(fact: Fact, queue: str, totals: Totals) -> None:
+    totals.name("queues", [queue])
+    totals.name("js-1 keys" if fact.role in JS_1 else "current keys", [to_text(fact.key)])
+    if fact.ttl_ms is not None:
+        totals.name("expiring", [to_text(fact.key)])
+
+
+def _tally_place(fact: Fact, queue: str, totals: Totals) -> None:
+    if fact.role in LISTS:
+        totals.maximum(f"length:{fact.role}", (fact.index or 0) + 1, queue)
+    elif fact.role in ("dispatched", "processing"):
+        totals.count(fact.role, queue)
+        totals.count("trace", "accepted" if fact.role == "processing" else "dispatched")
+
+
+def _tally_workers(fact: Fact, queue: str, totals: Totals) -> None:
+    match fact.role:
+        case "idle" | "busy":
+            totals.name(f"{fact.role}:{queue}", map(to_text, fact.values))
+        case "seen":
+            for worker, score in zip(fact.values[::2], fact.values[1::2], strict=True):
+                totals.maximum(f"seen:{queue}", _microseconds(float(score)), to_text(worker))
+
+
+def _microseconds(seconds: float) -> int:
+    """Fine enough to give back every score that the program writes."""
+    if math.isnan(seconds):
+        return 0
+    return round(max(-LARGEST, min(seconds * 1e6, LARGEST)))
+
+
+# Facts to a job
+
+
+def read(subject: Subject, keyspace: Keyspace) -> Job | None:
+    """The job that the facts describe; None where there is no hash, and nothing that says in which state it would be."""
+    view = view_of(subject)
+    if view.record is None and not view.is_contained:
+        return None
+    job = job_of(view.job_id, view.queue, view.stored(keyspace.totals), view.found())
+    return evolve(job, position=_position(view, keyspace.totals)) if job.state is State.WAITING else job
+
+
+def _position(view: View, totals: Totals) -> int | None:
+    """What the first program left behind is older than all that stands in a list of today's."""
+    own = view.at(view.place or "")
+    if own is None or own.queue != view.queue:
+        return None
+    older = totals.maxima.get(("length:js_queued", view.queue), 0) if own.role == "queued" else 0
+    return older + totals.maxima.get((f"length:{own.role}", view.queue), 0) - 1 - (own.index or 0)

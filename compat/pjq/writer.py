@@ -1,0 +1,128 @@
+"""Writing pjq: a Job to the Redis commands that store it as the current program would.
+
+A list knows no place but its two ends, and jobs come in any order. So waiting jobs are staged, by queue, and ``finish`` puts
+each queue's into its list, in the order of their places and to run before whatever stands there. Both may be sent again, for
+the same jobs or for newer versions of them. Workers are never written, but for one that has an accepted job and was there when
+that was read: the program would hand jobs to a worker that does not exist. Called by ``family.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+
+from ...schema.errors import MalformedValue
+from ...schema.family import Command, Target
+from ...schema.job import Job, State
+from ...schema.rule import Finding, Severity
+from ...schema.text import load_json, show, to_bytes
+from ...schema.totals import Totals
+from .kept import WRITABLE, Kept, place_of, record_of
+from .keys import can_be_id, is_unicode, layout
+from .payload import members_of
+from .record import FINISHED
+
+TO_RUN = frozenset({State.WAITING, State.ACTIVE})
+
+
+# What pjq can't express
+
+
+def obstacles(job: Job) -> Iterator[Finding]:
+    """Errors for a job that pjq could not hold or run; warnings for what it would keep in the record but not act on."""
+    if not can_be_id(job.id):
+        reason = "it is not UTF-8, or begins like a container"
+        yield _error(job, "PJQ-W1", f"the id {show(job.id, 60)!r} can't be the key of a job: {reason}")
+    if not is_unicode(job.queue):
+        yield _error(job, "PJQ-W2", f"a queue of pjq has a name in UTF-8; this one is {show(job.queue, 60)!r}")
+    if job.state not in TO_RUN | FINISHED:
+        known = "it knows no due times, so keep the job elsewhere until it is due" if job.state is State.SCHEDULED else ""
+        yield _error(job, "PJQ-W3", f"pjq has no place for {job.state} jobs{known and ': '}{known}")
+    if job.state in TO_RUN and not _can_be_run(job.payload):
+        yield _error(job, "PJQ-W4", "the payload is not JSON: the program would die at it")
+    idle = [name for name in ("ttl", "tags", "depends_on", "unique_key", "history") if getattr(job, name)]
+    if job.max_attempts is not None and job.max_attempts > 1 and job.state in TO_RUN:
+        idle.insert(0, "max_attempts")
+    if idle:
+        yield _warning(job, "PJQ-W6", f"kept in the record, but without effect in pjq: {', '.join(idle)}")
+    try:
+        kept = Kept.of(job)
+    except MalformedValue as error:
+        yield _error(job, "PJQ-W7", str(error))
+        return
+    if job.state is State.ACTIVE and kept.place not in WRITABLE:
+        yield _warning(job, "PJQ-W9", "no worker of pjq has this active job: it is written as waiting")
+
+
+def _can_be_run(payload: bytes | None) -> bool:
+    if payload is None:
+        return False
+    if members_of(payload) is not None:
+        return True
+    try:
+        load_json(payload)
+    except MalformedValue:
+        return False
+    return True
+
+
+def _error(job: Job, rule: str, detail: str) -> Finding:
+    return Finding(rule, Severity.ERROR, job.id, "", job.queue, detail)
+
+
+def _warning(job: Job, rule: str, detail: str) -> Finding:
+    return Finding(rule, Severity.WARNING, job.id, "", job.queue, detail)
+
+
+# What is stored
+
+
+def write(job: Job, target: Target) -> list[Command]:
+    """The commands that store the job. Raises MalformedValue for a job of which ``obstacles`` says so."""
+    record = record_of(job)
+    names, job_id = layout(target.prefix), to_bytes(job.id)
+
+    def key(role: str) -> bytes:
+        return names.key(role, queue=job.queue)
+
+    own = {"processing", "progress"} if record.place == "processing" else {record.place}
+    commands: list[Command] = [
+        ("EVAL", _script("store"), 1, names.key("record", id=job.id), *(text for pair in record.fields.items() for text in pair))
+    ]
+    commands += (("ZREM", key(role), job_id) for role in ("dispatched", "processing", "progress", "finished") if role not in own)
+    if record.place == "queued":
+        # Jobs that have no place at the source run first.
+        commands.append(("ZADD", key("staged"), 0 if job.position is None else job.position + 1, job_id))
+        return commands
+    commands += (("ZREM", key("staged"), job_id), ("LREM", key("queued"), 0, job_id))
+    for role, score in record.scores.items():
+        if role in own:
+            commands.append(("ZADD", key(role), repr(score), job_id))
+    worker = record.fields.get(b"worker_uuid")
+    if record.place == "processing" and "seen" in record.scores and worker:
+        commands += (("SADD", key("busy"), worker), ("ZADD", key("seen"), repr(record.scores["seen"]), worker))
+    return commands
+
+
+# What is done once
+
+
+def tally_written(job: Job, totals: Totals) -> None:
+    """Adds what ``finish`` needs: which queues have jobs to put into their lists."""
+    if place_of(job, Kept.of(job).place) == "queued":
+        totals.name("staged", [job.queue])
+
+
+def finish(target: Target, written: Totals) -> list[Command]:
+    """Puts what was staged into the lists."""
+    names = layout(target.prefix)
+    return [
+        ("EVAL", _script("queue"), 2, names.key("staged", queue=queue), names.key("queued", queue=queue))
+        for queue in sorted(written.names.get("staged", ()))
+    ]
+
+
+@cache
+def _script(name: str) -> str:
+    return files(__package__).joinpath("lua", f"{name}.lua").read_text("utf-8")
