@@ -21,7 +21,7 @@ from attrs import define, evolve, field, frozen
 from ..schema.address import ANY_FAMILY, Address
 from ..schema.connect import open_client
 from ..schema.errors import KeyspaceNotFound, UsageError
-from ..schema.fact import Entry, Fact, FactKind, join
+from ..schema.fact import Entry, FactKind
 from ..schema.family import KeyFamily, family_names, get_family
 from ..schema.job import State
 from ..schema.rule import Keyspace
@@ -29,6 +29,7 @@ from ..schema.text import show
 from ..schema.totals import Totals
 from .globs import covering
 from .reading import BATCH, read_entries
+from .subjects import Gathering
 from .survey import clock_ms, nothing_found
 from .wire import Wire, wire
 
@@ -268,12 +269,13 @@ class _Candidate:
     totals: Totals = field(factory=Totals)
     known: set[bytes] = field(factory=set)
     odd: set[bytes] = field(factory=set)
-    subjects: defaultdict[tuple[str, str], list[Fact]] = field(factory=lambda: defaultdict(list))
+    gathering: Gathering = field(init=False)
     cut: dict[bytes, float] = field(factory=dict)
     """Keys of which only a part was read, with the factor to the whole."""
 
     def __attrs_post_init__(self) -> None:
         self.covers = covering(self.family.globs(self.prefix))
+        self.gathering = Gathering(self.family)
 
     def look(self, entry: Entry, weight: float) -> None:
         """Judges one key."""
@@ -282,8 +284,8 @@ class _Candidate:
         for fact in self.family.facts(entry, self.prefix):
             self.family.tally(fact, self.totals)
             (self.odd if fact.kind is FactKind.ODD else self.known).add(entry.key)
-            if fact.job_id is not None and fact.kind is not FactKind.ODD:
-                self.subjects[fact.scope, fact.job_id].append(fact)
+            if fact.kind is not FactKind.ODD:
+                self.gathering.add(fact)
         if weight > 1:
             self.cut[entry.key] = weight
 
@@ -294,8 +296,7 @@ class _Candidate:
         odd = sum(sample.weight(key) for key in self.odd - known_to_any)
         jobs = sound = 0.0
         queues = set(self.family.queues(keyspace))
-        for facts in self.subjects.values():
-            subject = join(facts)
+        for subject in self.gathering.subjects():
             job = self.family.read(subject, keyspace)
             if job is None or subject.record is None:
                 continue

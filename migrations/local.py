@@ -8,7 +8,6 @@ same pure functions. Called by the command line.
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 
 import redis
@@ -16,7 +15,7 @@ from attrs import frozen
 
 from ..schema.address import Address
 from ..schema.connect import open_client
-from ..schema.fact import Fact, FactKind, Subject, join
+from ..schema.fact import FactKind, Subject
 from ..schema.family import Command, get_family
 from ..schema.job import Job, State
 from ..schema.rule import Finding, Keyspace
@@ -28,6 +27,7 @@ from .order import listing_order, order_difference, pop_orders
 from .plan import Carried, Plan, carry
 from .queues import QueueStatus, statuses
 from .source import open_source
+from .subjects import Gathering
 from .writing import Run, identity, open_part
 
 PART = "local"
@@ -159,7 +159,7 @@ class LocalEngine:
         """Reads a keyspace. Raises KeyspaceNotFound if there is none."""
         family = get_family(address.family)
         totals = Totals()
-        grouped: defaultdict[tuple[str, str], list[Fact]] = defaultdict(list)
+        gathering = Gathering(family)
         keys = 0
         found = may_be_empty
         with open_source(address) as source:
@@ -168,15 +168,13 @@ class LocalEngine:
                     for fact in family.facts(entry, address.prefix):
                         family.tally(fact, totals)
                         found = found or fact.kind is not FactKind.TOKEN
-                        if fact.job_id is not None:
-                            grouped[fact.scope, fact.job_id].append(fact)
+                        gathering.add(fact)
                 keys += len(batch)
                 progress(f"reading {address.family} keys", keys, None)
             if not found:
                 raise source.nothing_found()
             remarks = tuple(source.remarks())
-        subjects = tuple(join(grouped[name]) for name in sorted(grouped))
-        return Reading(Keyspace(family, address.prefix, now_ms, totals), subjects, remarks)
+        return Reading(Keyspace(family, address.prefix, now_ms, totals), tuple(gathering.subjects()), remarks)
 
 
 def _write(

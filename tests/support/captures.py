@@ -80,25 +80,34 @@ def load(entries: Iterable[Entry] | Capture, client: redis.Redis) -> None:
 
 def dump(client: redis.Redis) -> dict[bytes, Entry]:
     """Every key of a server's database by name, each whole in one entry."""
-    return {entry.key: entry for entry in (_entry(client, key) for key in client.scan_iter(count=1000))}
+    keys = sorted(client.scan_iter(count=1000))
+    pipeline = client.pipeline(transaction=False)
+    for key in keys:
+        pipeline.type(key).pttl(key)
+    kinds = pipeline.execute()
+    for key, kind in zip(keys, kinds[::2], strict=True):
+        _ask(pipeline, key, kind.decode())
+    return {
+        key: Entry(key, kind.decode(), sorted(value) if kind == b"set" else value, ttl_ms if ttl_ms >= 0 else None)
+        for key, kind, ttl_ms, value in zip(keys, kinds[::2], kinds[1::2], pipeline.execute(), strict=True)
+    }
 
 
-def _entry(client: redis.Redis, key: bytes) -> Entry:
-    kind = client.execute_command("TYPE", key).decode()
-    value: Any = None
+def _ask(pipeline: Any, key: bytes, kind: str) -> None:
+    """Asks for the value of a key; None for a type that is not read."""
     match kind:
         case "string":
-            value = client.get(key)
+            pipeline.get(key)
         case "list":
-            value = client.lrange(key, 0, -1)
+            pipeline.lrange(key, 0, -1)
         case "set":
-            value = sorted(client.smembers(key))
+            pipeline.smembers(key)
         case "zset":
-            value = client.zrange(key, 0, -1, withscores=True)
+            pipeline.zrange(key, 0, -1, withscores=True)
         case "hash":
-            value = client.hgetall(key)
-    ttl_ms = client.pttl(key)
-    return Entry(key, kind, value, ttl_ms if ttl_ms >= 0 else None)
+            pipeline.hgetall(key)
+        case _:
+            pipeline.hget("", "")
 
 
 @frozen(eq=False)

@@ -1,0 +1,216 @@
+"""Repair: mends what an audit found, finding by finding, and nothing else.
+
+What a repair does is decided by the family (``KeyFamily.repair``); here it is made sure that it is still right when it is done.
+On a live keyspace that takes four steps: read everything and find the broken rule; note what stands in every place that speaks
+of it or would be changed; read everything again, and go on only with what is still found and would be mended in the same
+way; then one script a finding that compares the noted places once more and applies the commands, or changes nothing. So the
+rule was judged while all that it was judged by stood still. Afterwards everything is read again to see what has come of it.
+
+Works on one server: a repair whose keys stand on several nodes of a cluster is refused. Called by ``ferryman audit``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from enum import StrEnum
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import redis
+from attrs import frozen
+
+from ..schema.address import Address
+from ..schema.call import Call, Script, run
+from ..schema.connect import open_client
+from ..schema.errors import ServerError, UsageError
+from ..schema.fact import FactKind, Subject
+from ..schema.family import Command, KeyFamily, get_family
+from ..schema.rule import Finding, Keyspace
+from ..schema.totals import Totals
+from .engine import Progress, silent
+from .pinned import Look, keys_of, looks, pin
+from .scan import entries
+from .subjects import Gathering
+from .survey import nothing_found
+from .wire import wire
+
+MOST_ROUNDS = 5
+"""A repair may uncover what another one mends; more rounds than this only happen where repairs undo each other."""
+
+
+class Outcome(StrEnum):
+    """What came of one finding."""
+
+    PLANNED = "planned"
+    """Nothing was sent: the commands are what would be."""
+    MENDED = "mended"
+    """The commands were applied, and the rule is silent."""
+    CHANGED = "changed"
+    """Its keys changed before the commands could be applied, so nothing was done. It may be gone; run the audit again."""
+    REMAINS = "remains"
+    """The commands were applied, but the rule speaks again."""
+    UNMENDABLE = "not mendable"
+    """The rule has a repair, but not for this case."""
+
+
+@frozen
+class Repair:
+    """One finding, and what mends it."""
+
+    finding: Finding
+    commands: tuple[Command, ...]
+    outcome: Outcome
+
+
+def check_rules(family: KeyFamily, rules: Collection[str]) -> None:
+    """Raises UsageError for a rule that the family does not have, or that no command can mend, and names those that can be."""
+    known = {rule.id: rule for rule in family.rules}
+    mendable = ", ".join(rule for rule in known if rule in family.repairable) or "none"
+    for rule in rules:
+        if rule not in known:
+            raise UsageError(f"{family.name} has no rule {rule!r}; rules that can be mended: {mendable}")
+        if rule not in family.repairable:
+            advice = f" ({known[rule].repair})" if known[rule].repair else ""
+            raise UsageError(f"no command mends {rule} safely{advice}; rules that can be mended: {mendable}")
+
+
+def planned(address: Address, rules: Collection[str], now_ms: int, progress: Progress = silent) -> list[Repair]:
+    """What would mend every finding of the rules. Only reads. Raises UsageError as ``check_rules`` does."""
+    check_rules(get_family(address.family), rules)
+    with open_client(address) as client:
+        cases = _cases(client, address, rules, now_ms, progress)
+    return [
+        Repair(case.finding, case.commands, Outcome.PLANNED if case.commands else Outcome.UNMENDABLE) for case in cases.values()
+    ]
+
+
+def applied(address: Address, rules: Collection[str], now_ms: int, progress: Progress = silent) -> list[Repair]:
+    """Mends the findings of the rules and says what came of each. Raises UsageError as ``check_rules`` does.
+
+    Raises ServerError, with all earlier repairs done and this one not, when the server refuses one.
+    """
+    check_rules(get_family(address.family), rules)
+    outcomes: dict[_Name, Repair] = {}
+    with open_client(address) as client:
+        cases = _cases(client, address, rules, now_ms, progress)
+        for _ in range(MOST_ROUNDS):
+            noted = {name: _note(client, case) for name, case in cases.items()}
+            confirmed = _cases(client, address, rules, now_ms, progress) if any(noted.values()) else {}
+            sent: set[tuple[Command, ...]] = set()
+            for name, case in cases.items():
+                digests, outcome = noted[name], Outcome.UNMENDABLE
+                if digests:
+                    again = confirmed.get(name)
+                    same = again is not None and again.commands == case.commands
+                    # Several jobs may need the very same: one that is sent mends them all.
+                    holds = same and (case.commands in sent or _send(client, case, digests))
+                    outcome = Outcome.MENDED if holds else Outcome.CHANGED
+                    if holds:
+                        sent.add(case.commands)
+                outcomes[name] = Repair(case.finding, case.commands, outcome)
+            if not sent:
+                break
+            cases = _cases(client, address, rules, now_ms, progress)
+            for name in cases.keys() & outcomes.keys():
+                if outcomes[name].outcome is Outcome.MENDED:
+                    outcomes[name] = Repair(cases[name].finding, cases[name].commands, Outcome.REMAINS)
+            if not any(case.commands for case in cases.values()):
+                break
+    return list(outcomes.values())
+
+
+# Reading
+
+_Name = tuple[str, str | None, str, str | None, str]
+"""What makes two findings of two readings the same: rule, job, key, queue and scope. Details may tell the time."""
+
+
+@frozen
+class _Case:
+    """A finding with what mends it and what must not change meanwhile."""
+
+    finding: Finding
+    commands: tuple[Command, ...]
+    looks: tuple[Look, ...]
+
+
+def _cases(client: redis.Redis, address: Address, rules: Collection[str], now_ms: int, progress: Progress) -> dict[_Name, _Case]:
+    """Everything that the rules find. Raises KeyspaceNotFound if there is no keyspace."""
+    family, prefix = get_family(address.family), address.prefix
+    totals, shared, keys, found = Totals(), set[bytes](), 0, False
+    gathering = Gathering(family)
+    for batch in entries(client, family, prefix):
+        for entry in batch:
+            jobs = set()
+            for fact in family.facts(entry, prefix):
+                family.tally(fact, totals)
+                found = found or fact.kind is not FactKind.TOKEN
+                jobs.add((fact.scope, fact.job_id))
+                gathering.add(fact)
+            if len(jobs) > 1:
+                shared.add(entry.key)
+        keys += len(batch)
+        progress(f"reading {family.name} keys", keys, None)
+    if not found:
+        raise nothing_found(client, address)
+    keyspace = Keyspace(family, prefix, now_ms, totals)
+    cases: dict[_Name, _Case] = {}
+    for finding, subject in _found(gathering, keyspace, rules):
+        commands = tuple(family.repair(finding, subject, keyspace))
+        name = (finding.rule, finding.job_id, finding.key, finding.queue, subject.scope if subject else "")
+        cases[name] = _Case(finding, commands, looks(commands, subject, shared) if commands else ())
+    return cases
+
+
+def _found(gathering: Gathering, keyspace: Keyspace, rules: Collection[str]) -> Iterator[tuple[Finding, Subject | None]]:
+    """The findings of the rules, by job in the order of their ids, then those about the keyspace."""
+    wanted = [rule for rule in keyspace.family.rules if rule.id in rules]
+    for subject in gathering.subjects():
+        for rule in wanted:
+            for finding in rule.check(subject, keyspace):
+                yield finding, subject
+    for rule in wanted:
+        for finding in rule.check_totals(keyspace):
+            yield finding, None
+
+
+# Sending
+
+
+def _note(client: redis.Redis, case: _Case) -> list[bytes]:
+    """The digests of the answers to everything that must not change; none where a key has a type that the commands can't have."""
+    with wire(client) as line:
+        replies = line.call(case.looks)
+    if any(isinstance(reply, Exception) for reply in replies):
+        return []
+    return [pin(look, reply) for look, reply in zip(case.looks, replies, strict=True)]
+
+
+@cache
+def _script() -> Script:
+    return Script("repair", files(__package__).joinpath("lua", "repair.lua").read_text("utf-8"))
+
+
+def _send(client: redis.Redis, case: _Case, digests: list[bytes]) -> bool:
+    """Applies the commands at once. False: something has changed, and nothing was applied. Raises ServerError."""
+    keys = dict.fromkeys(key for command in (*case.looks, *case.commands) for key in keys_of(command))
+    words: list[Any] = [len(case.looks)]
+    for look, digest in zip(case.looks, digests, strict=True):
+        words += [len(look), *look, digest]
+    words.append(len(case.commands))
+    for command in case.commands:
+        words += [len(command), *command]
+    finding = case.finding
+    try:
+        return run(client, Call(_script(), tuple(keys), tuple(words), _is_applied))
+    except redis.exceptions.NoPermissionError as error:
+        raise ServerError(f"{finding.rule} can't be mended by this user: repairs are sent by EVAL ({error})") from error
+    except redis.exceptions.ResponseError as error:
+        if "CROSSSLOT" in str(error) or "MOVED" in str(error):
+            raise ServerError(f"{finding.rule} can't be mended here: its keys stand on several nodes of a cluster") from error
+        raise ServerError(f"{finding.rule} of {finding.key or 'the keyspace'} was not mended: {error}") from error
+
+
+def _is_applied(reply: Any) -> bool:
+    return bool(reply == 0)  # otherwise it is the number of the first look that has another answer by now

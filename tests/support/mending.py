@@ -1,0 +1,95 @@
+"""Damage and repair as every family's tests see them: on a real server, in a keyspace that the family's own writer has made."""
+
+from __future__ import annotations
+
+import redis
+from attrs import frozen
+from ferryman.migrations.repair import Outcome, Repair, applied
+from ferryman.schema.address import Address
+from ferryman.schema.fact import Entry
+from ferryman.schema.family import Command, KeyFamily, Target
+from ferryman.schema.job import Job
+from ferryman.schema.rule import Finding
+
+from .captures import dump, survey
+from .keyspace import store
+from .servers import Server
+
+NOW = 1_800_000_000_000
+
+Said = set[tuple[str, str | None, str, str | None]]
+"""Rule, job, key and queue of findings."""
+
+
+@frozen(eq=False)
+class Ward:
+    """One keyspace on a server, in database 0."""
+
+    server: Server
+    client: redis.Redis
+    family: KeyFamily
+    prefix: str
+    now_ms: int = NOW
+
+    def generate(self, jobs: int, seed: int) -> list[Job]:
+        """Fills the database, emptied first, with a sound keyspace."""
+        self.client.flushdb()
+        made = list(self.family.generate(jobs, seed, self.now_ms))
+        store(self.client, self.family, self.prefix, made, self.now_ms)
+        return made
+
+    def damage(self, rule: str, job: Job) -> bool:
+        """Breaks a rule at a job; False where that can't be done."""
+        commands = self.family.damage(rule, job, Target(self.prefix, self.now_ms))
+        send(self.client, commands)
+        return bool(commands)
+
+    def findings(self) -> list[Finding]:
+        """What an audit says now."""
+        return survey(self.family, dump(self.client).values(), self.prefix, self.now_ms).findings()
+
+    def said(self) -> Said:
+        """The same, without what tells times and numbers."""
+        return {(each.rule, each.job_id, each.key, each.queue) for each in self.findings()}
+
+    def repair(self, *rules: str) -> list[Repair]:
+        """Mends by the way of ``ferryman audit --repair … --apply``."""
+        address = Address.parse(self.server.url())
+        return applied(Address(address.kind, address.hosts, family=self.family.name, prefix=self.prefix), rules, self.now_ms)
+
+
+def send(client: redis.Redis, commands: list[Command]) -> None:
+    """Plain commands, one after the other."""
+    for command in commands:
+        client.execute_command(*command)
+
+
+def changed(before: dict[bytes, Entry], after: dict[bytes, Entry]) -> set[bytes]:
+    """The keys that differ."""
+    return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+
+
+def assert_damaged_and_mended(ward: Ward, rule: str, seed: int, pick: int, jobs: int = 25) -> None:
+    """Breaks the rule at one of the generated jobs, looks for exactly that, and mends it if commands can."""
+    made = ward.generate(jobs, seed)
+    sound = ward.said()
+    # From a drawn place on, the first job at which this rule can be broken.
+    job = next((job for job in (*made[pick % jobs :], *made[: pick % jobs]) if ward.damage(rule, job)), None)
+    if job is None:
+        return
+    damaged = ward.said()
+    assert {said[0] for said in damaged - sound} == {rule}
+    assert any(said[1] in (job.id, None) or said[3] == job.queue for said in damaged - sound)
+    if rule not in ward.family.repairable:
+        return
+    before = dump(ward.client)
+    repairs = [each for each in ward.repair(rule) if each.finding.job_id in (job.id, None) or each.finding.queue == job.queue]
+    assert repairs
+    assert {each.outcome for each in repairs} == {Outcome.MENDED}
+    assert ward.said() - sound == set()
+    named = {_bytes(word) for each in repairs for command in each.commands for word in command[1:]}
+    assert changed(before, dump(ward.client)) <= named
+
+
+def _bytes(word: bytes | str | float) -> bytes:
+    return word if isinstance(word, bytes) else str(word).encode("utf-8", "surrogateescape")
