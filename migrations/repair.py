@@ -95,7 +95,7 @@ def applied(address: Address, rules: Collection[str], now_ms: int, progress: Pro
     with open_client(address) as client:
         cases = _cases(client, address, rules, now_ms, progress)
         for _ in range(MOST_ROUNDS):
-            noted = {name: _note(client, case) for name, case in cases.items()}
+            noted = {name: note(client, case) for name, case in cases.items()}
             confirmed = _cases(client, address, rules, now_ms, progress) if any(noted.values()) else {}
             sent: set[tuple[Command, ...]] = set()
             for name, case in cases.items():
@@ -104,7 +104,7 @@ def applied(address: Address, rules: Collection[str], now_ms: int, progress: Pro
                     again = confirmed.get(name)
                     same = again is not None and again.commands == case.commands
                     # Several jobs may need the very same: one that is sent mends them all.
-                    holds = same and (case.commands in sent or _send(client, case, digests))
+                    holds = same and (case.commands in sent or send(client, case, digests))
                     outcome = Outcome.MENDED if holds else Outcome.CHANGED
                     if holds:
                         sent.add(case.commands)
@@ -127,7 +127,7 @@ _Name = tuple[str, str | None, str, str | None, str]
 
 
 @frozen
-class _Case:
+class Case:
     """A finding with what mends it and what must not change meanwhile."""
 
     finding: Finding
@@ -135,7 +135,7 @@ class _Case:
     looks: tuple[Look, ...]
 
 
-def _cases(client: redis.Redis, address: Address, rules: Collection[str], now_ms: int, progress: Progress) -> dict[_Name, _Case]:
+def _cases(client: redis.Redis, address: Address, rules: Collection[str], now_ms: int, progress: Progress) -> dict[_Name, Case]:
     """Everything that the rules find. Raises KeyspaceNotFound if there is no keyspace."""
     family, prefix = get_family(address.family), address.prefix
     totals, shared, keys, found = Totals(), set[bytes](), 0, False
@@ -155,11 +155,11 @@ def _cases(client: redis.Redis, address: Address, rules: Collection[str], now_ms
     if not found:
         raise nothing_found(client, address)
     keyspace = Keyspace(family, prefix, now_ms, totals)
-    cases: dict[_Name, _Case] = {}
+    cases: dict[_Name, Case] = {}
     for finding, subject in _found(gathering, keyspace, rules):
         commands = tuple(family.repair(finding, subject, keyspace))
         name = (finding.rule, finding.job_id, finding.key, finding.queue, subject.scope if subject else "")
-        cases[name] = _Case(finding, commands, looks(commands, subject, shared) if commands else ())
+        cases[name] = Case(finding, commands, looks(commands, subject, shared) if commands else ())
     return cases
 
 
@@ -178,7 +178,7 @@ def _found(gathering: Gathering, keyspace: Keyspace, rules: Collection[str]) -> 
 # Sending
 
 
-def _note(client: redis.Redis, case: _Case) -> list[bytes]:
+def note(client: redis.Redis, case: Case) -> list[bytes]:
     """The digests of the answers to everything that must not change; none where a key has a type that the commands can't have."""
     with wire(client) as line:
         replies = line.call(case.looks)
@@ -192,7 +192,7 @@ def _script() -> Script:
     return Script("repair", files(__package__).joinpath("lua", "repair.lua").read_text("utf-8"))
 
 
-def _send(client: redis.Redis, case: _Case, digests: list[bytes]) -> bool:
+def send(client: redis.Redis, case: Case, digests: list[bytes]) -> bool:
     """Applies the commands at once. False: something has changed, and nothing was applied. Raises ServerError."""
     keys = dict.fromkeys(key for command in (*case.looks, *case.commands) for key in keys_of(command))
     words: list[Any] = [len(case.looks)]

@@ -66,7 +66,7 @@ def _into(view: View, keyspace: Keyspace, role: str, priority: float | None = No
     """Puts the job into one of its indexes, with the token that a waiting one needs."""
     if priority is None:
         priority = number(view.fields.get(b"priority"))
-    if priority is None or view.state is State.UNKNOWN:
+    if priority is None or (view.state is State.UNKNOWN and role != "all"):
         return
     key = _key(view, keyspace, role)
     yield ("ZADD", key, number_text(_score(view, keyspace, role, priority)), _member(view, keyspace))

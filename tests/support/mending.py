@@ -87,8 +87,12 @@ def assert_damaged_and_mended(ward: Ward, rule: str, seed: int, pick: int, jobs:
     assert repairs
     assert {each.outcome for each in repairs} == {Outcome.MENDED}
     assert ward.said() - sound == set()
-    named = {_bytes(word) for each in repairs for command in each.commands for word in command[1:]}
-    assert changed(before, dump(ward.client)) <= named
+    assert changed(before, dump(ward.client)) <= named(repairs)
+
+
+def named(repairs: list[Repair]) -> set[bytes]:
+    """Everything that the commands name, keys among it."""
+    return {_bytes(word) for each in repairs for command in each.commands for word in command[1:]}
 
 
 def _bytes(word: bytes | str | float) -> bytes:

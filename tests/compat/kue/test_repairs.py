@@ -9,8 +9,8 @@ from ferryman.migrations.repair import Outcome
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ...support.captures import Capture, capture, dump, load
-from ...support.mending import Ward, assert_damaged_and_mended
+from ...support.captures import capture, dump, load
+from ...support.mending import Ward, assert_damaged_and_mended, changed, named
 from ...support.servers import Server
 
 RULES = sorted({rule.id for rule in FAMILY.rules}, key=lambda rule: int(rule.removeprefix("KUE-")))
@@ -28,3 +28,23 @@ def test_a_planted_damage_is_all_that_is_found_and_is_mended(
     server: Server, client: redis.Redis, rule: str, seed: int, pick: int
 ) -> None:
     assert_damaged_and_mended(Ward(server, client, FAMILY, "q"), rule, seed, pick)
+
+
+@pytest.mark.parametrize("name", ["crashed", "upgraded"])
+def test_the_damage_that_real_crashes_left_is_mended_rule_by_rule(server: Server, client: redis.Redis, name: str) -> None:
+    case = capture("kue", name)
+    ward = Ward(server, client, FAMILY, case.prefix, case.captured_at_ms)
+    load(case, client)
+    for rule in RULES:
+        if rule not in FAMILY.repairable:
+            continue
+        before, keys = ward.said(), dump(client)
+        repairs = ward.repair(rule)
+        after = ward.said()
+        mended = {each.finding.job_id or each.finding.key for each in repairs if each.outcome is Outcome.MENDED}
+        assert {each.outcome for each in repairs} <= {Outcome.MENDED, Outcome.UNMENDABLE}
+        left = {said[1] or said[2] for said in after if said[0] == rule}
+        assert left.isdisjoint(mended)
+        assert after - before == set()
+        assert changed(keys, dump(client)) <= named(repairs)
+    assert {said[0] for said in ward.said()}.isdisjoint(FAMILY.repairable)
