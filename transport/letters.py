@@ -1,7 +1,7 @@
 """Letters: dead jobs on their way to the dead letter exchange of their queue.
 
 A script can't carry a job to another queue, which may be in another cluster slot. So a dead job first stands in dead and in the
-queue's outbox; any client that meets it publishes it, with RabbitMQ's ``x-death`` header, and then strikes it off. Whoever does so
+queue's outbox; any client that meets it publishes it, with RabbitMQ's ``x-death`` header, and then strikes it off. Who does so
 at the same time or again publishes under the same number, and the target stores it once. What no queue takes stays dead.
 
 Who meets letters: a consumer that takes from the queue or rejects, a publisher whose message made others leave, and every
@@ -28,7 +28,7 @@ from ..schema.native.results import Letter
 from ..schema.native.results import Outbox as Posted
 from ..schema.text import to_bytes, to_text
 from .errors import CONNECTION_ERRORS, BrokerFull
-from .message import Content, content
+from .message import Content, content, kombu_types
 from .publish import Forwarder, Outbox
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _frame(found: Content, headers: Mapping[str, Any], properties: Mapping[str, 
         "headers": headers,
         "properties": properties,
     }
-    return codec.encode(head, found.body)
+    return codec.encode(head, found.body, kombu_types)
 
 
 def with_death(headers: Mapping[str, Any], death: Mapping[str, Any]) -> dict[str, Any]:

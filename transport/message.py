@@ -1,8 +1,8 @@
 """Between kombu's messages and the jobs that stand in Redis.
 
 Outwards: the dict that ``prepare_message`` makes becomes a frame (head and raw body) and the few facts the broker acts on:
-priority, due time, task id. Inwards: a job's fields become a kombu Message. A job that came from another system has a
-payload and a name instead of a frame; it becomes a Celery task message with the name as task and the payload as its one
+priority, due time, expiration, dedup key. Inwards: a job's fields become a kombu Message. A job that came from another system
+has a payload and a name instead of a frame; it becomes a Celery task message with the name as task and the payload as its one
 argument. Nothing here decodes a body: kombu does, and only with content types that the user accepts.
 """
 
@@ -14,40 +14,58 @@ from typing import Any
 
 from attrs import frozen
 from kombu.message import Message as KombuMessage
+from kombu.utils.json import JSONEncoder, object_hook
 
 from ..schema.errors import MalformedValue, UsageError
 from ..schema.native import codec
+from ..schema.native.live import Publication
 from ..schema.text import load_json, to_text
 
 JSON_HEAD = {"content-type": "application/json", "content-encoding": "utf-8"}
 
+DELAY = "x-delay"
+"""Header: ms from now until the message may be delivered."""
+UNIQUE_KEY = "x-unique-key"
+"""Header: while one message of a queue has it, no other with the same one is stored there."""
+UNIQUE_TTL = "x-unique-ttl"
+"""Header: ms for which the key is held; without it, until the message is finished."""
 
-@frozen
-class Outgoing:
-    """One message ready to be stored."""
+MARK = b'"__type__"'
+"""What kombu's form of a date, a UUID, a decimal or bytes begins with."""
 
-    frame: bytes
-    priority: int
-    due_ms: int | None
-    """Unix ms before which it must not be delivered."""
-    ttl_ms: int | None
-    """How long it may wait once it is due; AMQP's per-message ``expiration``."""
+kombu_types = JSONEncoder().default
+"""kombu's JSON form of a value that JSON has none for; what ``redis://`` accepts in a header is accepted here."""
 
 
-def outgoing(message: Mapping[str, Any]) -> Outgoing:
-    """The stored form of a message made by ``prepare_message``.
+def revive(value: dict[str, Any]) -> Any:
+    """The value behind ``kombu_types``. An object that only looks like one stays as it is."""
+    try:
+        return object_hook(value)
+    except (ArithmeticError, AttributeError, TypeError, ValueError):
+        return value
 
-    Raises UsageError for a priority or a delay that is no number; the text names the value.
+
+def publication(job_id: str, message: Mapping[str, Any]) -> Publication:
+    """The stored form of a message made by ``prepare_message``, and what the broker acts on.
+
+    Raises UsageError for a head that is no JSON, and a priority, delay or dedup key that can't be; the text names the value.
     """
     body = message["body"]
     raw = body.encode("utf-8") if isinstance(body, str) else bytes(body)
     head = {name: message.get(name) for name in ("content-type", "content-encoding", "headers", "properties")}
-    properties = message["properties"]
-    return Outgoing(
-        frame=codec.encode(head, raw),
+    properties, headers = message["properties"], message.get("headers") or {}
+    unique = headers.get(UNIQUE_KEY)
+    if unique is not None and not isinstance(unique, str):
+        raise UsageError(f"the header {UNIQUE_KEY} must be a text, not {unique!r}")
+    return Publication(
+        job_id,
+        codec.encode(head, raw, kombu_types),
         priority=_whole(properties.get("priority"), "priority") or 0,
-        due_ms=_due_ms(message.get("headers") or {}),
+        due_ms=_due_ms(headers.get("eta")),
         ttl_ms=_whole(properties.get("expiration"), "expiration"),
+        delay_ms=_whole(headers.get(DELAY), f"the header {DELAY} (ms)"),
+        unique=unique,
+        unique_ttl_ms=_whole(headers.get(UNIQUE_TTL), f"the header {UNIQUE_TTL} (ms)"),
     )
 
 
@@ -60,21 +78,17 @@ def _whole(value: Any, what: str) -> int | None:
         raise UsageError(f"{what} must be a whole number, not {value!r}") from None
 
 
-def _due_ms(headers: Mapping[str, Any]) -> int | None:
-    """When Celery's ``eta`` header, or the ``x-delay`` header (ms from now), lets the message run."""
-    eta = headers.get("eta")
+def _due_ms(eta: Any) -> int | None:
+    """When Celery's ``eta`` header lets the message run."""
     if isinstance(eta, str):
         try:
-            moment = datetime.datetime.fromisoformat(eta)
+            eta = datetime.datetime.fromisoformat(eta)
         except ValueError:
             return None  # the worker that gets it says what is wrong with it
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=datetime.UTC)
-        return round(moment.timestamp() * 1000)
-    delay = _whole(headers.get("x-delay"), "the header x-delay (ms)")
-    if delay is None:
+    if not isinstance(eta, datetime.datetime):
         return None
-    return round(datetime.datetime.now(datetime.UTC).timestamp() * 1000) + delay
+    moment = eta if eta.tzinfo is not None else eta.replace(tzinfo=datetime.UTC)
+    return round(moment.timestamp() * 1000)
 
 
 @frozen
@@ -93,10 +107,15 @@ def content(job_id: str, queue: str, fields: Mapping[bytes, bytes]) -> Content:
     frame = fields.get(b"message")
     if frame is None:
         return _task(job_id, queue, fields)
-    head, body = codec.decode(frame)
+    head, body = codec.decode(frame, revive if MARK in frame else None)
     headers, properties = head.get("headers") or {}, head.get("properties") or {}
     if not isinstance(headers, dict) or not isinstance(properties, dict):
         raise MalformedValue(f"message {job_id!r} has headers or properties that are no JSON object")
+    for name in ("content-type", "content-encoding"):
+        if not isinstance(head.get(name), str | None):
+            raise MalformedValue(f"message {job_id!r} has a {name} that is no text")
+    if not isinstance(properties.get("delivery_info") or {}, dict):
+        raise MalformedValue(f"message {job_id!r} has a delivery_info that is no JSON object")
     return Content(body, head.get("content-type"), head.get("content-encoding"), headers, properties)
 
 

@@ -20,7 +20,7 @@ from ..schema.errors import PublishRefused
 from ..schema.native.live import Publication
 from ..schema.native.results import Published
 from .errors import CONNECTION_ERRORS, BrokerFull
-from .message import outgoing
+from .message import publication
 
 if TYPE_CHECKING:
     from .transport import Transport
@@ -86,9 +86,7 @@ class Publisher:
         properties["delivery_tag"] = job_id
         info = properties.get("delivery_info") or {}
         properties["delivery_info"] = {**info, "exchange": exchange, "routing_key": routing_key}
-        job = outgoing(message)
-        publication = Publication(job_id, job.frame, job.priority, job.due_ms, job.ttl_ms)
-        return Outbox(publication, exchange, routing_key, is_repeated)
+        return Outbox(publication(job_id, message), exchange, routing_key, is_repeated)
 
     def send(self, messages: Sequence[Outbox]) -> None:
         """Stores messages, those for one queue in one call. Sending them again, ``is_repeated``, stores none twice.

@@ -17,9 +17,11 @@ from kombu.transport import base
 from kombu.transport.virtual import Management
 
 from ..schema.native.exchange import Exchanges
+from ..schema.native.keys import wake
 from ..schema.native.live import Live
 from . import flower
 from .channel import Channel, Consumer
+from .cluster import ClusterWire
 from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS
 from .letters import Letters
 from .poller import Poller
@@ -93,7 +95,17 @@ class Transport(base.Transport):  # type: ignore[misc]
     def establish_connection(self) -> Transport:
         """Connects and greets the server. Raises connection errors; kombu tries again with the same transport then."""
         self.wire.reopen()
+        if not isinstance(self.wire, ClusterWire):
+            self._check_writable()
         return self
+
+    def _check_writable(self) -> None:
+        """Raises a connection error if the server takes no writes now: a replica, or a master that has lost its replicas.
+
+        kombu pauses between attempts to connect, but not between attempts at what comes after.
+        """
+        with contextlib.suppress(redis.exceptions.NoPermissionError):  # what the user may not do, its first use says
+            self.wire.command("DEL", wake(self.settings.prefix, "nobody"))
 
     def verify_connection(self, connection: Any) -> bool:
         """Whether the connection still works, as far as is known."""

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import hiredis
 import redis
 from redis.exceptions import MovedError, NoScriptError
+from redis.sentinel import SentinelManagedConnection
 
 from ..schema.call import Argument, Call, Command
 from ..schema.errors import UsageError
@@ -142,7 +143,7 @@ class NodeWire(Wire):
         if self._connection is not None and self._pid != os.getpid():
             # After a fork the socket belongs to the parent; the child lets go of it without a word.
             self._connection = None
-        if self._connection is not None and time.monotonic() - self._used > IDLE and _is_closed(self._connection):
+        if self._connection is not None and time.monotonic() - self._used > IDLE and _is_stale(self._connection):
             self.close()
         if self._connection is None:
             self._pid = os.getpid()
@@ -188,7 +189,7 @@ class Waiter:
         """Sends a command that blocks for at most ``seconds``, whose reply ``receive`` will bring."""
         if self.waiting:
             raise RuntimeError("a blocking command is under way already")
-        if self._connection is not None and _is_closed(self._connection):
+        if self._connection is not None and _is_stale(self._connection):
             self.close()
         if self._connection is None:
             connection = new_connection(self._client)
@@ -248,12 +249,26 @@ def new_connection(client: redis.Redis) -> Any:
     return pool.connection_class(**pool.connection_kwargs)
 
 
-def _is_closed(connection: Any) -> bool:
-    """Whether a connection on which no reply is outstanding can't be used any more."""
+def _is_stale(connection: Any) -> bool:
+    """Whether a connection on which no reply is outstanding should not be used any more."""
     try:
-        return bool(connection.can_read(0))
+        return bool(connection.can_read(0)) or _is_deposed(connection)
     except CONNECTION_ERRORS:
         return True
+
+
+def _is_deposed(connection: Any) -> bool:
+    """Whether the Sentinels call another server master now.
+
+    A master that was frozen or cut off goes on taking messages for some seconds, and loses them when it is told.
+    """
+    if not isinstance(connection, SentinelManagedConnection):
+        return False
+    try:
+        master = connection.connection_pool.get_master_address()
+    except CONNECTION_ERRORS:
+        return False  # the Sentinels' silence says nothing about the master
+    return bool(master != (connection.host, connection.port))
 
 
 def _as_it_is(reply: Any) -> Any:

@@ -48,6 +48,7 @@ SETTINGS: Mapping[str, Setting] = {
     "x-expires": Setting("expires", least=1),  # a queue unused for so long goes, with all its keys
     "x-message-ttl": Setting("ttl"),  # a job that waits longer is expired
     "x-max-length": Setting("max_length"),
+    "x-max-length-bytes": Setting("max_bytes"),  # of the bodies that wait
     "x-overflow": Setting("overflow", words=("drop-head", "reject-publish")),
     "x-max-priority": Setting("max_priority"),  # higher priorities count as this one
     "x-delivery-limit": Setting("delivery_limit", least=1),  # instead of the consumer's

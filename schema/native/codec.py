@@ -8,31 +8,37 @@ never decodes a body. Called by the transport, the family's reader and the write
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..errors import MalformedValue, UsageError
 from ..text import show
 
+Default = Callable[[Any], Any]
+"""Gives the JSON form of a value that JSON has none for; raises TypeError where there is none either."""
 
-def encode(head: Mapping[str, Any], body: bytes) -> bytes:
+
+def encode(head: Mapping[str, Any], body: bytes, default: Default | None = None) -> bytes:
     """The frame of a message. ``head`` holds ``content-type``, ``content-encoding``, ``headers`` and ``properties``.
 
-    Raises UsageError if the head has a value that JSON can't express.
+    Raises UsageError if the head has a value that JSON can't express, and ``default`` neither.
     """
     try:
-        return _dump(head) + b"\n" + body
+        return _dump(head, default) + b"\n" + body
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"a message head must be plain JSON data: {error}") from error
 
 
-def decode(message: bytes) -> tuple[dict[str, Any], bytes]:
-    """Head and body of a frame. Raises MalformedValue, and nothing else, for any bytes that are no frame."""
+def decode(message: bytes, revive: Callable[[dict[str, Any]], Any] | None = None) -> tuple[dict[str, Any], bytes]:
+    """Head and body of a frame; ``revive`` makes values of objects, the inverse of ``default``.
+
+    Raises MalformedValue, and nothing else, for any bytes that are no frame.
+    """
     text, newline, body = message.partition(b"\n")
     if not newline:
         raise MalformedValue("a message has no newline after its head")
     try:
-        head = json.loads(text.decode("utf-8"))
+        head = json.loads(text.decode("utf-8"), object_hook=revive)
     except (ValueError, RecursionError) as error:
         raise MalformedValue(f"a message's head is no JSON: {show(str(error))}") from error
     if not isinstance(head, dict):
@@ -40,9 +46,9 @@ def decode(message: bytes) -> tuple[dict[str, Any], bytes]:
     return head, body
 
 
-def _dump(head: Mapping[str, Any]) -> bytes:
+def _dump(head: Mapping[str, Any], default: Default | None) -> bytes:
     try:
-        return json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+        return json.dumps(head, ensure_ascii=False, separators=(",", ":"), default=default).encode("utf-8")
     except UnicodeEncodeError:
         # A lone surrogate has no UTF-8 form, but JSON can escape it.
-        return json.dumps(head, separators=(",", ":")).encode("ascii")
+        return json.dumps(head, separators=(",", ":"), default=default).encode("ascii")

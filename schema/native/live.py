@@ -62,7 +62,9 @@ class Publication(NamedTuple):
 
     ``id``: text without control characters; ``<producer>-<n>`` with growing n, if a repeated publish is to be recognised after
     the job is done. ``priority``: -256 to 255. ``due_ms``: when it may be taken, None or past for at once. ``ttl_ms``: how
-    long it may wait (from its due time) before it expires, None for ever.
+    long it may wait (from its due time) before it expires, None for ever. ``delay_ms``: in how long it may be taken, by the
+    server's clock. ``unique``: a dedup key; while another job of the queue holds it, this one is not stored. A job holds its key
+    until it ends (acked, dead, removed, expired), or for ``unique_ttl_ms``, whatever becomes of it.
     """
 
     id: str
@@ -70,6 +72,9 @@ class Publication(NamedTuple):
     priority: int = 0
     due_ms: int | None = None
     ttl_ms: int | None = None
+    delay_ms: int | None = None
+    unique: str | None = None
+    unique_ttl_ms: int | None = None
 
 
 @lru_cache(maxsize=4096)
@@ -130,22 +135,26 @@ class Live:
         """
         numbers = [_number(producer, message.id) for message in messages]
         numbered = [number for number in numbers if number is not None]
+        has_keys = any(message.unique is not None for message in messages)
         args: list[Argument] = [
             1 if create else "",
             check_order(priority_order),
             _optional(routes),
             f"0-{max(numbered)}" if ordered and numbered else _spans(numbered),
             REMEMBERED_MS,
+            8 if has_keys else 6,
         ]
         for message, number in zip(messages, numbers, strict=True):
             args += (
                 to_bytes(_check_name(message.id, "id")),
                 _optional(number),
                 check_priority(message.priority),
-                _milliseconds(message.due_ms, "due_ms"),
+                _milliseconds(message.due_ms, "due_ms") if message.delay_ms is None else _delay(message.delay_ms),
                 _milliseconds(message.ttl_ms, "ttl_ms"),
                 message.message,
             )
+            if has_keys:
+                args += _unique(message)
         memory = self.keys(queue).publisher(_check_name(producer, "producer"))
         return self._call("publish", queue, now, args, results.published, (memory,))
 
@@ -235,7 +244,7 @@ class Live:
         return self._call("outbox", queue, now, (_positive(limit),), results.outbox)
 
     def forwarded(self, queue: str, letters: Iterable[tuple[Letter, bool]], *, now: int | None = None) -> Call[int]:
-        """Strikes letters off the outbox: those with True have arrived and end here, the others stay dead. Gives how many ended."""
+        """Strikes letters off the outbox: those with True have arrived and end here, the others stay dead. Gives how many did."""
         args: list[Argument] = []
         for letter, has_arrived in letters:
             args += (to_bytes(letter.job.id), letter.number, 1 if has_arrived else "")
@@ -338,6 +347,20 @@ def _milliseconds(value: int | None, what: str) -> Argument:
     if not isinstance(value, int) or abs(value) > 2**53:
         raise UsageError(f"{what} {value!r} is not a whole number of milliseconds")
     return value
+
+
+def _delay(delay_ms: int) -> Argument:
+    _milliseconds(delay_ms, "delay_ms")
+    return f"+{max(delay_ms, 0)}"
+
+
+def _unique(message: Publication) -> tuple[Argument, Argument]:
+    if message.unique is None:
+        return "", ""
+    life = _milliseconds(message.unique_ttl_ms, "unique_ttl_ms")
+    if life != "" and int(life) < 1:
+        raise UsageError(f"unique_ttl_ms {life!r} must be above 0")
+    return to_bytes(_check_name(message.unique, "unique key")), life
 
 
 def _number(producer: str, job_id: str) -> int | None:

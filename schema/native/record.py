@@ -151,7 +151,7 @@ def canonical(job_id: str, queue: str, stored: Stored, order: PriorityOrder = AS
     state = STATES.get(stored.place or "", State.UNKNOWN)
     if state is State.FAILED and get(b"reason") == CANCELLED:
         state = State.CANCELLED
-    name, worker, error = get(b"name", b""), get(b"consumer"), get(b"error")
+    name, worker, error, unique = get(b"name", b""), get(b"consumer"), get(b"error"), get(b"unique")
     score = whole_score(stored.waiting_score)
     return Job(
         id=job_id,
@@ -165,6 +165,7 @@ def canonical(job_id: str, queue: str, stored: Stored, order: PriorityOrder = AS
         started_at=whole(get(b"delivered_at")),
         finished_at=whole_score(stored.score) if stored.place in ("dead", "done") else None,
         attempts=whole(get(b"deliveries")),
+        unique_key=None if unique is None else to_text(unique),
         error=None if error is None else to_text(error),
         worker=stored.holder if stored.holder is not None else None if worker is None else to_text(worker),
         lease_expires_at=stored.lease if stored.place == "held" else None,
@@ -198,6 +199,8 @@ def standard(job: Job, own: Own) -> Stored:
         fields[b"consumer"] = to_bytes(job.worker)
     if job.error is not None:
         fields[b"error"] = to_bytes(job.error)
+    if job.unique_key is not None:
+        fields[b"unique"] = to_bytes(job.unique_key)
     if place == "dead":
         fields[b"reason"] = CANCELLED if job.state is State.CANCELLED else FAILED
     fields.update((name, value) for name, value in own.fields.items() if value is not None)

@@ -56,7 +56,14 @@ def write(job: Job, target: Target) -> list[Command]:
     commands += (("SREM", names.blocked, job_id), ("DEL", names.needs(job.id)))
     commands.append(("HSET", key, *(text for pair in stored.fields.items() for text in pair)))
     commands += _into_place(job_id, job, stored, names)
+    if _holds_key(job):
+        commands.append(("SET", names.unique(job.unique_key or ""), job_id, "NX"))
     return commands
+
+
+def _holds_key(job: Job) -> bool:
+    """Whether no other job may have its dedup key: it has not ended."""
+    return bool(job.unique_key) and PLACE_OF[job.state] not in ("dead", "done")
 
 
 def _into_place(job_id: bytes, job: Job, stored: Stored, names: QueueKeys) -> Iterator[Command]:
@@ -83,10 +90,12 @@ def _text(score: float | None) -> str:
 
 
 def tally_written(job: Job, totals: Totals) -> None:
-    """Adds what ``finish`` needs beside the number of jobs by queue: priority order, and the highest sequence given."""
+    """Adds what ``finish`` needs beside the number of jobs by queue: priority order, dedup keys, the highest sequence given."""
     own = Own.of(job)
     if own.order == DESCENDING:
         totals.name("descending", [job.queue])
+    if _holds_key(job):
+        totals.name("unique", [job.queue])
     place = whole_score(standard(job, own).waiting_score)
     if place is not None:
         totals.maximum("highest sequence", sequence_of(place), job.queue)
@@ -102,4 +111,6 @@ def finish(target: Target, written: Totals) -> list[Command]:
         commands.append(("SADD", keys.queues(target.prefix), to_bytes(queue)))
         order = DESCENDING if queue in written.names.get("descending", ()) else ASCENDING
         commands.append(("EVAL", adopt.text, len(names.fixed), *names.fixed, "", sequence, order))
+        if queue in written.names.get("unique", ()):
+            commands.append(("HSET", names.meta, "unique", 1))
     return commands

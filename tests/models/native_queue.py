@@ -18,17 +18,25 @@ class ModelJob:
     deliveries: int = 0
     last_holder: str | None = None
     reason: str | None = None
+    unique: str | None = None
 
 
 @define
 class QueueModel:
-    """The queue: each job id stands in exactly one of ``waiting``, ``scheduled`` (with its due time), ``held`` and ``dead``."""
+    """The queue: each job id stands in exactly one of ``waiting``, ``scheduled`` (with its due time), ``held`` and ``dead``.
 
+    ``outbox``: the dead jobs that are to go to the dead letter exchange, if there is one, in the order in which they died.
+    ``keys``: dedup key -> the job that holds it.
+    """
+
+    forwards: bool = False
     jobs: dict[str, ModelJob] = field(factory=dict)
     waiting: set[str] = field(factory=set)
     scheduled: dict[str, int] = field(factory=dict)
     held: dict[str, set[str]] = field(factory=dict)
     dead: set[str] = field(factory=set)
+    outbox: list[str] = field(factory=list)
+    keys: dict[str, str] = field(factory=dict)
     leases: dict[str, int] = field(factory=dict)
     counters: dict[str, int] = field(factory=dict)
     sequence: int = IMPORTED
@@ -41,12 +49,15 @@ class QueueModel:
         """The waiting ids in pop order."""
         return sorted(self.waiting, key=lambda job: self.jobs[job].place)
 
-    def publish(self, job: str, priority: int, due: int | None, ttl: int | None, now: int, *, already_stored: bool) -> bool:
-        if already_stored:
+    def publish(self, job: str, priority: int, due: int | None, ttl: int | None, unique: str | None, now: int) -> bool:
+        if unique in self.keys:
+            self.count("deduplicated")
             return False
         self.sequence += 1
         start = now if due is None else max(due, now)
-        self.jobs[job] = ModelJob(place(priority, self.sequence), None if ttl is None else start + ttl)
+        self.jobs[job] = ModelJob(place(priority, self.sequence), None if ttl is None else start + ttl, unique=unique)
+        if unique is not None:
+            self.keys[unique] = job
         if due is not None and due > now:
             self.scheduled[job] = due
         else:
@@ -74,9 +85,46 @@ class QueueModel:
     def bury(self, job: str, reason: str) -> None:
         self.dead.add(job)
         self.jobs[job].reason = reason
+        self.release_key(job)
+        if self.forwards:
+            self.outbox.append(job)
         self.count("dead")
         if reason == "expired":
             self.count("expired")
+
+    def release_key(self, job: str) -> None:
+        unique = self.jobs[job].unique
+        if unique is not None and self.keys.get(unique) == job:
+            del self.keys[unique]
+
+    def end(self, job: str) -> None:
+        """The job exists no more."""
+        self.release_key(job)
+        self.exhume(job)
+        del self.jobs[job]
+
+    def exhume(self, job: str) -> None:
+        self.dead.discard(job)
+        if job in self.outbox:
+            self.outbox.remove(job)
+
+    def carry(self, arrived: list[bool]) -> int:
+        """What becomes of the first letters of the outbox."""
+        for job, has_arrived in zip(self.outbox[: len(arrived)], arrived, strict=True):
+            self.outbox.remove(job)
+            if has_arrived:
+                self.end(job)
+        self.count("forwarded", sum(arrived))
+        return sum(arrived)
+
+    def expire_first(self, now: int) -> None:
+        """Gives up the jobs at the head of waiting whose time is over."""
+        for job in self.in_order():
+            expires_at = self.jobs[job].expires_at
+            if expires_at is None or expires_at > now:
+                return
+            self.waiting.remove(job)
+            self.bury(job, "expired")
 
     def take(self, consumer: str, n: int, lease: int, limit: int, now: int) -> list[str]:
         self.leases[consumer] = now + lease
@@ -117,11 +165,10 @@ class QueueModel:
             verdict = "acked"
         elif job in self.jobs and self.jobs[job].last_holder == consumer and self._has_come_back(job):
             self.waiting.discard(job)
-            self.dead.discard(job)
             verdict = "cancelled"
         else:
             return "lost"
-        del self.jobs[job]
+        self.end(job)
         self.count(verdict)
         return verdict
 
@@ -172,7 +219,7 @@ class QueueModel:
     def purge(self) -> int:
         gone = self.waiting | set(self.scheduled)
         for job in gone:
-            del self.jobs[job]
+            self.end(job)
         self.waiting.clear()
         self.scheduled.clear()
         self.count("purged", len(gone))
@@ -185,8 +232,7 @@ class QueueModel:
             if job in standing:
                 self.waiting.discard(job)
                 self.scheduled.pop(job, None)
-                self.dead.discard(job)
-                del self.jobs[job]
+                self.end(job)
                 self.count("removed")
                 return name
         return None
@@ -194,8 +240,11 @@ class QueueModel:
     def revive(self, job: str) -> bool:
         if job not in self.dead:
             return False
-        self.dead.remove(job)
+        self.exhume(job)
         self.waiting.add(job)
-        self.jobs[job] = ModelJob(self.jobs[job].place)
+        unique = self.jobs[job].unique
+        self.jobs[job] = ModelJob(self.jobs[job].place, unique=unique)
+        if unique is not None:
+            self.keys.setdefault(unique, job)
         self.count("revived")
         return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+import pytest
 import redis
 from ferryman.schema.call import Call, run
 from ferryman.schema.native.live import Live, Publication
@@ -24,7 +25,7 @@ STRANGER = f"{PRODUCER}-999999"
 
 COUNTERS = (
     *("published", "delivered", "acked", "cancelled", "requeued", "released", "reclaimed"),
-    *("dead", "expired", "purged", "removed", "revived"),
+    *("dead", "expired", "purged", "removed", "revived", "forwarded", "deduplicated"),
 )
 
 consumers = st.sampled_from(CONSUMERS)
@@ -37,19 +38,20 @@ class NativeQueue(RuleBasedStateMachine):
     """One queue, three consumers that may stop at any step (their clock goes on, they don't renew), one producer."""
 
     client: redis.Redis
+    forwards: bool
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.client.flushdb()
         self.live = Live()
         self.keys = self.live.keys(QUEUE)
-        self.model = QueueModel()
+        self.model = QueueModel(self.forwards)
         self.now = 1_000_000
         self.published = 0
         self.last_batch: list[Publication] = []
         self.recent: list[str] = [STRANGER]
         self.delivered_to: dict[str, str] = {}
-        self.send(self.live.declare(QUEUE, {}))
+        self.send(self.live.declare(QUEUE, {"x-dead-letter-exchange": "graves"} if self.forwards else {}))
 
     def send(self, call: Call[T]) -> T:
         return run(self.client, call)
@@ -75,23 +77,22 @@ class NativeQueue(RuleBasedStateMachine):
                 st.sampled_from([-256, -1, 0, 0, 0, 9, 255]),
                 st.none() | st.integers(-5, 50),
                 st.none() | st.integers(0, 100),
+                st.sampled_from([None, None, None, "one key", "other"]),
             ),
             min_size=1,
             max_size=4,
         )
     )
-    def publish(self, jobs: list[tuple[int, int | None, int | None]]) -> None:
+    def publish(self, jobs: list[tuple[int, int | None, int | None, str | None]]) -> None:
         batch = []
-        for priority, delay, ttl in jobs:
+        for priority, delay, ttl, unique in jobs:
             self.published += 1
             due = None if delay is None else self.now + delay
-            batch.append(Publication(f"{PRODUCER}-{self.published}", b"{}\nbody", priority, due, ttl))
+            batch.append(Publication(f"{PRODUCER}-{self.published}", b"{}\nbody", priority, due, ttl, unique=unique))
         self.last_batch = batch
         self.touch(*(job.id for job in batch))
         result = self.send(self.live.publish(QUEUE, PRODUCER, batch, now=self.now))
-        stored = [
-            self.model.publish(job.id, job.priority, job.due_ms, job.ttl_ms, self.now, already_stored=False) for job in batch
-        ]
+        stored = [self.model.publish(job.id, job.priority, job.due_ms, job.ttl_ms, job.unique, self.now) for job in batch]
         assert list(result.fresh) == stored
 
     @precondition(lambda self: self.last_batch)
@@ -189,6 +190,18 @@ class NativeQueue(RuleBasedStateMachine):
         job = dead[rank % len(dead)]
         assert self.send(self.live.revive(QUEUE, [job], now=self.now)) == (self.model.revive(job),)
 
+    @precondition(lambda self: self.model.outbox)
+    @rule(arrived=st.lists(st.booleans(), min_size=1, max_size=3))
+    def carry(self, arrived: list[bool]) -> None:
+        letters = self.send(self.live.outbox(QUEUE, limit=len(arrived), now=self.now))
+        self.model.promote(self.now)
+        self.model.expire_first(self.now)
+        assert letters is not None
+        assert [letter.job.id for letter in letters.letters] == self.model.outbox[: len(arrived)]
+        settled = list(zip(letters.letters, arrived, strict=False))
+        carried = self.send(self.live.forwarded(QUEUE, settled, now=self.now))
+        assert carried == self.model.carry(arrived[: len(settled)])
+
     # After every step
 
     @invariant()
@@ -197,6 +210,7 @@ class NativeQueue(RuleBasedStateMachine):
         assert self.zset(keys.waiting) == [(job, model.jobs[job].place) for job in model.in_order()]
         assert dict(self.zset(keys.scheduled)) == model.scheduled
         assert {job for job, _ in self.zset(keys.dead)} == model.dead
+        assert [job for job, _ in self.zset(keys.outbox)] == model.outbox
         assert dict(self.zset(keys.consumers)) == model.leases
         for consumer in CONSUMERS:
             held = {job: model.jobs[job].place for job in model.held.get(consumer, set())}
@@ -204,10 +218,12 @@ class NativeQueue(RuleBasedStateMachine):
 
     @invariant()
     def no_key_is_left_over_and_none_has_a_ttl(self) -> None:
+        existing = set(self.client.keys())
         jobs = {self.keys.job(job) for job in self.model.jobs}
         memory = self.keys.publisher(PRODUCER)
-        others = {*self.keys.plain, *(self.keys.held(each) for each in CONSUMERS), memory}
-        existing = set(self.client.keys())
+        unique = {self.keys.unique(key) for key in self.model.keys}
+        assert unique <= existing
+        others = {*self.keys.plain, *(self.keys.held(each) for each in CONSUMERS), memory, *unique}
         assert jobs <= existing <= jobs | others
         assert all(self.client.pttl(key) == -1 for key in existing - {memory})
 
@@ -222,7 +238,7 @@ class NativeQueue(RuleBasedStateMachine):
         meta = self.client.hgetall(self.keys.meta)
         counted = {name: int(meta[name.encode()]) for name in COUNTERS if name.encode() in meta}
         assert counted == self.model.counters
-        ended = sum(counted.get(name, 0) for name in ("acked", "cancelled", "purged", "removed"))
+        ended = sum(counted.get(name, 0) for name in ("acked", "cancelled", "purged", "removed", "forwarded"))
         assert counted.get("published", 0) == len(self.model.jobs) + ended
 
     def zset(self, key: bytes) -> list[tuple[str, int]]:
@@ -230,13 +246,14 @@ class NativeQueue(RuleBasedStateMachine):
         return [(member.decode(), int(score)) for member, score in found]
 
 
-def test_every_history_keeps_each_job_in_one_place_and_in_order(any_server: Server) -> None:
+@pytest.mark.parametrize("forwards", [False, True], ids=["dead stay", "dead go on"])
+def test_every_history_keeps_each_job_in_one_place_and_in_order(any_server: Server, forwards: bool) -> None:
     with any_server.client(db=9) as client:
-        machine = type("NativeQueueOnServer", (NativeQueue,), {"client": client})
+        machine = type("NativeQueueOnServer", (NativeQueue,), {"client": client, "forwards": forwards})
         run_state_machine_as_test(
             machine,
             settings=settings(
-                max_examples=80,
+                max_examples=60,
                 stateful_step_count=50,
                 deadline=None,
                 suppress_health_check=[HealthCheck.too_slow],

@@ -11,11 +11,12 @@
 -- KEYS[9] outbox     zset    dead ids that are still to go to the dead letter exchange, by a number that only grows (post)
 -- KEYS[10] job:      prefix of the job hashes: message (or payload and name), deliveries, delivered_at, consumer (last holder),
 --                    published_at, due_at, expires_at; score (its place in waiting) once it has left waiting and held for another
---                    key; reason and error while dead. Fields that no script names are left alone.
+--                    key; reason and error while dead; unique, the dedup key that it holds until it ends. Fields that no script
+--                    names are left alone.
 -- KEYS[11] held:     prefix of the consumers' zsets: id by its place in waiting, so that going back needs no look at the hash
 -- KEYS[12] needs:    prefix of sets: the ids that a blocked job still waits for
 -- KEYS[13] unblocks: prefix of sets: the ids that wait for this job, which may be gone or still to come
--- KEYS[14] unique:   prefix of strings: the id of the job that holds a dedup key
+-- KEYS[14] unique:   prefix of strings: the id of the job that holds a dedup key; with a TTL, if for a time, whatever becomes of it
 --
 -- Wake rule: after every script, waiting is empty or a token is in `wake` (until a consumer pops it, who must then take).
 -- Temporary queues (x-expires): every key of the queue carries a TTL, which settle() renews. No other live key has one.
@@ -32,11 +33,11 @@ local IMPORTED = '1099511627776' -- 2^40
 -- Most jobs that one call promotes, reclaims or erases beside its own work: some milliseconds of the server's time.
 local LIMIT = 1000
 
--- The fields of meta that open() reads into `queue`: text, nil where there is none. All but the first and the last three come
--- from the queue's arguments (live.py says from which).
+-- The fields of meta that open() reads into `queue`: text, nil where there is none. All but the first and the last four come
+-- from the queue's arguments (arguments.py says from which); `unique` stands there once a job has held a dedup key.
 local SETTINGS = {
-  'schema', 'expires', 'retention', 'ttl', 'max_length', 'overflow', 'max_priority', 'delivery_limit',
-  'dead_letter_exchange', 'priority_order', 'routes', 'horizon',
+  'schema', 'expires', 'retention', 'ttl', 'max_length', 'max_bytes', 'overflow', 'max_priority', 'delivery_limit',
+  'dead_letter_exchange', 'priority_order', 'routes', 'horizon', 'unique',
 }
 local queue = {}
 
@@ -73,6 +74,41 @@ end
 local function wake()
   if call('EXISTS', WAKE) == 0 then
     call('RPUSH', WAKE, '1')
+  end
+end
+
+-- The bytes of a message's body: what comes after its head.
+local function body_bytes(message)
+  return #message - (string.find(message, '\n', 1, true) or 0)
+end
+
+local function weight(ids)
+  local bytes = 0
+  for _, id in ipairs(ids) do
+    local found = attempt('HMGET', JOB .. id, 'message', 'payload') or {}
+    bytes = bytes + (found[1] and body_bytes(found[1]) or found[2] and #found[2] or 0)
+  end
+  return bytes
+end
+
+-- Where a queue limits the bytes that wait, keeps account of them in meta `bytes`: called with the ids that come to waiting (1) or
+-- leave it (-1), while their hashes are there.
+local function weigh(ids, sign)
+  if queue.max_bytes then
+    call('HINCRBY', META, 'bytes', sign * weight(ids))
+  end
+end
+
+-- Begins that account, of a queue that may be full already.
+local function weigh_all()
+  call('HSET', META, 'bytes', weight(call('ZRANGE', WAITING, 0, -1)))
+end
+
+-- Lets others have the dedup key that a job holds.
+local function release_key(id)
+  local key = attempt('HGET', JOB .. id, 'unique')
+  if key and attempt('GET', UNIQUE .. key) == id then
+    call('DEL', UNIQUE .. key)
   end
 end
 
@@ -120,6 +156,8 @@ local function settle(now)
   local waits = call('EXISTS', WAITING) == 1
   if waits then
     wake()
+  elseif queue.max_bytes then
+    call('HSET', META, 'bytes', 0)
   end
   return waits, queue.schema and queue.expires and renew_ttl(now)
 end
@@ -146,6 +184,7 @@ local function promote(now, limit)
     append(places, place_of(id), id)
   end
   in_slices('ZADD', WAITING, places)
+  weigh(due, 1)
   in_slices('ZREM', SCHEDULED, due)
   return #due
 end
@@ -159,6 +198,7 @@ local function give_back(consumer, limit)
     append(ids, held[i])
   end
   in_slices('ZADD', WAITING, places)
+  weigh(ids, 1)
   in_slices('ZREM', HELD .. consumer, ids)
   return ids
 end
@@ -171,6 +211,7 @@ local function put_back(consumer, id)
     return false
   end
   call('ZADD', WAITING, place, id)
+  weigh({id}, 1)
   attempt('HDEL', JOB .. id, 'consumer')
   call('ZREM', HELD .. consumer, id)
   return true
@@ -215,6 +256,9 @@ end
 local function bury(now, id, place, reason, text)
   call('ZADD', DEAD, now, id)
   attempt('HSET', JOB .. id, 'score', place, 'reason', reason, 'error', text)
+  if queue.unique then
+    release_key(id)
+  end
   if queue.dead_letter_exchange then
     post(now, id)
   end
@@ -229,6 +273,9 @@ local function erase(ids)
   local keys = {}
   for i, id in ipairs(ids) do
     keys[i] = JOB .. id
+    if queue.unique then
+      release_key(id)
+    end
   end
   for first = 1, #keys, SLICE do
     call('DEL', unpack(keys, first, math.min(first + SLICE - 1, #keys)))
@@ -255,6 +302,9 @@ end
 -- Deletes up to `limit` jobs that stand in a key. Returns how many.
 local function clear(key, limit)
   local ids = call('ZRANGE', key, 0, limit - 1)
+  if key == WAITING then
+    weigh(ids, -1)
+  end
   erase(ids)
   in_slices('ZREM', key, ids)
   return #ids

@@ -41,6 +41,7 @@ local function unblock(id)
     call('SREM', NEEDS .. dependent, id)
     if call('EXISTS', NEEDS .. dependent) == 0 and call('SISMEMBER', BLOCKED, dependent) == 1 then
       call('ZADD', WAITING, place_of(dependent), dependent)
+      weigh({dependent}, 1)
       call('SREM', BLOCKED, dependent)
       unblocked = true
     end
@@ -55,8 +56,14 @@ local function finish(now, id, key)
   if call('EXISTS', BLOCKED) == 1 then
     unblock(id)
   end
+  if key == WAITING then
+    weigh({id}, -1)
+  end
   if queue.retention then
     call('ZADD', DONE, now, id)
+    if queue.unique then
+      release_key(id)
+    end
   else
     erase({id})
   end

@@ -18,6 +18,9 @@ local reply = answer(function()
   if (tonumber(call('HGET', META, 'sequence') or nil) or 0) < least then
     call('HSET', META, 'sequence', least)
   end
+  if queue.max_bytes then
+    weigh_all()
+  end
   settle(now)
 end)
 

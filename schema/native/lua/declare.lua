@@ -43,10 +43,13 @@ return answer(function()
     refuse('order', queue.priority_order or 'ascending')
   end
   if ARGV[4] ~= '' then
-    local temporary = queue.expires
+    local temporary, had_account = queue.expires, queue.max_bytes
     call('HSET', META, 'arguments', ARGV[4])
     for i = 5, #ARGV, 2 do
       set(ARGV[i], ARGV[i + 1])
+    end
+    if queue.max_bytes and not had_account then
+      weigh_all()
     end
     if temporary and not queue.expires then
       last_for_ever()

@@ -20,6 +20,7 @@ local function expire(now)
     if next_expiry > now then
       break
     end
+    weigh({head[1]}, -1)
     discard(now, head[1], head[2], 'expired', 'not delivered in its time')
     append(expired, head[1])
   end

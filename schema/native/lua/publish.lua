@@ -8,16 +8,19 @@
 -- ARGV[4]   the version of the queue's routes that the producer relies on, '' if none
 -- ARGV[5]   the numbers of this publish, as KEYS[15] will remember them; '' if its ids have none
 -- ARGV[6]   ms for which they are remembered
--- ARGV[7…]  for each job six values: id, its number or '', priority, due ms or '', ms until it expires or '', message
+-- ARGV[7]   how many values each job has: 6, or 8 where one of them has a dedup key
+-- ARGV[8…]  for each job: id, its number or '', priority, due ms ("+ms": from now) or '', ms until it expires or '', message;
+--           dedup key or '', ms for which it is held or '' until the job ends
 -- Result    {'missing'}: no such queue; {'stale', routes}: the routes have changed; {'overflow', routes}: the queue is at its
 --           greatest length and refuses more. Nothing is stored then. Else {'stored', routes, {1 or 0 for each job}, 1 if dead
---           jobs wait to be carried on}: 0 for a job that had been stored before.
+--           jobs wait to be carried on}: 0 for a job that had been stored before, or whose dedup key another one holds.
 --
 -- A job that is already taken and acked has no key left to tell that it was stored; the remembered numbers of the last publish
 -- do, because a producer only ever repeats its last one. New numbers are higher, so the list is searched for repeats only.
 
 local PUBLISHER = KEYS[15]
-local FIRST, WIDTH = 7, 6
+local FIRST, WIDTH = 8, tonumber(ARGV[7])
+local has_keys = WIDTH > 6
 
 local function remembered(memory, number)
   for first, last in string.gmatch(memory, '(%d+)%-(%d+)') do
@@ -28,11 +31,23 @@ local function remembered(memory, number)
   return false
 end
 
+-- Whether a job that has not ended holds a dedup key, or it is held for a time that is not over.
+local function is_held(key)
+  local holder = call('GET', UNIQUE .. key)
+  if not holder then
+    return false
+  end
+  if attempt('HGET', JOB .. holder, 'unique') ~= key then
+    return call('PTTL', UNIQUE .. key) >= 0
+  end
+  return not (call('ZSCORE', DEAD, holder) or call('ZSCORE', DONE, holder))
+end
+
 -- Which jobs are new: the positions of their arguments. A key in a job's place that is no job must not pass for a duplicate.
 local function choose()
   local memory = call('GET', PUBLISHER) or ''
   local highest = tonumber(string.match(memory, '(%d+)$') or nil) or -1
-  local fresh, verdicts, seen = {}, {}, {}
+  local fresh, verdicts, seen, seen_keys, duplicates = {}, {}, {}, {}, 0
   for i = FIRST, #ARGV, WIDTH do
     local id, number = ARGV[i], tonumber(ARGV[i + 1])
     local kind = call('TYPE', JOB .. id).ok
@@ -40,13 +55,19 @@ local function choose()
       refuse('damaged', JOB .. id, 'a ' .. kind .. ' stands where a job belongs')
     end
     local known = kind == 'hash' or seen[id] or (number and number <= highest and remembered(memory, number))
+    local key = has_keys and ARGV[i + 6] ~= '' and ARGV[i + 6]
+    if key and not known then
+      known = seen_keys[key] or is_held(key)
+      seen_keys[key] = true
+      duplicates = duplicates + (known and 1 or 0)
+    end
     if not known then
       append(fresh, i)
       seen[id] = true
     end
     append(verdicts, known and 0 or 1)
   end
-  return fresh, verdicts
+  return fresh, verdicts, duplicates
 end
 
 -- A priority as a number that is lower the sooner it runs (place.py).
@@ -58,6 +79,31 @@ end
 local function expiry(start, own)
   local ttl = math.min(tonumber(own) or math.huge, tonumber(queue.ttl) or math.huge)
   return ttl < math.huge and start + ttl or nil
+end
+
+-- Gives a new job its dedup key. One that is held for a time is no business of the job any more.
+local function hold_key(id, key, life, hash)
+  if life ~= '' then
+    call('SET', UNIQUE .. key, id, 'PX', life)
+    return
+  end
+  append(hash, 'unique', key)
+  if queue.expires then
+    call('SET', UNIQUE .. key, id, 'PX', 2 * queue.expires)
+  else
+    call('SET', UNIQUE .. key, id)
+  end
+  if not queue.unique then
+    call('HSET', META, 'unique', 1)
+    queue.unique = '1'
+  end
+end
+
+local function moment(now, text)
+  if string.byte(text) == 43 then -- "+"
+    return now + text
+  end
+  return tonumber(text) or now
 end
 
 -- Idle consumers wait until the next event they know: they must hear of one that comes before it.
@@ -73,7 +119,7 @@ local function store(now, fresh)
   local sequence = call('HINCRBY', META, 'sequence', #fresh) - #fresh
   local waiting, scheduled, hashes = {}, {}, {}
   for n, i in ipairs(fresh) do
-    local id, due = ARGV[i], tonumber(ARGV[i + 3]) or now
+    local id, due = ARGV[i], moment(now, ARGV[i + 3])
     local place = rank(tonumber(ARGV[i + 2])) * STEP + sequence + n
     local expires_at = expiry(math.max(due, now), ARGV[i + 4])
     local hash = {'message', ARGV[i + 5], 'published_at', now}
@@ -87,6 +133,9 @@ local function store(now, fresh)
     else
       append(waiting, place, id)
     end
+    if has_keys and ARGV[i + 6] ~= '' then
+      hold_key(id, ARGV[i + 6], ARGV[i + 7], hash)
+    end
     hashes[n] = hash
   end
   in_slices('ZADD', WAITING, waiting)
@@ -96,27 +145,52 @@ local function store(now, fresh)
   for n, i in ipairs(fresh) do
     call('HSET', JOB .. ARGV[i], unpack(hashes[n]))
   end
+  if queue.max_bytes then
+    for i = 2, #waiting, 2 do
+      weigh({waiting[i]}, 1)
+    end
+  end
   count('published', #fresh)
 end
 
-local function is_full(more)
-  return queue.max_length and queue.overflow == 'reject-publish'
-    and call('ZCARD', WAITING) + call('ZCARD', SCHEDULED) + more > tonumber(queue.max_length)
+-- How many jobs, and how many bytes, are more than the queue may have waiting.
+local function excess()
+  local jobs = queue.max_length and call('ZCARD', WAITING) - queue.max_length or 0
+  local bytes = queue.max_bytes and (call('HGET', META, 'bytes') or 0) - queue.max_bytes or 0
+  return jobs, bytes
+end
+
+-- Whether the queue rejects so many jobs more.
+local function is_full(fresh)
+  if queue.overflow ~= 'reject-publish' then
+    return false
+  end
+  local jobs, bytes = excess()
+  if queue.max_bytes then
+    for _, i in ipairs(fresh) do
+      bytes = bytes + body_bytes(ARGV[i + 5])
+    end
+  end
+  return bytes > 0 or (queue.max_length and jobs + call('ZCARD', SCHEDULED) + #fresh > 0)
 end
 
 -- Keeps waiting at its greatest length: the first jobs make room for the last.
 local function drop_head(now, limit)
-  local excess = call('ZCARD', WAITING) - tonumber(queue.max_length)
-  if excess <= 0 then
-    return
+  local jobs, bytes = excess()
+  local dropped = {}
+  while #dropped < limit and (jobs > #dropped or bytes > 0) do
+    local head = call('ZRANGE', WAITING, #dropped, #dropped, 'WITHSCORES')
+    if not head[1] then
+      break
+    end
+    if queue.max_bytes then
+      bytes = bytes - weight({head[1]})
+      weigh({head[1]}, -1)
+    end
+    discard(now, head[1], head[2], 'maxlen', 'the queue was at its greatest length')
+    append(dropped, head[1])
   end
-  local heads = call('ZRANGE', WAITING, 0, math.min(excess, limit) - 1, 'WITHSCORES')
-  local ids = {}
-  for i = 1, #heads, 2 do
-    discard(now, heads[i], heads[i + 1], 'maxlen', 'the queue was at its greatest length')
-    append(ids, heads[i])
-  end
-  in_slices('ZREM', WAITING, ids)
+  in_slices('ZREM', WAITING, dropped)
 end
 
 return answer(function()
@@ -128,22 +202,27 @@ return answer(function()
   if ARGV[4] ~= '' and ARGV[4] ~= (queue.routes or '0') then
     return {'stale', queue.routes or '0'}
   end
-  local fresh, verdicts = choose()
+  local fresh, verdicts, duplicates = choose()
   if #fresh > 0 then
-    if is_full(#fresh) then
+    if is_full(fresh) then
       return {'overflow', queue.routes or '0'}
     end
     if not queue.schema then
       create_queue(now, ARGV[3])
     end
     store(now, fresh)
-    if ARGV[5] ~= '' then
-      call('SET', PUBLISHER, ARGV[5], 'PX', ARGV[6])
-    end
-    if queue.max_length then
+    if queue.max_length or queue.max_bytes then
       drop_head(now, #fresh + LIMIT)
     end
   end
+  if ARGV[5] ~= '' then
+    if #fresh + duplicates > 0 then
+      call('SET', PUBLISHER, ARGV[5], 'PX', ARGV[6])
+    else
+      call('PEXPIRE', PUBLISHER, ARGV[6]) -- a write for WAIT to wait for: the first one was perhaps another connection's
+    end
+  end
+  count('deduplicated', duplicates)
   local _, left = settle(now)
   if left then
     for _, i in ipairs(fresh) do

@@ -18,8 +18,12 @@ return answer(function()
   end
   call('ZREM', OUTBOX, id)
   for _, place in ipairs({{'waiting', WAITING}, {'scheduled', SCHEDULED}, {'dead', DEAD}, {'done', DONE}}) do
-    if call('ZREM', place[2], id) == 1 then
+    if call('ZSCORE', place[2], id) then
+      if place[2] == WAITING then
+        weigh({id}, -1)
+      end
       erase({id})
+      call('ZREM', place[2], id)
       count('removed', 1)
       settle(now)
       return place[1]

@@ -10,6 +10,14 @@ local function has_message(id)
   return found and (found[1] or found[2])
 end
 
+-- Gives a job its dedup key back, unless another one has it by now.
+local function hold_key_again(id)
+  local key = attempt('HGET', JOB .. id, 'unique')
+  if key then
+    call('SET', UNIQUE .. key, id, 'NX')
+  end
+end
+
 return answer(function()
   local now = clock()
   open()
@@ -20,6 +28,10 @@ return answer(function()
     local back = call('ZSCORE', DEAD, id) and has_message(id)
     if back then
       call('ZADD', WAITING, place_of(id), id)
+      weigh({id}, 1)
+      if queue.unique then
+        hold_key_again(id)
+      end
       call('HDEL', JOB .. id, 'reason', 'error', 'deliveries', 'consumer', 'expires_at')
       exhume(id)
       revived = revived + 1

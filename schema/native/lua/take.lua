@@ -51,9 +51,11 @@ local function choose(now)
         count('broken', 1)
         append(refused, id)
       elseif (tonumber(map.expires_at) or math.huge) <= now then
+        weigh({id}, -1)
         discard(now, id, place, 'expired', 'not delivered in its time')
         append(refused, id)
       elseif (tonumber(map.deliveries) or 0) >= limit then
+        weigh({id}, -1)
         bury(now, id, place, 'delivery_limit', 'delivered ' .. map.deliveries .. ' times, last to ' .. (map.consumer or 'nobody'))
         append(refused, id)
       else
@@ -70,6 +72,7 @@ local function deliver(now, chosen)
     append(places, job[2], job[1])
     append(ids, job[1])
   end
+  weigh(ids, -1)
   if no_ack then
     in_slices('ZREM', WAITING, ids)
     erase(ids)
