@@ -20,13 +20,19 @@ _MARKS = frozenset({"b64", "float", "plain"})
 
 
 def pack(values: Mapping[str, Any]) -> bytes:
-    """ASCII JSON for texts, numbers, None, bytes, lists, tuples and mappings with text keys."""
-    return json.dumps(_encode(values), separators=(",", ":"), allow_nan=False).encode("ascii")
+    """ASCII JSON for texts, numbers, None, bytes, lists, tuples, mappings with text keys. Raises MalformedValue if too deep."""
+    try:
+        return json.dumps(_encode(values), separators=(",", ":"), allow_nan=False).encode("ascii")
+    except RecursionError:
+        raise MalformedValue("values nested too deep to be packed") from None
 
 
 def unpack(raw: bytes) -> dict[str, Any]:
     """The values behind ``pack``; a tuple comes back as a list. Raises MalformedValue for any other text."""
-    values = _decode(load_json(raw))
+    try:
+        values = _decode(load_json(raw))
+    except RecursionError:
+        raise MalformedValue("packed values are nested too deep") from None
     if not isinstance(values, dict):
         raise MalformedValue("packed values are not a JSON object")
     return values

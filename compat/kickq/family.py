@@ -1,0 +1,59 @@
+"""The kickq family: ties keys, reader, rules and writer to the contract of schema/family.py.
+
+Sources: kickq 0.0.1 to 1.1.0; the prefix is kickq's namespace, ``kickq`` by default, with whatever the option
+``redisOptions.prefix`` puts before it. Holds no logic of its own. Registered as ``kickq`` in the group ``ferryman.families``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ...schema.fact import Entry, Fact, Subject
+from ...schema.family import Command, KeyFamily, Target
+from ...schema.job import Job
+from ...schema.keys import glob_escape
+from ...schema.rule import Finding, Keyspace
+from ...schema.totals import Totals
+from . import reader, writer
+from .keys import TELLING, versions
+from .rules import RULES
+
+
+class Kickq(KeyFamily):
+    """Jobs of kickq, a small job queue for Node.js."""
+
+    name = "kickq"
+    title = "kickq, the job queue for Node.js (0.0.1 to 1.1)"
+    default_prefix = "kickq"
+    rules = RULES
+    keeps_extra = True
+
+    def prefixes(self, key: bytes, redis_type: str) -> Iterable[str]:
+        return TELLING.prefixes(key, redis_type)
+
+    def version(self, keyspace: Keyspace) -> str | None:
+        return versions(keyspace.totals)
+
+    def globs(self, prefix: str) -> tuple[str, ...]:
+        return (glob_escape(prefix) + ":*",)
+
+    def facts(self, entry: Entry, prefix: str) -> Iterator[Fact]:
+        return reader.facts(entry, prefix)
+
+    def tally(self, fact: Fact, totals: Totals) -> None:
+        reader.tally(fact, totals)
+
+    def read(self, subject: Subject, keyspace: Keyspace) -> Job | None:
+        return reader.read(subject)
+
+    def obstacles(self, job: Job) -> Iterator[Finding]:
+        return writer.obstacles(job)
+
+    def write(self, job: Job, target: Target) -> list[Command]:
+        return writer.write(job, target)
+
+    def finish(self, target: Target, written: Totals) -> list[Command]:
+        return writer.finish(target, written)
+
+
+FAMILY = Kickq()

@@ -1,0 +1,75 @@
+"""The rules of kickq keyspaces about what belongs to no single job: the counter, and keys that should not be.
+
+They see only totals (``reader.tally``), so they cost the same for any number of jobs. Called by ``rules.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...schema.rule import Complaint, Harm, Keyspace, Severity
+from ...schema.text import to_bytes
+from ..rulebook import Rulebook
+from .keys import layout
+from .reader import NAMELESS
+from .view import View, view_of
+
+book: Rulebook[View] = Rulebook(view_of)
+
+
+@book.about_keyspace(
+    "KICKQ-1", "Every key under the namespace is one of kickq's, and has the right Redis type", Severity.ERROR, Harm.LOST
+)
+def keys_make_sense(keyspace: Keyspace) -> Iterator[Complaint]:
+    totals, names = keyspace.totals, layout(keyspace.prefix)
+    for role in totals.labels("odd key"):
+        samples = totals.samples["odd key", role]
+        for text in samples:
+            if role == NAMELESS:
+                yield Complaint("no key of kickq's: it is left where it is", to_bytes(text), severity=Severity.WARNING)
+            elif role == "staged":
+                detail = "a migration into this keyspace was not finished: run it again with --resume"
+                yield Complaint(detail, to_bytes(text), severity=Severity.WARNING)
+            else:
+                wanted = names.patterns[role].redis_types[0]
+                yield Complaint(f"has the wrong Redis type; a key of this name must be a {wanted}", to_bytes(text))
+        more = totals.sums["odd key", role] - len(samples)
+        if more > 0:
+            yield Complaint(f"and {more} more such keys, not named here", to_bytes(samples[-1]), severity=Severity.WARNING)
+
+
+@book.about_keyspace(
+    "KICKQ-1",
+    "No list, set or counter runs out",
+    Severity.ERROR,
+    Harm.LOST,
+    repair="take the time to live off the key (PERSIST)",
+)
+def keys_do_not_expire(keyspace: Keyspace) -> Iterator[Complaint]:
+    for role in keyspace.totals.labels("expiring"):
+        for text in keyspace.totals.samples["expiring", role]:
+            yield Complaint("has a time to live, and will vanish", to_bytes(text))
+
+
+@book.about_keyspace("KICKQ-3", "There are sets for kickq's eight states only", Severity.WARNING, Harm.COSMETIC)
+def sets_are_kickqs(keyspace: Keyspace) -> Iterator[Complaint]:
+    for text in keyspace.totals.samples.get(("strange state", ""), []):
+        yield Complaint("no state of kickq's: other software is at work here", to_bytes(text))
+
+
+@book.about_keyspace(
+    "KICKQ-21",
+    "The id counter is not below the highest job",
+    Severity.ERROR,
+    Harm.LOST,
+    repair="raise the counter to the highest job id",
+)
+def counter_is_ahead(keyspace: Keyspace) -> Iterator[Complaint]:
+    given = keyspace.totals.maxima.get(("ids", ""))
+    highest = keyspace.totals.maxima.get(("highest id", ""), 0)
+    if highest > (given or 0) or keyspace.totals.sums["bad counter", ""]:
+        stands = "is missing" if given is None else f"stands at {given}"
+        if keyspace.totals.sums["bad counter", ""]:
+            stands = "is no number"
+        detail = f"the counter {stands}, the highest job is {highest}: new jobs will overwrite old ones"
+        yield Complaint(detail, layout(keyspace.prefix).key("ids"))

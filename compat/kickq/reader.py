@@ -1,0 +1,112 @@
+"""Reading kickq: keys to facts, facts to totals, and the facts about one job to a Job.
+
+Pure and total: any bytes in any key, field, member or score give facts, never an error, and nothing is ever evaluated.
+Contradictions are settled by the hash: its state word counts, lists and sets only tell order and times; the rules report them.
+Called by ``family.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from attrs import evolve
+
+from ...schema.fact import Entry, Fact, FactKind, Subject
+from ...schema.job import Job, State
+from ...schema.text import to_bytes, to_text
+from ...schema.totals import Totals
+from ..numbers import whole
+from .kept import NAME, Kept
+from .keys import RUN_TRACE, WORDS, counted, layout
+from .note import restored, take_note
+from .record import ITEM, Record, canonical
+from .view import view_of
+
+NAMELESS = "nameless"
+"""Role of an ODD fact about a key that has no pattern's form."""
+
+# Keys to facts
+
+
+def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
+    """What one key states."""
+    names = layout(prefix)
+    match = names.parse(entry.key, entry.redis_type)
+    if match is None or match.role == "staged":
+        misfit = next(names.matches(entry.key), None)
+        if misfit is not None or entry.key.startswith(to_bytes(prefix) + b":"):
+            role = NAMELESS if misfit is None else misfit.role
+            yield Fact(FactKind.ODD, role, entry.key, entry.redis_type, ttl_ms=entry.ttl_ms)
+        return
+    role, told = match.role, match.fields
+    about = partial(Fact, role=role, key=entry.key, redis_type=entry.redis_type, ttl_ms=entry.ttl_ms)
+    match role:
+        case "record":
+            values = tuple(text for pair in entry.value.items() for text in pair)
+            yield about(FactKind.RECORD, job_id=told["id"], values=values)
+        case "queue":
+            for index, member in enumerate(entry.value, entry.offset):
+                yield about(FactKind.PLACE, job_id=to_text(member), queue=told["queue"], member=member, index=index)
+        case "state":
+            for member in entry.value:
+                yield about(FactKind.PLACE, job_id=to_text(member), place=told["state"], member=member)
+        case "time_index" | "scheduled" | "purge":
+            for member, score in entry.value:
+                yield about(FactKind.PLACE, job_id=to_text(member), member=member, score=score)
+        case "ids":
+            yield about(FactKind.COUNTER, values=(entry.value,))
+
+
+# Facts to totals
+
+
+def tally(fact: Fact, totals: Totals) -> None:
+    """Counts what the rules about the whole keyspace need. What it grows with: kinds of damage."""
+    if fact.kind is FactKind.ODD:
+        totals.count("odd key", fact.role)
+        totals.sample("odd key", to_text(fact.key), fact.role)
+        return
+    if fact.ttl_ms is not None and fact.role != "record":
+        totals.count("expiring", fact.role)
+        totals.sample("expiring", to_text(fact.key), fact.role)
+    match fact.role:
+        case "record":
+            totals.count("records")
+            number = counted(fact.job_id or "")
+            if number is not None:
+                totals.maximum("highest id", number)
+            trace = RUN_TRACE.search(fact.fields.get(ITEM, b""))
+            if trace:
+                totals.name("run traces", [to_text(trace[1])])
+        case "state":
+            totals.count("state members")
+            if fact.place not in WORDS:
+                totals.count("strange state")
+                totals.sample("strange state", to_text(fact.key))
+        case "ids":
+            # A counter that is no number has given out no id that could be told.
+            totals.maximum("ids", whole(fact.values[0]) or 0)
+            totals.count("bad counter", number=int(whole(fact.values[0]) is None))
+
+
+# Facts to a job
+
+
+def read(subject: Subject) -> Job | None:
+    """The job that the facts describe; None without a hash."""
+    view = view_of(subject)
+    if view.fact is None:
+        return None
+    places = view.own_lists if view.state is State.WAITING else []
+    return evolve(job_of(view.job_id, view.stored), position=places[0].index if places else None)
+
+
+def job_of(job_id: str, stored: Record) -> Job:
+    """The job with everything: canonical fields, what was aside, and what goes back byte for byte."""
+    meant, aside, note = take_note(stored)
+    job = canonical(job_id, meant)
+    if aside is not None:
+        job = restored(job, aside, note, stored)
+    kept = Kept.of_difference(job, meant).to_extra()
+    return evolve(job, extra={**job.extra, NAME: kept}) if kept else job

@@ -1,0 +1,18 @@
+"""The rules of kickq keyspaces, KICKQ-1 to KICKQ-26: numbers, harms and meaning are those of the family's specification.
+
+Jobs stay at the source (``refuses``) when nobody could run them right at the target: a document that is cut or unreadable before
+the job has run (KICKQ-2), no known state (KICKQ-3). Every other damage is healed by the way in which a job is carried: its hash
+tells the state, and it is written into exactly the places of that state. Called by ``family.py``.
+"""
+
+from __future__ import annotations
+
+from . import keyspace_rules, place_rules, record_rules
+
+RULES = tuple(
+    sorted(
+        (*place_rules.book.rules, *record_rules.book.rules, *keyspace_rules.book.rules),
+        key=lambda rule: int(rule.id.removeprefix("KICKQ-")),
+    )
+)
+"""All rules in order. One number stands twice where a rule is about jobs and the keyspace, or weighs differently by state."""

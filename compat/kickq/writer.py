@@ -1,0 +1,157 @@
+"""Writing kickq: a Job to the Redis commands that store it as kickq 1.x would, in the order that closes kickq's own windows.
+
+The writer replaces whatever the target holds of a job's id, and leaves it in exactly one state, so commands may be sent again,
+for the same job or for a newer version of it. A list knows no place but its two ends, and jobs come in any order: those that wait
+are staged, by queue, and ``finish`` puts them into the lists, to run before whatever stands there. So workers see a queue when it
+is complete. Never writes a document that no worker could read, nor a time that no scheduler would look at. Called by
+``family.py``, and by ``damage.py`` for the record of a written job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+
+from attrs import evolve, frozen
+
+from ...schema.errors import MalformedValue
+from ...schema.family import Command, Target
+from ...schema.job import Job, State
+from ...schema.rule import Finding, Severity
+from ...schema.text import show, to_bytes
+from ...schema.totals import Totals
+from ..members import split
+from ..numbers import number_text
+from .kept import Kept
+from .keys import LARGEST_ID, WORDS, as_sent, counted, layout
+from .note import ahead, with_note
+from .record import Record, data_member
+
+UNFINISHED = frozenset({State.WAITING, State.SCHEDULED, State.ACTIVE})
+CANONICAL = frozenset(WORDS.values())
+
+
+# What kickq can't express
+
+
+def obstacles(job: Job) -> Iterator[Finding]:
+    """Errors for a job that kickq could not hold or run; warnings for what kickq would keep in the record but not act on."""
+    number = int(job.id) if job.id.isascii() and job.id.isdigit() and not job.id.startswith("0") else 0
+    if not job.id or not _is_unicode(job.id) or number > LARGEST_ID:
+        detail = f"a kickq id is any text, but as a number it ends at {LARGEST_ID}; this one is {show(job.id, 60)!r}"
+        yield _error(job, "KICKQ-W1", detail)
+    if not _is_unicode(job.queue):
+        yield _error(job, "KICKQ-W2", f"kickq can't have a queue named {show(job.queue, 60)!r}: it is not Unicode")
+    if job.state not in CANONICAL:
+        yield _error(job, "KICKQ-W3", f"kickq has no state for {job.state} jobs")
+    if job.state in UNFINISHED and job.payload is not None and data_member(job.payload) is None:
+        yield _error(job, "KICKQ-W4", "the payload is not JSON, and no kickq worker could be given it")
+    if job.state is State.SCHEDULED and job.due_at is None:
+        yield _warning(job, "KICKQ-W5", "a scheduled job without a due time: it is queued within minutes")
+    idle = [name for name in ("priority", "tags", "depends_on", "unique_key") if getattr(job, name)]
+    if job.name != job.queue:
+        idle.insert(0, "name")
+    if idle:
+        yield _warning(job, "KICKQ-W6", f"kept in the record, but without effect in kickq: {', '.join(idle)}")
+    try:
+        kept = Kept.of(job)
+    except MalformedValue as error:
+        yield _error(job, "KICKQ-W7", str(error))
+        return
+    if kept.text is not None and not _is_object(kept.text):
+        yield _warning(job, "KICKQ-W8", f"left out, since no kickq worker can read it: {show(kept.text, 60)!r}")
+    if _written_state(job, kept) is not job.state:
+        yield _warning(job, "KICKQ-W9", "no kickq worker holds this active job: it is written as waiting")
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether Node.js could send the text as it is; names that are other bytes stand here with lone surrogates."""
+    return as_sent(text) == text
+
+
+def _is_object(text: bytes) -> bool:
+    try:
+        split(text)
+    except MalformedValue:
+        return False
+    return True
+
+
+def _error(job: Job, rule: str, detail: str) -> Finding:
+    return Finding(rule, Severity.ERROR, job.id, "", job.queue, detail)
+
+
+def _warning(job: Job, rule: str, detail: str) -> Finding:
+    return Finding(rule, Severity.WARNING, job.id, "", job.queue, detail)
+
+
+# What is stored
+
+
+@frozen
+class Written:
+    """A job as the writer stores it."""
+
+    state: State
+    record: Record
+
+
+def written(job: Job, now_ms: int) -> Written:
+    """The record of a job. Raises MalformedValue for a job of which ``obstacles`` says so."""
+    kept = Kept.of(job)
+    state = _written_state(job, kept)
+    record, missing = kept.record(job if state is job.state else evolve(job, state=state))
+    later, moved = ahead(record, now_ms)
+    later = with_note(job, later, missing, moved)
+    # kickq always knows when a job was created; without the time, the job is as old as its record.
+    return Written(state, evolve(later, scores={"time_index": float(now_ms), **later.scores}))
+
+
+def _written_state(job: Job, kept: Kept) -> State:
+    """An active job whose worker is not kickq's would stay active for ever, so it waits."""
+    return State.WAITING if job.state is State.ACTIVE and not kept.held else job.state
+
+
+def write(job: Job, target: Target) -> list[Command]:
+    """The commands that store the job. Raises MalformedValue for a job of which ``obstacles`` says so."""
+    stored = written(job, target.now_ms)
+    state, record = stored.state, stored.record
+    names, member = layout(target.prefix), to_bytes(job.id)
+    key, queue = names.key("record", id=job.id), names.key("queue", queue=job.queue)
+    staged = names.key("staged", queue=job.queue)
+    commands: list[Command] = []
+    if counted(job.id) is not None:
+        commands.append(("EVAL", _script("raise_id"), 1, names.key("ids"), member))
+    commands += [("DEL", key), ("HSET", key, *(text for pair in record.hash.items() for text in pair))]
+    own_set = names.key("state", state=record.word)
+    sets = [other for word in WORDS if (other := names.key("state", state=word)) != own_set]
+    zsets = [names.key(role) for role in ("scheduled", "purge") if role not in record.scores]
+    lists = []
+    if state is not State.WAITING:
+        zsets.append(staged)
+        lists.append(queue)
+    commands.append(("EVAL", _script("leave"), len(sets + zsets + lists), *sets, *zsets, *lists, member, len(sets), len(zsets)))
+    commands.append(("SADD", own_set, member))
+    commands.extend(("ZADD", names.key(role), number_text(score), member) for role, score in record.scores.items())
+    if state is State.WAITING:
+        # Jobs that have no place at the source run first.
+        commands.append(("ZADD", staged, 0 if job.position is None else job.position + 1, member))
+    return commands
+
+
+# What is done once
+
+
+def finish(target: Target, totals: Totals) -> list[Command]:
+    """Puts what was staged into the lists of the queues."""
+    names = layout(target.prefix)
+    return [
+        ("EVAL", _script("queue"), 2, names.key("staged", queue=queue), names.key("queue", queue=queue))
+        for queue in totals.labels("jobs")
+    ]
+
+
+@cache
+def _script(name: str) -> str:
+    return files(__package__).joinpath("lua", f"{name}.lua").read_text("utf-8")

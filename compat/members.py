@@ -1,0 +1,108 @@
+"""Members: the top-level members of a JSON object, each with its value and its exact text; and JSON as JavaScript writes it.
+
+For systems that keep a whole job in one JSON document: what is inside must come out, and go back, byte for byte. Never
+evaluates anything, and raises nothing but MalformedValue for any bytes. Called by the families whose records are such documents.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import field, frozen
+
+from ..schema.errors import MalformedValue
+from ..schema.text import MAX_JSON_DEPTH, load_json, show
+
+
+@frozen
+class Member:
+    """One value. Two of the same text are equal."""
+
+    value: Any = field(eq=False)
+    text: bytes
+    """Its JSON, without space around it."""
+
+    @classmethod
+    def of(cls, value: Any) -> Member:
+        """The member with this value, in the text that JavaScript would write."""
+        return cls(value, stringify(value))
+
+    @classmethod
+    def parse(cls, text: bytes) -> Member:
+        """The member with this text. Raises MalformedValue if it is not JSON."""
+        return cls(load_json(text), text)
+
+
+Members = Mapping[str, Member]
+
+
+def split(raw: bytes) -> dict[str, Member]:
+    """The members of a JSON object in their order; of two with one name the last counts. Raises MalformedValue for all else."""
+    if raw.count(b"[") + raw.count(b"{") > MAX_JSON_DEPTH:
+        load_json(raw)  # It refuses what is nested too deep; so many brackets are rare.
+    try:
+        return _split(raw.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise MalformedValue(f"not a JSON object: {show(str(error))}") from None
+
+
+def join(members: Members) -> bytes:
+    """The object that has these members, as JavaScript would write it."""
+    return b"{" + b",".join(stringify(name) + b":" + member.text for name, member in members.items()) + b"}"
+
+
+def stringify(value: Any) -> bytes:
+    """Compact JSON in UTF-8, in which only lone surrogates are escaped. Raises MalformedValue for what has no form in JSON."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        raise MalformedValue("a value that has no form in JSON") from None
+    return _LONE.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode("utf-8")
+
+
+def _split(text: str) -> dict[str, Member]:
+    found: dict[str, Member] = {}
+    at, mark = _next(text, 0)
+    if mark != "{":
+        raise ValueError("it does not begin with {")
+    at, mark = _next(text, at + 1)
+    while mark != "}":
+        if mark != '"':
+            raise ValueError(f"no name at character {at}")
+        name, at = _DECODER.raw_decode(text, at)
+        at, mark = _next(text, at)
+        if mark != ":":
+            raise ValueError(f"no value at character {at}")
+        start, _ = _next(text, at + 1)
+        value, at = _DECODER.raw_decode(text, start)
+        found[name] = Member(value, text[start:at].encode("utf-8"))
+        at, mark = _next(text, at)
+        if mark == ",":
+            at, mark = _next(text, at + 1)
+            if mark == "}":
+                raise ValueError(f"a comma too many at character {at}")
+        elif mark != "}":
+            raise ValueError(f"neither comma nor end at character {at}")
+    at, mark = _next(text, at + 1)
+    if mark:
+        raise ValueError(f"more than one value, at character {at}")
+    return found
+
+
+def _next(text: str, at: int) -> tuple[int, str]:
+    """Where the next character that is no space stands, and which; empty at the end."""
+    while text[at : at + 1] in _SPACES:
+        at += 1
+    return at, text[at : at + 1]
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+_SPACES = frozenset(" \t\n\r")
+_LONE = re.compile("[\ud800-\udfff]")
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
