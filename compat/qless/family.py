@@ -14,7 +14,7 @@ from ...schema.job import Job
 from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
 from ...schema.totals import Totals
-from . import reader
+from . import reader, writer
 from .keys import UNPREFIXED
 from .rules import RULES
 
@@ -41,13 +41,17 @@ class Qless(KeyFamily):
         return reader.read(subject, keyspace)
 
     def obstacles(self, job: Job) -> Iterator[Finding]:
-        return iter(())
+        return writer.obstacles(job)
 
     def write(self, job: Job, target: Target) -> list[Command]:
-        return []
+        return writer.write(job, target)
 
     def finish(self, target: Target, written: Totals) -> list[Command]:
-        return []
+        return writer.finish(target, written)
+
+    def tally_written(self, job: Job, totals: Totals) -> None:
+        super().tally_written(job, totals)
+        writer.tally_written(job, totals)
 
 
 FAMILY = Qless()

@@ -77,8 +77,7 @@ class Kept:
         scores = {}
         if role in stored.scores and not _is_usual(job, role, stored.scores[role], expected):
             scores[role] = stored.scores[role]
-        if job.state is State.ACTIVE:
-            scores |= beside.held
+        scores |= beside.held
         history = stored.history or ()
         return cls(
             state=word if scores or beside.slots or b"state" in fields or job.state is State.ACTIVE else None,
@@ -132,7 +131,7 @@ class Beside:
     """What stands of a job outside of its record."""
 
     held: Mapping[str, float] = field(factory=dict)
-    """``worker``: its score in the set of its worker, if that is not its lock's."""
+    """``worker``: its score in the set of its worker, if that is not its lock's, or if it was timed out by hand."""
     slots: Mapping[str, float] = field(factory=dict)
     tagged: Mapping[str, float] = field(factory=dict)
     tracked: float | None = None

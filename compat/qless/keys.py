@@ -10,9 +10,13 @@ from __future__ import annotations
 from enum import IntEnum, StrEnum
 from functools import lru_cache
 
+from attrs import frozen
+
 from ...schema.keys import KeyLayout, KeyMatch, KeyPattern
+from ...schema.rule import Keyspace
 from ...schema.text import to_bytes
 from ...schema.totals import Totals
+from ..memo import remember_last
 
 _ANY = ".*"
 
@@ -167,8 +171,23 @@ def time_part(score: float) -> str:
     return "higher" if 1 - LATEST_PART < fraction < 1 - EARLIEST_PART else "unknown"
 
 
-def lower_first(totals: Totals) -> bool:
+@frozen
+class Era:
+    """What rules and readers must know of the software that last worked on a keyspace."""
+
+    generation: Generation
+    lower_first: bool
     """Whether the lowest priority runs first, as before May 18th, 2012."""
+
+
+@remember_last
+def era_of(keyspace: Keyspace) -> Era:
+    """The era of a keyspace, told from its totals once."""
+    return Era(Generation.of(keyspace.totals), lower_first(keyspace.totals))
+
+
+def lower_first(totals: Totals) -> bool:
+    """See Era."""
     generation = Generation.of(totals)
     if generation is not Generation.JID:
         return generation < Generation.JID

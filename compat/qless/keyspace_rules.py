@@ -11,7 +11,7 @@ from ...schema.rule import Complaint, Harm, Keyspace, Severity
 from ...schema.text import to_bytes
 from ...schema.totals import Totals
 from ..rulebook import Rulebook
-from .keys import Generation, layout
+from .keys import Generation, era_of, layout
 from .reader import NAMELESS
 from .view import View, view_of
 
@@ -28,7 +28,7 @@ book: Rulebook[View] = Rulebook(view_of)
 def queues_are_registered(keyspace: Keyspace) -> Iterator[Complaint]:
     totals = keyspace.totals
     # The register came with the jid.
-    if Generation.of(totals) >= Generation.JID:
+    if era_of(keyspace).generation >= Generation.JID:
         for queue in sorted(totals.names.get("indexed", set()) - totals.names.get("queues", set())):
             yield Complaint("has jobs, but is not registered: no listing of queues shows it", to_bytes(queue), queue)
 

@@ -13,7 +13,7 @@ from ...schema.fact import Fact
 from ...schema.rule import Complaint, Harm, Keyspace, Severity
 from ...schema.text import show, to_text
 from ..rulebook import Rulebook
-from .keys import Generation, own_throttle
+from .keys import Generation, era_of, own_throttle
 from .record import RUNNING
 from .view import View, view_of
 
@@ -159,7 +159,7 @@ def slot_is_in_use(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     repair="take the slots for the job",
 )
 def holds_its_slots(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
-    if not view.is_job or view.word not in RUNNING or Generation.of(keyspace.totals) < Generation.REQLESS:
+    if not view.is_job or view.word not in RUNNING or era_of(keyspace).generation < Generation.REQLESS:
         return
     if b"throttles" not in view.fields:
         own = own_throttle(keyspace.prefix, view.queue)

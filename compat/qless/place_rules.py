@@ -14,7 +14,7 @@ from ...schema.rule import Complaint, Harm, Keyspace, Severity
 from ...schema.text import show, to_text
 from ..numbers import number
 from ..rulebook import Rulebook
-from .keys import INDEXES, RECENT_S, Generation, lower_first
+from .keys import INDEXES, RECENT_S, Generation, era_of
 from .record import RUNNING
 from .view import View, keys_of, view_of
 
@@ -260,10 +260,10 @@ def is_of_one_generation(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
         yield view.complaint("a history in the hash and another one as a list: the next read mixes them")
     priority = number(view.fields.get(b"priority"))
     for fact in view.where("work"):
-        if priority is None or fact.score is None or Generation.of(keyspace.totals) < Generation.JID:
+        if priority is None or fact.score is None or era_of(keyspace).generation < Generation.JID:
             continue
         seconds = (fact.score - priority) * 1e10
-        wrong = -seconds if lower_first(keyspace.totals) else seconds
+        wrong = -seconds if era_of(keyspace).lower_first else seconds
         if RECENT_S[0] < wrong < RECENT_S[1]:
             detail = f"score {fact.score!r} for priority {priority} counts time the other way: it runs out of turn"
             yield view.complaint(detail, key=fact.key, queue=fact.queue)

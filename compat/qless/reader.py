@@ -23,8 +23,8 @@ from ..aside import FIELD
 from ..numbers import number
 from .events import LATEST
 from .kept import Beside, Kept, with_aside_restored
-from .keys import INDEXES, Generation, Scope, layout, lower_first, time_part
-from .record import NAME, canonical
+from .keys import INDEXES, Generation, Scope, era_of, layout, time_part
+from .record import NAME, RUNNING, STALLED, canonical
 from .view import View, view_of
 
 NAMELESS = "nameless"
@@ -251,23 +251,27 @@ def read(subject: Subject, keyspace: Keyspace) -> Job | None:
     if FIELD in view.fields:
         job = with_aside_restored(job, stored)
     kept = Kept.of_difference(job, stored, _beside(view)).to_extra()
-    if kept:
-        job = evolve(job, extra={**job.extra, NAME: kept})
-    return evolve(job, position=_position(view, keyspace), rank=_rank(view, job, keyspace))
+    extra = {**job.extra, NAME: kept} if kept else job.extra
+    return evolve(job, extra=extra, position=_position(view, keyspace), rank=_rank(view, job, keyspace))
 
 
 def _beside(view: View) -> Beside:
-    worker, lock = to_text(view.fields.get(b"worker", b"")), view.own.get("locks")
-    held = view.held.get(worker)
-    differs = held is not None and (lock is None or held.score != lock.score)
     slots = {f"slot:{name}": fact.score or 0.0 for name, fact in view.slots.items()}
     pending = {f"pending:{name}": fact.score or 0.0 for name, fact in view.pending.items()}
     return Beside(
-        held={"worker": held.score or 0.0} if held is not None and differs else {},
+        held=_held(view),
         slots={**slots, **pending},
         tagged={tag: fact.score or 0.0 for tag, fact in view.tagged.items() if tag in (view.stored.tags or ())},
         tracked=None if view.tracked is None else view.tracked.score,
     )
+
+
+def _held(view: View) -> dict[str, float]:
+    held, lock = view.held.get(to_text(view.fields.get(b"worker", b""))), view.own.get("locks")
+    if held is None or held.score is None or view.word not in (*RUNNING, STALLED):
+        return {}
+    usual = lock is not None and lock.score == held.score
+    return {} if usual else {"worker": held.score}
 
 
 def _place_to_run(view: View) -> Fact | None:
@@ -282,7 +286,7 @@ def _position(view: View, keyspace: Keyspace) -> int | None:
     place = _place_to_run(view)
     if place is None or place.index is None:
         return None
-    if lower_first(keyspace.totals):
+    if era_of(keyspace).lower_first:
         return place.index
     return max(0, keyspace.totals.sums["work", place.queue or ""] - 1 - place.index)
 
@@ -293,4 +297,4 @@ def _rank(view: View, job: Job, keyspace: Keyspace) -> int | None:
     priority = job.priority if place is None else place.score
     if priority is None:
         return None
-    return rank_of(priority if lower_first(keyspace.totals) else -priority)
+    return rank_of(priority if era_of(keyspace).lower_first else -priority)

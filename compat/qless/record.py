@@ -30,11 +30,13 @@ WORDS = {
 }
 """The word that a job in each canonical state gets."""
 
-STATES = {word.encode(): state for state, word in WORDS.items()} | {b"pending": State.ACTIVE, b"stalled": State.WAITING}
-"""Canonical states by the word in the hash. ``waiting`` and ``throttled`` may mean others: see ``state_of``."""
-
 RUNNING = frozenset({"running", "pending"})
 """The words of a job that a worker has."""
+STALLED = "stalled"
+"""The word of a job that was timed out by hand: it waits, and its worker's set still has it."""
+
+STATES = {word.encode(): state for state, word in WORDS.items()} | {b"pending": State.ACTIVE, STALLED.encode(): State.WAITING}
+"""Canonical states by the word in the hash. ``waiting`` and ``throttled`` may mean others: see ``state_of``."""
 
 STATES_IN_PLACE = {(b"waiting", "scheduled"): State.SCHEDULED, (b"throttled", "throttled"): State.BLOCKED}
 """(word, index) -> state, where the word alone does not tell."""
@@ -198,7 +200,8 @@ def canonical(job_id: str, record: Record, extra: Mapping[str, Any] | None = Non
         max_attempts=None if retries is None else bounded(retries + 1),
         error=_error(record),
         worker=worker or None,
-        lease_expires_at=milliseconds(scores.get("locks")) if state is State.ACTIVE else None,
+        # A lock at 0 is one that was never given: see ``standard``.
+        lease_expires_at=milliseconds(scores.get("locks")) or None if state is State.ACTIVE else None,
         tags=record.tags or (),
         depends_on=record.depends_on if state is State.BLOCKED else (),
         logs=tuple(events.log_line(event) for event in happened if not events.is_own(event)),

@@ -1,0 +1,168 @@
+"""Generates realistic qless jobs for demos, benchmarks and tests: the same jobs for the same seed, on any machine.
+
+Queues with awkward names, all states in the shares of a busy installation, tags, pipelines, dependencies, failures with their
+traces, priorities of both signs. Odd seeds give the jobs of a reqless installation, with throttles. Every job is one that the
+software could have written, and none is damaged: an audit finds nothing. Called by the command line and by benchmarks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+from attrs import evolve, frozen
+
+from ...schema.job import Job, State
+from ..draw import shares, text
+from . import luajson
+from .kept import THROTTLED, Beside, Kept
+from .record import NAME, STALLED, canonical, standard, work_score
+
+QUEUES = (
+    ("emails", 30),
+    ("image: resize", 15),
+    ("reports-work", 15),
+    ("höhle/日本", 12),
+    ("cron:nightly", 10),
+    ("slow lane", 13),
+    ('say "hi"?*[x]', 5),
+)
+"""Queues and their shares. A suffix of a key, a slash, a quote or a wildcard in a name must trouble nobody."""
+
+STATES = (
+    (State.WAITING, 42),
+    (State.SCHEDULED, 9),
+    (State.BLOCKED, 5),
+    (State.ACTIVE, 4),
+    (State.COMPLETED, 30),
+    (State.FAILED, 10),
+)
+PRIORITIES = ((0, 65), (5, 10), (-5, 8), (10, 6), (100, 4), (-20, 4), (1.5, 3))
+TAGS = ("urgent", "customer:42", "with space", "ünï-täg", '"quoted"', "1.5")
+WORKERS = ("web-01.example-4121", "batch-02-77", "wörker ü-9")
+KLASSES = ("shop.jobs.Email", "shop.jobs.Resize", "shop.jobs.Report", "Backup::Full")
+THROTTLES = ("gpu", "api: eu/west")
+FAILURES = (
+    ("emails-ConnectionError", "gateway said: \"declined\" for card '4242'\n\ttotal=19.00 €\n"),
+    ("img-Timeout", 'Traceback (most recent call last):\n  File "/srv/shop/jobs.py", line 9, in render\nTimeout\n'),
+    ("группа", "Конто заблокировано"),
+)
+
+DAY_MS = 86_400_000
+CREATED_WITHIN_MS = 6 * DAY_MS
+"""Completed jobs older than a week are gone."""
+LEASE_MS = 50_000
+"""Locks end at most this much later: workers take 60 s at a time."""
+BODIES = 512
+PARENTS = 50
+"""A blocked job waits for one of this many jobs before it."""
+
+
+def generate(jobs: int, seed: int, now_ms: int) -> Iterator[Job]:
+    """``jobs`` jobs as they stand at ``now_ms``, the oldest first."""
+    random = Random(seed)
+    bodies = [luajson.dump({"text": text(random), "ok": random.random() < 0.5, "list": [1, None, {}]}) for _ in range(BODIES)]
+    queue, state, priority = shares(random, QUEUES), shares(random, STATES), shares(random, PRIORITIES)
+    parents: deque[str] = deque(maxlen=PARENTS)
+    for number in range(1, jobs + 1):
+        # Ids are random with qless, times are not; a minute is left for all that happened to the newest job.
+        created_at = now_ms - 120_000 - (jobs - number) * CREATED_WITHIN_MS // jobs
+        drawn = Job(
+            id=f"{random.getrandbits(128):032x}",
+            queue=queue(),
+            name=KLASSES[int(random.random() * len(KLASSES))],
+            state=state(),
+            priority=priority(),
+            payload=b'{"n":%d,"body":%b}' % (number, bodies[int(random.random() * BODIES)]),
+            created_at=created_at,
+            max_attempts=6,
+            attempts=0,
+        )
+        if drawn.state is State.BLOCKED and not parents:
+            drawn = evolve(drawn, state=State.WAITING)
+        story = _Story(random, now_ms, bool(seed % 2))
+        job = story.told(drawn, parents)
+        if job.state is State.WAITING:
+            parents.append(job.id)
+        yield job
+
+
+@frozen
+class _Story:
+    """What has happened to a job."""
+
+    random: Random
+    now_ms: int
+    throttles: bool
+
+    def told(self, job: Job, parents: deque[str]) -> Job:
+        """The job with all that its state implies, as a reader would find it."""
+        job = self._with_tags(job)
+        match job.state:
+            case State.SCHEDULED:
+                job = evolve(job, due_at=self.now_ms + 60_000 + self._ms(30 * DAY_MS))
+            case State.BLOCKED:
+                job = evolve(job, depends_on=(parents[int(self.random.random() * len(parents))],))
+            case State.ACTIVE:
+                job = self._taken(job, lease_expires_at=self.now_ms + 1000 + self._ms(LEASE_MS))
+            case State.COMPLETED:
+                job = self._taken(job)
+                job = evolve(job, finished_at=(job.started_at or 0) + 1 + self._ms(20_000), worker=None)
+            case State.FAILED:
+                group, message = FAILURES[int(self.random.random() * len(FAILURES))]
+                job = self._taken(job)
+                failed_at = (job.started_at or 0) + 1000 * int(self.random.random() * 20)
+                job = evolve(job, finished_at=failed_at, error=f"{group}: {message}")
+        return self._stored(job)
+
+    def _ms(self, most: int) -> int:
+        return int(self.random.random() * most)
+
+    def _with_tags(self, job: Job) -> Job:
+        if self.random.random() < 0.7:
+            return job
+        return evolve(job, tags=tuple(sorted(self.random.sample(TAGS, 1 + int(self.random.random() * 2)))))
+
+    def _taken(self, job: Job, **more: Any) -> Job:
+        """The job after a worker has taken it. Of earlier moments the history keeps whole seconds."""
+        created_at = (job.created_at or 0) // 1000 * 1000
+        started_at = created_at + 1000 * int(self.random.random() * 30)
+        worker = WORKERS[int(self.random.random() * len(WORKERS))]
+        return evolve(job, created_at=created_at, started_at=started_at, worker=worker, attempts=1, **more)
+
+    def _stored(self, job: Job) -> Job:
+        """The job as a reader finds it, with the exact scores and fields that stand in Redis beside canonical fields."""
+        record = standard(job)
+        fields, scores, beside = dict(record.fields), dict(record.scores), Beside()
+        if job.state is State.WAITING:
+            # Live scores have more digits than a time in ms.
+            seconds = (job.created_at or 0) / 1000 + int(self.random.random() * 9) / 1e4
+            scores["work"] = work_score(job.priority or 0, seconds)
+            if self.random.random() < 0.02:
+                scores["work"] = float("inf")
+                fields |= {b"state": STALLED.encode(), b"worker": WORKERS[0].encode()}
+        if self.throttles:
+            fields, scores, beside = self._throttled(job, fields, scores)
+        stored = evolve(record, fields=fields, scores=scores)
+        read = canonical(job.id, stored)
+        kept = Kept.of_difference(read, stored, beside).to_extra()
+        return evolve(read, extra={NAME: kept}) if kept else read
+
+    def _throttled(
+        self, job: Job, fields: dict[bytes, bytes], scores: dict[str, float]
+    ) -> tuple[dict[bytes, bytes], dict[str, float], Beside]:
+        """The same in reqless: each job needs its queue's own throttle, some another one too."""
+        needed = [f"ql:q:{job.queue}"]
+        if self.random.random() < 0.2:
+            needed.insert(0, THROTTLES[int(self.random.random() * len(THROTTLES))])
+        fields = {**fields, b"throttles": luajson.dump(needed)}
+        slots: dict[str, float] = {}
+        if job.state is State.ACTIVE:
+            slots = {f"slot:{throttle}": 1.0 for throttle in needed}
+        elif "work" in scores and len(needed) > 1 and fields[b"state"] == b"waiting":
+            since = (job.created_at or 0) / 1000
+            fields[b"state"] = THROTTLED.encode()
+            scores, slots = {THROTTLED: since}, {f"pending:{needed[0]}": since}
+        return fields, scores, Beside(slots=slots)

@@ -1,0 +1,182 @@
+"""Writing qless: a Job to the Redis commands that store it as qless of 2013 to 2024 would; reqless runs such jobs too.
+
+The writer takes a job out of every place where the target's record of it says that it stands, and leaves it in exactly one, so
+commands may be sent again, for the same job or for a newer version of it. The last command is the one that makes the job
+visible to workers. A job's commands belong in one transaction where workers are live; none is for a cluster, as nothing of
+qless is. Never writes what a worker could not read. Called by ``family.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+
+from attrs import evolve
+
+from ...schema.errors import MalformedValue
+from ...schema.family import Command, Target
+from ...schema.job import Job, State
+from ...schema.rule import Finding, Severity
+from ...schema.text import load_loose_json, show, to_bytes, to_text
+from ...schema.totals import Totals
+from .kept import THROTTLED, Kept, tagged_at, with_aside
+from .keys import Layout, layout
+from .record import NAME, RUNNING, WORDS, Record, lost, standard
+
+TO_RUN = frozenset({State.WAITING, State.SCHEDULED, State.BLOCKED, State.ACTIVE})
+
+DAY_S = 86_400
+
+
+# What qless can't express
+
+
+def obstacles(job: Job) -> Iterator[Finding]:
+    """Errors for a job that qless could not hold or run; warnings for what it would keep in the record but not act on."""
+    for name, text in (("id", job.id), ("name", job.name), ("queue", job.queue)):
+        if to_text(to_bytes(text)) != text:
+            yield _error(job, "QLESS-W1", f"the {name} {show(text, 60)!r} has a lone surrogate, which has no bytes")
+    if job.state not in WORDS:
+        yield _error(job, "QLESS-W3", f"qless has no state for {job.state} jobs")
+    if job.state in TO_RUN and not _is_data(job.payload):
+        yield _error(job, "QLESS-W4", "the payload is not JSON, or false, which qless does not take")
+    if job.state is State.SCHEDULED and job.due_at is None:
+        yield _warning(job, "QLESS-W5", "a scheduled job without a due time: the next pop promotes it")
+    idle = [name for name in ("unique_key", "ttl") if getattr(job, name)]
+    if idle:
+        yield _warning(job, "QLESS-W6", f"kept in the record, but without effect in qless: {', '.join(idle)}")
+    try:
+        kept = Kept.of(job)
+    except MalformedValue as error:
+        yield _error(job, "QLESS-W7", str(error))
+        return
+    if job.state is State.BLOCKED and not job.depends_on and THROTTLED not in kept.scores:
+        yield _error(job, "QLESS-W8", "a blocked job that names no other: nothing would ever release it")
+    if _written_state(job, kept) is not job.state:
+        yield _warning(job, "QLESS-W9", "no qless worker holds this active job: it is written as waiting")
+    if job.state in TO_RUN and not job.name and NAME not in job.extra:
+        yield _warning(job, "QLESS-W10", "a job without a name: no worker can tell what to run")
+
+
+def _is_data(payload: bytes | None) -> bool:
+    try:
+        return payload is not None and load_loose_json(payload) is not False
+    except MalformedValue:
+        return False
+
+
+def _error(job: Job, rule: str, detail: str) -> Finding:
+    return Finding(rule, Severity.ERROR, job.id, "", job.queue, detail)
+
+
+def _warning(job: Job, rule: str, detail: str) -> Finding:
+    return Finding(rule, Severity.WARNING, job.id, "", job.queue, detail)
+
+
+# What is stored
+
+
+def write(job: Job, target: Target) -> list[Command]:
+    """The commands that store the job. Raises MalformedValue for a job of which ``obstacles`` says so."""
+    kept = Kept.of(job)
+    state = _written_state(job, kept)
+    record = stored_record(job, state, kept)
+    names, jid = layout(target.prefix), to_bytes(job.id)
+    key = names.key("record", id=job.id)
+    commands: list[Command] = [("EVAL", _script("leave"), 1, key, to_bytes(target.prefix), jid)]
+    if record.history:
+        commands.append(("RPUSH", names.key("history", id=job.id), *record.history))
+    commands.append(("HSET", key, *(text for pair in record.fields.items() for text in pair)))
+    # The first weeks had no registers, and no sets of tags or of workers.
+    early = b"jid" not in record.fields
+    for tag in () if early else dict.fromkeys(record.tags or ()):
+        at = kept.tagged.get(tag, tagged_at(job))
+        keys = (names.key("tagged", tag=tag), names.key("tags"))
+        commands.append(("EVAL", _script("tag"), 2, *keys, _score(at), jid, to_bytes(tag)))
+    if record.depends_on:
+        commands.append(("SADD", names.key("dependencies", id=job.id), *map(to_bytes, record.depends_on)))
+        commands.extend(("SADD", names.key("dependents", id=other), jid) for other in record.depends_on)
+    if kept.tracked is not None:
+        commands.append(("ZADD", names.key("tracked"), _score(kept.tracked), jid))
+    for name, score in kept.scores.items() if kept.state == to_text(record.fields.get(b"state", b"")) else ():
+        role, _, throttle = name.partition(":")
+        if role in ("slot", "pending"):
+            key_there = names.key("slots" if role == "slot" else "pending", throttle=throttle)
+            commands.append(("ZADD", key_there, _score(score), jid))
+        elif role == "worker" and state is not State.ACTIVE:
+            worker = to_text(record.fields.get(b"worker", b""))
+            commands.append(("ZADD", names.key("held", worker=worker), _score(score), jid))
+    if not early and (job.queue or state is not State.COMPLETED):
+        # The earliest of its jobs tells how old a queue is.
+        commands.append(("ZADD", names.key("queues"), "LT", _score(tagged_at(job)), to_bytes(job.queue)))
+    return [*commands, *_place(job, state, record, kept, names)]
+
+
+def stored_record(job: Job, state: State, kept: Kept) -> Record:
+    """Hash, history and places that the job gets."""
+    written = job if state is job.state else evolve(job, state=state)
+    record = standard(written)
+    if NAME in job.extra:
+        exact = kept.applied(written)
+        # Texts of the time when the job was read hold as long as they don't contradict what it is now.
+        contradicted = lost(written, exact).keys() - lost(written, record).keys()
+        record = kept.applied_loosely(written) if contradicted else exact
+    return with_aside(job, record, lost(job, record))
+
+
+def _written_state(job: Job, kept: Kept) -> State:
+    """An active job whose worker is not qless's would only time out, so it waits."""
+    held_elsewhere = job.state is State.ACTIVE and kept.state not in RUNNING
+    return State.WAITING if held_elsewhere else job.state
+
+
+def _place(job: Job, state: State, record: Record, kept: Kept, names: Layout) -> Iterator[Command]:
+    """Where the job stands, and whoever must know of it. Comes last."""
+    jid = to_bytes(job.id)
+    if state is State.FAILED:
+        group = record.group
+        if group is not None:
+            keys = (names.key("failed", group=group), names.key("groups"))
+            when = _score((job.finished_at or 0) / 1000)
+            script = _script("list_failed")
+            yield ("EVAL", script, 2, *keys, jid, when, to_bytes(group), names.key("record", id=""))
+    if state is State.ACTIVE:
+        worker = to_text(record.fields.get(b"worker", b""))
+        lock = kept.scores.get("worker", record.scores.get("locks", 0.0))
+        # A worker that was told that the lock is lost does not count the job as its own any more.
+        if b"jid" in record.fields and b"grace" not in record.fields:
+            yield ("ZADD", names.key("held", worker=worker), _score(lock), jid)
+            yield ("ZADD", names.key("workers"), "GT", _score((job.started_at or 0) / 1000), to_bytes(worker))
+    for role, score in record.scores.items():
+        yield ("ZADD", names.key(role, queue=job.queue) if role != "completed" else names.key(role), _score(score), jid)
+
+
+def _score(score: float) -> bytes:
+    """All digits of a score."""
+    return b"%.17g" % score
+
+
+# What is done once
+
+
+def tally_written(job: Job, totals: Totals) -> None:
+    """Counts failed jobs by queue and by the day on which they failed."""
+    if job.state is State.FAILED:
+        when = (job.finished_at or 0) // 1000
+        totals.count("failed", f"{when - when % DAY_S}:{job.queue}")
+
+
+def finish(target: Target, written: Totals) -> list[Command]:
+    """Makes the statistics of failures such that each written failed job can be cancelled."""
+    commands: list[Command] = []
+    for label in written.labels("failed"):
+        day, _, queue = label.partition(":")
+        key = layout(target.prefix).key("statistics", measure="stats", day=day, queue=queue)
+        commands.append(("EVAL", _script("count_failed"), 1, key, written.sums["failed", label]))
+    return commands
+
+
+@cache
+def _script(name: str) -> str:
+    return files(__package__).joinpath("lua", f"{name}.lua").read_text("utf-8")
