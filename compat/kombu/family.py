@@ -14,7 +14,7 @@ from ...schema.job import Job
 from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
 from ...schema.totals import Totals
-from . import generate, reader, writer
+from . import damage, generate, reader, repairs, writer
 from .keys import DEFAULT_QUEUE, TELLING
 from .rules import RULES
 
@@ -27,6 +27,8 @@ class Kombu(KeyFamily):
     default_prefix = ""
     rules = RULES
     keeps_extra = True
+    repairable = repairs.REPAIRABLE
+    plantable = damage.PLANTABLE
 
     def prefixes(self, key: bytes, redis_type: str) -> Iterable[str]:
         if key == DEFAULT_QUEUE.encode() and redis_type == "list":
@@ -66,6 +68,12 @@ class Kombu(KeyFamily):
     def tally_written(self, job: Job, totals: Totals) -> None:
         super().tally_written(job, totals)
         writer.tally_written(job, totals)
+
+    def repair(self, finding: Finding, subject: Subject | None, keyspace: Keyspace) -> list[Command]:
+        return repairs.repair(finding, subject, keyspace)
+
+    def damage(self, rule: str, job: Job, target: Target) -> list[Command]:
+        return damage.damage(rule, job, target)
 
     def generate(self, jobs: int, seed: int, now_ms: int) -> Iterator[Job]:
         return generate.generate(jobs, seed, now_ms)

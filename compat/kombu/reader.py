@@ -91,7 +91,7 @@ def _list_facts(entry: Entry, queue: str, step: str, *, certain: bool) -> Iterat
         member = to_bytes(key or "") if exchange == "" else None
         yield about(FactKind.RECORD, "waiting", job_id=tag, scope=queue, place=step, index=index, values=values, member=member)
         if exchange:
-            yield about(FactKind.NOTE, "copy", job_id=tag)
+            yield about(FactKind.NOTE, "copy", job_id=tag, index=index)
 
 
 def _held_facts(entry: Entry, *, certain: bool) -> Iterator[Fact]:

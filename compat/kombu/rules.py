@@ -72,7 +72,7 @@ def is_in_one_place(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
         if view.claims:
             yield view.complaint(f"waits, and a consumer has it in {show(view.claims[0].key)}: it will run twice")
         others = {text_of(fact) for fact in view.waiting} - {text_of(view.waiting[0])}
-        if view.message is not None and any(_differs(view.message, other) for other in others):
+        if view.message is not None and not all(is_same_message(view.message, other) for other in others):
             yield view.complaint(
                 f"{len(others) + 1} different messages under one delivery tag: acking one of them loses the others"
             )
@@ -89,13 +89,13 @@ def waits_once(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
         yield view.complaint(f"waits {len(view.waiting)} times, in {places}: it will run as often")
 
 
-def _differs(message: Message, other: bytes) -> bool:
-    """Whether a text is another message, and not the same one as it was before it was delivered."""
+def is_same_message(message: Message, other: bytes) -> bool:
+    """Whether a text is the same message, be it as it was before it was delivered."""
     try:
         found = decode(other)
     except MalformedValue:
-        return True
-    return (found.body, task_of(found).get("id")) != (message.body, task_of(message).get("id"))
+        return False
+    return (found.body, task_of(found).get("id")) == (message.body, task_of(message).get("id"))
 
 
 @book.about_jobs(

@@ -69,8 +69,11 @@ def changed(before: dict[bytes, Entry], after: dict[bytes, Entry]) -> set[bytes]
     return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
 
 
-def assert_damaged_and_mended(ward: Ward, rule: str, seed: int, pick: int, jobs: int = 25) -> None:
-    """Breaks the rule at one of the generated jobs, looks for exactly that, and mends it if commands can."""
+def assert_damaged_and_mended(ward: Ward, rule: str, seed: int, pick: int, jobs: int = 25, *, is_mended: bool = True) -> None:
+    """Breaks the rule at one of the generated jobs, looks for exactly that, and mends it if commands can.
+
+    ``is_mended``: whether commands mend this damage, where the rule alone does not tell.
+    """
     made = ward.generate(jobs, seed)
     sound = ward.said()
     # From a drawn place on, the first job at which this rule can be broken.
@@ -80,7 +83,7 @@ def assert_damaged_and_mended(ward: Ward, rule: str, seed: int, pick: int, jobs:
     damaged = ward.said()
     assert {said[0] for said in damaged - sound} == {rule}
     assert any(said[1] in (job.id, None) or said[3] == job.queue for said in damaged - sound)
-    if rule not in ward.family.repairable:
+    if rule not in ward.family.repairable or not is_mended:
         return
     before = dump(ward.client)
     repairs = [each for each in ward.repair(rule) if each.finding.job_id in (job.id, None) or each.finding.queue == job.queue]
