@@ -130,6 +130,7 @@ _ITEMS: Mapping[str, tuple[str, Any]] = {
 _WHOLE: Mapping[str, tuple[str, ...]] = {
     "SET": ("STRLEN", "GET", "PTTL"),
     "PERSIST": ("PTTL",),
+    "PEXPIRE": ("PTTL",),
     "LPUSH": (),
     "RPUSH": (),
     "LREM": (),

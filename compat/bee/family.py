@@ -1,0 +1,83 @@
+"""The bee family: ties keys, reader, rules and writer to the contract of schema/family.py.
+
+Sources: bee 0.0.1 to the head of its repository (2014-01-13), whose keys always begin with ``bee``. Holds no logic of its own.
+Registered as ``bee`` in the group ``ferryman.families``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from ...schema.fact import Entry, Fact, Subject
+from ...schema.family import Command, KeyFamily, Target
+from ...schema.job import Job
+from ...schema.keys import glob_escape
+from ...schema.rule import Finding, Keyspace
+from ...schema.totals import Totals
+from . import damage, generate, keyspaces, reader, repairs, writer
+from .rules import RULES
+
+
+class Bee(KeyFamily):
+    """Jobs of bee, the job server for Node.js by oleksiyk."""
+
+    name = "bee"
+    title = "bee, the job server for Node.js by oleksiyk (0.0.1 to 2014)"
+    default_prefix = "bee"
+    rules = RULES
+    keeps_extra = True
+    echoing = True
+    repairable = repairs.REPAIRABLE
+    plantable = damage.PLANTABLE
+
+    def prefixes(self, key: bytes, redis_type: str) -> Iterable[str]:
+        return keyspaces.prefixes(key, redis_type)
+
+    def version(self, keyspace: Keyspace) -> str | None:
+        return keyspaces.version(keyspace.totals)
+
+    def globs(self, prefix: str) -> tuple[str, ...]:
+        return (glob_escape(prefix) + ":*",)
+
+    def facts(self, entry: Entry, prefix: str) -> Iterator[Fact]:
+        return reader.facts(entry, prefix)
+
+    def echoes(self, subject: Subject) -> Iterator[Fact]:
+        return reader.echoes(subject)
+
+    def tally(self, fact: Fact, totals: Totals) -> None:
+        reader.tally(fact, totals)
+
+    def read(self, subject: Subject, keyspace: Keyspace) -> Job | None:
+        return reader.read(subject)
+
+    def queues(self, keyspace: Keyspace) -> Iterable[str]:
+        return keyspaces.queues(keyspace.totals)
+
+    def consumers(self, keyspace: Keyspace) -> Mapping[str, int]:
+        return keyspaces.consumers(keyspace)
+
+    def obstacles(self, job: Job) -> Iterator[Finding]:
+        return writer.obstacles(job)
+
+    def write(self, job: Job, target: Target) -> list[Command]:
+        return writer.write(job, target)
+
+    def finish(self, target: Target, written: Totals) -> list[Command]:
+        return writer.finish(target, written)
+
+    def tally_written(self, job: Job, totals: Totals) -> None:
+        super().tally_written(job, totals)
+        writer.tally_written(job, totals)
+
+    def repair(self, finding: Finding, subject: Subject | None, keyspace: Keyspace) -> list[Command]:
+        return repairs.repair(finding, subject, keyspace)
+
+    def generate(self, jobs: int, seed: int, now_ms: int) -> Iterator[Job]:
+        return generate.generate(jobs, seed, now_ms)
+
+    def damage(self, rule: str, job: Job, target: Target) -> list[Command]:
+        return damage.damage(rule, job, target)
+
+
+FAMILY = Bee()

@@ -1,0 +1,81 @@
+"""History: the list of events in a bee record, which rules compare with its status, and which a writer must complete.
+
+A job that comes from elsewhere gets the story that bee would have told of it; bee's own story goes on where it ended. Called
+by the record and the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...schema.job import Job, State
+from . import texts
+
+KNOWN = frozenset(
+    {
+        *("submitted", "queued", "delayed", "dependancyWaiting", "dependancy_waiting"),
+        *("popped", "completed", "exception", "failed", "duplicate", "canceled", "expiredLock"),
+    }
+)
+"""All events, in bee's own spelling; that with the underscore is of 0.0.2 and 0.0.3."""
+
+MOST_RUNS = 50
+"""A story with more runs than this is cut short: every script that touches the job decodes all of it."""
+
+
+def fitting(word: str | None, state: State) -> tuple[str, ...]:
+    """The events with which the history of a sound job of this status may end; none for a word that is not bee's."""
+    match word:
+        case "queued" | "completed" | "failed" | "canceled" | "duplicate":
+            return (word,)
+        case "running":
+            return ("popped",)
+        case "retried":
+            return ("delayed",)
+        case "expired":
+            return ("completed", "failed")
+        case "new":
+            return ("dependancyWaiting", "dependancy_waiting") if state is State.BLOCKED else ("delayed",)
+    return ()
+
+
+def history_of(job: Job, word: str | None) -> tuple[texts.Event, ...]:
+    """The events for a record with this status word."""
+    own = bool(job.history) and all(entry.get("event") in KNOWN for entry in job.history) and bool(texts.dump(job.history))
+    told = list(job.history) if own else _told(job)
+    wanted = fitting(word, job.state)
+    if wanted and (not told or told[-1]["event"] not in wanted):
+        _close(told, job, wanted)
+    return tuple(told)
+
+
+def _told(job: Job) -> list[texts.Event]:
+    """What happened before the last event, as far as the job knows."""
+    story: list[texts.Event] = [_event("submitted", job.created_at)]
+    ended = job.state in (State.ACTIVE, State.COMPLETED, State.FAILED)
+    # The run of an active or finished job stands in it whatever the attempts say: nothing ends that never began.
+    for _ in range(max(ended, min(job.attempts or 0, MOST_RUNS))):
+        story += (_event("queued", job.created_at), _event("popped", job.started_at))
+    return story
+
+
+def _close(story: list[texts.Event], job: Job, wanted: Sequence[str]) -> None:
+    """Adds what leads to the state in which the job is."""
+    last = story[-1]["event"] if story else None
+    name = str(job.state) if str(job.state) in wanted else wanted[0]
+    if name in ("completed", "failed") and last == "queued":
+        story.append(_event("popped", job.started_at))
+    ended = job.state in (State.COMPLETED, State.FAILED, State.CANCELLED) and job.finished_at is not None
+    when = job.finished_at if ended else job.started_at if name == "popped" else job.updated_at
+    more: dict[str, Any] = {"till": job.due_at} if name == "delayed" else {}
+    if name == "failed" and job.error is not None and texts.dump(job.error):
+        more = {"message": job.error}
+    story.append(_event(name, when, more))
+
+
+def _event(name: str, when: int | None, more: Mapping[str, Any] | None = None) -> texts.Event:
+    event: dict[str, Any] = {"event": name, "hive": "ferryman", **(more or {})}
+    if when is not None:
+        event["timestamp"] = when
+    return event

@@ -1,0 +1,187 @@
+"""The rules of bee keyspaces about the sorted sets in which a job stands, and those in which it should.
+
+The status is right and the sets are wrong wherever they contradict each other. Called by ``rules.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ...schema.fact import Fact
+from ...schema.rule import Complaint, Harm, Keyspace, Severity
+from ...schema.text import show
+from ..rulebook import Rulebook
+from . import texts
+from .keys import layout
+from .view import View, view_of
+
+OVERDUE_MS = 5_000
+"""Workers look for what is over every second; what is older than this, nobody looks at."""
+
+EARLIEST_TIME = 1e12
+"""A score below this (September 2001, in ms) is no time."""
+
+MEMBERS = {
+    "queue": ("queued",),
+    "delayed": ("new", "retried"),
+    "locks": ("running",),
+    "expires": ("completed", "failed", "expired"),
+}
+"""The status words of the jobs that may stand in the sets of each role."""
+
+book: Rulebook[View] = Rulebook(view_of)
+
+
+def keys_of(facts: Iterable[Fact]) -> str:
+    """The keys of some facts, for a message."""
+    return ", ".join(sorted({show(fact.key) for fact in facts}))
+
+
+def own_key(view: View, keyspace: Keyspace, role: str) -> str:
+    """The set of this role of the job's own queue, for a message."""
+    return show(layout(keyspace.prefix).key(role, queue=view.queue))
+
+
+@book.about_jobs("BEE-5", "A queued job is in its queue", Severity.ERROR, Harm.LOST, repair="put the job back into its queue")
+def is_in_queue(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.status == "queued" and "queue" not in view.own:
+        yield view.complaint(f"missing in {own_key(view, keyspace, 'queue')}: never handed out")
+
+
+@book.about_jobs(
+    "BEE-6",
+    "A new job is delayed or waits for others; otherwise it is not carried",
+    Severity.ERROR,
+    Harm.LOST,
+    repair="put the job back among the delayed ones, if its history says until when",
+    refuses=True,
+)
+def new_is_somewhere(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.status == "new" and view.is_lost:
+        detail = f"missing in {own_key(view, keyspace, 'delayed')}, and waits for nothing: it never runs"
+        yield view.complaint(f"{detail}; its creation or release was cut short")
+
+
+@book.about_jobs(
+    "BEE-7",
+    "A job that is to be tried again is delayed; otherwise it is not carried",
+    Severity.ERROR,
+    Harm.LOST,
+    repair="put the job back among the delayed ones, if its history says until when",
+    refuses=True,
+)
+def retried_is_delayed(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.status == "retried" and view.is_lost:
+        yield view.complaint(f"missing in {own_key(view, keyspace, 'delayed')}: never tried again")
+
+
+@book.about_jobs(
+    "BEE-9",
+    "A finished job is to expire",
+    Severity.ERROR,
+    Harm.LEAK,
+    repair="let the job expire after its ttl",
+)
+def finished_expires(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.status in ("completed", "failed") and "expires" not in view.own and not view.is_dying:
+        detail = f"missing in {own_key(view, keyspace, 'expires')}: it stays for ever"
+        yield view.complaint(f"{detail}, and who waits for it may not have been told")
+
+
+@book.about_jobs(
+    "BEE-10",
+    "A canceled or expired job has a time to live, and stands in no set",
+    Severity.ERROR,
+    Harm.POISON,
+    repair="take the job out of the sets and give its record a time to live",
+)
+def ended_early_dies(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if not view.is_ended_early:
+        return
+    wrong = [] if view.is_dying else ["its record has no time to live"]
+    if view.places:
+        wrong.append(f"still in {keys_of(view.places)}")
+    if wrong:
+        again = ": every second the expiry of its queue starts over" if "expires" in view.own and not view.is_dying else ""
+        yield view.complaint(f"{view.status}, but {' and '.join(wrong)}{again}")
+
+
+def _misplaced(view: View, roles: Iterable[str], cost: str) -> Iterator[Complaint]:
+    """Members of sets that no job of this status, or of this queue, may be in."""
+    for role in roles:
+        for fact in view.in_set(role):
+            if not view.is_job:
+                found = "a ghost stands" if view.record is not None else "a job without record stands"
+                yield view.complaint(f"{found} in {show(fact.key)}: {cost}", key=fact.key)
+            elif view.is_ended_early:
+                continue
+            elif view.status not in MEMBERS[role]:
+                yield view.complaint(f"status {show(view.status, 40)!r}, but also in {show(fact.key)}", key=fact.key)
+            elif fact.queue != view.queue:
+                yield view.complaint(f"a job of queue {show(view.queue)!r} stands in {show(fact.key)}", key=fact.key)
+
+
+@book.about_jobs(
+    "BEE-11",
+    "Only queued jobs are in their queue, and only new and retried ones are delayed",
+    Severity.ERROR,
+    Harm.DUPLICATE,
+    repair="take the job out of the sets where it must not be",
+)
+def waits_rightly(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    yield from _misplaced(view, ("queue",), "the worker that takes it drops the rest of its batch")
+    yield from _misplaced(view, ("delayed",), "the pop that promotes it aborts")
+
+
+@book.about_jobs(
+    "BEE-12",
+    "Only running jobs are locked",
+    Severity.ERROR,
+    Harm.POISON,
+    repair="remove the lock",
+)
+def locked_rightly(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    yield from _misplaced(view, ("locks",), "once it is due no lock of the queue runs out any more")
+
+
+@book.about_jobs(
+    "BEE-13",
+    "Only finished jobs are to expire, and none is overdue",
+    Severity.ERROR,
+    Harm.POISON,
+    repair="take a job that is not finished out of the set",
+)
+def expires_rightly(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+    yield from _misplaced(view, ("expires",), "once it is due nothing of the queue expires any more")
+    if view.status not in ("completed", "failed"):
+        return
+    fact = view.own.get("expires")
+    if fact is not None and (fact.score or 0) < keyspace.now_ms - OVERDUE_MS:
+        late = (keyspace.now_ms - (fact.score or 0)) / 1000
+        detail = f"should have expired {late:.0f} s ago: expiry is stuck, or nobody serves the queue"
+        yield view.complaint(detail, key=fact.key, severity=Severity.WARNING)
+
+
+@book.about_jobs(
+    "BEE-14",
+    "A job stands in one sorted set",
+    Severity.ERROR,
+    Harm.DUPLICATE,
+    repair="take the job out of the sets that contradict its status",
+)
+def is_in_one_place(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if len({fact.key for fact in view.places}) > 1 and not view.is_ended_early:
+        yield view.complaint(f"stands in {keys_of(view.places)}")
+
+
+@book.about_jobs("BEE-31", "Scores are times, and no job waits for a time to come", Severity.WARNING, Harm.LATE)
+def scores_are_times(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+    for fact in view.places:
+        score = fact.score or 0.0
+        if score < EARLIEST_TIME:
+            yield view.complaint(f"score {score:g} in {show(fact.key)} is no time", key=fact.key)
+        elif fact.role == "queue" and score > keyspace.now_ms + 1000:
+            priority = texts.numeric((view.options or {}).get("priority", 0))
+            if priority is None or priority >= 0:
+                ahead = (score - keyspace.now_ms) / 1000
+                yield view.complaint(f"score {ahead:.0f} s ahead of the clock: later jobs overtake it", key=fact.key)

@@ -1,0 +1,188 @@
+"""Reading bee: keys to facts, facts to totals, what jobs tell each other, and the facts about one job to a Job.
+
+Pure and total: any bytes in any key, field, member or score give facts, never an error. A record speaks of other jobs too, so
+it claims them: a duplicate its original, a blocked job what it waits for. Once all facts are together each claim is answered
+(``echoes``). Called by ``family.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from attrs import evolve
+
+from ...schema.fact import Entry, Fact, FactKind, Subject
+from ...schema.job import Job, State
+from ...schema.keys import KeyMatch
+from ...schema.text import to_bytes, to_text
+from ...schema.totals import Totals
+from ..numbers import whole_score
+from . import texts
+from .kept import job_of
+from .keys import SCRIPTS, layout
+from .record import state_for_duplicates
+from .view import View, view_of
+
+NAMELESS = "nameless"
+"""Role of an ODD fact about a key that has no pattern's form."""
+
+
+# Keys to facts
+
+
+def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
+    """What one key states."""
+    names = layout(prefix)
+    match = names.parse(entry.key, entry.redis_type)
+    if match is None:
+        misfit = next(names.matches(entry.key), None)
+        if misfit is not None or entry.key.startswith(to_bytes(prefix) + b":"):
+            role = NAMELESS if misfit is None else misfit.role
+            yield Fact(FactKind.ODD, role, entry.key, entry.redis_type, ttl_ms=entry.ttl_ms)
+        return
+    yield from _stated(entry, match)
+
+
+def _stated(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
+    told, role = match.fields, match.role
+    about = partial(_fact, entry, role)
+    match role:
+        case "record":
+            yield about(FactKind.RECORD, told["id"], values=_flat(entry.value))
+            yield from _claims(entry, told["id"])
+        case "queue" | "delayed" | "locks" | "expires":
+            for index, (member, score) in enumerate(entry.value, entry.offset):
+                place = partial(about, FactKind.PLACE, to_text(member), queue=told["queue"])
+                yield place(member=member, score=score, index=index)
+        case "hashes":
+            # How many there are is told only by a list that came in one piece.
+            length = (b"%d" % len(entry.value),) if entry.offset == 0 else ()
+            for index, member in enumerate(entry.value, entry.offset):
+                list_of = partial(about, FactKind.PLACE, to_text(member), place=told["hashed"])
+                yield list_of(member=member, index=index, values=length)
+        case "tag" | "held" | "children":
+            place_name = told.get("tag", told.get("worker", told.get("id")))
+            for member in entry.value:
+                yield about(FactKind.NOTE, to_text(member), place=place_name, member=member)
+        case "dependencies":
+            for member in entry.value:
+                yield about(FactKind.NOTE, told["id"], member=member)
+                yield _fact(entry, "needed", FactKind.NOTE, to_text(member), member=to_bytes(told["id"]))
+        case "lock_waits":
+            yield about(FactKind.NOTE, told["id"], place=told["worker"], values=(entry.value,))
+        case "bees":
+            for member, score in entry.value:
+                yield about(FactKind.REGISTRY, None, queue=told["queue"], member=member, score=score)
+        case "hive":
+            yield about(FactKind.REGISTRY, None, values=(entry.value,))
+        case "scripts":
+            yield about(FactKind.REGISTRY, None, values=_flat(entry.value))
+
+
+def _fact(
+    entry: Entry,
+    role: str,
+    kind: FactKind,
+    job_id: str | None,
+    *,
+    queue: str | None = None,
+    place: str | None = None,
+    member: bytes | None = None,
+    score: float | None = None,
+    index: int | None = None,
+    values: tuple[bytes, ...] = (),
+) -> Fact:
+    return Fact(kind, role, entry.key, entry.redis_type, job_id, "", queue, place, member, score, index, values, entry.ttl_ms)
+
+
+def _claims(entry: Entry, job_id: str) -> Iterator[Fact]:
+    """A duplicate asks its original how it ended."""
+    original = entry.value.get(b"duplicate")
+    if original is not None and entry.value.get(b"status") == b"duplicate":
+        yield _fact(entry, "claimed", FactKind.NOTE, to_text(original), member=to_bytes(job_id))
+
+
+def _flat(fields: Mapping[bytes, bytes]) -> tuple[bytes, ...]:
+    return tuple(text for pair in fields.items() for text in pair)
+
+
+# What jobs tell each other
+
+
+def echoes(subject: Subject) -> Iterator[Fact]:
+    """The answers to all who have claimed this job."""
+    view = view_of(subject)
+    source = view.record or view.facts[0]
+    for claim in view.claims:
+        asking = to_text(claim.member or b"")
+        tell = partial(Fact, FactKind.NOTE, key=source.key, redis_type=source.redis_type, job_id=asking, place=view.job_id)
+        if claim.role == "claimed":
+            yield tell("original", values=(to_bytes(view.status), _state_told(view)))
+        else:
+            flags = (asking in view.dependants, view.is_lost)
+            yield tell("dependency", values=(to_bytes(view.status), *(b"1" if flag else b"" for flag in flags)))
+
+
+def _state_told(view: View) -> bytes:
+    return str(state_for_duplicates(view.fields) if view.is_job else State.UNKNOWN).encode()
+
+
+# Facts to totals
+
+
+def tally(fact: Fact, totals: Totals) -> None:
+    """Counts what the rules about the whole keyspace need. What it grows with: workers, queues and kinds of damage."""
+    if fact.kind is FactKind.ODD:
+        totals.count("odd key", fact.role)
+        totals.sample("odd key", to_text(fact.key), fact.role)
+        return
+    match fact.role:
+        case "record":
+            _tally_record(fact, totals)
+        case "bees":
+            beat = whole_score(fact.score)
+            totals.maximum(f"heartbeat:{fact.queue}", 0 if beat is None else beat, to_text(fact.member or b""))
+            totals.name("served", [fact.queue or ""])
+        case "lock_waits" if fact.ttl_ms is None:
+            totals.count("trace", "0.0.4")
+        case "hive":
+            totals.count("hive options", "sound" if texts.as_object(fact.values[0]) is not None else "broken")
+        case "scripts":
+            totals.count("trace", "head")
+            for name in _broken_scripts(fact.fields):
+                totals.sample("broken script", name)
+
+
+def _tally_record(fact: Fact, totals: Totals) -> None:
+    fields = fact.fields
+    totals.count("records")
+    options = fields.get(b"options", b"")
+    if b'"preferredHostname"' in options:
+        totals.count("trace", "head")
+    elif b'"timeout"' in options or b"failed_reason" in fields:
+        totals.count("trace", "0.0.3")
+    elif b"jid" in fields and b'"ttl"' in options:
+        totals.count("trace", "0.0.4")
+
+
+def _broken_scripts(fields: Mapping[bytes, bytes]) -> Iterator[str]:
+    for name in sorted(SCRIPTS):
+        sha = fields.get(name.encode(), b"")
+        if len(sha) != 40 or sha.strip(b"0123456789abcdef"):
+            yield name
+    yield from sorted(to_text(name) for name in fields if to_text(name) not in SCRIPTS)
+
+
+# Facts to a job
+
+
+def read(subject: Subject) -> Job | None:
+    """The job that the facts describe; None without a record that names itself."""
+    view = view_of(subject)
+    if not view.is_job:
+        return None
+    job = job_of(view.job_id, view.stored)
+    place = view.own.get("queue")
+    # A queue is ordered by its scores alone: a priority is worth what it was when the job came, and no longer.
+    return evolve(job, position=place.index if place else None, rank=0)

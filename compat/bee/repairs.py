@@ -1,0 +1,250 @@
+"""Repairs: the commands that mend one finding, one function a rule, only where that is safe.
+
+A repair touches nothing but what its finding is about, and makes nothing up: what a record does not say is not guessed. What has
+no repair here needs a decision that keys can't tell (run again or not, which of two texts is right). Called by ``family.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from attrs import frozen
+
+from ...schema.fact import Subject
+from ...schema.family import Command
+from ...schema.rule import Finding, Keyspace
+from ...schema.text import to_bytes, to_text
+from . import texts
+from .hash_rules import NO_ORIGINALS
+from .keys import LOCK_MS, OPTIONS, OPTIONS_TTL, UNFINISHED, layout
+from .link_rules import untagged
+from .place_rules import MEMBERS
+from .record_rules import NEEDED, unreadable, wrong_options
+from .view import View, view_of
+from .writer import LONGEST_TTL
+
+USUAL = {b"worker": b"", b"retries": b"0", b"history": b"{}", b"tags": b"{}"}
+"""What bee writes into fields of which it knows nothing yet."""
+
+
+@frozen
+class Patient:
+    """A job with a finding."""
+
+    view: View
+    keyspace: Keyspace
+    finding: Finding
+
+    @property
+    def id(self) -> bytes:
+        return to_bytes(self.view.job_id)
+
+    @property
+    def record(self) -> bytes:
+        return self.key("record", id=self.view.job_id)
+
+    @property
+    def at(self) -> bytes:
+        """The key that the finding names."""
+        return to_bytes(self.finding.key)
+
+    @property
+    def now_ms(self) -> int:
+        return self.keyspace.now_ms
+
+    def key(self, role: str, **names: str) -> bytes:
+        return layout(self.keyspace.prefix).key(role, **names)
+
+    def stands(self, role: str, score: float) -> Command:
+        """Puts the job into a sorted set of its queue."""
+        return ("ZADD", self.key(role, queue=self.view.queue), score, self.id)
+
+    def ttl(self) -> int | None:
+        """How long the job is to stay after its end, ms; None where its options don't tell."""
+        ttl = texts.numeric((self.view.options or {}).get("ttl"))
+        return int(ttl) if ttl is not None and 1 <= ttl <= LONGEST_TTL else None
+
+
+def _add_fields(patient: Patient) -> Iterator[Command]:
+    fields = patient.view.fields
+    missing = [pair for pair in USUAL.items() if pair[0] not in fields]
+    sound = fields.get(b"jid") == patient.id and all(name in fields for name in (*NEEDED, b"submitted"))
+    if sound and missing:
+        yield ("HSET", patient.record, *(text for pair in missing for text in pair))
+
+
+def _drop_result(patient: Patient) -> Iterator[Command]:
+    if unreadable(patient.view) == [b"result"]:
+        yield ("HDEL", patient.record, "result")
+
+
+def _set_options(patient: Patient) -> Iterator[Command]:
+    options = patient.view.options
+    if options is not None:
+        wrong = wrong_options(options, blocked=bool(patient.view.needs))
+        raw = texts.dump(options | {name: OPTIONS[name] for name in wrong})
+        if raw is not None:
+            yield ("HSET", patient.record, "options", raw)
+
+
+def _queue(patient: Patient) -> Iterator[Command]:
+    yield patient.stands("queue", patient.now_ms)
+
+
+def _delay(patient: Patient) -> Iterator[Command]:
+    last = patient.view.history[-1] if patient.view.history else {}
+    till = texts.plain_number(last.get("till"))
+    sound = not wrong_options(patient.view.options or {}, blocked=False)
+    if last.get("event") == "delayed" and till is not None and sound:
+        yield patient.stands("delayed", till)
+
+
+def _lock(patient: Patient) -> Iterator[Command]:
+    view = patient.view
+    if "locks" not in view.own:
+        yield patient.stands("locks", patient.now_ms + LOCK_MS)
+    if all(fact.place != view.worker for fact in view.held):
+        yield ("SADD", patient.key("held", worker=view.worker), patient.id)
+
+
+def _expire(patient: Patient) -> Iterator[Command]:
+    yield patient.stands("expires", patient.now_ms + (patient.ttl() or OPTIONS_TTL))
+
+
+def _die(patient: Patient) -> Iterator[Command]:
+    for fact in patient.view.places:
+        yield ("ZREM", fact.key, patient.id)
+    if not patient.view.is_dying:
+        yield ("PEXPIRE", patient.record, patient.ttl() or OPTIONS_TTL)
+
+
+def _leave(patient: Patient) -> Iterator[Command]:
+    """Out of the sorted set that the finding names, if it is one in which the job must not be."""
+    view = patient.view
+    for fact in view.places:
+        belongs = view.status in MEMBERS[fact.role] and fact.queue == view.queue
+        if fact.key == patient.at and not belongs:
+            yield ("ZREM", fact.key, patient.id)
+
+
+def _stay_in_one(patient: Patient) -> Iterator[Command]:
+    view = patient.view
+    wrong = [fact for fact in view.places if view.status not in MEMBERS[fact.role] or fact.queue != view.queue]
+    if len(wrong) == len(view.places) - 1:
+        for fact in wrong:
+            yield ("ZREM", fact.key, patient.id)
+
+
+def _release_set(patient: Patient) -> Iterator[Command]:
+    """Out of a set that the finding names."""
+    yield ("SREM", patient.at, patient.id)
+
+
+def _drop_counter(patient: Patient) -> Iterator[Command]:
+    counted = (b"1", b"2", b"3")
+    for fact in patient.view.waits:
+        counts = patient.view.status == "running" and fact.place == patient.view.worker and fact.values[0] in counted
+        if fact.key == patient.at and not counts:
+            yield ("DEL", fact.key)
+
+
+def _unlist_alone(patient: Patient) -> Iterator[Command]:
+    for fact in patient.view.lists:
+        if fact.key == patient.at and fact.index == 0 and fact.values == (b"1",):
+            yield ("LLEN", fact.key)
+            yield ("LREM", fact.key, 0, patient.id)
+
+
+def _list(patient: Patient) -> Iterator[Command]:
+    view = patient.view
+    if patient.at != patient.record:
+        yield from (("LREM", patient.at, 0, patient.id) for fact in view.lists if fact.key == patient.at and fact.index != 0)
+    elif view.own_list is not None and view.status not in NO_ORIGINALS:
+        yield ("RPUSH", patient.key("hashes", hashed=view.own_list), patient.id)
+
+
+def _release(patient: Patient) -> Iterator[Command]:
+    """What bee does when what a job waits for ends: the last one to end lets it run, or start its delay."""
+    view = patient.view
+    ended = {told.job_id for told in view.told if told.status not in UNFINISHED}
+    if not ended:
+        return
+    remaining = set(view.needs) - ended
+    options = view.options or {}
+    if not remaining and (wrong_options(options, blocked=True) or not texts.as_list(view.fields.get(b"history"))):
+        return
+    yield ("SREM", patient.key("dependencies", id=view.job_id), *map(to_bytes, sorted(ended)))
+    if remaining or "delayed" in view.own:
+        return
+    delay = texts.plain_number(options["delay"]) or 0
+    event: dict[str, Any] = {"hive": "ferryman", "timestamp": patient.now_ms}
+    if delay > 0:
+        event |= {"event": "delayed", "till": patient.now_ms + delay}
+        yield patient.stands("delayed", patient.now_ms + delay)
+    else:
+        event["event"] = "queued"
+        yield patient.stands("queue", patient.now_ms)
+        yield ("HSET", patient.record, "status", "queued")
+    yield ("HSET", patient.record, "history", texts.dump([*(texts.as_list(view.fields[b"history"]) or ()), event]) or b"{}")
+
+
+def _drop_dependencies(patient: Patient) -> Iterator[Command]:
+    yield ("DEL", patient.key("dependencies", id=patient.view.job_id))
+
+
+def _tag(patient: Patient) -> Iterator[Command]:
+    yield from (("SADD", patient.key("tag", tag=tag), patient.id) for tag in untagged(patient.view))
+
+
+def _join_parent(patient: Patient) -> Iterator[Command]:
+    view = patient.view
+    if patient.at != patient.record:
+        yield ("SREM", patient.at, patient.id)
+    elif b"parent" in view.fields:
+        yield ("SADD", patient.key("children", id=to_text(view.fields[b"parent"])), patient.id)
+
+
+_REPAIRS: Mapping[str, Callable[[Patient], Iterator[Command]]] = {
+    "BEE-1": _add_fields,
+    "BEE-2": _drop_result,
+    "BEE-3": _set_options,
+    "BEE-5": _queue,
+    "BEE-6": _delay,
+    "BEE-7": _delay,
+    "BEE-8": _lock,
+    "BEE-9": _expire,
+    "BEE-10": _die,
+    "BEE-11": _leave,
+    "BEE-12": _leave,
+    "BEE-13": _leave,
+    "BEE-14": _stay_in_one,
+    "BEE-15": _release_set,
+    "BEE-18": _drop_counter,
+    "BEE-19": _unlist_alone,
+    "BEE-20": _list,
+    "BEE-22": _release,
+    "BEE-23": _drop_dependencies,
+    "BEE-25": _release_set,
+    "BEE-26": _tag,
+    "BEE-27": _join_parent,
+}
+
+REPAIRABLE = frozenset({*_REPAIRS, "BEE-28"})
+"""The ids of the rules that ``repair`` can mend, at least in some cases."""
+
+
+def repair(finding: Finding, subject: Subject | None, keyspace: Keyspace) -> list[Command]:
+    """The commands after which the finding is gone; none where that can't be done safely."""
+    if finding.rule == "BEE-28":
+        # bee itself writes this at every connection of a hive.
+        return [("SET", layout(keyspace.prefix).key("hive"), b'{"log":false}')]
+    mend = _REPAIRS.get(finding.rule)
+    if mend is None or subject is None:
+        return []
+    patient = Patient(view_of(subject), keyspace, finding)
+    commands = list(mend(patient))
+    if commands and b"duplicate" in patient.view.fields:
+        # The record of a duplicate speaks of its original as well, so its state must be asked for.
+        commands.insert(0, ("HGETALL", patient.record))
+    return commands

@@ -1,0 +1,111 @@
+"""Texts: the JSON inside bee's records, read without trust and written so that bee's scripts can decode it.
+
+bee's scripts decode and encode in Lua, where an empty list and an empty object are the same: both are written ``{}`` and both
+are read alike. Never raises for any bytes. Called by the record, the view and the rules.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...schema.errors import MalformedValue
+from ...schema.text import load_json, to_bytes
+from ..numbers import bounded, number
+
+Event = Mapping[str, Any]
+
+
+def parse(raw: bytes | None) -> Any:
+    """The value of a JSON text; None for a missing or malformed one, as for null."""
+    if raw is None:
+        return None
+    try:
+        return load_json(raw)
+    except MalformedValue:
+        return None
+
+
+def is_json(raw: bytes) -> bool:
+    """Whether bee's scripts can decode this text."""
+    try:
+        load_json(raw)
+    except MalformedValue:
+        return False
+    return True
+
+
+def as_object(raw: bytes | None) -> dict[str, Any] | None:
+    """A JSON object; an empty list is one too. None for everything else."""
+    value = parse(raw)
+    if value == []:
+        return {}
+    return value if isinstance(value, dict) else None
+
+
+def as_list(raw: bytes | None) -> list[Any] | None:
+    """A JSON list; an empty object is one too. None for everything else."""
+    value = parse(raw)
+    if value == {}:
+        return []
+    return value if isinstance(value, list) else None
+
+
+def events(raw: bytes | None) -> tuple[Event, ...]:
+    """The entries of a history, oldest first; whatever is no object is left out."""
+    return tuple(entry for entry in as_list(raw) or () if isinstance(entry, dict))
+
+
+def names(history: Iterable[Event]) -> list[str]:
+    """What happened, in order."""
+    return [entry["event"] for entry in history if isinstance(entry.get("event"), str)]
+
+
+def moment(event: Event) -> int | None:
+    """When an event happened, ms."""
+    value = event.get("timestamp")
+    # Lua may have written a whole number as 1.79e+12.
+    if isinstance(value, float) and math.isfinite(value):
+        value = int(value)
+    return bounded(value) if type(value) is int else None
+
+
+def last_moment(history: Iterable[Event], *wanted: str) -> int | None:
+    """When the last event of these names, or of any name, happened."""
+    found = None
+    for entry in history:
+        if not wanted or entry.get("event") in wanted:
+            found = moment(entry)
+    return found
+
+
+def plain_number(value: Any) -> int | float | None:
+    """A JSON number that 64 bits hold; None for everything else, true and false included."""
+    if type(value) is int:
+        return bounded(value)
+    return value if isinstance(value, float) and math.isfinite(value) else None
+
+
+def numeric(value: Any) -> int | float | None:
+    """The number that Lua's arithmetic makes of a JSON number or a string with one; None for everything else."""
+    return number(to_bytes(value).strip()) if isinstance(value, str) else plain_number(value)
+
+
+def tag_text(tag: Any) -> str | None:
+    """A tag as it stands in the name of its set: text, or a number as Lua joins it. None for what can't be a tag."""
+    if isinstance(tag, str):
+        return tag
+    value = plain_number(tag)
+    return None if value is None else f"{value:.14g}"
+
+
+def dump(value: Any) -> bytes | None:
+    """JSON text for ``value``, an empty list as ``{}``; None for what has none that Lua can decode and encode again."""
+    try:
+        text = json.dumps(value if value != [] else {}, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        raw = text.encode("utf-8")
+    except (ValueError, TypeError, RecursionError):  # lone surrogates are a ValueError too
+        return None
+    return raw if is_json(raw) else None

@@ -1,0 +1,241 @@
+"""View: the facts about one job, sorted by what the reader and the rules ask for.
+
+Says what stands where, and judges nothing. What other jobs must tell of themselves (whether a duplicate's original has ended,
+whether what a job waits for is lost) arrives as ``Original`` and ``Dependency``. Called by ``reader.py`` and the rules, which
+share one view of a subject.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+from attrs import define, field, frozen
+
+from ...schema.fact import Fact, Subject
+from ...schema.job import State
+from ...schema.rule import Complaint, Severity
+from ...schema.text import to_bytes, to_text
+from ..memo import remember_last
+from ..numbers import whole
+from . import texts
+from .keys import DYING, SETS, UNFINISHED, hashed
+from .record import Stored
+
+
+@frozen
+class Original:
+    """What a duplicate is told of its original."""
+
+    status: str
+    """Its status word; empty if there is no record of it."""
+    state: State
+    """The state that it gives its duplicates."""
+
+
+@frozen
+class Dependency:
+    """What a job is told of one that it waits for."""
+
+    job_id: str
+    status: str
+    """Its status word; empty if there is no record of it."""
+    lists: bool
+    """Whether it knows who waits for it."""
+    lost: bool
+    """Whether it stands where nobody will run it."""
+
+
+@define(slots=False)
+class View:
+    """What all keys say about one job. Lists are sorted by key, so that findings read the same on every engine."""
+
+    job_id: str
+    facts: tuple[Fact, ...]
+    record: Fact | None = None
+    fields: dict[bytes, bytes] = field(factory=dict)
+    """The hash; empty without a record."""
+    places: list[Fact] = field(factory=list)
+    """In the sorted sets, of all queues."""
+    held: list[Fact] = field(factory=list)
+    """In the sets of what workers hold."""
+    lists: list[Fact] = field(factory=list)
+    """In the lists of jobs with one hash."""
+    tagged: list[Fact] = field(factory=list)
+    child_of: list[Fact] = field(factory=list)
+    waits: list[Fact] = field(factory=list)
+    """Counters of expired locks."""
+    dependencies: list[Fact] = field(factory=list)
+    """Members of its own dependency set."""
+    claims: list[Fact] = field(factory=list)
+    """Jobs that name this one as their original, or as what they wait for."""
+    original: Original | None = None
+    told: list[Dependency] = field(factory=list)
+
+    @classmethod
+    def of(cls, subject: Subject) -> View:
+        """The view of a subject."""
+        view = cls(subject.job_id, tuple(sorted(subject.facts, key=_order)))
+        for fact in view.facts:
+            match fact.role:
+                case "record":
+                    view.record = fact
+                    view.fields.update(fact.fields)
+                case "queue" | "delayed" | "locks" | "expires":
+                    view.places.append(fact)
+                case "held":
+                    view.held.append(fact)
+                case "hashes":
+                    view.lists.append(fact)
+                case "tag":
+                    view.tagged.append(fact)
+                case "children":
+                    view.child_of.append(fact)
+                case "lock_waits":
+                    view.waits.append(fact)
+                case "dependencies":
+                    view.dependencies.append(fact)
+                case "claimed" | "needed":
+                    view.claims.append(fact)
+                case "original":
+                    status, state = map(to_text, fact.values)
+                    view.original = Original(status, State(state))
+                case "dependency":
+                    status, lists, lost = map(to_text, fact.values)
+                    view.told.append(Dependency(fact.place or "", status, bool(lists), bool(lost)))
+        return view
+
+    # The record
+
+    @cached_property
+    def is_job(self) -> bool:
+        """Whether bee would call this a job: the record names itself."""
+        return b"jid" in self.fields
+
+    @cached_property
+    def queue(self) -> str:
+        return to_text(self.fields.get(b"queue", b""))
+
+    @cached_property
+    def status(self) -> str:
+        """The status word, whatever it is; empty if there is none, and for a record that is no job."""
+        return to_text(self.fields.get(b"status", b"")) if self.is_job else ""
+
+    @cached_property
+    def worker(self) -> str:
+        return to_text(self.fields.get(b"worker", b""))
+
+    @cached_property
+    def is_dying(self) -> bool:
+        """Whether Redis will remove the record by itself."""
+        return self.record is not None and self.record.ttl_ms is not None
+
+    @cached_property
+    def options(self) -> dict[str, Any] | None:
+        """None where bee could not read them."""
+        return texts.as_object(self.fields.get(b"options"))
+
+    @cached_property
+    def tags(self) -> tuple[str, ...]:
+        found = map(texts.tag_text, texts.as_list(self.fields.get(b"tags")) or ())
+        return tuple(text for text in found if text is not None)
+
+    @cached_property
+    def history(self) -> tuple[texts.Event, ...]:
+        return texts.events(self.fields.get(b"history"))
+
+    @cached_property
+    def events(self) -> list[str]:
+        """What happened, in order."""
+        return texts.names(self.history)
+
+    @cached_property
+    def dependants(self) -> tuple[str, ...]:
+        """The jobs that wait, or have waited, for this one."""
+        found = texts.as_list(self.fields.get(b"dependants")) or ()
+        return tuple(dict.fromkeys(each for each in found if isinstance(each, str)))
+
+    @cached_property
+    def own_list(self) -> str | None:
+        """What the name of the list with its hash ends in; None for a job without a hash."""
+        unique_key = self.fields.get(b"hash")
+        return None if unique_key is None else hashed(self.queue, to_text(unique_key))
+
+    # Where it stands
+
+    @cached_property
+    def own(self) -> dict[str, Fact]:
+        """By role, where the sets of the job's own queue hold it."""
+        return {fact.role: fact for fact in self.places if fact.queue == self.queue}
+
+    @cached_property
+    def needs(self) -> tuple[str, ...]:
+        """The jobs that this one waits for, sorted."""
+        return tuple(sorted(to_text(fact.member or b"") for fact in self.dependencies))
+
+    @cached_property
+    def is_lost(self) -> bool:
+        """Whether the job has yet to run and stands where nobody will ever find it."""
+        match self.status:
+            case "queued":
+                return "queue" not in self.own
+            case "new":
+                return "delayed" not in self.own and not self.needs
+            case "retried":
+                return "delayed" not in self.own
+            case "running":
+                return "locks" not in self.own
+        return False
+
+    @cached_property
+    def is_unfinished(self) -> bool:
+        return self.status in UNFINISHED
+
+    @cached_property
+    def is_ended_early(self) -> bool:
+        """Canceled or expired: it is to stand nowhere."""
+        return self.status in DYING
+
+    @cached_property
+    def stored(self) -> Stored:
+        """The record as the reader takes it."""
+        scores = {role: self.own[role].score for role in SETS if role in self.own}
+        original = None if self.original is None else self.original.state
+        sound = {role: score for role, score in scores.items() if score is not None}
+        return Stored(self.fields, sound, self.needs, self.is_dying, original)
+
+    @cached_property
+    def state(self) -> State:
+        """The canonical state."""
+        return self.stored.state if self.is_job else State.UNKNOWN
+
+    @property
+    def key(self) -> bytes:
+        """The key to name in findings: the record, or where else the job shows up."""
+        return (self.record or self.facts[0]).key
+
+    def whole(self, name: bytes) -> int | None:
+        """The integer in a field of the hash."""
+        return whole(self.fields.get(name))
+
+    def in_set(self, role: str) -> Iterator[Fact]:
+        """Where sets of this role hold the job, whatever the queue."""
+        return (fact for fact in self.places if fact.role == role)
+
+    def complaint(self, detail: str, *, key: bytes | None = None, severity: Severity | None = None) -> Complaint:
+        """What a rule says about this job; about its record if no other key is at fault."""
+        return Complaint(detail, self.key if key is None else key, self.queue or None, severity)
+
+    def claimed_by(self, other: str) -> bool:
+        """Whether this job stands in the dependency set of another."""
+        raw = to_bytes(other)
+        return any(fact.role == "needed" and fact.member == raw for fact in self.claims)
+
+
+def _order(fact: Fact) -> tuple[bytes, str, int, bytes]:
+    return fact.key, fact.role, fact.index or 0, fact.member or to_bytes(fact.place or "")
+
+
+view_of = remember_last(View.of)
+"""The view of a subject, made once for the reader and all rules."""

@@ -1,0 +1,189 @@
+"""Writing bee: a Job to the Redis commands that store it as the newest bee would.
+
+The commands of one job belong in one transaction: its record stands before anything names it, and the wake-up message comes
+last. They may be sent again for the same job. Who waits for whom is told to both sides once all jobs stand (``finish``). Scripts
+of bee, heartbeats and lock counters belong to a running installation, and are never written. Called by ``family.py``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+
+from attrs import evolve
+
+from ...schema.errors import MalformedValue
+from ...schema.family import Command, Target
+from ...schema.job import Job, State
+from ...schema.rule import Finding, Severity
+from ...schema.text import show, to_bytes, to_text
+from ...schema.totals import Totals
+from ..numbers import number_text
+from . import texts
+from .kept import Kept, with_aside
+from .keys import DYING, LOCK_MS, OPTIONS_TTL, SETS, hashed, layout
+from .record import Stored, is_readable, readable, word_for
+
+TO_RUN = frozenset({State.WAITING, State.SCHEDULED, State.BLOCKED, State.ACTIVE})
+
+LONGEST_TTL = 10**15
+"""Redis refuses times to live that end beyond 64 bits."""
+
+TICKS = 4096
+"""Scores of queues have so many steps in a ms: a double keeps them apart at today's times."""
+
+
+# What bee can't express
+
+
+def obstacles(job: Job) -> Iterator[Finding]:
+    """Errors for a job that bee could not hold or run; warnings for what bee would keep in the record but not act on."""
+    if not job.id or not _is_unicode(job.id):
+        yield _error(job, "BEE-W1", f"the id {show(job.id, 60)!r} is empty, or not UTF-8")
+    if not _is_unicode(job.queue):
+        yield _error(job, "BEE-W2", f"the queue {show(job.queue, 60)!r} is not UTF-8")
+    try:
+        kept = Kept.of(job)
+    except MalformedValue as error:
+        yield _error(job, "BEE-W7", str(error))
+        return
+    word = word_for(job, kept.status)
+    if word is None:
+        yield _error(job, "BEE-W3", f"bee has no word for {job.state} jobs")
+    if job.state in TO_RUN and not texts.is_json(job.payload or b""):
+        yield _error(job, "BEE-W4", "the payload is not JSON: the pop that takes the job would abort")
+    if job.state is State.BLOCKED and word == "new" and not job.depends_on:
+        yield _error(job, "BEE-W10", "a blocked job that waits for nothing would never go on")
+    if job.state is State.SCHEDULED and job.due_at is None:
+        yield _warning(job, "BEE-W5", "a scheduled job without a due time: bee runs it at once")
+    idle = ["name"] if job.name != job.queue else []
+    idle += ["logs"] if job.logs else []
+    if job.depends_on and job.state is not State.BLOCKED:
+        idle.append("depends_on")
+    if idle:
+        yield _warning(job, "BEE-W6", f"kept in the record, but without effect in bee: {', '.join(idle)}")
+    unreadable = [show(name) for name, raw in kept.fields.items() if not is_readable(name, raw)]
+    if unreadable:
+        yield _warning(job, "BEE-W8", f"left out, since bee can't read it: {', '.join(unreadable)}")
+    if job.state is State.ACTIVE and kept.status != "running":
+        yield _warning(job, "BEE-W9", "no worker of bee holds this active job: it is written as waiting")
+
+
+def _error(job: Job, rule: str, detail: str) -> Finding:
+    return Finding(rule, Severity.ERROR, job.id, "", job.queue, detail)
+
+
+def _warning(job: Job, rule: str, detail: str) -> Finding:
+    return Finding(rule, Severity.WARNING, job.id, "", job.queue, detail)
+
+
+def _is_unicode(text: str) -> bool:
+    return to_text(to_bytes(text)) == text and texts.dump(text) is not None
+
+
+# What is stored
+
+
+def stored_of(job: Job, target: Target) -> Stored:
+    """The record that a job gets, and its place. Raises MalformedValue for a job of which ``obstacles`` says so."""
+    kept = Kept.of(job)
+    held_elsewhere = job.state is State.ACTIVE and kept.status != "running"
+    written = evolve(job, state=State.WAITING) if held_elsewhere else job
+    stored = readable(kept.applied(written))
+    role = stored.place
+    scores = {}
+    if role is not None:
+        score = stored.scores.get(role)
+        overdue = role == "expires" and role not in kept.scores and (score or 0) < target.now_ms
+        scores[role] = _score(written, stored, role, target.now_ms) if score is None or overdue else score
+    return with_aside(written, evolve(stored, scores=scores))
+
+
+def _score(job: Job, stored: Stored, role: str, now_ms: int) -> float:
+    """The score where the job does not tell it."""
+    match role:
+        case "queue" if job.position is not None:
+            # As if all had come within the last second, in their order.
+            return now_ms - 1000 + job.position / TICKS
+        case "queue":
+            # A worker had it: its turn was before that of those who wait.
+            came = job.created_at or 0
+            return float(came if 10**12 < came < now_ms - 1001 else now_ms - 1001)
+        case "locks":
+            return float(now_ms + LOCK_MS)
+        case "expires":
+            # Nothing may vanish at once for having been carried.
+            return float(now_ms + ttl_of(stored))
+    return float(now_ms)
+
+
+def ttl_of(stored: Stored) -> int:
+    """How long the job is to stay after its end, ms."""
+    ttl = texts.numeric((texts.as_object(stored.fields.get(b"options")) or {}).get("ttl"))
+    return int(min(ttl, LONGEST_TTL)) if ttl is not None and ttl >= 1 else OPTIONS_TTL
+
+
+def write(job: Job, target: Target) -> list[Command]:
+    """The commands that store the job. Raises MalformedValue for a job of which ``obstacles`` says so."""
+    stored = stored_of(job, target)
+    names, job_id, role = layout(target.prefix), to_bytes(job.id), stored.place
+    record, waits_for = names.key("record", id=job.id), names.key("dependencies", id=job.id)
+    commands: list[Command] = [("DEL", record, waits_for)]
+    commands.append(("HSET", record, *(text for pair in stored.fields.items() for text in pair)))
+    if stored.dying:
+        commands.append(("PEXPIRE", record, ttl_of(stored)))
+    for each in SETS:
+        key = names.key(each, queue=job.queue)
+        commands.append(("ZADD", key, number_text(stored.scores[each]), job_id) if each == role else ("ZREM", key, job_id))
+    if stored.needs:
+        commands.append(("SADD", waits_for, *map(to_bytes, stored.needs)))
+    commands += _memberships(job_id, stored, target)
+    if stored.status == "queued":
+        message = {"queue": job.queue, "jid": job.id, "type": "new"}
+        commands.append(("PUBLISH", f"{target.prefix}:ch:q:{job.queue}".encode(), texts.dump(message) or b"{}"))
+    return commands
+
+
+def _memberships(job_id: bytes, stored: Stored, target: Target) -> Iterator[Command]:
+    """Where the job is named beside its own keys. Nothing names a record that is to vanish."""
+    if stored.dying:
+        return
+    names, get = layout(target.prefix), stored.fields.get
+    for tag in dict.fromkeys(map(texts.tag_text, texts.as_list(get(b"tags")) or ())):
+        if tag is not None:
+            yield ("SADD", names.key("tag", tag=tag), job_id)
+    parent, unique_key = get(b"parent"), get(b"hash")
+    if parent is not None:
+        yield ("SADD", names.key("children", id=to_text(parent)), job_id)
+    if stored.status == "running":
+        yield ("SADD", names.key("held", worker=to_text(get(b"worker", b""))), job_id)
+    if unique_key is not None and stored.status not in DYING:
+        key = names.key("hashes", hashed=hashed(to_text(get(b"queue", b"")), to_text(unique_key)))
+        end = "tail" if stored.status == "duplicate" else "head"
+        yield ("EVAL", _script("enlist"), 1, key, job_id, end)
+
+
+# What is done once
+
+
+def tally_written(job: Job, totals: Totals) -> None:
+    """Adds what ``finish`` needs: who waits for whom. It grows with the number of blocked jobs."""
+    if job.state is State.BLOCKED and word_for(job, Kept.of(job).status) == "new":
+        totals.name("links", (json.dumps([job.id, needed]) for needed in job.depends_on))
+
+
+def finish(target: Target, written: Totals) -> list[Command]:
+    """Lets every job know who waits for it, and gives the keyspace the options without which bee's scripts abort."""
+    names = layout(target.prefix)
+    commands: list[Command] = [("SET", names.key("hive"), b'{"log":false}', "NX")]
+    for waiting, needed in map(json.loads, sorted(written.names.get("links", ()))):
+        keys = (names.key("record", id=needed), names.key("dependencies", id=waiting))
+        commands.append(("EVAL", _script("link"), len(keys), *keys, to_bytes(needed), to_bytes(waiting)))
+    return commands
+
+
+@cache
+def _script(name: str) -> str:
+    return files(__package__).joinpath("lua", f"{name}.lua").read_text("utf-8")
