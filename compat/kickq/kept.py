@@ -3,7 +3,7 @@
 Only what differs from what the writer would write anyway (record.standard), as texts and numbers:
 
     state            the state word; always there for an active job, else only where the document doesn't imply it
-    read_as          the canonical state in which the job was read, where something kept is true in that state only
+    read_as          the canonical state of the document, where something kept is true in that state only
     item             member of the document -> its exact JSON text, or None for a member that is not there
     text             the exact text of the document, where JavaScript would write the same members differently
     fields           hash field -> its exact bytes, or None for a field that is not there
@@ -78,12 +78,12 @@ class Kept:
         base = standard_item(job)
         item: dict[str, Member | None] = {name: member for name, member in stored.item.items() if base.get(name) != member}
         item |= {name: None for name in base if name not in stored.item}
-        kept = cls(state=_word_kept(job, stored, stored.item), read_as=str(job.state), item=item)
+        kept = cls(state=_word_kept(job, stored, stored.item), read_as=_document_state(job), item=item)
         expected = kept.applied(job)
         fields = _changed(expected.fields, stored.fields)
         scores = {role: score for role, score in stored.scores.items() if expected.scores.get(role, score) != score}
         text = None if expected.document == stored.document else stored.document
-        bound = kept.state is not None or scores or text is not None or not OF_STATE.isdisjoint(item)
+        bound = scores or text is not None or not OF_STATE.isdisjoint(item)
         return evolve(kept, read_as=kept.read_as if bound else None, fields=fields, scores=scores, text=text)
 
     def to_extra(self) -> dict[str, Any]:
@@ -110,14 +110,14 @@ class Kept:
 
     def applied(self, job: Job) -> Record:
         """The record that reproduces the stored job, provided that it has not changed since."""
-        same = self.read_as == job.state
-        # An active job that waits again has the document that it had: kickq does not touch it when a worker takes a job.
-        untouched = same or (self.read_as == State.ACTIVE and job.state is State.WAITING)
-        item = _merged(standard_item(job), {name: m for name, m in self.item.items() if untouched or name not in OF_STATE})
+        same = self.read_as == _document_state(job)
+        item = _merged(standard_item(job), {name: m for name, m in self.item.items() if same or name not in OF_STATE})
         record = record_of(job, item)
-        fields = {**record.fields, **({b"state": to_bytes(self.state)} if same and self.state is not None else {}), **self.fields}
+        fields = {**record.fields, **self.fields}
+        if self.state is not None and WORDS.get(self.state) is job.state:
+            fields[b"state"] = to_bytes(self.state)
         scores = {role: self.scores.get(role, score) if same else score for role, score in record.scores.items()}
-        text = self.text if self.text is not None and untouched and _means(self.text, item) else None
+        text = self.text if self.text is not None and same and _means(self.text, item) else None
         return Record({name: value for name, value in fields.items() if value is not None}, item, scores, text)
 
     def applied_loosely(self, job: Job) -> Record:
@@ -138,6 +138,11 @@ class Kept:
             return exact, missing
         loose = self.applied_loosely(job)
         return loose, lost(job, loose)
+
+
+def _document_state(job: Job) -> str:
+    """The state of which the document speaks: kickq does not touch it when a worker takes the job."""
+    return str(State.WAITING if job.state is State.ACTIVE else job.state)
 
 
 def _word_kept(job: Job, stored: Record, item: Members) -> str | None:

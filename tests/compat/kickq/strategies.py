@@ -72,7 +72,7 @@ def jobs(draw: st.DrawFn) -> Job:
         ttl=draw(st.one_of(st.none(), st.integers(1, 10**6), whole_numbers)),
         logs=tuple(draw(st.lists(st.binary(max_size=8), max_size=3))),
         history=tuple(draw(history)),
-        extra={**extra, "kickq": {"state": "processing", "read_as": "active"}} if state is State.ACTIVE else extra,
+        extra={**extra, "kickq": {"state": "processing"}} if state is State.ACTIVE else extra,
         position=draw(st.one_of(st.none(), st.integers(0, 5))),
     )
 
