@@ -13,7 +13,7 @@ from ..job import Job
 from ..keys import glob_escape
 from ..rule import Finding, Keyspace
 from ..totals import Totals
-from . import generate, reader, writer
+from . import damage, generate, reader, repairs, writer
 from .keys import DEFAULT_PREFIX
 from .layout import TELLING
 from .record import NAME
@@ -28,6 +28,8 @@ class Native(KeyFamily):
     default_prefix = DEFAULT_PREFIX
     rules = RULES
     keeps_extra = True
+    repairable = repairs.REPAIRABLE
+    plantable = damage.PLANTABLE
 
     def prefixes(self, key: bytes, redis_type: str) -> Iterable[str]:
         return TELLING.prefixes(key, redis_type)
@@ -69,6 +71,12 @@ class Native(KeyFamily):
     def tally_written(self, job: Job, totals: Totals) -> None:
         super().tally_written(job, totals)
         writer.tally_written(job, totals)
+
+    def repair(self, finding: Finding, subject: Subject | None, keyspace: Keyspace) -> list[Command]:
+        return repairs.repair(finding, subject, keyspace)
+
+    def damage(self, rule: str, job: Job, target: Target) -> list[Command]:
+        return damage.damage(rule, job, target)
 
     def generate(self, jobs: int, seed: int, now_ms: int) -> Iterator[Job]:
         return generate.generate(jobs, seed, now_ms)

@@ -1,0 +1,162 @@
+"""Repairs of native keyspaces: for each rule that commands can mend safely, the commands for one finding.
+
+They say what the scripts would have left: a job that lost its place waits again, a holder without a lease gets one that is
+over, so that the next consumer reclaims what it held, in order. Reading commands among the others name what must stand still
+beside what is written. Pure: whoever sends the commands makes sure that nothing has changed meanwhile. Called by ``family.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from ..errors import MalformedValue
+from ..fact import Fact, Subject
+from ..family import Command
+from ..rule import Finding, Keyspace
+from ..text import to_bytes
+from . import codec, keys
+from .keys import QueueKeys
+from .place import ASCENDING, IMPORTED
+from .reader import View, view_of
+from .record import number
+
+TOKEN = "1"
+EXACT = 2**53
+
+
+def repair(finding: Finding, subject: Subject | None, keyspace: Keyspace) -> list[Command]:
+    """The commands that mend the finding; none where that is not safe."""
+    if subject is None:
+        about_queue = _ABOUT_QUEUES.get(finding.rule)
+        return list(about_queue(finding, keyspace)) if about_queue and finding.queue else []
+    about_job = _ABOUT_JOBS.get(finding.rule)
+    return list(about_job(view_of(subject), keyspace)) if about_job and subject.scope else []
+
+
+def _keys(view: View, keyspace: Keyspace) -> QueueKeys:
+    return QueueKeys(keyspace.prefix, view.queue)
+
+
+def _out_of(places: Iterable[Fact]) -> Iterator[Command]:
+    for place in places:
+        yield ("SREM" if place.role == "blocked" else "ZREM", place.key, place.member or b"")
+
+
+def _to_waiting(view: View, keyspace: Keyspace) -> Iterator[Command]:
+    """Puts the job where it once waited, or before the others of the middle priority if nothing tells."""
+    names = _keys(view, keyspace)
+    remembered = number(view.fields.get(b"score"))
+    place = 0 if remembered is None or abs(remembered) > EXACT else int(remembered)
+    yield ("ZADD", names.waiting, place, to_bytes(view.job_id))
+    yield from _token(view.queue, keyspace)
+
+
+def _token(queue: str, keyspace: Keyspace) -> Iterator[Command]:
+    if not keyspace.totals.sums["tokens", queue]:
+        wake = QueueKeys(keyspace.prefix, queue).wake
+        yield from (("LLEN", wake), ("RPUSH", wake, TOKEN))
+
+
+def _is_deliverable(view: View) -> bool:
+    if b"payload" in view.fields:
+        return True
+    try:
+        codec.decode(view.fields.get(b"message", b""))
+    except MalformedValue:
+        return False
+    return True
+
+
+# One function a rule: about jobs
+
+
+def _member_without_hash(view: View, keyspace: Keyspace) -> Iterator[Command]:
+    yield ("EXISTS", _keys(view, keyspace).job(view.job_id))
+    yield from _out_of(view.places)
+
+
+def _hash_without_place(view: View, keyspace: Keyspace) -> Iterator[Command]:
+    if _is_deliverable(view):
+        yield from _to_waiting(view, keyspace)
+
+
+def _two_places(view: View, _keyspace: Keyspace) -> Iterator[Command]:
+    yield from _out_of(place for place in view.places if place is not view.own_place)
+
+
+def _holder_unknown(view: View, keyspace: Keyspace) -> Iterator[Command]:
+    for place in view.places:
+        if place.role == "held" and place.place is not None:
+            yield ("ZADD", _keys(view, keyspace).consumers, "NX", keyspace.now_ms - 1, to_bytes(place.place))
+
+
+def _odd_score(view: View, _keyspace: Keyspace) -> Iterator[Command]:
+    for place in view.places:
+        if place.role in ("waiting", "held") and place.score is not None and abs(place.score) <= EXACT:
+            yield ("ZADD", place.key, math.floor(place.score), place.member or b"")
+
+
+def _place_forgotten(view: View, keyspace: Keyspace) -> Iterator[Command]:
+    yield ("HDEL", _keys(view, keyspace).job(view.job_id), "score")
+
+
+def _blocked_by_nothing(view: View, keyspace: Keyspace) -> Iterator[Command]:
+    yield ("EXISTS", _keys(view, keyspace).needs(view.job_id))
+    yield from _out_of(place for place in view.places if place.role == "blocked")
+    if len(view.places) == 1:
+        yield from _to_waiting(view, keyspace)
+
+
+_ABOUT_JOBS: Mapping[str, Callable[[View, Keyspace], Iterator[Command]]] = {
+    "NATIVE-1": _member_without_hash,
+    "NATIVE-2": _hash_without_place,
+    "NATIVE-3": _two_places,
+    "NATIVE-4": _holder_unknown,
+    "NATIVE-6": _odd_score,
+    "NATIVE-7": _place_forgotten,
+    "NATIVE-8": _blocked_by_nothing,
+}
+
+
+# About queues
+
+
+def _queue_missing(finding: Finding, keyspace: Keyspace) -> Iterator[Command]:
+    queue = finding.queue or ""
+    names = QueueKeys(keyspace.prefix, queue)
+    sequence = max(IMPORTED, keyspace.totals.maxima.get(("highest sequence", queue), 0))
+    yield ("EXISTS", names.meta)
+    fields = ("schema", 1, "priority_order", ASCENDING, "routes", keyspace.now_ms, "sequence", sequence)
+    yield ("HSET", names.meta, *fields)
+    yield ("SADD", keys.queues(keyspace.prefix), to_bytes(queue))
+
+
+def _tokens(finding: Finding, keyspace: Keyspace) -> Iterator[Command]:
+    queue = finding.queue or ""
+    if keyspace.totals.sums["tokens", queue] > 1:
+        yield ("LTRIM", QueueKeys(keyspace.prefix, queue).wake, 0, 0)
+    else:
+        yield from _token(queue, keyspace)
+
+
+def _sequence_behind(finding: Finding, keyspace: Keyspace) -> Iterator[Command]:
+    queue = finding.queue or ""
+    yield ("HSET", QueueKeys(keyspace.prefix, queue).meta, "sequence", keyspace.totals.maxima["highest sequence", queue])
+
+
+def _unregistered(finding: Finding, keyspace: Keyspace) -> Iterator[Command]:
+    yield ("EXISTS", QueueKeys(keyspace.prefix, finding.queue or "").meta)
+    yield ("SADD", keys.queues(keyspace.prefix), to_bytes(finding.queue or ""))
+
+
+_ABOUT_QUEUES: Mapping[str, Callable[[Finding, Keyspace], Iterator[Command]]] = {
+    "NATIVE-13": _queue_missing,
+    "NATIVE-14": _tokens,
+    "NATIVE-15": _sequence_behind,
+    "NATIVE-17": lambda finding, _keyspace: iter([("PERSIST", to_bytes(finding.key))]),
+    "NATIVE-18": _unregistered,
+}
+
+REPAIRABLE = frozenset({*_ABOUT_JOBS, *_ABOUT_QUEUES})
+"""The rules that have a repair. For single cases ``repair`` may still give no commands."""
