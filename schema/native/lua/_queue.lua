@@ -45,7 +45,9 @@ local queue = {}
 local function open()
   local found = call('HMGET', META, unpack(SETTINGS))
   for i = 1, #SETTINGS do
-    queue[SETTINGS[i]] = found[i] or nil
+    if found[i] then -- assigning nil would make room for it
+      queue[SETTINGS[i]] = found[i]
+    end
   end
   if queue.schema and not (tonumber(queue.schema) and tonumber(queue.schema) <= SCHEMA) then
     refuse('schema', queue.schema)
