@@ -22,8 +22,6 @@ class Selection:
     """The keys that globs without a wildcard name."""
     match: str | None
     """One pattern that covers all other globs; None if there are none."""
-    _all: re.Pattern[bytes] = field(alias="all")
-    """Fits what any of the globs fits."""
     _wanted: re.Pattern[bytes] | None = field(default=None, alias="wanted")
     """What a key must fit where ``match`` covers more than the globs do."""
 
@@ -31,14 +29,9 @@ class Selection:
     def of(cls, globs: Sequence[str]) -> Selection:
         exact = tuple(to_bytes(_unescape(each)) for each in globs if not _wildcard(each))
         wild = [each for each in globs if _wildcard(each)]
-        everything = _any_of(globs)
         if len(wild) < 2:
-            return cls(exact, wild[0] if wild else None, everything)
-        return cls(exact, glob_escape(_common_start(wild)) + "*", everything, _any_of(wild))
-
-    def covers(self, key: bytes) -> bool:
-        """Whether any glob fits a key that no server has selected."""
-        return self._all.fullmatch(key) is not None
+            return cls(exact, wild[0] if wild else None)
+        return cls(exact, glob_escape(_common_start(wild)) + "*", _any_of(wild))
 
     def wants(self, key: bytes) -> bool:
         """Whether one of the globs fits a key that ``match`` has selected."""
@@ -47,7 +40,7 @@ class Selection:
 
 def covering(globs: Sequence[str]) -> Callable[[bytes], bool]:
     """Tells of a key whether one of the globs fits it, as SCAN would."""
-    expression = re.compile(b"|".join(map(_expression, globs)), re.DOTALL)
+    expression = _any_of(globs)
     return lambda key: expression.fullmatch(key) is not None
 
 

@@ -13,19 +13,20 @@ Called by the local engine (one serial range) and by Spark tasks (one range each
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import redis
-from attrs import frozen
+from attrs import evolve, field, frozen
 
 from ..schema.errors import ServerError
 from ..schema.fact import Entry
 from ..schema.family import KeyFamily
 from .globs import Selection
 from .reading import BATCH, read_entries
-from .wire import wire
+from .wire import Wire, wire
 
 POSITIONS = 1 << 64
 SCAN_COUNT = 500
@@ -33,6 +34,31 @@ SCAN_COUNT = 500
 
 OTHER_CURSORS = ("dragonfly", "kvrocks", "upstash", "rlec", "tair")
 """First words of INFO fields of servers whose cursors have a form of their own."""
+SLOT_BITS = 14
+SLOTS = 1 << SLOT_BITS
+
+
+def position(cursor: int) -> int:
+    """Where SCAN stands: the cursor with its 64 bits in reverse. The same function leads back."""
+    return int(f"{cursor:064b}"[::-1], 2)
+
+
+class Span(Protocol):
+    """A part of a node's keys that can be scanned on its own."""
+
+    @property
+    def first(self) -> int:
+        """The cursor with which it begins."""
+
+    @property
+    def has_start(self) -> bool:
+        """Whether it is the part in which a node's keys begin."""
+
+    def is_past(self, cursor: int) -> bool:
+        """Whether a cursor that the server has given leads out of it."""
+
+    def advances(self, cursor: int, following: int) -> bool:
+        """Whether the second cursor comes after the first, if cursors are what they are taken for."""
 
 
 @frozen
@@ -47,8 +73,58 @@ class CursorRange:
         """All keys: the one range in which the cursor's form does not matter."""
         return self.lo == 0 and self.hi == POSITIONS
 
+    @property
+    def first(self) -> int:
+        return position(self.lo)
+
+    @property
+    def has_start(self) -> bool:
+        return self.lo == 0
+
+    def is_past(self, cursor: int) -> bool:
+        return not self.whole and position(cursor) >= self.hi
+
+    def advances(self, cursor: int, following: int) -> bool:
+        return self.whole or position(following) > position(cursor)
+
+
+@frozen
+class SlotRange:
+    """The keys of the slots [lo, hi) of a cluster's node that keeps each slot's keys apart: Redis since 7.4, Valkey since 8.
+
+    Its cursors end in the slot; the bits before it are a cursor within the slot. ``within``: of a single slot, the keys in this
+    range of positions alone.
+    """
+
+    lo: int
+    hi: int
+    has_start: bool = False
+    within: CursorRange = field(factory=CursorRange)
+
+    @property
+    def first(self) -> int:
+        return position(self.within.lo) << SLOT_BITS | self.lo
+
+    def is_past(self, cursor: int) -> bool:
+        slot, inner = cursor % SLOTS, cursor >> SLOT_BITS
+        return slot >= self.hi or (slot == self.lo and self.within.is_past(inner))
+
+    def advances(self, cursor: int, following: int) -> bool:
+        before, after = (each % SLOTS for each in (cursor, following))
+        return after > before or (after == before and position(following >> SLOT_BITS) > position(cursor >> SLOT_BITS))
+
 
 EVERYTHING = CursorRange()
+
+
+class Cursors(StrEnum):
+    """What a server's cursors are."""
+
+    POSITIONS = "positions"
+    SLOTS = "slots"
+    """A position within a slot, then the slot."""
+    UNKNOWN = "unknown"
+    """Good for nothing but to go on with; the keyspace can't be read in parts."""
 
 
 @frozen
@@ -57,8 +133,7 @@ class Node:
 
     run_id: str | None
     """Changes with every start of the server; None where INFO is forbidden or does not tell."""
-    ordered: bool
-    """Cursors are known to be positions, so that the keyspace can be read in ranges."""
+    cursors: Cursors
 
 
 def node(client: redis.Redis) -> Node:
@@ -66,11 +141,25 @@ def node(client: redis.Redis) -> Node:
     try:
         info: dict[str, Any] = client.info("server")
     except redis.exceptions.NoPermissionError:
-        return Node(None, ordered=False)
-    mode = info.get("redis_mode") or info.get("server_mode")  # Valkey 9 has renamed it
-    ordered = mode == "standalone" and not any(name.startswith(OTHER_CURSORS) for name in info)
+        return Node(None, Cursors.UNKNOWN)
     run_id = info.get("run_id")
-    return Node(str(run_id) if run_id else None, ordered and bool(run_id))
+    return Node(str(run_id), _cursors(info)) if run_id else Node(None, Cursors.UNKNOWN)
+
+
+def _cursors(info: Mapping[str, Any]) -> Cursors:
+    mode = info.get("redis_mode") or info.get("server_mode")  # Valkey 9 has renamed it
+    if any(name.startswith(OTHER_CURSORS) for name in info):
+        return Cursors.UNKNOWN
+    if mode == "standalone":
+        return Cursors.POSITIONS
+    if mode != "cluster":
+        return Cursors.UNKNOWN
+    valkey, redis_itself = (_version(str(info.get(name, ""))) for name in ("valkey_version", "redis_version"))
+    return Cursors.SLOTS if valkey >= (8,) or (not valkey and redis_itself >= (7, 4)) else Cursors.POSITIONS
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".") if part.isdigit())
 
 
 @contextlib.contextmanager
@@ -85,34 +174,57 @@ def same_server(client: redis.Redis, run_id: str | None = None) -> Iterator[None
 
 
 def ranges(number: int) -> list[CursorRange]:
-    """The whole keyspace in this many ranges of equal width."""
-    borders = [index * POSITIONS // number for index in range(number + 1)]
+    """The whole keyspace in this many ranges of equal width, whose borders also have room for a slot beside them in a cursor."""
+    borders = [(index * POSITIONS // number) >> SLOT_BITS << SLOT_BITS for index in range(number + 1)]
     return [CursorRange(lo, hi) for lo, hi in pairwise(borders)]
 
 
 def split(client: redis.Redis, number: int) -> list[CursorRange]:
-    """At most this many ranges: fewer for a small database, a single one where the server's cursors are not known."""
+    """At most this many ranges: fewer for a small database, a single one where the server's cursors are not positions."""
     useful = client.dbsize() // (20 * SCAN_COUNT) + 1
-    return ranges(min(number, useful)) if node(client).ordered else [EVERYTHING]
+    return ranges(min(number, useful)) if node(client).cursors is Cursors.POSITIONS else [EVERYTHING]
 
 
-def position(cursor: int) -> int:
-    """Where SCAN stands: the cursor with its 64 bits in reverse. The same function leads back."""
-    return int(f"{cursor:064b}"[::-1], 2)
+def split_slots(line: Wire, slots: Sequence[int], number: int) -> list[SlotRange]:
+    """The keys of these slots, which one node owns, in about this many spans with about as many keys each.
+
+    A slot with many keys (all of a queue may be in one) is split in itself.
+    """
+    counts = dict(zip(slots, line.call(("CLUSTER", "COUNTKEYSINSLOT", slot) for slot in slots), strict=True))
+    for count in counts.values():
+        if isinstance(count, Exception):
+            raise count
+    share = max(sum(counts.values()) // number, 20 * SCAN_COUNT)
+    spans: list[SlotRange] = []
+    first, held = min(slots), 0
+    for slot in sorted(slots):
+        if counts[slot] >= 2 * share:
+            if held:
+                spans.append(SlotRange(first, slot))
+            spans += [SlotRange(slot, slot + 1, within=within) for within in ranges(counts[slot] // share)]
+            first, held = slot + 1, 0
+            continue
+        held += counts[slot]
+        if held >= share:
+            spans.append(SlotRange(first, slot + 1))
+            first, held = slot + 1, 0
+    if held or not spans:
+        spans.append(SlotRange(first, SLOTS))
+    return [evolve(spans[0], has_start=True), *spans[1:]]
 
 
-def scan_range(client: redis.Redis, span: CursorRange, globs: Sequence[str], count: int = SCAN_COUNT) -> Iterator[list[bytes]]:
+def scan_range(client: redis.Redis, span: Span, globs: Sequence[str], count: int = SCAN_COUNT) -> Iterator[list[bytes]]:
     """The names of the keys in the range that one of the globs fits, page by page; a name may come twice.
 
-    Globs without a wildcard cost no scan: their keys come first, in the range that starts at 0, whether they exist or not.
+    Globs without a wildcard cost no scan: their keys come first, in the span that has the start, whether they exist or not.
     Raises ServerError when the cursors prove not to be positions after all.
     """
     selection = Selection.of(globs)
-    if span.lo == 0 and selection.exact:
+    if span.has_start and selection.exact:
         yield list(selection.exact)
     if selection.match is None:
         return
-    cursor = position(span.lo)
+    cursor = span.first
     with wire(client) as line:
         while True:
             reply = line.ask("SCAN", cursor, "MATCH", selection.match, "COUNT", count)
@@ -120,9 +232,9 @@ def scan_range(client: redis.Redis, span: CursorRange, globs: Sequence[str], cou
             keys = [key for key in keys if selection.wants(key)]
             if keys:
                 yield keys
-            if following == 0 or (not span.whole and position(following) >= span.hi):
+            if following == 0 or span.is_past(following):
                 return
-            if not span.whole and position(following) <= position(cursor):
+            if not span.advances(cursor, following):
                 raise ServerError("this server's SCAN cursors can't be split into ranges; read it with a single partition")
             cursor = following
 

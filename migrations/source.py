@@ -1,4 +1,4 @@
-"""Source: where a keyspace is read from, a live server or snapshot files, behind one face.
+"""Source: where a keyspace is read from, a server, a cluster or snapshot files, behind one face.
 
 Engines that read serially, and whoever only asks for the time, need not know which it is. Spark, which reads in parts side by
 side, does know, and uses ``scan`` and ``rdbfile`` themselves. Only reads.
@@ -14,11 +14,12 @@ from collections.abc import Iterator
 import redis
 
 from ..schema.address import Address, Kind
-from ..schema.connect import open_client
+from ..schema.connect import open_client, server_errors
 from ..schema.errors import KeyspaceNotFound, UsageError
 from ..schema.fact import Entry
 from ..schema.family import get_family
 from ..schema.rule import Finding
+from .clusterscan import Cluster
 from .rdbfile import RdbFile, unread_keys
 from .scan import entries
 from .survey import clock_ms, nothing_found
@@ -74,6 +75,30 @@ class LiveSource(Source):
         return nothing_found(self._client, self.address)
 
 
+class ClusterSource(Source):
+    """All masters of a cluster."""
+
+    def __init__(self, address: Address, cluster: Cluster) -> None:
+        super().__init__(address)
+        self._cluster = cluster
+
+    def clock_ms(self) -> int:
+        return self._cluster.clock_ms()
+
+    def size(self) -> int:
+        return self._cluster.size()
+
+    def entries(self, now_ms: int) -> Iterator[list[Entry]]:
+        return self._cluster.entries(get_family(self.address.family).globs(self.address.prefix))
+
+    def nothing_found(self) -> KeyspaceNotFound:
+        address = self.address
+        return KeyspaceNotFound(
+            f"{address.display()}: no {address.family} keys under prefix {address.prefix!r} among the {self.size()} keys of the "
+            "cluster; check prefix and family"
+        )
+
+
 class FileSource(Source):
     """Snapshot files: one, or those of all shards of a cluster."""
 
@@ -116,6 +141,10 @@ def open_source(address: Address) -> Iterator[Source]:
     if address.kind is Kind.RDB:
         with contextlib.ExitStack() as stack:
             yield FileSource(address, [stack.enter_context(RdbFile(path)) for path in snapshot_paths(address)])
+        return
+    if address.kind is Kind.CLUSTER:
+        with server_errors(address), Cluster(address) as cluster:
+            yield ClusterSource(address, cluster)
         return
     with open_client(address) as client:
         yield LiveSource(address, client)

@@ -10,23 +10,27 @@ twice. No task holds more than a batch, and nothing but totals passes through th
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TypeVar
 
 import pyarrow as pa
+import redis
 from attrs import frozen
 from pyspark.sql import DataFrame, SparkSession
 
+from ..migrations.clusterscan import Cluster, NodeName
 from ..migrations.engine import Progress, silent
 from ..migrations.reading import BATCH, read_entries
-from ..migrations.scan import node, same_server, scan_range, split
+from ..migrations.scan import Span, node, same_server, scan_range, split
 from ..migrations.source import open_source
 from ..migrations.wire import wire
 from ..schema.address import Address, Kind
-from ..schema.connect import open_client
-from ..schema.fact import Fact, FactKind, Subject, join
+from ..schema.connect import open_client, server_errors
+from ..schema.errors import ServerError
+from ..schema.fact import Entry, Fact, FactKind, Subject, join
 from ..schema.family import get_family
 from ..schema.rule import Finding, Keyspace
 from ..schema.totals import Totals
@@ -85,13 +89,30 @@ def take(spark: SparkSession, address: Address, now_ms: int, path: str, progress
     if address.kind is Kind.RDB:
         facts, remarks = read_files(spark, address, now_ms, tasks_for(address), path, progress)
     else:
-        facts = run(keys(spark, address), _reading(address), FACTS, path, f"reading {address.family} keys", progress)
+        with _at_rest(address):
+            facts = run(keys(spark, address), _reading(address), FACTS, path, f"reading {address.family} keys", progress)
     totals = Totals()
     speaks = False
     for tail in map(json.loads, facts.tails()):
         totals.merge(Totals.from_json(tail["totals"]))
         speaks = speaks or tail["speaks"]
     return Snapshot(address, now_ms, facts, totals, speaks, tuple(remarks))
+
+
+@contextlib.contextmanager
+def _at_rest(address: Address) -> Iterator[None]:
+    """Checks that no slot of a cluster moves during the block: its keys may have been missed. Raises ServerError if one does."""
+    if address.kind is not Kind.CLUSTER:
+        yield
+        return
+    with server_errors(address), Cluster(address) as cluster:
+        before = cluster.at_rest()
+        yield
+        moved = cluster.moved_since(before)
+        if moved:
+            raise ServerError(
+                f"{address.display()}: {len(moved)} slots have moved during the scan; try again when they have settled"
+            )
 
 
 def must_speak(snapshot: Snapshot) -> None:
@@ -110,21 +131,52 @@ def tasks_for(address: Address) -> int:
 def keys(spark: SparkSession, address: Address) -> DataFrame:
     """The names of a keyspace's keys, each once, in the column ``key``."""
     tasks = tasks_for(address)
-    with open_client(address) as client:
-        spans = split(client, tasks)
-        run_id = node(client).run_id
+    parts = _parts(address, tasks)
 
     def scan(rows: Batches) -> Batches:
-        family = get_family(address.family)
-        with open_client(address) as client:
-            for row in rows:
-                for index in row.column("id").to_pylist():
-                    with same_server(client, run_id):
-                        for page in scan_range(client, spans[index], family.globs(address.prefix)):
-                            yield pa.RecordBatch.from_arrays([pa.array(page, pa.binary())], ["key"])
+        globs = get_family(address.family).globs(address.prefix)
+        for row in rows:
+            for index in row.column("id").to_pylist():
+                part = parts[index]
+                with part.client(address) as client, same_server(client, part.run_id):
+                    for page in scan_range(client, part.span, globs):
+                        yield pa.RecordBatch.from_arrays([pa.array(page, pa.binary())], ["key"])
 
-    names = spark.range(0, len(spans), 1, len(spans)).mapInArrow(scan, "key binary")
+    names = spark.range(0, len(parts), 1, len(parts)).mapInArrow(scan, "key binary")
     return names.repartition(tasks, "key").dropDuplicates(["key"])
+
+
+@frozen
+class Part:
+    """What one task scans: a span of the keys of one node."""
+
+    span: Span
+    run_id: str | None
+    node: NodeName | None = None
+    """None: the one server of the address."""
+
+    @contextlib.contextmanager
+    def client(self, address: Address) -> Iterator[redis.Redis]:
+        """A client for the node."""
+        if self.node is None:
+            with open_client(address) as client:
+                yield client
+            return
+        with server_errors(address), Cluster(address) as cluster:
+            yield cluster.client(self.node)
+
+
+def _parts(address: Address, number: int) -> list[Part]:
+    """The scan in about this many parts."""
+    if address.kind is not Kind.CLUSTER:
+        with open_client(address) as client:
+            run_id = node(client).run_id
+            return [Part(span, run_id) for span in split(client, number)]
+    with server_errors(address), Cluster(address) as cluster:
+        masters = cluster.masters()
+        share = number // len(masters) + 1
+        run_ids = {name: node(cluster.client(name)).run_id for name in masters}
+        return [Part(span, run_ids[name], name) for name in masters for span in cluster.spans(name, share)]
 
 
 def subjects(rows: Batches) -> Iterator[Subject]:
@@ -149,19 +201,32 @@ def _reading(address: Address) -> Callable[[Batches], Batches]:
 
         def facts() -> Iterator[Fact]:
             nonlocal speaks
-            with open_client(address) as client, wire(client) as line:
+            with _reader(address) as read_keys:
                 for row in rows:
-                    names = row.column("key").to_pylist()
-                    for start in range(0, len(names), BATCH):
-                        for entries in read_entries(line, names[start : start + BATCH]):
-                            for entry in entries:
-                                for fact in family.facts(entry, address.prefix):
-                                    family.tally(fact, totals)
-                                    speaks = speaks or fact.kind is not FactKind.TOKEN
-                                    yield fact
+                    for entry in chain.from_iterable(read_keys(row.column("key").to_pylist())):
+                        for fact in family.facts(entry, address.prefix):
+                            family.tally(fact, totals)
+                            speaks = speaks or fact.kind is not FactKind.TOKEN
+                            yield fact
 
         yield from closing(
             batches(FACTS, facts(), fact_bytes), FACTS, lambda: json.dumps({"totals": totals.to_json(), "speaks": speaks})
         )
 
     return read
+
+
+@contextlib.contextmanager
+def _reader(address: Address) -> Iterator[Callable[[list[bytes]], Iterator[list[Entry]]]]:
+    """The function that reads the values of keys."""
+    if address.kind is Kind.CLUSTER:
+        with server_errors(address), Cluster(address) as cluster:
+            yield cluster.read
+        return
+    with open_client(address) as client, wire(client) as line:
+
+        def read(names: list[bytes]) -> Iterator[list[Entry]]:
+            for start in range(0, len(names), BATCH):
+                yield from read_entries(line, names[start : start + BATCH])
+
+        yield read

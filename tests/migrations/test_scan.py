@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 import redis
 from ferryman.migrations.globs import Selection
-from ferryman.migrations.scan import EVERYTHING, entries, node, position, ranges, same_server, scan_range, split
+from ferryman.migrations.scan import EVERYTHING, Cursors, entries, node, position, ranges, same_server, scan_range, split
 from ferryman.schema.errors import ServerError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,7 +93,7 @@ def test_a_scan_that_another_process_answers_is_an_error(client: redis.Redis) ->
 
 def test_a_server_knows_its_run(client: redis.Redis) -> None:
     assert node(client).run_id
-    assert node(client).ordered
+    assert node(client).cursors is Cursors.POSITIONS
 
 
 @pytest.mark.parametrize(

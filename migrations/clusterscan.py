@@ -1,0 +1,204 @@
+"""ClusterScan: every key of a Redis Cluster, each once, also while slots move from one node to another.
+
+Each master is scanned in turn, and each key is read from the node that owns it then. A slot that moves during the scan may
+move past it: from a node that is still to be scanned to one that has been. So the map of slots is compared before and after,
+and the slots that have moved are looked at again, at their new owners, until the map has stood still meanwhile. A slot whose
+move is under way belongs to two nodes: the scan waits for its end, and says so when none comes.
+
+Only reads. Raises ServerError that names what did not come to rest. Called by source.py and by Spark tasks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import redis
+from attrs import evolve
+from redis.crc import key_slot
+from redis.exceptions import AskError, ClusterDownError, MovedError, TryAgainError
+
+from ..schema.address import Address, Kind
+from ..schema.connect import connect
+from ..schema.errors import ServerError, UsageError
+from ..schema.fact import Entry
+from ..schema.text import to_text
+from .globs import covering
+from .reading import BATCH, read_entries
+from .scan import EVERYTHING, Cursors, Span, node, same_server, scan_range, split, split_slots
+from .survey import clock_ms
+from .wire import Wire, wire
+
+NodeName = tuple[str, int]
+"""Host and port."""
+
+REST_SECONDS = 30.0
+"""For so long a scan waits for slots that are on the move."""
+PAUSE = 0.1
+REDIRECTED = (MovedError, AskError, TryAgainError, ClusterDownError)
+
+
+class Cluster:
+    """The nodes of a cluster, as one reader sees them. A context manager; not for several threads."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._clients: dict[NodeName, redis.Redis] = {}
+        self._owners: Mapping[int, NodeName] = {}
+
+    def __enter__(self) -> Cluster:
+        self.refresh()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for client in self._clients.values():
+            client.close()
+        self._clients.clear()
+
+    def client(self, name: NodeName) -> redis.Redis:
+        """A client for one node."""
+        if name not in self._clients:
+            has_tls = any(option.startswith("ssl_") for option in self._address.options)
+            node = evolve(self._address, kind=Kind.TLS if has_tls else Kind.TCP, hosts=(name,))
+            self._clients[name] = connect(node)
+        return self._clients[name]
+
+    def refresh(self) -> Mapping[int, NodeName]:
+        """Slot -> owner, as some node says it now. Raises UsageError when it is no node of a cluster."""
+        failure: Exception | None = None
+        for name in dict.fromkeys((*self._clients, *self._address.hosts)):
+            try:
+                with wire(self.client(name)) as line:
+                    ranges = line.ask("CLUSTER", "SLOTS")
+            except redis.exceptions.ConnectionError as error:
+                failure = error
+                continue
+            except redis.exceptions.ResponseError as error:
+                raise UsageError(f"{name[0]}:{name[1]} is no node of a cluster ({error}); write ferryman:// instead") from None
+            owners = {}
+            for first, last, (host, port, *_), *_ in ranges:
+                owners.update(dict.fromkeys(range(first, last + 1), (to_text(host) or name[0], int(port))))
+            self._owners = owners
+            return owners
+        raise failure or ServerError(f"{self._address.display()}: no nodes")
+
+    def masters(self) -> list[NodeName]:
+        """Every node that owns slots."""
+        return sorted(set(self._owners.values()))
+
+    def clock_ms(self) -> int:
+        """The clock of one of the masters."""
+        return clock_ms(self.client(self.masters()[0]))
+
+    def size(self) -> int:
+        """How many keys all masters have."""
+        return sum(int(self.client(name).dbsize()) for name in self.masters())
+
+    def spans(self, name: NodeName, number: int) -> Sequence[Span]:
+        """The keys of a node in at most about this many spans, which can be scanned side by side."""
+        client = self.client(name)
+        if node(client).cursors is Cursors.SLOTS:
+            with wire(client) as line:
+                return split_slots(line, [slot for slot, owner in self._owners.items() if owner == name], number)
+        return split(client, number)
+
+    # Reading
+
+    def entries(self, globs: Iterable[str]) -> Iterator[list[Entry]]:
+        """Every key that one of the globs fits, each once, large ones in several entries."""
+        wanted = tuple(globs)
+        is_wanted = covering(wanted)
+        seen: set[bytes] = set()
+        before = self.at_rest()
+        with contextlib.ExitStack() as stack:
+            for name in self.masters():
+                stack.enter_context(same_server(self.client(name)))
+            for name in self.masters():
+                for page in scan_range(self.client(name), EVERYTHING, wanted):
+                    yield from self._fresh(page, seen)
+        while moved := self.moved_since(before):
+            before = self.at_rest()
+            for slot in moved:
+                yield from self._fresh(filter(is_wanted, self.keys_in(slot)), seen)
+
+    def _fresh(self, names: Iterable[bytes], seen: set[bytes]) -> Iterator[list[Entry]]:
+        fresh = [name for name in dict.fromkeys(names) if name not in seen]
+        seen.update(fresh)
+        yield from self.read(fresh)
+
+    def read(self, names: Iterable[bytes]) -> Iterator[list[Entry]]:
+        """The values of keys, from whichever nodes own them now; those that are gone are left out."""
+        waiting = list(names)
+        deadline = time.monotonic() + REST_SECONDS
+        while waiting:
+            by_node: dict[NodeName, list[bytes]] = {}
+            for name in waiting:
+                by_node.setdefault(self._owner(name), []).append(name)
+            waiting = []
+            for owner, those in by_node.items():
+                with wire(self.client(owner)) as line:
+                    for start in range(0, len(those), BATCH):
+                        batch = those[start : start + BATCH]
+                        found = _read_together(line, batch)
+                        if found is None:
+                            waiting += batch
+                        else:
+                            yield from found
+            if waiting:
+                if time.monotonic() > deadline:
+                    raise self._restless(f"slot {key_slot(waiting[0])}")
+                time.sleep(PAUSE)
+                self.refresh()
+
+    def _owner(self, name: bytes) -> NodeName:
+        slot = key_slot(name)
+        if slot not in self._owners:
+            raise ServerError(f"{self._address.display()}: slot {slot} belongs to no node; is the cluster down?")
+        return self._owners[slot]
+
+    # Slots that move
+
+    def at_rest(self) -> Mapping[int, NodeName]:
+        """The map of slots at a moment when none was on the move."""
+        deadline = time.monotonic() + REST_SECONDS
+        while True:
+            owners = self.refresh()
+            moving = [name for name in self.masters() if self._is_moving(name)]
+            if not moving:
+                return owners
+            if time.monotonic() > deadline:
+                raise self._restless(f"a slot of {moving[0][0]}:{moving[0][1]}")
+            time.sleep(PAUSE)
+
+    def moved_since(self, before: Mapping[int, NodeName]) -> list[int]:
+        """The slots that have other owners than they had."""
+        after = self.at_rest()
+        return [slot for slot, owner in after.items() if before.get(slot) != owner]
+
+    def keys_in(self, slot: int) -> list[bytes]:
+        """The names of all keys in a slot."""
+        with wire(self.client(self._owners[slot])) as line:
+            number = line.ask("CLUSTER", "COUNTKEYSINSLOT", slot)
+            names: list[bytes] = line.ask("CLUSTER", "GETKEYSINSLOT", slot, number + 1000)
+            return names
+
+    def _is_moving(self, name: NodeName) -> bool:
+        """Whether a node gives away or takes over a slot: then its own line names it in brackets."""
+        with wire(self.client(name)) as line:
+            nodes = to_text(line.ask("CLUSTER", "NODES"))
+        own = next((words for words in nodes.splitlines() if "myself" in words), "")
+        return "[" in own.partition(" connected")[2]
+
+    def _restless(self, what: str) -> ServerError:
+        return ServerError(
+            f"{self._address.display()}: {what} has been on the move for {REST_SECONDS:.0f} s; try again when resharding is over"
+        )
+
+
+def _read_together(line: Wire, names: list[bytes]) -> list[list[Entry]] | None:
+    """The entries of these keys; None if one of them is elsewhere, and then nothing of any is given out."""
+    try:
+        return list(read_entries(line, names))
+    except REDIRECTED:
+        return None
