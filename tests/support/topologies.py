@@ -85,17 +85,21 @@ class Watched:
         return f"ferryman+sentinel://{hosts}/{self.service}/0" + (f"?{query}" if query else "")
 
     def master(self) -> Daemon:
-        """The server that the Sentinels call master now."""
+        """The server that the first running Sentinel calls master now."""
+        return self._masters()[0]
+
+    def _masters(self) -> list[Daemon]:
+        """The server that each running Sentinel calls master."""
+        ports = []
         for sentinel in self.sentinels:
             if sentinel.process is not None:
                 with sentinel.server.client() as client:
-                    _, port = client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.service)
-                return next(daemon for daemon in self.servers if daemon.server.port == int(port))
-        raise AssertionError("no Sentinel is running")
+                    ports.append(int(client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.service)[1]))
+        return [daemon for port in ports for daemon in self.servers if daemon.server.port == port]
 
     def wait_for_another_master(self, old: Daemon, seconds: float = 60.0) -> Daemon:
-        """The new master, as soon as there is one that takes writes."""
-        wait_until(lambda: self.master() is not old and _role(self.master()) == b"master", seconds)
+        """The new master, as soon as there is one that takes writes, and all Sentinels know it."""
+        wait_until(lambda: old not in self._masters() and _role(self.master()) == b"master", seconds)
         return self.master()
 
     def wait_until_replicated(self) -> None:
