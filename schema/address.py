@@ -77,12 +77,21 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return parse
 
 
+def _durability(text: str) -> str:
+    word, colon, number = text.partition(":")
+    if (word in ("local", "fsync") and not colon) or (word == "replica" and number.isdecimal() and int(number) > 0):
+        return text
+    raise ValueError("must be local, replica:N or fsync")
+
+
 OPTIONS: Mapping[str, Callable[[str], Any]] = {
     "lease": _seconds,
     "fetch_limit": _whole,
     "delivery_limit": _count,
     "priority_order": _one_of("ascending", "descending"),
     "queue_order_strategy": _one_of("round_robin", "sorted", "priority"),
+    "remove_revoked": _flag,
+    "durability": _durability,
     "client_name": str,
     "health_check_interval": _seconds,
     "socket_timeout": _seconds,

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from . import aliases as aliases
 
 if TYPE_CHECKING:
+    from .revocation import revoke
     from .transport import Transport
 
-__all__ = ["Transport"]
+__all__ = ["Transport", "revoke"]
 
 
 def __getattr__(name: str) -> Any:
@@ -21,4 +22,8 @@ def __getattr__(name: str) -> Any:
         from .transport import Transport
 
         return Transport
+    if name == "revoke":
+        from .revocation import revoke
+
+        return revoke
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -58,6 +58,14 @@ class ClusterWire(Wire):
                 open_ends = [at for at in open_ends if isinstance(found[at], REDIRECTED)]
             return [found[at] for at in range(len(calls))]
 
+    def run_confirmed(self, calls: Sequence[AnyCall], question: Command[int]) -> tuple[list[Any], int]:
+        with self._lock:
+            results = self.run_all(calls)
+            nodes = {self.owner(key_of(call)) for call in calls}
+            replies = [reply for node in sorted(nodes) for reply in self._ask(node, [question])]
+            self._raise_first(replies)
+        return results, min(map(question.parse, replies))
+
     def _send_to_owners(self, calls: Sequence[AnyCall], which: Sequence[int], found: dict[int, Any]) -> None:
         by_node: dict[Node, list[int]] = {}
         for at in which:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-import redis
 from amqp.protocol import queue_declare_ok_t
 from kombu.transport.base import StdChannel, to_rabbitmq_queue_arguments
 
@@ -121,18 +120,10 @@ class Declarations(StdChannel):  # type: ignore[misc]
 
     def _declare(self, queue: str, arguments: Mapping[str, Any]) -> Declared:
         if "x-expires" not in arguments:
-            self._register(keys.queues(self.settings.prefix), queue)
+            self.transport.enlist(keys.queues(self.settings.prefix), queue)
         if FORWARDED in arguments:
-            self._register(keys.forwarding(self.settings.prefix), queue)
+            self.transport.enlist(keys.forwarding(self.settings.prefix), queue)
         return self.wire.run(self.live.declare(queue, arguments, self.settings.priority_order))
-
-    def _register(self, registry: bytes, queue: str) -> None:
-        """Lists the queue. At maxmemory it has to do without: a full server must still be drained."""
-        if not self.wire.command("SISMEMBER", registry, queue):
-            try:
-                self.wire.command("SADD", registry, queue)
-            except redis.exceptions.OutOfMemoryError:
-                return
 
     def redeclare(self, queue: str) -> None:
         """A queue that is being consumed has gone (it expired, or the server lost it): makes it again as it was."""

@@ -11,7 +11,7 @@ import redis
 from kombu import exceptions
 from kombu.exceptions import ChannelError, InconsistencyError, OperationalError
 
-from ..schema.errors import FerrymanError, PublishRefused, Unroutable
+from ..schema.errors import FerrymanError, PublishRefused, ServerError, Unroutable
 
 CONNECTION_ERRORS: tuple[type[Exception], ...] = (
     redis.exceptions.ConnectionError,
@@ -57,6 +57,10 @@ class ConnectionLost(redis.exceptions.ConnectionError):
 
 class NotNow(redis.exceptions.ConnectionError):
     """The server can do nothing for us at the moment, for a reason that passes by itself or that an operator sees to."""
+
+
+class NotDurable(ServerError, redis.exceptions.ConnectionError):
+    """A message is stored, but not as safely as the option ``durability`` demands. kombu repeats it, which stores none twice."""
 
 
 PASSING = ("NOREPLICAS", "MASTERDOWN", "UNBLOCKED", "BUSY", "MISCONF")

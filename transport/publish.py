@@ -17,13 +17,17 @@ from kombu.exceptions import OperationalError
 
 from ..schema.call import Call
 from ..schema.errors import PublishRefused
+from ..schema.native import keys
 from ..schema.native.live import Publication
 from ..schema.native.results import Published
+from . import revocation
+from .durability import Durability
 from .errors import CONNECTION_ERRORS, BrokerFull
 from .message import publication
 
 if TYPE_CHECKING:
     from .transport import Transport
+    from .wire import AnyCall
 
 FANOUT_MAXLEN = 10_000
 """Messages a broadcast stream keeps, about; a subscriber that is away for longer than these misses the oldest."""
@@ -52,6 +56,7 @@ class Publisher:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
+        self._durability = Durability(transport.settings.durability, transport.settings.reply_timeout)
         self._client = transport.client
         """kombu's connection. A transport that is closed forgets it."""
         self._begin()
@@ -74,6 +79,8 @@ class Publisher:
         except (*CONNECTION_ERRORS, OperationalError):
             setattr(self._client, UNCONFIRMED, (properties, prepared.publication.id))
             raise
+        if exchange.endswith(revocation.PIDBOX) and self._transport.settings.remove_revoked:
+            revocation.heard(self._transport, message)
 
     def prepare(self, message: Mapping[str, Any], exchange: str, routing_key: str, job_id: str | None = None) -> Outbox:
         """The stored form of a message, under a new id unless one is given. Raises UsageError for a wrong priority or delay."""
@@ -134,13 +141,16 @@ class Publisher:
     def _send(self, direct: Mapping[str, list[Outbox]], broadcasts: Sequence[Outbox]) -> list[Outbox]:
         """Publishes what needs no routes: to queues by name, and to streams. Gives the messages that nobody has taken."""
         calls = [self._call(queue, [each.publication for each in those], self.creates) for queue, those in direct.items()]
-        results = self._transport.wire.run_all([*calls, *map(self._broadcast, broadcasts)])
+        results = self._run_all([*calls, *map(self._broadcast, broadcasts)])
         unwanted = []
         for (queue, those), result in zip(direct.items(), results, strict=False):
             if not self._is_stored(queue, result):
                 unwanted += those
         stream_ids = results[len(calls) :]
         return unwanted + [message for message, stream_id in zip(broadcasts, stream_ids, strict=True) if not stream_id]
+
+    def _run_all(self, calls: Sequence[AnyCall]) -> list[Any]:
+        return self._durability.run_all(self._transport.wire, calls)
 
     def _broadcast(self, message: Outbox) -> Call[bytes]:
         frame, is_repeated = message.publication.message, message.is_repeated
@@ -161,7 +171,7 @@ class Publisher:
                     if (queue, message.publication.id) not in stored:
                         wanted.setdefault(queue, []).append(message.publication)
             calls = [self._call(queue, those, routes=table.routes[queue]) for queue, those in wanted.items()]
-            *results, version = transport.wire.run_all([*calls, transport.exchanges.version(exchange)])
+            *results, version = self._run_all([*calls, transport.exchanges.version(exchange)])
             for (queue, those), result in zip(wanted.items(), results, strict=True):
                 if self._is_stored(queue, result):
                     stored.update((queue, publication.id) for publication in those)
@@ -190,6 +200,8 @@ class Publisher:
         """Whether the queue has the messages. Raises BrokerFull for one that is at its greatest length and rejects more."""
         if result.status == "overflow":
             raise BrokerFull(f"queue {queue!r} is full (x-max-length) and rejects new messages; nothing was stored in it")
+        if result.created:
+            self._transport.enlist(keys.queues(self._transport.settings.prefix), queue)
         if result.has_letters:
             self._transport.letters.mark(queue)
         return result.status == "stored"

@@ -55,6 +55,9 @@ class Settings:
     fetch_limit: int = FETCH_LIMIT
     delivery_limit: int = DELIVERY_LIMIT
     priority_order: PriorityOrder = "ascending"
+    durability: str = "local"
+    remove_revoked: bool = True
+    """Whether Celery's ``revoke`` also removes the tasks from their queues."""
     queue_order: str = "round_robin"
     """Which of several queues is asked first: each in turn, ``sorted`` by name, or ``priority``: as they were consumed."""
     connection_arguments: Mapping[str, Any] = field(factory=dict, repr=False)
@@ -132,6 +135,8 @@ class Settings:
             fetch_limit=options.get("fetch_limit", FETCH_LIMIT),
             delivery_limit=options.get("delivery_limit", DELIVERY_LIMIT),
             priority_order=options.get("priority_order", "ascending"),
+            durability=options.get("durability", "local"),
+            remove_revoked=options.get("remove_revoked", True),
             queue_order=options.get("queue_order_strategy", "round_robin"),
             connection_arguments=arguments,
         )

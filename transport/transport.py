@@ -139,6 +139,12 @@ class Transport(base.Transport):  # type: ignore[misc]
         """Everyone on this connection who consumes a queue."""
         return [(channel, consumer) for channel in self.channels for consumer in channel.consumers(queue)]
 
+    def enlist(self, registry: bytes, queue: str) -> None:
+        """Lists a queue in a set of them. At maxmemory it has to do without: a full server must still be drained."""
+        if not self.wire.command("SISMEMBER", registry, queue):
+            with contextlib.suppress(redis.exceptions.OutOfMemoryError):
+                self.wire.command("SADD", registry, queue)
+
     def flush_acks(self) -> None:
         """Sends the acks of all channels that still wait for company."""
         for channel in list(self.channels):

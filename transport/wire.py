@@ -60,6 +60,10 @@ class Wire(ABC):
             self._raise_first(replies)
         return [call.parse(reply) for call, reply in zip(calls, replies, strict=True)]
 
+    @abstractmethod
+    def run_confirmed(self, calls: Sequence[AnyCall], question: Command[int]) -> tuple[list[Any], int]:
+        """Sends calls and then a question to every server that they went to; gives the results and the lowest answer."""
+
     def command(self, *words: Argument) -> Any:
         """One plain command and its raw reply."""
         return self.run(Command(words, _as_it_is))
@@ -117,6 +121,10 @@ class NodeWire(Wire):
                 for (at, _), reply in zip(unknown, self._send([words for _, words in unknown]), strict=True):
                     replies[at] = reply
             return replies
+
+    def run_confirmed(self, calls: Sequence[AnyCall], question: Command[int]) -> tuple[list[Any], int]:
+        *results, answer = self.run_all([*calls, question])
+        return results, answer
 
     def scan(self, pattern: str) -> Iterator[bytes]:
         cursor = b"0"

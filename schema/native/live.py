@@ -243,6 +243,10 @@ class Live:
         """
         return self._call("outbox", queue, now, (_positive(limit),), results.outbox)
 
+    def dead(self, queue: str, *, seen: int = 0, limit: int = 100, now: int | None = None) -> Call[tuple[Letter, ...]]:
+        """Up to ``limit`` dead jobs after the first ``seen``, in the order in which they died."""
+        return self._call("dead", queue, now, (seen, _positive(limit)), results.dead)
+
     def forwarded(self, queue: str, letters: Iterable[tuple[Letter, bool]], *, now: int | None = None) -> Call[int]:
         """Strikes letters off the outbox: those with True have arrived and end here, the others stay dead. Gives how many did."""
         args: list[Argument] = []
@@ -290,18 +294,19 @@ class Live:
     def find(
         self,
         queue: str,
-        task_id: str,
+        task_ids: Iterable[str],
         place: Literal["waiting", "scheduled"] = "waiting",
         *,
         seen: int = 0,
         limit: int = CHUNK,
         now: int | None = None,
     ) -> Call[Found]:
-        """The ids of the jobs of a Celery task (``headers.id`` of their messages) that nobody has taken yet, for ``remove``.
+        """The jobs of Celery tasks (``headers.id`` of their messages) that nobody has taken yet, for ``remove``.
 
         Looks at ``limit`` jobs, after ``seen`` that earlier calls have looked at. Call again with more ``seen`` while ``more``.
         """
-        args = (place, to_bytes(_check_name(task_id, "task id")), _positive(limit), seen)
+        wanted = (to_bytes(_check_name(task_id, "task id")) for task_id in task_ids)
+        args = (place, _positive(limit), seen, *wanted)
         return self._call("find", queue, now, args, results.found)
 
     def revive(self, queue: str, ids: Sequence[str], *, now: int | None = None) -> Call[tuple[bool, ...]]:

@@ -6,7 +6,7 @@ Values and pure functions; nothing here raises for a reply of our scripts, whate
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from attrs import field, frozen
 
@@ -35,13 +35,14 @@ class Published:
     ``status``: ``stored``; or nothing was stored: ``missing`` (there is no such queue), ``stale`` (the queue's routes have
     changed since the caller read them), ``overflow`` (x-max-length reached, x-overflow is reject-publish). ``fresh``: for each
     job in order, False for one that had been stored before. ``routes``: the version now. ``has_letters``: dead jobs of the queue
-    wait to be carried to its dead letter exchange (``outbox``).
+    wait to be carried to its dead letter exchange (``outbox``). ``created``: there was no such queue before; list it.
     """
 
     status: Literal["stored", "missing", "stale", "overflow"]
     fresh: tuple[bool, ...] = ()
     routes: int = 0
     has_letters: bool = False
+    created: bool = False
 
 
 @frozen
@@ -80,7 +81,7 @@ class Taken:
 
 @frozen
 class Letter:
-    """A dead job that is to go to a dead letter exchange. ``number``: higher than that of any earlier one of its queue."""
+    """A dead job. ``number``: 0, or if it is to go to an exchange, higher than that of any earlier one of its queue."""
 
     number: int
     died_at: int
@@ -134,11 +135,19 @@ class Purged:
     more: bool
 
 
+class Task(NamedTuple):
+    """A job of a task, as ``find`` has found it. ``message`` is empty where it came from another system."""
+
+    id: str
+    task: str
+    message: bytes
+
+
 @frozen
 class Found:
     """The jobs that ``find`` has found in its chunk, and whether there may be more behind it."""
 
-    ids: tuple[str, ...]
+    jobs: tuple[Task, ...]
     more: bool
 
 
@@ -165,8 +174,8 @@ def published(reply: Any) -> Published:
         case [b"overflow", routes]:
             return Published("overflow", routes=int(routes))
         case _:
-            _, routes, fresh, has_letters = reply
-            return Published("stored", tuple(map(bool, fresh)), int(routes), bool(has_letters))
+            _, routes, fresh, has_letters, created = reply
+            return Published("stored", tuple(map(bool, fresh)), int(routes), bool(has_letters), bool(created))
 
 
 def taken(reply: Any) -> Taken:
@@ -184,6 +193,12 @@ def outbox(reply: Any) -> Outbox | None:
     order = DESCENDING if descending else ASCENDING
     key = _name(routing_key) if routing_key else None
     return Outbox(_name(exchange), key, now, next_look, tuple(_letter(letter, order) for letter in letters))
+
+
+def dead(reply: Any) -> tuple[Letter, ...]:
+    descending, *letters = reply
+    order = DESCENDING if descending else ASCENDING
+    return tuple(_letter(letter, order) for letter in letters)
 
 
 def _name(raw: bytes) -> str:
@@ -257,5 +272,6 @@ def place(reply: Any) -> Place | None:
 
 
 def found(reply: Any) -> Found:
-    more, ids = reply
-    return Found(tuple(map(to_text, ids)), bool(more))
+    more, found = reply
+    triples = zip(found[::3], found[1::3], found[2::3], strict=True)
+    return Found(tuple(Task(to_text(job_id), to_text(task), message) for job_id, task, message in triples), bool(more))

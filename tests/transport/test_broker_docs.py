@@ -18,6 +18,8 @@ DEFAULTS = {
     "socket_timeout": settings.SOCKET_TIMEOUT,
     "priority_order": "`ascending`",
     "queue_order_strategy": "`round_robin`",
+    "durability": "`local`",
+    "remove_revoked": "true",
 }
 
 

@@ -284,6 +284,12 @@ local function erase(ids)
   end
 end
 
+-- A dead job for a reply, with its number in the outbox and the time of its death: {id, number, place, time, deliveries, fields}.
+local function letter(id, number, time)
+  local deliveries = tonumber(attempt('HGET', JOB .. id, 'deliveries') or nil) or 0
+  return {id, number, string.format('%.0f', place_of(id)), time, deliveries, attempt('HGETALL', JOB .. id) or {}}
+end
+
 -- Takes a job out of dead, and out of the outbox.
 local function exhume(id)
   call('ZREM', OUTBOX, id)

@@ -1,24 +1,34 @@
--- Finds the jobs of one task that wait or are scheduled, a chunk at a time. Changes nothing.
+-- Finds the jobs of some tasks that wait or are scheduled, a chunk at a time. Changes nothing.
 --
 -- KEYS      the queue's, see _queue.lua
 -- ARGV[1]   now
 -- ARGV[2]   'waiting' or 'scheduled'
--- ARGV[3]   task id
--- ARGV[4]   most jobs to look at
--- ARGV[5]   how many have been looked at, from the end: jobs leave at the front, so the end stays comparable between chunks
--- Result    {1 if there is more, {id…}}
+-- ARGV[3]   most jobs to look at
+-- ARGV[4]   how many have been looked at, from the end: jobs leave at the front, so the end stays comparable between chunks
+-- ARGV[5…]  task ids
+-- Result    {1 if there is more, {id, task id, message or '' …}}
+--
+-- A job without a message came from another system: its own id is its task's.
 
 local key = ARGV[2] == 'scheduled' and SCHEDULED or WAITING
-local task, limit, seen = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local limit, seen = tonumber(ARGV[3]), tonumber(ARGV[4])
 
--- Whether a message's head names the task. Most don't even contain its text, and need no parsing.
-local function is_for_task(message)
+local wanted = {}
+for i = 5, #ARGV do
+  wanted[ARGV[i]] = true
+end
+
+-- The task that a message is for, if it is one of those wanted. Most don't even contain its text, and need no parsing.
+local function task_of(message)
   local head = string.match(message, '^[^\n]*')
-  if not string.find(head, task, 1, true) then
-    return false
+  for task in pairs(wanted) do
+    if string.find(head, task, 1, true) then
+      local fine, found = pcall(cjson.decode, head)
+      local headers = fine and type(found) == 'table' and found.headers
+      return type(headers) == 'table' and wanted[headers.id] and headers.id
+    end
   end
-  local fine, found = pcall(cjson.decode, head)
-  return fine and type(found) == 'table' and type(found.headers) == 'table' and found.headers.id == task
+  return nil
 end
 
 return answer(function()
@@ -27,8 +37,10 @@ return answer(function()
   local found = {}
   for _, id in ipairs(ids) do
     local message = attempt('HGET', JOB .. id, 'message')
-    if message and is_for_task(message) then
-      append(found, id)
+    local task = message and task_of(message) or not message and wanted[id] and id
+    if task then
+      append(found, id, task)
+      append(found, message or '')
     end
   end
   return {#ids == limit and 1 or 0, found}

@@ -28,14 +28,6 @@ local function expire(now)
   return next_expiry
 end
 
-local function letter(id, number)
-  local found = attempt('HGET', JOB .. id, 'deliveries')
-  return {
-    id, number, string.format('%.0f', place_of(id)), call('ZSCORE', DEAD, id) or '0', tonumber(found or nil) or 0,
-    attempt('HGETALL', JOB .. id) or {},
-  }
-end
-
 return answer(function()
   local now = clock()
   open()
@@ -53,7 +45,7 @@ return answer(function()
   local letters = {'letters', queue.dead_letter_exchange, routing_key, now, next_look, order}
   local posted = call('ZRANGE', OUTBOX, 0, ARGV[2] - 1, 'WITHSCORES')
   for i = 1, #posted, 2 do
-    append(letters, letter(posted[i], posted[i + 1]))
+    append(letters, letter(posted[i], posted[i + 1], call('ZSCORE', DEAD, posted[i]) or '0'))
   end
   return letters
 end)

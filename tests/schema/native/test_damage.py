@@ -75,5 +75,8 @@ def every_call(queue: str) -> list[Call[Any]]:
         live.delete(queue),
         live.remove(queue, "p-1"),
         live.revive(queue, ["p-1"]),
-        live.find(queue, "task"),
+        live.find(queue, ["task"]),
+        live.dead(queue),
+        live.outbox(queue),
+        live.forwarded(queue, []),
     ]

@@ -59,14 +59,31 @@ def test_the_jobs_of_a_task_are_found_by_its_id_however_long_the_queue(send: Sen
     send(live.publish("q", "p", [Publication("odd", b'{"headers":"task-7"\n'), Publication("odd-2", b'["task-7"]\n')]))
     seen, found = 0, []
     while True:
-        part = send(live.find("q", "task-7", seen=seen, limit=10))
-        found += part.ids
+        part = send(live.find("q", ["task-7", "task-9"], seen=seen, limit=10))
+        found += [(job.id, job.task) for job in part.jobs]
         seen += 10
         if not part.more:
             break
-    assert sorted(found) == ["p-27", "p-47", "p-7"]
-    assert send(live.find("q", "task-7", "scheduled")).ids == ("p-50",)
-    assert send(live.find("q", "task")).ids == ()
+    sevens, nines = [f"p-{n}" for n in (27, 47, 7)], [f"p-{n}" for n in (29, 49, 9)]
+    assert sorted(found) == sorted([*((job, "task-7") for job in sevens), *((job, "task-9") for job in nines)])
+    ((job, task, text),) = send(live.find("q", ["task-7"], "scheduled")).jobs
+    assert (job, task, text) == ("p-50", "task-7", message("task-7"))
+    assert send(live.find("q", ["task"])).jobs == ()
+
+
+def test_a_job_of_another_system_is_its_own_task(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {}))
+    client.hset(keys.job("42"), mapping={"payload": b"{}", "name": "mail"})
+    client.zadd(keys.waiting, {"42": 1})
+    assert send(live.find("q", ["7", "42"])).jobs == (("42", "42", b""),)
+
+
+def test_dead_jobs_are_shown_page_by_page_as_they_died(send: Send) -> None:
+    send(live.declare("q", {"x-max-length": 2}))
+    send(live.publish("q", "p", jobs(*range(5)), now=1_000))
+    pages = [send(live.dead("q", seen=seen, limit=2)) for seen in (0, 2)]
+    assert [[letter.job.id for letter in page] for page in pages] == [["p-0", "p-1"], ["p-2"]]
+    assert [(letter.number, letter.died_at) for letter in pages[1]] == [(0, 1_000)]
 
 
 def test_purging_goes_chunk_by_chunk_and_leaves_held_and_dead(send: Send) -> None:

@@ -1,0 +1,20 @@
+-- Shows dead jobs, those first that died first. Changes nothing.
+--
+-- KEYS      the queue's, see _queue.lua
+-- ARGV[1]   now
+-- ARGV[2]   how many to leave out at the beginning
+-- ARGV[3]   most jobs to show
+-- Result    {1 if the order is descending, for each job {id, number in the outbox or '0', place, time of death ms, deliveries,
+--           {field, value, …}}}
+
+local first = tonumber(ARGV[2])
+
+return answer(function()
+  open()
+  local shown = {queue.priority_order == 'descending' and 1 or 0}
+  local dead = call('ZRANGE', DEAD, first, first + ARGV[3] - 1, 'WITHSCORES')
+  for i = 1, #dead, 2 do
+    append(shown, letter(dead[i], call('ZSCORE', OUTBOX, dead[i]) or '0', dead[i + 1]))
+  end
+  return shown
+end)

@@ -1,0 +1,164 @@
+"""Revoking: taking tasks that nobody has begun out of their queues, by task id, whether or not any worker runs.
+
+Celery's own ``app.control.revoke`` tells the workers that listen, and only they remember it. A connection that sees that
+broadcast go out also removes the tasks (option ``remove_revoked``), for a bounded time; ``revoke`` here does the same and nothing
+else, for as long as it takes. What runs is left to Celery (``terminate=True``). A task that was removed is REVOKED in the result
+backend, so that whoever waits for its result learns it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kombu import Connection
+
+from ..schema.errors import MalformedValue, UsageError
+from ..schema.native import keys
+from ..schema.native.live import Live
+from ..schema.native.results import Task
+from ..schema.text import load_json, to_text
+from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS
+from .message import content
+
+if TYPE_CHECKING:
+    from .transport import Transport
+    from .wire import Wire
+
+logger = logging.getLogger("ferryman.transport")
+
+PIDBOX = ".pidbox"
+"""Ends the names of the exchanges of Celery's remote control."""
+PATIENCE = 2.0
+"""Seconds for which a broadcast ``revoke`` may look through queues."""
+
+
+def revoke(where: Any, task_ids: str | Iterable[str], queues: Iterable[str] | None = None) -> int:
+    """Removes tasks that wait or are scheduled, and gives how many there were. What a worker has taken is left alone.
+
+    ``where``: a Celery app, or a kombu ``Connection`` to a ``ferryman://`` broker. ``queues``: where to look; all that last, if
+    not given. Marks them as revoked in the app's result backend. Raises UsageError for another broker, and connection errors.
+    """
+    wanted = {task_ids} if isinstance(task_ids, str) else set(task_ids)
+    if isinstance(where, Connection):
+        return len(_revoke(_transport(where), wanted, queues))
+    with where.connection_for_write() as connection:
+        removed = _revoke(_transport(connection), wanted, queues)
+    mark_revoked(where, removed)
+    return len(removed)
+
+
+def _transport(connection: Connection) -> Transport:
+    from .transport import Transport
+
+    connection.ensure_connection(max_retries=1)
+    if not isinstance(connection.transport, Transport):
+        raise UsageError(f"tasks can be removed from a ferryman:// broker, not from {connection.as_uri()}")
+    return connection.transport
+
+
+def _revoke(transport: Transport, task_ids: Collection[str], queues: Iterable[str] | None) -> list[Task]:
+    wire, live = transport.wire, transport.live
+    return [task for _, task in removals(wire, live, task_ids, lasting(wire, live) if queues is None else queues)]
+
+
+def lasting(wire: Wire, live: Live) -> list[str]:
+    """The queues that are not temporary."""
+    return sorted(map(to_text, wire.command("SMEMBERS", keys.queues(live.prefix))))
+
+
+def removals(
+    wire: Wire, live: Live, task_ids: Collection[str], queues: Iterable[str], seconds: float | None = None
+) -> Iterator[tuple[str, Task]]:
+    """Removes the jobs of tasks that nobody has taken, and gives each with its queue as it is gone.
+
+    Stops after so many seconds, and says so in the log. Raises connection errors.
+    """
+    deadline = None if seconds is None else time.monotonic() + seconds
+    if not task_ids:
+        return
+    for queue in queues:
+        # A job that becomes due moves from the one to the other, so this order meets it at least once.
+        for place in ("scheduled", "waiting"):
+            seen, more = 0, True
+            while more:
+                if deadline is not None and time.monotonic() > deadline:
+                    logger.warning("a revoked task may still stand in a queue: there was no time to look through all of them")
+                    return
+                found = wire.run(live.find(queue, task_ids, place, seen=seen))
+                gone = wire.run_all([live.remove(queue, job.id) for job in found.jobs]) if found.jobs else []
+                for job, was_in in zip(found.jobs, gone, strict=True):
+                    if was_in in ("waiting", "scheduled"):
+                        seen -= 1
+                        yield queue, job
+                seen, more = seen + 1000, found.more
+
+
+def heard(transport: Transport, message: Mapping[str, Any]) -> None:
+    """A message was broadcast to workers: if it revokes tasks, those that still stand in queues are removed as well.
+
+    A revoke for certain workers only is theirs alone. Never fails: the broadcast is out, and workers act on it.
+    """
+    task_ids = revoked_by(message)
+    if not task_ids:
+        return
+    try:
+        wire, live = transport.wire, transport.live
+        removed = [task for _, task in removals(wire, live, task_ids, lasting(wire, live), PATIENCE)]
+    except (*CONNECTION_ERRORS, *CHANNEL_ERRORS) as error:
+        logger.warning("revoked tasks could not be removed from their queues, workers will discard them: %s", error)
+        return
+    if removed and "celery" in sys.modules:
+        from celery import current_app
+
+        mark_revoked(current_app, removed)
+
+
+def revoked_by(message: Mapping[str, Any]) -> set[str]:
+    """The ids of the tasks that a remote control message revokes everywhere; none for all others."""
+    if message.get("content-type") != "application/json":
+        return set()
+    body = message["body"]
+    try:
+        command = load_json(body if isinstance(body, bytes) else str(body).encode("utf-8"))
+    except (MalformedValue, UnicodeEncodeError):
+        return set()
+    match command:
+        case {"method": "revoke", "arguments": {"task_id": task_id}, **rest} if not any(
+            map(rest.get, ("destination", "pattern"))
+        ):
+            given = task_id if isinstance(task_id, list) else [task_id]
+            return {each for each in given if isinstance(each, str) and each}
+        case _:
+            return set()
+
+
+def mark_revoked(app: Any, removed: Iterable[Task]) -> None:
+    """Tells the result backend, as a worker does that discards a revoked task. A backend in trouble is only logged."""
+    from celery.app.task import Context
+
+    for task in removed:
+        try:
+            app.backend.mark_as_revoked(task.task, "revoked", request=Context(_request(task)))
+        except Exception as error:  # noqa: BLE001 - backends raise what their drivers do, and the task is gone already
+            logger.warning("task %s was removed, but its result backend does not know: %s", task.task, error)
+
+
+def _request(task: Task) -> dict[str, Any]:
+    """What a backend wants to know of a task: its headers, and the callbacks and chord that its body names."""
+    request: dict[str, Any] = {"id": task.task}
+    if not task.message:
+        return request
+    try:
+        found = content(task.id, "", {b"message": task.message})
+        request |= found.headers
+        if found.content_type == "application/json":
+            _, _, embedded = json.loads(found.body)
+            request |= embedded or {}
+    except (MalformedValue, ValueError, TypeError):
+        logger.debug("the body of the removed task %s can't be read", task.task)
+    return request
