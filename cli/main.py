@@ -20,6 +20,7 @@ COMMANDS: Mapping[str, str] = {
     "verify": "Compare a migrated keyspace with its source, job by job.",
     "jobs": "List jobs, in the order in which they will run.",
     "queues": "List queues with their numbers.",
+    "generate": "Write a realistic keyspace of any system, sound or damaged, for tests and demos.",
 }
 """Command -> its one line in ``ferryman --help``. The module of the same name has it as ``command``."""
 

@@ -1,0 +1,86 @@
+"""``ferryman generate``: writes a realistic keyspace of any family, sound or with planted damage."""
+
+from __future__ import annotations
+
+import click
+from attrs import evolve
+
+from ..migrations.fill import Filled, Filling, fill
+from ..schema.address import DEFAULT_FAMILY, Address
+from ..schema.errors import UsageError
+from ..schema.family import family_names, get_family
+from .options import address_argument, moment, now_option, output_option
+from .output import Output
+from .status import Status
+
+
+@click.command()
+@address_argument(is_read=False)
+@click.option("--family", "family", type=click.Choice(family_names()), help="Instead of family= in the URL.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1000, show_default=True, help="How many.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Another number gives other jobs.")
+@click.option("--damage", "damage", metavar="RULE=K", multiple=True, help="Break this rule of the family at K jobs. Repeatable.")
+@now_option
+@output_option
+def command(
+    url: Address, family: str | None, jobs: int, seed: int, damage: tuple[str, ...], now_ms: int | None, output: Output
+) -> Status:
+    """Write a realistic keyspace, sound or with planted damage.
+
+    For tests, demos and benchmarks: jobs in all states that the system knows, names that trouble careless software, a few
+    large payloads among many small ones. The same --jobs, --seed and --now give the same keyspace. Refuses a keyspace that
+    has jobs.
+
+    With --format json: one object (family, prefix, jobs, seed, now_ms, by_state, by_queue, damage, seconds).
+
+    \b
+    Examples:
+      ferryman generate 'ferryman://localhost:6379/9?family=kue' --jobs 100000
+      ferryman generate ferryman://localhost:6379/9 --family kue --damage KUE-5=3 --damage KUE-8=1
+    """
+    if family is not None:
+        is_default = url.family == DEFAULT_FAMILY == url.prefix
+        url = evolve(url, family=family, prefix=get_family(family).default_prefix if is_default else url.prefix)
+    filling = Filling(jobs, seed, moment(url, now_ms), _numbers(damage))
+    with output.progress() as progress:
+        filled = fill(url, filling, progress)
+    if output.json:
+        output.line(
+            {
+                "family": url.family,
+                "prefix": url.prefix,
+                "jobs": filled.census.jobs,
+                "seed": seed,
+                "now_ms": filling.now_ms,
+                "by_state": dict(sorted(filled.census.by_state.items())),
+                "by_queue": dict(sorted(filled.census.by_queue.items())),
+                "damage": dict(filled.damage),
+                "seconds": round(filled.seconds, 3),
+            }
+        )
+    else:
+        _show(output, url, filling, filled)
+    return Status.FINE
+
+
+def _numbers(damage: tuple[str, ...]) -> dict[str, int]:
+    """Rule -> number. Raises UsageError for a text of another form."""
+    numbers = {}
+    for text in damage:
+        rule, _, number = text.partition("=")
+        if not rule or not number.isascii() or not number.isdigit():
+            raise UsageError(f"--damage wants RULE=K, as in KUE-5=3, not {text!r}")
+        numbers[rule] = int(number)
+    return numbers
+
+
+def _show(output: Output, url: Address, filling: Filling, filled: Filled) -> None:
+    """The result for people."""
+    states = ", ".join(f"{number:,} {state}" for state, number in sorted(filled.census.by_state.items()))
+    rate = filled.census.jobs / max(filled.seconds, 0.001)
+    output.say(f"{url.display()}: {filled.census.jobs:,} jobs in {len(filled.census.by_queue)} queues ({states})", "bold")
+    output.say(f"{filled.seconds:.1f} s, {rate:,.0f} jobs/s; seed {filling.seed}, --now {filling.now_ms}")
+    for rule, wanted in filling.damage.items():
+        planted = filled.damage[rule]
+        short = "" if planted == wanted else f" of {wanted}: no more jobs fit"
+        output.say(f"{rule} broken at {planted} jobs{short}", "yellow")
