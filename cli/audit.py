@@ -8,15 +8,15 @@ from __future__ import annotations
 import click
 from attrs import asdict
 
-from ..migrations.engine import Census
+from ..migrations.engine import Census, Engine
 from ..migrations.local import LocalEngine
 from ..schema.address import Address
 from ..schema.errors import UsageError
 from ..schema.family import get_family
 from ..schema.rule import Finding
-from .engines import get_engine
+from .engines import engine_options
 from .findings import Digest, show_findings
-from .options import address_argument, engine_option, moment, now_option, output_option
+from .options import address_argument, moment, now_option, output_option
 from .output import Output
 from .repair import mend
 from .status import Status
@@ -28,10 +28,10 @@ from .status import Status
     "--repair", "rules", metavar="RULE", multiple=True, help="Show what would mend the findings of this rule. Repeatable."
 )
 @click.option("--apply", is_flag=True, help="With --repair: mend them.")
-@engine_option
+@engine_options
 @now_option
 @output_option
-def command(url: Address, rules: tuple[str, ...], apply: bool, engine_name: str, now_ms: int | None, output: Output) -> Status:
+def command(url: Address, rules: tuple[str, ...], apply: bool, engine: Engine, now_ms: int | None, output: Output) -> Status:
     """Check every job of a keyspace against the rules of its family.
 
     Nothing is changed. Exit status 1 when a finding of severity error or warning stands; findings of severity info alone
@@ -50,7 +50,7 @@ def command(url: Address, rules: tuple[str, ...], apply: bool, engine_name: str,
       ferryman audit 'ferryman://localhost:6379/0?family=kue' --repair KUE-5 --repair KUE-6 --apply
     """
     if rules:
-        if engine_name != LocalEngine.name:
+        if engine.name != LocalEngine.name:
             raise UsageError("--repair reads with the local engine; leave --engine out")
         return mend(output, url, rules, moment(url, now_ms), apply=apply)
     if apply:
@@ -63,7 +63,7 @@ def command(url: Address, rules: tuple[str, ...], apply: bool, engine_name: str,
             output.line(asdict(finding))
 
     with output.progress() as progress:
-        census = get_engine(engine_name).audit(url, moment(url, now_ms), report, progress)
+        census = engine.audit(url, moment(url, now_ms), report, progress)
     if not output.json:
         show_digest(output, url, census, digest)
     return Status.FINDINGS if digest.serious else Status.FINE

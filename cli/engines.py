@@ -1,15 +1,29 @@
-"""Engines by name. Spark is imported only when it is asked for: it takes seconds, and most users don't have it."""
+"""Engines: which one a command uses, from its options. Spark is imported only when it is asked for: most users don't have it."""
 
 from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import click
 
 from ..migrations.engine import Engine
 from ..migrations.local import LocalEngine
 from ..schema.errors import UsageError
+from .status import Status
+
+Command = Callable[..., Status]
 
 
-def get_engine(name: str) -> Engine:
-    """The engine of this name. Raises UsageError with the command to install it, if it is not there."""
+def get_engine(name: str, master: str | None = None, work: str | None = None, partitions: int | None = None) -> Engine:
+    """The engine of this name. Raises UsageError with the command to install it, if it is not there.
+
+    The other arguments are Spark's: see SparkEngine.
+    """
     if name == LocalEngine.name:
+        if master or work or partitions:
+            raise UsageError("--master, --work and --partitions are for --engine spark")
         return LocalEngine()
     try:
         from ..spark.engine import SparkEngine
@@ -17,4 +31,38 @@ def get_engine(name: str) -> Engine:
         if (error.name or "").partition(".")[0] not in ("pyspark", "pyarrow"):
             raise
         raise UsageError(f"--engine spark needs {error.name}: pip install 'ferryman[spark]'") from None
-    return SparkEngine()
+    return SparkEngine(work=work, tasks=partitions, master=master)
+
+
+def engine_options(command: Command) -> Command:
+    """``--engine`` and what belongs to it; the command gets an Engine as ``engine``."""
+
+    @functools.wraps(command)
+    def with_engine(
+        *args: Any, engine_name: str, master: str | None, work: str | None, partitions: int | None, **others: Any
+    ) -> Status:
+        return command(*args, engine=get_engine(engine_name, master, work, partitions), **others)
+
+    decorated: Command = with_engine
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+_OPTIONS: tuple[Callable[[Command], Command], ...] = (
+    click.option(
+        "--engine",
+        "engine_name",
+        type=click.Choice(["local", "spark"]),
+        default="local",
+        show_default=True,
+        help="local: in this process, in memory. spark: any size (pip install 'ferryman[spark]').",
+    ),
+    click.option("--master", metavar="URL", help="Spark: the cluster to use. Default: the cores of this machine."),
+    click.option(
+        "--work",
+        metavar="DIR",
+        help="Spark: a folder that the driver and all executors share. Default: a temporary one, for this machine alone.",
+    ),
+    click.option("--partitions", type=click.IntRange(min=1), metavar="N", help="Spark: how many tasks. Default: by size."),
+)

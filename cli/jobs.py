@@ -8,11 +8,12 @@ from typing import Any
 
 import click
 
+from ..migrations.engine import Engine
 from ..schema.address import Address
 from ..schema.job import JOB_FIELDS, Job, State
 from ..schema.text import payload_json, show
-from .engines import get_engine
-from .options import address_argument, engine_option, moment, now_option, output_option
+from .engines import engine_options
+from .options import address_argument, moment, now_option, output_option
 from .output import Output
 from .status import Status
 
@@ -27,7 +28,7 @@ COLUMNS = ("id", "queue", "state", "priority", "attempts", "created", "due", "pa
 @click.option("--queue", help="Only jobs of this queue.")
 @click.option("--state", type=click.Choice([str(each) for each in State]), help="Only jobs in this state.")
 @click.option("--limit", type=click.IntRange(min=0), help=f"At most so many jobs; 0: all. Default: {SHOWN} in a table, else all.")
-@engine_option
+@engine_options
 @now_option
 @output_option
 def command(
@@ -35,7 +36,7 @@ def command(
     queue: str | None,
     state: str | None,
     limit: int | None,
-    engine_name: str,
+    engine: Engine,
     now_ms: int | None,
     output: Output,
 ) -> Status:
@@ -48,7 +49,7 @@ def command(
       ferryman jobs 'ferryman://localhost:6379/0?family=kue' --state waiting
       ferryman jobs ferryman://localhost:6379/0 --queue mail --format json | jq .payload
     """
-    found = get_engine(engine_name).jobs(url, moment(url, now_ms), queue, State(state) if state else None)
+    found = engine.jobs(url, moment(url, now_ms), queue, State(state) if state else None)
     most = limit if limit is not None else 0 if output.json else SHOWN
     if output.json:
         for job in islice(found, most or None):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import click
 from attrs import asdict
 
-from ..migrations.engine import Summary
+from ..migrations.engine import Engine, Summary
 from ..migrations.plan import Active, Plan
 from ..schema.address import Address
 from ..schema.family import get_family
 from ..schema.rule import Finding
-from .engines import get_engine
+from .engines import engine_options
 from .findings import Digest, show_findings
-from .options import address_argument, engine_option, moment, now_option, output_option
+from .options import address_argument, moment, now_option, output_option
 from .output import Output
 from .status import Status
 
@@ -20,7 +20,7 @@ from .status import Status
 @click.command()
 @address_argument("source")
 @address_argument("target", is_read=False)
-@engine_option
+@engine_options
 @click.option("--dry-run", is_flag=True, help="Read, decide and count everything, and write nothing at all.")
 @click.option("--resume", is_flag=True, help="Go on with a migration that was interrupted. Jobs already written are left alone.")
 @click.option(
@@ -37,7 +37,7 @@ from .status import Status
 def command(
     source: Address,
     target: Address,
-    engine_name: str,
+    engine: Engine,
     dry_run: bool,
     resume: bool,
     active: str,
@@ -67,7 +67,6 @@ def command(
 
     plan = Plan.between(source, target, moment(source, now_ms), Active(active), lossy)
     with output.progress() as progress:
-        engine = get_engine(engine_name)
         summary = engine.migrate(source, target, plan, report, progress, dry_run=dry_run, resume=resume)
     if output.json:
         output.line({**summary.to_dict(), "dry_run": dry_run})

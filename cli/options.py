@@ -53,15 +53,6 @@ def output_option(command: F) -> F:
     )(command)
 
 
-engine_option = click.option(
-    "--engine",
-    "engine_name",
-    type=click.Choice(["local", "spark"]),
-    default="local",
-    show_default=True,
-    help="local: in this process, in memory. spark: any size (pip install 'ferryman[spark]').",
-)
-
 now_option = click.option(
     "--now",
     "now_ms",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
-from ..migrations.local import LocalEngine
+from ..migrations.engine import Engine
 from ..schema.address import Address
 from ..schema.job import State
+from .engines import engine_options
 from .options import address_argument, moment, now_option, output_option
 from .output import Output
 from .status import Status
@@ -17,9 +18,10 @@ RARE = (State.CANCELLED, State.BLOCKED, State.UNKNOWN)
 
 @click.command()
 @address_argument()
+@engine_options
 @now_option
 @output_option
-def command(url: Address, now_ms: int | None, output: Output) -> Status:
+def command(url: Address, engine: Engine, now_ms: int | None, output: Output) -> Status:
     """List queues with their numbers.
 
     For each queue: jobs by state, how long the oldest waiting job has existed, and the consumers where the family knows
@@ -29,7 +31,7 @@ def command(url: Address, now_ms: int | None, output: Output) -> Status:
     Example:
       ferryman queues ferryman://localhost:6379/0
     """
-    found = LocalEngine().queues(url, moment(url, now_ms))
+    found = engine.queues(url, moment(url, now_ms))
     if output.json:
         for status in found:
             output.line(status.to_dict())

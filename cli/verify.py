@@ -6,12 +6,12 @@ import click
 from attrs import asdict, evolve
 
 from ..migrations import journal
-from ..migrations.engine import Difference, Verification
+from ..migrations.engine import Difference, Engine, Verification
 from ..migrations.plan import Plan
 from ..schema.address import Address
 from ..schema.connect import open_client
-from .engines import get_engine
-from .options import address_argument, engine_option, moment, now_option, output_option
+from .engines import engine_options
+from .options import address_argument, moment, now_option, output_option
 from .output import Output
 from .status import Status
 
@@ -22,10 +22,10 @@ SHOWN = 50
 @click.command()
 @address_argument("source")
 @address_argument("target")
-@engine_option
+@engine_options
 @now_option
 @output_option
-def command(source: Address, target: Address, engine_name: str, now_ms: int | None, output: Output) -> Status:
+def command(source: Address, target: Address, engine: Engine, now_ms: int | None, output: Output) -> Status:
     """Compare a migrated keyspace with its source, job by job.
 
     Every field of every job is compared, and the order in which each queue's waiting jobs will run. Run it after `migrate` and
@@ -46,7 +46,7 @@ def command(source: Address, target: Address, engine_name: str, now_ms: int | No
 
     plan = remembered(Plan.between(source, target, moment(source, now_ms)), target, now_ms, output)
     with output.progress() as progress:
-        outcome = get_engine(engine_name).verify(source, target, plan, report, progress)
+        outcome = engine.verify(source, target, plan, report, progress)
     if output.json:
         output.line({**asdict(outcome), "seconds": round(outcome.seconds, 3)})
     else:

@@ -17,6 +17,7 @@ from ..schema.address import Address
 from ..schema.job import Job, State
 from ..schema.rule import Finding
 from .plan import Carried, Plan
+from .queues import QueueStatus
 
 REFUSED_SAMPLES = 20
 """How many refused job ids of one rule a summary names; all of them are reported as findings."""
@@ -205,3 +206,6 @@ class Engine(Protocol):
 
     def jobs(self, source: Address, now_ms: int, queue: str | None = None, state: State | None = None) -> Iterator[Job]:
         """The jobs of a keyspace by queue, then state; waiting jobs in pop order, others by id."""
+
+    def queues(self, source: Address, now_ms: int) -> list[QueueStatus]:
+        """Every queue of a keyspace with its numbers, by name."""

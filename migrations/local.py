@@ -25,7 +25,7 @@ from .compare import judge
 from .engine import Census, Difference, Progress, Report, Summary, Verification, silent
 from .order import listing_order, order_difference, pop_orders
 from .plan import Carried, Plan, carry
-from .queues import QueueStatus, statuses
+from .queues import QueueStatus, counted, statuses
 from .source import open_source
 from .subjects import Gathering
 from .writing import Run, identity, open_part
@@ -151,9 +151,9 @@ class LocalEngine:
         yield from sorted(wanted, key=listing_order)
 
     def queues(self, source: Address, now_ms: int) -> list[QueueStatus]:
-        """Every queue of the keyspace with its numbers, by name."""
+        """See Engine.queues."""
         reading = self._read(source, now_ms, silent)
-        return statuses(reading.jobs(), reading.keyspace)
+        return statuses(counted(reading.jobs(), now_ms), reading.keyspace)
 
     def _read(self, address: Address, now_ms: int, progress: Progress, *, may_be_empty: bool = False) -> Reading:
         """Reads a keyspace. Raises KeyspaceNotFound if there is none."""

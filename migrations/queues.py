@@ -29,20 +29,40 @@ class QueueStatus:
         if job.state is State.WAITING and job.created_at is not None:
             self.oldest_ms = max(self.oldest_ms or 0, now_ms - job.created_at)
 
+    def merge(self, other: QueueStatus) -> None:
+        """Adds what another part of the jobs has given."""
+        self.states.update(other.states)
+        if other.oldest_ms is not None:
+            self.oldest_ms = max(self.oldest_ms or 0, other.oldest_ms)
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON: every state stands there, be it 0."""
         numbers = {str(state): self.states[state] for state in State}
         return {"queue": self.queue, **numbers, "oldest_ms": self.oldest_ms, "consumers": self.consumers}
 
+    @classmethod
+    def from_dict(cls, raw: dict[str, Any]) -> QueueStatus:
+        """The status behind ``to_dict``."""
+        states = Counter({state: raw[str(state)] for state in State if raw[str(state)]})
+        return cls(raw["queue"], states, raw["oldest_ms"], raw["consumers"])
 
-def statuses(jobs: Iterable[Job], keyspace: Keyspace) -> list[QueueStatus]:
-    """All queues by name, also the empty ones that the keyspace lists."""
-    family = keyspace.family
-    found = {name: QueueStatus(name) for name in family.queues(keyspace)}
+
+def counted(jobs: Iterable[Job], now_ms: int) -> list[QueueStatus]:
+    """The numbers of some jobs, by queue: of all, or of a part."""
+    found: dict[str, QueueStatus] = {}
     for job in jobs:
         if job.queue not in found:
             found[job.queue] = QueueStatus(job.queue)
-        found[job.queue].count(job, keyspace.now_ms)
+        found[job.queue].count(job, now_ms)
+    return list(found.values())
+
+
+def statuses(parts: Iterable[QueueStatus], keyspace: Keyspace) -> list[QueueStatus]:
+    """All queues by name, also the empty ones that the keyspace lists; ``parts``: what ``counted`` gave, for any parts."""
+    family = keyspace.family
+    found = {name: QueueStatus(name) for name in family.queues(keyspace)}
+    for part in parts:
+        found.setdefault(part.queue, QueueStatus(part.queue)).merge(part)
     consumers = family.consumers(keyspace)
     if consumers is not None:
         for name, status in found.items():

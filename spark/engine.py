@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from ..migrations import journal
 from ..migrations.engine import Census, Difference, Progress, Report, Summary, Verification, silent
 from ..migrations.plan import Plan, carry
+from ..migrations.queues import QueueStatus
 from ..migrations.source import open_source
 from ..migrations.writing import Run, identity, open_part
 from ..schema.address import Address
@@ -27,9 +28,8 @@ from ..schema.connect import open_client
 from ..schema.job import Job, State
 from ..schema.rule import Finding
 from ..schema.totals import Totals
-from . import audit
+from . import audit, listing
 from .comparison import compare_keyspaces
-from .listing import listed
 from .session import session
 from .snapshot import Snapshot, must_speak, take, tasks_for
 from .stage import Batches, Results, closing, run
@@ -45,15 +45,23 @@ class SparkEngine:
     """The engine of ``--engine spark``.
 
     ``spark``: the session to use instead of one of its own. ``work``: a folder that all executors can reach, for snapshots;
-    needed unless Spark runs on this machine alone. ``tasks``: how many tasks a migration has, instead of a number by size.
+    needed unless Spark runs on this machine alone. ``tasks``: how many tasks a step has, instead of a number by size. ``master``:
+    where a session of its own runs, instead of the cores of this machine.
     """
 
     name = "spark"
 
-    def __init__(self, spark: SparkSession | None = None, work: str | None = None, tasks: int | None = None) -> None:
+    def __init__(
+        self,
+        spark: SparkSession | None = None,
+        work: str | None = None,
+        tasks: int | None = None,
+        master: str | None = None,
+    ) -> None:
         self._given = spark
         self._work = work
         self._tasks = tasks
+        self._master = master
 
     def audit(self, source: Address, now_ms: int, report: Report[Finding], progress: Progress = silent) -> Census:
         """See Engine.audit."""
@@ -119,7 +127,12 @@ class SparkEngine:
     def jobs(self, source: Address, now_ms: int, queue: str | None = None, state: State | None = None) -> Iterator[Job]:
         """See Engine.jobs."""
         with self._snapshot(source, now_ms, silent) as (snapshot, folder):
-            yield from listed(snapshot, self._number(source), f"{folder}/jobs", queue, state)
+            yield from listing.listed(snapshot, self._number(source), f"{folder}/jobs", queue, state)
+
+    def queues(self, source: Address, now_ms: int) -> list[QueueStatus]:
+        """See Engine.queues."""
+        with self._snapshot(source, now_ms, silent) as (snapshot, folder):
+            return listing.queues(snapshot, self._number(source), f"{folder}/queues")
 
     def _number(self, address: Address) -> int:
         return self._tasks or tasks_for(address)
@@ -133,7 +146,7 @@ class SparkEngine:
         folder = tempfile.mkdtemp(prefix="ferryman-", dir=self._work)
         try:
             progress("starting Spark", 0, None)
-            snapshot = take(self._given or session(brief=brief), source, now_ms, f"{folder}/source", progress)
+            snapshot = take(self._given or session(self._master, brief=brief), source, now_ms, f"{folder}/source", progress)
             must_speak(snapshot)
             yield snapshot, folder
         finally:

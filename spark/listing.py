@@ -1,14 +1,16 @@
-"""Listing: the jobs of a snapshot as a table, and in the order in which ``ferryman jobs`` shows them.
+"""Listing: the jobs of a snapshot as a table, in the order in which ``ferryman jobs`` shows them, and counted by queue.
 
 Called by the engine and by frames.py.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 
 from pyspark.sql import Column, functions
 
+from ..migrations.queues import QueueStatus, counted, statuses
 from ..schema.job import Job, State
 from .snapshot import Snapshot
 from .stage import Batches, Results, closing, run
@@ -32,6 +34,13 @@ def listed(snapshot: Snapshot, tasks: int, path: str, queue: str | None, state: 
         yield JOBS.make(**{column.name: column.decode(row[column.name]) for column in columns})
 
 
+def queues(snapshot: Snapshot, tasks: int, path: str) -> list[QueueStatus]:
+    """Every queue of a snapshot with its numbers, by name."""
+    told = run(snapshot.subjects(tasks), _counting(snapshot), JOBS, path, "counting jobs")
+    parts = (QueueStatus.from_dict(part) for tail in told.tails() for part in json.loads(tail))
+    return statuses(parts, snapshot.keyspace)
+
+
 def _listing_order() -> list[Column]:
     """The same order as ``migrations.order.listing_order``."""
     waiting = functions.col("state") == str(State.WAITING)
@@ -53,3 +62,14 @@ def _reading(snapshot: Snapshot) -> Callable[[Batches], Batches]:
         yield from closing(batches(JOBS, filter(None, found), job_bytes), JOBS, str)
 
     return read_jobs
+
+
+def _counting(snapshot: Snapshot) -> Callable[[Batches], Batches]:
+    read, now_ms = snapshot.reader(), snapshot.now_ms
+
+    def count(rows: Batches) -> Batches:
+        found = (keyspace.family.read(subject, keyspace) for subject, keyspace in read(rows))
+        numbers = counted(filter(None, found), now_ms)
+        yield from closing(iter(()), JOBS, lambda: json.dumps([part.to_dict() for part in numbers]))
+
+    return count

@@ -1,7 +1,7 @@
 """Session: the one SparkSession of this process, set up so that nothing but ferryman speaks on the terminal.
 
-Starting it takes seconds, so it is kept and reused; a session that the caller has made already is used as it is. Never
-listens on anything but the loopback interface, and never changes the environment for longer than the start takes.
+Starting it takes seconds, so it is kept and reused; a session that the caller has made already is used as it is. Without a
+master elsewhere it listens on the loopback interface only. Never changes the environment for longer than the start takes.
 """
 
 from __future__ import annotations
@@ -38,8 +38,6 @@ SETTINGS: Mapping[str, str] = {
     "spark.app.name": "ferryman",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "2g",
     "spark.sql.session.timeZone": "UTC",
     # Larger batches are no faster, and a batch is what a task holds in memory.
@@ -49,6 +47,9 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.sources.default": "parquet",
 }
 
+
+ON_THIS_MACHINE: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+"""Nobody else needs to reach a driver whose executors are in its own process."""
 
 BRIEF_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For runs of a minute: a Java that compiles quickly, not well, halves their time."""
@@ -67,9 +68,12 @@ def session(master: str | None = None, settings: Mapping[str, str] | None = None
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     logging = folder / "log4j2.properties"
     logging.write_text(LOGGING.format(level="warn" if os.environ.get("FERRYMAN_DEBUG") else "off"))
-    builder = SparkSession.builder.master(master or f"local[{os.cpu_count() or 2},{TASK_ATTEMPTS}]")
+    place = master or f"local[{os.cpu_count() or 2},{TASK_ATTEMPTS}]"
+    is_here = place.startswith("local")
+    builder = SparkSession.builder.master(place)
     chosen = {
         **SETTINGS,
+        **(ON_THIS_MACHINE if is_here else {}),
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging.as_uri()} {BRIEF_JAVA if brief else ''}",
         "spark.local.dir": str(folder / "local"),
         **(settings or {}),
@@ -77,7 +81,8 @@ def session(master: str | None = None, settings: Mapping[str, str] | None = None
     for name, value in chosen.items():
         builder = builder.config(name, value)
     home = private_home(folder, find_java())
-    with _environment(JAVA_HOME=str(home), PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1"):
+    local_ip = {"SPARK_LOCAL_IP": "127.0.0.1"} if is_here else {}
+    with _environment(JAVA_HOME=str(home), PYSPARK_PYTHON=sys.executable, **local_ip):
         return builder.getOrCreate()
 
 

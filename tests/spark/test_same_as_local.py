@@ -84,6 +84,12 @@ def test_jobs_are_listed_in_the_same_order(engine: SparkEngine, loaded: Capture,
     assert [job.position for job in jobs] == [job.position for job in expected]
 
 
+def test_queues_have_the_same_numbers(engine: SparkEngine, loaded: Capture, source: Address) -> None:
+    found = engine.queues(source, loaded.captured_at_ms)
+    assert found == LOCAL.queues(source, loaded.captured_at_ms)
+    assert found
+
+
 def test_a_migration_leaves_the_same_keyspace_and_is_verified(
     engine: SparkEngine, server: Server, loaded: Capture, source: Address
 ) -> None:
