@@ -27,7 +27,7 @@ from ..aside import FIELD, Aside
 from .history import fitting
 from .keys import SETS
 from .record import Stored, canonical, is_readable, lost, standard, word_for
-from .texts import events, names
+from .texts import names
 
 NAME = "bee"
 
@@ -98,10 +98,11 @@ class Kept:
         fields = {name: raw for name, raw in self.fields.items() if is_readable(name, raw)}
         exact = self._changed(stored, fields, word)
         # Texts of the time when the job was read hold as long as they don't contradict what it is now.
-        if lost(job, exact).keys() - lost(job, stored).keys():
+        contradicted = lost(job, exact)
+        if contradicted and contradicted.keys() - lost(job, stored).keys():
             beside = {name: raw for name, raw in fields.items() if raw is not None and name not in SPOKEN_FOR}
             exact = self._changed(stored, {name: raw for name, raw in beside.items() if name not in stored.fields}, word)
-        last = names(events(exact.fields.get(b"history")))[-1:]
+        last = names(exact.history)[-1:]
         if word != self.status and last and last[0] not in fitting(word, job.state):
             # The job has left the status in which it was read; its story must go on.
             exact = evolve(exact, fields={**exact.fields, b"history": stored.fields[b"history"]})
@@ -149,7 +150,8 @@ def with_aside(job: Job, stored: Stored) -> Stored:
     bare, _ = _taken_aside(stored)
     own = job.extra.get(NAME, {})
     note: dict[str, Any] = {}
-    if Kept.of_difference(job, bare).to_extra() != own:
+    # A reader knows no rank but bee's own.
+    if Kept.of_difference(evolve(job, rank=None), bare).to_extra() != own:
         note["extra"] = own
     if job.logs:
         note["logs"] = job.logs

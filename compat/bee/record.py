@@ -7,6 +7,7 @@ not reproduce of a record is kept apart (kept.py), so that together they are exa
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from attrs import evolve, field, frozen
@@ -19,7 +20,7 @@ from .history import history_of
 from .keys import DYING, EVENTS, OPTIONS, OPTIONS_TTL, PLACES, STATES_OF, UNFINISHED, WORDS
 
 
-@frozen
+@frozen(slots=False)
 class Stored:
     """A job as bee stores it: its hash, and what other keys say of it that its state depends on."""
 
@@ -33,12 +34,12 @@ class Stored:
     original: State | None = None
     """For a duplicate: the state that the original gives it; None where that is not known."""
 
-    @property
+    @cached_property
     def status(self) -> str:
         """The status word, whatever it is; empty if there is none."""
         return to_text(self.fields.get(b"status", b""))
 
-    @property
+    @cached_property
     def state(self) -> State:
         """The canonical state. The status counts, even where the sets contradict it."""
         match self.status:
@@ -49,7 +50,11 @@ class Stored:
                 return State.SCHEDULED if "delayed" in self.scores else State.UNKNOWN
             case "duplicate":
                 return self.original or State.UNKNOWN
-        return ended_state(self.status, texts.events(self.fields.get(b"history")))
+        return ended_state(self.status, self.history)
+
+    @cached_property
+    def history(self) -> tuple[texts.Event, ...]:
+        return texts.events(self.fields.get(b"history"))
 
     @property
     def place(self) -> str | None:
@@ -80,7 +85,7 @@ def canonical(job_id: str, stored: Stored, extra: Mapping[str, Any] | None = Non
     queue = to_text(get(b"queue", b""))
     status, state = stored.status, stored.state
     options = texts.as_object(get(b"options")) or {}
-    history = texts.events(get(b"history"))
+    history = stored.history
     retries = texts.plain_number(options.get("retries"))
     error = get(b"failedReason", get(b"failed_reason"))
     unique_key = get(b"hash")

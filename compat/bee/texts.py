@@ -9,32 +9,33 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from ...schema.errors import MalformedValue
-from ...schema.text import load_json, to_bytes
+from ...schema.text import MAX_JSON_DEPTH, load_json, to_bytes
 from ..numbers import bounded, number
 
 Event = Mapping[str, Any]
 
 
-def parse(raw: bytes | None) -> Any:
-    """The value of a JSON text; None for a missing or malformed one, as for null."""
-    if raw is None:
-        return None
+@lru_cache(maxsize=32)
+def _decoded(raw: bytes) -> tuple[bool, Any]:
+    """Whether a text is JSON, and its value. The reader and all rules ask for the same few texts of one job after the other."""
     try:
-        return load_json(raw)
+        return True, load_json(raw)
     except MalformedValue:
-        return None
+        return False, None
+
+
+def parse(raw: bytes | None) -> Any:
+    """The value of a JSON text; None for a missing or malformed one, as for null. Nobody may change the value."""
+    return None if raw is None else _decoded(raw)[1]
 
 
 def is_json(raw: bytes) -> bool:
     """Whether bee's scripts can decode this text."""
-    try:
-        load_json(raw)
-    except MalformedValue:
-        return False
-    return True
+    return _decoded(raw)[0]
 
 
 def as_object(raw: bytes | None) -> dict[str, Any] | None:
@@ -104,8 +105,11 @@ def tag_text(tag: Any) -> str | None:
 def dump(value: Any) -> bytes | None:
     """JSON text for ``value``, an empty list as ``{}``; None for what has none that Lua can decode and encode again."""
     try:
-        text = json.dumps(value if value != [] else {}, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-        raw = text.encode("utf-8")
+        raw = _ENCODER.encode(value if value != [] else {}).encode("utf-8")
     except (ValueError, TypeError, RecursionError):  # lone surrogates are a ValueError too
         return None
-    return raw if is_json(raw) else None
+    deep = raw.count(b"[") + raw.count(b"{") > MAX_JSON_DEPTH
+    return None if deep and not is_json(raw) else raw
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
