@@ -120,6 +120,7 @@ _ITEMS: Mapping[str, tuple[str, Any]] = {
     "HSETNX": ("HGET", lambda command: command[2:3]),
     "HDEL": ("HGET", lambda command: command[2:]),
     "ZADD": ("ZSCORE", lambda command: _after_options(command)[1::2]),
+    "ZINCRBY": ("ZSCORE", lambda command: command[3:4]),
     "ZREM": ("ZSCORE", lambda command: command[2:]),
     "SADD": ("SISMEMBER", lambda command: command[2:]),
     "SREM": ("SISMEMBER", lambda command: command[2:]),

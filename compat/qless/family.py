@@ -6,7 +6,7 @@ group ``ferryman.families``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ...schema.fact import Entry, Fact, Subject
 from ...schema.family import Command, KeyFamily, Target
@@ -15,7 +15,10 @@ from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
 from ...schema.totals import Totals
 from . import reader, writer
-from .keys import UNPREFIXED
+from .damage import PLANTABLE, damage
+from .generate import generate
+from .keys import TELLING, UNPREFIXED, versions
+from .repairs import REPAIRABLE, repair
 from .rules import RULES
 
 
@@ -27,6 +30,14 @@ class Qless(KeyFamily):
     default_prefix = "ql"
     rules = RULES
     keeps_extra = True
+    repairable = REPAIRABLE
+    plantable = PLANTABLE
+
+    def prefixes(self, key: bytes, redis_type: str) -> Iterable[str]:
+        return TELLING.prefixes(key, redis_type)
+
+    def version(self, keyspace: Keyspace) -> str | None:
+        return versions(keyspace.totals)
 
     def globs(self, prefix: str) -> tuple[str, ...]:
         return (glob_escape(prefix) + ":*", *UNPREFIXED)
@@ -52,6 +63,15 @@ class Qless(KeyFamily):
     def tally_written(self, job: Job, totals: Totals) -> None:
         super().tally_written(job, totals)
         writer.tally_written(job, totals)
+
+    def repair(self, finding: Finding, subject: Subject | None, keyspace: Keyspace) -> list[Command]:
+        return repair(finding, subject, keyspace)
+
+    def generate(self, jobs: int, seed: int, now_ms: int) -> Iterator[Job]:
+        return generate(jobs, seed, now_ms)
+
+    def damage(self, rule: str, job: Job, target: Target) -> list[Command]:
+        return damage(rule, job, target)
 
 
 FAMILY = Qless()

@@ -63,7 +63,9 @@ PARENTS = 50
 def generate(jobs: int, seed: int, now_ms: int) -> Iterator[Job]:
     """``jobs`` jobs as they stand at ``now_ms``, the oldest first."""
     random = Random(seed)
-    bodies = [luajson.dump({"text": text(random), "ok": random.random() < 0.5, "list": [1, None, {}]}) for _ in range(BODIES)]
+    bodies = [
+        luajson.dump({"text": text(random), "ok": random.random() < 0.5, "list": [1, None, {}]}) for _ in range(min(BODIES, jobs))
+    ]
     queue, state, priority = shares(random, QUEUES), shares(random, STATES), shares(random, PRIORITIES)
     parents: deque[str] = deque(maxlen=PARENTS)
     for number in range(1, jobs + 1):
@@ -75,7 +77,7 @@ def generate(jobs: int, seed: int, now_ms: int) -> Iterator[Job]:
             name=KLASSES[int(random.random() * len(KLASSES))],
             state=state(),
             priority=priority(),
-            payload=b'{"n":%d,"body":%b}' % (number, bodies[int(random.random() * BODIES)]),
+            payload=b'{"n":%d,"body":%b}' % (number, bodies[int(random.random() * len(bodies))]),
             created_at=created_at,
             max_attempts=6,
             attempts=0,

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from attrs import frozen
 
-from ...schema.keys import KeyLayout, KeyMatch, KeyPattern
+from ...schema.keys import KeyLayout, KeyMatch, KeyPattern, PrefixFinder
 from ...schema.rule import Keyspace
 from ...schema.text import to_bytes
 from ...schema.totals import Totals
@@ -61,6 +61,10 @@ PATTERNS = (
 )
 
 UNPREFIXED = ("qmore:dynamic", "qmore:priority")
+
+
+TELLING = PrefixFinder(PATTERNS, {"record", "work", "locks", "scheduled", "completed", "held"}, prefix="ql")
+"""qless has no other prefix, and every keyspace with a job has one of these keys."""
 
 
 class Layout:
@@ -196,3 +200,26 @@ def lower_first(totals: Totals) -> bool:
         return lower > higher
     newest = totals.maxima.get(("newest", ""), 0)
     return totals.sums["time part", "unknown"] > 0 and 0 < newest < LOWER_FIRST_UNTIL
+
+
+VERSIONS = {
+    Generation.SEED: "qless of its first days (March 5th, 2012)",
+    Generation.FIRST: "qless of March and April 2012",
+    Generation.JID: "qless of 2012 and 2013 (qless-py 0.9)",
+    Generation.UNIFIED: "qless since 2013 (qless-py 0.10 and later)",
+    Generation.REQLESS: "reqless 0.13 and later",
+}
+
+
+def versions(totals: Totals) -> str | None:
+    """The software that can have written the keyspace, for people; None for one without a job."""
+    seen = sorted(Generation.all_of(totals), reverse=True)
+    if not seen:
+        return None
+    newest = VERSIONS[seen[0]]
+    if seen[0] is Generation.JID and lower_first(totals):
+        newest = "qless of April and May 2012, where the lowest priority runs first"
+    elif seen[0] is Generation.UNIFIED and totals.sums["trace", "final"]:
+        newest = "qless-core of late 2013 to 2024"
+    older = [VERSIONS[each] for each in seen[1:] if each is not Generation.UNIFIED or seen[0] is not Generation.REQLESS]
+    return newest + (f", with jobs of {' and '.join(older)}" if older else "")

@@ -15,7 +15,7 @@ from ..numbers import number, whole
 from ..rulebook import Rulebook
 from .keys import Scope, layout
 
-_CELL = re.compile(rb"[smhd]-?[0-9]{1,9}")
+CELL = re.compile(rb"[smhd]-?[0-9]{1,9}")
 """A cell of a histogram: seconds, minutes, hours or days."""
 
 book: Rulebook[Subject] = Rulebook(lambda subject: subject)
@@ -146,7 +146,7 @@ def statistics_add_up(subject: Subject, _keyspace: Keyspace) -> Iterator[Complai
             if failed is None or failures is None or not 0 <= failed <= failures:
                 yield Complaint(f"{failed} failed jobs of {failures} failures", fact.key, fact.queue)
         else:
-            cells = {name: whole(raw) for name, raw in fields.items() if _CELL.fullmatch(name)}
+            cells = {name: whole(raw) for name, raw in fields.items() if CELL.fullmatch(name)}
             seen = sum(count or 0 for count in cells.values())
             spread = number(fields.get(b"vk", b"0"))
             if whole(fields.get(b"total", b"0")) != seen or any(b"-" in name for name in cells):

@@ -170,7 +170,7 @@ def _values(entry: Entry) -> tuple[bytes, ...]:
 
 
 def tally(fact: Fact, totals: Totals) -> None:
-    """Counts what readers and rules need to know of the whole. What it grows with: queues, and kinds of damage."""
+    """Counts what readers and rules need to know of the whole. It grows with queues, groups of failures, kinds of damage."""
     if fact.ttl_ms is not None and fact.role != "throttle":
         totals.count("expiring", fact.role)
         totals.sample("expiring", to_text(fact.key), fact.role)
@@ -187,6 +187,8 @@ def tally(fact: Fact, totals: Totals) -> None:
             totals.count("generation", Generation.REQLESS.name)
         case "work" | "locks" | "scheduled" | "depends" | "throttled" | "recur":
             _tally_place(fact, totals)
+        case "group_list":
+            totals.count("listed", fact.job_id or "", fact.index or 0)
         case "beats":
             totals.count("beats")
             totals.sample("beats", to_text(fact.key))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 import redis
 from attrs import frozen
 from ferryman.migrations.repair import Outcome, Repair, applied
@@ -69,10 +71,20 @@ def changed(before: dict[bytes, Entry], after: dict[bytes, Entry]) -> set[bytes]
     return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
 
 
-def assert_damaged_and_mended(ward: Ward, rule: str, seed: int, pick: int, jobs: int = 25, *, is_mended: bool = True) -> None:
+def assert_damaged_and_mended(
+    ward: Ward,
+    rule: str,
+    seed: int,
+    pick: int,
+    jobs: int = 25,
+    *,
+    is_mended: bool = True,
+    names: Callable[[Job], Collection[str]] = lambda _job: (),
+) -> None:
     """Breaks the rule at one of the generated jobs, looks for exactly that, and mends it if commands can.
 
-    ``is_mended``: whether commands mend this damage, where the rule alone does not tell.
+    ``is_mended``: whether commands mend this damage, where the rule alone does not tell. ``names``: what a finding about the job
+    may name instead of it: a tag, a worker.
     """
     made = ward.generate(jobs, seed)
     sound = ward.said()
@@ -82,11 +94,12 @@ def assert_damaged_and_mended(ward: Ward, rule: str, seed: int, pick: int, jobs:
         return
     damaged = ward.said()
     assert {said[0] for said in damaged - sound} == {rule}
-    assert any(said[1] in (job.id, None) or said[3] == job.queue for said in damaged - sound)
+    about = (job.id, None, *names(job))
+    assert any(said[1] in about or said[3] == job.queue for said in damaged - sound)
     if rule not in ward.family.repairable or not is_mended:
         return
     before = dump(ward.client)
-    repairs = [each for each in ward.repair(rule) if each.finding.job_id in (job.id, None) or each.finding.queue == job.queue]
+    repairs = [each for each in ward.repair(rule) if each.finding.job_id in about or each.finding.queue == job.queue]
     assert repairs
     assert {each.outcome for each in repairs} == {Outcome.MENDED}
     assert ward.said() - sound == set()

@@ -1,0 +1,397 @@
+"""Repairs of qless keyspaces: for each rule that commands can mend safely, the commands for one finding.
+
+The hash is right and the places are wrong wherever they contradict each other, so most repairs put a job where its hash says it
+belongs. What only people or a worker's next pop can mend is left out: locks that are over, data that is not JSON, jobs that wait
+for one that is gone. Reading commands among the others name what must stand still beside what is written. Pure: whoever sends
+the commands makes sure that nothing has changed meanwhile. Called by ``family.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from ...schema.fact import Fact, Subject
+from ...schema.family import Command
+from ...schema.rule import Finding, Keyspace
+from ...schema.text import to_bytes, to_text
+from ..numbers import number, whole
+from . import luajson
+from .keys import Scope, era_of, layout
+from .name_rules import CELL, first, size
+from .place_rules import DEFAULT_HEARTBEAT_S, WAITING, in_queues
+from .record import RUNNING, work_score
+from .view import View, view_of
+
+
+def repair(finding: Finding, subject: Subject | None, keyspace: Keyspace) -> list[Command]:
+    """The commands that mend the finding; none where that is not safe."""
+    if finding.repair is None:
+        return []
+    if subject is None:
+        of_keyspace = _OF_KEYSPACE.get(finding.rule)
+        return list(of_keyspace(finding, keyspace)) if of_keyspace else []
+    if subject.scope != Scope.JOB:
+        of_name = _OF_NAMES.get(finding.rule)
+        return list(of_name(finding, subject, keyspace)) if of_name else []
+    of_job = _OF_JOBS.get(finding.rule)
+    return list(of_job(_Case(finding, view_of(subject), keyspace))) if of_job else []
+
+
+# Pieces
+
+
+class _Case:
+    """A finding about one job, and all that is known of the job."""
+
+    def __init__(self, finding: Finding, view: View, keyspace: Keyspace) -> None:
+        self.view = view
+        self.keyspace = keyspace
+        self.key = to_bytes(finding.key)
+        """The key that the finding names."""
+        self.sufferer = finding.job_id or ""
+        self.jid = to_bytes(view.job_id)
+        self.now = keyspace.now_ms / 1000
+        self.record = self.name("record")
+
+    def name(self, role: str, **told: str) -> bytes:
+        """A key of the job, in the queue that its hash names."""
+        queue = to_text(self.view.fields.get(b"queue", b""))
+        return layout(self.keyspace.prefix).key(role, **{"id": self.view.job_id, "queue": queue, **told})
+
+    def set(self, name: str, value: bytes | int) -> Command:
+        return ("HSET", self.record, name, value)
+
+    def into_queue(self) -> Iterator[Command]:
+        """Puts the job into its queue, where it would stand had it never left."""
+        priority = number(self.view.fields.get(b"priority"))
+        if priority is not None:
+            yield ("ZADD", self.name("work"), score(self.work_score(priority)), self.jid)
+
+    def work_score(self, priority: int | float) -> float:
+        """Of priority and time, in the order of the software in use."""
+        since = number(self.view.fields.get(b"time"))
+        if since is None:
+            puts = [event["when"] for event in self.view.stored.events if event["what"] == "put"]
+            since = puts[-1] if puts else self.now
+        return work_score(priority, -since if era_of(self.keyspace).lower_first else since)
+
+    def held(self, until: float) -> Iterator[Command]:
+        """What a heartbeat writes."""
+        worker = to_text(self.view.fields.get(b"worker", b""))
+        yield ("ZADD", self.name("held", worker=worker), score(until), self.jid)
+        yield ("ZADD", self.name("workers"), "NX", score(self.now), to_bytes(worker))
+
+
+def score(value: float) -> bytes:
+    """All digits of a score."""
+    return b"%.17g" % value
+
+
+def _out_of(places: Iterable[Fact], keyspace: Keyspace) -> Iterator[Command]:
+    """Takes a job out of places; a group that is empty then is taken off the register."""
+    for key, role, group, member in dict.fromkeys((fact.key, fact.role, fact.place, fact.member) for fact in places):
+        if role == "failed":
+            yield ("LREM", key, 0, member or b"")
+            if keyspace.totals.sums["listed", group or ""] <= 1:
+                yield ("SREM", layout(keyspace.prefix).key("groups"), to_bytes(group or ""))
+        else:
+            yield ("ZREM", key, member or b"")
+
+
+# One function a rule: about jobs
+
+
+def _phantom(case: _Case) -> Iterator[Command]:
+    yield ("EXISTS", case.record)
+    yield from _out_of(in_queues(case.view), case.keyspace)
+
+
+def _stub(case: _Case) -> Iterator[Command]:
+    view = case.view
+    if not view.is_job and b"data" not in view.fields:
+        yield ("DEL", case.record, case.name("history"))
+        yield from _out_of(view.places, case.keyspace)
+
+
+def _waits_nowhere(case: _Case) -> Iterator[Command]:
+    yield from case.into_queue()
+
+
+def _lock_lost(case: _Case) -> Iterator[Command]:
+    until = case.now + DEFAULT_HEARTBEAT_S
+    yield ("ZADD", case.name("locks"), score(until), case.jid)
+    yield case.set("expires", score(until))
+    yield from case.held(until)
+
+
+def _depends(case: _Case) -> Iterator[Command]:
+    if case.view.dependencies:
+        yield ("ZADD", case.name("depends"), score(number(case.view.fields.get(b"time")) or case.now), case.jid)
+    else:
+        commands = list(case.into_queue())
+        if commands:
+            yield ("ZREM", case.name("depends"), case.jid)
+            yield case.set("state", b"waiting")
+            yield from commands
+
+
+def _listed_as_failed(case: _Case) -> Iterator[Command]:
+    view, group = case.view, case.view.stored.group
+    yield from _out_of(in_queues(view), case.keyspace)
+    if group is not None and sum(fact.place == group for fact in view.where("failed")) != 1:
+        key = case.name("failed", group=group)
+        yield ("LREM", key, 0, case.jid)
+        yield ("LPUSH", key, case.jid)
+        yield ("SADD", case.name("groups"), to_bytes(group))
+
+
+def _completed(case: _Case) -> Iterator[Command]:
+    yield from _out_of(in_queues(case.view), case.keyspace)
+    if not case.view.where("completed"):
+        since = number(case.view.fields.get(b"time"))
+        yield ("ZADD", case.name("completed"), score(case.now if since is None else since), case.jid)
+
+
+_MEANT = {"scheduled": "scheduled", "depends": "depends", "complete": "completed", **dict.fromkeys(RUNNING, "locks")}
+
+
+def _one_place(case: _Case) -> Iterator[Command]:
+    view = case.view
+    roles = ("throttled", "work") if view.word == "throttled" else ("work",)
+    meant = _MEANT.get(view.word)
+    right = next((view.own[role] for role in ((meant,) if meant else roles) if role in view.own), None)
+    if view.word == "failed":
+        right = next((fact for fact in view.where("failed") if fact.place == view.stored.group), None)
+    elif view.word == "complete":
+        right = next(iter(view.where("completed")), None)
+    if right is not None and (meant or view.word in WAITING or view.word == "failed"):
+        yield from _out_of((fact for fact in view.places if fact.key != right.key), case.keyspace)
+
+
+def _own_queue(case: _Case) -> Iterator[Command]:
+    view = case.view
+    for fact in in_queues(view):
+        if fact.key == case.key:
+            yield ("ZREM", fact.key, case.jid)
+            if b"queue" in view.fields and not view.own and view.word not in ("complete", "failed"):
+                yield ("ZADD", case.name(fact.role), score(fact.score or 0.0), case.jid)
+                yield ("ZADD", case.name("queues"), "NX", score(case.now), view.fields[b"queue"])
+
+
+def _expires(case: _Case) -> Iterator[Command]:
+    lock = case.view.own.get("locks")
+    if lock is not None and lock.score is not None and case.view.word in RUNNING:
+        yield ("ZSCORE", lock.key, case.jid)
+        yield case.set("expires", score(lock.score))
+
+
+def _held_by_worker(case: _Case) -> Iterator[Command]:
+    lock = case.view.own.get("locks")
+    if lock is not None and lock.score is not None:
+        yield from case.held(lock.score)
+
+
+def _off_key(case: _Case) -> Iterator[Command]:
+    yield ("ZREM", case.key, case.jid)
+
+
+def _history_alone(case: _Case) -> Iterator[Command]:
+    if case.view.record is None:
+        yield ("EXISTS", case.record)
+        yield ("DEL", case.key)
+
+
+def _off_failed(case: _Case) -> Iterator[Command]:
+    facts = [fact for fact in case.view.where("failed") if fact.key == case.key]
+    if len(facts) > 1 and case.view.word == "failed" and facts[0].place == case.view.stored.group:
+        yield from (("LREM", case.key, 0, case.jid), ("LPUSH", case.key, case.jid))
+    else:
+        yield from _out_of(facts, case.keyspace)
+
+
+def _tags_agree(case: _Case) -> Iterator[Command]:
+    view = case.view
+    tags = () if view.record is None else view.stored.tags
+    if tags is None:
+        return
+    for tag, fact in view.tagged.items():
+        if fact.key == case.key and tag not in tags:
+            yield ("ZREM", fact.key, case.jid)
+            yield ("ZINCRBY", case.name("tags"), -1, to_bytes(tag))
+    if case.key == case.record:
+        since = number(view.fields.get(b"time")) or case.now
+        for tag in dict.fromkeys(tags):
+            if tag not in view.tagged:
+                yield ("ZADD", case.name("tagged", tag=tag), score(since), case.jid)
+                yield ("ZINCRBY", case.name("tags"), 1, to_bytes(tag))
+
+
+def _both_sides(case: _Case) -> Iterator[Command]:
+    """Seen from the job that is waited for. One that is gone or complete is a decision of people."""
+    view, waiter = case.view, to_bytes(case.sufferer)
+    waits, listed = case.sufferer in view.waiting_for_it, case.sufferer in view.dependents
+    if view.record is None or view.word == "complete" or waits == listed:
+        return
+    yield ("SADD" if waits else "SREM", case.name("dependents"), waiter)
+
+
+def _dependencies_alone(case: _Case) -> Iterator[Command]:
+    view = case.view
+    yield ("DEL", case.key)
+    if case.key == case.name("dependencies"):
+        yield from (("SREM", fact.key, case.jid) for fact in view.releasing_it.values())
+
+
+def _numbers(case: _Case) -> Iterator[Command]:
+    fields = case.view.fields
+    for name in (b"retries", b"remaining"):
+        value = number(fields.get(name))
+        if name in fields and whole(fields[name]) is None and value is not None and abs(value) < 2**53:
+            yield case.set(name.decode(), math.floor(value))
+    if b"priority" in fields and number(fields[b"priority"]) is None:
+        yield case.set("priority", 0)
+
+
+def _fields(case: _Case) -> Iterator[Command]:
+    view = case.view
+    if view.stored.tags is None:
+        yield case.set("tags", luajson.dump(sorted(view.tagged)))
+    if view.stored.failure is None and view.word != "failed":
+        yield ("HDEL", case.record, "failure")
+
+
+def _leftovers(case: _Case) -> Iterator[Command]:
+    if b"grace" in case.view.fields and case.view.word not in RUNNING:
+        yield ("HDEL", case.record, "grace")
+    if b"scheduled" in case.view.fields and case.view.word != "depends":
+        yield ("HDEL", case.record, "scheduled")
+
+
+def _slots(case: _Case) -> Iterator[Command]:
+    view = case.view
+    if b"throttles" in view.fields:
+        for throttle in dict.fromkeys(view.stored.throttles or ()):
+            if throttle not in view.slots:
+                yield ("ZADD", case.name("slots", throttle=throttle), 1, case.jid)
+        yield ("HGET", case.record, "throttles")
+
+
+def _throttled(case: _Case) -> Iterator[Command]:
+    view = case.view
+    pending = [("ZREM", fact.key, case.jid) for fact in view.pending.values()]
+    if view.record is None:
+        yield ("EXISTS", case.record)
+        yield from pending
+    elif view.word in WAITING:
+        places = view.where("throttled")
+        again = list(case.into_queue()) if places and "work" not in view.own else []
+        if again or not places:
+            yield from (*pending, *_out_of(places, case.keyspace), *again)
+
+
+def _score_anew(case: _Case) -> Iterator[Command]:
+    priority = number(case.view.fields.get(b"priority"))
+    if priority is not None and case.key != case.record:
+        yield ("ZADD", case.key, score(case.work_score(priority)), case.jid)
+
+
+_OF_JOBS: Mapping[str, Callable[[_Case], Iterator[Command]]] = {
+    "QLESS-1": _phantom,
+    "QLESS-2": _stub,
+    "QLESS-3": _waits_nowhere,
+    "QLESS-5": _lock_lost,
+    "QLESS-6": _depends,
+    "QLESS-7": _listed_as_failed,
+    "QLESS-8": _completed,
+    "QLESS-9": _one_place,
+    "QLESS-10": _own_queue,
+    "QLESS-11": _expires,
+    "QLESS-13": _held_by_worker,
+    "QLESS-14": _off_key,
+    "QLESS-15": _history_alone,
+    "QLESS-17": _off_failed,
+    "QLESS-18": _off_key,
+    "QLESS-19": _tags_agree,
+    "QLESS-21": _both_sides,
+    "QLESS-22": _dependencies_alone,
+    "QLESS-24": _numbers,
+    "QLESS-25": _fields,
+    "QLESS-28": _off_key,
+    "QLESS-31": _leftovers,
+    "QLESS-32": _off_key,
+    "QLESS-33": _slots,
+    "QLESS-34": _throttled,
+    "QLESS-37": _score_anew,
+}
+
+
+# About what is no job
+
+
+def _group(_finding: Finding, subject: Subject, keyspace: Keyspace) -> Iterator[Command]:
+    listed = layout(keyspace.prefix).key("failed", group=subject.job_id)
+    yield ("LLEN", listed)
+    known = first(subject, "group_list") is not None
+    yield ("SADD" if known else "SREM", layout(keyspace.prefix).key("groups"), to_bytes(subject.job_id))
+
+
+def _tag(_finding: Finding, subject: Subject, keyspace: Keyspace) -> Iterator[Command]:
+    jobs, counters = size(subject, "tag_jobs"), layout(keyspace.prefix).key("tags")
+    yield ("ZCARD", layout(keyspace.prefix).key("tagged", tag=subject.job_id))
+    tag = to_bytes(subject.job_id)
+    yield ("ZADD", counters, jobs, tag) if jobs else ("ZREM", counters, tag)
+
+
+def _recurring(finding: Finding, subject: Subject, keyspace: Keyspace) -> Iterator[Command]:
+    if first(subject, "template") is None:
+        yield ("EXISTS", layout(keyspace.prefix).key("template", id=subject.job_id))
+        yield ("ZREM", to_bytes(finding.key), to_bytes(subject.job_id))
+
+
+def _worker(_finding: Finding, subject: Subject, keyspace: Keyspace) -> Iterator[Command]:
+    worker = to_bytes(subject.job_id)
+    yield ("ZADD", layout(keyspace.prefix).key("workers"), "NX", score(keyspace.now_ms / 1000), worker)
+
+
+def _statistics(_finding: Finding, subject: Subject, _keyspace: Keyspace) -> Iterator[Command]:
+    for fact in subject.in_role("statistics"):
+        fields = fact.fields
+        if fact.place == "stats":
+            failed, failures = (whole(fields.get(name, b"0")) for name in (b"failed", b"failures"))
+            kept = max(0, failed or 0)
+            yield ("HSET", fact.key, "failed", kept, "failures", max(kept, failures or 0))
+        elif all(b"-" not in name for name in fields):
+            seen = sum(whole(raw) or 0 for name, raw in fields.items() if CELL.fullmatch(name))
+            if whole(fields.get(b"total", b"0")) != seen:
+                yield ("HSET", fact.key, "total", seen)
+
+
+_OF_NAMES: Mapping[str, Callable[[Finding, Subject, Keyspace], Iterator[Command]]] = {
+    "QLESS-16": _group,
+    "QLESS-20": _tag,
+    "QLESS-23": _recurring,
+    "QLESS-27": _worker,
+    "QLESS-29": _statistics,
+}
+
+
+# About the keyspace
+
+
+def _queue(finding: Finding, keyspace: Keyspace) -> Iterator[Command]:
+    queues, now = layout(keyspace.prefix).key("queues"), score(keyspace.now_ms / 1000)
+    yield ("ZADD", queues, "NX", now, to_bytes(finding.queue or ""))
+
+
+def _lasting(finding: Finding, _keyspace: Keyspace) -> Iterator[Command]:
+    yield ("PERSIST", to_bytes(finding.key))
+
+
+_OF_KEYSPACE: Mapping[str, Callable[[Finding, Keyspace], Iterator[Command]]] = {
+    "QLESS-26": _queue,
+    "QLESS-30": _lasting,
+}
+
+REPAIRABLE = frozenset({*_OF_JOBS, *_OF_NAMES, *_OF_KEYSPACE})
+"""The rules that have a repair. For single cases ``repair`` may still give no commands."""
