@@ -15,7 +15,6 @@ from attrs import frozen
 from ...schema.family import Command, Target
 from ...schema.job import Job
 from ...schema.text import to_bytes
-from .generate import QUIET
 from .kept import record_of
 from .keys import layout
 from .record import Record
@@ -69,11 +68,6 @@ def damage(rule: str, job: Job, target: Target) -> list[Command]:
     return planter(scene) if planter else []
 
 
-def _at_quiet(planter: Planter) -> Planter:
-    """Only in the queue where no job waits: beside waiting jobs an idle worker breaks PJQ-24 as well."""
-    return lambda scene: planter(scene) if scene.job.queue == QUIET else []
-
-
 def _without_worker(scene: Scene) -> list[Command]:
     return [("SREM", scene.key("busy"), scene.worker), ("ZREM", scene.key("seen"), scene.worker)]
 
@@ -99,7 +93,6 @@ _PLANTERS: dict[tuple[str, str], Planter] = {
     ("PJQ-3", "queued"): lambda scene: [("HSET", scene.hash, "json", scene.record.fields[b"json"][:20])],
     ("PJQ-3", "dispatched"): lambda scene: [("HSET", scene.hash, "json", b'{"name":"Gr\xf6\xdfe"}')],
     ("PJQ-4", "dispatched"): lambda scene: [("HDEL", scene.hash, "json")],
-    ("PJQ-4", "processing"): lambda scene: [("DEL", scene.hash)],
     ("PJQ-4", "finished"): lambda scene: [("DEL", scene.hash)],
     ("PJQ-5", "queued"): _wrong_uuid,
     ("PJQ-5", "dispatched"): _wrong_uuid,
@@ -111,7 +104,7 @@ _PLANTERS: dict[tuple[str, str], Planter] = {
     ("PJQ-10", "dispatched"): lambda scene: [("ZADD", scene.key("dispatched"), repr(scene.now - 60), scene.id)],
     ("PJQ-11", "processing"): _without_worker,
     ("PJQ-12", "finished"): lambda scene: [("ZREM", scene.key("finished"), scene.id)],
-    ("PJQ-13", "processing"): _at_quiet(lambda scene: [("SADD", scene.key("idle"), scene.worker)]),
+    ("PJQ-13", "processing"): lambda scene: [("SADD", scene.key("idle"), scene.worker)],
     ("PJQ-14", "processing"): lambda scene: [("ZREM", scene.key("seen"), scene.worker)],
     ("PJQ-15", "any"): lambda scene: [("ZADD", scene.key("seen"), repr(scene.now), GHOST)],
     ("PJQ-16", "processing"): lambda scene: [("ZADD", scene.key("seen"), repr(scene.now + 86_400), scene.worker)],

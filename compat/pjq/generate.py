@@ -23,18 +23,15 @@ from ..draw import shares, text
 from .kept import job_of
 from .record import Record
 
-QUIET = "archive"
-"""A queue in which no job waits."""
-
 QUEUES = (
     ("ffmpeg", 38),
     ("mail: send queue", 22),
     ("thumbs:large:v2", 18),
     ('größe/日本語 "q"', 10),
     ("webhook/v2?retry=1&x=*[a]", 7),
-    (QUIET, 5),
+    ("", 5),
 )
-"""Queues and their shares. A colon, a blank, a quote or a wildcard in a name must trouble nobody."""
+"""Queues and their shares. A colon, a blank, a quote or a wildcard in a name must trouble nobody, and none at all neither."""
 
 PLACES = (("queued", 50), ("dispatched", 3), ("processing", 5), ("finished", 42))
 COMMANDS = ("/usr/local/bin/ffmpeg", "/usr/bin/convert", "/opt/mail/send", "/opt/hooks/call")
@@ -53,8 +50,6 @@ def generate(jobs: int, seed: int, now_ms: int) -> Iterator[Job]:
     waiting: Counter[str] = Counter()
     for number in range(jobs):
         name, where = queue(), place()
-        if name == QUIET and where == "queued":
-            where = "finished"
         created = now_ms / 1000 - 7200 - (jobs - number) * 30 * DAY / jobs
         job_id = _uuid(random)
         stored = _stored(random, job_id, name, where, bodies[int(random.random() * BODIES)], created, now_ms / 1000)

@@ -210,14 +210,16 @@ def progress_is_fraction(view: View, _keyspace: Keyspace) -> Iterator[Complaint]
     refuses=True,
 )
 def is_in_a_container(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
-    if view.record is None or view.is_contained or b"finished_at" in view.fields:
+    if view.is_contained or b"finished_at" in view.fields:
         return
-    old = b"leased_at" in view.fields
+    names = keyspace.totals.names
     # Completed jobs of the JavaScript programs stand nowhere either.
-    completes = old or (bool(keyspace.totals.names.get("js-1 keys")) and not keyspace.totals.names.get("current keys"))
-    said = "completed by the first JavaScript program, or lost" if completes else "lost, or completed by a JavaScript program"
-    detail = f"in no list and no set: {said}" if view.has_json else "nothing is left of it but the time of its dispatch"
-    yield view.complaint(detail, severity=Severity.WARNING if completes else None)
+    completes = b"leased_at" in view.fields or (bool(names.get("js-1 keys")) and not names.get("current keys"))
+    if view.has_json:
+        said = "completed by the first JavaScript program, or lost" if completes else "lost, or completed by a JavaScript program"
+        yield view.complaint(f"in no list and no set: {said}", severity=Severity.WARNING if completes else None)
+    elif view.fields.keys() == {b"dispatched_at"}:
+        yield view.complaint("nothing is left of it but the time of its dispatch")
 
 
 # The hash against the containers
@@ -348,17 +350,17 @@ def work_goes_on(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
         seen = None if worker is None else last_seen(worker, queue, keyspace.totals)
         silent = keyspace.now_ms / 1000 - max(fact.score or 0, seen or 0)
         if silent > LEASE_MS / 1000:
-            yield view.complaint(
-                f"no sign for {silent:.0f} s: done, still at work, or its worker is gone", key=fact.key, queue=queue
-            )
+            detail = f"no sign for {silent:.0f} s: done, still at work, or its worker is gone"
+            yield view.complaint(detail, key=fact.key, queue=queue)
 
 
 @book.about_jobs("PJQ-24", "No job waits while a worker is idle (cured by the next message)", Severity.INFO, Harm.LATE)
 def no_worker_is_idle(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+    names = keyspace.totals.names
     for fact in view.places.get("queued", ()):
-        idle = keyspace.totals.names.get(f"idle:{fact.queue}", ())
-        # Said once for a queue, at the head of its list.
-        if fact.index == 0 and idle:
+        # Said once for a queue, at the head of its list; of workers that are busy as well another rule speaks.
+        idle = set(names.get(f"idle:{fact.queue}", ())) - names.get(f"busy:{fact.queue}", set()) if fact.index == 0 else ()
+        if idle:
             yield view.complaint(f"{len(idle)} workers are idle in its queue", key=fact.key, queue=fact.queue)
 
 

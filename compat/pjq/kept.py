@@ -47,8 +47,11 @@ class Kept:
         """What the job's extra remembers. Raises MalformedValue if that is not what ``to_extra`` makes."""
         extra = job.extra.get(NAME, {})
         try:
+            place = extra.get("state")
+            if not isinstance(place, str | None):
+                raise TypeError
             return cls(
-                place=extra.get("state"),
+                place=place,
                 fields={to_bytes(name): _raw(value) for name, value in extra.get("fields", {}).items()},
                 scores={str(role): float(score) for role, score in extra.get("scores", {}).items()},
                 found=dict(extra.get("found", {})),
@@ -146,9 +149,9 @@ def with_aside(job: Job, record: Record, seen_through: Record | None = None) -> 
     missing = lost(job, stored)
     note: dict[str, Any] = {}
     text = text_of(job)
-    if "payload" in missing and stored.fields.get(b"json") == text.raw and payload_in(text) == job.payload:
+    if text.added and stored.fields.get(b"json") == text.raw and payload_in(text) == job.payload:
         # Where the payload begins and ends says as much as the payload, in a few bytes.
-        del missing["payload"]
+        missing.pop("payload", None)
         note |= {"added": text.added, "wrapped": text.wrapped}
     if job.logs:
         note["logs"] = job.logs

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from attrs import frozen
 
 from ...schema.errors import MalformedValue
 from ...schema.text import load_json, load_loose_json
-from ..memo import remember_last
 
 Members = Mapping[str, Any]
 
@@ -43,15 +43,18 @@ def _load_as_python(raw: bytes) -> Any:
         raise MalformedValue("not JSON in UTF-8") from None
 
 
-def _members(raw: bytes) -> Members | None:
+@lru_cache(maxsize=4)
+def parsed(raw: bytes) -> tuple[Members | None, str | None]:
+    """The members of a stored job, or why there are none. Remembered for all that ask in a row; nobody may change them."""
     try:
-        return load(raw)
-    except MalformedValue:
-        return None
+        return load(raw), None
+    except MalformedValue as error:
+        return None, str(error)
 
 
-members_of = remember_last(_members)
-"""The members of a stored job, parsed once for all that ask in a row; None where ``load`` raises."""
+def members_of(raw: bytes | None) -> Members | None:
+    """The members of a stored job; None without a text that the program can read."""
+    return None if raw is None else parsed(raw)[0]
 
 
 def key_texts(members: Members, name: str) -> set[str]:
@@ -93,7 +96,7 @@ class Text:
 
 def compose(payload: bytes | None, more: Members) -> Text:
     """The payload with more members; without any, the payload itself where it is an object."""
-    members = None if payload is None else members_of(payload)
+    members = members_of(payload)
     if payload is not None and members is not None:
         if not more:
             return Text(payload)

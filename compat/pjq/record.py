@@ -58,7 +58,7 @@ def canonical(job_id: str, queue: str, record: Record, extra: Mapping[str, Any] 
     """The job that a record describes. What has no sensible value is None."""
     get, scores = record.fields.get, record.scores
     raw = get(b"json")
-    readable = None if raw is None else members_of(raw)
+    readable = members_of(raw)
     members: Members = readable or {}
     state = state_of(record)
     name, stdout = members.get("command"), output(members, "stdout") if state in FINISHED else None
@@ -115,7 +115,7 @@ def _text(raw: bytes | None) -> str | None:
 
 def text_of(job: Job) -> Text:
     """The JSON text of a job: its payload, and what the program and its workers need to find there."""
-    members = {} if job.payload is None else members_of(job.payload) or {}
+    members = members_of(job.payload) or {}
     more: dict[str, Any] = {}
     for name, value in (("uuid", job.id), ("queue_name", job.queue)):
         if name not in members or value not in key_texts(members, name):

@@ -3,7 +3,10 @@
 Each does what the program itself would do, or removes what means nothing. Nothing is repaired where only a person can know: the
 queue that a payload should name (PJQ-5), whether a silent worker is dead (PJQ-11, PJQ-25), whether a job that stands nowhere
 has run (PJQ-17), which id was meant (PJQ-19). Unreadable payloads (PJQ-3) may be saved by hand. What has a cause elsewhere goes
-with that: PJQ-18, PJQ-21, PJQ-23, PJQ-24. Called by ``family.py``.
+with that: PJQ-18, PJQ-21, PJQ-23, PJQ-24.
+
+When a job goes back into its list, the worker that was to have it stays among the busy ones until the program forgets it, so
+PJQ-21 may speak of it, for information. Called by ``family.py``.
 """
 
 from __future__ import annotations
@@ -57,8 +60,11 @@ def _out_of_all(facts: list[Fact]) -> list[Command]:
 
 
 def _without_payload(view: View, _keyspace: Keyspace) -> list[Command]:
-    """There is nothing to run, so it goes everywhere, with the hash if that holds no more than the time of a dispatch."""
-    if view.has_json or view.stranger is not None:
+    """There is nothing to run, so it goes everywhere, with the hash if that holds no more than the time of a dispatch.
+
+    One that a worker has accepted can't come back, and shows what that worker is busy with.
+    """
+    if view.has_json or view.stranger is not None or "processing" in view.places:
         return []
     commands = _out_of_all(view.all_places())
     if view.record is not None and view.fields.keys() == {b"dispatched_at"}:

@@ -10,14 +10,13 @@ from typing import Any
 
 from attrs import define, field
 
-from ...schema.errors import MalformedValue
 from ...schema.fact import Fact, Subject
 from ...schema.job import State
 from ...schema.rule import Complaint, Severity
 from ...schema.totals import Totals
 from ..memo import remember_last
 from .keys import LISTS, STATES
-from .payload import Members, load
+from .payload import Members, parsed
 from .record import Record, state_of
 
 TOLD_BY_PROGRAM = ("dispatched", "queued", "processing", "finished", "js_leased", "js_queued", "progress", "js_progress")
@@ -61,10 +60,7 @@ class View:
                 case role:
                     view.places.setdefault(role, []).append(fact)
         if view.has_json:
-            try:
-                view.members = load(view.fields[b"json"])
-            except MalformedValue as error:
-                view.fault = str(error)
+            view.members, view.fault = parsed(view.fields[b"json"])
         view.place = view._place()
         view.queue = view._queue()
         return view
@@ -156,9 +152,10 @@ _PROGRESS_OF = {"processing": "progress", "js_leased": "js_progress"}
 """The second container of an active job."""
 
 
-def _order(fact: Fact) -> tuple[bytes, int]:
+def _order(fact: Fact) -> tuple[bytes, int, tuple[bytes, ...]]:
+    """The values settle it where a hash was read twice while it changed."""
     index = fact.index or 0
-    return (fact.key, -index if fact.role in LISTS else index)
+    return (fact.key, -index if fact.role in LISTS else index, fact.values)
 
 
 view_of = remember_last(View.of)

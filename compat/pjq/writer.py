@@ -56,12 +56,10 @@ def obstacles(job: Job) -> Iterator[Finding]:
 
 
 def _can_be_run(payload: bytes | None) -> bool:
-    if payload is None:
-        return False
     if members_of(payload) is not None:
         return True
     try:
-        load_json(payload)
+        load_json(payload or b"")
     except MalformedValue:
         return False
     return True
