@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from attrs import field, frozen
@@ -51,16 +52,29 @@ def split(raw: bytes) -> dict[str, Member]:
 
 def join(members: Members) -> bytes:
     """The object that has these members, as JavaScript would write it."""
-    return b"{" + b",".join(stringify(name) + b":" + member.text for name, member in members.items()) + b"}"
+    return b"{" + b",".join(_named(name) + member.text for name, member in members.items()) + b"}"
 
 
 def stringify(value: Any) -> bytes:
     """Compact JSON in UTF-8, in which only lone surrogates are escaped. Raises MalformedValue for what has no form in JSON."""
     try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError):
         raise MalformedValue("a value that has no form in JSON") from None
-    return _LONE.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode("utf-8")
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:
+        return _LONE.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode("utf-8")
+
+
+def _named(name: str) -> bytes:
+    """What stands before the value of a member. Names from outside may be of any length: only short ones are remembered."""
+    return _named_shortly(name) if len(name) <= 32 else stringify(name) + b":"
+
+
+@lru_cache(maxsize=1024)
+def _named_shortly(name: str) -> bytes:
+    return stringify(name) + b":"
 
 
 def _split(text: str) -> dict[str, Member]:
@@ -94,8 +108,8 @@ def _split(text: str) -> dict[str, Member]:
 
 def _next(text: str, at: int) -> tuple[int, str]:
     """Where the next character that is no space stands, and which; empty at the end."""
-    while text[at : at + 1] in _SPACES:
-        at += 1
+    found = _SPACES.match(text, at)
+    at = at if found is None else found.end()
     return at, text[at : at + 1]
 
 
@@ -103,6 +117,7 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-_SPACES = frozenset(" \t\n\r")
+_SPACES = re.compile(r"[ \t\n\r]+")
 _LONE = re.compile("[\ud800-\udfff]")
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)

@@ -14,7 +14,7 @@ from ...schema.job import Job
 from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
 from ...schema.totals import Totals
-from . import reader, writer
+from . import damage, generate, reader, repairs, writer
 from .keys import TELLING, versions
 from .rules import RULES
 
@@ -27,6 +27,8 @@ class Kickq(KeyFamily):
     default_prefix = "kickq"
     rules = RULES
     keeps_extra = True
+    repairable = repairs.REPAIRABLE
+    plantable = damage.PLANTABLE
 
     def prefixes(self, key: bytes, redis_type: str) -> Iterable[str]:
         return TELLING.prefixes(key, redis_type)
@@ -54,6 +56,15 @@ class Kickq(KeyFamily):
 
     def finish(self, target: Target, written: Totals) -> list[Command]:
         return writer.finish(target, written)
+
+    def repair(self, finding: Finding, subject: Subject | None, keyspace: Keyspace) -> list[Command]:
+        return repairs.repair(finding, subject, keyspace)
+
+    def generate(self, jobs: int, seed: int, now_ms: int) -> Iterator[Job]:
+        return generate.generate(jobs, seed, now_ms)
+
+    def damage(self, rule: str, job: Job, target: Target) -> list[Command]:
+        return damage.damage(rule, job, target)
 
 
 FAMILY = Kickq()

@@ -1,0 +1,160 @@
+"""Generates realistic kickq jobs for demos, benchmarks and tests: the same jobs for the same seed, on any machine.
+
+Queues with awkward names, all eight state words in the shares of a busy installation, a few large payloads among many small ones,
+retries, slow runs and their errors. Every job is one that kickq 1.x could have written, and none is damaged: an audit at the
+same moment finds nothing. Called by the command line and by benchmarks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+from attrs import evolve
+
+from ...schema.job import Job
+from ..draw import shares, text
+from ..members import Member
+from .reader import job_of
+from .record import DEFAULTS, PURGE_MS, Record
+
+QUEUES = (
+    ("send emails", 30),
+    ("convert videos", 20),
+    ("billing:invoice:eu", 15),
+    ("naïve ☃ 队列", 12),
+    ('sync "o\'brien"', 10),
+    ("state:new", 8),
+    ("webhook/v2?retry=1&x=*", 5),
+)
+"""Queues and their shares. A blank, a colon, a quote, a wildcard or the name of another key must trouble nobody."""
+
+STATES = (
+    *(("new", 36), ("queued", 8), ("delayed", 8), ("retry", 4), ("ghost", 2), ("processing", 2)),
+    *(("success", 32), ("fail", 8)),
+)
+
+ERRORS: tuple[Any, ...] = (
+    "Error: connect ECONNREFUSED 10.0.0.7:5432\n    at Socket.<anonymous> (/srv/app/db.js:42:11)",
+    "quota exceeded",
+    "Konto gesperrt – siehe Log 🙂",
+    {},
+    {"code": "ECONNRESET", "errno": -104},
+    17,
+)
+"""kickq stores any JSON; an Error object loses its text on the way."""
+TIMED_OUT = "processing timed out"
+
+CREATED_WITHIN_MS = 20 * 3_600_000
+"""The oldest job is about this old: kickq deletes what has been finished for a day."""
+BODIES = 512
+"""Payload bodies made beforehand; what differs from job to job is put in front of one of them."""
+
+
+def generate(jobs: int, seed: int, now_ms: int) -> Iterator[Job]:
+    """``jobs`` jobs with ids from 1 on, as they stand at ``now_ms``."""
+    random = Random(seed)
+    bodies = [_body(random) for _ in range(min(jobs, BODIES))]
+    queue, word = shares(random, QUEUES), shares(random, STATES)
+    pushed: Counter[str] = Counter()
+    for number in range(1, jobs + 1):
+        # Ids grow with time, as with kickq; some minutes are left for all that happened to the newest job.
+        created_at = now_ms - 300_000 - (jobs - number) * CREATED_WITHIN_MS // jobs
+        payload = b'{"n":%d,"to":"user%d@example.com",%b' % (number, number % 9973, bodies[int(random.random() * len(bodies))])
+        name, state = queue(), word()
+        job = job_of(str(number), _record(random, str(number), name, state, payload, created_at, now_ms))
+        if state in ("new", "queued"):
+            job = evolve(job, position=pushed[name])
+            pushed[name] += 1
+        yield job
+
+
+def _record(random: Random, job_id: str, queue: str, word: str, payload: bytes, created_at: int, now_ms: int) -> Record:
+    """One job whose story is drawn to fit its state."""
+    item: dict[str, Any] = {"id": job_id, "name": queue, "complete": False, "success": False, "createTime": created_at}
+    item |= {
+        "updateTime": created_at + 1 + int(random.random() * 20),
+        "finishTime": None,
+        "totalProcessTime": None,
+        "delay": None,
+    }
+    item |= DEFAULTS
+    item |= {"data": None, "lastError": None, "scheduledFor": None, "state": word, "runs": [], "hotjobPromise": None}
+    scores: dict[str, float] = {"time_index": float(created_at)}
+    story = _STORIES.get(word)
+    if story is not None:
+        story(random, item, now_ms)
+    role = {"delayed": "scheduled", "retry": "scheduled", "ghost": "scheduled", "success": "purge", "fail": "purge"}.get(word)
+    if role is not None:
+        scores[role] = float(item["scheduledFor"])
+    members = {name: Member.of(value) for name, value in item.items()} | {"data": Member(None, payload)}
+    fields = {name.encode(): str(item[name]).encode() for name in ("id", "name", "createTime", "updateTime")}
+    return Record({**fields, b"state": word.encode()}, members, scores)
+
+
+def _delay(random: Random, item: dict[str, Any], now_ms: int) -> None:
+    item["scheduledFor"] = now_ms + 60_000 + int(random.random() * 30 * PURGE_MS)
+    item["delay"] = item["scheduledFor"] - item["updateTime"]
+
+
+def _promote(random: Random, item: dict[str, Any], now_ms: int) -> None:
+    """It was due seconds ago, for the first time or again."""
+    item["scheduledFor"] = now_ms - 1 - int(random.random() * 5000)
+    if item["state"] == "queued" and random.random() < 0.4:
+        _run(random, item, "fail", item["scheduledFor"] - item["retryInterval"])
+        item |= {"retry": True, "state": "retry"}
+    else:
+        item |= {"delay": item["scheduledFor"] - item["updateTime"], "state": "delayed"}
+        item["processTimeout"] = 600_000
+
+
+def _retry(random: Random, item: dict[str, Any], now_ms: int) -> None:
+    item["scheduledFor"] = now_ms + 60_000 + int(random.random() * 1_000_000)
+    ended = "fail" if item["state"] == "retry" else "ghost"
+    item["retry"] = ended == "fail"
+    _run(random, item, ended, item["scheduledFor"] - item["retryInterval"])
+
+
+def _finish(random: Random, item: dict[str, Any], _now_ms: int) -> None:
+    at = item["updateTime"]
+    if random.random() < 0.15:
+        item |= {"retry": True, "retryInterval": 1000}
+        at = _run(random, item, "fail", at + 1000) + 1000
+    at = _run(random, item, "success" if item["state"] == "success" else "fail", at + int(random.random() * 5000))
+    item |= {"complete": True, "success": item["state"] == "success", "finishTime": at}
+    item |= {"totalProcessTime": sum(run["processTime"] for run in item["runs"]), "scheduledFor": item["updateTime"] + PURGE_MS}
+    if random.random() < 0.1:
+        item |= {"hotjob": True, "hotjobTimeout": 9000}
+
+
+def _run(random: Random, item: dict[str, Any], state: str, ended_at: int) -> int:
+    """Adds a run that ended at this time, and gives the time."""
+    took = item["processTimeout"] if state == "ghost" else 3 + int(random.random() ** 4 * 10_000)
+    error = None if state == "success" else TIMED_OUT if state == "ghost" else ERRORS[int(random.random() * len(ERRORS))]
+    run = {"count": len(item["runs"]) + 1, "startTime": ended_at - took, "processTime": took}
+    run |= {"processTimeout": item["processTimeout"], "state": state, "error": error, "timeout": None}
+    item["runs"] = [*item["runs"], run]
+    item["updateTime"] = ended_at + 1
+    if error is not None:
+        item["lastError"] = error
+    return ended_at
+
+
+_STORIES = {
+    "queued": _promote,
+    "processing": _promote,
+    "delayed": _delay,
+    "retry": _retry,
+    "ghost": _retry,
+    "success": _finish,
+    "fail": _finish,
+}
+
+
+def _body(random: Random) -> bytes:
+    """The rest of a JSON object: mostly some hundred bytes, now and then many thousand."""
+    rest = {"text": text(random), "ok": random.random() < 0.5, "list": [1, None, {"deep": [random.random()]}]}
+    return json.dumps(rest, ensure_ascii=False, separators=(",", ":"))[1:].encode()
