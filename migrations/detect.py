@@ -298,9 +298,10 @@ class _Candidate:
         queues = set(self.family.queues(keyspace))
         for subject in self.gathering.subjects():
             job = self.family.read(subject, keyspace)
-            if job is None or subject.record is None:
+            if job is None:
                 continue
-            weight = sample.weight(subject.record.key) * self.cut.get(subject.record.key, 1.0)
+            key = (subject.record or subject.facts[0]).key
+            weight = sample.weight(key) * self.cut.get(key, 1.0)
             jobs += weight
             if job.state is not State.UNKNOWN:
                 sound += weight

@@ -25,7 +25,8 @@ class Outcome:
 
     def lines(self) -> list[dict[str, Any]]:
         """Stdout as JSON lines; fails when anything else stands there."""
-        return [json.loads(line) for line in self.stdout.splitlines()]
+        # Not splitlines: payloads hold line separators of other alphabets.
+        return [json.loads(line) for line in self.stdout.split("\n") if line]
 
     @property
     def error(self) -> str:
