@@ -22,10 +22,10 @@ from ..schema.errors import MalformedValue
 from .acks import Acks
 from .batch import PublishBatch
 from .declarations import Declarations
-from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS, ConnectionLost
+from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS, ConnectionLost, NoRoute
 from .lease import keeper
 from .message import Content, Message, content
-from .publish import Publisher
+from .publish import Outbox, Publisher
 from .qos import Held, QoS
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ class Channel(Declarations):
         self.qos = QoS()
         self.acks = Acks(self)
         self.no_ack_consumers: set[str] | None = None
+        self.events: dict[str, set[Callable[..., Any]]] = {"basic_return": set()}
+        """kombu's ``Producer(on_return=…)`` adds itself here."""
         self._publisher = Publisher(transport)
         self._consumers: dict[str, Consumer] = {}
         self._registered: set[str] = set()
@@ -92,15 +94,27 @@ class Channel(Declarations):
             "properties": properties,
         }
 
-    def basic_publish(self, message: Mapping[str, Any], exchange: str = "", routing_key: str = "", **_: Any) -> None:
+    def basic_publish(
+        self, message: Mapping[str, Any], exchange: str = "", routing_key: str = "", mandatory: bool = False, **_: Any
+    ) -> None:
         """Stores a message, once, in every queue it is routed to; returns when the server has it.
 
-        Raises NoRoute, BrokerFull, UsageError for a priority or delay that can't be, and connection errors. A closed channel is
+        ``mandatory``: a message that no queue takes is given to the handlers of ``events["basic_return"]``, and is an error,
+        whatever the exchange, if there are none. Raises NoRoute, BrokerFull, UsageError for a priority or delay that can't be, and connection errors. A closed channel is
         one of those: kombu, which closes it when a declaration finds the connection broken, goes on with a new one then.
         """
         if self.closed:
             raise ConnectionLost("the channel is closed")
-        self._publisher.publish(message, exchange or "", routing_key or "")
+        self._publisher.publish(message, exchange or "", routing_key or "", self._return if mandatory else None)
+
+    def _return(self, error: NoRoute, message: Outbox) -> None:
+        """AMQP's ``basic.return``."""
+        if not self.events["basic_return"]:
+            raise error
+        found = content(message.publication.id, "", {b"message": message.publication.message})
+        returned = Message(self, 0, found)
+        for handler in list(self.events["basic_return"]):
+            handler(error, message.exchange, message.routing_key, returned)
 
     def create_publish_batch(self, max_size: int) -> PublishBatch:
         """What ``Producer.batch()`` collects its messages in."""
@@ -127,15 +141,22 @@ class Channel(Declarations):
         if not self.transport.consumers_of(consumer.queue):
             self.transport.poller.unwatch(consumer.queue)
             self.transport.poller.fanout.unsubscribe(consumer.queue)
-        if self.is_auto_delete(consumer.queue) and not self.consumers(consumer.queue):
-            self._leave(lambda: self._delete_unused(consumer.queue))
+        if not self.consumers(consumer.queue):
+            self._leave(lambda: self._retire(consumer.queue))
 
-    def _delete_unused(self, queue: str) -> None:
-        """AMQP's auto-delete: the queue goes with its last consumer, whichever process that is in."""
-        with self.renewing:
-            self._registered.discard(queue)
-        self.wire.run(self.live.forget(queue, self.consumer_id))
-        self.queue_delete(queue, if_unused=True)
+    def _retire(self, queue: str) -> None:
+        """The queue has a consumer less at once, unless this one still holds something of it.
+
+        AMQP's auto-delete: such a queue goes with its last consumer, whichever process that is in.
+        """
+        is_auto_delete = self.is_auto_delete(queue)
+        if is_auto_delete or not any(held.queue == queue for held in self.qos.unsettled().values()):
+            self.acks.flush()
+            with self.renewing:
+                self._registered.discard(queue)
+            self.wire.run(self.live.forget(queue, self.consumer_id))
+        if is_auto_delete:
+            self.queue_delete(queue, if_unused=True)
 
     def consumers(self, queue: str) -> list[Consumer]:
         """This channel's consumers of a queue."""

@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 
 from ..support.servers import Server
+from ..support.topologies import wait_until
 from ..support.workers import Ledger, celery, send, worker
 
 NOTE = "tests.support.tasks.note"
@@ -37,16 +38,29 @@ def test_green_pools_run_tasks_at_once_or_when_due_answer_pings_and_stop(server,
         assert ledger.names("run")[-1] == "later"
         ping = celery(server, "inspect", "ping", "-d", "w1@test", "--timeout", "10")
         assert "pong" in ping.stdout, ping.stdout + ping.stderr
-        added = celery(server, "control", "add_consumer", "extra", "-d", "w1@test", "--timeout", "10")
-        assert "OK" in added.stdout, added.stdout + added.stderr
-        send(server, [(NOTE, ["on extra"], {"queue": "extra"})])
-        ledger.wait_for("run", 52)
         assert running.stop() == 0
         assert "Traceback" not in running.log.read_text()
     with server.client() as client:
-        for queue in ("celery", "extra"):
-            assert client.zcard(f"ferryman:{{{queue}}}:waiting") == 0
-            assert not client.exists(f"ferryman:{{{queue}}}:consumers"), "a worker that has stopped is no consumer"
+        assert client.zcard("ferryman:{celery}:waiting") == 0
+        assert not client.exists("ferryman:{celery}:consumers"), "a worker that has stopped is no consumer"
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_running_worker_takes_up_a_queue_and_leaves_it_again(server, ledger, client, tmp_path, pool):
+    def control(command: str) -> None:
+        told = celery(server, "control", command, "extra", "-d", "w1@test", "--timeout", "10")
+        assert "OK" in told.stdout, told.stdout + told.stderr
+
+    with worker(server, tmp_path, pool=pool):
+        control("add_consumer")
+        send(server, [(NOTE, ["on extra"], {"queue": "extra"})])
+        ledger.wait_for("run", 1)
+        control("cancel_consumer")
+        wait_until(lambda: not client.exists("ferryman:{extra}:consumers"))  # green workers do it within two seconds
+        send(server, [(NOTE, ["left alone"], {"queue": "extra"}), (NOTE, ["on celery"], {})])
+        ledger.wait_for("run", 2)
+        assert client.zcard("ferryman:{extra}:waiting") == 1
+    assert ledger.names("run") == ["on extra", "on celery"]
 
 
 @pytest.mark.parametrize("pool", GREEN)
@@ -81,8 +95,9 @@ def test_a_task_of_ten_leases_runs_once_on_every_pool(server, ledger, tmp_path):
         # Each worker gets a task of its own; the idle one would get it when the lease lapses.
         for pool in POOLS:
             send(server, [(NAP, [pool, 10 * lease], {"queue": pool})])
-        ledger.wait_for("end", len(POOLS))
+        lines = ledger.wait_for("end", len(POOLS))
     assert Counter(ledger.names("start")) == Counter(POOLS)
+    assert not any(line["redelivered"] for line in lines if line["event"] == "start")
 
 
 @pytest.mark.parametrize("pool", ["solo", *GREEN[:1]])

@@ -29,9 +29,9 @@ app.conf.update(
 )
 
 
-def record(event: str, name: object) -> None:
+def record(event: str, name: object, **more: object) -> None:
     """Adds a line to the ledger."""
-    line = {"event": event, "name": name, "pid": os.getpid(), "at": time.time()}
+    line = {"event": event, "name": name, "pid": os.getpid(), "at": time.time(), **more}
     with redis.Redis.from_url(LEDGER) as ledger:
         ledger.rpush("ledger", json.dumps(line))
 
@@ -42,18 +42,13 @@ def note(name: object) -> None:
     record("run", name)
 
 
-@app.task
-def nap(name: object, seconds: float) -> None:
-    """Takes its time."""
-    record("start", name)
+@app.task(bind=True)
+def nap(self, name: object, seconds: float) -> None:
+    """Takes its time. Says how it was delivered."""
+    before = (self.request.headers or {}).get("x-delivery-count", 0)
+    record("start", name, redelivered=self.request.delivery_info["redelivered"], before=before)
     time.sleep(seconds)
     record("end", name)
-
-
-@app.task(bind=True)
-def count_deliveries(self, name: object) -> None:
-    """Says how often it was delivered before."""
-    record("delivered", [name, (self.request.headers or {}).get("x-delivery-count", 0)])
 
 
 @app.task(name="kue.email")

@@ -138,10 +138,6 @@ def test_remote_control_reaches_a_busy_worker(server, ledger, tmp_path):
         ledger.wait_for("start", 1)
         active = celery(server, "inspect", "active", "--timeout", "10")
         assert "'busy'" in active.stdout, active.stdout + active.stderr
-        added = celery(server, "control", "add_consumer", "extra", "--timeout", "10")
-        assert "OK" in added.stdout, added.stdout + added.stderr
-        send(server, [(NOTE, ["on extra"], {"queue": "extra"})])
-        ledger.wait_for("run", 1)
 
 
 def test_events_of_a_worker_arrive(server, tmp_path):

@@ -158,6 +158,24 @@ def test_a_queue_added_while_a_consumer_waits_is_served_at_once(server, connecti
     assert len(arrived) == 1
 
 
+def test_a_cancelled_consumer_is_none_any_more_unless_it_still_holds_something(connection):
+    publish(connection, "held")
+    with connection.channel() as channel, connection.channel() as other:
+        for is_acked in (False, True):
+            messages = []
+            consumer = Consumer(channel, [Queue("q")], on_message=messages.append)
+            consumer.consume()
+            if not is_acked:
+                connection.drain_events(timeout=5)
+                (held,) = messages
+            with pytest.raises(socket.timeout):
+                connection.drain_events(timeout=0.2)
+            if is_acked:
+                held.ack()
+            consumer.cancel()
+            assert other.queue_declare("q", passive=True).consumer_count == (0 if is_acked else 1)
+
+
 def test_an_eta_is_waited_for_in_redis(connection, client):
     eta = time.time() + 1
     publish(connection, {"n": 1}, headers={"eta": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(eta + 1)) + "+00:00"})
