@@ -250,11 +250,13 @@ def read(subject: Subject, keyspace: Keyspace) -> Job | None:
         return None
     stored = view.stored
     job = canonical(view.job_id, stored)
+    # The record's own priority says when it runs, not the one that another family counts in its own way.
+    position, rank = _position(view, keyspace), _rank(view, job, keyspace)
     if FIELD in view.fields:
-        job = with_aside_restored(job, stored)
+        job = evolve(with_aside_restored(job, stored), position=position, rank=rank)
     kept = Kept.of_difference(job, stored, _beside(view)).to_extra()
     extra = {**job.extra, NAME: kept} if kept else job.extra
-    return evolve(job, extra=extra, position=_position(view, keyspace), rank=_rank(view, job, keyspace))
+    return evolve(job, extra=extra, position=position, rank=rank)
 
 
 def _beside(view: View) -> Beside:

@@ -124,7 +124,12 @@ class Record:
         queue = self.fields.get(b"queue", b"")
         if queue or self.state not in (State.COMPLETED, State.FAILED):
             return to_text(queue)
-        return next((name for name in map(events.queue_of, reversed(events.named(self.events, "put"))) if name), "")
+        return _last_queue(self.events)
+
+
+def _last_queue(happened: tuple[Event, ...]) -> str:
+    """The queue that a job was last put into, as its history tells; empty if it does not."""
+    return next((name for event in reversed(happened) if (name := events.put_into(event))), "")
 
 
 def names_of(raw: bytes) -> tuple[str, ...] | None:
@@ -257,7 +262,8 @@ def _standard_fields(job: Job) -> dict[bytes, bytes]:
         b"tags": _names(job.tags),
         b"worker": to_bytes(job.worker or "") if job.state is State.ACTIVE else b"",
         b"expires": b"" if failing else b"0",
-        b"queue": b"" if job.state is State.COMPLETED else to_bytes(job.queue),
+        # A completed job is in no queue; its history tells the last one.
+        b"queue": b"" if job.state is State.COMPLETED and _last_queue(job.history) in ("", job.queue) else to_bytes(job.queue),
         b"retries": b"%d" % retries,
         b"remaining": b"%d" % (retries if fresh else max(-1, retries - max(0, spent))),
     }
@@ -294,14 +300,13 @@ def _events(job: Job) -> list[bytes]:
     try:
         own = events.write_list(job.history)
         logged = tuple(events.log_line(event) for event in job.history if not events.is_own(event))
-        if own and logged == job.logs:
+        finished = job.state in (State.COMPLETED, State.FAILED)
+        if own and logged == job.logs and (job.queue or not finished or not _last_queue(job.history)):
             return own
     except MalformedValue:
         pass
     worker = job.worker or ""
-    story: list[dict[str, Any]] = []
-    if job.created_at is not None:
-        story.append({"what": "put", "when": _seconds(job.created_at), "q": _plain(job.queue)})
+    story: list[dict[str, Any]] = [{"what": "put", "when": _seconds(job.created_at or 0), "q": _plain(job.queue)}]
     if job.started_at is not None:
         story.append({"what": "popped", "when": _seconds(job.started_at), "worker": _plain(worker)})
     if job.finished_at is not None and job.state is State.COMPLETED:
@@ -367,10 +372,10 @@ def _place(job: Job) -> float:
 def is_place(job: Job, score: float) -> bool:
     """Whether a job's score holds the place that a writer gave it, which follows from the order in which jobs are read."""
     priority = priority_of(job)
+    if score == work_score(priority, FIRST_PLACE_S):  # of a large priority, a float keeps no such difference
+        return True
     seconds = (priority - score) * 1e10
-    if not FIRST_PLACE_S / 2 < seconds < LAST_PLACE_S:
-        return False
-    return score in (work_score(priority, FIRST_PLACE_S), work_score(priority, round(seconds)))
+    return FIRST_PLACE_S / 2 < seconds < LAST_PLACE_S and score == work_score(priority, round(seconds))
 
 
 def lost(job: Job, record: Record) -> dict[str, Any]:
