@@ -29,9 +29,9 @@ QUEUES = (
     ("thumbs:large:v2", 18),
     ('größe/日本語 "q"', 10),
     ("webhook/v2?retry=1&x=*[a]", 7),
-    ("", 5),
+    ("archive\n2026", 5),
 )
-"""Queues and their shares. A colon, a blank, a quote or a wildcard in a name must trouble nobody, and none at all neither."""
+"""Queues and their shares. A colon, a blank, a quote, a wildcard or a line break in a name must trouble nobody."""
 
 PLACES = (("queued", 50), ("dispatched", 3), ("processing", 5), ("finished", 42))
 COMMANDS = ("/usr/local/bin/ffmpeg", "/usr/bin/convert", "/opt/mail/send", "/opt/hooks/call")

@@ -5,7 +5,7 @@ Only what differs from what the writer would write anyway (record.standard):
     state            the container in which the job was read; always there for an active job
     fields           hash field -> its exact bytes, or None for a field that the program did not write
     scores           role of container -> score in seconds; ``seen``: that its worker is among the busy ones, and its last sign
-    found            for people, never written back: ``layout`` "js-1", ``ttl`` of the hash in ms, and ``places``
+    found            for people, never acted on: ``layout`` "js-1", ``ttl`` of the hash in ms, and ``places``
                      [role, queue, score or index] where the job stood in others than the one that counts, or in none
 
 Damage is not kept: a job that stood in two containers, or in a list twice, is written soundly. Other families' extra, and
@@ -133,8 +133,11 @@ def job_of(job_id: str, queue: str, stored: Record, found: Mapping[str, Any]) ->
     job = canonical(job_id, queue, stored)
     if FIELD in stored.fields:
         job = _with_aside_restored(job, stored)
+        # What was found once is told on, until something else is found.
+        found = found or job.extra.get(NAME, {}).get("found", {})
     kept = Kept.of_difference(job, stored, found).to_extra()
-    return evolve(job, extra={**job.extra, NAME: kept}) if kept else job
+    others = {name: each for name, each in job.extra.items() if name != NAME}
+    return evolve(job, extra={**others, NAME: kept} if kept else others)
 
 
 # What pjq has no field for (aside.py)
@@ -155,6 +158,9 @@ def with_aside(job: Job, record: Record, seen_through: Record | None = None) -> 
         note |= {"added": text.added, "wrapped": text.wrapped}
     if job.logs:
         note["logs"] = job.logs
+    found = job.extra.get(NAME, {}).get("found")
+    if found:
+        note["found"] = found
     extra = {name: kept for name, kept in job.extra.items() if name != NAME}
     # No family is left out of extra: what stands there under the own name is the note.
     aside = Aside.of(evolve(job, extra={**extra, NAME: note} if note else extra), missing, "", _digest(stored))
@@ -175,6 +181,8 @@ def _with_aside_restored(job: Job, stored: Record) -> Job:
     logs = note.get("logs")
     if isinstance(logs, list):
         job = evolve(job, logs=tuple(line for line in logs if isinstance(line, bytes)))
+    if as_of == aside.as_of and isinstance(note.get("found"), dict):
+        job = evolve(job, extra={**job.extra, NAME: {"found": note["found"]}})
     if as_of == aside.as_of and type(note.get("added")) is int:
         text = Text(bare.fields.get(b"json", b""), note["added"], note.get("wrapped") is True)
         payload = payload_in(text)

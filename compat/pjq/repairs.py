@@ -122,9 +122,10 @@ def _readmitted(view: View, keyspace: Keyspace) -> list[Command]:
 def _listed_as_finished(view: View, keyspace: Keyspace) -> list[Command]:
     """The end as a number in both places, which is what the program had tried."""
     ended = finished_ms(view.stored(keyspace.totals))
-    if ended is None or view.record is None or view.members is None or view.is_contained or not view.queue:
+    if ended is None or view.record is None or view.members is None or view.is_contained:
         return []
-    if b"dispatched_at" not in view.fields or b"worker_uuid" not in view.fields:
+    named = isinstance(view.members.get("queue_name"), str)
+    if not named or b"dispatched_at" not in view.fields or b"worker_uuid" not in view.fields:
         return []
     raw = view.fields[b"finished_at"]
     seconds = raw if number(raw) is not None else number_text(ended / 1000)
