@@ -62,20 +62,23 @@ def test_a_countdown_of_many_leases_runs_once_and_in_time_though_a_worker_dies_m
     assert all(due - 0.5 < line["at"] < due + 5 for line in lines if line["event"] == "run")
 
 
-def test_delayed_tasks_by_the_thousand_wait_in_redis_and_neither_fill_nor_slow_a_worker(server, ledger, client, tmp_path):
+@pytest.mark.parametrize("delayed", [30_000, pytest.param(1_000_000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
+def test_delayed_tasks_by_the_thousand_wait_in_redis_and_neither_fill_nor_slow_a_worker(
+    server, ledger, client, tmp_path, delayed
+):
     live = Live()
     frame = codec.encode({"headers": {"task": NOTE, "id": "x", "lang": "py"}, "properties": {}}, b"[[], {}, {}]")
     in_an_hour = round(time.time() * 1000) + 3_600_000
     with worker(server, tmp_path, concurrency=1) as running:
         before = resident_megabytes(running.process.pid)
-        for first in range(0, 30_000, 1000):
+        for first in range(0, delayed, 1000):
             batch = [Publication(f"p-{n}", frame, due_ms=in_an_hour) for n in range(first, first + 1000)]
             run(client, live.publish("celery", "p", batch, create=True))
         send(server, [(NOTE, ["soon"], {"countdown": 1}), (NOTE, ["now"], {})])
         lines = ledger.wait_for("run", 2, 10)
         assert [line["name"] for line in lines] == ["now", "soon"]
         size = run(client, live.size("celery"))
-        assert (size.scheduled, size.held) == (30_000, 0)
+        assert (size.scheduled, size.held) == (delayed, 0)
         assert resident_megabytes(running.process.pid) - before < 20
 
 
@@ -99,7 +102,8 @@ def test_a_task_that_kills_its_worker_again_and_again_becomes_a_dead_letter(serv
     job = client.hgetall(b"ferryman:{celery}:job:" + job_id)
     assert job[b"reason"] == b"delivery_limit"
     assert b"2 times" in job[b"error"]
-    assert ledger.names("poison") == ["poison"] * 2
+    poisoned = [line for line in ledger.lines() if line["event"] == "poison"]
+    assert [line["before"] for line in poisoned] == [0, 1], "the task can see how often it was tried before"
 
 
 def test_no_short_task_waits_behind_a_long_one(server, ledger, tmp_path):
@@ -112,17 +116,39 @@ def test_no_short_task_waits_behind_a_long_one(server, ledger, tmp_path):
     assert ledger.names("end")[-1] == "long"
 
 
-def test_every_ping_is_answered_while_the_workers_are_busy(server, ledger, tmp_path):
+def test_a_worker_without_prefetch_holds_no_more_than_it_works_on(server, ledger, client, tmp_path):
+    with worker(server, tmp_path, concurrency=2, late=1, options=["--disable-prefetch"]):
+        send(server, [(NAP, [n, 1.0], {}) for n in range(6)])
+        ledger.wait_for("start", 2)
+        held = sum(client.zcard(key) for key in client.scan_iter("ferryman:{celery}:held:*"))
+        assert held <= 2
+        assert held + client.zcard("ferryman:{celery}:waiting") == 6
+        ledger.wait_for("end", 6)
+
+
+@pytest.mark.parametrize("pings", [50, pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])])
+def test_every_ping_is_answered_while_the_workers_are_busy_and_other_keys_are_evicted(kind, server, ledger, tmp_path, pings):
+    """Eviction of keys that expire takes the least recently used: others' caches, not the replies under way."""
     from celery import Celery
 
+    (tmp_path / "full").mkdir()
     with (
-        worker(server, tmp_path, name="one"),
-        worker(server, tmp_path, name="two", pool="threads"),
-        Celery(broker=server.url()) as app,
+        kind.start(tmp_path / "full", "--maxmemory-policy", "volatile-lru", "--maxmemory-samples", "64") as full,
+        full.client() as client,
+        worker(server, tmp_path, name="one", broker=full.url()),
+        worker(server, tmp_path, name="two", broker=full.url(), pool="threads"),
+        Celery(broker=full.url()) as app,
     ):
-        send(server, [(NAP, [n, 0.02], {}) for n in range(500)])
+        for n in range(1000):
+            client.set(f"cache:{n}", b"x" * 20_000, ex=3600)
+        wait_until(lambda: client.object("idletime", "cache:999") >= 3)  # the server counts whole seconds
+        send(full, [(NAP, [n, 0.02], {}) for n in range(5 * pings)])
+        client.config_set("maxmemory", client.info("memory")["used_memory"])
         names = ["one@test", "two@test"]
-        for _ in range(50):
+        for n in range(pings):
+            client.set(f"cache:{n % 1000}", b"x" * 20_000, ex=3600)
             replies = app.control.ping(destination=names, timeout=10)
             assert sorted(name for reply in replies for name in reply) == names
-        ledger.wait_for("end", 500)
+        evicted = client.info("stats")["evicted_keys"]
+        ledger.wait_for("end", 5 * pings, 300)
+    assert evicted > 0

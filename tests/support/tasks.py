@@ -12,7 +12,7 @@ import signal
 import time
 
 import redis
-from celery import Celery
+from celery import Celery, Task
 
 BROKER = os.environ.get("FERRYMAN_TEST_BROKER", "ferryman://localhost:1/0")
 LEDGER = os.environ.get("FERRYMAN_TEST_LEDGER", "redis://localhost:1/1")
@@ -36,6 +36,11 @@ def record(event: str, name: object, **more: object) -> None:
         ledger.rpush("ledger", json.dumps(line))
 
 
+def deliveries_before(task: Task) -> object:
+    """How often the task that runs was delivered before."""
+    return (task.request.headers or {}).get("x-delivery-count", 0)
+
+
 @app.task
 def note(name: object) -> None:
     """Runs at once."""
@@ -45,8 +50,7 @@ def note(name: object) -> None:
 @app.task(bind=True)
 def nap(self, name: object, seconds: float) -> None:
     """Takes its time. Says how it was delivered."""
-    before = (self.request.headers or {}).get("x-delivery-count", 0)
-    record("start", name, redelivered=self.request.delivery_info["redelivered"], before=before)
+    record("start", name, redelivered=self.request.delivery_info["redelivered"], before=deliveries_before(self))
     time.sleep(seconds)
     record("end", name)
 
@@ -65,8 +69,8 @@ def block(name: object, seconds: float) -> None:
     record("end", name)
 
 
-@app.task
-def poison(name: object) -> None:
+@app.task(bind=True)
+def poison(self, name: object) -> None:
     """Takes its whole worker with it."""
-    record("poison", name)
+    record("poison", name, before=deliveries_before(self))
     os.killpg(os.getpgrp(), signal.SIGKILL)
