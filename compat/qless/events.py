@@ -127,7 +127,9 @@ def named(events: Iterable[Event], what: str) -> list[Event]:
     return [event for event in events if event["what"] == what and is_own(event)]
 
 
-def queue_of(event: Event) -> str | None:
-    """The queue that a ``put`` names."""
+def put_into(event: Event) -> str | None:
+    """The queue that a ``put`` names; None for every other event, and for what only looks like one."""
+    if event.get("what") != "put" or not is_own(event):
+        return None
     queue = event.get("q", event.get("queue"))
     return queue if isinstance(queue, str) else None

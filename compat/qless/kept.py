@@ -24,7 +24,7 @@ from ...schema.errors import MalformedValue
 from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
 from ..aside import FIELD, Aside
-from .record import NAME, PLACES, Record, is_place, lost, standard
+from .record import NAME, PLACES, Record, is_place, lost, priority_of, standard
 
 LASTING = frozenset({"unique_key"})
 """All of what is put aside that stays true whatever qless does to the job; it has a notion of everything else."""
@@ -74,11 +74,12 @@ class Kept:
         fields.update((name, None) for name in expected.fields if name not in stored.fields)
         word = to_text(stored.fields.get(b"state", b""))
         role = THROTTLED if job.state is State.BLOCKED and word == THROTTLED else PLACES.get(job.state, "")
+        history = stored.history or ()
+        as_written = not fields and history == expected.history
         scores = {}
-        if role in stored.scores and not _is_usual(job, role, stored.scores[role], expected):
+        if role in stored.scores and not _is_usual(job, role, stored.scores[role], expected, as_written):
             scores[role] = stored.scores[role]
         scores |= beside.held
-        history = stored.history or ()
         return cls(
             state=word if scores or beside.slots or b"state" in fields or job.state is State.ACTIVE else None,
             scores={**scores, **beside.slots},
@@ -148,8 +149,11 @@ def tagged_at(job: Job) -> float:
     return (job.created_at or 0) / 1000
 
 
-def _is_usual(job: Job, role: str, score: float, expected: Record) -> bool:
-    return is_place(job, score) if role == "work" else expected.scores.get(role) == score
+def _is_usual(job: Job, role: str, score: float, expected: Record, as_written: bool) -> bool:
+    """Whether a score is the one that the writer gives. A priority alone may also be what qless itself set it to."""
+    if role != "work":
+        return expected.scores.get(role) == score
+    return is_place(job, score) and (as_written or score != priority_of(job))
 
 
 # What qless has no field for (aside.py)

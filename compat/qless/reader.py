@@ -250,10 +250,11 @@ def read(subject: Subject, keyspace: Keyspace) -> Job | None:
         return None
     stored = view.stored
     job = canonical(view.job_id, stored)
-    # The record's own priority says when it runs, not the one that another family counts in its own way.
     position, rank = _position(view, keyspace), _rank(view, job, keyspace)
     if FIELD in view.fields:
-        job = evolve(with_aside_restored(job, stored), position=position, rank=rank)
+        # A priority that was put aside may have been turned round, to run at the same rank.
+        turned = None if job.priority is None else rank_of(-job.priority)
+        job = evolve(with_aside_restored(job, stored), rank=turned)
     kept = Kept.of_difference(job, stored, _beside(view)).to_extra()
     extra = {**job.extra, NAME: kept} if kept else job.extra
     return evolve(job, extra=extra, position=position, rank=rank)

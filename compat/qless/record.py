@@ -258,6 +258,7 @@ def _standard_fields(job: Job) -> dict[bytes, bytes]:
     fields = {
         b"jid": to_bytes(job.id),
         b"klass": to_bytes(job.name),
+        b"data": b"null" if job.payload is None else job.payload,
         b"priority": _priority_text(priority_of(job)),
         b"tags": _names(job.tags),
         b"worker": to_bytes(job.worker or "") if job.state is State.ACTIVE else b"",
@@ -267,8 +268,6 @@ def _standard_fields(job: Job) -> dict[bytes, bytes]:
         b"retries": b"%d" % retries,
         b"remaining": b"%d" % (retries if fresh else max(-1, retries - max(0, spent))),
     }
-    if job.payload is not None:
-        fields[b"data"] = job.payload
     if job.state in WORDS:
         fields[b"state"] = WORDS[job.state].encode()
     moment = job.created_at if last is None else last
@@ -372,7 +371,7 @@ def _place(job: Job) -> float:
 def is_place(job: Job, score: float) -> bool:
     """Whether a job's score holds the place that a writer gave it, which follows from the order in which jobs are read."""
     priority = priority_of(job)
-    if score == work_score(priority, FIRST_PLACE_S):  # of a large priority, a float keeps no such difference
+    if score == work_score(priority, FIRST_PLACE_S):
         return True
     seconds = (priority - score) * 1e10
     return FIRST_PLACE_S / 2 < seconds < LAST_PLACE_S and score == work_score(priority, round(seconds))
