@@ -16,13 +16,13 @@ from kombu import Connection, Consumer, Exchange, Producer, Queue
 
 from ..support.acl import published_rules
 from ..support.clusters import Cluster, cluster
+from ..support.load import POLICY, Load
 from ..support.messages import round_trip
 from ..support.servers import Server, ServerKind
 from ..support.topologies import wait_until
 from ..support.workers import Ledger, celery, worker
 
 NOTE = "tests.support.tasks.note"
-POLICY = {"max_retries": 1000, "interval_start": 0.05, "interval_step": 0}
 QUEUES = [f"queue-{n}" for n in range(20)]
 
 
@@ -153,6 +153,22 @@ def test_slots_that_move_under_load_lose_and_double_nothing(nodes):
     assert handled == Counter(range(total))
 
 
+def test_a_worker_goes_on_while_slots_move(nodes, server, ledger, tmp_path):
+    queue = "worked"
+    key = wake_of(queue)
+    with worker(server, tmp_path, broker=nodes.url(), queues=queue, late=1) as running:
+        load = Load(nodes.url(), queue)
+        ledger.wait_for("run", 20)
+        home = nodes.owner(key)
+        for target in (*(node for node in nodes.nodes[:3] if node is not home), home):
+            nodes.move(key, target)
+            load.wait_for_more()
+        load.stop()
+        ledger.wait_for("run", len(load.published))
+        assert running.process.poll() is None
+    assert Counter(ledger.names("run")) == Counter(load.published), running.log.read_text()
+
+
 def test_a_consumer_that_waits_follows_a_slot_that_moves(nodes):
     received = []
     key = wake_of("waiting")
@@ -190,7 +206,7 @@ def test_a_server_that_is_no_cluster_and_a_node_taken_for_a_server_are_named(nod
         Producer(connection).publish("astray", routing_key=others[0])
 
 
-def test_a_killed_master_under_load_is_replaced_and_what_was_replicated_is_not_lost(nodes, server, ledger, tmp_path):
+def test_a_killed_master_under_load_is_replaced_and_nothing_is_lost(nodes, server, ledger, tmp_path):
     """The last test of this module: a node is missing afterwards."""
     from celery import Celery
 
@@ -199,12 +215,15 @@ def test_a_killed_master_under_load_is_replaced_and_what_was_replicated_is_not_l
     master = nodes.owner(wake_of(queue))
     with worker(server, tmp_path, broker=url, queues=queue, late=1, lease=10) as running, Celery(broker=url) as app:
         for n in range(20):
-            app.send_task(NOTE, [n], queue=queue, countdown=n / 5, retry_policy=POLICY)
+            app.send_task(NOTE, [f"due {n}"], queue=queue, countdown=n / 5)
+        load = Load(url, queue)
+        ledger.wait_for("run", 20)
         with master.server.client() as client:
             wait_until(lambda: client.execute_command("WAIT", 1, 1000) >= 1)
         master.kill()
-        app.send_task(NOTE, ["during"], queue=queue, retry_policy=POLICY)
         nodes.wait_until_sound()
-        app.send_task(NOTE, ["after"], queue=queue, retry_policy=POLICY)
-        ledger.wait(lambda lines: {*range(20), "during", "after"} <= {line["name"] for line in lines})
+        load.wait_for_more()
+        load.stop()
+        expected = {*load.published, *(f"due {n}" for n in range(20))}
+        ledger.wait(lambda lines: expected <= {line["name"] for line in lines})
         assert running.process.poll() is None

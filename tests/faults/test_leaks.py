@@ -3,32 +3,15 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 import redis
 
+from ..support.brokers import finish, script
 from ..support.servers import Server
 from ..support.topologies import wait_until
 from ..support.workers import worker
-
-ROOT = Path(__file__).parents[2]
-
-
-def script(text: str, *arguments: str) -> subprocess.Popen[str]:
-    """A Python process of its own."""
-    command = [sys.executable, "-c", textwrap.dedent(text), *arguments]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def finish(process: subprocess.Popen[str]) -> str:
-    """What the process said; fails when it failed."""
-    output, errors = process.communicate(timeout=60)
-    assert process.returncode == 0, errors
-    return output
 
 
 def connections(client: redis.Redis) -> int:
@@ -46,17 +29,24 @@ PINGS = """
 """
 
 
-def test_clients_of_remote_control_that_are_killed_leave_no_keys(server, client, tmp_path):
+def ping_and_die(server: Server, client: redis.Redis) -> None:
+    """Four processes that ping until they are killed."""
+    clients = [script(PINGS, server.url()) for _ in range(4)]
+    for each in clients:
+        assert each.stdout is not None
+        each.stdout.readline()
+    wait_until(lambda: any(b"reply" in key for key in client.scan_iter(count=1000)))
+    for each in clients:
+        each.send_signal(signal.SIGKILL)
+        each.communicate()
+
+
+@pytest.mark.parametrize("clients", [4, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
+def test_clients_of_remote_control_that_are_killed_leave_no_keys(server, client, tmp_path, clients):
     with worker(server, tmp_path, pool="threads"):
         baseline = set(client.keys("*"))
-        clients = [script(PINGS, server.url()) for _ in range(4)]
-        for each in clients:
-            assert each.stdout is not None
-            each.stdout.readline()
-        wait_until(lambda: any(b"reply" in key for key in client.scan_iter(count=1000)))
-        for each in clients:
-            each.send_signal(signal.SIGKILL)
-            each.communicate()
+        for _ in range(clients // 4):
+            ping_and_die(server, client)
         # Replies expire by Celery's own choice, 10 s after the question.
         wait_until(lambda: not [key for key in set(client.keys("*")) - baseline if b":wake" not in key], 60)
         fields = client.hkeys("ferryman:exchange:reply.celery.pidbox")
@@ -69,14 +59,16 @@ PUBLISHES = """
     from celery import Celery
     import redis
     app = Celery(broker=sys.argv[1])
-    for n in range(2000):
+    for n in range(int(sys.argv[3])):
         app.send_task("any", [n])
     print(len(redis.Redis.from_url(sys.argv[2]).client_list()) - 1)
 """
 
 
-def test_thousands_of_publishes_use_one_connection(server, client):
-    used = int(finish(script(PUBLISHES, server.url(), f"redis://{server.host}:{server.port}/0")))
+@pytest.mark.parametrize("publishes", [2000, pytest.param(100_000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
+def test_thousands_of_publishes_use_one_connection(server, client, publishes):
+    process = script(PUBLISHES, server.url(), f"redis://{server.host}:{server.port}/0", str(publishes))
+    used = int(finish(process, 600))
     assert used <= 2 + connections(client)
 
 
@@ -90,7 +82,7 @@ FORKS = """
     producer.publish("held by the parent", routing_key="mine")
     channel = connection.channel()
     message = channel.basic_get("mine")
-    for n in range(30):
+    for n in range(int(sys.argv[2])):
         child = os.fork()
         if child == 0:
             producer.publish(n, routing_key="q")
@@ -106,33 +98,51 @@ FORKS = """
 """
 
 
-def test_forked_children_use_connections_of_their_own_and_spoil_none_of_their_parents(server, client):
+@pytest.mark.parametrize("forks", [30, pytest.param(100, marks=pytest.mark.slow)])
+def test_forked_children_use_connections_of_their_own_and_spoil_none_of_their_parents(server, client, forks):
     before = connections(client)
-    assert int(finish(script(FORKS, server.url()))) == 60
+    assert int(finish(script(FORKS, server.url(), str(forks)))) == 2 * forks
     assert client.hget("ferryman:{mine}:meta", "acked") == b"1"
     wait_until(lambda: connections(client) <= before)
 
 
-GREENLETS = """
+PATCH = {
+    "threads": "",
+    "gevent": """
     from gevent import monkey
     monkey.patch_all()
+""",
+    "eventlet": """
+    import eventlet
+    eventlet.monkey_patch()
+""",
+}
+"""What turns threads into green ones."""
+
+FIFTY = """
     import sys
-    import gevent
     import redis
+    from threading import Thread
     from celery import Celery
     app = Celery(broker=sys.argv[1])
     app.conf.broker_pool_limit = 5
     def publish(n):
         for each in range(20):
             app.send_task("any", [n, each])
-    gevent.joinall([gevent.spawn(publish, n) for n in range(50)], raise_error=True)
+    threads = [Thread(target=publish, args=[n]) for n in range(50)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     print(len(redis.Redis.from_url(sys.argv[2]).client_list()) - 1)
 """
 
 
-def test_greenlets_share_the_connections_of_the_pool(server, client):
-    pytest.importorskip("gevent")
-    used = int(finish(script(GREENLETS, server.url(), f"redis://{server.host}:{server.port}/0")))
+@pytest.mark.parametrize("kind_of_thread", PATCH)
+def test_threads_of_every_kind_share_the_connections_of_the_pool(server, client, kind_of_thread):
+    if kind_of_thread != "threads":
+        pytest.importorskip(kind_of_thread)
+    used = int(finish(script(PATCH[kind_of_thread] + FIFTY, server.url(), f"redis://{server.host}:{server.port}/0")))
     assert used <= 5 + 1 + connections(client)
     assert client.zcard("ferryman:{celery}:waiting") == 1000
 

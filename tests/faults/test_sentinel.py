@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Iterator
 
@@ -10,12 +9,10 @@ import ferryman.transport  # noqa: F401 - registers the URL schemes
 import pytest
 from kombu import Connection, Consumer, Producer, Queue
 
+from ..support.load import POLICY, Load
 from ..support.servers import Server, ServerKind
 from ..support.topologies import Watched, wait_until, watched
 from ..support.workers import Ledger, celery, worker
-
-NOTE = "tests.support.tasks.note"
-POLICY = {"max_retries": 1000, "interval_start": 0.05, "interval_step": 0}
 
 
 @pytest.fixture
@@ -42,39 +39,6 @@ def test_a_service_that_no_sentinel_knows_is_a_connection_error(service):
     connection = Connection(service.url().replace("/main/", "/other/"))
     with connection, pytest.raises(connection.connection_errors, match="other"):
         connection.connect()
-
-
-class Load:
-    """Publishes one task after another, from a thread, until told to stop."""
-
-    def __init__(self, url: str) -> None:
-        self.published: list[int] = []
-        """Those that were answered for."""
-        self._url = url
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        from celery import Celery
-
-        with Celery(broker=self._url) as app:
-            for n in itertools.count():
-                if self._ended.wait(0.02):
-                    return
-                app.send_task(NOTE, [n], retry_policy=POLICY)
-                self.published.append(n)
-
-    def wait_for_more(self) -> None:
-        """Returns when the broker has taken some more."""
-        goal = len(self.published) + 10
-        wait_until(lambda: len(self.published) >= goal, 60)
-
-    def stop(self) -> None:
-        """Ends with the task that is under way."""
-        self._ended.set()
-        self._thread.join(60)
-        assert not self._thread.is_alive()
 
 
 def needs_a_replica(service: Watched) -> None:
