@@ -14,7 +14,7 @@ from typing import Literal
 
 from attrs import asdict, frozen
 
-Kind = Literal["sent", "unsure", "accepted", "start", "end", "lapse", "stopping", "killed", "outage"]
+Kind = Literal["sent", "unsure", "accepted", "start", "end", "failed", "lapse", "stopping", "killed", "outage"]
 
 
 @frozen
@@ -23,9 +23,9 @@ class Event:
 
     ``sent``: the publish returned; ``unsure``: it failed, the task may be stored or not. Both carry the task's ``form``, and in
     ``due`` the moment before which it must not start. ``accepted``: a worker has given the task to its pool, and will ack it if
-    acks are early. ``start`` and ``end``: the task's own first and last line; ``attempt`` counts retries. ``lapse``: a worker
-    says that it lost its lease. ``stopping``: a worker was asked to end; ``killed``: it was given no time to. ``outage``: the
-    server was gone from ``at`` until ``until``.
+    acks are early. ``start`` and ``end``: the task's own first and last line; ``attempt`` counts retries. ``failed``: Celery has
+    ended the task with an error, which counts as handled. ``lapse``: a worker says that it lost its lease. ``stopping``: a
+    worker was asked to end; ``killed``: it was given no time to. ``outage``: the server was gone from ``at`` until ``until``.
     """
 
     kind: Kind

@@ -63,6 +63,10 @@ class LedgerTask(Task):  # type: ignore[misc]
         ledger.write("end", task=name, worker=_worker, attempt=attempt)
         return result
 
+    def on_failure(self, _error: Exception, _task_id: str, args: Any, _kwargs: Any, _info: Any) -> None:
+        """Celery's hook: the task raised an error, or Celery did so inside it."""
+        ledger.write("failed", task=args[0], worker=_worker, attempt=self.request.retries)
+
 
 class LapseHandler(logging.Handler):
     """Tells the ledger what the transport says about leases that it lost."""

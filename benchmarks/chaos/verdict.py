@@ -1,7 +1,8 @@
 """Verdict: what the ledger proves. Pure; nothing here looks at the broker.
 
 A task is *lost* if its publish returned and it never came to its end. There is one exception, of the task's own choosing: early
-acks mean at most once, so a killed worker's task that was accepted and not finished is *cut short*.
+acks mean at most once, so a killed worker's task that was accepted and not finished is *cut short*. And one of Celery's: a cold
+shutdown of the solo pool, which can't end a task, makes it fail instead, and a task that failed is acked like one that did not.
 
 A start is a *duplicate* if the same attempt of the same task has started before. It is *explained* if the worker of the start
 before was killed since, or lost its lease, or the server was away for so long that leases lapsed. A kill explains nothing that
@@ -35,6 +36,7 @@ class Verdict:
     starts: int
     lost: tuple[str, ...]
     cut_short: tuple[str, ...]
+    failed: tuple[str, ...]
     explained: tuple[str, ...]
     unexplained: tuple[str, ...]
     early: tuple[str, ...]
@@ -54,6 +56,7 @@ class Evidence:
     starts: dict[tuple[str, int], list[Event]] = field(factory=lambda: defaultdict(list))
     ends: dict[tuple[str, int, str], list[float]] = field(factory=lambda: defaultdict(list))
     done: set[str] = field(factory=set)
+    failed: set[str] = field(factory=set)
     accepted: dict[str, list[Event]] = field(factory=lambda: defaultdict(list))
     kills: dict[str, list[float]] = field(factory=lambda: defaultdict(list))
     lapses: dict[str, list[float]] = field(factory=lambda: defaultdict(list))
@@ -76,6 +79,8 @@ class Evidence:
                 self.kills[event.worker].append(event.at)
             case "stopping":
                 self.stopping.setdefault(event.worker, event.at)
+            case "failed":
+                self.failed.add(event.task)
             case "lapse":
                 self.lapses[event.worker].append(event.at)
             case "outage":
@@ -111,13 +116,15 @@ def judge(events: Sequence[Event], lease: float) -> Verdict:
     evidence = Evidence(lease)
     for event in events:
         evidence.add(event)
-    lost, cut_short = [], []
+    lost, cut_short, failed = [], [], []
     for task, sent in evidence.published.items():
         if sent.kind == "unsure" or task in evidence.done:
             continue
         given = evidence.accepted.get(task, [])
         if sent.form == "early" and any(evidence.was_killed_since(event) for event in given):
             cut_short.append(task)
+        elif task in evidence.failed:
+            failed.append(task)
         else:
             lost.append(task)
     explained, unexplained = _duplicates(evidence)
@@ -132,6 +139,7 @@ def judge(events: Sequence[Event], lease: float) -> Verdict:
         starts=sum(map(len, evidence.starts.values())),
         lost=tuple(lost),
         cut_short=tuple(cut_short),
+        failed=tuple(failed),
         explained=tuple(explained),
         unexplained=tuple(unexplained),
         early=tuple(early),
