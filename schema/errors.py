@@ -26,6 +26,10 @@ class QueueArgumentsError(UsageError):
     """A queue is declared with arguments that can't be honoured, or that contradict its first declaration."""
 
 
+class ExchangeTypeError(UsageError):
+    """An exchange is declared with another type than it has."""
+
+
 class KeyspaceNotFound(UsageError):
     """A database holds no key of the family under the prefix."""
 

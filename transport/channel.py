@@ -99,9 +99,10 @@ class Channel(Declarations):
     ) -> None:
         """Stores a message, once, in every queue it is routed to; returns when the server has it.
 
-        ``mandatory``: a message that no queue takes is given to the handlers of ``events["basic_return"]``, and is an error,
-        whatever the exchange, if there are none. Raises NoRoute, BrokerFull, UsageError for a priority or delay that can't be, and connection errors. A closed channel is
-        one of those: kombu, which closes it when a declaration finds the connection broken, goes on with a new one then.
+        ``mandatory``: a message that no queue takes goes to the handlers of ``events["basic_return"]``; without any, it is an
+        error whatever the exchange. Raises NoRoute, BrokerFull, UsageError for a header or property that can't be, and
+        connection errors. A closed channel is one of those: kombu, which closes it when a declaration finds the connection
+        broken, goes on with a new one then.
         """
         if self.closed:
             raise ConnectionLost("the channel is closed")

@@ -16,6 +16,7 @@ from amqp.protocol import queue_declare_ok_t
 from kombu.transport.base import StdChannel, to_rabbitmq_queue_arguments
 
 from ..schema.call import Call
+from ..schema.errors import UsageError
 from ..schema.keys import glob_escape
 from ..schema.native import keys
 from ..schema.native.exchange import Binding
@@ -60,27 +61,37 @@ class Declarations(StdChannel):  # type: ignore[misc]
         nowait: bool = False,
         passive: bool = False,
     ) -> None:
-        """Declares an exchange. Exchanges need no record of their own: they are the bindings they have."""
+        """Declares an exchange; its type and ``alternate-exchange`` stay in Redis.
+
+        Raises NotFound for a passive declaration of none, ExchangeTypeError for another type than it has, UsageError for one
+        that there is not.
+        """
         routes = self.transport.routes
         if passive:
-            if routes.type_of(exchange) is None and not routes.refresh(exchange).bindings:
+            if not routes.exists(exchange):
                 raise NotFound(f"exchange {exchange!r}")
             return
-        routes.declare(exchange, type or "direct")
+        exchange_type = type or "direct"
+        if exchange_type not in self.transport.implements.exchange_type:
+            known = ", ".join(sorted(self.transport.implements.exchange_type))
+            raise UsageError(f"exchange {exchange!r} can't be of type {exchange_type!r}; there are: {known}")
+        if exchange:
+            routes.declare(exchange, exchange_type, str((arguments or {}).get("alternate-exchange") or ""), auto_delete)
 
     def exchange_delete(self, exchange: str, if_unused: bool = False, nowait: bool = False) -> None:
         """Deletes an exchange with its bindings; the queues stay."""
         routes = self.transport.routes
+        is_fanout = routes.is_fanout(exchange)
         table = routes.refresh(exchange)
         if if_unused and table.bindings:
             return
         self._strike_off(exchange, table.bindings)
         self.wire.run(self.transport.exchanges.delete(exchange))
-        if table.is_fanout:
+        if is_fanout:
             self.wire.run(self.transport.exchanges.fanout_delete(exchange))
         for queue in {binding.queue for binding in table.bindings}:
             self.wire.run(self.live.bump_routes(queue))
-        routes.forget(exchange)
+        routes.gone(exchange)
 
     # Queues
 
@@ -130,6 +141,7 @@ class Declarations(StdChannel):  # type: ignore[misc]
         self._declare(queue, self._declared.get(queue, {}))
         for (exchange, binding), life in list(self._bound.items()):
             if binding.queue == queue:
+                self.transport.routes.declare_again(exchange)
                 self._bind(exchange, binding, life)
 
     def queue_bind(
@@ -144,8 +156,7 @@ class Declarations(StdChannel):  # type: ignore[misc]
         if not exchange:
             return
         routes = self.transport.routes
-        exchange_type = routes.type_of(exchange) or ("fanout" if routes.table(exchange).is_fanout else "direct")
-        binding = Binding(queue, routing_key, pattern(exchange_type, routing_key))
+        binding = Binding(queue, routing_key, pattern(routes.type_of(exchange), arguments))
         life = self._declared.get(queue, {}).get("x-expires")
         self._bind(exchange, binding, life)
         self._bound[exchange, binding] = life
@@ -194,7 +205,9 @@ class Declarations(StdChannel):  # type: ignore[misc]
         nowait: bool = False,
     ) -> None:
         """Removes a binding, for every process."""
-        self._unbind(queue, exchange, lambda binding: binding.routing_key == routing_key)
+        if exchange:
+            gone = pattern(self.transport.routes.type_of(exchange), arguments)
+            self._unbind(queue, exchange, lambda binding: binding == Binding(queue, routing_key, gone))
 
     def _unbind(self, queue: str, exchange: str, which: Callable[[Binding], bool]) -> None:
         table = self.transport.routes.refresh(exchange)

@@ -17,8 +17,8 @@ from ..schema.errors import UsageError
 from .errors import NotDurable
 from .wire import AnyCall, Wire
 
-SHARE = 0.8
-"""The part of the socket timeout after which the server gives up waiting: its answer must still come in time."""
+MARGIN = 1.0
+"""Seconds before the socket timeout (at most half of it) at which the server gives up waiting: its answer must come in time."""
 
 
 @frozen
@@ -38,7 +38,7 @@ class Durability:
     @property
     def command(self) -> Command[int]:
         """Asks how many have what this connection has written."""
-        ms = round(self.patience * SHARE * 1000)
+        ms = round(max(self.patience - MARGIN, self.patience / 2) * 1000)
         if self.option == "fsync":
             return Command(("WAITAOF", 1, 0, ms), lambda reply: int(reply[0]))
         return Command(("WAIT", self.needed, ms), int)

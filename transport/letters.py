@@ -47,6 +47,9 @@ PATIENCE = 1.0
 BATCH = 100
 """Letters carried at once."""
 
+Targets = Callable[[str, str, Mapping[str, Any]], Sequence[str]]
+"""The queues behind an exchange, for a routing key and headers."""
+
 
 class Letters:
     """What one connection knows of queues with a dead letter exchange. Thread-safe."""
@@ -140,8 +143,8 @@ class Letters:
                     return _settled(outbox.letters, messages, unwanted, sendable[at:])
         return _settled(outbox.letters, messages, unwanted)
 
-    def _targets(self, exchange: str, routing_key: str) -> list[str]:
-        return self._transport.routes.table(exchange).queues(routing_key) if exchange else [routing_key]
+    def _targets(self, exchange: str, routing_key: str, headers: Mapping[str, Any]) -> list[str]:
+        return self._transport.routes.table(exchange).queues(routing_key, headers) if exchange else [routing_key]
 
 
 def _settled(
@@ -157,11 +160,11 @@ def _settled(
     return settled
 
 
-def addressed(queue: str, letter: Letter, outbox: Posted, targets: Callable[[str, str], Sequence[str]]) -> Outbox | None:
+def addressed(queue: str, letter: Letter, outbox: Posted, targets: Targets) -> Outbox | None:
     """A dead job as the message that its dead letter exchange gets; None for one that no queue could use.
 
-    Its expiration is left out, or it would expire again at once. ``targets``: the queues behind an exchange and a routing key.
-    A message that has come back to one of them without being rejected goes no further, or it would go round for ever.
+    Its expiration is left out, or it would expire again at once. One that comes back to a queue in which it has died, and has not
+    been rejected since, goes no further, or it would go round for ever.
     """
     job = letter.job
     try:
@@ -184,12 +187,12 @@ def addressed(queue: str, letter: Letter, outbox: Posted, targets: Callable[[str
         death["original-expiration"] = expiration
     target = routing_key if outbox.routing_key is None else outbox.routing_key
     headers = with_death(found.headers, death)
-    if any(is_cycle(headers["x-death"], each) for each in targets(outbox.exchange, target)):
+    if any(is_cycle(headers["x-death"], each) for each in targets(outbox.exchange, target, found.headers)):
         return None
     job_id = f"dead:{quote(to_bytes(queue), safe='')}-{letter.number}"
     properties |= {"delivery_info": {**info, "exchange": outbox.exchange, "routing_key": target}, "delivery_tag": job_id}
     publication = Publication(job_id, _frame(found, headers, properties), job.priority)
-    return Outbox(publication, outbox.exchange, target, is_repeated=True)
+    return Outbox(publication, outbox.exchange, target, is_repeated=True, headers=found.headers)
 
 
 def _frame(found: Content, headers: Mapping[str, Any], properties: Mapping[str, Any]) -> bytes:

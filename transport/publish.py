@@ -8,7 +8,7 @@ with all its properties, and that is another message.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
@@ -22,8 +22,9 @@ from ..schema.native.live import Publication
 from ..schema.native.results import Published
 from . import revocation
 from .durability import Durability
-from .errors import CONNECTION_ERRORS, BrokerFull
+from .errors import CONNECTION_ERRORS, BrokerFull, NoRoute
 from .message import publication
+from .routes import NO_HEADERS
 
 if TYPE_CHECKING:
     from .transport import Transport
@@ -44,6 +45,8 @@ class Outbox(NamedTuple):
     routing_key: str
     is_repeated: bool = False
     """Whether it was sent before, and no answer came."""
+    headers: Mapping[str, Any] = NO_HEADERS
+    """For exchanges that route by them."""
 
 
 class Publisher:
@@ -66,15 +69,17 @@ class Publisher:
         self._numbers = count(1)
         self._pid = os.getpid()
 
-    def publish(self, message: Mapping[str, Any], exchange: str, routing_key: str) -> None:
-        """Stores a message made by ``prepare_message``.
+    def publish(
+        self, message: Mapping[str, Any], exchange: str, routing_key: str, on_return: Callable[[NoRoute, Outbox], None] | None
+    ) -> None:
+        """Stores a message made by ``prepare_message``. ``on_return`` is told if no queue takes it.
 
         Raises NoRoute, BrokerFull, UsageError (priority, delay), and connection errors, after which it may be repeated.
         """
         properties = message["properties"]
         prepared = self.prepare(message, exchange, routing_key, self._repeated(properties))
         try:
-            self.send([prepared])
+            self.send([prepared], on_return)
             self._transport.letters.carry()
         except (*CONNECTION_ERRORS, OperationalError):
             setattr(self._client, UNCONFIRMED, (properties, prepared.publication.id))
@@ -93,24 +98,36 @@ class Publisher:
         properties["delivery_tag"] = job_id
         info = properties.get("delivery_info") or {}
         properties["delivery_info"] = {**info, "exchange": exchange, "routing_key": routing_key}
-        return Outbox(publication(job_id, message), exchange, routing_key, is_repeated)
+        headers = message.get("headers") or NO_HEADERS
+        return Outbox(publication(job_id, message), exchange, routing_key, is_repeated, headers)
 
-    def send(self, messages: Sequence[Outbox]) -> None:
+    def send(self, messages: Sequence[Outbox], on_return: Callable[[NoRoute, Outbox], None] | None = None) -> None:
         """Stores messages, those for one queue in one call. Sending them again, ``is_repeated``, stores none twice.
 
-        Raises NoRoute when one of them has no queue to go to; the others are stored then.
+        ``on_return`` is told of each that no queue takes. Without it, raises NoRoute where that is unusual; the others are
+        stored then.
         """
         for message in self.deliver(messages):
-            error = self._transport.routes.no_route(message.exchange, message.routing_key)
+            is_mandatory = on_return is not None
+            error = self._transport.routes.no_route(message.exchange, message.routing_key, is_mandatory=is_mandatory)
             if error is not None:
-                raise error
+                if on_return is None:
+                    raise error
+                on_return(error, message)
 
     def deliver(self, messages: Sequence[Outbox]) -> list[Outbox]:
-        """Like ``send``, but gives the messages that no queue has taken."""
+        """Like ``send``, but gives the messages that no queue has taken, nor one of an alternate exchange."""
         try:
-            return self._deliver(messages)
+            return [message for message in self._deliver(messages) if not self._divert(message)]
         except PublishRefused as error:
             raise BrokerFull(str(error)) from error
+
+    def _divert(self, message: Outbox) -> bool:
+        """Offers a message to the alternate exchanges of its own. Whether a queue has taken it."""
+        if not message.exchange:
+            return False
+        alternates = self._transport.routes.alternates(message.exchange)
+        return any(not self._deliver([message._replace(exchange=exchange)]) for exchange in alternates)
 
     def _repeated(self, properties: Mapping[str, Any]) -> str | None:
         """The id under which this very message was published before without an answer."""
@@ -167,7 +184,7 @@ class Publisher:
         while True:
             wanted: dict[str, list[Publication]] = {}
             for message in messages:
-                for queue in table.queues(message.routing_key):
+                for queue in table.queues(message.routing_key, message.headers):
                     if (queue, message.publication.id) not in stored:
                         wanted.setdefault(queue, []).append(message.publication)
             calls = [self._call(queue, those, routes=table.routes[queue]) for queue, those in wanted.items()]

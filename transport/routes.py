@@ -7,46 +7,77 @@ relies on a binding it has lost. So the cache is never wrong, and costs no round
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
+from ..schema.errors import MalformedValue
+from ..schema.text import load_json
 from .errors import NoRoute
 
 if TYPE_CHECKING:
+    from ..schema.call import Call
     from ..schema.native.exchange import Binding, Exchanges
     from ..schema.native.live import Live
     from .wire import Wire
 
 DIRECT = ""
 FANOUT = "fanout"
-"""What stands in a binding's pattern: nothing for direct, this word for fanout, a regular expression for topic."""
+TOPIC = "topic"
+HEADERS = "headers:"
+"""What stands in a binding's pattern: nothing for direct; this word for fanout and topic; this word and arguments as JSON for
+headers. Never a regular expression: anybody may write into Redis."""
 
-WILDCARDS = {"*": r"[^.]+", "#": r".*?"}
+WORDS = {"*": r"\.[^.]*", "#": r"(?:\.[^.]*)*"}
+"""A topic's wildcards, as regular expressions of words with a dot before each."""
+
+NO_HEADERS: Mapping[str, Any] = {}
 
 
-def pattern(exchange_type: str, routing_key: str) -> str:
+def pattern(exchange_type: str, arguments: Mapping[str, Any] | None = None) -> str:
     """The pattern that a binding stores, by the exchange's type."""
-    if exchange_type == "topic":
-        words = (WILDCARDS.get(word, re.escape(word)) for word in routing_key.split("."))
-        return "^" + r"\.".join(words) + "$"
-    return FANOUT if exchange_type == "fanout" else DIRECT
+    match exchange_type:
+        case "topic" | "fanout":
+            return exchange_type
+        case "headers":
+            return HEADERS + json.dumps(arguments or {}, sort_keys=True, separators=(",", ":"))
+        case _:
+            return DIRECT
 
 
 @lru_cache(maxsize=1024)
-def _compiled(text: str) -> re.Pattern[str]:
-    return re.compile(text, re.DOTALL)
+def _words(topic: str) -> re.Pattern[str]:
+    return re.compile("".join(WORDS.get(word, r"\." + re.escape(word)) for word in topic.split(".")), re.DOTALL)
 
 
-def matches(binding: Binding, routing_key: str) -> bool:
-    """Whether a message with this routing key goes to the binding's queue."""
+@lru_cache(maxsize=1024)
+def _wanted(text: str) -> tuple[bool, Mapping[str, Any]]:
+    """Whether all of the headers are wanted or any, and which. RabbitMQ leaves those out that begin with ``x-``."""
+    try:
+        arguments = load_json(text.encode("utf-8"))
+    except (MalformedValue, UnicodeEncodeError):
+        return False, NO_HEADERS
+    given = arguments if isinstance(arguments, dict) else {}
+    return given.get("x-match", "all") == "all", {name: value for name, value in given.items() if not name.startswith("x-")}
+
+
+def matches(binding: Binding, routing_key: str, headers: Mapping[str, Any] = NO_HEADERS) -> bool:
+    """Whether a message with this routing key and these headers goes to the binding's queue."""
     if binding.pattern == DIRECT:
         return binding.routing_key == routing_key
     if binding.pattern == FANOUT:
         return True
-    return _compiled(binding.pattern).match(routing_key) is not None
+    if binding.pattern == TOPIC:
+        return _words(binding.routing_key).fullmatch("." + routing_key) is not None
+    if binding.pattern.startswith(HEADERS):
+        is_all, wanted = _wanted(binding.pattern.removeprefix(HEADERS))
+        found = (name in headers and value in (None, headers[name]) for name, value in wanted.items())
+        return all(found) if is_all else any(found)
+    return False
 
 
 @frozen
@@ -57,15 +88,14 @@ class Table:
     bindings: tuple[Binding, ...]
     routes: dict[str, int] = field(factory=dict)
     """Queue -> the version of its routes, which a publish must quote."""
+    type: str = ""
+    """What the exchange was declared as; "" if it never was."""
+    alternate: str = ""
+    """The exchange for what no queue of this one wants."""
 
-    @property
-    def is_fanout(self) -> bool:
-        """Whether the exchange broadcasts."""
-        return any(binding.pattern == FANOUT for binding in self.bindings)
-
-    def queues(self, routing_key: str) -> list[str]:
-        """The queues for a routing key, each once, sorted."""
-        return sorted({binding.queue for binding in self.bindings if matches(binding, routing_key)})
+    def queues(self, routing_key: str, headers: Mapping[str, Any] = NO_HEADERS) -> list[str]:
+        """The queues for a message, each once, sorted."""
+        return sorted({binding.queue for binding in self.bindings if matches(binding, routing_key, headers)})
 
 
 class Routes:
@@ -76,21 +106,37 @@ class Routes:
         self._exchanges = exchanges
         self._wire = wire
         self._tables: dict[str, Table] = {}
+        self._declared: dict[str, Call[int]] = {}
+        """What this connection has declared."""
         self._types: dict[str, str] = {}
 
-    def declare(self, exchange: str, exchange_type: str) -> None:
-        """Remembers an exchange's type: as long as nothing is bound, nothing else tells it."""
+    def declare(self, exchange: str, exchange_type: str, alternate: str = "", auto_delete: bool = False) -> None:
+        """Declares an exchange. Raises ExchangeTypeError for one that has another type."""
+        call = self._exchanges.declare(exchange, exchange_type, alternate, auto_delete)
+        self._wire.run(call)
+        self._declared[exchange] = call
         self._types[exchange] = exchange_type
+        self.forget(exchange)
 
-    def type_of(self, exchange: str) -> str | None:
-        """The type that this connection declared; None if it did not."""
-        return self._types.get(exchange)
+    def declare_again(self, exchange: str) -> None:
+        """Declares an exchange as this connection did before, if it did; the server has lost it."""
+        if exchange in self._declared:
+            self._wire.run(self._declared[exchange])
+
+    def exists(self, exchange: str) -> bool:
+        """Whether there is such an exchange, now. The default one always is."""
+        if not exchange:
+            return True
+        table = self.refresh(exchange)
+        return bool(table.type or table.bindings)
+
+    def type_of(self, exchange: str) -> str:
+        """The exchange's type, by its declaration here or anywhere; direct for one that was never declared."""
+        return self._types.get(exchange) or self.table(exchange).type or "direct"
 
     def is_fanout(self, exchange: str) -> bool:
-        """Whether the exchange broadcasts, by its declaration here or by what others have bound."""
-        if exchange in self._types:
-            return self._types[exchange] == FANOUT
-        return bool(exchange) and self.table(exchange).is_fanout
+        """Whether the exchange broadcasts."""
+        return bool(exchange) and self.type_of(exchange) == FANOUT
 
     def table(self, exchange: str) -> Table:
         """The bindings as this connection last saw them."""
@@ -113,7 +159,7 @@ class Routes:
                 break
             before = after
         routes = {queue: size.routes for queue, size in zip(queues, sizes, strict=True)}
-        table = Table(after.version, after.bindings, routes)
+        table = Table(after.version, after.bindings, routes, after.type, after.alternate)
         self._tables[exchange] = table
         return table
 
@@ -121,9 +167,23 @@ class Routes:
         """Drops what is cached, because this connection changed it."""
         self._tables.pop(exchange, None)
 
-    def no_route(self, exchange: str, routing_key: str) -> NoRoute | None:
+    def gone(self, exchange: str) -> None:
+        """This connection has deleted the exchange."""
+        self.forget(exchange)
+        self._declared.pop(exchange, None)
+        self._types.pop(exchange, None)
+
+    def alternates(self, exchange: str) -> Iterator[str]:
+        """The exchanges to which a message goes, one after the other, as long as no queue wants it."""
+        seen = {exchange}
+        while (alternate := self.table(exchange).alternate) and alternate not in seen:
+            yield alternate
+            seen.add(alternate)
+            exchange = alternate
+
+    def no_route(self, exchange: str, routing_key: str, *, is_mandatory: bool = False) -> NoRoute | None:
         """The error for a message that no queue wants; None where that is nothing unusual (topics, events)."""
-        if self._types.get(exchange, "direct") != "direct" or any(b.pattern for b in self.table(exchange).bindings):
+        if not is_mandatory and self.type_of(exchange) != "direct":
             return None
         return NoRoute(
             f"no queue is bound to the exchange {exchange!r} with the routing key {routing_key!r}; "

@@ -44,7 +44,7 @@ class Transport(base.Transport):  # type: ignore[misc]
     implements = base.Transport.implements.extend(
         asynchronous=True,
         batch_publish=True,
-        exchange_type=frozenset(["direct", "topic", "fanout"]),
+        exchange_type=frozenset(["direct", "topic", "fanout", "headers"]),
         heartbeats=False,
     )
 

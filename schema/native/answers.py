@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import MalformedValue, PublishRefused, QueueArgumentsError, SchemaVersionError, ServerError
+from ..errors import ExchangeTypeError, MalformedValue, PublishRefused, QueueArgumentsError, SchemaVersionError, ServerError
 from ..text import show
 
 
 def result(reply: Any, what: str) -> Any:
     """The result of a script about ``what`` (``queue 'celery'``).
 
-    Raises SchemaVersionError, PublishRefused (the server has no memory for it), QueueArgumentsError or MalformedValue (a key at
-    fault holds something else than it should).
+    Raises SchemaVersionError, PublishRefused (the server has no memory for it), QueueArgumentsError, ExchangeTypeError or
+    MalformedValue (a key at fault holds something else than it should).
     """
     word, *details = reply
     match word:
@@ -33,6 +33,9 @@ def result(reply: Any, what: str) -> Any:
             raise QueueArgumentsError(
                 f"{what} has priority_order {order!r} since its first declaration: use that, or delete the queue first"
             )
+        case b"type":
+            known, wanted = map(show, details)
+            raise ExchangeTypeError(f"{what} is a {known} exchange and can't be declared as {wanted}: delete it first")
         case b"damaged":
             key, detail = details
             raise MalformedValue(f"{what}: key {show(key)!r} is damaged ({show(detail)}): audit the keyspace, move the key away")

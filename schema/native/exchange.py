@@ -15,7 +15,7 @@ from attrs import field, frozen
 
 from ..call import Argument, Call, Command
 from ..errors import MalformedValue, UsageError
-from ..text import load_json, to_bytes
+from ..text import load_json, to_bytes, to_text
 from . import keys
 from .answers import result
 from .scripts import script
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Binding(NamedTuple):
-    """One binding of an exchange: ``routing_key`` for direct exchanges, ``pattern`` as the transport compiled it for topics."""
+    """One binding of an exchange: ``routing_key`` for direct exchanges, ``pattern`` as the transport made it for the others."""
 
     queue: str
     routing_key: str = ""
@@ -33,11 +33,16 @@ class Binding(NamedTuple):
 
 @frozen
 class Bindings:
-    """The bindings of an exchange at one version, sorted. ``odd``: how many fields were no binding and were left out."""
+    """The bindings of an exchange at one version, sorted. ``odd``: how many fields were no binding and were left out.
+
+    ``type``: what it was declared as, "" if it never was. ``alternate``: the exchange for what no queue of this one wants, or "".
+    """
 
     version: int
     bindings: tuple[Binding, ...]
     odd: int = 0
+    type: str = ""
+    alternate: str = ""
 
 
 @frozen
@@ -48,6 +53,16 @@ class Exchanges:
 
     def __attrs_post_init__(self) -> None:
         keys.check_prefix(self.prefix)
+
+    def declare(
+        self, exchange: str, exchange_type: str, alternate: str = "", auto_delete: bool = False, *, now: int | None = None
+    ) -> Call[int]:
+        """Declares an exchange, which goes with its last binding if ``auto_delete``. Gives the version after it.
+
+        Raises ExchangeTypeError from the reply for one that has another type.
+        """
+        args = (to_bytes(exchange_type), to_bytes(alternate), 1 if auto_delete else "")
+        return self._exchange("declare", exchange, now, args, int)
 
     # Bindings
 
@@ -160,10 +175,10 @@ def _field(binding: Binding) -> str:
 
 
 def _bindings(reply: Any) -> Bindings:
-    version, fields = reply
+    version, fields, exchange_type, alternate = reply
     found = [_binding(raw) for raw in fields]
     good = sorted(binding for binding in found if binding is not None)
-    return Bindings(version, tuple(good), len(found) - len(good))
+    return Bindings(version, tuple(good), len(found) - len(good), to_text(exchange_type), to_text(alternate))
 
 
 def _binding(raw: bytes) -> Binding | None:

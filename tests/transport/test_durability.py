@@ -40,7 +40,7 @@ def test_a_publish_returns_when_a_replica_has_it(kind, tmp_path):
 
 
 def test_a_publish_that_no_replica_confirms_is_an_error_and_repeating_it_stores_it_once(server, client):
-    url = server.url(durability="replica:2", socket_timeout=0.5)
+    url = server.url(durability="replica:2", socket_timeout=2)
     with pytest.raises(NotDurable, match="0 of 2 have it"):
         publish(url)
     assert client.zcard("ferryman:{q}:waiting") == 1
@@ -52,7 +52,7 @@ def test_a_publish_that_no_replica_confirms_is_an_error_and_repeating_it_stores_
 
 def test_routed_messages_wait_as_well(server, client):
     exchange = Exchange("ex", "direct")
-    url = server.url(durability="replica:1", socket_timeout=0.5)
+    url = server.url(durability="replica:1", socket_timeout=2)
     with Connection(url) as connection, connection.channel() as channel:
         Queue("bound", exchange, routing_key="key")(channel).declare()
         with pytest.raises(NotDurable):

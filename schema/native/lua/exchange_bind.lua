@@ -1,6 +1,6 @@
 -- Binds a queue to an exchange, or renews the expiry of a binding.
 --
--- KEYS[1]   exchange hash: binding (JSON array [queue, routing key, pattern]) -> expiry ms or '', and `version`
+-- KEYS[1]   exchange hash, see _exchange.lua
 -- ARGV[1]   now
 -- ARGV[2]   binding
 -- ARGV[3]   ms until the binding expires, '' never

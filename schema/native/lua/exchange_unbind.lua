@@ -10,5 +10,9 @@ return answer(function()
   if removed == 0 then
     return {0, version_of(KEYS[1])}
   end
-  return {removed, new_version(KEYS[1], clock())}
+  local version = new_version(KEYS[1], clock())
+  if call('HEXISTS', KEYS[1], 'auto-delete') == 1 and bindings_of(KEYS[1]) == 0 then
+    call('DEL', KEYS[1])
+  end
+  return {removed, version}
 end)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import redis
-from ferryman.schema.errors import MalformedValue
+from ferryman.schema.errors import ExchangeTypeError, MalformedValue
 from ferryman.schema.native import keys
 from ferryman.schema.native.exchange import Binding, Exchanges
 
@@ -142,3 +142,33 @@ def test_the_stream_is_capped(send: Send, client: redis.Redis) -> None:
     for _ in range(500):
         send(exchanges.fanout_publish("news", b"x", 50))
     assert client.xlen(stream) < 300
+
+
+def test_an_exchange_keeps_its_type_and_is_not_declared_as_another(send: Send) -> None:
+    version = send(exchanges.declare("e", "topic"))
+    assert send(exchanges.declare("e", "topic")) == version > 0
+    with pytest.raises(ExchangeTypeError, match="'e' is a topic exchange and can't be declared as direct"):
+        send(exchanges.declare("e", "direct"))
+    found = send(exchanges.bindings("e"))
+    assert (found.type, found.alternate, found.bindings, found.odd) == ("topic", "", (), 0)
+    assert send(exchanges.delete("e")) == 0
+    assert send(exchanges.declare("e", "direct", now=version + 1)) > version
+
+
+def test_another_alternate_exchange_is_another_version(send: Send) -> None:
+    first = send(exchanges.declare("e", "direct", "spare"))
+    assert send(exchanges.bindings("e")).alternate == "spare"
+    assert send(exchanges.declare("e", "direct", "spare")) == first
+    assert send(exchanges.declare("e", "direct")) > first
+    assert send(exchanges.bindings("e")).alternate == ""
+
+
+def test_an_exchange_may_go_with_its_last_binding(send: Send, client: redis.Redis) -> None:
+    send(exchanges.declare("e", "direct", auto_delete=True))
+    assert send(exchanges.bindings("e")).type == "direct", "it has not had one yet"
+    for queue, life in (("q", None), ("r", 100)):
+        send(exchanges.bind("e", queue, expires_ms=life, now=1_000))
+    assert send(exchanges.unbind("e", "q", now=1_000))
+    assert client.exists("ferryman:exchange:e")
+    send(exchanges.bindings("e", now=1_100))
+    assert not client.exists("ferryman:exchange:e")

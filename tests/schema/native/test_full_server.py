@@ -56,6 +56,7 @@ def test_all_jobs_can_be_taken_and_ended(full: redis.Redis) -> None:
 def test_a_consumer_can_begin_hand_back_give_up_and_leave(full: redis.Redis) -> None:
     assert not run(full, live.declare("q", {})).created
     assert run(full, live.declare("replies", {"x-expires": 1_000})).created
+    assert run(full, exchanges.declare("direct", "direct"))
     assert run(full, exchanges.bind("direct", "replies", "key"))
     assert run(full, exchanges.fanout_bind("news", "replies")) == b"0-0"
     assert run(full, exchanges.fanout_advance("news", "replies", b"1-1"))

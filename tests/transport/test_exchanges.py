@@ -1,0 +1,152 @@
+"""Exchanges through plain kombu: their types, what they route to, and what becomes of messages that no queue wants."""
+
+from __future__ import annotations
+
+import ferryman.transport  # noqa: F401 - registers the URL schemes
+import pytest
+from ferryman.schema.errors import ExchangeTypeError, UsageError
+from ferryman.schema.native.exchange import Binding
+from ferryman.transport.errors import NoRoute
+from ferryman.transport.routes import matches, pattern
+from kombu import Connection, Exchange, Producer, Queue
+from kombu.exceptions import ChannelError
+
+
+@pytest.fixture
+def connection(server):
+    with Connection(server.url()) as connected:
+        yield connected
+
+
+@pytest.fixture
+def channel(connection):
+    with connection.channel() as opened:
+        yield opened
+
+
+@pytest.fixture
+def elsewhere(server):
+    """A channel of another process, as it were."""
+    with Connection(server.url()) as connected, connected.channel() as opened:
+        yield opened
+
+
+def got(channel, queue):
+    """The payloads that wait in a queue."""
+    found = []
+    while (message := channel.basic_get(queue, no_ack=True)) is not None:
+        found.append(message.payload)
+    return found
+
+
+def test_an_exchange_without_bindings_is_known_to_every_process(channel, elsewhere):
+    with pytest.raises(ChannelError, match="no exchange 'ex'"):
+        elsewhere.exchange_declare("ex", passive=True)
+    channel.exchange_declare("ex", type="topic", durable=True)
+    elsewhere.exchange_declare("ex", passive=True)
+    channel.exchange_declare("", passive=True)
+    channel.exchange_delete("ex")
+    with pytest.raises(ChannelError):
+        elsewhere.exchange_declare("ex", passive=True)
+
+
+def test_an_exchange_can_not_be_declared_with_another_type(channel, elsewhere):
+    channel.exchange_declare("ex", type="topic")
+    channel.exchange_declare("ex", type="topic", durable=True)
+    with pytest.raises(ExchangeTypeError, match="topic exchange"):
+        elsewhere.exchange_declare("ex", type="fanout")
+    with pytest.raises(UsageError, match="direct, fanout, headers, topic"):
+        channel.exchange_declare("ex", type="x-random")
+
+
+def test_a_binding_follows_the_type_that_another_process_declared(channel, elsewhere):
+    channel.exchange_declare("ex", type="topic")
+    elsewhere.queue_declare("q")
+    elsewhere.queue_bind("q", "ex", "a.*")
+    Producer(elsewhere).publish(1, exchange="ex", routing_key="a.b")
+    assert got(channel, "q") == [1]
+
+
+@pytest.mark.parametrize(
+    ("key", "fits", "differs"),
+    [
+        ("a.*", ["a.b"], ["a", "a.b.c", "b.b", "a+b"]),
+        ("a.#", ["a", "a.b", "a.b.c"], ["ab", "b.a"]),
+        ("#.z", ["z", "a.z", "a.b.z"], ["z.a", "az"]),
+        ("#", ["", "a", "a.b"], []),
+        ("a.#.z", ["a.z", "a.b.z", "a.b.c.z"], ["a", "az"]),
+        ("*.*", ["a.b"], ["a", "a.b.c"]),
+        ("a(b.c", ["a(b.c"], ["a(bxc"]),
+    ],
+)
+def test_topics_are_matched_word_by_word(key, fits, differs):
+    binding = Binding("q", key, pattern("topic"))
+    assert [each for each in fits + differs if matches(binding, each)] == fits
+
+
+def test_a_headers_exchange_looks_at_headers(channel):
+    exchange = Exchange("ex", "headers")
+    wanted = {"all": {"kind": "pdf", "pages": 3}, "any": {"x-match": "any", "kind": "pdf", "pages": 3}, "has": {"kind": None}}
+    for name, arguments in wanted.items():
+        Queue(name, exchange, binding_arguments=arguments)(channel).declare()
+    producer = Producer(channel, exchange)
+    for n, headers in enumerate([{"kind": "pdf", "pages": 3}, {"kind": "doc", "pages": 3}, {"pages": 4}]):
+        producer.publish(n, headers=headers)
+    assert {name: got(channel, name) for name in wanted} == {"all": [0], "any": [0, 1], "has": [0, 1]}
+    channel.queue_unbind("has", "ex", "", {"kind": None})
+    producer.publish(3, headers={"kind": "pdf"})
+    assert got(channel, "has") == []
+
+
+def test_messages_that_no_queue_wants_go_to_the_alternate_exchange(channel, elsewhere):
+    channel.exchange_declare("ex", type="direct", arguments={"alternate-exchange": "second"})
+    channel.exchange_declare("second", type="direct", arguments={"alternate-exchange": "ex"})
+    with pytest.raises(NoRoute):
+        Producer(elsewhere).publish(0, exchange="ex", routing_key="nobody")
+    elsewhere.queue_declare("last")
+    elsewhere.queue_bind("last", "second", "nobody")
+    Producer(elsewhere).publish(1, exchange="ex", routing_key="nobody")
+    assert got(channel, "last") == [1]
+
+
+def test_a_mandatory_message_that_no_queue_wants_comes_back_or_is_an_error(channel):
+    channel.exchange_declare("ex", type="topic")
+    returned = []
+    Producer(channel).publish("dropped", exchange="ex", routing_key="key")
+    with pytest.raises(NoRoute, match="'ex' with the routing key 'key'"):
+        Producer(channel).publish("refused", exchange="ex", routing_key="key", mandatory=True)
+    producer = Producer(channel, on_return=lambda *given: returned.append(given))
+    producer.publish("back", exchange="ex", routing_key="key", mandatory=True)
+    ((error, exchange, key, message),) = returned
+    assert (type(error), exchange, key, message.payload) == (NoRoute, "ex", "key", "back")
+    channel.queue_declare("q")
+    producer.publish("taken", routing_key="q", mandatory=True)
+    assert len(returned) == 1
+
+
+def test_an_exchange_in_use_is_not_deleted_if_it_must_be_unused(channel, elsewhere):
+    Queue("q", Exchange("ex", "direct"), routing_key="key")(channel).declare()
+    elsewhere.exchange_delete("ex", if_unused=True)
+    Producer(channel).publish(1, exchange="ex", routing_key="key")
+    channel.queue_unbind("q", "ex", "key")
+    elsewhere.exchange_delete("ex", if_unused=True)
+    with pytest.raises(ChannelError):
+        channel.exchange_declare("ex", passive=True)
+
+
+def test_queues_are_deleted_only_if_unused_and_empty_where_that_is_asked(channel, elsewhere, client):
+    Producer(channel).publish(1, routing_key="q")
+    assert elsewhere.queue_delete("q", if_empty=True) == 0
+    held = channel.basic_get("q")
+    assert elsewhere.queue_delete("q", if_empty=True) == 0, "a message that is being worked on is one"
+    held.ack()
+    assert elsewhere.queue_delete("q", if_unused=True) == 0, "it has a consumer"
+    channel.close()
+    elsewhere.queue_delete("q", if_unused=True, if_empty=True)
+    assert not client.exists("ferryman:{q}:meta")
+
+
+def test_bindings_are_listed_whoever_made_them(connection, channel, elsewhere):
+    Queue("q", Exchange("ex", "topic"), routing_key="a.#")(channel).declare()
+    assert ("q", "ex", "a.#") in list(elsewhere.list_bindings())
+    assert {"destination": "q", "source": "ex", "routing_key": "a.#"} in list(connection.get_manager().get_bindings())
