@@ -15,7 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kombu import Queue
 
+from ..support.brokers import FERRYMAN
+from ..support.command import ferryman
 from ..support.servers import Server, free_port
 from ..support.topologies import wait_until
 from ..support.workers import ROOT, Ledger, environment, send, worker
@@ -83,6 +86,21 @@ def test_flower_shows_how_full_the_queues_are(server, ledger, tmp_path):
         (queue,) = [each for each in lengths["active_queues"] if each["name"] == "celery"]
         assert (queue["messages"], queue["messages_ready"], queue["messages_unacknowledged"]) == (5, 3, 1)
         assert "celery" in (fetch(port, "/broker") or log.read_text())
+
+
+def test_the_numbers_that_one_call_gives_are_those_of_a_scan(server, ledger, tmp_path):
+    with worker(server, tmp_path, concurrency=1, prefetch=3, late=1), FERRYMAN.connection(server) as connection:
+        send(server, [(NAP, [n, 10.0], {"priority": n}) for n in range(7)])
+        send(server, [(NOTE, ["later"], {"countdown": 3600}), (NOTE, ["another queue"], {"queue": "other"})])
+        ledger.wait_for("start", 1)
+        with connection.channel() as channel:
+            Queue("other")(channel).get().reject()
+        scanned = {line["queue"]: line for line in ferryman("queues", server.url(), "--format", "json").lines()}
+        for queue, expected in (("celery", (4, 1, 3, 0)), ("other", (0, 0, 0, 1))):
+            size = connection.transport.wire.run(connection.transport.live.size(queue))
+            assert (size.waiting, size.scheduled, size.held, size.dead) == expected
+            line = scanned[queue]
+            assert (line["waiting"], line["scheduled"], line["active"], line["failed"]) == expected
 
 
 def fetch(port: int, path: str) -> str | None:

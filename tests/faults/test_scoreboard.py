@@ -393,6 +393,20 @@ def test_a_batch_of_ten_thousand_is_a_few_round_trips(broker, server):
         assert trips >= 10_000
 
 
+def test_a_group_of_tasks_is_published_in_a_few_round_trips(server, client):
+    """Celery's group publishes one by one, unless it is given a producer that collects."""
+    from celery import Celery, group
+
+    tasks = 2000
+    with proxy(server) as between, Celery(broker=FERRYMAN.url(between)) as app, app.producer_pool.acquire() as producer:
+        app.send_task(NOTE, producer=producer)
+        between.cut(None)
+        with producer.batch(max_size=500):
+            group(app.signature(NOTE, [n]) for n in range(tasks)).apply_async(producer=producer)
+        assert between.round_trips <= tasks / 500
+    assert client.zcard("ferryman:{celery}:waiting") == tasks + 1
+
+
 def test_consuming_and_acking_is_less_than_one_round_trip_a_message(broker, server, connection):
     publish(connection, list(range(500)))
 
