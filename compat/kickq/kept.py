@@ -73,12 +73,13 @@ class Kept:
     @classmethod
     def of_difference(cls, job: Job, stored: Record) -> Kept:
         """What must be remembered of a job just read, for the writer to make ``stored`` of it again."""
-        if not stored.item:
-            return cls(state=_word_kept(job, stored, {}), text=stored.text, fields=_changed(standard(job).fields, stored.fields))
         base = standard_item(job)
-        item: dict[str, Member | None] = {name: member for name, member in stored.item.items() if base.get(name) != member}
-        item |= {name: None for name in base if name not in stored.item}
-        kept = cls(state=_word_kept(job, stored, stored.item), read_as=_document_state(job), item=item)
+        item: dict[str, Member | None] = {}
+        if stored.item:
+            item = {name: member for name, member in stored.item.items() if base.get(name) != member}
+            item |= {name: None for name in base if name not in stored.item}
+        word = _word_kept(job, stored, _merged(base, item))
+        kept = cls(state=word, read_as=_document_state(job), item=item)
         expected = kept.applied(job)
         fields = _changed(expected.fields, stored.fields)
         scores = {role: score for role, score in stored.scores.items() if expected.scores.get(role, score) != score}

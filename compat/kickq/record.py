@@ -66,14 +66,12 @@ class Record:
     def of(cls, fields: Mapping[bytes, bytes], scores: Mapping[str, float]) -> Record:
         """The record that a whole hash makes."""
         rest = {name: value for name, value in fields.items() if name != ITEM}
-        raw = fields.get(ITEM)
-        if raw is None:
-            return cls(rest, {}, scores)
+        raw = fields.get(ITEM, b"")
         try:
             item = split(raw)
         except MalformedValue:
-            return cls(rest, {}, scores, raw)
-        return cls(rest, item, scores, None if join(item) == raw else raw)
+            item = {}
+        return cls(rest, item, scores, None if item and join(item) == raw else raw)
 
     @classmethod
     def nothing(cls) -> Record:

@@ -54,7 +54,7 @@ def has_document(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
 def _damage(view: View) -> str:
     item, text = view.stored.item, view.stored.text
     if not item:
-        return f"itemData is no JSON object: {show(text, 40)!r}" if text else "itemData is missing"
+        return f"itemData is no document: {show(text, 40)!r}" if text else "itemData is missing"
     if "id" not in item or item["id"].value != view.job_id:
         found = "no id" if "id" not in item else f"the id {show(item['id'].text, 40)}"
         return f"itemData has {found}"

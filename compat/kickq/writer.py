@@ -59,7 +59,7 @@ def obstacles(job: Job) -> Iterator[Finding]:
     except MalformedValue as error:
         yield _error(job, "KICKQ-W7", str(error))
         return
-    if kept.text is not None and not _is_object(kept.text):
+    if kept.text is not None and not _is_document(kept.text):
         yield _warning(job, "KICKQ-W8", f"left out, since no kickq worker can read it: {show(kept.text, 60)!r}")
     if _written_state(job, kept) is not job.state:
         yield _warning(job, "KICKQ-W9", "no kickq worker holds this active job: it is written as waiting")
@@ -70,12 +70,11 @@ def _is_unicode(text: str) -> bool:
     return as_sent(text) == text
 
 
-def _is_object(text: bytes) -> bool:
+def _is_document(text: bytes) -> bool:
     try:
-        split(text)
+        return bool(split(text))
     except MalformedValue:
         return False
-    return True
 
 
 def _error(job: Job, rule: str, detail: str) -> Finding:

@@ -11,7 +11,7 @@ from ferryman.schema.job import Job, State
 from hypothesis import strategies as st
 
 from ..kue.strategies import json_texts, kept_values, lines, times, whole_numbers
-from .keyspaces import NOW
+from .keyspaces import NOW, document, record
 
 STATES = [State.WAITING, State.SCHEDULED, State.COMPLETED, State.FAILED, State.ACTIVE]
 WORDS = ["new", "queued", "delayed", "processing", "retry", "ghost", "success", "fail"]
@@ -152,3 +152,52 @@ def _is_finite(value: Any) -> bool:
 def _escaped(text: str) -> bytes:
     """The text in UTF-8, with lone surrogates escaped as JavaScript does it."""
     return "".join(f"\\u{ord(c):04x}" if "\ud800" <= c <= "\udfff" else c for c in text).encode()
+
+
+# Anything
+
+DEEP = [b"[" * 100_000, b'{"a":' * 100_000, b'{"id":"1","name":"q","data":' + b"[" * 100_000 + b"]" * 100_000 + b"}"]
+odd_numbers = st.one_of(st.integers(-(2**70), 2**70), st.floats(allow_nan=False, allow_infinity=False), st.just(10**400))
+hostile_values: st.SearchStrategy[Any] = st.one_of(
+    st.none(),
+    st.booleans(),
+    odd_numbers,
+    st.text(st.characters(exclude_categories=()), max_size=6),
+    st.sampled_from(
+        [*WORDS, "1", [], {}, [None], [[]], {"count": {}}, [{"state": [], "startTime": {}, "error": {"a": [1e300]}}]]
+    ),
+)
+asides = st.one_of(
+    st.binary(max_size=12),
+    st.sampled_from(
+        [
+            b"{}",
+            b'{"as_of":null}',
+            b'{"as_of":"new/1","fields":{"attempts":true}}',
+            b'{"as_of":null,"extra":{"kickq":{"logs":[],"own":null,"moved":[1,2,{"b64":"Ww=="},null]}}}',
+            b'{"as_of":null,"extra":{"kickq":{"logs":[{"b64":"AA=="}],"own":null,"moved":[{"float":"nan"},null,null,null]}}}',
+            b'{"as_of":null,"extra":{"x":{"a":' + b"[" * 490 + b"]" * 490 + b"}}}",
+        ]
+    ),
+)
+time_texts = st.one_of(st.binary(max_size=6), st.integers(-(2**70), 2**70).map(lambda number: b"%d" % number))
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> bytes:
+    """A document with some members of nonsense, or no document at all."""
+    item: dict[str, Any] = draw(st.sampled_from([{}, {"id": "1", "name": "q"}, document()]))
+    item = item | draw(st.dictionaries(st.sampled_from([*document(), "length", "NS", "\ud800"]), hostile_values, max_size=5))
+    text = json.dumps(item).encode()
+    return draw(st.one_of(st.just(text), st.just(text[:-2]), st.binary(max_size=6), st.sampled_from([b"null", *DEEP])))
+
+
+@st.composite
+def hashes(draw: st.DrawFn) -> dict[bytes, bytes]:
+    """A job's hash with some fields missing and some of nonsense."""
+    sound: dict[bytes, bytes] = record().value
+    fields = sound if draw(st.booleans()) else {}
+    fields = fields | {b"itemData": draw(documents()), b"state": draw(st.sampled_from([word.encode() for word in WORDS]))}
+    odd = st.one_of(st.binary(max_size=8), time_texts, asides)
+    names = st.sampled_from([*sound, b"ferryman", b"\xff"])
+    return fields | draw(st.dictionaries(names, odd, max_size=3))

@@ -92,6 +92,21 @@ def test_what_kickq_wrote_is_written_back_byte_for_byte(client: redis.Redis, ent
 
 
 @on_a_server
+@given(strategies.hashes(), st.booleans(), st.one_of(st.none(), st.floats(NOW - 10**6, NOW + 10**6)))
+def test_odd_records_read_the_same_after_they_were_written(
+    client: redis.Redis, fields: dict[bytes, bytes], listed: bool, score: float | None
+) -> None:
+    entries = [Entry(b"kickq:job:1", "hash", fields), *([Entry(b"kickq:queue:mail", "list", [b"1"])] if listed else [])]
+    if score is not None:
+        entries += [Entry(key, "zset", [(b"1", score)]) for key in (b"kickq:scheduled", b"kickq:scheduled-purge")]
+    [job] = read_all(entries).values()
+    if not list(FAMILY.obstacles(job)):
+        client.flushdb()
+        write(client, job)
+        assert standing(client) == {"1": job}
+
+
+@on_a_server
 @given(st.lists(strategies.jobs(), max_size=3, unique_by=by_id), st.data())
 def test_writing_again_changes_nothing(client: redis.Redis, jobs: list[Job], data: st.DataObject) -> None:
     client.flushdb()

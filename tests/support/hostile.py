@@ -1,0 +1,41 @@
+"""Everything that can be asked of a family about a keyspace, for tests that fill it with any bytes."""
+
+from __future__ import annotations
+
+from ferryman.schema.family import Target
+from ferryman.schema.rule import Finding, Severity
+
+from .captures import Survey
+
+LONGEST_DETAIL = 1500
+"""Characters in what a finding says."""
+
+
+def interrogate(seen: Survey) -> None:
+    """Facts were made already; here all rules, repairs, jobs, obstacles and commands are. Nothing may raise."""
+    keyspace, family = seen.keyspace, seen.keyspace.family
+    for finding in family.keyspace_findings(keyspace):
+        check(finding)
+        family.repair(finding, None, keyspace)
+    family.version(keyspace)
+    family.consumers(keyspace)
+    list(family.queues(keyspace))
+    for subject in seen.subjects.values():
+        for finding in family.findings(subject, keyspace):
+            check(finding)
+            family.repair(finding, subject, keyspace)
+        list(family.refusals(subject, keyspace))
+        job = family.read(subject, keyspace)
+        if job is None:
+            continue
+        assert job.id == subject.job_id
+        if all(finding.severity is not Severity.ERROR for finding in family.obstacles(job)):
+            family.write(job, Target(keyspace.prefix, keyspace.now_ms))
+    totals = keyspace.totals
+    assert type(totals).from_json(totals.to_json()) == totals
+
+
+def check(finding: Finding) -> None:
+    """A finding is one short printable line."""
+    assert finding.detail.isprintable()
+    assert len(finding.detail) < LONGEST_DETAIL
