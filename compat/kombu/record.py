@@ -13,7 +13,6 @@ import binascii
 import json
 import math
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from attrs import evolve, frozen
@@ -21,6 +20,7 @@ from attrs import evolve, frozen
 from ...schema.errors import MalformedValue
 from ...schema.job import Job, State
 from ...schema.text import load_json, to_bytes, to_text
+from ..moments import EPOCH, MILLISECOND, moment
 from ..numbers import bounded
 from .keys import VISIBILITY_TIMEOUT_MS, step_of
 
@@ -221,21 +221,6 @@ def task_of(message: Message) -> Mapping[str, Any]:
     except MalformedValue:
         return headers
     return body if isinstance(body, dict) and isinstance(body.get("task"), str) and "args" in body else headers
-
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MILLISECOND = timedelta(milliseconds=1)
-
-
-def moment(eta: Any) -> int | None:
-    """The Unix milliseconds of an ISO 8601 text, in UTC where it names no zone; None for anything else."""
-    if not isinstance(eta, str):
-        return None
-    try:
-        parsed = datetime.fromisoformat(eta)
-        return (parsed.replace(tzinfo=parsed.tzinfo or UTC) - EPOCH + MILLISECOND / 2) // MILLISECOND
-    except (ValueError, OverflowError):
-        return None
 
 
 def eta_text(due_at: int) -> str | None:

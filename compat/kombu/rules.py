@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from ...schema.errors import MalformedValue
 from ...schema.rule import Complaint, Harm, Keyspace, Severity
 from ...schema.text import show, to_bytes
+from ..moments import moment
 from ..rulebook import Rulebook
 from .bindings import bindings_of
 from .keys import STEPS, VISIBILITY_TIMEOUT_MS, bucket_key, lane_parts, layout
-from .record import Message, decode, moment, task_of
+from .record import Message, decode, task_of
 from .view import View, text_of, view_of
 
 SWEEP_MS = 200_000

@@ -20,10 +20,11 @@ from ...schema.job import Job, State
 from ...schema.rule import Finding, Severity
 from ...schema.text import load_json, show, to_bytes
 from ...schema.totals import Totals
+from ..moments import moment
 from .bindings import Bindings, default_bindings, register
 from .kept import Kept, Stand, head_of, with_aside
 from .keys import STEPS, bucket_key, can_be_queue, is_unicode, lane, lane_parts, layout, step_of
-from .record import Message, Record, eta_text, moment, task_of
+from .record import Message, Record, eta_text, task_of
 
 TO_RUN = frozenset({State.WAITING, State.SCHEDULED, State.ACTIVE})
 

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from ferryman.compat.kombu.keys import can_be_queue, is_unicode
-from ferryman.compat.kombu.record import EPOCH, MILLISECOND
+from ferryman.compat.moments import EPOCH, MILLISECOND
 from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job, State
 from ferryman.schema.native import codec
