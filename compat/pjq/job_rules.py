@@ -39,10 +39,10 @@ def keys_of(facts: Iterable[Fact]) -> str:
 
 @book.about_jobs(
     "PJQ-1",
-    "The key of a job is a hash; otherwise the job is not carried",
+    "Every key has the Redis type that the programs expect; a job whose key has another is not carried",
     Severity.ERROR,
     Harm.POISON,
-    repair="rename the key, and take the id out of its containers",
+    repair="rename the key; workers_idle as a sorted set of the JavaScript program may be removed",
     refuses=True,
 )
 def is_hash(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
@@ -72,7 +72,7 @@ def queued_has_payload(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
 
 @book.about_jobs(
     "PJQ-3",
-    "The payload of a job that is to run is a JSON object in UTF-8; otherwise it is not carried",
+    "The payload of a job is a JSON object in UTF-8; otherwise a job that is to run is not carried",
     Severity.ERROR,
     Harm.POISON,
     refuses=True,
@@ -82,7 +82,12 @@ def payload_can_be_run(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
         yield view.complaint(f"{_unreadable(view)}: each dispatch of it kills the program, again every 9 s")
 
 
-@book.about_jobs("PJQ-3", "The payload of a finished job is a JSON object in UTF-8", Severity.WARNING, Harm.LEAK)
+@book.about_jobs(
+    "PJQ-3",
+    "The payload of a job is a JSON object in UTF-8; otherwise a job that is to run is not carried",
+    Severity.WARNING,
+    Harm.LEAK,
+)
 def payload_can_be_read(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     if view.fault is not None and view.is_contained and view.state not in TO_RUN:
         yield view.complaint(f"{_unreadable(view)}: how the job ended is lost")
@@ -290,7 +295,7 @@ def scores_are_seconds(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
         if not EARLIEST <= (fact.score or 0) <= LATEST:
             lasts = fact.role == "dispatched" and (fact.score or 0) > LATEST
             effect = ": its lease never ends" if lasts else ""
-            detail = f"{fact.score:g} in {show(fact.key)} is no time in seconds{effect}"
+            detail = f"{fact.score:.16g} in {show(fact.key)} is no time in seconds{effect}"
             yield view.complaint(detail, key=fact.key, queue=fact.queue, severity=None if lasts else Severity.WARNING)
     finished_at = number(view.fields.get(b"finished_at"))
     for fact in view.places.get("finished", ()):
@@ -365,7 +370,11 @@ def no_worker_is_idle(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
 
 
 @book.about_jobs(
-    "PJQ-22", "No job's hash runs out", Severity.ERROR, Harm.LOST, repair="take the time to live off the key (PERSIST)"
+    "PJQ-22",
+    "No hash of a job and no container runs out",
+    Severity.ERROR,
+    Harm.LOST,
+    repair="take the time to live off the key (PERSIST)",
 )
 def does_not_expire(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     if view.record is not None and view.record.ttl_ms is not None:

@@ -54,10 +54,10 @@ def _complaints(keyspace: Keyspace, queue: str, role: str, workers: Iterable[str
 
 @book.about_keyspace(
     "PJQ-1",
-    "Every container has the Redis type that the programs in use expect",
+    "Every key has the Redis type that the programs expect; a job whose key has another is not carried",
     Severity.ERROR,
     Harm.POISON,
-    repair="remove workers_idle if it is a sorted set of the JavaScript program; else rename the key",
+    repair="rename the key; workers_idle as a sorted set of the JavaScript program may be removed",
 )
 def containers_have_types(keyspace: Keyspace) -> Iterator[Complaint]:
     for text in sorted(keyspace.totals.names.get("misfits", ())):
@@ -129,7 +129,7 @@ def clocks_agree(keyspace: Keyspace) -> Iterator[Complaint]:
 
 @book.about_keyspace(
     "PJQ-20",
-    "A worker's last sign is a time in seconds",
+    "Times in sorted sets are seconds",
     Severity.ERROR,
     Harm.LATE,
     repair="set it to the present: the worker is forgotten 9 s later, unless it is there",
@@ -150,7 +150,11 @@ def busy_workers_have_jobs(keyspace: Keyspace) -> Iterator[Complaint]:
 
 
 @book.about_keyspace(
-    "PJQ-22", "No container runs out", Severity.ERROR, Harm.LOST, repair="take the time to live off the key (PERSIST)"
+    "PJQ-22",
+    "No hash of a job and no container runs out",
+    Severity.ERROR,
+    Harm.LOST,
+    repair="take the time to live off the key (PERSIST)",
 )
 def containers_do_not_expire(keyspace: Keyspace) -> Iterator[Complaint]:
     for text in sorted(keyspace.totals.names.get("expiring", ())):
