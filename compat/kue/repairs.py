@@ -267,7 +267,7 @@ def _missing_tokens(finding: Finding, keyspace: Keyspace) -> Iterator[Command]:
 
 
 def _raised_counter(_finding: Finding, keyspace: Keyspace) -> Iterator[Command]:
-    yield ("SET", layout(keyspace.prefix).key("ids"), keyspace.totals.maxima["highest id", ""])
+    yield ("SET", layout(keyspace.prefix).key("ids"), keyspace.totals.maxima.get(("highest id", ""), 0))
 
 
 def _lasting(finding: Finding, _keyspace: Keyspace) -> Iterator[Command]:

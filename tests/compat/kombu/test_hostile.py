@@ -1,0 +1,63 @@
+"""Whatever stands in the keys of kombu: a finding or a value kept aside, never an error, and never long."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from ferryman.compat.kombu import FAMILY
+from ferryman.compat.kombu.writer import stand_of
+from ferryman.schema.fact import Entry
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ...support.captures import survey
+from ...support.hostile import interrogate
+from ...support.mending import NOW
+from .strategies import entries
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(entries(), max_size=14), st.sampled_from(["", "app1:"]))
+def test_no_bytes_at_all_make_the_family_fail(keys: list[Entry], prefix: str) -> None:
+    interrogate(survey(FAMILY, keys, prefix, NOW))
+    for entry in keys:
+        list(FAMILY.prefixes(entry.key, entry.redis_type))
+
+
+DEEP = "[" * 100_000
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        DEEP.encode(),
+        b'{"properties":' + DEEP.encode(),
+        b'{"properties":{"delivery_tag":"1","delivery_info":{"exchange":"","routing_key":"x"},"priority":1e999999},"body":""}',
+        b'{"properties":{"delivery_tag":' + b"9" * 100_000,
+        b"[" + b'{"body":1},' * 300_000 + b"1]",
+        b"9" * 3_000_000,
+    ],
+    ids=range(6),
+)
+def test_deep_and_large_values_are_findings_and_cost_little(raw: bytes) -> None:
+    started = time.process_time()
+    keys = [
+        Entry(b"celery", "list", [raw]),
+        Entry(b"unacked", "hash", {b"1": raw, raw: b"[]"}),
+        Entry(b"unacked_index", "zset", [(raw, float("inf"))]),
+        Entry(b"_kombu.binding.celery", "set", [raw]),
+    ]
+    seen = survey(FAMILY, keys, "", NOW)
+    assert seen.findings()
+    interrogate(seen)
+    assert time.process_time() - started < 60
+
+
+def test_a_large_header_is_carried() -> None:
+    """Some MB under ferryman's own header name, which is not what it puts there."""
+    job = next(FAMILY.generate(1, 1, NOW))
+    message = json.loads(stand_of(job, NOW).text)
+    message["headers"]["ferryman"] = "[" * 3_000_000
+    interrogate(survey(FAMILY, [Entry(b"celery", "list", [json.dumps(message).encode()])], "", NOW))
