@@ -10,7 +10,7 @@ import pytest
 
 from ..support.command import ferryman, ferryman_process
 
-COMMANDS = ["audit", "migrate", "verify", "jobs", "queues"]
+COMMANDS = ["detect", "generate", "audit", "migrate", "verify", "jobs", "queues", "dead", "cancel"]
 
 
 def test_the_version_is_that_of_the_package() -> None:
