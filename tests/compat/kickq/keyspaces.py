@@ -44,7 +44,6 @@ RETRY: dict[str, Any] = {
     "item_state": "retry",
     "runs": FAILED["runs"],
 }
-PROCESSING: dict[str, Any] = {"processTimeout": 60_000, "item_state": "new"}
 WORDS = {"success": b"success", "fail": b"fail", "delayed": b"delayed", "retry": b"retry"}
 
 
