@@ -100,11 +100,20 @@ class Acks:
 
     def _send(self, calls: list[Call[tuple[Verdict, ...]]]) -> list[tuple[Verdict, ...]]:
         wire = self._channel.wire
-        if not wire.failed:
-            try:
-                return wire.run_all(calls)
-            except CONNECTION_ERRORS as error:
-                logger.info("connection lost while acking, trying once more: %s", error)
+        if wire.failed:
+            return self._send_afresh(calls)
+        try:
+            return wire.run_all(calls)
+        except CONNECTION_ERRORS as error:
+            logger.info("connection lost while acking, trying once more: %s", error)
+        if self._channel.closed:
+            return self._send_afresh(calls)
+        # Nobody but us has met the error, so nobody will replace this wire: it must not stay failed.
+        wire.reopen()
+        return wire.run_all(calls)
+
+    def _send_afresh(self, calls: list[Call[tuple[Verdict, ...]]]) -> list[tuple[Verdict, ...]]:
+        """Sends over a connection that ends with it, while kombu replaces the channel's."""
         fresh = self._channel.settings.wire()
         try:
             return fresh.run_all(calls)

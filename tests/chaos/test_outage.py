@@ -62,3 +62,22 @@ def test_a_finished_message_is_acked_though_the_server_is_away_when_its_process_
         server.start()
         assert process.wait(30) == 0
     assert FERRYMAN.unfinished(server) == 0
+
+
+def test_a_channel_whose_ack_outlived_an_outage_gives_back_the_rest_when_it_closes(server: Server) -> None:
+    with FERRYMAN.connection(server) as connection:
+        queue = QUEUE(connection.channel())
+        queue.declare()
+        for text in ("one", "two"):
+            connection.Producer().publish(text, routing_key=QUEUE.routing_key, exchange=QUEUE.exchange)
+        done, _ = queue.get(), queue.get()
+        server.kill()
+        server.start()
+        done.ack()
+        assert connection.connected
+    with FERRYMAN.connection(server) as connection:
+        given_back = QUEUE(connection.channel()).get()
+        assert given_back is not None
+        assert given_back.payload == "two"
+        given_back.ack()
+    assert FERRYMAN.unfinished(server) == 0
