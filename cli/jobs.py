@@ -71,10 +71,10 @@ def job_json(job: Job) -> dict[str, Any]:
 
 def _row(job: Job) -> tuple[object, ...]:
     payload = show(job.payload, 60) if job.payload is not None else None
-    return (job.id, job.queue, job.state, job.priority, job.attempts, _time(job.created_at), _time(job.due_at), payload)
+    return (job.id, job.queue, job.state, job.priority, job.attempts, time_text(job.created_at), time_text(job.due_at), payload)
 
 
-def _time(ms: int | None) -> str | None:
+def time_text(ms: int | None) -> str | None:
     """A time in UTC to the second; a number that is no date stays a number."""
     if ms is None:
         return None

@@ -194,6 +194,18 @@ class Live:
         args = (_member(consumer), n, lease_ms, 1 if no_ack else "", _optional(delivery_limit))
         return self._call("take", queue, now, args, results.taken)
 
+    def look(
+        self, queues: Sequence[str], consumer: str, lease_ms: int, *, now: int | None = None
+    ) -> Call[tuple[int | None, ...]]:
+        """For each queue, in how many ms to look at it again; None where there is something to ``take``, or to be done by it.
+
+        Keeps the consumer registered with the others. Not for clusters, where queues are on different nodes.
+        """
+        keys = [self.keys(queue) for queue in queues]
+        all_keys = [key for k in keys for key in (k.meta, k.waiting, k.scheduled, k.consumers, k.held(consumer))]
+        args = (_optional(now), _member(consumer), lease_ms)
+        return Call(script("look"), tuple(all_keys), args, lambda reply: tuple(ms or None for ms in result(reply, "some queue")))
+
     def ack(self, queue: str, consumer: str, ids: Sequence[str], *, now: int | None = None) -> Call[tuple[Verdict, ...]]:
         """Ends jobs that the consumer has finished. For each id:
 
@@ -287,9 +299,12 @@ class Live:
         args = (1 if if_unused else "", 1 if if_empty else "", _positive(limit))
         return self._call("delete", queue, now, args, results.deleted)
 
-    def remove(self, queue: str, job_id: str, *, now: int | None = None) -> Call[Place | None]:
-        """Deletes one job and gives the place it was in; None if there is none, ``held`` if it is running: it stays then."""
-        return self._call("remove", queue, now, (to_bytes(job_id),), results.place)
+    def remove(self, queue: str, job_id: str, only: Place | None = None, *, now: int | None = None) -> Call[Place | None]:
+        """Deletes one job and gives the place it was in; None if there is none, ``held`` if it is running: it stays then.
+
+        ``only``: the place from which it is to be deleted, if it stands nowhere else by now.
+        """
+        return self._call("remove", queue, now, (to_bytes(job_id), only or ""), results.place)
 
     def find(
         self,

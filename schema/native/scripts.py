@@ -17,7 +17,8 @@ def script(name: str) -> Script:
     """The script of the transition ``lua/<name>.lua`` with the pieces it needs."""
     kind = name.partition("_")[0]
     piece = kind if kind in ("exchange", "fanout") else "queue"
-    return Script(f"native.{name}", "\n".join(_read(each) for each in ("_common", f"_{piece}", name)))
+    pieces = [] if name == "look" else [f"_{piece}"]  # which is about several queues
+    return Script(f"native.{name}", "\n".join(_read(each) for each in ("_common", *pieces, name)))
 
 
 def _read(name: str) -> str:

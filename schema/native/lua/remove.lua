@@ -1,12 +1,17 @@
--- Deletes one job wherever it stands, unless a consumer holds it.
+-- Deletes one job wherever it stands, or where it is expected to, unless a consumer holds it.
 --
 -- KEYS      the queue's, see _queue.lua
 -- ARGV[1]   now
 -- ARGV[2]   id
+-- ARGV[3]   the only place from which to delete it: a word as in the result; '' any
 -- Result    the place it was in: 'waiting', 'scheduled', 'dead', 'done' or 'blocked'; 'held' if it is running, and stays; '' if
 --           there is no such job
 
-local id = ARGV[2]
+local id, only = ARGV[2], ARGV[3]
+
+local function is_wanted(place)
+  return only == '' or only == place
+end
 
 return answer(function()
   local now = clock()
@@ -16,20 +21,20 @@ return answer(function()
   if consumer and call('ZSCORE', HELD .. consumer, id) then
     return 'held'
   end
-  call('ZREM', OUTBOX, id)
   for _, place in ipairs({{'waiting', WAITING}, {'scheduled', SCHEDULED}, {'dead', DEAD}, {'done', DONE}}) do
-    if call('ZSCORE', place[2], id) then
+    if is_wanted(place[1]) and call('ZSCORE', place[2], id) then
       if place[2] == WAITING then
         weigh({id}, -1)
       end
       erase({id})
       call('ZREM', place[2], id)
+      call('ZREM', OUTBOX, id)
       count('removed', 1)
       settle(now)
       return place[1]
     end
   end
-  if call('SREM', BLOCKED, id) == 1 then
+  if is_wanted('blocked') and call('SREM', BLOCKED, id) == 1 then
     for _, needed in ipairs(call('SMEMBERS', NEEDS .. id)) do
       call('SREM', UNBLOCKS .. needed, id)
     end

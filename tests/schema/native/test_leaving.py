@@ -42,6 +42,7 @@ def test_a_job_is_removed_by_id_unless_it_is_running(send: Send, client: redis.R
     send(live.publish("q", "p", [*jobs(1, 2, 3), *jobs(4, due_ms=2**50)]))
     send(live.take("q", "ann", 2, LEASE))
     send(live.reject("q", "ann", "p-1", "rejected"))
+    assert [send(live.remove("q", f"p-{number}", "dead")) for number in (2, 3, 4)] == ["held", None, None]
     assert [send(live.remove("q", f"p-{number}")) for number in range(1, 6)] == ["dead", "held", "waiting", "scheduled", None]
     assert client.keys(keys.job_prefix + b"*") == [keys.job("p-2")]
 

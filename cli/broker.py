@@ -1,0 +1,44 @@
+"""Broker: ferryman's own queues on a live server, for the commands that change them. Used by ``dead`` and ``cancel``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from attrs import frozen
+
+from ..schema.address import DEFAULT_FAMILY, Address
+from ..schema.connect import server_errors
+from ..schema.errors import UsageError
+from ..schema.native.live import Live
+from ..transport.revocation import lasting
+from ..transport.settings import Settings
+from ..transport.wire import Wire
+
+
+@frozen
+class Broker:
+    """A connection to queues, of one server or of a cluster."""
+
+    wire: Wire
+    live: Live
+
+    def queues(self, chosen: tuple[str, ...]) -> list[str]:
+        """The queues that were chosen; all that last, if none was."""
+        return list(chosen) or lasting(self.wire, self.live)
+
+
+@contextlib.contextmanager
+def open_broker(url: Address) -> Iterator[Broker]:
+    """The queues at an address, for the length of the block, in which a failing server is a ServerError.
+
+    Raises UsageError for the keyspace of another system.
+    """
+    if url.family != DEFAULT_FAMILY:
+        raise UsageError(f"these are ferryman's own queues only; for {url.family} there is ferryman jobs URL --state failed")
+    with server_errors(url):
+        wire = Settings(url).wire()
+        try:
+            yield Broker(wire, Live(url.prefix))
+        finally:
+            wire.close()
