@@ -10,28 +10,35 @@ import click
 
 from ..migrations.engine import Engine
 from ..migrations.local import LocalEngine
+from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..schema.errors import UsageError
 from .status import Status
 
 Command = Callable[..., Status]
 
 
-def get_engine(name: str, master: str | None = None, work: str | None = None, partitions: int | None = None) -> Engine:
+def get_engine(
+    name: str,
+    master: str | None = None,
+    work: str | None = None,
+    partitions: int | None = None,
+    throttle: Throttle = UNTHROTTLED,
+) -> Engine:
     """The engine of this name. Raises UsageError with the command to install it, if it is not there.
 
-    The other arguments are Spark's: see SparkEngine.
+    All arguments but ``throttle`` are Spark's: see SparkEngine.
     """
     if name == LocalEngine.name:
         if master or work or partitions:
             raise UsageError("--master, --work and --partitions are for --engine spark")
-        return LocalEngine()
+        return LocalEngine(throttle)
     try:
         from ..spark.engine import SparkEngine
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("pyspark", "pyarrow"):
             raise
         raise UsageError(f"--engine spark needs {error.name}: pip install 'ferryman[spark]'") from None
-    return SparkEngine(work=work, tasks=partitions, master=master)
+    return SparkEngine(work=work, tasks=partitions, master=master, throttle=throttle)
 
 
 def engine_options(command: Command) -> Command:
@@ -39,9 +46,16 @@ def engine_options(command: Command) -> Command:
 
     @functools.wraps(command)
     def with_engine(
-        *args: Any, engine_name: str, master: str | None, work: str | None, partitions: int | None, **others: Any
+        *args: Any,
+        engine_name: str,
+        master: str | None,
+        work: str | None,
+        partitions: int | None,
+        throttle: str | None,
+        **others: Any,
     ) -> Status:
-        return command(*args, engine=get_engine(engine_name, master, work, partitions), **others)
+        pace = Throttle.parse(throttle) if throttle else UNTHROTTLED
+        return command(*args, engine=get_engine(engine_name, master, work, partitions, pace), **others)
 
     decorated: Command = with_engine
     for option in reversed(_OPTIONS):
@@ -65,4 +79,9 @@ _OPTIONS: tuple[Callable[[Command], Command], ...] = (
         help="Spark: a folder that the driver and all executors share. Default: a temporary one, for this machine alone.",
     ),
     click.option("--partitions", type=click.IntRange(min=1), metavar="N", help="Spark: how many tasks. Default: by size."),
+    click.option(
+        "--throttle",
+        metavar="RATE",
+        help="Read a server at no more than so many keys a second, or 'polite': 20,000, and fewer while the server is busy.",
+    ),
 )

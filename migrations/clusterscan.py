@@ -25,9 +25,10 @@ from ..schema.errors import ServerError, UsageError
 from ..schema.fact import Entry
 from ..schema.text import to_text
 from .globs import covering
-from .reading import BATCH, read_entries
+from .reading import BATCH, read_all
 from .scan import EVERYTHING, Cursors, Span, node, same_server, scan_range, split, split_slots
 from .survey import clock_ms
+from .throttle import UNTHROTTLED, Throttle
 from .wire import Wire, wire
 
 NodeName = tuple[str, int]
@@ -42,8 +43,9 @@ REDIRECTED = (MovedError, AskError, TryAgainError, ClusterDownError)
 class Cluster:
     """The nodes of a cluster, as one reader sees them. A context manager; not for several threads."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, throttle: Throttle = UNTHROTTLED) -> None:
         self._address = address
+        self._pace = throttle.pace()
         self._clients: dict[NodeName, redis.Redis] = {}
         self._owners: Mapping[int, NodeName] = {}
 
@@ -140,7 +142,7 @@ class Cluster:
                 with wire(self.client(owner)) as line:
                     for start in range(0, len(those), BATCH):
                         batch = those[start : start + BATCH]
-                        found = _read_together(line, batch)
+                        found = self._read_together(line, batch)
                         if found is None:
                             waiting += batch
                         else:
@@ -150,6 +152,13 @@ class Cluster:
                     raise self._restless(f"slot {key_slot(waiting[0])}")
                 time.sleep(PAUSE)
                 self.refresh()
+
+    def _read_together(self, line: Wire, names: Sequence[bytes]) -> list[list[Entry]] | None:
+        """The entries of these keys; None if one of them is elsewhere, and then nothing of any is given out."""
+        try:
+            return list(read_all(line, names, self._pace))
+        except REDIRECTED:
+            return None
 
     def _owner(self, name: bytes) -> NodeName:
         slot = key_slot(name)
@@ -194,11 +203,3 @@ class Cluster:
         return ServerError(
             f"{self._address.display()}: {what} has been on the move for {REST_SECONDS:.0f} s; try again when resharding is over"
         )
-
-
-def _read_together(line: Wire, names: list[bytes]) -> list[list[Entry]] | None:
-    """The entries of these keys; None if one of them is elsewhere, and then nothing of any is given out."""
-    try:
-        return list(read_entries(line, names))
-    except REDIRECTED:
-        return None

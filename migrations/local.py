@@ -28,6 +28,7 @@ from .plan import Carried, Plan, carry
 from .queues import QueueStatus, counted, statuses
 from .source import open_source
 from .subjects import Gathering
+from .throttle import UNTHROTTLED, Throttle
 from .writing import Run, identity, open_part
 
 PART = "local"
@@ -59,9 +60,12 @@ class Reading:
 
 
 class LocalEngine:
-    """The engine of ``--engine local``."""
+    """The engine of ``--engine local``. ``throttle``: how fast it reads a server."""
 
     name = "local"
+
+    def __init__(self, throttle: Throttle = UNTHROTTLED) -> None:
+        self._throttle = throttle
 
     def audit(self, source: Address, now_ms: int, report: Report[Finding], progress: Progress = silent) -> Census:
         """See Engine.audit."""
@@ -162,7 +166,7 @@ class LocalEngine:
         gathering = Gathering(family)
         keys = 0
         found = may_be_empty
-        with open_source(address) as source:
+        with open_source(address, self._throttle) as source:
             for batch in source.entries(now_ms):
                 for entry in batch:
                     for fact in family.facts(entry, address.prefix):

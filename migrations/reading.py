@@ -15,6 +15,7 @@ from attrs import frozen
 from ..schema.fact import Entry
 from ..schema.family import Command
 from ..schema.text import to_text
+from .throttle import Pace
 from .wire import Wire, pairs
 
 BATCH = 100
@@ -25,6 +26,19 @@ LIST_CHUNK = 1_000
 """Most items of a list in one entry: lists hold whole messages."""
 MISSING = "none"
 """What Redis calls the type of a key that does not exist."""
+
+
+def read_all(line: Wire, names: Sequence[bytes], pace: Pace) -> Iterator[list[Entry]]:
+    """The values of any number of keys, in batches, no faster than ``pace`` wants. See ``read_entries``."""
+    for start in range(0, len(names), BATCH):
+        batch = names[start : start + BATCH]
+        pace.begin()
+        found = read_entries(line, batch)
+        first = next(found, None)
+        pace.end(len(batch))
+        if first is not None:
+            yield first
+            yield from found
 
 
 def read_entries(line: Wire, keys: Iterable[bytes]) -> Iterator[list[Entry]]:

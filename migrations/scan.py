@@ -25,7 +25,8 @@ from ..schema.errors import ServerError
 from ..schema.fact import Entry
 from ..schema.family import KeyFamily
 from .globs import Selection
-from .reading import BATCH, read_entries
+from .reading import read_all
+from .throttle import UNTHROTTLED, Throttle
 from .wire import Wire, wire
 
 POSITIONS = 1 << 64
@@ -239,15 +240,17 @@ def scan_range(client: redis.Redis, span: Span, globs: Sequence[str], count: int
             cursor = following
 
 
-def entries(client: redis.Redis, family: KeyFamily, prefix: str, span: CursorRange = EVERYTHING) -> Iterator[list[Entry]]:
+def entries(
+    client: redis.Redis, family: KeyFamily, prefix: str, span: CursorRange = EVERYTHING, throttle: Throttle = UNTHROTTLED
+) -> Iterator[list[Entry]]:
     """Every key of a family's keyspace in the range, each key once, large ones in several entries.
 
     Raises ServerError when the server was replaced during the scan; redis-py's own errors pass through.
     """
     seen: set[bytes] = set()
+    pace = throttle.pace()
     with same_server(client), wire(client) as line:
         for page in scan_range(client, span, family.globs(prefix)):
             fresh = [key for key in dict.fromkeys(page) if key not in seen]
             seen.update(fresh)
-            for start in range(0, len(fresh), BATCH):
-                yield from read_entries(line, fresh[start : start + BATCH])
+            yield from read_all(line, fresh, pace)

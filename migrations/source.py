@@ -23,6 +23,7 @@ from .clusterscan import Cluster
 from .rdbfile import RdbFile, unread_keys
 from .scan import entries
 from .survey import clock_ms, nothing_found
+from .throttle import UNTHROTTLED, Throttle
 
 
 class Source(ABC):
@@ -58,9 +59,10 @@ class Source(ABC):
 class LiveSource(Source):
     """A server."""
 
-    def __init__(self, address: Address, client: redis.Redis) -> None:
+    def __init__(self, address: Address, client: redis.Redis, throttle: Throttle) -> None:
         super().__init__(address)
         self._client = client
+        self._throttle = throttle
 
     def clock_ms(self) -> int:
         return clock_ms(self._client)
@@ -69,7 +71,7 @@ class LiveSource(Source):
         return int(self._client.dbsize())
 
     def entries(self, now_ms: int) -> Iterator[list[Entry]]:
-        return entries(self._client, get_family(self.address.family), self.address.prefix)
+        return entries(self._client, get_family(self.address.family), self.address.prefix, throttle=self._throttle)
 
     def nothing_found(self) -> KeyspaceNotFound:
         return nothing_found(self._client, self.address)
@@ -136,15 +138,18 @@ def snapshot_paths(address: Address) -> list[str]:
 
 
 @contextlib.contextmanager
-def open_source(address: Address) -> Iterator[Source]:
-    """The source at an address, open for the length of the block. Raises UsageError and ServerError that name it."""
+def open_source(address: Address, throttle: Throttle = UNTHROTTLED) -> Iterator[Source]:
+    """The source at an address, open for the length of the block; files know no throttle.
+
+    Raises UsageError and ServerError that name it.
+    """
     if address.kind is Kind.RDB:
         with contextlib.ExitStack() as stack:
             yield FileSource(address, [stack.enter_context(RdbFile(path)) for path in snapshot_paths(address)])
         return
     if address.kind is Kind.CLUSTER:
-        with server_errors(address), Cluster(address) as cluster:
+        with server_errors(address), Cluster(address, throttle) as cluster:
             yield ClusterSource(address, cluster)
         return
     with open_client(address) as client:
-        yield LiveSource(address, client)
+        yield LiveSource(address, client, throttle)

@@ -22,6 +22,7 @@ from ..migrations.engine import Census, Difference, Progress, Report, Summary, V
 from ..migrations.plan import Plan, carry
 from ..migrations.queues import QueueStatus
 from ..migrations.source import open_source
+from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..migrations.writing import Run, identity, open_part
 from ..schema.address import Address
 from ..schema.connect import open_client
@@ -46,7 +47,8 @@ class SparkEngine:
 
     ``spark``: the session to use instead of one of its own. ``work``: a folder that all executors can reach, for snapshots;
     needed unless Spark runs on this machine alone. ``tasks``: how many tasks a step has, instead of a number by size. ``master``:
-    where a session of its own runs, instead of the cores of this machine.
+    where a session of its own runs, instead of the cores of this machine. ``throttle``: how fast all tasks read a server,
+    together.
     """
 
     name = "spark"
@@ -57,11 +59,13 @@ class SparkEngine:
         work: str | None = None,
         tasks: int | None = None,
         master: str | None = None,
+        throttle: Throttle = UNTHROTTLED,
     ) -> None:
         self._given = spark
         self._work = work
         self._tasks = tasks
         self._master = master
+        self._throttle = throttle
 
     def audit(self, source: Address, now_ms: int, report: Report[Finding], progress: Progress = silent) -> Census:
         """See Engine.audit."""
@@ -118,7 +122,7 @@ class SparkEngine:
         """See Engine.verify."""
         started = time.monotonic()
         with self._snapshot(source, plan.now_ms, progress) as (promised, folder):
-            standing = take(promised.facts.spark, target, plan.now_ms, f"{folder}/target", progress)
+            standing = take(promised.facts.spark, target, plan.now_ms, f"{folder}/target", progress, self._throttle)
             tasks = max(self._number(source), self._number(target))
             outcome = compare_keyspaces(promised, standing, plan, tasks, folder, report, progress)
         outcome.seconds = time.monotonic() - started
@@ -146,7 +150,8 @@ class SparkEngine:
         folder = tempfile.mkdtemp(prefix="ferryman-", dir=self._work)
         try:
             progress("starting Spark", 0, None)
-            snapshot = take(self._given or session(self._master, brief=brief), source, now_ms, f"{folder}/source", progress)
+            spark = self._given or session(self._master, brief=brief)
+            snapshot = take(spark, source, now_ms, f"{folder}/source", progress, self._throttle)
             must_speak(snapshot)
             yield snapshot, folder
         finally:

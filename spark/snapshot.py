@@ -23,9 +23,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ..migrations.clusterscan import Cluster, NodeName
 from ..migrations.engine import Progress, silent
-from ..migrations.reading import BATCH, read_entries
+from ..migrations.reading import read_all
 from ..migrations.scan import Span, node, same_server, scan_range, split
 from ..migrations.source import open_source
+from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..migrations.wire import wire
 from ..schema.address import Address, Kind
 from ..schema.connect import open_client, server_errors
@@ -83,14 +84,25 @@ class Snapshot:
         return read
 
 
-def take(spark: SparkSession, address: Address, now_ms: int, path: str, progress: Progress = silent) -> Snapshot:
-    """Reads a keyspace into the folder ``path``. Raises ServerError when the source fails or is replaced meanwhile."""
+def take(
+    spark: SparkSession,
+    address: Address,
+    now_ms: int,
+    path: str,
+    progress: Progress = silent,
+    throttle: Throttle = UNTHROTTLED,
+) -> Snapshot:
+    """Reads a keyspace into the folder ``path``, a server no faster than ``throttle``.
+
+    Raises ServerError when the source fails or is replaced meanwhile.
+    """
     remarks: list[Finding] = []
     if address.kind is Kind.RDB:
         facts, remarks = read_files(spark, address, now_ms, tasks_for(address), path, progress)
     else:
         with _at_rest(address):
-            facts = run(keys(spark, address), _reading(address), FACTS, path, f"reading {address.family} keys", progress)
+            share = throttle.shared(spark.sparkContext.defaultParallelism)
+            facts = run(keys(spark, address), _reading(address, share), FACTS, path, f"reading {address.family} keys", progress)
     totals = Totals()
     speaks = False
     for tail in map(json.loads, facts.tails()):
@@ -191,7 +203,7 @@ def keyspace(address: Address, now_ms: int, totals: Totals) -> Keyspace:
     return Keyspace(get_family(address.family), address.prefix, now_ms, totals)
 
 
-def _reading(address: Address) -> Callable[[Batches], Batches]:
+def _reading(address: Address, throttle: Throttle) -> Callable[[Batches], Batches]:
     """The task that reads the keys it is given and makes facts and totals of them."""
 
     def read(rows: Batches) -> Batches:
@@ -201,7 +213,7 @@ def _reading(address: Address) -> Callable[[Batches], Batches]:
 
         def facts() -> Iterator[Fact]:
             nonlocal speaks
-            with _reader(address) as read_keys:
+            with _reader(address, throttle) as read_keys:
                 for row in rows:
                     for entry in chain.from_iterable(read_keys(row.column("key").to_pylist())):
                         for fact in family.facts(entry, address.prefix):
@@ -217,16 +229,12 @@ def _reading(address: Address) -> Callable[[Batches], Batches]:
 
 
 @contextlib.contextmanager
-def _reader(address: Address) -> Iterator[Callable[[list[bytes]], Iterator[list[Entry]]]]:
+def _reader(address: Address, throttle: Throttle) -> Iterator[Callable[[list[bytes]], Iterator[list[Entry]]]]:
     """The function that reads the values of keys."""
     if address.kind is Kind.CLUSTER:
-        with server_errors(address), Cluster(address) as cluster:
+        with server_errors(address), Cluster(address, throttle) as cluster:
             yield cluster.read
         return
+    pace = throttle.pace()
     with open_client(address) as client, wire(client) as line:
-
-        def read(names: list[bytes]) -> Iterator[list[Entry]]:
-            for start in range(0, len(names), BATCH):
-                yield from read_entries(line, names[start : start + BATCH])
-
-        yield read
+        yield lambda names: read_all(line, names, pace)

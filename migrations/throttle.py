@@ -1,0 +1,79 @@
+"""Throttle: how fast a live server is read, so that its own clients don't feel it.
+
+Batches are small anyway (``reading.BATCH``); a throttle adds pauses between them. A rate is keys a second, of all tasks that read
+side by side together. ``polite`` is a modest rate that also yields when the server answers more slowly than it did: it is busy
+with others then. Plain values travel to Spark's executors; the state is each task's own. Called by the scans.
+"""
+
+from __future__ import annotations
+
+import time
+
+from attrs import define, field, frozen
+
+from ..schema.errors import UsageError
+
+POLITE = 20_000
+"""Keys a second of the throttle ``polite``."""
+SLOW = 3.0
+"""An answer that takes so many times as long as the quickest of its kind shows a busy server."""
+LONGEST = 1.0
+"""Seconds of a pause for a busy server at most, and of one sleep, so that interrupts are seen."""
+
+
+@frozen
+class Throttle:
+    """What the user asked for. Without a rate there are no pauses."""
+
+    keys_per_second: float | None = None
+    yields: bool = False
+    """Whether to pause when the server is slow."""
+
+    @classmethod
+    def parse(cls, text: str) -> Throttle:
+        """``polite``, or keys a second. Raises UsageError for anything else."""
+        if text == "polite":
+            return cls(POLITE, yields=True)
+        if text.isascii() and text.isdigit() and int(text) > 0:
+            return cls(int(text))
+        raise UsageError(f"--throttle must be 'polite' or a whole number of keys a second, not {text!r}")
+
+    def shared(self, tasks: int) -> Throttle:
+        """The part of one of so many tasks that read side by side."""
+        return Throttle(self.keys_per_second and self.keys_per_second / tasks, self.yields)
+
+    def pace(self) -> Pace:
+        """A new start."""
+        return Pace(self)
+
+
+UNTHROTTLED = Throttle()
+
+
+@define
+class Pace:
+    """One reader's pauses: ``begin`` before each batch is asked for, ``end`` when it has come."""
+
+    throttle: Throttle
+    _due: float = field(default=0.0, init=False)
+    """When the next batch may be asked for, on the monotonic clock."""
+    _began: float = field(default=0.0, init=False)
+    _quickest: float = field(default=float("inf"), init=False)
+    """Seconds a key, of the quickest batch so far."""
+
+    def begin(self) -> None:
+        """Waits until a batch may be asked for."""
+        while (left := self._due - time.monotonic()) > 0:
+            time.sleep(min(left, LONGEST))
+        self._began = time.monotonic()
+
+    def end(self, keys: int) -> None:
+        """A batch of so many keys has come."""
+        if not self.throttle.keys_per_second or not keys:
+            return
+        now = time.monotonic()
+        took = now - self._began
+        self._due = self._began + keys / self.throttle.keys_per_second
+        self._quickest = min(self._quickest, took / keys)
+        if self.throttle.yields and took / keys > SLOW * self._quickest:
+            self._due = max(self._due, now + min(LONGEST, took))
