@@ -25,7 +25,7 @@ from ..schema.totals import Totals
 CARRIED_FROM = "migration"
 """The name in ``Job.extra`` under which stands what a migration had to change about a job."""
 
-BOUND_TO_STATE = ("state", "scores")
+BOUND_TO_STATE = ("state", "scores", "state_fields")
 """What families keep in ``extra`` of the state in which they read a job, and of its places in that state."""
 
 RULE_ACTIVE = "MIGRATE-ACTIVE"

@@ -6,6 +6,7 @@ Only what differs from what the writer would write anyway (record.standard):
     scores     role -> score where it is not the usual one; ``worker``: that of the worker's own set;
                ``slot:<throttle>`` and ``pending:<throttle>``: what it holds of reqless's throttles, or waits for
     fields     hash field -> its exact bytes, or None for a field that is not there
+    state_fields   the same for fields that follow the state, true as long as that
     history    the entries of its list, where the canonical history would not give them; empty: there is no list
     tagged     tag -> time of tagging;  tracked   since when
 
@@ -54,7 +55,11 @@ class Kept:
             return cls(
                 state=extra.get("state"),
                 scores=_scores(extra.get("scores", {})),
-                fields={to_bytes(name): _raw(value) for name, value in extra.get("fields", {}).items()},
+                fields={
+                    to_bytes(name): _raw(value)
+                    for role in ("fields", "state_fields")
+                    for name, value in extra.get(role, {}).items()
+                },
                 history=None if history is None else tuple(_bytes(entry) for entry in history),
                 tagged=_scores(extra.get("tagged", {})),
                 tracked=None if tracked is None else float(tracked),
@@ -96,8 +101,10 @@ class Kept:
             extra["state"] = self.state
         if self.scores:
             extra["scores"] = {role: _plain(score) for role, score in self.scores.items()}
-        if self.fields:
-            extra["fields"] = {to_text(name): value for name, value in self.fields.items()}
+        for role, bound in (("fields", False), ("state_fields", True)):
+            fields = {to_text(name): value for name, value in self.fields.items() if (name in STATE_FIELDS) is bound}
+            if fields:
+                extra[role] = fields
         if self.history is not None:
             extra["history"] = list(self.history)
         if self.tagged:
@@ -142,6 +149,10 @@ SPOKEN_FOR = frozenset(
     b"jid id klass data priority tags state worker expires queue retries remaining time failure grace scheduled history".split()
 )
 """Hash fields that follow from canonical ones, or that belong to one state only."""
+
+
+STATE_FIELDS = frozenset(b"state worker expires time grace scheduled".split())
+"""Those that are another story in another state."""
 
 
 def tagged_at(job: Job) -> float:

@@ -243,13 +243,14 @@ def group_and_message(job: Job) -> tuple[str, str]:
 
 def standard(job: Job) -> Record:
     """What qless itself would have written for this job. A state that it has no word for is left out."""
-    happened = _events(job)
-    fields = _standard_fields(job)
+    happened, told = _events(job)
+    fields = _standard_fields(job, told)
     depends_on = tuple(sorted(set(job.depends_on))) if job.state is State.BLOCKED else ()
     return Record(fields, tuple(happened), _standard_scores(job), depends_on)
 
 
-def _standard_fields(job: Job) -> dict[bytes, bytes]:
+def _standard_fields(job: Job, told: str) -> dict[bytes, bytes]:
+    """The hash. ``told``: the last queue that the history tells."""
     retries = DEFAULT_RETRIES if job.max_attempts is None else max(0, job.max_attempts - 1)
     spent = (job.attempts or 0) - (job.state is State.ACTIVE)
     fresh = job.state in (State.COMPLETED, State.FAILED)
@@ -264,7 +265,7 @@ def _standard_fields(job: Job) -> dict[bytes, bytes]:
         b"worker": to_bytes(job.worker or "") if job.state is State.ACTIVE else b"",
         b"expires": b"" if failing else b"0",
         # A completed job is in no queue; its history tells the last one.
-        b"queue": b"" if job.state is State.COMPLETED and _last_queue(job.history) in ("", job.queue) else to_bytes(job.queue),
+        b"queue": b"" if job.state is State.COMPLETED and told == job.queue else to_bytes(job.queue),
         b"retries": b"%d" % retries,
         b"remaining": b"%d" % (retries if fresh else max(-1, retries - max(0, spent))),
     }
@@ -294,14 +295,17 @@ def _names(names: tuple[str, ...]) -> bytes:
     return luajson.dump([name for name in names if to_text(to_bytes(name)) == name])
 
 
-def _events(job: Job) -> list[bytes]:
-    """The history: the job's own where it has one, else the least that its times tell. Log lines stand among them."""
+def _events(job: Job) -> tuple[list[bytes], str]:
+    """The history, and the last queue that it tells: the job's own where it has one, else the least that its times tell.
+
+    Log lines stand among the events.
+    """
     try:
         own = events.write_list(job.history)
         logged = tuple(events.log_line(event) for event in job.history if not events.is_own(event))
-        finished = job.state in (State.COMPLETED, State.FAILED)
-        if own and logged == job.logs and (job.queue or not finished or not _last_queue(job.history)):
-            return own
+        told = _last_queue(job.history)
+        if own and logged == job.logs and (job.queue or not told):
+            return own, told
     except MalformedValue:
         pass
     worker = job.worker or ""
@@ -313,7 +317,8 @@ def _events(job: Job) -> list[bytes]:
     elif job.finished_at is not None and job.state is State.FAILED:
         story.append({"what": "failed", "when": _seconds(job.finished_at), "group": _plain(group_and_message(job)[0])})
     latest = max((event["when"] for event in story), default=0)
-    return events.write_list([*story, *(events.logged(to_text(line), latest) for line in job.logs)])
+    lines = (events.logged(to_text(line), latest) for line in job.logs)
+    return events.write_list([*story, *lines]), _plain(job.queue)
 
 
 def _seconds(ms: int) -> int:
