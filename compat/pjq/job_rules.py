@@ -52,7 +52,7 @@ def is_hash(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
 
 
 def _lacks_payload(view: View) -> str:
-    return "its hash has no payload" if view.record else "there is no hash of this name"
+    return "its hash has no payload" if view.record else "no hash of its name has a payload"
 
 
 @book.about_jobs(

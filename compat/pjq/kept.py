@@ -62,10 +62,7 @@ class Kept:
     @classmethod
     def of_difference(cls, job: Job, stored: Record, found: Mapping[str, Any]) -> Kept:
         """What must be remembered of a job just read, for the writer to make ``stored`` of it again."""
-        place = place_of(job, stored.place)
-        expected = standard(job, place, text_of(job))
-        if FIELD in stored.fields:
-            expected = with_aside(job, expected, seen_through=stored)
+        expected = standard(job, place_of(job, stored.place), text_of(job))
         fields: dict[bytes, bytes | None] = {
             name: value for name, value in stored.fields.items() if expected.fields.get(name) != value
         }
@@ -122,72 +119,73 @@ def record_of(job: Job) -> Record:
         # Texts of the time when the job was read hold as long as they don't contradict what it is now.
         if lost(job, record).keys() - lost(job, plain).keys():
             record = kept.applied_loosely(plain)
-    if FIELD in record.fields:
-        # It is kept only where an application has a field of our name.
-        return record
-    return with_aside(job, record)
+    # A field of our name that was kept is an application's own.
+    return record if FIELD in record.fields else _with_aside(job, record, kept)
 
 
 def job_of(job_id: str, queue: str, stored: Record, found: Mapping[str, Any]) -> Job:
     """The job with everything: canonical fields, what was aside, and what goes back byte for byte."""
-    job = canonical(job_id, queue, stored)
-    if FIELD in stored.fields:
-        job = _with_aside_restored(job, stored)
+    aside = _aside_in(stored)
+    if aside is None:
+        job = canonical(job_id, queue, stored)
+    else:
+        stored = _bare(stored)
+        job, found_once = _restored(aside, canonical(job_id, queue, stored), stored)
         # What was found once is told on, until something else is found.
-        found = found or job.extra.get(NAME, {}).get("found", {})
+        found = found or found_once
     kept = Kept.of_difference(job, stored, found).to_extra()
-    others = {name: each for name, each in job.extra.items() if name != NAME}
-    return evolve(job, extra={**others, NAME: kept} if kept else others)
+    return evolve(job, extra={**job.extra, NAME: kept}) if kept else job
 
 
 # What pjq has no field for (aside.py)
 
 
-def with_aside(job: Job, record: Record, seen_through: Record | None = None) -> Record:
-    """The record with one field more, for what it can't say of the job; the same if there is nothing.
-
-    ``seen_through``: the stored record for which the field was once made, where that is not ``record``.
-    """
-    stored = _bare(seen_through or record)
-    missing = lost(job, stored)
+def _with_aside(job: Job, record: Record, kept: Kept) -> Record:
+    """The record with one field more, for what it can't say of the job; the same if there is nothing."""
+    missing = lost(job, record)
     note: dict[str, Any] = {}
     text = text_of(job)
-    if text.added and stored.fields.get(b"json") == text.raw and payload_in(text) == job.payload:
+    if text.added and record.fields.get(b"json") == text.raw and payload_in(text) == job.payload:
         # Where the payload begins and ends says as much as the payload, in a few bytes.
         missing.pop("payload", None)
         note |= {"added": text.added, "wrapped": text.wrapped}
     if job.logs:
         note["logs"] = job.logs
-    found = job.extra.get(NAME, {}).get("found")
-    if found:
-        note["found"] = found
-    extra = {name: kept for name, kept in job.extra.items() if name != NAME}
+    if kept.found:
+        note["found"] = kept.found
+    extra = {name: each for name, each in job.extra.items() if name != NAME}
     # No family is left out of extra: what stands there under the own name is the note.
-    aside = Aside.of(evolve(job, extra={**extra, NAME: note} if note else extra), missing, "", _digest(stored))
+    aside = Aside.of(evolve(job, extra={**extra, NAME: note} if note else extra), missing, "", _digest(record))
     return record if aside is None else evolve(record, fields={**record.fields, FIELD: aside.pack()})
 
 
-def _with_aside_restored(job: Job, stored: Record) -> Job:
-    """The job with what an earlier ``with_aside`` put into its record. Any other text there is an application's own field."""
+def _aside_in(stored: Record) -> Aside | None:
+    """What an earlier ``_with_aside`` put into a record; None where there is nothing, or a field of an application's own."""
+    raw = stored.fields.get(FIELD)
+    if raw is None:
+        return None
     try:
-        aside = Aside.unpack(stored.fields[FIELD])
+        aside = Aside.unpack(raw)
     except MalformedValue:
-        return job
-    bare = _bare(stored)
-    as_of = _digest(bare)
+        return None
+    return aside if aside.as_of is not None and aside.pack() == raw else None
+
+
+def _restored(aside: Aside, job: Job, stored: Record) -> tuple[Job, Mapping[str, Any]]:
+    """The job with what was aside, and what was found of it once; only what lasts where the program has touched it since."""
+    as_of = _digest(stored)
     extra = dict(aside.extra)
     note = extra.pop(NAME, {})
     job = evolve(aside, extra=extra).restored(job, as_of)
-    logs = note.get("logs")
+    logs, found, added = note.get("logs"), note.get("found"), note.get("added")
     if isinstance(logs, list):
         job = evolve(job, logs=tuple(line for line in logs if isinstance(line, bytes)))
-    if as_of == aside.as_of and isinstance(note.get("found"), dict):
-        job = evolve(job, extra={**job.extra, NAME: {"found": note["found"]}})
-    if as_of == aside.as_of and type(note.get("added")) is int:
-        text = Text(bare.fields.get(b"json", b""), note["added"], note.get("wrapped") is True)
-        payload = payload_in(text)
+    if as_of != aside.as_of:
+        return job, {}
+    if type(added) is int:
+        payload = payload_in(Text(stored.fields.get(b"json", b""), added, note.get("wrapped") is True))
         job = job if payload is None else evolve(job, payload=payload)
-    return job
+    return job, found if isinstance(found, dict) else {}
 
 
 def _bare(record: Record) -> Record:

@@ -81,14 +81,13 @@ def _queued_once(view: View, _keyspace: Keyspace) -> list[Command]:
 
 def _in_one_place(view: View, keyspace: Keyspace) -> list[Command]:
     """A job that ended, or is at work, need not run again, unless it was added again since: its payload tells."""
-    members, finished = view.members or {}, view.at("finished")
-    if finished is not None and ("finished_at" in members or not view.all_places(("queued", "dispatched"))):
-        return _out_of_all(view.all_places(("queued", "dispatched", "processing", "progress")))
-    processing, worker = view.places.get("processing", []), view.text(b"worker_uuid")
-    accepted = finished is None and len(processing) == 1 and "started_at" in members
-    if accepted and worker and is_busy(worker, processing[0].queue or "", keyspace.totals):
-        return _out_of_all(view.all_places(("queued", "dispatched")))
-    return []
+    members, worker = view.members or {}, view.text(b"worker_uuid") or ""
+    processing, to_run = view.places.get("processing", []), view.all_places(("queued", "dispatched"))
+    at_work = any(is_busy(worker, fact.queue or "", keyspace.totals) for fact in processing)
+    if "finished" in view.places:
+        over = "finished_at" in members or not (to_run or at_work)
+        return _out_of_all(view.all_places(("queued", "dispatched", "processing", "progress"))) if over else []
+    return _out_of_all(to_run) if at_work and len(processing) == 1 and "started_at" in members else []
 
 
 def _with_progress(running: str, progress: str) -> JobRepair:

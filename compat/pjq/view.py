@@ -18,6 +18,7 @@ from ..memo import remember_last
 from .keys import LISTS, STATES
 from .payload import Members, parsed
 from .record import Record, state_of
+from .workers import is_busy, last_seen
 
 TOLD_BY_PROGRAM = ("dispatched", "queued", "processing", "finished", "js_leased", "js_queued", "progress", "js_progress")
 """Containers by how much their queue is worth. The program itself puts a job into the first two; a worker's messages name the
@@ -117,10 +118,10 @@ class View:
                 scores[fact.role] = fact.score
         accepted = self.at("processing") if self.place == "processing" else None
         worker = self.text(b"worker_uuid")
-        if accepted is not None and worker and worker in totals.names.get(f"busy:{accepted.queue}", ()):
-            seen = totals.maxima.get((f"seen:{accepted.queue}", worker))
+        if accepted is not None and worker and is_busy(worker, accepted.queue or "", totals):
+            seen = last_seen(worker, accepted.queue or "", totals)
             if seen is not None:
-                scores["seen"] = seen / 1_000_000
+                scores["seen"] = seen
         return Record(self.place, self.fields, scores)
 
     @property

@@ -3,28 +3,25 @@
 -- KEYS[2]  the list, popped from its tail
 local SLICE = 1000
 
-local ids = redis.call('ZREVRANGE', KEYS[1], 0, -1)
-local staged = {}
-for _, id in ipairs(ids) do
-  staged[id] = true
-end
-
-local function push(those)
-  for first = 1, #those, SLICE do
-    redis.call('RPUSH', KEYS[2], unpack(those, first, math.min(first + SLICE - 1, #those)))
-  end
-end
-
 -- What an earlier run left of the same jobs goes. In a first run the list is empty, and this costs nothing.
-local rest, all = {}, redis.call('LRANGE', KEYS[2], 0, -1)
-for _, id in ipairs(all) do
-  if not staged[id] then
+local rest, repeated = {}, false
+for _, id in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
+  if redis.call('ZSCORE', KEYS[1], id) then
+    repeated = true
+  else
     rest[#rest + 1] = id
   end
 end
-if #rest < #all then
+if repeated then
   redis.call('DEL', KEYS[2])
-  push(rest)
+  for first = 1, #rest, SLICE do
+    redis.call('RPUSH', KEYS[2], unpack(rest, first, math.min(first + SLICE - 1, #rest)))
+  end
 end
-push(ids)
-redis.call('DEL', KEYS[1])
+
+local last = redis.call('ZREVRANGE', KEYS[1], 0, SLICE - 1)
+while #last > 0 do
+  redis.call('RPUSH', KEYS[2], unpack(last))
+  redis.call('ZREMRANGEBYRANK', KEYS[1], -#last, -1)
+  last = redis.call('ZREVRANGE', KEYS[1], 0, SLICE - 1)
+end

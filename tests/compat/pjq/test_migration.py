@@ -120,3 +120,15 @@ def test_an_audit_of_an_empty_database_says_what_is_missing(server: Server) -> N
         outcome = ferryman("audit", server.url(family="pjq"))
     assert outcome.status == 2
     assert "no pjq keys" in outcome.error
+
+
+def test_a_keyspace_may_be_carried_within_its_database(server: Server) -> None:
+    case = next(each for each in captures("pjq") if each.name == "healthy")
+    with server.client() as client:
+        load(case, client)
+        before = ferryman("audit", server.url(family="pjq"), "--now", str(case.captured_at_ms), "--format", "json").lines()
+        migrate(server.url(family="pjq"), server.url(), case.captured_at_ms)
+        # A second look at the source does not take the target for a part of it.
+        after = ferryman("audit", server.url(family="pjq"), "--now", str(case.captured_at_ms), "--format", "json").lines()
+        assert [line for line in after if "rule" in line] == [line for line in before if "rule" in line]
+        assert len(ferryman("jobs", server.url(family="pjq"), "--format", "json").lines()) == 71
