@@ -72,7 +72,7 @@ class Victim:
 
 
 def _incomplete(victim: Victim) -> list[Command]:
-    return [("HDEL", victim.record, "submitted")]
+    return [("HDEL", victim.record, "retries")]
 
 
 def _undecodable(victim: Victim) -> list[Command]:
@@ -151,7 +151,8 @@ def _waits_though_not_new(victim: Victim) -> list[Command]:
 def _not_waited_for(victim: Victim) -> list[Command]:
     if victim.status not in UNFINISHED or victim.is_awaited:
         return []
-    return victim.sets("dependants", ["nobody"])
+    # It expects itself to wait, which no other job's doings depend on.
+    return victim.sets("dependants", [victim.job.id])
 
 
 def _wrong_tag(victim: Victim) -> list[Command]:

@@ -55,13 +55,13 @@ def only_new_waits(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
         yield view.complaint(f"is to wait for {len(view.dependencies)} others, but {found}", key=view.dependencies[0].key)
 
 
-@book.about_jobs("BEE-24", "Whoever waits for a job has it among what it waits for", Severity.ERROR, Harm.DUPLICATE)
-def dependants_wait(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
-    if view.is_unfinished:
-        early = [other for other in view.dependants if not view.claimed_by(other)]
+@book.about_jobs("BEE-24", "A job waits for all that have it among those that wait for them", Severity.ERROR, Harm.DUPLICATE)
+def waits_for_all(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.is_job and not view.is_ended_early:
+        early = sorted(set(view.expected).difference(view.needs))
         if early:
             shown = ", ".join(show(other, 60) for other in early[:SHOWN])
-            yield view.complaint(f"{len(early)} jobs should wait for this one, and don't ({shown}): they start too early")
+            yield view.complaint(f"should wait for {len(early)} jobs, and does not ({shown}): it starts too early")
 
 
 @book.about_jobs(

@@ -20,7 +20,7 @@ from ...schema.totals import Totals
 from ..numbers import whole_score
 from . import texts
 from .kept import job_of
-from .keys import SCRIPTS, layout
+from .keys import SCRIPTS, UNFINISHED, layout
 from .record import state_for_duplicates
 from .view import View, view_of
 
@@ -97,10 +97,14 @@ def _fact(
 
 
 def _claims(entry: Entry, job_id: str) -> Iterator[Fact]:
-    """A duplicate asks its original how it ended."""
+    """A duplicate asks its original how it ended; a job that has yet to end tells who is to wait for it."""
+    status, about = to_text(entry.value.get(b"status", b"")), partial(_fact, entry, member=to_bytes(job_id))
     original = entry.value.get(b"duplicate")
-    if original is not None and entry.value.get(b"status") == b"duplicate":
-        yield _fact(entry, "claimed", FactKind.NOTE, to_text(original), member=to_bytes(job_id))
+    if original is not None and status == "duplicate":
+        yield about("claimed", FactKind.NOTE, to_text(original))
+    if status in UNFINISHED:
+        for dependant in texts.dependants(entry.value.get(b"dependants")):
+            yield about("expected", FactKind.NOTE, dependant)
 
 
 def _flat(fields: Mapping[bytes, bytes]) -> tuple[bytes, ...]:

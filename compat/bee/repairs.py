@@ -102,6 +102,9 @@ def _delay(patient: Patient) -> Iterator[Command]:
 
 def _lock(patient: Patient) -> Iterator[Command]:
     view = patient.view
+    if view.events[-1:] not in ([], ["popped"]):
+        # Its end was cut short: whether it may run again, its worker alone knew.
+        return
     if "locks" not in view.own:
         yield patient.stands("locks", patient.now_ms + LOCK_MS)
     if all(fact.place != view.worker for fact in view.held):

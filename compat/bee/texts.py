@@ -94,6 +94,11 @@ def numeric(value: Any) -> int | float | None:
     return number(to_bytes(value).strip()) if isinstance(value, str) else plain_number(value)
 
 
+def dependants(raw: bytes | None) -> tuple[str, ...]:
+    """The jobs that wait, or have waited, for the one with this list, each once."""
+    return tuple(dict.fromkeys(each for each in as_list(raw) or () if isinstance(each, str)))
+
+
 def tag_text(tag: Any) -> str | None:
     """A tag as it stands in the name of its set: text, or a number as Lua joins it. None for what can't be a tag."""
     if isinstance(tag, str):

@@ -70,6 +70,8 @@ class View:
     """Members of its own dependency set."""
     claims: list[Fact] = field(factory=list)
     """Jobs that name this one as their original, or as what they wait for."""
+    expected: list[str] = field(factory=list)
+    """Jobs that have yet to end, and have this one among those that wait for them."""
     original: Original | None = None
     told: list[Dependency] = field(factory=list)
 
@@ -98,6 +100,8 @@ class View:
                     view.dependencies.append(fact)
                 case "claimed" | "needed":
                     view.claims.append(fact)
+                case "expected":
+                    view.expected.append(to_text(fact.member or b""))
                 case "original":
                     status, state = map(to_text, fact.values)
                     view.original = Original(status, State(state))
@@ -153,8 +157,7 @@ class View:
     @cached_property
     def dependants(self) -> tuple[str, ...]:
         """The jobs that wait, or have waited, for this one."""
-        found = texts.as_list(self.fields.get(b"dependants")) or ()
-        return tuple(dict.fromkeys(each for each in found if isinstance(each, str)))
+        return texts.dependants(self.fields.get(b"dependants"))
 
     @cached_property
     def own_list(self) -> str | None:
@@ -226,11 +229,6 @@ class View:
     def complaint(self, detail: str, *, key: bytes | None = None, severity: Severity | None = None) -> Complaint:
         """What a rule says about this job; about its record if no other key is at fault."""
         return Complaint(detail, self.key if key is None else key, self.queue or None, severity)
-
-    def claimed_by(self, other: str) -> bool:
-        """Whether this job stands in the dependency set of another."""
-        raw = to_bytes(other)
-        return any(fact.role == "needed" and fact.member == raw for fact in self.claims)
 
 
 def _order(fact: Fact) -> tuple[bytes, str, int, bytes]:

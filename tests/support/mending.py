@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 import redis
-from attrs import frozen
+from attrs import evolve, frozen
 from ferryman.migrations.repair import Outcome, Repair, applied
 from ferryman.schema.address import Address
 from ferryman.schema.fact import Entry
@@ -67,8 +67,12 @@ def send(client: redis.Redis, commands: list[Command]) -> None:
 
 
 def changed(before: dict[bytes, Entry], after: dict[bytes, Entry]) -> set[bytes]:
-    """The keys that differ."""
-    return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+    """The keys that differ in more than how long they have left to live."""
+    return {key for key in before.keys() | after.keys() if _at_rest(before.get(key)) != _at_rest(after.get(key))}
+
+
+def _at_rest(entry: Entry | None) -> Entry | None:
+    return None if entry is None else evolve(entry, ttl_ms=None if entry.ttl_ms is None else 0)
 
 
 def assert_damaged_and_mended(
