@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 import redis
 from ferryman.compat.qless import FAMILY
+from ferryman.migrations.repair import Outcome
 from ferryman.schema.job import Job
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ...support.mending import Ward, assert_damaged_and_mended
+from ...support.captures import Capture, capture, dump, load
+from ...support.mending import Ward, assert_damaged_and_mended, changed, named
 from ...support.servers import Server
 
 RULES = list(dict.fromkeys(rule.id for rule in FAMILY.rules))
@@ -34,3 +36,46 @@ def test_a_planted_damage_is_all_that_is_found_and_is_mended(
 def names(job: Job) -> tuple[str, ...]:
     """Of what the findings about a job may be: its tags, its failure group, its worker."""
     return (*job.tags, (job.error or "").partition(": ")[0], job.worker or "")
+
+
+CRASHED = [capture("qless", name) for name in ("crashed", "crashed-reqless", "odd")]
+
+LEFT = {
+    # A finding that stays names what only people can decide: where a job went that another one waits for, which of two
+    # circles to cut, whether to run again what nobody can read.
+    "crashed": {"QLESS-12", "QLESS-21"},
+    "crashed-reqless": {"QLESS-12", "QLESS-33", "QLESS-35"},
+    "odd": {"QLESS-12", "QLESS-22"},
+}
+
+
+def ward_of(server: Server, client: redis.Redis, case: Capture) -> Ward:
+    client.flushdb()
+    load(case, client)
+    return Ward(server, client, FAMILY, "ql", case.captured_at_ms)
+
+
+@pytest.mark.parametrize("case", CRASHED, ids=str)
+def test_each_repair_of_real_damage_silences_its_rule_and_changes_nothing_else(
+    server: Server, client: redis.Redis, case: Capture
+) -> None:
+    spoken = {finding.rule for finding in ward_of(server, client, case).findings()} & FAMILY.repairable
+    for rule in sorted(spoken):
+        ward = ward_of(server, client, case)
+        before, found = dump(client), ward.said()
+        repairs = ward.repair(rule)
+        assert {each.outcome for each in repairs} <= {Outcome.MENDED, Outcome.UNMENDABLE}, rule
+        assert changed(before, dump(client)) <= named(repairs), rule
+        mended = {each.finding.job_id for each in repairs if each.outcome is Outcome.MENDED}
+        after = ward.said()
+        assert {said for said in after if said[0] == rule and said[1] in mended} == set(), rule
+        # A tag that nothing has any more keeps its counter, as in qless itself.
+        assert {said[0] for said in after - found} <= {"QLESS-20"}, rule
+
+
+@pytest.mark.parametrize("case", CRASHED, ids=str)
+def test_after_all_repairs_only_what_people_must_decide_is_left(server: Server, client: redis.Redis, case: Capture) -> None:
+    ward = ward_of(server, client, case)
+    ward.repair(*sorted(FAMILY.repairable))
+    left = {finding.rule for finding in ward.findings()} - {"QLESS-RECUR"}
+    assert left == LEFT[case.name]
