@@ -54,6 +54,12 @@ def register(totals: Totals, exchange: str, member: str) -> bool:
     return True
 
 
+def is_of_another_prefix(queue: str, totals: Totals) -> bool:
+    """Whether a list is no queue of this keyspace, but one of a keyspace under a prefix with which its name begins."""
+    others = totals.names.get("other prefixes", ())
+    return queue not in totals.names.get("bound", ()) and any(queue.startswith(other) for other in others)
+
+
 @frozen
 class Bindings:
     """All bindings of a keyspace but those of reply queues."""

@@ -3,8 +3,8 @@
 Pure and total: any bytes in any key, field, member or score give facts, never an error. With the usual empty prefix the whole
 database is looked at, so what is not kombu's must be left alone. By name alone kombu's are the hash and the index of unacked
 messages, the binding tables, every bucket but the first, and the queue ``celery``; under a prefix every list. Any other list or
-hash is kombu's if there is a message in it, but for lists of another prefix, whose messages say so. What this can't tell: a list
-that is a queue and holds nothing but garbage. Called by ``family.py``.
+hash is kombu's if there is a message in it, but for lists of another prefix, whose messages or binding tables say so. What this
+can't tell: a list that is a queue and holds nothing but garbage. Called by ``family.py``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..memo import remember_last
 from . import bindings
 from .bindings import bindings_of
 from .kept import Stand, job_of
-from .keys import DEFAULT_QUEUE, LISTS, SEP, is_control, is_reply, lane, lane_parts, layout
+from .keys import DEFAULT_QUEUE, LISTS, SEP, TELLING, is_control, is_reply, lane, lane_parts, layout
 from .record import Message, decode, decode_delivery
 from .view import View, step_in, text_of, view_of
 
@@ -52,6 +52,11 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
         elif entry.redis_type == "hash" and not entry.key.endswith(b"unacked"):
             # The name of the hash is an option; a hash of another prefix ends like the usual one.
             yield from _held_facts(entry, certain=False)
+        elif entry.redis_type == "set":
+            # The binding table of another keyspace: lists under its prefix are not of this one.
+            others = tuple(to_bytes(other) for other in TELLING.prefixes(entry.key, "set"))
+            if others:
+                yield Fact(FactKind.TOKEN, "other", entry.key, entry.redis_type, values=others)
         return
     if entry.redis_type not in match.pattern.redis_types or role.startswith("staged"):
         yield Fact(FactKind.ODD, role, entry.key, entry.redis_type, ttl_ms=entry.ttl_ms)
@@ -161,6 +166,8 @@ def tally(fact: Fact, totals: Totals) -> None:
             _tally_bindings(fact, totals)
         case "permanent":
             totals.count("permanent")
+        case "other":
+            totals.name("other prefixes", map(to_text, fact.values))
         case "control":
             if is_reply(queue):
                 totals.count("replies", "lasting" if fact.ttl_ms is None else "expiring")
@@ -209,7 +216,7 @@ lanes_of = remember_last(_lanes)
 def read(subject: Subject, keyspace: Keyspace) -> Job | None:
     """The job that the facts describe; None where only an index or another place of the message speaks."""
     view = view_of(subject)
-    if view.own is None:
+    if view.own is None or bindings.is_of_another_prefix(view.queue, keyspace.totals):
         return None
     if view.message is None:
         return Job(view.job_id, view.queue, "", State.UNKNOWN, payload=text_of(view.own))

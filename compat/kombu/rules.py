@@ -15,7 +15,7 @@ from ...schema.rule import Complaint, Harm, Keyspace, Severity
 from ...schema.text import show, to_bytes
 from ..moments import moment
 from ..rulebook import Rulebook
-from .bindings import bindings_of
+from .bindings import bindings_of, is_of_another_prefix
 from .keys import STEPS, VISIBILITY_TIMEOUT_MS, bucket_key, lane_parts, layout
 from .record import Message, decode, task_of
 from .view import View, text_of, view_of
@@ -162,7 +162,8 @@ def is_due_in_time(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
 def is_consumed(keyspace: Keyspace) -> Iterator[Complaint]:
     totals = keyspace.totals
     for queue in totals.labels("sent by name"):
-        if not totals.sums["sent by name", queue] and queue not in totals.names.get("bound", ()):
+        is_foreign = is_of_another_prefix(queue, totals)
+        if not totals.sums["sent by name", queue] and queue not in totals.names.get("bound", ()) and not is_foreign:
             detail = f"{_waiting(keyspace, queue)} messages in a list that is bound to no exchange"
             yield Complaint(
                 f"{detail}, and none was sent to it by name: a renamed queue?", bucket_key(keyspace.prefix, queue, 0), queue
@@ -195,7 +196,7 @@ def lock_ends(keyspace: Keyspace) -> Iterator[Complaint]:
 def bucket_is_read(keyspace: Keyspace) -> Iterator[Complaint]:
     for (measure, label), length in sorted(keyspace.totals.maxima.items()):
         queue, step = lane_parts(label) if measure == "length" else ("", STEPS[0])
-        if step not in STEPS:
+        if step not in STEPS and not is_of_another_prefix(queue, keyspace.totals):
             detail = f"{length} messages in bucket {step}, which only consumers read whose priority_steps name it"
             yield Complaint(detail, bucket_key(keyspace.prefix, queue, step), queue)
 
