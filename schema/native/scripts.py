@@ -1,25 +1,50 @@
 """The family's Lua scripts, read from ``lua/`` once each.
 
-One file is one transition. Files that begin with an underscore are pieces that stand before it in every script of their
-kind; a script's name tells its kind. Called by ``live.py`` and ``exchange.py``.
+One file is one transition. Files that begin with an underscore are pieces for all scripts of their kind; a script's name tells
+its kind. A piece consists of nothing but comments and ``local`` definitions, and a script carries only those definitions that it
+uses: every call of a script runs through all of it, and making functions that nobody calls costs as much as a command or two.
+Called by ``live.py``, ``exchange.py`` and ``writer.py``.
 """
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib.resources import files
 
 from ..call import Script
 
+_COMMENTS = re.compile(r"^ *--.*\n", re.MULTILINE)
+_BEGIN = re.compile(r"^(?=local )", re.MULTILINE)
+_NAMES = re.compile(r"local (?:function )?(\w+(?:, \w+)*)")
+
 
 @cache
 def script(name: str) -> Script:
-    """The script of the transition ``lua/<name>.lua`` with the pieces it needs."""
+    """The script of the transition ``lua/<name>.lua`` with what it needs of the pieces."""
     kind = name.partition("_")[0]
     piece = kind if kind in ("exchange", "fanout") else "queue"
-    pieces = [] if name == "look" else [f"_{piece}"]  # which is about several queues
-    return Script(f"native.{name}", "\n".join(_read(each) for each in ("_common", *pieces, name)))
+    pieces = ["_common"] if name == "look" else ["_common", f"_{piece}"]  # look is about several queues
+    text = _read(name)
+    for definition in reversed([each for piece in pieces for each in definitions(piece)]):
+        if any(re.search(rf"\b{defined}\b", text) for defined in names(definition)):
+            text = definition + text
+    return Script(f"native.{name}", text)
+
+
+def definitions(piece: str) -> list[str]:
+    """A piece's definitions in their order, each with its last line end."""
+    return [text for text in _BEGIN.split(_read(piece)) if text]
+
+
+def names(definition: str) -> list[str]:
+    """What a definition defines. Raises ValueError for text that is none."""
+    found = _NAMES.match(definition)
+    if found is None:
+        raise ValueError(f"not a local definition: {definition!r}")
+    return found[1].split(", ")
 
 
 def _read(name: str) -> str:
-    return files(__package__).joinpath("lua", f"{name}.lua").read_text("utf-8")
+    """A file's Lua without its comments, which may name what the code does not use."""
+    return _COMMENTS.sub("", files(__package__).joinpath("lua", f"{name}.lua").read_text("utf-8")).lstrip()
