@@ -100,6 +100,9 @@ OPTIONS = {
 }
 """A job's options as bee sets them where nobody says otherwise."""
 
+EARLIEST_TIME = 10**12
+"""A score below this (September 2001, in ms) is no time."""
+
 LOCK_MS = 45_000
 """How long a worker's lock lasts without a heartbeat."""
 

@@ -12,14 +12,11 @@ from ...schema.rule import Complaint, Harm, Keyspace, Severity
 from ...schema.text import show
 from ..rulebook import Rulebook
 from . import texts
-from .keys import layout
+from .keys import EARLIEST_TIME, layout
 from .view import View, view_of
 
 OVERDUE_MS = 5_000
 """Workers look for what is over every second; what is older than this, nobody looks at."""
-
-EARLIEST_TIME = 1e12
-"""A score below this (September 2001, in ms) is no time."""
 
 MEMBERS = {
     "queue": ("queued",),

@@ -8,7 +8,7 @@ of bee, heartbeats and lock counters belong to a running installation, and are n
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 
@@ -22,8 +22,8 @@ from ...schema.text import show, to_bytes, to_text
 from ...schema.totals import Totals
 from ..numbers import number_text
 from . import texts
-from .kept import Kept, with_aside
-from .keys import DYING, LOCK_MS, OPTIONS_TTL, SETS, hashed, layout
+from .kept import NAME, Kept, with_aside
+from .keys import DYING, EARLIEST_TIME, LOCK_MS, OPTIONS_TTL, SETS, hashed, layout
 from .record import Stored, is_readable, readable, word_for
 
 TO_RUN = frozenset({State.WAITING, State.SCHEDULED, State.BLOCKED, State.ACTIVE})
@@ -104,19 +104,28 @@ def stored_of(job: Job, target: Target) -> Stored:
 def _score(job: Job, stored: Stored, role: str, now_ms: int) -> float:
     """The score where the job does not tell it."""
     match role:
+        case "queue" if job.position is not None and _was_taken(job):
+            # It was given back in the meantime, and has kept its place before all that never left their queue.
+            return float(EARLIEST_TIME + job.position)
         case "queue" if job.position is not None:
             # As if all had come within the last second, in their order.
             return now_ms - 1000 + job.position / TICKS
         case "queue":
             # A worker had it: its turn was before that of those who wait.
             came = job.created_at or 0
-            return float(came if 10**12 < came < now_ms - 1001 else now_ms - 1001)
+            return float(came if EARLIEST_TIME < came < now_ms - 1001 else now_ms - 1001)
         case "locks":
             return float(now_ms + LOCK_MS)
         case "expires":
             # Nothing may vanish at once for having been carried.
             return float(now_ms + ttl_of(stored))
     return float(now_ms)
+
+
+def _was_taken(job: Job) -> bool:
+    """Whether a worker of bee once had the job that waits again: its place in the queue is not the one that it had in bee."""
+    before = job.extra.get("migration")
+    return isinstance(before, Mapping) and before.get("state") == State.ACTIVE and NAME in job.extra
 
 
 def ttl_of(stored: Stored) -> int:
