@@ -58,8 +58,6 @@ class Complaint:
     queue: str | None = None
     severity: Severity | None = None
     """Only where this one case weighs differently from the rule's own severity."""
-    job_id: str | None = None
-    """Only where another job suffers than the one whose keys tell."""
 
 
 SubjectCheck = Callable[[Subject, Keyspace], Iterator[Complaint]]
@@ -111,5 +109,4 @@ class Rule:
     def _finding(self, complaint: Complaint, job_id: str | None) -> Finding:
         severity = complaint.severity or self.severity
         key = complaint.key.decode("utf-8", "surrogateescape")
-        sufferer = job_id if complaint.job_id is None else complaint.job_id
-        return Finding(self.id, severity, sufferer, key, complaint.queue, complaint.detail, self.repair)
+        return Finding(self.id, severity, job_id, key, complaint.queue, complaint.detail, self.repair)

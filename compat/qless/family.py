@@ -30,6 +30,7 @@ class Qless(KeyFamily):
     default_prefix = "ql"
     rules = RULES
     keeps_extra = True
+    echoing = True
     repairable = REPAIRABLE
     plantable = PLANTABLE
 
@@ -44,6 +45,9 @@ class Qless(KeyFamily):
 
     def facts(self, entry: Entry, prefix: str) -> Iterator[Fact]:
         return reader.facts(entry, prefix)
+
+    def echoes(self, subject: Subject) -> Iterator[Fact]:
+        return reader.echoes(subject)
 
     def tally(self, fact: Fact, totals: Totals) -> None:
         reader.tally(fact, totals)

@@ -1,21 +1,19 @@
 """The rules of qless keyspaces about what ties jobs to each other, to workers, tags and throttles.
 
-A dependency is seen from the job that others wait for: only its keys tell whether it exists and is done. What is found there is
-said of the job that waits. A circle is seen if it has one or two jobs; longer ones can't be told from the keys of any single
-job. Called by ``rules.py``.
+Of the jobs that it waits for, a job knows what they answer (``reader.echoes``). A circle is seen if it has at most three jobs;
+longer ones can't be told from what any single job knows. Called by ``rules.py``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...schema.fact import Fact
 from ...schema.rule import Complaint, Harm, Keyspace, Severity
 from ...schema.text import show, to_text
 from ..rulebook import Rulebook
 from .keys import Generation, era_of, own_throttle
 from .record import RUNNING
-from .view import View, view_of
+from .view import GONE, View, view_of
 
 book: Rulebook[View] = Rulebook(view_of)
 
@@ -75,24 +73,24 @@ def tags_agree(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     "A job waits only for jobs that exist, have yet to complete, and will release it",
     Severity.ERROR,
     Harm.LOST,
-    repair="take the dependency away; a job that waits for nobody else goes into its queue",
+    repair="let the other job release it; take a dependency away that is complete, and queue the job if it was the last one",
 )
 def dependencies_end(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
-    me = show(view.job_id, 60)
-    for waiter, fact in view.waiting_for_it.items():
-        if view.record is None:
-            yield _of(waiter, fact, f"waits for {me!r}, which does not exist")
-        elif view.word == "complete":
-            yield _of(waiter, fact, f"waits for {me!r}, which is complete")
-        elif waiter not in view.dependents:
-            yield _of(waiter, fact, f"waits for {me!r}, which will not release it")
-    for waiter, fact in view.dependents.items():
-        if view.record is not None and waiter not in view.waiting_for_it:
-            yield _of(waiter, fact, f"will be released by {me!r}, for which it does not wait")
-
-
-def _of(waiter: str, fact: Fact, detail: str) -> Complaint:
-    return Complaint(detail, fact.key, job_id=waiter)
+    if not view.is_job:
+        return
+    for other, answer in view.answers.items():
+        if other in view.dependencies:
+            word, releases, *_ = answer.values
+            name = repr(show(other, 60))
+            if word == GONE:
+                yield view.complaint(f"waits for {name}, which does not exist", key=view.dependencies[other].key)
+            elif word == b"complete":
+                yield view.complaint(f"waits for {name}, which is complete", key=answer.key)
+            elif releases != b"1":
+                yield view.complaint(f"waits for {name}, which will not release it", key=answer.key)
+    for other, fact in view.releasing_it.items():
+        if other not in view.dependencies:
+            yield view.complaint(f"will be released by {show(other, 60)!r}, for which it does not wait", key=fact.key)
 
 
 @book.about_jobs(
@@ -116,7 +114,9 @@ def dependencies_have_a_job(view: View, _keyspace: Keyspace) -> Iterator[Complai
 @book.about_jobs("QLESS-22", "No job waits for itself, through others either", Severity.ERROR, Harm.LOST)
 def no_circle(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     for other in view.dependencies:
-        if other == view.job_id or other in view.waiting_for_it:
+        answer = view.answers.get(other)
+        next_ones = () if answer is None else map(to_text, answer.values[2:])
+        if other == view.job_id or not {other, *next_ones}.isdisjoint(view.waiting_for_it):
             yield view.complaint(f"waits for itself through {show(other, 60)!r}: never runs")
 
 

@@ -17,7 +17,7 @@ from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.job import Job, State, rank_of
 from ...schema.keys import KeyMatch
 from ...schema.rule import Keyspace
-from ...schema.text import to_text
+from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
 from ..aside import FIELD
 from ..numbers import number
@@ -25,7 +25,7 @@ from .events import LATEST
 from .kept import Beside, Kept, with_aside_restored
 from .keys import INDEXES, Generation, Scope, era_of, layout, time_part
 from .record import NAME, RUNNING, STALLED, canonical
-from .view import View, view_of
+from .view import GONE, View, view_of
 
 NAMELESS = "nameless"
 """Role of an ODD fact about a key that has no pattern's form."""
@@ -164,6 +164,26 @@ def _values(entry: Entry) -> tuple[bytes, ...]:
         case "zset":
             return tuple(member for member, _ in entry.value)
     return tuple(entry.value)
+
+
+# What jobs tell each other
+
+MOST_TOLD = 100
+"""Circles are looked for among jobs that wait for no more than so many."""
+
+
+def echoes(subject: Subject) -> Iterator[Fact]:
+    """The answers to all who wait for this job: its state, whether it will release them, and whom it waits for itself."""
+    asking = [fact.place or "" for fact in subject.in_role("waits")] if subject.scope == Scope.JOB else []
+    if not asking:
+        return
+    view = view_of(subject)
+    source = view.record or subject.facts[0]
+    others = tuple(to_bytes(other) for other in sorted(view.dependencies)) if len(view.dependencies) <= MOST_TOLD else ()
+    word = GONE if view.record is None else to_bytes(view.word)
+    for waiter in asking:
+        values = (word, b"1" if waiter in view.dependents else b"0", *others)
+        yield Fact(FactKind.NOTE, "answer", source.key, source.redis_type, waiter, place=view.job_id, values=values)
 
 
 # Facts to totals

@@ -21,7 +21,7 @@ from .keys import Scope, era_of, layout
 from .name_rules import CELL, first, size
 from .place_rules import DEFAULT_HEARTBEAT_S, WAITING, in_queues
 from .record import RUNNING, work_score
-from .view import View, view_of
+from .view import GONE, View, view_of
 
 
 def repair(finding: Finding, subject: Subject | None, keyspace: Keyspace) -> list[Command]:
@@ -49,7 +49,6 @@ class _Case:
         self.keyspace = keyspace
         self.key = to_bytes(finding.key)
         """The key that the finding names."""
-        self.sufferer = finding.job_id or ""
         self.jid = to_bytes(view.job_id)
         self.now = keyspace.now_ms / 1000
         self.record = self.name("record")
@@ -67,6 +66,19 @@ class _Case:
         priority = number(self.view.fields.get(b"priority"))
         if priority is not None:
             yield ("ZADD", self.name("work"), score(self.work_score(priority)), self.jid)
+
+    def released(self) -> Iterator[Command]:
+        """Lets a job run that depended on others."""
+        due = number(self.view.fields.get(b"scheduled"))
+        if due is not None and due > self.now:
+            yield self.set("state", b"scheduled")
+            yield from (("ZADD", self.name("scheduled"), score(due), self.jid), ("HDEL", self.record, "scheduled"))
+        elif commands := list(self.into_queue()):
+            yield self.set("state", b"waiting")
+            yield from commands
+        else:
+            return
+        yield ("ZREM", self.name("depends"), self.jid)
 
     def work_score(self, priority: int | float) -> float:
         """Of priority and time, in the order of the software in use."""
@@ -129,11 +141,7 @@ def _depends(case: _Case) -> Iterator[Command]:
     if case.view.dependencies:
         yield ("ZADD", case.name("depends"), score(number(case.view.fields.get(b"time")) or case.now), case.jid)
     else:
-        commands = list(case.into_queue())
-        if commands:
-            yield ("ZREM", case.name("depends"), case.jid)
-            yield case.set("state", b"waiting")
-            yield from commands
+        yield from case.released()
 
 
 def _listed_as_failed(case: _Case) -> Iterator[Command]:
@@ -227,13 +235,20 @@ def _tags_agree(case: _Case) -> Iterator[Command]:
                 yield ("ZINCRBY", case.name("tags"), 1, to_bytes(tag))
 
 
-def _both_sides(case: _Case) -> Iterator[Command]:
-    """Seen from the job that is waited for. One that is gone or complete is a decision of people."""
-    view, waiter = case.view, to_bytes(case.sufferer)
-    waits, listed = case.sufferer in view.waiting_for_it, case.sufferer in view.dependents
-    if view.record is None or view.word == "complete" or waits == listed:
-        return
-    yield ("SADD" if waits else "SREM", case.name("dependents"), waiter)
+def _dependencies(case: _Case) -> Iterator[Command]:
+    """A job that waits for one that is gone is a decision of people: nobody knows whether that had run."""
+    view = case.view
+    done = [other for other, answer in view.answers.items() if answer.values[0] == b"complete" and other in view.dependencies]
+    for other, answer in view.answers.items():
+        if other in view.dependencies and answer.values[0] not in (GONE, b"complete") and answer.values[1] != b"1":
+            yield ("SADD", case.name("dependents", id=other), case.jid)
+    for other, fact in view.releasing_it.items():
+        if other not in view.dependencies or other in done:
+            yield ("SREM", fact.key, case.jid)
+    released = list(case.released()) if len(done) == len(view.dependencies) and view.word == "depends" else []
+    if done and (released or len(done) < len(view.dependencies)):
+        yield ("SREM", case.name("dependencies"), *map(to_bytes, done))
+        yield from released
 
 
 def _dependencies_alone(case: _Case) -> Iterator[Command]:
@@ -313,7 +328,7 @@ _OF_JOBS: Mapping[str, Callable[[_Case], Iterator[Command]]] = {
     "QLESS-17": _off_failed,
     "QLESS-18": _off_key,
     "QLESS-19": _tags_agree,
-    "QLESS-21": _both_sides,
+    "QLESS-21": _dependencies,
     "QLESS-22": _dependencies_alone,
     "QLESS-24": _numbers,
     "QLESS-25": _fields,

@@ -23,6 +23,10 @@ EXCLUSIVE = (*INDEXES, "completed", "failed")
 """Where a job stands once at most."""
 
 
+GONE = b"\0gone"
+"""Stands for the state of a job that does not exist."""
+
+
 @define
 class View:
     """What all keys say about one job. Lists are sorted by key, so that findings read the same on every engine."""
@@ -50,6 +54,8 @@ class View:
     """Whose sets say that they wait for the job."""
     releasing_it: dict[str, Fact] = field(factory=dict)
     """Whose sets name the job as one that waits for them."""
+    answers: dict[str, Fact] = field(factory=dict)
+    """What the jobs that it waits for say: their state word (or GONE), 1 if they will release it, and whom they wait for."""
 
     # Derived when all facts are in
     word: str = ""
@@ -102,6 +108,8 @@ class View:
                 self.waiting_for_it[place] = fact
             case "releases":
                 self.releasing_it[place] = fact
+            case "answer":
+                self.answers[place] = fact
             case "beats":
                 self.beats.append(fact)
             case _:

@@ -303,6 +303,41 @@ def test_a_missing_dependency_is_said_of_the_job_that_waits() -> None:
     assert {(finding.rule, finding.job_id) for finding in seen.findings()} == {("QLESS-21", "1"), ("QLESS-22", "2")}
 
 
+@pytest.mark.parametrize(("jobs", "found"), [(1, True), (2, True), (3, True), (4, False)])
+def test_circles_of_up_to_three_jobs_are_seen(jobs: int, found: bool) -> None:
+    """More can't be told from what a single job knows."""
+    entries: list[Entry] = []
+    for number in range(jobs):
+        job_id, other = b"%d" % number, b"%d" % ((number + 1) % jobs)
+        entries += [
+            Entry(b"ql:j:" + job_id, "hash", SOUND | {b"jid": job_id, b"state": b"depends", b"tags": b"{}"}),
+            Entry(b"ql:j:" + job_id + b"-history", "list", [b'[1,"put",{"q":"q"}]']),
+            Entry(b"ql:j:" + job_id + b"-dependencies", "set", [other]),
+            Entry(b"ql:j:" + other + b"-dependents", "set", [job_id]),
+        ]
+    depends = Entry(b"ql:q:q-depends", "zset", [(b"%d" % number, PUT) for number in range(jobs)])
+    findings = survey(FAMILY, [*entries, depends, zset(b"queues", PUT, b"q")], "ql", NOW).findings()
+    assert {(finding.rule, finding.job_id) for finding in findings} == (
+        {("QLESS-22", str(number)) for number in range(jobs)} if found else set()
+    )
+
+
+def test_a_job_whose_dependency_is_complete_is_told_to_run() -> None:
+    other = Entry(b"ql:j:2", "hash", SOUND | {b"jid": b"2", b"tags": b"{}", b"state": b"complete", b"queue": b""})
+    entries = keyspace(DEPENDS, other, zset(b"completed", PUT, b"2"), without=(b"q:q-work",))
+    assert found(entries) == {"QLESS-21": "error"}
+    seen = survey(FAMILY, entries, "ql", NOW)
+    [finding] = seen.findings()
+    commands = FAMILY.repair(finding, seen.subjects["", "1"], seen.keyspace)
+    assert [command[:2] for command in commands] == [
+        ("SREM", b"ql:j:2-dependents"),
+        ("SREM", b"ql:j:1-dependencies"),
+        ("HSET", b"ql:j:1"),
+        ("ZADD", b"ql:q:q-work"),
+        ("ZREM", b"ql:q:q-depends"),
+    ]
+
+
 @given(
     st.dictionaries(st.sampled_from(sorted(SOUND)), st.one_of(numbers, st.just(b"running")), max_size=3), st.integers(0, 2**62)
 )
