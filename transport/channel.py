@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -64,9 +65,8 @@ class Channel(Declarations):
         """kombu's ``Producer(on_return=…)`` adds itself here."""
         self._publisher = Publisher(transport)
         self._consumers: dict[str, Consumer] = {}
-        self._registered: set[str] = set()
-        self._idle_rounds: dict[str, int] = {}
-        """Queue -> rounds of renewals since this channel has held anything of it."""
+        self._registered: dict[str, float] = {}
+        """Queue -> until when, on the monotonic clock, the server at least takes this channel for its consumer."""
         self._tags = count(1)
         self._alive: weakref.WeakValueDictionary[int, Message] = weakref.WeakValueDictionary()
         """The messages that somebody still has: a task that runs, say."""
@@ -151,10 +151,10 @@ class Channel(Declarations):
         AMQP's auto-delete: such a queue goes with its last consumer, whichever process that is in.
         """
         is_auto_delete = self.is_auto_delete(queue)
-        if is_auto_delete or not any(held.queue == queue for held in self.qos.unsettled().values()):
+        if is_auto_delete or queue not in self._queues_held():
             self.acks.flush()
             with self.renewing:
-                self._registered.discard(queue)
+                self._registered.pop(queue, None)
             self.wire.run(self.live.forget(queue, self.consumer_id))
         if is_auto_delete:
             self.queue_delete(queue, if_unused=True)
@@ -190,17 +190,27 @@ class Channel(Declarations):
             self._registered_at(queue)
             raise
         if taken.exists:
-            self._registered_at(queue)
+            self._registered_at(queue, leases=1 if taken.jobs else 2)
         if taken.forwards:
             self.transport.letters.forwarding.add(queue)
             if taken.has_letters:
                 self.transport.letters.mark(queue)
         return taken
 
-    def _registered_at(self, queue: str) -> None:
-        """The server knows, or may know, this channel as a consumer of the queue from now on."""
-        if queue not in self._registered:
-            self._registered.add(queue)
+    def look(self, queues: Sequence[str]) -> list[float | None]:
+        """For each queue in how many seconds to look at it again; None: there is something to take. Raises connection errors."""
+        times = self.wire.run(self.live.look(queues, self.consumer_id, self.settings.lease_ms))
+        held = self._queues_held()
+        for queue, ms in zip(queues, times, strict=True):
+            if ms is not None:
+                self._registered_at(queue, leases=1 if queue in held else 2)
+        return [None if ms is None else ms / 1000 for ms in times]
+
+    def _registered_at(self, queue: str, leases: int = 1) -> None:
+        """The server knows, or may know, this channel as a consumer of the queue, for so many leases if nothing renews that."""
+        is_new = queue not in self._registered
+        self._registered[queue] = time.monotonic() + leases * self.settings.lease
+        if is_new:
             self.keeper.add(self)
 
     def accept(self, queue: str, delivery: Delivery, consumer: Consumer) -> Message | None:
@@ -277,16 +287,21 @@ class Channel(Declarations):
     def renewals(self) -> list[tuple[str, Call[Any]]]:
         """(queue, call) for everything that must not lapse. Called by the keeper's thread.
 
-        Where nothing is held the server registers for two leases, and every other round is enough.
+        Where nothing is held, looking for messages renews as well: what that has done lately is left alone.
         """
-        held = {each.queue for each in self.qos.unsettled().values()}
+        now, lease = time.monotonic(), self.settings.lease
+        held = self._queues_held()
         calls: list[tuple[str, Call[Any]]] = []
-        for queue in list(self._registered):
-            busy = queue in held or "x-expires" in self._declared.get(queue, {})
-            self._idle_rounds[queue] = 0 if busy else self._idle_rounds.get(queue, 0) + 1
-            if self._idle_rounds[queue] % 2 == 0:
+        for queue, until in list(self._registered.items()):
+            is_busy = queue in held or "x-expires" in self._declared.get(queue, {})
+            if is_busy or until < now + lease * 2 / 3:
                 calls.append((queue, self.live.renew(queue, self.consumer_id, self.settings.lease_ms)))
+                self._registered[queue] = now + (lease if is_busy else 2 * lease)
         return calls if self.closed else calls + self.binding_renewals()
+
+    def _queues_held(self) -> set[str]:
+        """The queues of which something is unsettled."""
+        return {held.queue for held in self.qos.unsettled().values()}
 
     @property
     def is_at_work(self) -> bool:
@@ -310,8 +325,8 @@ class Channel(Declarations):
 
     def lease_lost(self, queue: str) -> None:
         """The server has given away what this channel held of a queue. Called by the keeper's thread."""
-        self._registered.discard(queue)
-        if any(held.queue == queue for held in self.qos.unsettled().values()):
+        self._registered.pop(queue, None)
+        if queue in self._queues_held():
             logger.warning(
                 "the lease of this worker on queue %r has lapsed: it did not reach the server for %s s; "
                 "what it held is delivered again",

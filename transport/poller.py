@@ -15,10 +15,11 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+import redis
 from attrs import define
 from kombu.utils.eventio import ERR, READ, poll
 
-from ..schema.errors import MalformedValue
+from ..schema.errors import FerrymanError, MalformedValue
 from .acks import LINGER
 from .cluster import ClusterWire
 from .errors import CONNECTION_ERRORS, ConnectionLost
@@ -38,6 +39,10 @@ BEAT = 1.0
 """Seconds between turns of an idle event loop, in which a connection that has gone silent is noticed."""
 PROPAGATED: tuple[type[Exception], ...] = (*CONNECTION_ERRORS, MemoryError, AssertionError)
 """Errors of a callback that end the event loop; it reports all others and goes on, as kombu's does for file descriptors."""
+SOON = 5.0
+"""Seconds: a queue that is to be looked at so soon is looked at along with one whose time has come."""
+TROUBLE = 5.0
+"""Seconds after which a queue is tried again that could not be consumed."""
 SLICE = 0.01
 """Seconds for which one turn of an event loop hands out messages; other events come in between."""
 
@@ -258,6 +263,8 @@ class Poller:
     def _fetch(self) -> None:
         """Takes from hot queues, as far as their channels have room, until something is ready."""
         now = time.monotonic()
+        if self._wakes.looks_together:
+            self._look_together(now)
         for queue in self._in_turn():
             watch = self._watches.get(queue)
             if watch is None:
@@ -265,7 +272,23 @@ class Poller:
             if watch.look_at <= now:
                 watch.hot = True
             if watch.hot:
-                self._take(queue, watch)
+                self._take_guarded(queue, watch)
+
+    def _look_together(self, now: float) -> None:
+        """Looks at quiet queues whose time has come or comes soon, in one call. Those with something to take become hot."""
+        quiet = {queue: watch for queue, watch in self._watches.items() if not watch.hot and watch.look_at <= now + SOON}
+        if not any(watch.look_at <= now for watch in quiet.values()):
+            return
+        together: dict[Channel, list[str]] = {}
+        for queue in quiet:
+            for channel, _ in self._transport.consumers_of(queue)[:1]:
+                if channel.qos.can_consume():
+                    together.setdefault(channel, []).append(queue)
+        for channel, queues in together.items():
+            if len(queues) > 1:  # one alone is taken from, which tells as much
+                for queue, seconds in zip(queues, channel.look(queues), strict=True):
+                    quiet[queue].hot = seconds is None
+                    quiet[queue].look_at = now + min(seconds or 0.0, self._wakes.look)
 
     def _in_turn(self) -> list[str]:
         """The queues in the order in which to ask them now."""
@@ -277,6 +300,16 @@ class Poller:
                 self._turn = (self._turn + 1) % len(queues)
                 queues = queues[self._turn :] + queues[: self._turn]
         return queues
+
+    def _take_guarded(self, queue: str, watch: Watch) -> None:
+        """A queue that is damaged, or was written by a newer version, keeps no other from being served."""
+        try:
+            self._take(queue, watch)
+        except CONNECTION_ERRORS:
+            raise
+        except (FerrymanError, redis.exceptions.ResponseError) as error:
+            logger.error("queue %r can't be consumed now, trying again in %g s: %s", queue, TROUBLE, error)
+            watch.hot, watch.look_at = False, time.monotonic() + TROUBLE
 
     def _take(self, queue: str, watch: Watch) -> None:
         transport = self._transport

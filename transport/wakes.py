@@ -28,6 +28,8 @@ class Wakes(Protocol):
 
     look: float
     """Seconds after which a quiet queue should be asked even though nothing has woken it."""
+    looks_together: bool
+    """Whether several queues can be looked at in one call."""
 
     def ask(self, wanted: frozenset[str], seconds: float) -> None:
         """Waits for these queues, or goes on waiting for them, for about so many seconds. Raises connection errors."""
@@ -52,6 +54,7 @@ class TokenWakes:
     """One server: a blocking pop of tokens."""
 
     look = 30.0
+    looks_together = True
 
     def __init__(self, settings: Settings, live: Live, wire: Wire, waiter: Waiter) -> None:
         self._live = live
@@ -107,6 +110,7 @@ class ClusterWakes:
 
     look = 5.0
     """Less than on one server: a slot that has moved to another node is noticed by asking."""
+    looks_together = False
 
     def __init__(self, live: Live, tracker: Tracker) -> None:
         self._live = live

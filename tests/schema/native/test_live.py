@@ -186,29 +186,6 @@ def test_a_consumer_that_holds_nothing_has_two_leases(send: Send) -> None:
     assert send(live.take("q", "bob", 1, LEASE, now=3 * LEASE)).jobs[0].id == job.id
 
 
-def test_several_quiet_queues_are_looked_at_in_one_call_and_stay_registered(live, send, client):
-    quiet, busy, due, unknown, damaged = "quiet", "busy", "due", "unknown", "damaged"
-    for queue in (quiet, busy, due):
-        send(live.take(queue, "me", 1, LEASE, now=0)) if send(live.declare(queue, now=0)) else None
-    send(live.publish(busy, "p", jobs(1), now=0))
-    send(live.publish(due, "p", jobs(2, due_ms=9_000), now=0))
-    client.set(live.keys(damaged).meta, "no hash")
-    look = live.look([quiet, busy, due, unknown, damaged], "me", LEASE, now=5_000)
-    assert send(look) == (LEASE, None, 4_000, None, None)
-    assert client.zscore(live.keys(quiet).consumers, "me") == 5_000 + 2 * LEASE, "what holds nothing has two leases"
-    assert not client.exists(live.keys(unknown).consumers)
-
-
-def test_looking_knows_what_is_held_and_when_others_lapse(live, send, client):
-    send(live.declare("q", now=0))
-    send(live.publish("q", "p", jobs(1, 2), now=0))
-    send(live.take("q", "me", 1, LEASE, now=0))
-    send(live.take("q", "other", 1, LEASE, now=10_000))
-    assert send(live.look(["q"], "me", LEASE, now=15_000)) == (25_000,)
-    assert client.zscore(live.keys("q").consumers, "me") == 15_000 + LEASE, "what is held lapses after one lease"
-    assert send(live.look(["q"], "me", LEASE, now=40_000)) == (None,), "the other has lapsed: what it held is to be taken"
-
-
 def test_a_job_that_is_due_before_all_others_wakes_a_consumer(send: Send, client: redis.Redis) -> None:
     send(live.declare("q", {}))
     send(live.publish("q", "p", jobs(1, due_ms=5_000), now=1_000))
