@@ -9,7 +9,6 @@ from attrs import asdict, evolve
 
 from ..migrations.detect import MOST_KEYS, MOST_SECONDS, Detected, Detection, detect, located
 from ..schema.address import DEFAULT_FAMILY, Address
-from ..schema.connect import open_client
 from .options import address_argument, output_option
 from .output import Output
 from .status import Status
@@ -38,8 +37,7 @@ def command(url: Address, most_keys: int, seconds: float, output: Output) -> Sta
     Example:
       ferryman detect ferryman://localhost:6379/0
     """
-    with open_client(url) as client:
-        found = detect(client, most_keys, seconds)
+    found = detect(url, most_keys, seconds)
     if output.json:
         for keyspace in found.keyspaces:
             output.line({**asdict(keyspace), "url": located(url, keyspace)})

@@ -11,14 +11,13 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from itertools import islice
 
-import redis
 from attrs import define, evolve, field, frozen
 
-from ..schema.address import ANY_FAMILY, Address
+from ..schema.address import ANY_FAMILY, Address, Kind
 from ..schema.connect import open_client
 from ..schema.errors import KeyspaceNotFound, UsageError
 from ..schema.fact import Entry, FactKind
@@ -27,11 +26,12 @@ from ..schema.job import State
 from ..schema.rule import Keyspace
 from ..schema.text import show
 from ..schema.totals import Totals
+from .glance import Glance, Key, at_server, at_source
 from .globs import covering
-from .reading import BATCH, read_entries
+from .reading import BATCH
+from .source import open_source
 from .subjects import Gathering
-from .survey import clock_ms, nothing_found
-from .wire import Wire, wire
+from .wire import wire
 
 MOST_KEYS = 200_000
 """Keys whose names are looked at."""
@@ -43,9 +43,6 @@ MOST_SECONDS = 10.0
 """After so long the look is over."""
 MOST_CANDIDATES = 40
 """Of more prefixes the most frequent are looked at: a hostile database may suggest one with each key."""
-PAGE = 1000
-LARGE = 1000
-"""A key with so many items may have more than were read of it."""
 EXAMPLES = 5
 
 
@@ -104,8 +101,6 @@ class Detection:
         return tuple(each for each in self.keyspaces if each.fits)
 
 
-Key = tuple[bytes, str]
-"""A key's name and type."""
 Shape = tuple[bytes, str]
 """A key's name without its numbers, and its type."""
 
@@ -116,37 +111,45 @@ def _shape(key: Key) -> Shape:
     return _NUMBERS.sub(b"#", key[0]), key[1]
 
 
-def detect(client: redis.Redis, most_keys: int = MOST_KEYS, most_seconds: float = MOST_SECONDS) -> Detection:
-    """Looks at the client's database."""
+def detect(address: Address, most_keys: int = MOST_KEYS, most_seconds: float = MOST_SECONDS) -> Detection:
+    """Looks at a database or a snapshot file, whatever family and prefix the address names. Raises ServerError, UsageError."""
     deadline = time.monotonic() + most_seconds
-    with wire(client) as line:
-        size = int(line.ask("DBSIZE"))
-        keys, finished = _names(line, most_keys, deadline)
-        candidates = _nominated(keys)
-        sample = _Sample.of(keys)
-        finished = finished and len(candidates) <= MOST_CANDIDATES
-        chosen = sample.chosen if candidates else []
-        for start in range(0, len(chosen), BATCH):
-            if time.monotonic() > deadline:
-                finished = False
-                break
-            for entry, weight in _read(line, chosen[start : start + BATCH]):
-                sample.count(entry)
-                for candidate in candidates:
-                    candidate.look(entry, weight)
+    if address.kind is Kind.RDB:
+        with open_source(address) as source:
+            return _judged(at_source(source, min(most_keys, MOST_READ), deadline), deadline)
+    if address.kind is Kind.CLUSTER:
+        raise UsageError("detection looks at one server: give the address of one node of the cluster, as ferryman://")
+    with open_client(address) as client, wire(client) as line:
+        return _judged(at_server(client, line, most_keys, deadline), deadline)
+
+
+def _judged(glance: Glance, deadline: float) -> Detection:
+    """What the keys speak for. Reads the values of some."""
+    candidates = _nominated(glance.keys)
+    sample = _Sample.of(glance.keys)
+    finished = glance.finished and len(candidates) <= MOST_CANDIDATES
+    chosen = sample.chosen if candidates else []
+    for start in range(0, len(chosen), BATCH):
+        if time.monotonic() > deadline:
+            finished = False
+            break
+        for entry, weight in glance.read(chosen[start : start + BATCH]):
+            sample.count(entry)
+            for candidate in candidates:
+                candidate.look(entry, weight)
     known = _without_shadowed(candidates)
     everything = set().union(*(candidate.known for candidate in known))
-    detected = [candidate.detected(sample, everything, clock_ms(client)) for candidate in known]
+    detected = [candidate.detected(sample, everything, glance.now_ms) for candidate in known]
     detected.sort(key=lambda each: (not each.fits, -each.jobs, each.family, each.prefix))
-    strange = [key for key in sample.read_keys if key not in everything] if candidates else [key for key, _ in keys]
-    strangers = sum(sample.weight(key) for key in strange) if candidates else len(keys)
+    strange = {key: sample.weight(key) for key in sample.read_keys} if candidates else dict.fromkeys(dict(glance.keys), 1.0)
+    strange = {key: weight for key, weight in strange.items() if key not in everything}
     return Detection(
         tuple(detected),
-        size,
-        len(keys),
+        glance.size,
+        len(glance.keys),
         len(sample.read_keys),
         not finished,
-        round(strangers),
+        round(sum(strange.values())),
         tuple(show(key, 60) for key in sorted(strange)[:EXAMPLES]),
     )
 
@@ -158,11 +161,10 @@ def resolve(address: Address) -> Address:
     """
     if address.family != ANY_FAMILY:
         return address
-    with open_client(address) as client:
-        found = detect(client)
-        fitting = [each for each in found.fitting if address.prefix in ("", each.prefix)]
-        if not fitting:
-            raise nothing_found(client, address) if not found.keyspaces else _doubtful(address, found.keyspaces)
+    found = detect(address)
+    fitting = [each for each in found.fitting if address.prefix in ("", each.prefix)]
+    if not fitting:
+        raise _nothing_fits(address, found)
     if len(fitting) > 1:
         named = "; ".join(f"{each.jobs} jobs at {located(address, each)}" for each in fitting[:10])
         raise UsageError(f"family=auto finds {len(fitting)} keyspaces in database {address.db}, so name one: {named}")
@@ -174,30 +176,17 @@ def located(address: Address, keyspace: Detected) -> str:
     return evolve(address, family=keyspace.family, prefix=keyspace.prefix).display()
 
 
-def _doubtful(address: Address, keyspaces: Iterable[Detected]) -> KeyspaceNotFound:
-    named = ", ".join(located(address, each) for each in keyspaces)
-    return KeyspaceNotFound(
-        f"family=auto finds nothing in database {address.db} that fits; if you know better, name one: {named}"
-    )
+def _nothing_fits(address: Address, found: Detection) -> KeyspaceNotFound:
+    if not found.database_keys:
+        return KeyspaceNotFound(f"{address.display()}: database {address.db} is empty; check the server and the database number")
+    looked = f"{address.display()}: nothing in database {address.db} fits a system that ferryman knows"
+    if found.keyspaces:
+        named = ", ".join(located(address, each) for each in found.keyspaces)
+        return KeyspaceNotFound(f"{looked} well enough; if you know better, name one: {named}")
+    return KeyspaceNotFound(f"{looked} ({found.scanned} keys, such as {', '.join(found.examples)}); check the database number")
 
 
-# Names
-
-
-def _names(line: Wire, most_keys: int, deadline: float) -> tuple[list[Key], bool]:
-    """Names and types of the keys, and whether that is all of them. A key that SCAN repeats counts once."""
-    found: dict[bytes, str] = {}
-    cursor = 0
-    while True:
-        reply = line.ask("SCAN", cursor, "COUNT", PAGE)
-        cursor, page = int(reply[0]), [key for key in reply[1] if key not in found]
-        for key, kind in zip(page, line.call(("TYPE", key) for key in page), strict=True):
-            if isinstance(kind, bytes) and kind != b"none":
-                found[key] = kind.decode()
-        if cursor == 0:
-            return list(found.items()), True
-        if len(found) >= most_keys or time.monotonic() > deadline:
-            return list(found.items()), False
+# Candidates
 
 
 def _nominated(keys: Iterable[Key]) -> list[_Candidate]:
@@ -205,9 +194,6 @@ def _nominated(keys: Iterable[Key]) -> list[_Candidate]:
     families = [get_family(name) for name in family_names()]
     votes = Counter((family.name, prefix) for key in keys for family in families for prefix in family.prefixes(*key))
     return [_Candidate(get_family(name), prefix) for (name, prefix), _ in votes.most_common(MOST_CANDIDATES + 1)]
-
-
-# Values
 
 
 @define
@@ -231,9 +217,10 @@ class _Sample:
 
     def count(self, entry: Entry) -> None:
         """Adds a key that was read."""
-        shape = _shape((entry.key, entry.redis_type))
-        self.read[shape] += 1
-        self.read_keys[entry.key] = shape
+        if entry.key not in self.read_keys:  # a large key comes in parts
+            shape = _shape((entry.key, entry.redis_type))
+            self.read[shape] += 1
+            self.read_keys[entry.key] = shape
 
     def weight(self, key: bytes) -> float:
         """For how many keys this one speaks."""
@@ -244,19 +231,6 @@ class _Sample:
     def whole(self) -> bool:
         """Whether every key was read."""
         return len(self.read_keys) >= self.totals.total()
-
-
-def _read(line: Wire, keys: Sequence[Key]) -> Iterator[tuple[Entry, float]]:
-    """The entries of the keys, large ones cut short, with the part of the whole that each is."""
-    entries = next(read_entries(line, [key for key, _ in keys]), [])
-    large = [entry for entry in entries if entry.redis_type in _LENGTH and len(entry.value) >= LARGE]
-    lengths = line.call((_LENGTH[entry.redis_type], entry.key) for entry in large)
-    longer = {entry.key: length for entry, length in zip(large, lengths, strict=True) if isinstance(length, int)}
-    for entry in entries:
-        yield entry, max(1.0, longer[entry.key] / len(entry.value)) if entry.key in longer else 1.0
-
-
-_LENGTH = {"list": "LLEN", "zset": "ZCARD", "set": "SCARD", "hash": "HLEN"}
 
 
 @define(eq=False)

@@ -21,14 +21,18 @@ from ..support.servers import Server
 NOW = 1_800_000_000_000
 
 
+def whole(server: Server) -> Address:
+    return Address.parse(server.url())
+
+
 def found(detection: Detection) -> dict[tuple[str, str], Confidence]:
     return {(each.family, each.prefix): each.confidence for each in detection.keyspaces}
 
 
 @pytest.mark.parametrize("case", [*captures("kue"), *captures("kombu")], ids=str)
-def test_every_capture_is_recognised_and_nothing_else(client: redis.Redis, case: Capture) -> None:
+def test_every_capture_is_recognised_and_nothing_else(server: Server, client: redis.Redis, case: Capture) -> None:
     load(case, client)
-    detection = detect(client)
+    detection = detect(whole(server))
     assert found(detection) == {(case.system, case.prefix): Confidence.SURE}
     assert detection.keyspaces[0].exact
     assert not detection.stopped_early
@@ -44,17 +48,17 @@ def test_every_capture_is_recognised_and_nothing_else(client: redis.Redis, case:
         ("upgraded", "0.10.3 to 0.11, upgraded from an older one"),
     ],
 )
-def test_the_version_of_kue_is_told(client: redis.Redis, name: str, version: str) -> None:
+def test_the_version_of_kue_is_told(server: Server, client: redis.Redis, name: str, version: str) -> None:
     load(capture("kue", name), client)
-    assert detect(client).keyspaces[0].version == version
+    assert detect(whole(server)).keyspaces[0].version == version
 
 
-def test_systems_and_prefixes_in_one_database_do_not_disturb_each_other(client: redis.Redis) -> None:
+def test_systems_and_prefixes_in_one_database_do_not_disturb_each_other(server: Server, client: redis.Redis) -> None:
     for case in (capture("kue", "healthy"), capture("kue", "custom-prefix"), *captures("kombu")):
         load(case, client)
     store(client, NATIVE, "ferryman", NATIVE.generate(50, 1, NOW), NOW)
     store(client, NATIVE, "tenant:a", NATIVE.generate(50, 2, NOW), NOW)
-    detection = detect(client)
+    detection = detect(whole(server))
     expected = {
         ("kue", "q"),
         ("kue", "acme:jobs-v2"),
@@ -68,10 +72,10 @@ def test_systems_and_prefixes_in_one_database_do_not_disturb_each_other(client: 
     assert {each.jobs for each in detection.keyspaces if each.family == "ferryman"} == {50}
 
 
-def test_a_prefix_inside_the_namespace_of_another_one_is_its_own_keyspace(client: redis.Redis) -> None:
+def test_a_prefix_inside_the_namespace_of_another_one_is_its_own_keyspace(server: Server, client: redis.Redis) -> None:
     for prefix in ("q", "q:eu", "q:eu:job"):
         store(client, KUE, prefix, KUE.generate(40, 3, NOW), NOW)
-    detection = detect(client)
+    detection = detect(whole(server))
     assert found(detection) == dict.fromkeys([("kue", "q"), ("kue", "q:eu"), ("kue", "q:eu:job")], Confidence.SURE)
     assert [each.jobs for each in detection.keyspaces] == [40, 40, 40]
 
@@ -102,41 +106,41 @@ def strangers(client: redis.Redis) -> None:
     client.rpush("bull:{mail}:wait", "2")
 
 
-def test_strangers_are_nobodys(client: redis.Redis) -> None:
+def test_strangers_are_nobodys(server: Server, client: redis.Redis) -> None:
     strangers(client)
-    detection = detect(client)
+    detection = detect(whole(server))
     assert detection.fitting == ()
     assert all(re.fullmatch("bull|session|my-", each.prefix) for each in detection.keyspaces)
     load(capture("kombu", "healthy"), client)
-    detection = detect(client)
+    detection = detect(whole(server))
     assert [(each.family, each.prefix) for each in detection.fitting] == [("kombu", "")]
     assert detection.strangers >= len(STRANGERS)
     assert "bull:{mail}:1" in detection.examples
 
 
-def test_a_large_database_is_estimated_from_a_bounded_look(client: redis.Redis) -> None:
+def test_a_large_database_is_estimated_from_a_bounded_look(server: Server, client: redis.Redis) -> None:
     store(client, KUE, "q", KUE.generate(3000, 5, NOW), NOW)
-    detection = detect(client)
+    detection = detect(whole(server))
     kue = detection.keyspaces[0]
     assert not kue.exact
     assert detection.read < detection.scanned == client.dbsize()
     assert 2700 <= kue.jobs <= 3300
     assert kue.confidence is Confidence.SURE
-    few = detect(client, most_keys=500)
+    few = detect(whole(server), most_keys=500)
     assert few.stopped_early
     assert few.scanned < 2000
     assert found(few) == {("kue", "q"): Confidence.SURE}
 
 
-def test_a_long_list_counts_as_long_as_it_is(client: redis.Redis) -> None:
+def test_a_long_list_counts_as_long_as_it_is(server: Server, client: redis.Redis) -> None:
     store(client, KOMBU, "", KOMBU.generate(3000, 5, NOW), NOW)
-    kombu = detect(client).keyspaces[0]
+    kombu = detect(whole(server)).keyspaces[0]
     assert not kombu.exact
     assert 2900 <= kombu.jobs <= 3100
 
 
-def test_an_empty_database_holds_nothing(client: redis.Redis) -> None:
-    assert detect(client) == Detection((), 0, 0, 0, stopped_early=False, strangers=0, examples=())
+def test_an_empty_database_holds_nothing(server: Server) -> None:
+    assert detect(whole(server)) == Detection((), 0, 0, 0, stopped_early=False, strangers=0, examples=())
 
 
 # The family "auto"
@@ -166,5 +170,23 @@ def test_auto_says_what_is_there_when_nothing_fits(server: Server, client: redis
     with pytest.raises(KeyspaceNotFound, match="is empty"):
         resolve(address(server))
     client.hset("session:job:7", mapping={"user": "1"})
-    with pytest.raises(KeyspaceNotFound, match=r"nothing.*fits.*family=kue&prefix=session"):
+    with pytest.raises(KeyspaceNotFound, match=r"nothing.*fits.*well enough.*family=kue&prefix=session"):
         resolve(address(server))
+
+
+def test_a_snapshot_file_is_looked_at_like_a_server() -> None:
+    case = capture("kue", "custom-prefix")
+    file = Address.parse(f"ferryman+rdb://{case.rdb}?family=auto")
+    detection = detect(file)
+    assert found(detection) == {("kue", case.prefix): Confidence.SURE}
+    assert detection.keyspaces[0].jobs == case.expected["jobs"]
+    resolved = resolve(file)
+    assert (resolved.kind, resolved.family, resolved.prefix) == (file.kind, "kue", case.prefix)
+    few = detect(file, most_keys=20)
+    assert few.stopped_early
+    assert few.scanned < few.database_keys
+
+
+def test_a_cluster_is_looked_at_node_by_node() -> None:
+    with pytest.raises(UsageError, match="one node"):
+        resolve(Address.parse("ferryman+cluster://localhost:1/0?family=auto"))

@@ -1,0 +1,96 @@
+"""Glance: some keys of a database, for detection: the names of many, and the values of those that are asked for.
+
+Only reads, never calls KEYS, and stops after so many keys or seconds. Called by ``detect.py``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+
+import redis
+from attrs import frozen
+
+from ..schema.fact import Entry
+from .reading import read_entries
+from .source import Source
+from .survey import clock_ms
+from .wire import Wire
+
+PAGE = 1000
+LARGE = 1000
+"""A key with so many items may have more than were read of it."""
+
+Key = tuple[bytes, str]
+"""A key's name and type."""
+
+Read = Callable[[Sequence[Key]], Iterator[tuple[Entry, float]]]
+"""The entries of some keys. Large ones may be cut short: the number says how many times as long the whole is."""
+
+
+@frozen
+class Glance:
+    """What was seen of a database."""
+
+    size: int
+    """How many keys there are."""
+    keys: list[Key]
+    finished: bool
+    """Whether these are all keys."""
+    now_ms: int
+    read: Read
+
+
+def at_server(client: redis.Redis, line: Wire, most_keys: int, deadline: float) -> Glance:
+    """Looks at a server's database, until ``deadline`` (of the monotonic clock)."""
+    size = int(line.ask("DBSIZE"))
+    keys, finished = _names(line, most_keys, deadline)
+    return Glance(size, keys, finished, clock_ms(client), lambda those: _read(line, those))
+
+
+def at_source(source: Source, most_keys: int, deadline: float) -> Glance:
+    """Looks at the beginning of a source that can only be read from one end to the other, and keeps it in memory."""
+    now_ms = source.clock_ms()
+    found: defaultdict[bytes, list[Entry]] = defaultdict(list)
+    finished = True
+    for entry in chain.from_iterable(source.entries(now_ms)):
+        if entry.key not in found and (len(found) >= most_keys or time.monotonic() > deadline):
+            finished = False
+            break
+        found[entry.key].append(entry)
+    keys = [(key, entries[0].redis_type) for key, entries in found.items()]
+    return Glance(max(source.size(), len(keys)), keys, finished, now_ms, lambda those: _kept(found, those))
+
+
+def _kept(found: dict[bytes, list[Entry]], keys: Sequence[Key]) -> Iterator[tuple[Entry, float]]:
+    return ((entry, 1.0) for key, _ in keys for entry in found[key])
+
+
+def _names(line: Wire, most_keys: int, deadline: float) -> tuple[list[Key], bool]:
+    """Names and types of the keys, and whether that is all of them. A key that SCAN repeats counts once."""
+    found: dict[bytes, str] = {}
+    cursor = 0
+    while True:
+        reply = line.ask("SCAN", cursor, "COUNT", PAGE)
+        cursor, page = int(reply[0]), [key for key in reply[1] if key not in found]
+        for key, kind in zip(page, line.call(("TYPE", key) for key in page), strict=True):
+            if isinstance(kind, bytes) and kind != b"none":
+                found[key] = kind.decode()
+        if cursor == 0:
+            return list(found.items()), True
+        if len(found) >= most_keys or time.monotonic() > deadline:
+            return list(found.items()), False
+
+
+_LENGTH = {"list": "LLEN", "zset": "ZCARD", "set": "SCARD", "hash": "HLEN"}
+
+
+def _read(line: Wire, keys: Sequence[Key]) -> Iterator[tuple[Entry, float]]:
+    entries = next(read_entries(line, [key for key, _ in keys]), [])
+    large = [entry for entry in entries if entry.redis_type in _LENGTH and len(entry.value) >= LARGE]
+    lengths = line.call((_LENGTH[entry.redis_type], entry.key) for entry in large)
+    longer = {entry.key: length for entry, length in zip(large, lengths, strict=True) if isinstance(length, int)}
+    for entry in entries:
+        yield entry, max(1.0, longer[entry.key] / len(entry.value)) if entry.key in longer else 1.0
