@@ -17,7 +17,7 @@ from attrs import evolve, frozen
 from ...schema.job import Job, State
 from ..draw import shares, text
 from . import luajson
-from .kept import THROTTLED, Beside, Kept
+from .kept import THROTTLED, Kept
 from .record import NAME, STALLED, canonical, standard, work_score
 
 QUEUES = (
@@ -135,9 +135,10 @@ class _Story:
         return evolve(job, created_at=created_at, started_at=started_at, worker=worker, attempts=1, **more)
 
     def _stored(self, job: Job) -> Job:
-        """The job as a reader finds it, with the exact scores and fields that stand in Redis beside canonical fields."""
+        """The job as a reader finds it, with what stands in Redis beside the canonical fields."""
         record = standard(job)
-        fields, scores, beside = dict(record.fields), dict(record.scores), Beside()
+        fields: dict[bytes, bytes] = {}
+        scores: dict[str, float] = {}
         if job.state is State.WAITING:
             # Live scores have more digits than a time in ms.
             seconds = (job.created_at or 0) / 1000 + int(self.random.random() * 9) / 1e4
@@ -146,25 +147,23 @@ class _Story:
                 scores["work"] = float("inf")
                 fields |= {b"state": STALLED.encode(), b"worker": WORKERS[0].encode()}
         if self.throttles:
-            fields, scores, beside = self._throttled(job, fields, scores)
-        stored = evolve(record, fields=fields, scores=scores)
-        read = canonical(job.id, stored)
-        kept = Kept.of_difference(read, stored, beside).to_extra()
-        return evolve(read, extra={NAME: kept}) if kept else read
+            self._throttle(job, fields, scores)
+        stored = evolve(record, fields={**record.fields, **fields}, scores={**record.scores, **scores})
+        word = (fields.get(b"state") or record.fields[b"state"]).decode()
+        bound = bool(scores) or job.state is State.ACTIVE
+        kept = Kept(state=word if bound else None, scores=scores, fields=fields).to_extra()
+        return canonical(job.id, stored, {NAME: kept} if kept else {})
 
-    def _throttled(
-        self, job: Job, fields: dict[bytes, bytes], scores: dict[str, float]
-    ) -> tuple[dict[bytes, bytes], dict[str, float], Beside]:
-        """The same in reqless: each job needs its queue's own throttle, some another one too."""
+    def _throttle(self, job: Job, fields: dict[bytes, bytes], scores: dict[str, float]) -> None:
+        """Adds what reqless keeps of a job: each needs its queue's own throttle, some another one too."""
         needed = [f"ql:q:{job.queue}"]
         if self.random.random() < 0.2:
             needed.insert(0, THROTTLES[int(self.random.random() * len(THROTTLES))])
-        fields = {**fields, b"throttles": luajson.dump(needed)}
-        slots: dict[str, float] = {}
+        fields[b"throttles"] = luajson.dump(needed)
         if job.state is State.ACTIVE:
-            slots = {f"slot:{throttle}": 1.0 for throttle in needed}
-        elif "work" in scores and len(needed) > 1 and fields[b"state"] == b"waiting":
+            scores.update((f"slot:{throttle}", 1.0) for throttle in needed)
+        elif job.state is State.WAITING and len(needed) > 1 and b"state" not in fields:
             since = (job.created_at or 0) / 1000
             fields[b"state"] = THROTTLED.encode()
-            scores, slots = {THROTTLED: since}, {f"pending:{needed[0]}": since}
-        return fields, scores, Beside(slots=slots)
+            scores.clear()
+            scores.update({THROTTLED: since, f"pending:{needed[0]}": since})
