@@ -16,7 +16,8 @@ from ferryman.schema.rule import Severity
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ...support.captures import Survey, survey
+from ...support.captures import survey
+from ...support.hostile import interrogate
 from .strategies import CONTAINERS, NOW_MS, OLD, WORKERS, entries, usual_type
 
 GENEROUS_SECONDS = 10.0
@@ -24,41 +25,18 @@ any_time = settings(deadline=None, max_examples=60)
 """Texts that cost some time are among those that are drawn."""
 
 
-def use(seen: Survey) -> None:
-    """Everything that can be done with a keyspace."""
-    keyspace = seen.keyspace
-    FAMILY.version(keyspace)
-    FAMILY.consumers(keyspace)
-    for finding in FAMILY.keyspace_findings(keyspace):
-        assert finding.detail.isprintable()
-        FAMILY.repair(finding, None, keyspace)
-    for subject in seen.subjects.values():
-        for finding in FAMILY.findings(subject, keyspace):
-            assert finding.detail.isprintable()
-            assert len(finding.detail) < 2000
-            FAMILY.repair(finding, subject, keyspace)
-        list(FAMILY.refusals(subject, keyspace))
-        job = FAMILY.read(subject, keyspace)
-        if job is not None:
-            assert job.id == subject.job_id
-            obstacles = list(FAMILY.obstacles(job))
-            if not any(each.severity is Severity.ERROR for each in obstacles):
-                FAMILY.write(job, Target("", NOW_MS))
-    assert type(keyspace.totals).from_json(keyspace.totals.to_json()) == keyspace.totals
-
-
 @any_time
 @given(st.lists(entries(), max_size=12), st.integers(0, 2**53))
 def test_no_bytes_at_all_make_the_family_fail(keys: list[Entry], now_ms: int) -> None:
     for entry in keys:
         list(FAMILY.prefixes(entry.key, entry.redis_type))
-    use(survey(FAMILY, keys, "", now_ms))
+    interrogate(survey(FAMILY, keys, "", now_ms))
 
 
 @any_time
 @given(st.lists(entries("app:"), max_size=6))
 def test_nor_under_a_prefix(keys: list[Entry]) -> None:
-    use(survey(FAMILY, keys, "app:", NOW_MS))
+    interrogate(survey(FAMILY, keys, "app:", NOW_MS))
 
 
 @any_time
@@ -82,7 +60,7 @@ def test_any_score_may_stand_anywhere(score: float) -> None:
         value: Any = [(b"u", score)] if redis_type == "zset" else [b"u"]
         keys.append(Entry(f"{container}:q".encode(), redis_type, value))
     for leave_out in range(len(keys)):
-        use(survey(FAMILY, keys[:leave_out] + keys[leave_out + 1 :], "", NOW_MS))
+        interrogate(survey(FAMILY, keys[:leave_out] + keys[leave_out + 1 :], "", NOW_MS))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +81,7 @@ def test_any_score_may_stand_anywhere(score: float) -> None:
 def test_a_huge_or_deep_text_costs_bounded_time(field: bytes, text: bytes) -> None:
     started = time.monotonic()
     keys = [Entry(b"u", "hash", {b"json": b"{}"} | {field: text}), Entry(b"jobs_queued:q", "list", [b"u"])]
-    use(survey(FAMILY, keys, "", NOW_MS))
+    interrogate(survey(FAMILY, keys, "", NOW_MS))
     assert time.monotonic() - started < GENEROUS_SECONDS
 
 

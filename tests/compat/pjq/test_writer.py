@@ -23,7 +23,7 @@ from . import strategies
 NOW = strategies.NOW_MS
 TARGET = Target("", NOW)
 
-on_a_server = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
+on_a_server = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
 
 
 def store(client: redis.Redis, jobs: Iterable[Job]) -> None:
