@@ -29,7 +29,9 @@ class Member:
     @classmethod
     def of(cls, value: Any) -> Member:
         """The member with this value, in the text that JavaScript would write."""
-        return cls(value, stringify(value))
+        if type(value) is int:
+            return cls(value, b"%d" % value)
+        return _CONSTANTS[value] if value is None or value is True or value is False else cls(value, stringify(value))
 
     @classmethod
     def parse(cls, text: bytes) -> Member:
@@ -78,46 +80,55 @@ def _named_shortly(name: str) -> bytes:
 
 
 def _split(text: str) -> dict[str, Member]:
+    # A document has dozens of members, and a keyspace millions of documents: nothing is called where no space can be.
     found: dict[str, Member] = {}
-    at, mark = _next(text, 0)
-    if mark != "{":
+    at = _spaces(text, 0)
+    if text[at : at + 1] != "{":
         raise ValueError("it does not begin with {")
-    at, mark = _next(text, at + 1)
-    while mark != "}":
-        if mark != '"':
+    at = _spaces(text, at + 1)
+    more = text[at : at + 1] != "}"
+    while more:
+        if text[at : at + 1] != '"':
             raise ValueError(f"no name at character {at}")
         name, at = _DECODER.raw_decode(text, at)
-        at, mark = _next(text, at)
-        if mark != ":":
-            raise ValueError(f"no value at character {at}")
-        start, _ = _next(text, at + 1)
+        if text[at : at + 1] != ":":
+            at = _spaces(text, at)
+            if text[at : at + 1] != ":":
+                raise ValueError(f"no value at character {at}")
+        start = at + 1
+        if text[start : start + 1] in _SPACES:
+            start = _spaces(text, start)
         value, at = _DECODER.raw_decode(text, start)
         found[name] = Member(value, text[start:at].encode("utf-8"))
-        at, mark = _next(text, at)
+        if text[at : at + 1] in _SPACES:
+            at = _spaces(text, at)
+        mark = text[at : at + 1]
         if mark == ",":
-            at, mark = _next(text, at + 1)
-            if mark == "}":
-                raise ValueError(f"a comma too many at character {at}")
-        elif mark != "}":
+            at += 1
+            if text[at : at + 1] in _SPACES:
+                at = _spaces(text, at)
+        elif mark == "}":
+            more = False
+        else:
             raise ValueError(f"neither comma nor end at character {at}")
-    at, mark = _next(text, at + 1)
-    if mark:
+    if _spaces(text, at + 1) != len(text):
         raise ValueError(f"more than one value, at character {at}")
     return found
 
 
-def _next(text: str, at: int) -> tuple[int, str]:
-    """Where the next character that is no space stands, and which; empty at the end."""
-    found = _SPACES.match(text, at)
-    at = at if found is None else found.end()
-    return at, text[at : at + 1]
+def _spaces(text: str, at: int) -> int:
+    """Where the next character that is no space stands."""
+    found = _SOME_SPACES.match(text, at)
+    return at if found is None else found.end()
 
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-_SPACES = re.compile(r"[ \t\n\r]+")
+_SPACES = frozenset(" \t\n\r")
+_SOME_SPACES = re.compile(r"[ \t\n\r]+")
 _LONE = re.compile("[\ud800-\udfff]")
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_CONSTANTS = {value: Member(value, stringify(value)) for value in (None, True, False)}

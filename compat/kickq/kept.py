@@ -1,6 +1,6 @@
 """Kept: what ``extra["kickq"]`` remembers of a kickq job, so that writing it back gives the same bytes.
 
-Only what differs from what the writer would write anyway (record.standard), as texts and numbers:
+Only what differs from what the writer would write anyway (record.standard_item), as texts and numbers:
 
     state            the state word; always there for an active job, else only where the document doesn't imply it
     read_as          the canonical state of the document, where something kept is true in that state only
@@ -26,7 +26,7 @@ from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
 from ..members import Member, Members, split
 from .keys import WORDS
-from .record import Record, lost, record_of, standard, standard_item, word_for
+from .record import Record, lost, record_of, standard_item, word_for
 
 NAME = "kickq"
 
@@ -73,17 +73,18 @@ class Kept:
     @classmethod
     def of_difference(cls, job: Job, stored: Record) -> Kept:
         """What must be remembered of a job just read, for the writer to make ``stored`` of it again."""
-        base = standard_item(job)
+        base = standard_item(job, stored.item.get("data"))
         item: dict[str, Member | None] = {}
         if stored.item:
             item = {name: member for name, member in stored.item.items() if base.get(name) != member}
             item |= {name: None for name in base if name not in stored.item}
         word = _word_kept(job, stored, _merged(base, item))
         kept = cls(state=word, read_as=_document_state(job), item=item)
-        expected = kept.applied(job)
+        expected = kept.applied(job, base)
         fields = _changed(expected.fields, stored.fields)
         scores = {role: score for role, score in stored.scores.items() if expected.scores.get(role, score) != score}
-        text = None if expected.document == stored.document else stored.document
+        # The members are the same now; their order may not be.
+        text = None if stored.text is None and list(expected.item) == list(stored.item) else stored.document
         bound = scores or text is not None or not OF_STATE.isdisjoint(item)
         return evolve(kept, read_as=kept.read_as if bound else None, fields=fields, scores=scores, text=text)
 
@@ -109,10 +110,10 @@ class Kept:
         """Whether a worker of kickq had the job."""
         return WORDS.get(self.state or "") is State.ACTIVE
 
-    def applied(self, job: Job) -> Record:
-        """The record that reproduces the stored job, provided that it has not changed since."""
+    def applied(self, job: Job, base: Members) -> Record:
+        """The record that reproduces the stored job, provided that it has not changed since. ``base``: its standard document."""
         same = self.read_as == _document_state(job)
-        item = _merged(standard_item(job), {name: m for name, m in self.item.items() if same or name not in OF_STATE})
+        item = _merged(base, {name: m for name, m in self.item.items() if same or name not in OF_STATE})
         record = record_of(job, item)
         fields = {**record.fields, **self.fields}
         if self.state is not None and WORDS.get(self.state) is job.state:
@@ -121,10 +122,10 @@ class Kept:
         text = self.text if self.text is not None and same and _means(self.text, item) else None
         return Record({name: value for name, value in fields.items() if value is not None}, item, scores, text)
 
-    def applied_loosely(self, job: Job) -> Record:
+    def applied_loosely(self, job: Job, base: Members) -> Record:
         """The record of a job that has changed since it was read: only what no canonical field speaks for still holds."""
         beside = {name: member for name, member in self.item.items() if name not in SPOKEN_FOR}
-        record = record_of(job, _merged(standard_item(job), beside))
+        record = record_of(job, _merged(base, beside))
         fields = {name: value for name, value in self.fields.items() if value is not None and name not in MIRRORED}
         return evolve(record, fields={**fields, **record.fields})
 
@@ -133,11 +134,12 @@ class Kept:
 
         It is exactly what was stored, as far as that does not contradict the job.
         """
-        exact = self.applied(job)
+        base = standard_item(job)
+        exact = self.applied(job, base)
         missing = lost(job, exact)
-        if not missing or missing.keys() <= lost(job, standard(job)).keys():
+        if not missing or missing.keys() <= lost(job, record_of(job, base)).keys():
             return exact, missing
-        loose = self.applied_loosely(job)
+        loose = self.applied_loosely(job, base)
         return loose, lost(job, loose)
 
 

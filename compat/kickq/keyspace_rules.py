@@ -18,7 +18,7 @@ book: Rulebook[View] = Rulebook(view_of)
 
 
 @book.about_keyspace(
-    "KICKQ-1", "Every key under the namespace is one of kickq's, and has the right Redis type", Severity.ERROR, Harm.LOST
+    "KICKQ-1", "Every key under the namespace is one of kickq's, of the right Redis type, and stays", Severity.ERROR, Harm.LOST
 )
 def keys_make_sense(keyspace: Keyspace) -> Iterator[Complaint]:
     totals, names = keyspace.totals, layout(keyspace.prefix)
@@ -40,7 +40,7 @@ def keys_make_sense(keyspace: Keyspace) -> Iterator[Complaint]:
 
 @book.about_keyspace(
     "KICKQ-1",
-    "No list, set or counter runs out",
+    "Every key under the namespace is one of kickq's, of the right Redis type, and stays",
     Severity.ERROR,
     Harm.LOST,
     repair="take the time to live off the key (PERSIST)",
@@ -51,7 +51,9 @@ def keys_do_not_expire(keyspace: Keyspace) -> Iterator[Complaint]:
             yield Complaint("has a time to live, and will vanish", to_bytes(text))
 
 
-@book.about_keyspace("KICKQ-3", "There are sets for kickq's eight states only", Severity.WARNING, Harm.COSMETIC)
+@book.about_keyspace(
+    "KICKQ-3", "The state is one of kickq's eight words; otherwise the job is not carried", Severity.WARNING, Harm.COSMETIC
+)
 def sets_are_kickqs(keyspace: Keyspace) -> Iterator[Complaint]:
     for text in keyspace.totals.samples.get(("strange state", ""), []):
         yield Complaint("no state of kickq's: other software is at work here", to_bytes(text))

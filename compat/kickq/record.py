@@ -1,7 +1,7 @@
 """The record of kickq, both ways: a hash with one JSON document to canonical fields, and those to what kickq itself would write.
 
-``canonical`` reads any bytes and never fails; ``standard`` writes what a sound job of kickq 1.x looks like. What ``standard``
-would not reproduce of a record is kept apart (kept.py), so that together they are exact. Called by the reader and the writer.
+``canonical`` reads any bytes and never fails; ``standard_item`` and ``record_of`` make a sound job of kickq 1.x. What they would
+not reproduce of a record is kept apart (kept.py), so that together they are exact. Called by the reader and the writer.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ DEFAULTS: Mapping[str, Any] = {
     "ghostInterval": 1_800_000,
 }
 """What kickq takes for members that the document lacks."""
+
+_DEFAULT_MEMBERS = {name: Member.of(value) for name, value in DEFAULTS.items()}
 
 RUN_STATES = {"success": State.COMPLETED, "fail": State.FAILED, "ghost": State.FAILED}
 """How a run can end, and in which final state the job is if it was the last one."""
@@ -224,13 +226,8 @@ def _event(run: Any) -> dict[str, Any]:
 # A job's record
 
 
-def standard(job: Job) -> Record:
-    """What kickq itself would have written for this job. A state that kickq has no word for is left out."""
-    return record_of(job, standard_item(job))
-
-
 def record_of(job: Job, item: Members) -> Record:
-    """The record of a job whose document is given: the word, the mirrored fields and the scores follow from both."""
+    """The record of a job whose document is given: word, fields and scores follow from both. An unknown state has no word."""
     fields = {b"id": to_bytes(job.id), b"name": to_bytes(job.queue)}
     if job.created_at is not None:
         fields[b"createTime"] = b"%d" % job.created_at
@@ -268,8 +265,8 @@ def word_for(state: State, item: Members) -> str | None:
     return None
 
 
-def standard_item(job: Job) -> Members:
-    """The document that kickq would have written."""
+def standard_item(job: Job, data: Member | None = None) -> Members:
+    """The document that kickq would have written. ``data``: the payload as a member, where it is known to be one."""
     finished, runs = job.state in FINISHED, _runs(job)
     ended = runs[-1]["state"] if runs else None
     before = {"fail": "retry", "ghost": "ghost"}.get(str(ended), "delayed" if job.state is State.SCHEDULED else "new")
@@ -288,10 +285,11 @@ def standard_item(job: Job) -> Members:
     if job.updated_at is not None:
         values["updateTime"] = job.updated_at
     values |= {"finishTime": job.finished_at, "totalProcessTime": sum(took) if finished else None, "delay": delay}
-    values |= {**DEFAULTS, **_limits(job)}
-    item = {name: Member.of(value) for name, value in values.items()}
-    data = None if job.payload is None else data_member(job.payload)
-    if data is not None:
+    item = {name: Member.of(value) for name, value in values.items()} | _DEFAULT_MEMBERS
+    item |= {name: Member.of(value) for name, value in _limits(job).items()}
+    if job.payload is not None and (data is None or data.text != job.payload):
+        data = data_member(job.payload)
+    if job.payload is not None and data is not None:
         item["data"] = data
     state = word_for(job.state, {}) if finished else before
     rest = {"lastError": job.error, "scheduledFor": moment_due, "state": state, "runs": runs}

@@ -26,7 +26,11 @@ book: Rulebook[View] = Rulebook(view_of)
 
 
 @book.about_jobs(
-    "KICKQ-1", "No record runs out", Severity.ERROR, Harm.LOST, repair="take the time to live off the record (PERSIST)"
+    "KICKQ-1",
+    "Every key under the namespace is one of kickq's, of the right Redis type, and stays",
+    Severity.ERROR,
+    Harm.LOST,
+    repair="take the time to live off the record (PERSIST)",
 )
 def does_not_expire(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     if view.fact is not None and view.fact.ttl_ms is not None:
@@ -35,7 +39,7 @@ def does_not_expire(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
 
 @book.about_jobs(
     "KICKQ-2",
-    "The document of a job that has yet to run is whole; otherwise it is not carried",
+    "A job's document is whole; without it, a job that has yet to run is not carried",
     Severity.ERROR,
     Harm.LOST,
     refuses=True,
@@ -45,7 +49,9 @@ def has_document_to_run(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
         yield view.complaint(f"{_damage(view)}: nobody can run the job right")
 
 
-@book.about_jobs("KICKQ-2", "The document of a finished job is whole", Severity.WARNING, Harm.LOST)
+@book.about_jobs(
+    "KICKQ-2", "A job's document is whole; without it, a job that has yet to run is not carried", Severity.WARNING, Harm.LOST
+)
 def has_document(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     if view.state in FINISHED and not view.readable:
         yield view.complaint(_damage(view))
@@ -155,14 +161,20 @@ def _meaning(run_state: Any) -> State | None:
     return RUN_STATES.get(run_state) if isinstance(run_state, str) else None
 
 
-@book.about_jobs("KICKQ-22", "The runs are a list", Severity.ERROR, Harm.LOST, repair="replace null by an empty list")
+@book.about_jobs(
+    "KICKQ-22",
+    "The runs are a list, numbered from 1, and each has ended",
+    Severity.ERROR,
+    Harm.LOST,
+    repair="replace null by an empty list",
+)
 def has_runs(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     if view.readable and view.stored.runs is None:
         found = show(view.stored.item["runs"].text, 40)
         yield view.complaint(f"the runs are {found}: the worker that takes the job never calls its consumer")
 
 
-@book.about_jobs("KICKQ-22", "The runs are numbered from 1, and each has ended", Severity.WARNING, Harm.COSMETIC)
+@book.about_jobs("KICKQ-22", "The runs are a list, numbered from 1, and each has ended", Severity.WARNING, Harm.COSMETIC)
 def has_sound_runs(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     if not view.readable:
         return

@@ -28,7 +28,12 @@ class View:
     """By role: scheduled, purge and time_index."""
 
     stored: Record = field(factory=Record.nothing)
-    """The record, derived from the hash and the times when all facts are in."""
+    """The record, derived from the hash and the times when all facts are in; so are the following."""
+    word: str = ""
+    state: State = State.UNKNOWN
+    queue: str = ""
+    readable: bool = False
+    """Whether a worker of kickq could use the document: an object with the job's own id and a name."""
 
     @classmethod
     def of(cls, subject: Subject) -> View:
@@ -46,7 +51,10 @@ class View:
                     view.times[fact.role] = fact
         if view.fact is not None:
             scores = {role: fact.score for role, fact in view.times.items() if fact.score is not None}
-            view.stored = Record.of(view.fact.fields, scores)
+            view.stored = stored = Record.of(view.fact.fields, scores)
+            view.word, view.state, view.queue = stored.word, stored.state, stored.queue
+            own_id = "id" in stored.item and stored.item["id"].value == view.job_id
+            view.readable = own_id and isinstance(stored.value("name"), str)
         return view
 
     @property
@@ -55,28 +63,9 @@ class View:
         return (self.fact or [*self.lists, *self.sets, *self.times.values()][0]).key
 
     @property
-    def state(self) -> State:
-        return self.stored.state
-
-    @property
-    def word(self) -> str:
-        return self.stored.word
-
-    @property
-    def queue(self) -> str:
-        return self.stored.queue
-
-    @property
     def known(self) -> bool:
         """Whether there is a record that says in which state the job is."""
         return self.fact is not None and self.state is not State.UNKNOWN
-
-    @property
-    def readable(self) -> bool:
-        """Whether a worker of kickq could use the document: an object with the job's own id and a name."""
-        item = self.stored.item
-        own_id = "id" in item and item["id"].value == self.job_id
-        return own_id and "name" in item and isinstance(item["name"].value, str)
 
     @property
     def own_lists(self) -> list[Fact]:

@@ -9,8 +9,8 @@ is complete. Never writes a document that no worker could read, nor a time that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Iterator, Mapping
+from functools import cache, lru_cache
 from importlib.resources import files
 
 from attrs import evolve, frozen
@@ -123,20 +123,26 @@ def write(job: Job, target: Target) -> list[Command]:
     if counted(job.id) is not None:
         commands.append(("EVAL", _script("raise_id"), 1, names.key("ids"), member))
     commands += [("DEL", key), ("HSET", key, *(text for pair in record.hash.items() for text in pair))]
-    own_set = names.key("state", state=record.word)
-    sets = [other for word in WORDS if (other := names.key("state", state=word)) != own_set]
+    all_sets = _sets(target.prefix)
+    sets = [other for word, other in all_sets.items() if word != record.word]
     zsets = [names.key(role) for role in ("scheduled", "purge") if role not in record.scores]
     lists = []
     if state is not State.WAITING:
         zsets.append(staged)
         lists.append(queue)
     commands.append(("EVAL", _script("leave"), len(sets + zsets + lists), *sets, *zsets, *lists, member, len(sets), len(zsets)))
-    commands.append(("SADD", own_set, member))
+    commands.append(("SADD", all_sets[record.word], member))
     commands.extend(("ZADD", names.key(role), number_text(score), member) for role, score in record.scores.items())
     if state is State.WAITING:
         # Jobs that have no place at the source run first.
         commands.append(("ZADD", staged, 0 if job.position is None else job.position + 1, member))
     return commands
+
+
+@lru_cache(maxsize=64)
+def _sets(prefix: str) -> Mapping[str, bytes]:
+    """The state sets by their words."""
+    return {word: layout(prefix).key("state", state=word) for word in WORDS}
 
 
 # What is done once
