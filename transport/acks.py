@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+Outcome = tuple[Verdict, ...] | Exception
+"""What became of the acks to one queue."""
+
 logger = logging.getLogger("ferryman.transport")
 
 LINGER = 0.002
@@ -82,46 +85,53 @@ class Acks:
     def send_with(self, call: Call[T]) -> T:
         """Sends what is pending together with another call, in one round trip, and gives that one's result.
 
-        Raises connection errors. The acks stay pending then, for ``flush``.
+        Raises connection errors. The acks stay pending then, for ``flush``. Raises the call's own errors too.
         """
         with self._lock:
-            *verdicts, result = self._channel.wire.run_all([*self._calls(), call])
+            *verdicts, result = self._channel.wire.outcomes([*self._calls(), call])
             self._settle(verdicts)
+            if isinstance(result, Exception):
+                raise result
             return cast(T, result)
 
     def _calls(self) -> list[Call[tuple[Verdict, ...]]]:
         channel = self._channel
         return [channel.live.ack(queue, channel.consumer_id, ids) for queue, ids in self._pending.items()]
 
-    def _settle(self, verdicts: Sequence[tuple[Verdict, ...]]) -> None:
+    def _settle(self, verdicts: Sequence[Outcome]) -> None:
         """Nothing is pending any more: the server has answered."""
         pending, self._pending, self._count = self._pending, defaultdict(list), 0
         self._report(pending, verdicts)
 
-    def _send(self, calls: list[Call[tuple[Verdict, ...]]]) -> list[tuple[Verdict, ...]]:
+    def _send(self, calls: list[Call[tuple[Verdict, ...]]]) -> list[Outcome]:
         wire = self._channel.wire
         if wire.failed:
             return self._send_afresh(calls)
         try:
-            return wire.run_all(calls)
+            return wire.outcomes(calls)
         except CONNECTION_ERRORS as error:
             logger.info("connection lost while acking, trying once more: %s", error)
         if self._channel.closed:
             return self._send_afresh(calls)
         # Nobody but us has met the error, so nobody will replace this wire: it must not stay failed.
         wire.reopen()
-        return wire.run_all(calls)
+        return wire.outcomes(calls)
 
-    def _send_afresh(self, calls: list[Call[tuple[Verdict, ...]]]) -> list[tuple[Verdict, ...]]:
+    def _send_afresh(self, calls: list[Call[tuple[Verdict, ...]]]) -> list[Outcome]:
         """Sends over a connection that ends with it, while kombu replaces the channel's."""
         fresh = self._channel.settings.wire()
         try:
-            return fresh.run_all(calls)
+            return fresh.outcomes(calls)
         finally:
             fresh.close()
 
-    def _report(self, pending: dict[str, list[str]], verdicts: Sequence[tuple[Verdict, ...]]) -> None:
+    def _report(self, pending: dict[str, list[str]], verdicts: Sequence[Outcome]) -> None:
         for (queue, ids), results in zip(pending.items(), verdicts, strict=True):
+            if isinstance(results, Exception):
+                logger.error(
+                    "%s acks to queue %r came to nothing, and what they are for runs again: %s", len(ids), queue, results
+                )
+                continue
             for job_id, verdict in zip(ids, results, strict=True):
                 if verdict == "lost":
                     logger.warning(

@@ -263,6 +263,13 @@ class Channel(Declarations):
         self.transport.poller.changed()
         self.transport.letters.carry()
 
+    def give_up(self, message: Message, error: Exception) -> None:
+        """Makes a dead letter of a message that nobody could begin with, unless it is settled already."""
+        held = self.qos.get(message.delivery_tag)
+        if held is not None:
+            self._give_up(held, "failed", repr(error))
+            self.qos.pop(message.delivery_tag)
+
     def _give_up(self, held: Held, reason: str, error: str = "") -> None:
         self.wire.run(self.live.reject(held.queue, self.consumer_id, held.job_id, reason, error))
         if held.queue in self.transport.letters.forwarding:

@@ -39,6 +39,9 @@ BEAT = 1.0
 """Seconds between turns of an idle event loop, in which a connection that has gone silent is noticed."""
 PROPAGATED: tuple[type[Exception], ...] = (*CONNECTION_ERRORS, MemoryError, AssertionError)
 """Errors of a callback that end the event loop; it reports all others and goes on, as kombu's does for file descriptors."""
+SENSELESS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""Errors of a Celery worker's handler that mean that its message made no sense. It becomes a dead letter: it would end a worker that
+has no event loop, and one that has would hold it for ever."""
 SOON = 5.0
 """Seconds: a queue that is to be looked at so soon is looked at along with one whose time has come."""
 TROUBLE = 5.0
@@ -334,7 +337,13 @@ class Poller:
 
     def _hand_out_one(self) -> None:
         ready = self._ready.popleft()
-        ready.consumer.callback(ready.message)
+        try:
+            ready.consumer.callback(ready.message)
+        except SENSELESS as error:
+            if not _is_workers(ready.consumer.callback):
+                raise
+            logger.exception("a message of queue %r makes no sense to the worker", ready.consumer.queue)
+            ready.channel.give_up(ready.message, error)
 
     def _hand_out_guarded(self) -> None:
         """For event loops: an error of one callback is the loop's to report, as with any other callback of it."""
@@ -390,6 +399,12 @@ class Poller:
                 return
             self._ready.append(Ready(channel, consumer, channel.message(found, queue, None, consumer)))
             return
+
+
+def _is_workers(callback: Any) -> bool:
+    """Whether messages are handed to a Celery worker, which begins tasks, and not to code that sees to errors itself."""
+    handler = getattr(getattr(callback, "__self__", None), "on_message", None)
+    return str(getattr(handler, "__module__", "")).startswith("celery.worker")
 
 
 def _nothing(*_: Any) -> None:

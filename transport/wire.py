@@ -20,7 +20,7 @@ from redis.exceptions import MovedError, NoScriptError
 from redis.sentinel import SentinelManagedConnection
 
 from ..schema.call import Argument, Call, Command
-from ..schema.errors import UsageError
+from ..schema.errors import FerrymanError, UsageError
 from .errors import CONNECTION_ERRORS, ConnectionLost, passing
 
 T = TypeVar("T")
@@ -59,6 +59,13 @@ class Wire(ABC):
             replies = self.replies(calls)
             self._raise_first(replies)
         return [call.parse(reply) for call, reply in zip(calls, replies, strict=True)]
+
+    def outcomes(self, calls: Sequence[AnyCall]) -> list[Any]:
+        """Like ``run_all``, but the error of one call stands in the place of its result. Raises connection errors."""
+        with self._lock:
+            replies = self.replies(calls)
+            self._raise_first([reply for reply in replies if isinstance(reply, CONNECTION_ERRORS)])
+        return [_outcome(call, reply) for call, reply in zip(calls, replies, strict=True)]
 
     @abstractmethod
     def run_confirmed(self, calls: Sequence[AnyCall], question: Command[int]) -> tuple[list[Any], int]:
@@ -277,6 +284,15 @@ def _is_deposed(connection: Any) -> bool:
     except CONNECTION_ERRORS:
         return False  # the Sentinels' silence says nothing about the master
     return bool(master != (connection.host, connection.port))
+
+
+def _outcome(call: AnyCall, reply: Any) -> Any:
+    if isinstance(reply, Exception):
+        return reply
+    try:
+        return call.parse(reply)
+    except FerrymanError as error:
+        return error
 
 
 def _as_it_is(reply: Any) -> Any:
