@@ -283,10 +283,9 @@ def _standard_fields(job: Job, told: str) -> dict[bytes, bytes]:
     elif failing or job.error is not None:
         group, message = group_and_message(job)
         worker = job.worker if failing and job.worker else ""
-        failure = {"group": group, "message": message, "when": _seconds(job.finished_at or 0), "worker": worker}
-        fields[b"failure"] = luajson.dump(
-            {name: _plain(told) if isinstance(told, str) else told for name, told in failure.items()}
-        )
+        when = _seconds(job.finished_at or 0)
+        failure = {"group": _plain(group), "message": _plain(message), "when": when, "worker": _plain(worker)}
+        fields[b"failure"] = luajson.dump(failure)
     return fields
 
 
