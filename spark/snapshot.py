@@ -70,7 +70,10 @@ class Snapshot:
         The same facts and the same number always give the same partitions in the same order.
         """
         about_jobs = self.facts.frame().where("job_id is not null")
-        return about_jobs.repartition(partitions, "scope", "job_id").sortWithinPartitions("scope", "job_id")
+        if get_family(self.address.family).echoing:
+            told = _by_job(about_jobs, partitions).mapInArrow(_echoing(self.address.family), FACTS.ddl)
+            about_jobs = about_jobs.unionByName(told)
+        return _by_job(about_jobs, partitions)
 
     def reader(self) -> Callable[[Batches], Iterator[tuple[Subject, Keyspace]]]:
         """The function that a task calls on its partition of ``subjects``."""
@@ -189,6 +192,20 @@ def _parts(address: Address, number: int) -> list[Part]:
         share = number // len(masters) + 1
         run_ids = {name: node(cluster.client(name)).run_id for name in masters}
         return [Part(span, run_ids[name], name) for name in masters for span in cluster.spans(name, share)]
+
+
+def _by_job(facts: DataFrame, partitions: int) -> DataFrame:
+    return facts.repartition(partitions, "scope", "job_id").sortWithinPartitions("scope", "job_id")
+
+
+def _echoing(name: str) -> Callable[[Batches], Batches]:
+    """The task that asks the jobs of a partition what they tell others."""
+
+    def ask(rows: Batches) -> Batches:
+        family = get_family(name)
+        yield from batches(FACTS, (echo for subject in subjects(rows) for echo in family.echoes(subject)), fact_bytes)
+
+    return ask
 
 
 def subjects(rows: Batches) -> Iterator[Subject]:

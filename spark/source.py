@@ -182,7 +182,8 @@ class WholeReader(DataSourceReader):  # type: ignore[misc]
     def read(self, partition: Range) -> Iterator[pa.RecordBatch]:
         family, prefix = get_family(self.address.family), self.address.prefix
         totals = Totals()
-        with Spill(tasks_for(self.address)) as spill:
+        tasks = tasks_for(self.address)
+        with Spill(tasks) as spill, Spill(tasks) as told:
             with open_source(self.address) as source:
                 now_ms = source.clock_ms() if self.now_ms is None else self.now_ms
                 for batch in source.entries(now_ms):
@@ -191,6 +192,11 @@ class WholeReader(DataSourceReader):  # type: ignore[misc]
                             family.tally(fact, totals)
                             if fact.job_id is not None:
                                 spill.add(fact)
+            if family.echoing:
+                for subject in spill.subjects():
+                    for fact in (*subject.facts, *family.echoes(subject)):
+                        told.add(fact)
+                spill = told
             keyspace = Keyspace(family, prefix, now_ms, totals)
             if self.table == "jobs":
                 read = (family.read(subject, keyspace) for subject in spill.subjects())

@@ -90,9 +90,10 @@ def canonical(job_id: str, stored: Stored, extra: Mapping[str, Any] | None = Non
     error = get(b"failedReason", get(b"failed_reason"))
     unique_key = get(b"hash")
     timeout = texts.plain_number(options.get("timeout"))
-    depends_on: tuple[str, ...] = ()
-    if state is State.BLOCKED:
-        depends_on = (to_text(get(b"duplicate", b"")),) if status == "duplicate" else stored.needs
+    depends_on = stored.needs if state is State.BLOCKED else ()
+    if state is State.BLOCKED and status == "duplicate":
+        # The original holds the key; this one waits for it.
+        depends_on, unique_key = (to_text(get(b"duplicate", b"")),), None
     finished = state in (State.COMPLETED, State.FAILED, State.CANCELLED)
     return Job(
         id=job_id,

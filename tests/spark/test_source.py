@@ -57,6 +57,14 @@ def test_the_table_jobs_is_what_the_local_engine_lists(spark: SparkSession, load
     assert values(table(spark, url, now=now), JOBS) == sorted(LOCAL.jobs(Address.parse(url), now), key=repr)
 
 
+def test_jobs_that_tell_each_other_how_they_stand_are_read_so(spark: SparkSession, server: Server) -> None:
+    crashed, url = capture("bee", "crashed"), server.url(0, family="bee")
+    load(crashed, server.client())
+    now = crashed.captured_at_ms
+    assert values(table(spark, url, now=now), JOBS) == sorted(LOCAL.jobs(Address.parse(url), now), key=repr)
+    assert values(table(spark, url, table="findings", now=now), FINDINGS) == findings(url, now)
+
+
 def test_the_table_findings_is_what_the_local_engine_finds(spark: SparkSession, loaded: Capture, url: str) -> None:
     now = loaded.captured_at_ms
     assert values(table(spark, url, table="findings", now=now), FINDINGS) == findings(url, now)
