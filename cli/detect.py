@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
 from attrs import asdict, evolve
 
-from ..migrations.detect import MOST_KEYS, MOST_SECONDS, Detected, Detection, detect, located
+from ..migrations.detect import MOST_KEYS, MOST_SECONDS, Detection, detect, located
 from ..schema.address import DEFAULT_FAMILY, Address
 from .options import address_argument, output_option
 from .output import Output
 from .status import Status
 
 SHOWN_QUEUES = 5
-
-COLUMNS = ("system", "prefix", "version", "is it?", "explained", "keys", "jobs", "queues", "URL")
 
 
 @click.command()
@@ -53,30 +52,23 @@ def _summary(found: Detection) -> dict[str, Any]:
 
 def show(output: Output, url: Address, found: Detection) -> None:
     """The result for people."""
-    if found.keyspaces:
-        rows = [_row(url, each) for each in found.keyspaces]
-        output.table("", COLUMNS, rows, right=("explained", "keys", "jobs"), fold=("URL",))
-    looked = f"{found.scanned:,} of {found.database_keys:,} keys looked at, {found.read:,} of them read"
-    output.say(looked + ("; stopped early, so the numbers speak of these only." if found.stopped_early else "."))
+    for each in found.keyspaces:
+        about = "" if each.exact else "about "
+        verdict = f"{each.confidence}, {each.explained:.0%} of its keys explained"
+        numbers = f"{about}{each.jobs:,} jobs in {len(each.queues)} queues, {about}{each.keys:,} keys"
+        lines = [located(url, each), f"{numbers}: {_some(each.queues)}" if each.queues else numbers]
+        output.paragraph((each.family, each.version or "", verdict), "info" if each.fits else "warning", lines)
     if not found.keyspaces:
         place = evolve(url, family=DEFAULT_FAMILY, prefix=DEFAULT_FAMILY).display()
         output.say(f"No system that ferryman knows in {place}.", "yellow")
+    looked = f"{found.scanned:,} of {found.database_keys:,} keys looked at, {found.read:,} of them read"
+    output.say(looked + ("; stopped early, so the numbers speak of these only." if found.stopped_early else "."))
     if found.strangers:
-        output.say(f"{found.strangers:,} keys belong to none of them, such as {', '.join(found.examples)}: never touched.")
+        output.say(
+            f"Keys that belong to none of them, and are never touched: {found.strangers:,}, such as {', '.join(found.examples)}."
+        )
 
 
-def _row(url: Address, each: Detected) -> tuple[object, ...]:
-    about = "" if each.exact else "about "
-    more = len(each.queues) - SHOWN_QUEUES
-    queues = ", ".join(each.queues[:SHOWN_QUEUES]) + (f" and {more} more" if more > 0 else "")
-    return (
-        each.family,
-        each.prefix,
-        each.version,
-        each.confidence,
-        f"{each.explained:.0%}",
-        f"{about}{each.keys:,}",
-        f"{about}{each.jobs:,}",
-        queues,
-        located(url, each),
-    )
+def _some(queues: Sequence[str]) -> str:
+    more = len(queues) - SHOWN_QUEUES
+    return ", ".join(queues[:SHOWN_QUEUES]) + (f" and {more} more" if more > 0 else "")

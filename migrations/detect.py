@@ -227,11 +227,6 @@ class _Sample:
         shape = self.read_keys[key]
         return max(1.0, self.totals[shape] / self.read[shape])
 
-    @property
-    def whole(self) -> bool:
-        """Whether every key was read."""
-        return len(self.read_keys) >= self.totals.total()
-
 
 @define(eq=False)
 class _Candidate:
@@ -291,7 +286,7 @@ class _Candidate:
             round(odd),
             round(jobs),
             tuple(sorted(queues)),
-            sample.whole and not self.cut,
+            not self.cut and all(sample.weight(key) == 1 for key in self.known | self.odd),
         )
 
 
