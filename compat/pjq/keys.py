@@ -11,7 +11,6 @@ import re
 from functools import lru_cache
 
 from ...schema.keys import KeyLayout, KeyPattern, PrefixFinder
-from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
 
 _ANY = {"queue": ".*"}
@@ -74,9 +73,7 @@ def is_uuid(job_id: str) -> bool:
 
 def can_be_id(job_id: str) -> bool:
     """Whether the program could store a job of this id, and a reader would take its key for one."""
-    if to_text(to_bytes(job_id)) != job_id or not is_unicode(job_id):
-        return False
-    return next(layout("").matches(job_id.encode())).role == "record"
+    return is_unicode(job_id) and next(layout("").matches(job_id.encode())).role == "record"
 
 
 def is_unicode(text: str) -> bool:

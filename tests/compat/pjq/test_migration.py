@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from ferryman.compat.pjq import FAMILY
 
-from ...support.captures import Capture, captures, dump, load
+from ...support.captures import Capture, captures, dump, load, survey
 from ...support.command import ferryman
 from ...support.keyspace import store
 from ...support.servers import Server
@@ -132,3 +132,11 @@ def test_a_keyspace_may_be_carried_within_its_database(server: Server) -> None:
         after = ferryman("audit", server.url(family="pjq"), "--now", str(case.captured_at_ms), "--format", "json").lines()
         assert [line for line in after if "rule" in line] == [line for line in before if "rule" in line]
         assert len(ferryman("jobs", server.url(family="pjq"), "--format", "json").lines()) == 71
+
+
+@each_capture
+def test_an_audit_of_a_snapshot_file_says_what_is_said_of_the_keys(case: Capture) -> None:
+    outcome = ferryman("audit", f"ferryman+rdb://{case.rdb}?family=pjq", "--now", str(case.captured_at_ms), "--format", "json")
+    told = sorted((line["rule"], line["job_id"] or "", line["key"]) for line in outcome.lines() if "rule" in line)
+    findings = survey(FAMILY, case.entries(), case.prefix, case.captured_at_ms).findings()
+    assert told == sorted((each.rule, each.job_id or "", each.key) for each in findings)
