@@ -33,12 +33,13 @@ def keys_of(facts: Iterable[Fact]) -> str:
     repair="put the id into the set of its state, and take it out of the others",
 )
 def is_in_one_set(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
-    if not view.known or {fact.place for fact in view.sets} == {view.word}:
+    words = {fact.place for fact in view.sets}
+    if not view.known or words == {view.word}:
         return
-    if len(view.sets) > 1:
+    if len(words) > 1:
         detail = f"{view.word}, but in {keys_of(view.sets)}: it ran twice at once, or its record was overwritten"
         yield view.complaint(detail, severity=Severity.ERROR)
-    elif view.sets:
+    elif words:
         yield view.complaint(f"{view.word}, but in {keys_of(view.sets)}, as kickq up to 0.0.13 leaves it")
     else:
         yield view.complaint(f"{view.word}, but in no state set, as kickq up to 0.0.11 leaves it")

@@ -21,7 +21,7 @@ class View:
 
     job_id: str
     fact: Fact | None = None
-    """The hash."""
+    """The hash; its first part, where it is too large for one."""
     lists: list[Fact] = field(factory=list)
     sets: list[Fact] = field(factory=list)
     times: dict[str, Fact] = field(factory=dict)
@@ -38,11 +38,12 @@ class View:
     @classmethod
     def of(cls, subject: Subject) -> View:
         """The view of a subject."""
-        view = cls(subject.job_id)
+        view, fields = cls(subject.job_id), dict[bytes, bytes]()
         for fact in sorted(subject.facts, key=lambda fact: (fact.key, fact.index or 0)):
             match fact.role:
                 case "record":
-                    view.fact = fact
+                    view.fact = view.fact or fact
+                    fields |= fact.fields
                 case "queue":
                     view.lists.append(fact)
                 case "state":
@@ -51,7 +52,7 @@ class View:
                     view.times[fact.role] = fact
         if view.fact is not None:
             scores = {role: fact.score for role, fact in view.times.items() if fact.score is not None}
-            view.stored = stored = Record.of(view.fact.fields, scores)
+            view.stored = stored = Record.of(fields, scores)
             view.word, view.state, view.queue = stored.word, stored.state, stored.queue
             own_id = "id" in stored.item and stored.item["id"].value == view.job_id
             view.readable = own_id and isinstance(stored.value("name"), str)

@@ -242,6 +242,12 @@ def test_runs_of_nonsense_stay_in_the_history() -> None:
     assert job.attempts == 2
 
 
+def test_a_hash_that_arrives_in_parts_is_one_record() -> None:
+    whole = record().value | {b"tenant%d" % number: b"x" for number in range(9)}
+    parts = [Entry(b"kickq:job:1", "hash", {name: value}, offset=index) for index, (name, value) in enumerate(whole.items())]
+    assert one(*parts) == one(Entry(b"kickq:job:1", "hash", whole))
+
+
 def test_a_job_without_list_entry_has_no_position_and_one_with_two_the_first() -> None:
     assert one(record()).position is None
     assert one(record(), Entry(b"kickq:queue:mail", "list", [b"9", b"1", b"1"], offset=500)).position == 501
