@@ -135,7 +135,8 @@ class KeyFamily(ABC):
         """The commands after which the finding is gone and nothing else has changed; none where that can't be done safely.
 
         ``subject``: all that was read about the job of the finding; None for a finding about the keyspace. Whoever sends the
-        commands makes sure that nothing of it has changed meanwhile.
+        commands makes sure that nothing of it has changed meanwhile, nor anything that stands where they write, nor the
+        answers to reading commands that stand among them (``migrations/pinned.py``, which lists the commands that may be used).
         """
         return []
 
