@@ -12,6 +12,7 @@ import socket
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -304,7 +305,10 @@ class Channel(Declarations):
             if is_busy or until < now + lease * 2 / 3:
                 calls.append((queue, self.live.renew(queue, self.consumer_id, self.settings.lease_ms)))
                 self._registered[queue] = now + (lease if is_busy else 2 * lease)
-        return calls if self.closed else calls + self.binding_renewals()
+        return calls if self.closed else calls + self.declaration_renewals()
+
+    def keep_alive(self) -> None:
+        self.keeper.add(self)
 
     def _queues_held(self) -> set[str]:
         """The queues of which something is unsettled."""
@@ -374,14 +378,19 @@ class Channel(Declarations):
         for queue in list(self._registered):
             self.wire.run(self.live.forget(queue, self.consumer_id))
 
-    def _leave(self, farewell: Callable[[], None]) -> None:
+    def delete_exclusive(self) -> None:
+        """Deletes the queues that go with this connection."""
+        for queue in list(self.transport.exclusive):
+            self._leave(partial(self.queue_delete, queue))
+
+    def _leave(self, farewell: Callable[[], object]) -> None:
         """Says something to the server that it finds out by itself, only later, if it can't be said."""
         if self.transport.broken:
             return
         try:
             farewell()
         except (*CONNECTION_ERRORS, *CHANNEL_ERRORS) as error:
-            logger.warning("a channel could not give back what it held; its lease will lapse: %s", error)
+            logger.warning("a channel could not give back what it held; its time will run out: %s", error)
 
 
 def _by_queue(held: Iterable[Held]) -> dict[str, list[str]]:

@@ -8,6 +8,7 @@ temporary ones (``x-expires``) alive while it consumes.
 from __future__ import annotations
 
 import threading
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -32,6 +33,8 @@ BOUND_TO = "bound-to:"
 """Begins the fields of a queue's meta that name the exchanges it is bound to."""
 FORWARDED = "x-dead-letter-exchange"
 """The argument of queues whose dead letters go on."""
+EXCLUSIVE = 3
+"""Leases after which an exclusive queue goes whose process is dead."""
 
 
 class Declarations(StdChannel):  # type: ignore[misc]
@@ -112,6 +115,7 @@ class Declarations(StdChannel):  # type: ignore[misc]
     ) -> queue_declare_ok_t:
         """Declares a queue; its arguments stay in Redis, so that every publisher honours them.
 
+        An exclusive one goes with this connection: when it is closed, or when its process has been dead for EXCLUSIVE leases.
         Raises NotFound for a passive declaration of no queue, QueueArgumentsError for arguments that can't be.
         """
         queue = queue or f"amq.gen-{uuid4()}"
@@ -123,11 +127,20 @@ class Declarations(StdChannel):  # type: ignore[misc]
         given = dict(arguments or {})
         if auto_delete:
             given["auto-delete"] = True
+        if exclusive:
+            given.setdefault("x-expires", EXCLUSIVE * self.settings.lease_ms)
+            self.transport.exclusive.add(queue)
         declared = self._declare(queue, given)
         self._declared[queue] = given
+        if exclusive:
+            self.keep_alive()
         if FORWARDED in given:
             self.transport.letters.mark(queue)
         return queue_declare_ok_t(queue, declared.waiting, declared.consumers)
+
+    @abstractmethod
+    def keep_alive(self) -> None:
+        """Has this channel's renewals sent from now on."""
 
     def _declare(self, queue: str, arguments: Mapping[str, Any]) -> Declared:
         if "x-expires" not in arguments:
@@ -178,9 +191,13 @@ class Declarations(StdChannel):  # type: ignore[misc]
             calls.append(exchanges.fanout_bind(exchange, binding.queue, life_ms))
         return calls
 
-    def binding_renewals(self) -> list[tuple[str, Call[Any]]]:
-        """(queue, call) for each binding of a temporary queue. Called by the keeper's thread, under ``renewing``."""
-        renewals: list[tuple[str, Call[Any]]] = []
+    def declaration_renewals(self) -> list[tuple[str, Call[Any]]]:
+        """(queue, call) for each exclusive queue, which perhaps nobody consumes, and for each binding of a temporary one.
+
+        Called by the keeper's thread, under ``renewing``.
+        """
+        exclusive = self.transport.exclusive.intersection(list(self._declared))
+        renewals: list[tuple[str, Call[Any]]] = [(queue, self.live.advance(queue)) for queue in exclusive]
         for (exchange, binding), life in list(self._bound.items()):
             if life:
                 renewals += ((binding.queue, call) for call in self._binding_calls(exchange, binding, life))
@@ -252,6 +269,7 @@ class Declarations(StdChannel):  # type: ignore[misc]
         for registry in (keys.queues, keys.forwarding):
             self.wire.command("SREM", registry(self.settings.prefix), queue)
         self._declared.pop(queue, None)
+        self.transport.exclusive.discard(queue)
         return removed
 
     def after_reply_message_received(self, queue: str) -> None:

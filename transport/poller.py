@@ -40,8 +40,8 @@ BEAT = 1.0
 PROPAGATED: tuple[type[Exception], ...] = (*CONNECTION_ERRORS, MemoryError, AssertionError)
 """Errors of a callback that end the event loop; it reports all others and goes on, as kombu's does for file descriptors."""
 SENSELESS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors of a Celery worker's handler that mean that its message made no sense. It becomes a dead letter: it would end a worker that
-has no event loop, and one that has would hold it for ever."""
+"""Errors of a Celery worker's handler that mean that its message made no sense. It becomes a dead letter: it would end a worker
+that has no event loop, and one that has would hold it for ever."""
 SOON = 5.0
 """Seconds: a queue that is to be looked at so soon is looked at along with one whose time has come."""
 TROUBLE = 5.0

@@ -61,6 +61,8 @@ class Transport(base.Transport):  # type: ignore[misc]
         self.channels: list[Channel] = []
         self.broadcasts: dict[str, dict[str, int | None]] = {}
         """Queue -> fanout exchange -> life in ms: what this connection has bound."""
+        self.exclusive: set[str] = set()
+        """The queues that go with this connection."""
         self._channel_ids = count(1)
         self._failed = False
         self._pid = os.getpid()
@@ -112,9 +114,11 @@ class Transport(base.Transport):  # type: ignore[misc]
         return not self.broken
 
     def close_connection(self, connection: Any) -> None:
-        """Closes every channel and socket."""
+        """Closes every channel and socket. Exclusive queues go too; if the connection is lost, their time runs out."""
         if self.is_inherited:
             return
+        if self.exclusive:
+            self.create_channel(connection).delete_exclusive()
         for channel in list(self.channels):
             channel.close()
         self.poller.close()

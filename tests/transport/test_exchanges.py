@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import ferryman.transport  # noqa: F401 - registers the URL schemes
 import pytest
 from ferryman.schema.errors import ExchangeTypeError, UsageError
@@ -144,6 +146,24 @@ def test_queues_are_deleted_only_if_unused_and_empty_where_that_is_asked(channel
     channel.close()
     elsewhere.queue_delete("q", if_unused=True, if_empty=True)
     assert not client.exists("ferryman:{q}:meta")
+
+
+def test_an_exclusive_queue_goes_with_its_connection(server, elsewhere, client):
+    with Connection(server.url(lease=1)) as connection:
+        own = connection.channel()
+        own.queue_declare("mine", exclusive=True)
+        own.queue_declare("consumed", exclusive=True)
+        Producer(elsewhere).publish(1, routing_key="mine")
+        assert 0 < client.pttl("ferryman:{mine}:meta") <= 3_000
+        renewed = client.hget("ferryman:{mine}:meta", "horizon")
+        while client.hget("ferryman:{mine}:meta", "horizon") == renewed:
+            time.sleep(0.05)
+        assert got(own, "mine") == [1]
+        own.close()
+        elsewhere.queue_declare("mine", passive=True)
+    for queue in ("mine", "consumed"):
+        with pytest.raises(ChannelError):
+            elsewhere.queue_declare(queue, passive=True)
 
 
 def test_bindings_are_listed_whoever_made_them(connection, channel, elsewhere):
