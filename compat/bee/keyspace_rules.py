@@ -9,6 +9,7 @@ from ...schema.text import show, to_bytes
 from ..rulebook import Rulebook
 from .keys import layout
 from .reader import NAMELESS
+from .record_rules import KEYS_MAKE_SENSE
 from .view import View, view_of
 
 book: Rulebook[View] = Rulebook(view_of)
@@ -32,9 +33,7 @@ def scripts_are_named(keyspace: Keyspace) -> Iterator[Complaint]:
         yield Complaint(f"unknown, or without a SHA1 of 40 digits: {shown}", layout(keyspace.prefix).key("scripts"))
 
 
-@book.about_keyspace(
-    "BEE-30", "Every key under the prefix is one of bee's, and has the right Redis type", Severity.ERROR, Harm.LOST
-)
+@book.about_keyspace("BEE-30", KEYS_MAKE_SENSE, Severity.ERROR, Harm.LOST)
 def keys_make_sense(keyspace: Keyspace) -> Iterator[Complaint]:
     totals, names = keyspace.totals, layout(keyspace.prefix)
     for role in totals.labels("odd key"):

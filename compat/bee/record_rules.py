@@ -26,6 +26,10 @@ USUAL = (b"worker", b"submitted", b"retries", b"history", b"tags")
 SHAPES = (b"options", b"tags", b"history", b"result", b"dependants")
 """Fields that bee's scripts decode, beside the payload."""
 
+READABLE = "What a record holds as JSON can be read; a job that has yet to run without such a payload is not carried"
+ONCE = "A job ends once, in the hands of a worker; one that was completed and would run again is not carried"
+KEYS_MAKE_SENSE = "Every key under the prefix is one of bee's, and has the right Redis type"
+
 book: Rulebook[View] = Rulebook(view_of)
 
 
@@ -61,7 +65,7 @@ def is_complete(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
 
 @book.about_jobs(
     "BEE-2",
-    "The payload of a job that has yet to end is JSON; otherwise it is not carried",
+    READABLE,
     Severity.ERROR,
     Harm.POISON,
     refuses=True,
@@ -72,9 +76,7 @@ def has_payload_to_run(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
         yield view.complaint(f"payload {show(raw, 40)!r} is not JSON: the pop that takes the job aborts")
 
 
-@book.about_jobs(
-    "BEE-2", "What a record holds as JSON can be read", Severity.ERROR, Harm.POISON, repair="remove a result that can't be read"
-)
+@book.about_jobs("BEE-2", READABLE, Severity.ERROR, Harm.POISON, repair="remove a result that can't be read")
 def is_decodable(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     wrong = unreadable(view)
     if wrong:
@@ -137,7 +139,7 @@ def has_known_status(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
         yield view.complaint(f"status {show(view.status)!r} is none of bee's")
 
 
-@book.about_jobs("BEE-30", "No record stands under the name of a key", Severity.WARNING, Harm.LEAK)
+@book.about_jobs("BEE-30", KEYS_MAKE_SENSE, Severity.WARNING, Harm.LEAK)
 def is_no_junk(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     if is_junk(view):
         owner = view.job_id.rpartition(":h:jobs:")[2]
@@ -171,7 +173,7 @@ def history_fits(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
 
 @book.about_jobs(
     "BEE-34",
-    "No job that has yet to run was completed before; such a job is not carried, since it must not run again",
+    ONCE,
     Severity.ERROR,
     Harm.DUPLICATE,
     refuses=True,
@@ -181,7 +183,7 @@ def is_not_done(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
         yield view.complaint("it was completed, and then brought back: it will run a second time")
 
 
-@book.about_jobs("BEE-34", "A job ends once, and in the hands of a worker", Severity.ERROR, Harm.DUPLICATE)
+@book.about_jobs("BEE-34", ONCE, Severity.ERROR, Harm.DUPLICATE)
 def ended_once(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     if not view.is_job or view.is_unfinished:
         return

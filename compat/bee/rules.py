@@ -23,4 +23,4 @@ RULES = tuple(
         key=lambda rule: int(rule.id.removeprefix("BEE-")),
     )
 )
-"""All rules in order. One number stands twice where a rule is about jobs and the keyspace, or weighs differently by state."""
+"""All rules in order. One number stands twice where a rule is about jobs and the keyspace, or refuses only some jobs."""
