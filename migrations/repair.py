@@ -11,7 +11,7 @@ Works on one server: a repair whose keys stand on several nodes of a cluster is 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
@@ -47,7 +47,7 @@ class Outcome(StrEnum):
     MENDED = "mended"
     """The commands were applied, and the rule is silent."""
     CHANGED = "changed"
-    """Its keys changed before the commands could be applied, so nothing was done. It may be gone; run the audit again."""
+    """Somebody changed its keys before the commands could be applied, so nothing was done. It may be gone; audit again."""
     REMAINS = "remains"
     """The commands were applied, but the rule speaks again."""
     UNMENDABLE = "not mendable"
@@ -91,39 +91,64 @@ def applied(address: Address, rules: Collection[str], now_ms: int, progress: Pro
     Raises ServerError, with all earlier repairs done and this one not, when the server refuses one.
     """
     check_rules(get_family(address.family), rules)
-    outcomes: dict[_Name, Repair] = {}
+    repairs: dict[_Name, Repair] = {}
     with open_client(address) as client:
         cases = _cases(client, address, rules, now_ms, progress)
         for _ in range(MOST_ROUNDS):
             noted = {name: note(client, case) for name, case in cases.items()}
             confirmed = _cases(client, address, rules, now_ms, progress) if any(noted.values()) else {}
-            sent: set[tuple[Command, ...]] = set()
-            for name, case in cases.items():
-                digests, outcome = noted[name], Outcome.UNMENDABLE
-                if digests:
-                    again = confirmed.get(name)
-                    same = again is not None and again.commands == case.commands
-                    # Several jobs may need the very same: one that is sent mends them all.
-                    holds = same and (case.commands in sent or send(client, case, digests))
-                    outcome = Outcome.MENDED if holds else Outcome.CHANGED
-                    if holds:
-                        sent.add(case.commands)
-                outcomes[name] = Repair(case.finding, case.commands, outcome)
+            sent = _apply(client, cases, noted, confirmed, repairs)
             if not sent:
                 break
-            cases = _cases(client, address, rules, now_ms, progress)
-            for name in cases.keys() & outcomes.keys():
-                if outcomes[name].outcome is Outcome.MENDED:
-                    outcomes[name] = Repair(cases[name].finding, cases[name].commands, Outcome.REMAINS)
+            left = _cases(client, address, rules, now_ms, progress)
+            _look_back(cases, left, sent, repairs)
+            cases = left
             if not any(case.commands for case in cases.values()):
                 break
-    return list(outcomes.values())
+    return list(repairs.values())
+
+
+def _apply(
+    client: redis.Redis,
+    cases: Mapping[_Name, Case],
+    noted: Mapping[_Name, list[bytes]],
+    confirmed: Mapping[_Name, Case],
+    repairs: dict[_Name, Repair],
+) -> set[tuple[Command, ...]]:
+    """Sends what is confirmed, and says of each case in ``repairs`` what came of it. Returns what was applied."""
+    sent: set[tuple[Command, ...]] = set()
+    for name, case in cases.items():
+        digests, outcome = noted[name], Outcome.UNMENDABLE
+        if digests:
+            again = confirmed.get(name)
+            same = again is not None and again.commands == case.commands
+            # Several jobs may need the very same: one that is sent mends them all.
+            holds = same and (case.commands in sent or send(client, case, digests))
+            outcome = Outcome.MENDED if holds else Outcome.CHANGED
+            if holds:
+                sent.add(case.commands)
+        repairs[name] = Repair(case.finding, case.commands, outcome)
+    return sent
+
+
+def _look_back(
+    tried: Mapping[_Name, Case], left: Mapping[_Name, Case], sent: set[tuple[Command, ...]], repairs: dict[_Name, Repair]
+) -> None:
+    """Corrects what was said of the cases of a round by what is left after it."""
+    written = {key for commands in sent for command in commands for key in keys_of(command)}
+    for name, case in tried.items():
+        outcome = repairs[name].outcome
+        if outcome is Outcome.MENDED and name in left:
+            repairs[name] = Repair(left[name].finding, case.commands, Outcome.REMAINS)
+        elif outcome is Outcome.CHANGED and name not in left and any(written.intersection(keys_of(look)) for look in case.looks):
+            # Another repair of the same round was what changed it, and it is gone.
+            repairs[name] = Repair(case.finding, case.commands, Outcome.MENDED)
 
 
 # Reading
 
-_Name = tuple[str, str | None, str, str | None, str]
-"""What makes two findings of two readings the same: rule, job, key, queue and scope. Details may tell the time."""
+_Name = tuple[str, str | None, str | None, str, str | None, str]
+"""What makes two findings of two readings the same: rule, advice, job, key, queue and scope. Details may tell the time."""
 
 
 @frozen
@@ -158,7 +183,8 @@ def _cases(client: redis.Redis, address: Address, rules: Collection[str], now_ms
     cases: dict[_Name, Case] = {}
     for finding, subject in _found(gathering, keyspace, rules):
         commands = tuple(family.repair(finding, subject, keyspace))
-        name = (finding.rule, finding.job_id, finding.key, finding.queue, subject.scope if subject else "")
+        scope = subject.scope if subject else ""
+        name = (finding.rule, finding.repair, finding.job_id, finding.key, finding.queue, scope)
         cases[name] = Case(finding, commands, looks(commands, subject, shared) if commands else ())
     return cases
 
