@@ -14,8 +14,7 @@ from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
 from .kept import THROTTLED, Kept
 from .keys import layout, own_throttle
-from .record import Record, priority_of, work_score
-from .repairs import score
+from .record import Record, priority_of, score_text, work_score
 from .writer import stored_record
 
 HOUR_S = 3600
@@ -86,8 +85,8 @@ class _Place:
 
     def lock_until(self, until: float) -> Iterator[Command]:
         if self.runs:
-            yield ("ZADD", self.key("locks"), score(until), self.jid)
-            yield self.set("expires", score(until))
+            yield ("ZADD", self.key("locks"), score_text(until), self.jid)
+            yield self.set("expires", score_text(until))
 
 
 def _if(applies: bool, *commands: Command) -> Iterator[Command]:
@@ -115,16 +114,16 @@ def _elsewhere(place: _Place) -> Iterator[Command]:
     yield from _if(
         place.waits,
         place.leave("work"),
-        ("ZADD", place.key("work", queue=other), score(place.stored.scores.get("work", 0.0)), place.jid),
-        ("ZADD", place.key("queues"), score(place.now), to_bytes(other)),
+        ("ZADD", place.key("work", queue=other), score_text(place.stored.scores.get("work", 0.0)), place.jid),
+        ("ZADD", place.key("queues"), score_text(place.now), to_bytes(other)),
     )
 
 
 def _left_with_worker(place: _Place) -> Iterator[Command]:
     yield from _if(
         place.waits,
-        ("ZADD", place.key("held", worker="gone"), score(place.now), place.jid),
-        ("ZADD", place.key("workers"), score(place.now), "gone"),
+        ("ZADD", place.key("held", worker="gone"), score_text(place.now), place.jid),
+        ("ZADD", place.key("workers"), score_text(place.now), "gone"),
     )
 
 
@@ -153,7 +152,7 @@ def _dependents_alone(place: _Place) -> Iterator[Command]:
 
 def _tracked_alone(place: _Place) -> Iterator[Command]:
     removed = list(place.remove())
-    yield from _if(bool(removed), *removed, ("ZADD", place.key("tracked"), score(place.now), place.jid))
+    yield from _if(bool(removed), *removed, ("ZADD", place.key("tracked"), score_text(place.now), place.jid))
 
 
 def _slot_lost(place: _Place) -> Iterator[Command]:
@@ -176,7 +175,7 @@ def _pending_lost(place: _Place) -> Iterator[Command]:
 
 def _time_added(place: _Place) -> Iterator[Command]:
     wrong = work_score(priority_of(place.job), -place.now)
-    yield from _if(place.waits, ("ZADD", place.key("work"), score(wrong), place.jid))
+    yield from _if(place.waits, ("ZADD", place.key("work"), score_text(wrong), place.jid))
 
 
 _STATISTICS = {"measure": "stats", "day": "0"}
@@ -190,9 +189,9 @@ _PLANTS: Mapping[str, Callable[[_Place], Iterator[Command]]] = {
     "QLESS-6": lambda place: _if(bool(place.stored.depends_on), place.leave("depends")),
     "QLESS-7": _unlisted,
     "QLESS-8": lambda place: _if(place.job.state is State.COMPLETED, ("ZREM", place.key("completed"), place.jid)),
-    "QLESS-9": lambda place: _if(place.waits, ("ZADD", place.key("scheduled"), score(place.now + HOUR_S), place.jid)),
+    "QLESS-9": lambda place: _if(place.waits, ("ZADD", place.key("scheduled"), score_text(place.now + HOUR_S), place.jid)),
     "QLESS-10": _elsewhere,
-    "QLESS-11": lambda place: _if(place.runs, place.set("expires", score(place.lock + 1))),
+    "QLESS-11": lambda place: _if(place.runs, place.set("expires", score_text(place.lock + 1))),
     "QLESS-12": lambda place: place.lock_until(place.now - 10),
     "QLESS-13": lambda place: _if(place.runs, ("ZREM", place.key("held", worker=place.worker), place.jid)),
     "QLESS-14": _left_with_worker,
@@ -204,7 +203,7 @@ _PLANTS: Mapping[str, Callable[[_Place], Iterator[Command]]] = {
     "QLESS-20": lambda place: iter([("ZINCRBY", place.key("tags"), 1, to_bytes(tag)) for tag in place.job.tags[:1]]),
     "QLESS-21": _one_sided,
     "QLESS-22": _dependents_alone,
-    "QLESS-23": lambda place: iter([("ZADD", place.key("recur"), score(place.now), place.jid)]),
+    "QLESS-23": lambda place: iter([("ZADD", place.key("recur"), score_text(place.now), place.jid)]),
     "QLESS-24": lambda place: iter([place.set("retries", "1.5")]),
     "QLESS-25": lambda place: _if(not place.job.tags, place.set("tags", '"urgent"')),
     "QLESS-26": lambda place: _if(

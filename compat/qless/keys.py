@@ -221,5 +221,7 @@ def versions(totals: Totals) -> str | None:
         newest = "qless of April and May 2012, where the lowest priority runs first"
     elif seen[0] is Generation.UNIFIED and totals.sums["trace", "final"]:
         newest = "qless-core of late 2013 to 2024"
+    elif totals.sums["trace", "queue patterns"]:
+        newest = "reqless after 0.13.3"
     older = [VERSIONS[each] for each in seen[1:] if each is not Generation.UNIFIED or seen[0] is not Generation.REQLESS]
     return newest + (f", with jobs of {' and '.join(older)}" if older else "")

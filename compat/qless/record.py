@@ -150,9 +150,9 @@ def milliseconds(seconds: Any) -> int | None:
     return round(seconds * 1000)
 
 
-def seconds_text(ms: int) -> bytes:
-    """A time as qless puts it into a score or the field ``expires``."""
-    return b"%.17g" % (ms / 1000)
+def score_text(score: float) -> bytes:
+    """All digits of a score, as Redis gives them to Lua and Lua to Redis."""
+    return b"%.17g" % score
 
 
 def _due_at(seconds: float | None) -> int | None:
@@ -275,9 +275,9 @@ def _standard_fields(job: Job, told: str) -> dict[bytes, bytes]:
     if moment is not None:
         fields[b"time"] = b"%.20f" % (moment / 1000)
     if job.state is State.ACTIVE and job.lease_expires_at is not None:
-        fields[b"expires"] = seconds_text(job.lease_expires_at)
+        fields[b"expires"] = score_text(job.lease_expires_at / 1000)
     if job.state is State.BLOCKED and job.due_at is not None:
-        fields[b"scheduled"] = seconds_text(job.due_at)
+        fields[b"scheduled"] = score_text(job.due_at / 1000)
     if job.state is State.COMPLETED:
         fields[b"failure"] = b"{}"
     elif failing or job.error is not None:
@@ -339,7 +339,7 @@ def priority_of(job: Job) -> int | float:
 
 
 def _priority_text(priority: int | float) -> bytes:
-    return b"%d" % priority if isinstance(priority, int) else b"%.17g" % priority
+    return b"%d" % priority if isinstance(priority, int) else score_text(priority)
 
 
 def _standard_scores(job: Job) -> dict[str, float]:

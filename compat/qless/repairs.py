@@ -18,9 +18,9 @@ from ...schema.text import to_bytes, to_text
 from ..numbers import number, whole
 from . import luajson
 from .keys import Scope, era_of, layout
-from .name_rules import CELL, first, size
+from .name_repairs import OF_KEYSPACE, OF_NAMES
 from .place_rules import DEFAULT_HEARTBEAT_S, WAITING, in_queues
-from .record import RUNNING, work_score
+from .record import RUNNING, score_text, work_score
 from .view import GONE, View, view_of
 
 
@@ -29,10 +29,10 @@ def repair(finding: Finding, subject: Subject | None, keyspace: Keyspace) -> lis
     if finding.repair is None:
         return []
     if subject is None:
-        of_keyspace = _OF_KEYSPACE.get(finding.rule)
+        of_keyspace = OF_KEYSPACE.get(finding.rule)
         return list(of_keyspace(finding, keyspace)) if of_keyspace else []
     if subject.scope != Scope.JOB:
-        of_name = _OF_NAMES.get(finding.rule)
+        of_name = OF_NAMES.get(finding.rule)
         return list(of_name(finding, subject, keyspace)) if of_name else []
     of_job = _OF_JOBS.get(finding.rule)
     return list(of_job(_Case(finding, view_of(subject), keyspace))) if of_job else []
@@ -65,14 +65,14 @@ class _Case:
         """Puts the job into its queue, where it would stand had it never left."""
         priority = number(self.view.fields.get(b"priority"))
         if priority is not None:
-            yield ("ZADD", self.name("work"), score(self.work_score(priority)), self.jid)
+            yield ("ZADD", self.name("work"), score_text(self.work_score(priority)), self.jid)
 
     def released(self) -> Iterator[Command]:
         """Lets a job run that depended on others."""
         due = number(self.view.fields.get(b"scheduled"))
         if due is not None and due > self.now:
             yield self.set("state", b"scheduled")
-            yield from (("ZADD", self.name("scheduled"), score(due), self.jid), ("HDEL", self.record, "scheduled"))
+            yield from (("ZADD", self.name("scheduled"), score_text(due), self.jid), ("HDEL", self.record, "scheduled"))
         elif commands := list(self.into_queue()):
             yield self.set("state", b"waiting")
             yield from commands
@@ -91,13 +91,8 @@ class _Case:
     def held(self, until: float) -> Iterator[Command]:
         """What a heartbeat writes."""
         worker = to_text(self.view.fields.get(b"worker", b""))
-        yield ("ZADD", self.name("held", worker=worker), score(until), self.jid)
-        yield ("ZADD", self.name("workers"), "NX", score(self.now), to_bytes(worker))
-
-
-def score(value: float) -> bytes:
-    """All digits of a score."""
-    return b"%.17g" % value
+        yield ("ZADD", self.name("held", worker=worker), score_text(until), self.jid)
+        yield ("ZADD", self.name("workers"), "NX", score_text(self.now), to_bytes(worker))
 
 
 def _out_of(places: Iterable[Fact], keyspace: Keyspace) -> Iterator[Command]:
@@ -132,14 +127,14 @@ def _waits_nowhere(case: _Case) -> Iterator[Command]:
 
 def _lock_lost(case: _Case) -> Iterator[Command]:
     until = case.now + DEFAULT_HEARTBEAT_S
-    yield ("ZADD", case.name("locks"), score(until), case.jid)
-    yield case.set("expires", score(until))
+    yield ("ZADD", case.name("locks"), score_text(until), case.jid)
+    yield case.set("expires", score_text(until))
     yield from case.held(until)
 
 
 def _depends(case: _Case) -> Iterator[Command]:
     if case.view.dependencies:
-        yield ("ZADD", case.name("depends"), score(number(case.view.fields.get(b"time")) or case.now), case.jid)
+        yield ("ZADD", case.name("depends"), score_text(number(case.view.fields.get(b"time")) or case.now), case.jid)
     else:
         yield from case.released()
 
@@ -158,7 +153,7 @@ def _completed(case: _Case) -> Iterator[Command]:
     yield from _out_of(in_queues(case.view), case.keyspace)
     if not case.view.where("completed"):
         since = number(case.view.fields.get(b"time"))
-        yield ("ZADD", case.name("completed"), score(case.now if since is None else since), case.jid)
+        yield ("ZADD", case.name("completed"), score_text(case.now if since is None else since), case.jid)
 
 
 _MEANT = {"scheduled": "scheduled", "depends": "depends", "complete": "completed", **dict.fromkeys(RUNNING, "locks")}
@@ -183,15 +178,15 @@ def _own_queue(case: _Case) -> Iterator[Command]:
         if fact.key == case.key:
             yield ("ZREM", fact.key, case.jid)
             if b"queue" in view.fields and not view.own and view.word not in ("complete", "failed"):
-                yield ("ZADD", case.name(fact.role), score(fact.score or 0.0), case.jid)
-                yield ("ZADD", case.name("queues"), "NX", score(case.now), view.fields[b"queue"])
+                yield ("ZADD", case.name(fact.role), score_text(fact.score or 0.0), case.jid)
+                yield ("ZADD", case.name("queues"), "NX", score_text(case.now), view.fields[b"queue"])
 
 
 def _expires(case: _Case) -> Iterator[Command]:
     lock = case.view.own.get("locks")
     if lock is not None and lock.score is not None and case.view.word in RUNNING:
         yield ("ZSCORE", lock.key, case.jid)
-        yield case.set("expires", score(lock.score))
+        yield case.set("expires", score_text(lock.score))
 
 
 def _held_by_worker(case: _Case) -> Iterator[Command]:
@@ -231,7 +226,7 @@ def _tags_agree(case: _Case) -> Iterator[Command]:
         since = number(view.fields.get(b"time")) or case.now
         for tag in dict.fromkeys(tags):
             if tag not in view.tagged:
-                yield ("ZADD", case.name("tagged", tag=tag), score(since), case.jid)
+                yield ("ZADD", case.name("tagged", tag=tag), score_text(since), case.jid)
                 yield ("ZINCRBY", case.name("tags"), 1, to_bytes(tag))
 
 
@@ -308,7 +303,7 @@ def _throttled(case: _Case) -> Iterator[Command]:
 def _score_anew(case: _Case) -> Iterator[Command]:
     priority = number(case.view.fields.get(b"priority"))
     if priority is not None and case.key != case.record:
-        yield ("ZADD", case.key, score(case.work_score(priority)), case.jid)
+        yield ("ZADD", case.key, score_text(case.work_score(priority)), case.jid)
 
 
 _OF_JOBS: Mapping[str, Callable[[_Case], Iterator[Command]]] = {
@@ -340,73 +335,5 @@ _OF_JOBS: Mapping[str, Callable[[_Case], Iterator[Command]]] = {
     "QLESS-37": _score_anew,
 }
 
-
-# About what is no job
-
-
-def _group(_finding: Finding, subject: Subject, keyspace: Keyspace) -> Iterator[Command]:
-    listed = layout(keyspace.prefix).key("failed", group=subject.job_id)
-    yield ("LLEN", listed)
-    known = first(subject, "group_list") is not None
-    yield ("SADD" if known else "SREM", layout(keyspace.prefix).key("groups"), to_bytes(subject.job_id))
-
-
-def _tag(_finding: Finding, subject: Subject, keyspace: Keyspace) -> Iterator[Command]:
-    jobs, counters = size(subject, "tag_jobs"), layout(keyspace.prefix).key("tags")
-    yield ("ZCARD", layout(keyspace.prefix).key("tagged", tag=subject.job_id))
-    tag = to_bytes(subject.job_id)
-    yield ("ZADD", counters, jobs, tag) if jobs else ("ZREM", counters, tag)
-
-
-def _recurring(finding: Finding, subject: Subject, keyspace: Keyspace) -> Iterator[Command]:
-    if first(subject, "template") is None:
-        yield ("EXISTS", layout(keyspace.prefix).key("template", id=subject.job_id))
-        yield ("ZREM", to_bytes(finding.key), to_bytes(subject.job_id))
-
-
-def _worker(_finding: Finding, subject: Subject, keyspace: Keyspace) -> Iterator[Command]:
-    worker = to_bytes(subject.job_id)
-    yield ("ZADD", layout(keyspace.prefix).key("workers"), "NX", score(keyspace.now_ms / 1000), worker)
-
-
-def _statistics(_finding: Finding, subject: Subject, _keyspace: Keyspace) -> Iterator[Command]:
-    for fact in subject.in_role("statistics"):
-        fields = fact.fields
-        if fact.place == "stats":
-            failed, failures = (whole(fields.get(name, b"0")) for name in (b"failed", b"failures"))
-            kept = max(0, failed or 0)
-            yield ("HSET", fact.key, "failed", kept, "failures", max(kept, failures or 0))
-        elif all(b"-" not in name for name in fields):
-            seen = sum(whole(raw) or 0 for name, raw in fields.items() if CELL.fullmatch(name))
-            if whole(fields.get(b"total", b"0")) != seen:
-                yield ("HSET", fact.key, "total", seen)
-
-
-_OF_NAMES: Mapping[str, Callable[[Finding, Subject, Keyspace], Iterator[Command]]] = {
-    "QLESS-16": _group,
-    "QLESS-20": _tag,
-    "QLESS-23": _recurring,
-    "QLESS-27": _worker,
-    "QLESS-29": _statistics,
-}
-
-
-# About the keyspace
-
-
-def _queue(finding: Finding, keyspace: Keyspace) -> Iterator[Command]:
-    queues, now = layout(keyspace.prefix).key("queues"), score(keyspace.now_ms / 1000)
-    yield ("ZADD", queues, "NX", now, to_bytes(finding.queue or ""))
-
-
-def _lasting(finding: Finding, _keyspace: Keyspace) -> Iterator[Command]:
-    yield ("PERSIST", to_bytes(finding.key))
-
-
-_OF_KEYSPACE: Mapping[str, Callable[[Finding, Keyspace], Iterator[Command]]] = {
-    "QLESS-26": _queue,
-    "QLESS-30": _lasting,
-}
-
-REPAIRABLE = frozenset({*_OF_JOBS, *_OF_NAMES, *_OF_KEYSPACE})
+REPAIRABLE = frozenset({*_OF_JOBS, *OF_NAMES, *OF_KEYSPACE})
 """The rules that have a repair. For single cases ``repair`` may still give no commands."""

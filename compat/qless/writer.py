@@ -22,7 +22,7 @@ from ...schema.text import load_loose_json, show, to_bytes, to_text
 from ...schema.totals import Totals
 from .kept import THROTTLED, Kept, tagged_at, with_aside
 from .keys import Layout, layout
-from .record import NAME, RUNNING, WORDS, Record, lost, standard
+from .record import NAME, RUNNING, WORDS, Record, lost, score_text, standard
 
 TO_RUN = frozenset({State.WAITING, State.SCHEDULED, State.BLOCKED, State.ACTIVE})
 
@@ -93,23 +93,23 @@ def write(job: Job, target: Target) -> list[Command]:
     for tag in () if early else dict.fromkeys(record.tags or ()):
         at = kept.tagged.get(tag, tagged_at(job))
         keys = (names.key("tagged", tag=tag), names.key("tags"))
-        commands.append(("EVAL", _script("tag"), 2, *keys, _score(at), jid, to_bytes(tag)))
+        commands.append(("EVAL", _script("tag"), 2, *keys, score_text(at), jid, to_bytes(tag)))
     if record.depends_on:
         commands.append(("SADD", names.key("dependencies", id=job.id), *map(to_bytes, record.depends_on)))
         commands.extend(("SADD", names.key("dependents", id=other), jid) for other in record.depends_on)
     if kept.tracked is not None:
-        commands.append(("ZADD", names.key("tracked"), _score(kept.tracked), jid))
+        commands.append(("ZADD", names.key("tracked"), score_text(kept.tracked), jid))
     for name, score in kept.scores.items() if kept.state == to_text(record.fields.get(b"state", b"")) else ():
         role, _, throttle = name.partition(":")
         if role in ("slot", "pending"):
             key_there = names.key("slots" if role == "slot" else "pending", throttle=throttle)
-            commands.append(("ZADD", key_there, _score(score), jid))
+            commands.append(("ZADD", key_there, score_text(score), jid))
         elif role == "worker" and state is not State.ACTIVE:
             worker = to_text(record.fields.get(b"worker", b""))
-            commands.append(("ZADD", names.key("held", worker=worker), _score(score), jid))
+            commands.append(("ZADD", names.key("held", worker=worker), score_text(score), jid))
     if not early and (job.queue or state is not State.COMPLETED):
         # The earliest of its jobs tells how old a queue is.
-        commands.append(("ZADD", names.key("queues"), "LT", _score(tagged_at(job)), to_bytes(job.queue)))
+        commands.append(("ZADD", names.key("queues"), "LT", score_text(tagged_at(job)), to_bytes(job.queue)))
     return [*commands, *_place(job, state, record, kept, names)]
 
 
@@ -138,7 +138,7 @@ def _place(job: Job, state: State, record: Record, kept: Kept, names: Layout) ->
         group = record.group
         if group is not None:
             keys = (names.key("failed", group=group), names.key("groups"))
-            when = _score((job.finished_at or 0) / 1000)
+            when = score_text((job.finished_at or 0) / 1000)
             script = _script("list_failed")
             yield ("EVAL", script, 2, *keys, jid, when, to_bytes(group), names.key("record", id=""))
     if state is State.ACTIVE:
@@ -146,15 +146,10 @@ def _place(job: Job, state: State, record: Record, kept: Kept, names: Layout) ->
         lock = kept.scores.get("worker", record.scores.get("locks", 0.0))
         # A worker that was told that the lock is lost does not count the job as its own any more.
         if b"jid" in record.fields and b"grace" not in record.fields:
-            yield ("ZADD", names.key("held", worker=worker), _score(lock), jid)
-            yield ("ZADD", names.key("workers"), "GT", _score((job.started_at or 0) / 1000), to_bytes(worker))
+            yield ("ZADD", names.key("held", worker=worker), score_text(lock), jid)
+            yield ("ZADD", names.key("workers"), "GT", score_text((job.started_at or 0) / 1000), to_bytes(worker))
     for role, score in record.scores.items():
-        yield ("ZADD", names.key(role, queue=job.queue) if role != "completed" else names.key(role), _score(score), jid)
-
-
-def _score(score: float) -> bytes:
-    """All digits of a score."""
-    return b"%.17g" % score
+        yield ("ZADD", names.key(role, queue=job.queue) if role != "completed" else names.key(role), score_text(score), jid)
 
 
 # What is done once

@@ -200,6 +200,12 @@ def test_a_keyspace_begun_by_an_older_version_names_both() -> None:
     assert FAMILY.version(keyspace) == expected
 
 
+def test_patterns_of_queue_names_in_its_own_keys_are_of_the_newest_reqless() -> None:
+    patterns = Entry(b"ql:qp:priorities", "list", [b"{}"])
+    keyspace = survey(FAMILY, [record(throttles=b"[]"), patterns], "ql", 0).keyspace
+    assert FAMILY.version(keyspace) == "reqless after 0.13.3"
+
+
 @each_capture
 def test_prefix_and_queues_are_recognised(case: Capture) -> None:
     found = [prefix for entry in case.entries() for prefix in FAMILY.prefixes(entry.key, entry.redis_type)]
