@@ -14,8 +14,8 @@ from typing import Any
 
 from attrs import define, evolve, field
 
+from ...schema.draw import shares, text
 from ...schema.job import Job, State
-from ..draw import shares, text
 from .kept import job_of
 from .keys import LOCK_MS, OPTIONS_TTL
 from .record import Stored, standard

@@ -15,8 +15,8 @@ from typing import Any
 
 from attrs import evolve
 
+from ...schema.draw import shares, text
 from ...schema.job import Job
-from ..draw import shares, text
 from ..members import Member
 from .reader import job_of
 from .record import DEFAULTS, PURGE_MS, Record

@@ -18,8 +18,8 @@ from uuid import UUID
 
 from attrs import evolve
 
+from ...schema.draw import shares, text
 from ...schema.job import Job, State, rank_of
-from ..draw import shares, text
 from .bindings import default_bindings
 from .kept import Stand, job_of
 from .record import Message, Record, eta_text

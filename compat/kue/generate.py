@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
+from ...schema.draw import shares, text
 from ...schema.job import Job, State
-from ..draw import shares, text
 from .kept import NAME
 from .keys import WORDS
 

@@ -18,8 +18,8 @@ from uuid import UUID
 
 from attrs import evolve
 
+from ...schema.draw import shares, text
 from ...schema.job import Job
-from ..draw import shares, text
 from .kept import job_of
 from .record import Record
 

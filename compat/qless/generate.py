@@ -14,8 +14,8 @@ from typing import Any
 
 from attrs import evolve, frozen
 
+from ...schema.draw import shares, text
 from ...schema.job import Job, State
-from ..draw import shares, text
 from . import luajson
 from .kept import THROTTLED, Kept
 from .record import NAME, STALLED, canonical, standard, work_score
