@@ -42,12 +42,17 @@ def fitting(word: str | None, state: State) -> tuple[str, ...]:
 
 def history_of(job: Job, word: str | None) -> tuple[texts.Event, ...]:
     """The events for a record with this status word."""
-    own = bool(job.history) and all(entry.get("event") in KNOWN for entry in job.history) and bool(texts.dump(job.history))
-    told = list(job.history) if own else _told(job)
+    told = list(job.history) if _is_own(job.history) else _told(job)
     wanted = fitting(word, job.state)
     if wanted and (not told or told[-1]["event"] not in wanted):
         _close(told, job, wanted)
     return tuple(told)
+
+
+def _is_own(history: Sequence[texts.Event]) -> bool:
+    """Whether all this can stand in a record of bee."""
+    known = all(isinstance(event.get("event"), str) and event["event"] in KNOWN for event in history)
+    return bool(history) and known and texts.dump(history) is not None
 
 
 def _told(job: Job) -> list[texts.Event]:

@@ -124,6 +124,7 @@ def _score(job: Job, stored: Stored, role: str, now_ms: int) -> float:
 
 def _was_taken(job: Job) -> bool:
     """Whether a worker of bee once had the job that waits again: its place in the queue is not the one that it had in bee."""
+    # What a migration that gives an active job back keeps of it.
     before = job.extra.get("migration")
     return isinstance(before, Mapping) and before.get("state") == State.ACTIVE and NAME in job.extra
 
@@ -151,7 +152,7 @@ def write(job: Job, target: Target) -> list[Command]:
     commands += _memberships(job_id, stored, target)
     if stored.status == "queued":
         message = {"queue": job.queue, "jid": job.id, "type": "new"}
-        commands.append(("PUBLISH", f"{target.prefix}:ch:q:{job.queue}".encode(), texts.dump(message) or b"{}"))
+        commands.append(("PUBLISH", to_bytes(f"{target.prefix}:ch:q:{job.queue}"), texts.dump(message) or b"{}"))
     return commands
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import time
 
+import pytest
 from ferryman.compat.bee import FAMILY
+from ferryman.compat.bee.keys import OPTIONS
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import Target
 from ferryman.schema.rule import Severity
@@ -47,6 +49,26 @@ def test_no_bytes_at_all_make_the_family_fail(keys: list[Entry]) -> None:
         list(FAMILY.prefixes(entry.key, entry.redis_type))
     totals = seen.keyspace.totals
     assert type(totals).from_json(totals.to_json()) == totals
+
+
+SHAPES = [
+    *(None, True, 0, -1.5, 1e300, 10**400, "", "x", [], {}, [None], [[]], [{}], {"a": []}, ["\ud800"]),
+    *([{"event": []}], [{"event": {}}], [{"event": "popped", "timestamp": value} for value in ("x", 1e300, [], None, True)]),
+    *(dict.fromkeys(OPTIONS, value) for value in (None, True, "5", "x", [], {}, 1e300, -1)),
+]
+
+
+@pytest.mark.parametrize("status", ["new", "queued", "running", "completed", "duplicate", "expired"])
+@pytest.mark.parametrize("field", ["data", "options", "tags", "history", "result", "dependants", "duplicate", "hash", "retries"])
+def test_json_of_any_shape_is_read_and_written(status: str, field: str) -> None:
+    sound = {"jid": "1", "queue": "t", "data": "[]", "options": "{}", "status": status, "history": '[{"event":"queued"}]'}
+    for shape in SHAPES:
+        fields = {name.encode(): text.encode() for name, text in {**sound, field: json.dumps(shape)}.items()}
+        places = [
+            Entry(f"bee:ss:{role}:t".encode(), "zset", [(b"1", 1.8e12)]) for role in ("queue", "delayed", "locks", "expires")
+        ]
+        everything(survey(FAMILY, [Entry(b"bee:h:jobs:1", "hash", fields), *places], "bee", NOW))
+        everything(survey(FAMILY, [Entry(b"bee:h:jobs:1", "hash", fields), *places[1:2]], "bee", NOW))
 
 
 def test_deep_and_large_values_are_findings_and_cost_little() -> None:
