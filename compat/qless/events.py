@@ -111,6 +111,11 @@ def is_own(event: Event) -> bool:
     return any(name in event for name in names)
 
 
+def foreign(events: Iterable[Event]) -> Iterator[Event]:
+    """The events that a client logged."""
+    return (event for event in events if not is_own(event))
+
+
 def log_line(event: Event) -> bytes:
     """The text that a client logged."""
     return to_bytes(event["what"])
@@ -122,9 +127,9 @@ def logged(line: str, when: int) -> Event:
     return {**event, "about": True} if is_own(event) else event
 
 
-def named(events: Iterable[Event], what: str) -> list[Event]:
-    """The events of one kind, that qless itself wrote."""
-    return [event for event in events if event["what"] == what and is_own(event)]
+def named(own: Iterable[Event], what: str) -> list[Event]:
+    """Those of qless's own events that are of one kind."""
+    return [event for event in own if event["what"] == what]
 
 
 def put_into(event: Event) -> str | None:

@@ -35,8 +35,14 @@ def is_json(raw: bytes | None) -> bool:
     return True
 
 
+EMPTY = b"{}"
+"""An empty table, array or object, as Lua writes it."""
+
+
 def load_array(raw: bytes) -> list[Any]:
     """The items of an array; ``{}`` is an empty one. Raises MalformedValue for anything else."""
+    if raw == EMPTY:
+        return []
     value = load_loose_json(raw)
     if value == {}:
         return []
@@ -47,6 +53,8 @@ def load_array(raw: bytes) -> list[Any]:
 
 def load_object(raw: bytes) -> dict[str, Any]:
     """The members of an object; ``[]`` is an empty one. Raises MalformedValue for anything else."""
+    if raw == EMPTY:
+        return {}
     value = load_loose_json(raw)
     if value == []:
         return {}

@@ -96,18 +96,18 @@ class Record:
     @cached_property
     def tags(self) -> tuple[str, ...] | None:
         """The tags as the keys of the tags are named; None if the field makes no sense."""
-        return names_of(self.fields.get(b"tags", b"{}"))
+        return names_of(self.fields.get(b"tags", luajson.EMPTY))
 
     @cached_property
     def throttles(self) -> tuple[str, ...] | None:
         """The throttles that the job needs; None if the field makes no sense."""
-        return names_of(self.fields.get(b"throttles", b"{}"))
+        return names_of(self.fields.get(b"throttles", luajson.EMPTY))
 
     @cached_property
     def failure(self) -> Mapping[str, Any] | None:
         """The last failure, empty if there was none; None if the field makes no sense."""
         try:
-            return luajson.load_object(self.fields.get(b"failure", b"{}"))
+            return luajson.load_object(self.fields.get(b"failure", luajson.EMPTY))
         except MalformedValue:
             return None
 
@@ -166,7 +166,8 @@ def canonical(job_id: str, record: Record, extra: Mapping[str, Any] | None = Non
     get = record.fields.get
     state, scores, happened = record.state, record.scores, record.events
     retries, remaining = whole(get(b"retries")), whole(get(b"remaining"))
-    popped, puts = events.named(happened, "popped"), events.named(happened, "put")
+    own = [event for event in happened if events.is_own(event)]
+    popped, puts = events.named(own, "popped"), events.named(own, "put")
     time = milliseconds(number(get(b"time")))
     created_at = milliseconds(puts[0]["when"]) if puts else None
     if created_at is not None and time is not None and not popped and created_at <= time < created_at + 1000:
@@ -180,7 +181,7 @@ def canonical(job_id: str, record: Record, extra: Mapping[str, Any] | None = Non
     finished_at = due_at = None
     match state:
         case State.COMPLETED:
-            done = events.named(happened, "done")
+            done = events.named(own, "done")
             finished_at = milliseconds(scores.get("completed", done[-1]["when"] if done else None))
         case State.FAILED:
             finished_at = milliseconds(failure.get("when"))
@@ -209,7 +210,7 @@ def canonical(job_id: str, record: Record, extra: Mapping[str, Any] | None = Non
         lease_expires_at=milliseconds(scores.get("locks")) or None if state is State.ACTIVE else None,
         tags=record.tags or (),
         depends_on=record.depends_on if state is State.BLOCKED else (),
-        logs=tuple(events.log_line(event) for event in happened if not events.is_own(event)),
+        logs=() if len(own) == len(happened) else tuple(map(events.log_line, events.foreign(happened))),
         history=happened,
         extra={} if extra is None else extra,
     )
@@ -279,7 +280,7 @@ def _standard_fields(job: Job, told: str) -> dict[bytes, bytes]:
     if job.state is State.BLOCKED and job.due_at is not None:
         fields[b"scheduled"] = score_text(job.due_at / 1000)
     if job.state is State.COMPLETED:
-        fields[b"failure"] = b"{}"
+        fields[b"failure"] = luajson.EMPTY
     elif failing or job.error is not None:
         group, message = group_and_message(job)
         worker = job.worker if failing and job.worker else ""
@@ -291,7 +292,7 @@ def _standard_fields(job: Job, told: str) -> dict[bytes, bytes]:
 
 def _names(names: tuple[str, ...]) -> bytes:
     """A list of names as JSON; those with a lone surrogate, which can't be a key, are left out."""
-    return luajson.dump([name for name in names if to_text(to_bytes(name)) == name])
+    return luajson.dump([name for name in names if to_text(to_bytes(name)) == name]) if names else luajson.EMPTY
 
 
 def _events(job: Job) -> tuple[list[bytes], str]:
@@ -301,7 +302,7 @@ def _events(job: Job) -> tuple[list[bytes], str]:
     """
     try:
         own = events.write_list(job.history)
-        logged = tuple(events.log_line(event) for event in job.history if not events.is_own(event))
+        logged = tuple(map(events.log_line, events.foreign(job.history)))
         told = _last_queue(job.history)
         if own and logged == job.logs and (job.queue or not told):
             return own, told

@@ -17,7 +17,7 @@ from ...schema.rule import Finding, Keyspace
 from ...schema.text import to_bytes, to_text
 from ..numbers import number, whole
 from . import luajson
-from .keys import Scope, era_of, layout
+from .keys import Generation, Scope, era_of, layout
 from .name_repairs import OF_KEYSPACE, OF_NAMES
 from .place_rules import DEFAULT_HEARTBEAT_S, WAITING, in_queues
 from .record import RUNNING, score_text, work_score
@@ -86,7 +86,10 @@ class _Case:
         if since is None:
             puts = [event["when"] for event in self.view.stored.events if event["what"] == "put"]
             since = puts[-1] if puts else self.now
-        return work_score(priority, -since if era_of(self.keyspace).lower_first else since)
+        era = era_of(self.keyspace)
+        if era.generation < Generation.JID:
+            return float(priority)
+        return work_score(priority, -since if era.lower_first else since)
 
     def held(self, until: float) -> Iterator[Command]:
         """What a heartbeat writes."""
