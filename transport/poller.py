@@ -113,6 +113,7 @@ class Poller:
         self._loop: Any = None
         self._beat: Any = None
         self._is_lingering = False
+        self._gave_way = False
         self._closed = False
 
     def _waits(self) -> tuple[Wakes, Fanout]:
@@ -205,6 +206,8 @@ class Poller:
         self._transport.letters.tend()
         end = time.monotonic() + SLICE
         while True:
+            if self._gives_way():
+                return
             self._fetch()
             self._flush_acks()
             if not self._ready:
@@ -213,6 +216,8 @@ class Poller:
             self._bell.ring()
             while self._ready and time.monotonic() < end:
                 self._hand_out_guarded()
+                if self._gives_way():
+                    return
             if time.monotonic() >= end:
                 return
         self._ask()
@@ -225,6 +230,17 @@ class Poller:
         due = self._next_look()
         if due < BEAT:
             self._loop.call_later(max(due, 0.001), _nothing)
+
+    def _gives_way(self) -> bool:
+        """Whether the loop is to call first what it was asked to call soon; it turns again at once then.
+
+        On the solo pool a callback runs a whole task, and Celery acks by such a call: without this, a finished task would not be
+        acked until the next one has ended, or never, if that ends with its worker. Not twice in a row: somebody may ask for ever.
+        """
+        self._gave_way = not self._gave_way and bool(self._loop._ready)
+        if self._gave_way:
+            self._bell.ring()
+        return self._gave_way
 
     def _may_wait(self, channel: Channel) -> bool:
         """Whether a channel's acks, and its next take with them, had better wait for more: so a few make one round trip."""

@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from ..support.servers import Server
+from ..support.topologies import wait_until
 from ..support.workers import Ledger, celery, send, worker
 
 NOTE = "tests.support.tasks.note"
@@ -101,6 +102,14 @@ def test_a_warm_shutdown_finishes_what_runs_and_gives_back_the_rest_at_once(serv
     with worker(server, tmp_path, concurrency=4, late=1, lease=300, name="heir"):
         ledger.wait_for("end", 4)
     assert sorted(ledger.names("start")) == [0, 1, 2, 3]
+
+
+def test_on_the_solo_pool_finished_tasks_are_acked_while_the_next_one_runs(server, ledger, tmp_path):
+    send(server, [(NOTE, ["first"], {}), (NOTE, ["second"], {}), (NAP, ["long", 60], {})])
+    with worker(server, tmp_path, pool="solo", late=1, prefetch=10), server.client() as client:
+        ledger.wait_for("start", 1)
+        (held,) = client.scan_iter("ferryman:{celery}:held:*")
+        wait_until(lambda: client.zcard(held) == 1, 20)
 
 
 def test_a_task_longer_than_its_lease_runs_once(server, ledger, tmp_path):
