@@ -11,7 +11,7 @@ import os
 import socket
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -22,12 +22,10 @@ from attrs import field, frozen
 from ..schema.call import Call
 from ..schema.errors import MalformedValue
 from .acks import Acks
-from .batch import PublishBatch
-from .declarations import Declarations
-from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS, ConnectionLost, NoRoute
+from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS
 from .lease import keeper
 from .message import Content, Message, content
-from .publish import Outbox, Publisher
+from .producing import Producing
 from .qos import Held, QoS
 
 if TYPE_CHECKING:
@@ -48,13 +46,12 @@ class Consumer:
     callback: Callable[[Message], Any] = field(repr=False)
 
 
-class Channel(Declarations):
+class Channel(Producing):
     """One sequential user of a connection. Consuming and declaring from one thread; acking from any."""
 
     def __init__(self, transport: Transport) -> None:
         super().__init__(transport)
         self.connection: Transport | None = transport
-        self.closed = False
         self.channel_id = transport.next_channel_id()
         self.consumer_id = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:12]}"
         """The name under which this channel holds leases; never used by another channel."""
@@ -62,65 +59,12 @@ class Channel(Declarations):
         self.qos = QoS()
         self.acks = Acks(self)
         self.no_ack_consumers: set[str] | None = None
-        self.events: dict[str, set[Callable[..., Any]]] = {"basic_return": set()}
-        """kombu's ``Producer(on_return=…)`` adds itself here."""
-        self._publisher = Publisher(transport)
         self._consumers: dict[str, Consumer] = {}
         self._registered: dict[str, float] = {}
         """Queue -> until when, on the monotonic clock, the server at least takes this channel for its consumer."""
         self._tags = count(1)
         self._alive: weakref.WeakValueDictionary[int, Message] = weakref.WeakValueDictionary()
         """The messages that somebody still has: a task that runs, say."""
-
-    # Publishing
-
-    def prepare_message(
-        self,
-        body: Any,
-        priority: int | None = None,
-        content_type: str | None = None,
-        content_encoding: str | None = None,
-        headers: Mapping[str, Any] | None = None,
-        properties: dict[str, Any] | None = None,
-    ) -> dict[str, Any]:
-        """kombu's parts of a message in one dict. The properties object is kept: it marks a repeated publish."""
-        properties = {} if properties is None else properties
-        if priority is not None:
-            properties["priority"] = priority
-        return {
-            "body": body,
-            "content-type": content_type,
-            "content-encoding": content_encoding,
-            "headers": headers or {},
-            "properties": properties,
-        }
-
-    def basic_publish(
-        self, message: Mapping[str, Any], exchange: str = "", routing_key: str = "", mandatory: bool = False, **_: Any
-    ) -> None:
-        """Stores a message, once, in every queue it is routed to; returns when the server has it.
-
-        ``mandatory``: a message that no queue takes goes to the handlers of ``events["basic_return"]``; without any, it is an
-        error whatever the exchange. Raises NoRoute, BrokerFull, UsageError for a header or property that can't be, and
-        connection errors. A closed channel is one of those: kombu, which closes it when a declaration finds the connection
-        broken, goes on with a new one then.
-        """
-        if self.closed:
-            raise ConnectionLost("the channel is closed")
-        self._publisher.publish(message, exchange or "", routing_key or "", self._return if mandatory else None)
-
-    def _return(self, error: NoRoute, message: Outbox) -> None:
-        """AMQP's ``basic.return``."""
-        if not self.events["basic_return"]:
-            raise error
-        found = content(message.publication.id, "", {b"message": message.publication.message})
-        returned = Message(self, 0, found)
-        for handler in list(self.events["basic_return"]):
-            handler(error, message.exchange, message.routing_key, returned)
-
-    def create_publish_batch(self, max_size: int) -> PublishBatch:
-        """What ``Producer.batch()`` collects its messages in."""
-        return PublishBatch(self, self._publisher, max_size)
 
     # Consuming
 
@@ -167,6 +111,11 @@ class Channel(Declarations):
     def basic_qos(self, prefetch_size: int = 0, prefetch_count: int = 0, apply_global: bool = False) -> None:
         """Limits how many messages may be unsettled on this channel; 0 = no limit."""
         self.qos.prefetch_count = prefetch_count
+        self.transport.poller.changed()
+
+    def flow(self, active: bool = True) -> None:
+        """Stops deliveries to this channel's consumers, or lets them go on."""
+        self.qos.is_flowing = active
         self.transport.poller.changed()
 
     def basic_get(self, queue: str, no_ack: bool = False, **_: Any) -> Message | None:
@@ -245,11 +194,13 @@ class Channel(Declarations):
     # Settling
 
     def basic_ack(self, delivery_tag: int, multiple: bool = False) -> None:
-        """Ends a message. From any thread; also after the channel is closed, as long as its lease holds."""
-        held = self.qos.pop(delivery_tag)
-        if held is not None:
-            self.acks.add(held.queue, held.job_id)
-            self.transport.poller.changed()
+        """Ends a message, or all up to it. From any thread; also after the channel is closed, as long as its lease holds."""
+        tags = [tag for tag in self.qos.unsettled() if tag <= delivery_tag] if multiple else [delivery_tag]
+        for tag in tags:
+            held = self.qos.pop(tag)
+            if held is not None:
+                self.acks.add(held.queue, held.job_id)
+                self.transport.poller.changed()
 
     def basic_reject(self, delivery_tag: int, requeue: bool = False) -> None:
         """Gives a message back to its old place, or up: then it is a dead letter, and nothing is lost."""

@@ -96,6 +96,12 @@ class Declarations(StdChannel):  # type: ignore[misc]
             self.wire.run(self.live.bump_routes(queue))
         routes.gone(exchange)
 
+    def exchange_bind(self, *_: Any, **__: Any) -> None:
+        """Exchanges bound to exchanges are RabbitMQ's own."""
+        raise NotImplementedError("ferryman:// binds queues to exchanges, not exchanges to one another; see alternate-exchange")
+
+    exchange_unbind = exchange_bind
+
     # Queues
 
     def prepare_queue_arguments(self, arguments: Mapping[str, Any] | None, **kwargs: Any) -> dict[str, Any]:

@@ -8,7 +8,6 @@ due, another consumer's lease lapsing) and each queue is looked at from time to 
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import socket
 import time
@@ -21,6 +20,7 @@ from kombu.utils.eventio import ERR, READ, poll
 
 from ..schema.errors import FerrymanError, MalformedValue
 from .acks import LINGER
+from .bell import Bell
 from .cluster import ClusterWire
 from .errors import CONNECTION_ERRORS, ConnectionLost
 from .fanout import ClusterFanout, Fanout, StreamFanout
@@ -57,38 +57,6 @@ class Watch:
     hot: bool = True
     look_at: float = 0.0
     """When to ask it in any case, on the monotonic clock."""
-
-
-class Bell:
-    """A file descriptor that any thread can make readable, to end a poll.
-
-    A pair of sockets, not a pipe: under eventlet, reading an empty pipe blocks, whatever the pipe has been told.
-    """
-
-    def __init__(self) -> None:
-        self._reader, self._writer = socket.socketpair()
-        self._reader.setblocking(False)
-        self._writer.setblocking(False)
-        self._rung = False
-
-    def fileno(self) -> int:
-        return self._reader.fileno()
-
-    def ring(self) -> None:
-        """Makes the next poll return at once."""
-        if not self._rung:
-            self._rung = True
-            self._writer.send(b"!")
-
-    def silence(self) -> None:
-        """Makes it ready to ring again."""
-        self._rung = False
-        with contextlib.suppress(BlockingIOError):
-            self._reader.recv(16)
-
-    def close(self) -> None:
-        self._reader.close()
-        self._writer.close()
 
 
 @define

@@ -22,6 +22,8 @@ class QoS:
     def __init__(self, prefetch_count: int = 0) -> None:
         self.prefetch_count = prefetch_count
         """How many deliveries may be unsettled at once; 0 = no limit."""
+        self.is_flowing = True
+        """False while no deliveries are wanted (``Channel.flow``)."""
         self._unsettled: dict[int, Held] = {}
 
     def __len__(self) -> int:
@@ -29,7 +31,7 @@ class QoS:
 
     def can_consume(self) -> bool:
         """Whether one more delivery is allowed."""
-        return not self.prefetch_count or len(self._unsettled) < self.prefetch_count
+        return self.is_flowing and (not self.prefetch_count or len(self._unsettled) < self.prefetch_count)
 
     def can_consume_max_estimate(self) -> int | None:
         """How many more deliveries are allowed; None = no limit."""

@@ -1,0 +1,38 @@
+"""Bell: what any thread rings to end another one's wait for sockets. The poller has one."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+
+
+class Bell:
+    """A file descriptor that any thread can make readable, to end a poll.
+
+    A pair of sockets, not a pipe: under eventlet, reading an empty pipe blocks, whatever the pipe has been told.
+    """
+
+    def __init__(self) -> None:
+        self._reader, self._writer = socket.socketpair()
+        self._reader.setblocking(False)
+        self._writer.setblocking(False)
+        self._rung = False
+
+    def fileno(self) -> int:
+        return self._reader.fileno()
+
+    def ring(self) -> None:
+        """Makes the next poll return at once."""
+        if not self._rung:
+            self._rung = True
+            self._writer.send(b"!")
+
+    def silence(self) -> None:
+        """Makes it ready to ring again."""
+        self._rung = False
+        with contextlib.suppress(BlockingIOError):
+            self._reader.recv(16)
+
+    def close(self) -> None:
+        self._reader.close()
+        self._writer.close()
