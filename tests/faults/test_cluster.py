@@ -12,6 +12,7 @@ import ferryman.transport  # noqa: F401 - registers the URL schemes
 import pytest
 from ferryman.schema.errors import UsageError
 from ferryman.schema.native.keys import QueueKeys
+from ferryman.transport.errors import NotDurable
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 
 from ..support.acl import published_rules
@@ -56,6 +57,17 @@ def consumer(connection: Connection, queue: Queue, received: list[object]) -> It
 
 def test_everything_that_kombu_does_works_on_a_cluster(nodes):
     round_trip(nodes.url())
+
+
+def test_a_publish_waits_for_the_replica_of_the_node_that_has_its_queue(nodes):
+    with Connection(nodes.url(durability="replica:1")) as connection, connection.channel() as channel:
+        for queue in QUEUES:
+            Producer(channel).publish(queue, routing_key=queue)
+            channel.queue_delete(queue)
+    with Connection(nodes.url(durability="replica:2", socket_timeout=2)) as connection, connection.channel() as channel:
+        with pytest.raises(NotDurable, match="1 of 2 have it"):
+            Producer(channel).publish("x", routing_key="q")
+        channel.queue_delete("q")
 
 
 def test_a_worker_serves_twenty_queues_on_all_nodes(nodes, server, ledger, tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ferryman.transport  # noqa: F401 - registers the URL schemes
+from ferryman.transport import revoke
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 
 
@@ -24,10 +24,18 @@ def round_trip(url: str, **options: object) -> None:
         channel.basic_get("q").reject()
         producer.publish("requeued", routing_key="q")
         channel.basic_get("q").requeue()
+        channel.queue_declare("work", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "grave"})
+        channel.queue_declare("grave")
+        producer.publish("dead", routing_key="work", headers={"x-unique-key": "one"})
+        channel.basic_get("work").reject()
+        assert channel.basic_get("grave", no_ack=True).headers["x-death"][0]["queue"] == "work"
+        producer.publish("revoked", routing_key="work", headers={"id": "task"})
+        assert revoke(connection, "task") == 1
         assert ("q", "ex", "a.*") in list(channel.list_bindings())
         assert channel.queue_purge("q") == 1
         channel.queue_unbind("q", "ex", "a.*")
-        channel.queue_delete("q")
+        for name in ("q", "work", "grave"):
+            channel.queue_delete(name)
         channel.queue_delete("news")
         channel.exchange_delete("ex")
     assert sorted(received) == ["broadcast", "later", "routed"]
