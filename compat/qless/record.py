@@ -340,7 +340,8 @@ def priority_of(job: Job) -> int | float:
 
 
 def _priority_text(priority: int | float) -> bytes:
-    return b"%d" % priority if isinstance(priority, int) else score_text(priority)
+    # A zero has no sign.
+    return b"%d" % priority if isinstance(priority, int) else score_text(priority or 0)
 
 
 def _standard_scores(job: Job) -> dict[str, float]:
