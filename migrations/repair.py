@@ -231,10 +231,8 @@ def send(client: redis.Redis, case: Case, digests: list[bytes]) -> bool:
     try:
         return run(client, Call(_script(), tuple(keys), tuple(words), _is_applied))
     except redis.exceptions.NoPermissionError as error:
-        needed = "EVAL, and every command of the repair"
-        raise ServerError(
-            f"{finding.rule} can't be mended by this user, who needs the right to call {needed} ({error})"
-        ) from error
+        needed = f"EVAL, and every command of the repair ({error})"
+        raise ServerError(f"{finding.rule} can't be mended by this user, who needs the right to call {needed}") from error
     except redis.exceptions.ResponseError as error:
         if "CROSSSLOT" in str(error) or "MOVED" in str(error):
             raise ServerError(f"{finding.rule} can't be mended here: its keys stand on several nodes of a cluster") from error
