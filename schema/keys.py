@@ -9,12 +9,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
 
 from attrs import evolve, field, frozen
 
 from .text import to_bytes, to_text
 
 _FIELD = re.compile(r"<([a-z_]+)>")
+
+
+@cache
+def _format(template: str) -> str:
+    """The template as Python's ``%`` fills it in: writers build millions of names."""
+    return _FIELD.sub(r"%(\1)s", template.replace("%", "%%"))
 
 
 @frozen
@@ -32,7 +39,7 @@ class KeyPattern:
 
     def build(self, **values: str) -> bytes:
         """The key's name. Raises KeyError when a field of the template is not given."""
-        return to_bytes(_FIELD.sub(lambda found: values[found[1]], self.template))
+        return to_bytes(_format(self.template) % values)
 
     def expression(self, fixed: Mapping[str, str]) -> re.Pattern[str]:
         """The regular expression that parses the key's text, with the ``fixed`` fields filled in."""
