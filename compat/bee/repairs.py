@@ -173,23 +173,22 @@ def _release(patient: Patient) -> Iterator[Command]:
     ended = {told.job_id for told in view.told if told.status not in UNFINISHED}
     if not ended:
         return
-    remaining = set(view.needs) - ended
-    options = view.options or {}
-    if not remaining and (wrong_options(options, blocked=True) or not texts.as_list(view.fields.get(b"history"))):
+    leave: Command = ("SREM", patient.key("dependencies", id=view.job_id), *map(to_bytes, sorted(ended)))
+    if set(view.needs) - ended or "delayed" in view.own:
+        yield leave
         return
-    yield ("SREM", patient.key("dependencies", id=view.job_id), *map(to_bytes, sorted(ended)))
-    if remaining or "delayed" in view.own:
+    options, history = view.options or {}, texts.as_list(view.fields.get(b"history"))
+    if history is None or wrong_options(options, blocked=True):
+        # bee itself would abort here.
         return
-    delay = texts.plain_number(options["delay"]) or 0
-    event: dict[str, Any] = {"hive": "ferryman", "timestamp": patient.now_ms}
-    if delay > 0:
-        event |= {"event": "delayed", "till": patient.now_ms + delay}
-        yield patient.stands("delayed", patient.now_ms + delay)
-    else:
-        event["event"] = "queued"
-        yield patient.stands("queue", patient.now_ms)
-        yield ("HSET", patient.record, "status", "queued")
-    yield ("HSET", patient.record, "history", texts.dump([*(texts.as_list(view.fields[b"history"]) or ()), event]) or b"{}")
+    event: dict[str, Any] = {"hive": "ferryman", "timestamp": patient.now_ms, "event": "queued"}
+    place, status = patient.stands("queue", patient.now_ms), "queued"
+    if options["delay"] > 0:
+        event |= {"event": "delayed", "till": patient.now_ms + options["delay"]}
+        place, status = patient.stands("delayed", event["till"]), "new"
+    story = texts.dump([*history, event])
+    if story is not None:
+        yield from (leave, place, ("HSET", patient.record, "status", status, "history", story))
 
 
 def _drop_dependencies(patient: Patient) -> Iterator[Command]:
