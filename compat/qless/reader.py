@@ -105,6 +105,8 @@ def _names(scope: Scope) -> Callable[[Entry, KeyMatch], Iterator[Fact]]:
 
 
 def _hash_of(name: str, scope: Scope) -> Callable[[Entry, KeyMatch], Iterator[Fact]]:
+    """States a hash that is about one thing: the field ``name`` of its key, or without such a field the key itself."""
+
     def state(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
         owner = match.fields[name] if name else to_text(entry.key)
         told = {"queue": match.fields.get("queue"), "place": match.fields.get("measure")}

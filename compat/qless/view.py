@@ -19,8 +19,8 @@ from ..numbers import whole
 from .keys import INDEXES, Scope
 from .record import Record
 
-EXCLUSIVE = (*INDEXES, "completed", "failed")
-"""Where a job stands once at most."""
+EXCLUSIVE = frozenset({*INDEXES, "completed", "failed"})
+"""The roles of keys of which a job stands in one at most."""
 
 
 GONE = b"\0gone"
@@ -36,7 +36,7 @@ class View:
     fields: dict[bytes, bytes] = field(factory=dict)
     """The hash; empty without a record."""
     places: list[Fact] = field(factory=list)
-    """Roles of EXCLUSIVE."""
+    """In keys of EXCLUSIVE roles."""
     beats: list[Fact] = field(factory=list)
     history_facts: list[Fact] = field(factory=list)
     tracked: Fact | None = None
@@ -112,7 +112,7 @@ class View:
                 self.answers[place] = fact
             case "beats":
                 self.beats.append(fact)
-            case _:
+            case role if role in EXCLUSIVE:
                 self.places.append(fact)
 
     @property
