@@ -42,6 +42,8 @@ PROPAGATED: tuple[type[Exception], ...] = (*CONNECTION_ERRORS, MemoryError, Asse
 SENSELESS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors of a Celery worker's handler that mean that its message made no sense. It becomes a dead letter: it would end a worker
 that has no event loop, and one that has would hold it for ever."""
+FREE = 0.05
+"""Seconds after which a worker that takes only what it can work on at once is asked again whether it is free."""
 SOON = 5.0
 """Seconds: a queue that is to be looked at so soon is looked at along with one whose time has come."""
 TROUBLE = 5.0
@@ -303,7 +305,7 @@ class Poller:
         settings = transport.settings
         for channel, consumer in transport.consumers_of(queue):
             room = channel.qos.room(settings.fetch_limit)
-            if not room or self._may_wait(channel):
+            if not room or self._may_wait(channel) or (self._ready and channel.qos.is_replaced):
                 continue
             taken = channel.take(queue, room, consumer.no_ack)
             if not taken.exists:
@@ -357,8 +359,10 @@ class Poller:
     def _next_look(self) -> float:
         """Seconds until a quiet queue should be asked in any case."""
         now = time.monotonic()
-        looks = (max(0.0, watch.look_at - now) for watch in self._watches.values() if not watch.hot)
-        return min(min(looks, default=self._wakes.look), self._transport.letters.seconds_left)
+        looks = [max(0.0, watch.look_at - now) for watch in self._watches.values() if not watch.hot]
+        if any(channel.qos.is_replaced and not channel.qos.can_consume() for channel in self._transport.channels):
+            looks.append(FREE)
+        return min([*looks, self._wakes.look, self._transport.letters.seconds_left])
 
     def _receive(self) -> None:
         """Takes in what has arrived on the waiting connections. Raises connection errors."""

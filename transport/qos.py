@@ -47,7 +47,16 @@ class QoS:
         if not self.can_consume():
             return 0
         estimate = self.can_consume_max_estimate()
-        return 1 if estimate is None else min(estimate, limit)
+        return 1 if estimate is None or self.is_replaced else min(estimate, limit)
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether another ``can_consume`` stands in the place of ours.
+
+        It counts what has been handed out and is worked on, so messages must come one by one; and nothing says when it changes
+        its mind.
+        """
+        return "can_consume" in vars(self)
 
     @property
     def is_well_filled(self) -> bool:

@@ -68,7 +68,7 @@ def test_a_consumer_on_a_half_open_connection_gets_an_error_and_the_message_with
                 connection.drain_events(timeout=0.2)
             between.silence()
             begun = time.monotonic()
-            with pytest.raises(connection.connection_errors, match="taken for dead"):
+            with pytest.raises(connection.connection_errors):
                 connection.drain_events(timeout=60)
             assert time.monotonic() - begun < 15
             connection.collect()
@@ -106,7 +106,7 @@ def test_publishing_on_a_half_open_connection_is_repeated_on_a_new_one(server):
             assert channel.queue_declare("q", passive=True).message_count == 2
 
 
-@pytest.mark.parametrize("pool", ["prefork", "solo"])
+@pytest.mark.parametrize("pool", ["prefork", pytest.param("solo", marks=pytest.mark.slow)])
 def test_a_worker_on_half_open_connections_comes_back_and_answers(server, ledger, tmp_path, pool):
     with (
         proxy(server) as between,
@@ -138,7 +138,7 @@ def test_a_full_worker_whose_idle_connections_are_closed_neither_spins_nor_dies(
     client.config_set("timeout", 1)
     try:
         with worker(server, tmp_path, concurrency=1, prefetch=1, late=1) as running:
-            send(server, [(NAP, [n, 8.0], {}) for n in range(2)])
+            send(server, [(NAP, [0, 8.0], {}), (NAP, [1, 0.1], {})])
             ledger.wait_for("start", 1)
             time.sleep(2.0)  # the server closes what is idle
             before, begun = cpu_seconds(running.process.pid), time.monotonic()

@@ -40,7 +40,7 @@ PER_CONSUMER = 2.5
     ("consumers", "queues"), [(3, 200), pytest.param(50, 200, marks=[pytest.mark.slow, pytest.mark.timeout(600)])]
 )
 def test_idle_consumers_of_two_hundred_queues_send_few_commands_and_still_hear_at_once(server, client, consumers, queues):
-    lease = 6
+    lease = 3
     with proxy(server) as between, FERRYMAN.connection(server) as connection:
         crew = script(CREW, between.url(lease=lease), str(consumers), str(queues))
         assert crew.stdout is not None

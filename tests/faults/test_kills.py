@@ -92,7 +92,7 @@ def test_the_tasks_of_a_killed_worker_come_back_by_its_lease_whatever_lease_the_
         worker(server, tmp_path, late=1, lease=300, name="patient", queues="other") as patient,
         worker(server, tmp_path, late=1, lease=2, name="doomed") as doomed,
     ):
-        send(server, [(NAP, ["its own", 12.0], {"queue": "other"}), (NAP, ["taken over", 1.0], {})])
+        send(server, [(NAP, ["its own", 7.0], {"queue": "other"}), (NAP, ["taken over", 1.0], {})])
         ledger.wait_for("start", 2)
         doomed.kill()
         killed_at = time.time()

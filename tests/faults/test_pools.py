@@ -23,6 +23,7 @@ def needs(module: str) -> pytest.MarkDecorator:
 
 GREEN = [pytest.param("gevent", marks=needs("gevent")), pytest.param("eventlet", marks=needs("eventlet"))]
 POOLS = ["prefork", "threads", "solo", *(name for name in ("gevent", "eventlet") if importlib.util.find_spec(name))]
+OTHERS = [pool for pool in POOLS if pool not in ("prefork", "gevent")]
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def test_green_pools_run_tasks_at_once_or_when_due_answer_pings_and_stop(server,
         assert not client.exists("ferryman:{celery}:consumers"), "a worker that has stopped is no consumer"
 
 
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("pool", ["prefork", GREEN[0], *(pytest.param(pool, marks=pytest.mark.slow) for pool in OTHERS)])
 def test_a_running_worker_takes_up_a_queue_and_leaves_it_again(server, ledger, client, tmp_path, pool):
     def control(command: str) -> None:
         told = celery(server, "control", command, "extra", "-d", "w1@test", "--timeout", "10")

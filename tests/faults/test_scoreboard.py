@@ -227,7 +227,7 @@ def test_publishing_to_a_frozen_server_is_an_error_within_five_seconds(kind, bro
 
 def test_a_queue_added_while_a_consumer_waits_is_served_before_the_wait_is_over(broker, server):
     """``polling_interval`` makes the waits of ``redis://`` long enough to see; those of ``ferryman://`` last 5 s."""
-    with broker.connection(server, polling_interval=8) as connection, connection.channel() as channel:
+    with broker.connection(server, polling_interval=5) as connection, connection.channel() as channel:
         received: list[object] = []
         consumer = Consumer(channel, [Queue("old")], on_message=lambda m: received.append(m.payload))
         with consumer:
