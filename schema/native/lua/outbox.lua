@@ -8,8 +8,9 @@
 --           look again ms, 1 if the order is descending, and for each job {id, number, place, time of death ms, deliveries,
 --           {field, value, …}}}; exchange and routing key as JSON texts
 
--- A queue is looked at so often that what comes into it meanwhile is seen in half of its time to live, if that is not too often.
-local SHORTEST, LONGEST = 1000, 5000
+-- A queue is looked at so often that what comes into it meanwhile is seen before its time is over, if that is not too often. USUAL
+-- is for queues whose messages have times of their own at most.
+local SHORTEST, USUAL, LONGEST = 1000, 10000, 30000
 
 -- Gives up the jobs at the head of waiting whose time is over. Returns when that of the first of the others is.
 local function expire(now)
@@ -38,7 +39,7 @@ return answer(function()
   promote(now, LIMIT)
   local next_expiry = expire(now)
   settle(now)
-  local patience = math.min(math.max((tonumber(queue.ttl) or LONGEST) / 2, SHORTEST), LONGEST)
+  local patience = queue.ttl and math.min(math.max(queue.ttl / 2, SHORTEST), LONGEST) or USUAL
   local next_look = math.floor(math.min(now + patience, next_expiry, lowest(SCHEDULED)))
   local routing_key = call('HGET', META, 'dead_letter_routing_key') or ''
   local order = queue.priority_order == 'descending' and 1 or 0
