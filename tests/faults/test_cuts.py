@@ -21,6 +21,7 @@ from kombu import Connection, Consumer, Exchange, Producer, Queue
 
 from ..support.proxy import Cut, proxy
 from ..support.servers import Server
+from ..support.topologies import wait_until
 
 UNSENT = Cut(sent=0)
 HALF_SENT = Cut(sent=9)
@@ -424,3 +425,44 @@ def test_a_purged_queue_is_empty(server, side):
         assert everything(direct) == []
 
     cut_everywhere(server, side, retrying(lambda channel: channel.queue_purge("q")), check, three_published)
+
+
+# Leases
+
+
+@pytest.mark.parametrize("side", [UNSENT, UNANSWERED], ids=["unsent", "unanswered"])
+@pytest.mark.parametrize("number", range(4))
+def test_a_lease_is_renewed_though_a_renewal_is_cut(server, client, side, number):
+    with Connection(server.url()) as direct, proxy(server) as between, Connection(between.url(lease=2)) as connection:
+        publish(direct, ["held"])
+        with connection.channel() as channel:
+            message = channel.basic_get("q")
+            between.cut(evolve(side, command=number))
+            wait_until(lambda: between.has_cut)
+            consumers = channel.live.keys("q").consumers
+            lapses_at = client.zscore(consumers, channel.consumer_id)
+            wait_until(lambda: client.zscore(consumers, channel.consumer_id) > lapses_at)
+            with direct.channel() as other:
+                assert other.basic_get("q") is None
+            message.ack()
+        assert client.hget(channel.live.keys("q").meta, "acked") == b"1"
+
+
+@pytest.mark.parametrize("side", [UNSENT, UNANSWERED], ids=["unsent", "unanswered"])
+@pytest.mark.parametrize("number", range(4))
+def test_what_a_lost_connection_held_is_given_back_though_that_is_cut_as_well(server, client, side, number):
+    """But for what somebody still works on: that is acked when it is done."""
+    with Connection(server.url()) as direct, proxy(server) as between, Connection(between.url()) as connection:
+        publish(direct, ["dropped", "worked on"])
+        channel = connection.channel()
+        channel.basic_get("q")
+        message = channel.basic_get("q")
+        between.break_all()
+        with pytest.raises(connection.connection_errors):
+            channel.queue_declare("q")
+        between.cut(evolve(side, command=number))
+        connection.collect()
+        wait_until(lambda: client.zcard(channel.live.keys("q").waiting) == 1)
+        message.ack()
+        assert everything(direct) == ["dropped"]
+        assert client.hget(channel.live.keys("q").meta, "acked") == b"2"
