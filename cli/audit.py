@@ -40,8 +40,8 @@ def command(url: Address, rules: tuple[str, ...], apply: bool, engine: Engine, n
     With --repair, only the findings of these rules are shown, each with the exact commands that mend it; with --apply as well,
     they are sent. Each repair is one script that first compares everything it was planned by, and changes nothing if that is
     different by now. Where no command is safe, the finding says so. With --format json each is an object with the fields
-    of a finding, and commands (a list of lists of words) and outcome: planned, mended, changed (by somebody else, so
-    nothing was done), remains, or not mendable. Exit status 1 unless everything found is mended.
+    of a finding, and commands (lists of words; reading ones only name what must stand still) and outcome: planned, mended,
+    changed (by somebody else, so nothing was done), remains, or not mendable. Exit status 1 unless all is mended.
 
     \b
     Examples:
