@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from functools import cache
-from importlib.resources import files
+from functools import partial
 
 from attrs import evolve
 
@@ -21,10 +20,13 @@ from ...schema.rule import Finding, Severity
 from ...schema.text import show, to_bytes, to_text
 from ...schema.totals import Totals
 from ..numbers import number_text
+from ..scripts import script
 from . import texts
 from .kept import NAME, Kept, with_aside
 from .keys import DYING, EARLIEST_TIME, LOCK_MS, OPTIONS_TTL, SETS, hashed, layout
 from .record import Stored, is_readable, readable, word_for
+
+_script = partial(script, __package__)
 
 TO_RUN = frozenset({State.WAITING, State.SCHEDULED, State.BLOCKED, State.ACTIVE})
 
@@ -192,8 +194,3 @@ def finish(target: Target, written: Totals) -> list[Command]:
         keys = (names.key("record", id=needed), names.key("dependencies", id=waiting))
         commands.append(("EVAL", _script("link"), len(keys), *keys, to_bytes(needed), to_bytes(waiting)))
     return commands
-
-
-@cache
-def _script(name: str) -> str:
-    return files(__package__).joinpath("lua", f"{name}.lua").read_text("utf-8")

@@ -10,8 +10,7 @@ is complete. Never writes a document that no worker could read, nor a time that 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cache, lru_cache
-from importlib.resources import files
+from functools import lru_cache, partial
 
 from attrs import evolve, frozen
 
@@ -23,10 +22,13 @@ from ...schema.text import show, to_bytes
 from ...schema.totals import Totals
 from ..members import split
 from ..numbers import number_text
+from ..scripts import script
 from .kept import Kept
 from .keys import LARGEST_ID, WORDS, as_sent, counted, layout
 from .note import ahead, with_note
 from .record import Record, data_member
+
+_script = partial(script, __package__)
 
 UNFINISHED = frozenset({State.WAITING, State.SCHEDULED, State.ACTIVE})
 CANONICAL = frozenset(WORDS.values())
@@ -155,8 +157,3 @@ def finish(target: Target, totals: Totals) -> list[Command]:
         ("EVAL", _script("queue"), 2, names.key("staged", queue=queue), names.key("queue", queue=queue))
         for queue in totals.labels("jobs")
     ]
-
-
-@cache
-def _script(name: str) -> str:
-    return files(__package__).joinpath("lua", f"{name}.lua").read_text("utf-8")

@@ -9,8 +9,7 @@ message of a Celery task: its name is the task, its payload the one argument. Ca
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
-from importlib.resources import files
+from functools import partial
 
 from attrs import evolve
 
@@ -21,10 +20,13 @@ from ...schema.rule import Finding, Severity
 from ...schema.text import load_json, show, to_bytes
 from ...schema.totals import Totals
 from ..moments import moment
+from ..scripts import script
 from .bindings import Bindings, default_bindings, register
 from .kept import Kept, Stand, head_of, with_aside
 from .keys import STEPS, bucket_key, can_be_queue, is_unicode, lane, lane_parts, layout, step_of
 from .record import Message, Record, eta_text, task_of
+
+_script = partial(script, __package__)
 
 TO_RUN = frozenset({State.WAITING, State.SCHEDULED, State.ACTIVE})
 
@@ -220,8 +222,3 @@ def finish(target: Target, written: Totals) -> list[Command]:
         keys += (bucket_key(target.prefix, queue, step) for step in order)
         commands.append(("EVAL", _script("queue"), len(keys), *keys, "", "", *order))
     return commands
-
-
-@cache
-def _script(name: str) -> str:
-    return files(__package__).joinpath("lua", f"{name}.lua").read_text("utf-8")

@@ -9,8 +9,7 @@ Never writes what a kue worker could not read. Called by ``family.py``.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache, lru_cache
-from importlib.resources import files
+from functools import lru_cache, partial
 
 from attrs import evolve
 
@@ -21,9 +20,12 @@ from ...schema.rule import Finding, Severity
 from ...schema.text import show, to_bytes, to_text
 from ...schema.totals import Totals
 from ..numbers import number_text
+from ..scripts import script
 from .kept import Kept, with_aside
 from .keys import LARGEST_ID, WORDS, layout, padded, valid_id
 from .record import Record, is_json, is_readable, lost, readable, standard
+
+_script = partial(script, __package__)
 
 UNFINISHED = frozenset({State.WAITING, State.SCHEDULED, State.ACTIVE})
 
@@ -148,14 +150,9 @@ def finish(target: Target, written: Totals) -> list[Command]:
     commands: list[Command] = []
     highest = written.maxima.get(("highest id", ""))
     if highest is not None:
-        commands.append(("EVAL", _script("raise_ids"), 1, names.key("ids"), highest))
+        commands.append(("EVAL", _script("raise_id"), 1, names.key("ids"), highest))
     for queue in written.labels("jobs"):
         if queue:
             waiting = names.key("by_type", queue=queue, state=WORDS[State.WAITING])
             commands.append(("EVAL", _script("match_tokens"), 2, waiting, names.key("tokens", queue=queue)))
     return commands
-
-
-@cache
-def _script(name: str) -> str:
-    return files(__package__).joinpath("lua", f"{name}.lua").read_text("utf-8")

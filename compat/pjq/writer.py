@@ -9,8 +9,7 @@ that was read: the program would hand jobs to a worker that does not exist. Call
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
-from importlib.resources import files
+from functools import partial
 
 from ...schema.errors import MalformedValue
 from ...schema.family import Command, Target
@@ -18,10 +17,13 @@ from ...schema.job import Job, State
 from ...schema.rule import Finding, Severity
 from ...schema.text import load_json, show, to_bytes
 from ...schema.totals import Totals
+from ..scripts import script
 from .kept import WRITABLE, Kept, place_of, record_of
 from .keys import can_be_id, is_unicode, layout
 from .payload import members_of
 from .record import FINISHED
+
+_script = partial(script, __package__)
 
 TO_RUN = frozenset({State.WAITING, State.ACTIVE})
 
@@ -86,7 +88,13 @@ def write(job: Job, target: Target) -> list[Command]:
 
     own = {"processing", "progress"} if record.place == "processing" else {record.place}
     commands: list[Command] = [
-        ("EVAL", _script("store"), 1, names.key("record", id=job.id), *(text for pair in record.fields.items() for text in pair))
+        (
+            "EVAL",
+            _script("store"),
+            1,
+            names.key("record", id=job.id),
+            *(text for pair in record.fields.items() for text in pair),
+        )
     ]
     commands += (("ZREM", key(role), job_id) for role in ("dispatched", "processing", "progress", "finished") if role not in own)
     if record.place == "queued":
@@ -119,8 +127,3 @@ def finish(target: Target, written: Totals) -> list[Command]:
         ("EVAL", _script("queue"), 2, names.key("staged", queue=queue), names.key("queued", queue=queue))
         for queue in sorted(written.names.get("staged", ()))
     ]
-
-
-@cache
-def _script(name: str) -> str:
-    return files(__package__).joinpath("lua", f"{name}.lua").read_text("utf-8")

@@ -9,8 +9,7 @@ qless is. Never writes what a worker could not read. Called by ``family.py``.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
-from importlib.resources import files
+from functools import partial
 
 from attrs import evolve
 
@@ -20,9 +19,12 @@ from ...schema.job import Job, State
 from ...schema.rule import Finding, Severity
 from ...schema.text import load_loose_json, show, to_bytes, to_text
 from ...schema.totals import Totals
+from ..scripts import script
 from .kept import THROTTLED, Kept, tagged_at, with_aside
 from .keys import Layout, layout
 from .record import NAME, RUNNING, WORDS, Record, lost, score_text, standard
+
+_script = partial(script, __package__)
 
 TO_RUN = frozenset({State.WAITING, State.SCHEDULED, State.BLOCKED, State.ACTIVE})
 
@@ -170,8 +172,3 @@ def finish(target: Target, written: Totals) -> list[Command]:
         key = layout(target.prefix).key("statistics", measure="stats", day=day, queue=queue)
         commands.append(("EVAL", _script("count_failed"), 1, key, written.sums["failed", label]))
     return commands
-
-
-@cache
-def _script(name: str) -> str:
-    return files(__package__).joinpath("lua", f"{name}.lua").read_text("utf-8")

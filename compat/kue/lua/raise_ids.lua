@@ -1,7 +1,0 @@
--- Raises the id counter, so that kue never gives out an id that a written job has. Safe to repeat; never lowers.
--- KEYS[1]  P:ids
--- ARGV[1]  the highest id written
-local given = tonumber(redis.call('GET', KEYS[1]) or 0) or 0
-if given < tonumber(ARGV[1]) then
-  redis.call('SET', KEYS[1], ARGV[1])
-end
