@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
-import ferryman.transport  # noqa: F401 - registers the URL schemes
 import pytest
 from ferryman.schema.errors import UsageError
 from ferryman.schema.native.keys import QueueKeys
@@ -17,6 +16,7 @@ from kombu import Connection, Consumer, Exchange, Producer, Queue
 
 from ..support.acl import published_rules
 from ..support.clusters import Cluster, cluster
+from ..support.command import ferryman
 from ..support.load import POLICY, Load
 from ..support.messages import round_trip
 from ..support.servers import Server, ServerKind
@@ -57,6 +57,20 @@ def consumer(connection: Connection, queue: Queue, received: list[object]) -> It
 
 def test_everything_that_kombu_does_works_on_a_cluster(nodes):
     round_trip(nodes.url())
+
+
+def test_dead_letters_and_tasks_of_a_cluster_are_put_back_and_cancelled_from_the_command_line(nodes):
+    with Connection(nodes.url()) as connection, connection.channel() as channel:
+        for queue in QUEUES[:3]:
+            channel.queue_declare(queue)
+            Producer(channel).publish(queue, routing_key=queue, headers={"id": queue})
+            channel.basic_get(queue).reject()
+        assert ferryman("dead", nodes.url(), "requeue", "--all", "--format", "json").lines() == [
+            {"queue": queue, "action": "requeue", "number": 1} for queue in sorted(QUEUES[:3])
+        ]
+        assert len(ferryman("cancel", nodes.url(), *QUEUES[:3], "--format", "json").lines()) == 3
+        for queue in QUEUES[:3]:
+            assert channel.queue_delete(queue) == 0
 
 
 def test_a_publish_waits_for_the_replica_of_the_node_that_has_its_queue(nodes):

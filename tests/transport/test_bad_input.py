@@ -150,6 +150,14 @@ def test_acks_to_a_damaged_queue_are_said_to_be_lost_and_others_are_kept(connect
     assert not client.exists(f"ferryman:{{sound}}:held:{channel.consumer_id}")
 
 
+def test_a_client_whose_clock_is_years_ahead_delays_and_expires_nothing_wrongly(connection, channel, client, monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: client.time()[0] + 1e9)
+    publish(channel, "delayed", headers={"x-delay": 300})
+    publish(channel, "expiring", expiration=60)
+    assert client.zcard("ferryman:{q}:scheduled") == 1
+    assert receive(connection, channel, ["q"], 2) == ["expiring", "delayed"]
+
+
 def test_an_exchange_of_a_wrong_type_is_named(channel, client):
     client.set("ferryman:exchange:ex", "mine")
     with pytest.raises(MalformedValue, match="ferryman:exchange:ex"):
