@@ -50,9 +50,9 @@ def command(url: Address, rules: tuple[str, ...], apply: bool, engine: Engine, n
       ferryman audit 'ferryman://localhost:6379/0?family=kue' --repair KUE-5 --repair KUE-6 --apply
     """
     if rules:
-        if engine.name != LocalEngine.name:
+        if not isinstance(engine, LocalEngine):
             raise UsageError("--repair reads with the local engine; leave --engine out")
-        return mend(output, url, rules, moment(url, now_ms), apply=apply)
+        return mend(output, url, rules, moment(url, now_ms), engine.throttle, apply=apply)
     if apply:
         raise UsageError("--apply needs --repair with the rules whose findings shall be mended")
     digest = Digest()

@@ -8,6 +8,7 @@ from attrs import asdict
 
 from ..migrations import repair
 from ..migrations.repair import Outcome, Repair
+from ..migrations.throttle import Throttle
 from ..schema.address import Address
 from ..schema.family import Command
 from ..schema.text import to_text
@@ -17,10 +18,10 @@ from .status import Status
 STYLES = {Outcome.MENDED: "green", Outcome.PLANNED: "bold", Outcome.UNMENDABLE: "yellow"}
 
 
-def mend(output: Output, url: Address, rules: Collection[str], now_ms: int, *, apply: bool) -> Status:
+def mend(output: Output, url: Address, rules: Collection[str], now_ms: int, throttle: Throttle, *, apply: bool) -> Status:
     """Shows or applies the repairs. Fine is a keyspace in which these rules are silent at the end."""
     with output.progress() as progress:
-        repairs = (repair.applied if apply else repair.planned)(url, rules, now_ms, progress)
+        repairs = (repair.applied if apply else repair.planned)(url, rules, now_ms, progress, throttle)
     for each in repairs:
         if output.json:
             commands = [[word if isinstance(word, bytes) else str(word) for word in command] for command in each.commands]

@@ -65,7 +65,7 @@ class LocalEngine:
     name = "local"
 
     def __init__(self, throttle: Throttle = UNTHROTTLED) -> None:
-        self._throttle = throttle
+        self.throttle = throttle
 
     def audit(self, source: Address, now_ms: int, report: Report[Finding], progress: Progress = silent) -> Census:
         """See Engine.audit."""
@@ -166,7 +166,7 @@ class LocalEngine:
         gathering = Gathering(family)
         keys = 0
         found = may_be_empty
-        with open_source(address, self._throttle) as source:
+        with open_source(address, self.throttle) as source:
             for batch in source.entries(now_ms):
                 for entry in batch:
                     for fact in family.facts(entry, address.prefix):

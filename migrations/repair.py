@@ -30,9 +30,9 @@ from ..schema.rule import Finding, Keyspace
 from ..schema.totals import Totals
 from .engine import Progress, silent
 from .pinned import Look, keys_of, looks, pin
-from .scan import entries
+from .source import open_source
 from .subjects import Gathering
-from .survey import nothing_found
+from .throttle import UNTHROTTLED, Throttle
 from .wire import wire
 
 MOST_ROUNDS = 5
@@ -75,32 +75,34 @@ def check_rules(family: KeyFamily, rules: Collection[str]) -> None:
             raise UsageError(f"no command mends {rule} safely{advice}; rules that can be mended: {mendable}")
 
 
-def planned(address: Address, rules: Collection[str], now_ms: int, progress: Progress = silent) -> list[Repair]:
+def planned(
+    address: Address, rules: Collection[str], now_ms: int, progress: Progress = silent, throttle: Throttle = UNTHROTTLED
+) -> list[Repair]:
     """What would mend every finding of the rules. Only reads. Raises UsageError as ``check_rules`` does."""
-    check_rules(get_family(address.family), rules)
-    with open_client(address) as client:
-        cases = _cases(client, address, rules, now_ms, progress)
+    cases = _Search(address, rules, now_ms, progress, throttle).cases()
     return [
         Repair(case.finding, case.commands, Outcome.PLANNED if case.commands else Outcome.UNMENDABLE) for case in cases.values()
     ]
 
 
-def applied(address: Address, rules: Collection[str], now_ms: int, progress: Progress = silent) -> list[Repair]:
+def applied(
+    address: Address, rules: Collection[str], now_ms: int, progress: Progress = silent, throttle: Throttle = UNTHROTTLED
+) -> list[Repair]:
     """Mends the findings of the rules and says what came of each. Raises UsageError as ``check_rules`` does.
 
     Raises ServerError, with all earlier repairs done and this one not, when the server refuses one.
     """
-    check_rules(get_family(address.family), rules)
+    search = _Search(address, rules, now_ms, progress, throttle)
     repairs: dict[_Name, Repair] = {}
     with open_client(address) as client:
-        cases = _cases(client, address, rules, now_ms, progress)
+        cases = search.cases()
         for _ in range(MOST_ROUNDS):
             noted = {name: note(client, case) for name, case in cases.items()}
-            confirmed = _cases(client, address, rules, now_ms, progress) if any(noted.values()) else {}
+            confirmed = search.cases() if any(noted.values()) else {}
             sent = _apply(client, cases, noted, confirmed, repairs)
             if not sent:
                 break
-            left = _cases(client, address, rules, now_ms, progress)
+            left = search.cases()
             _look_back(cases, left, sent, repairs)
             cases = left
             if not any(case.commands for case in cases.values()):
@@ -160,45 +162,58 @@ class Case:
     looks: tuple[Look, ...]
 
 
-def _cases(client: redis.Redis, address: Address, rules: Collection[str], now_ms: int, progress: Progress) -> dict[_Name, Case]:
-    """Everything that the rules find. Raises KeyspaceNotFound if there is no keyspace."""
-    family, prefix = get_family(address.family), address.prefix
-    totals, shared, keys, found = Totals(), set[bytes](), 0, False
-    gathering = Gathering(family)
-    for batch in entries(client, family, prefix):
-        for entry in batch:
-            jobs = set()
-            for fact in family.facts(entry, prefix):
-                family.tally(fact, totals)
-                found = found or fact.kind is not FactKind.TOKEN
-                jobs.add((fact.scope, fact.job_id))
-                gathering.add(fact)
-            if len(jobs) > 1:
-                shared.add(entry.key)
-        keys += len(batch)
-        progress(f"reading {family.name} keys", keys, None)
-    if not found:
-        raise nothing_found(client, address)
-    keyspace = Keyspace(family, prefix, now_ms, totals)
-    cases: dict[_Name, Case] = {}
-    for finding, subject in _found(gathering, keyspace, rules):
-        commands = tuple(family.repair(finding, subject, keyspace))
-        scope = subject.scope if subject else ""
-        name = (finding.rule, finding.repair, finding.job_id, finding.key, finding.queue, scope)
-        cases[name] = Case(finding, commands, looks(commands, subject, shared) if commands else ())
-    return cases
+@frozen
+class _Search:
+    """Looks for what the rules find at an address, as often as it is asked."""
 
+    address: Address
+    rules: Collection[str]
+    now_ms: int
+    progress: Progress
+    throttle: Throttle
 
-def _found(gathering: Gathering, keyspace: Keyspace, rules: Collection[str]) -> Iterator[tuple[Finding, Subject | None]]:
-    """The findings of the rules, by job in the order of their ids, then those about the keyspace."""
-    wanted = [rule for rule in keyspace.family.rules if rule.id in rules]
-    for subject in gathering.subjects():
+    def __attrs_post_init__(self) -> None:
+        check_rules(get_family(self.address.family), self.rules)
+
+    def cases(self) -> dict[_Name, Case]:
+        """Everything that is found now. Raises KeyspaceNotFound if there is no keyspace."""
+        family, prefix = get_family(self.address.family), self.address.prefix
+        totals, shared, keys, found = Totals(), set[bytes](), 0, False
+        gathering = Gathering(family)
+        with open_source(self.address, self.throttle) as source:
+            for batch in source.entries(self.now_ms):
+                for entry in batch:
+                    jobs = set()
+                    for fact in family.facts(entry, prefix):
+                        family.tally(fact, totals)
+                        found = found or fact.kind is not FactKind.TOKEN
+                        jobs.add((fact.scope, fact.job_id))
+                        gathering.add(fact)
+                    if len(jobs) > 1:
+                        shared.add(entry.key)
+                keys += len(batch)
+                self.progress(f"reading {family.name} keys", keys, None)
+            if not found:
+                raise source.nothing_found()
+        keyspace = Keyspace(family, prefix, self.now_ms, totals)
+        cases: dict[_Name, Case] = {}
+        for finding, subject in self._found(gathering, keyspace):
+            commands = tuple(family.repair(finding, subject, keyspace))
+            scope = subject.scope if subject else ""
+            name = (finding.rule, finding.repair, finding.job_id, finding.key, finding.queue, scope)
+            cases[name] = Case(finding, commands, looks(commands, subject, shared) if commands else ())
+        return cases
+
+    def _found(self, gathering: Gathering, keyspace: Keyspace) -> Iterator[tuple[Finding, Subject | None]]:
+        """The findings of the rules, by job in the order of their ids, then those about the keyspace."""
+        wanted = [rule for rule in keyspace.family.rules if rule.id in self.rules]
+        for subject in gathering.subjects():
+            for rule in wanted:
+                for finding in rule.check(subject, keyspace):
+                    yield finding, subject
         for rule in wanted:
-            for finding in rule.check(subject, keyspace):
-                yield finding, subject
-    for rule in wanted:
-        for finding in rule.check_totals(keyspace):
-            yield finding, None
+            for finding in rule.check_totals(keyspace):
+                yield finding, None
 
 
 # Sending

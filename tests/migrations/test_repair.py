@@ -18,7 +18,7 @@ from ferryman.schema.rule import Finding, Severity
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ..support.captures import dump
+from ..support.captures import capture, dump
 from ..support.mending import NOW, Ward
 from ..support.servers import Server
 
@@ -211,3 +211,11 @@ def test_the_script_compares_any_content_as_it_was_noted(
         change()
         assert not send(client, case, digests)
         assert client.exists("done") == 0
+
+
+def test_a_snapshot_file_is_planned_for_and_never_written_to() -> None:
+    case = capture("kue", "crashed")
+    file = Address.parse(f"ferryman+rdb://{case.rdb}?family=kue")
+    assert {each.outcome for each in planned(file, ["KUE-1"], case.captured_at_ms)} == {Outcome.PLANNED}
+    with pytest.raises(UsageError, match="snapshot file"):
+        applied(file, ["KUE-1"], case.captured_at_ms)
