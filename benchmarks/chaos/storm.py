@@ -118,4 +118,4 @@ def _left_over(broker: Broker, server: Server) -> tuple[str, ...]:
 def _describes(broker: Broker, name: str) -> bool:
     if broker == FERRYMAN:
         return name.endswith((":queues", ":meta")) or ":exchange:" in name
-    return name.startswith("_kombu.binding.")
+    return name.startswith("_kombu.binding")
