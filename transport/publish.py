@@ -80,7 +80,6 @@ class Publisher:
         prepared = self.prepare(message, exchange, routing_key, self._repeated(properties))
         try:
             self.send([prepared], on_return)
-            self._transport.letters.carry()
         except (*CONNECTION_ERRORS, OperationalError):
             setattr(self._client, UNCONFIRMED, (properties, prepared.publication.id))
             raise
@@ -107,7 +106,9 @@ class Publisher:
         ``on_return`` is told of each that no queue takes. Without it, raises NoRoute where that is unusual; the others are
         stored then.
         """
-        for message in self.deliver(messages):
+        unwanted = self.deliver(messages)
+        self._transport.letters.carry()
+        for message in unwanted:
             is_mandatory = on_return is not None
             error = self._transport.routes.no_route(message.exchange, message.routing_key, is_mandatory=is_mandatory)
             if error is not None:

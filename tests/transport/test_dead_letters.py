@@ -95,6 +95,16 @@ def test_messages_over_the_greatest_length_go_to_the_given_routing_key(channel):
     assert channel.basic_get("grave") is None
 
 
+def test_messages_that_make_room_for_a_batch_go_on_as_well(channel):
+    bury_at(channel, "work")
+    forwarding(channel, **{"x-max-length": 2})
+    producer = Producer(channel)
+    with producer.batch():
+        for n in range(5):
+            producer.publish({"n": n}, routing_key="work")
+    assert [channel.basic_get("grave").payload["n"] for _ in range(3)] == [0, 1, 2]
+
+
 def test_messages_wait_for_their_time_in_a_queue_that_nobody_consumes(connection, channel):
     channel.queue_declare("work")
     forwarding(channel, "", "later", **{"x-message-ttl": 300, "x-dead-letter-routing-key": "work"})
