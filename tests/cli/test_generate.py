@@ -79,7 +79,7 @@ def test_wrong_damage_is_one_line(server: Server, client: redis.Redis, damage: s
     assert client.dbsize() == 0
 
 
-@pytest.mark.parametrize("family", ["kue", "kombu", "ferryman"])
+@pytest.mark.parametrize("family", ["kombu", "ferryman"])
 def test_several_processes_write_what_one_would(server: Server, client: redis.Redis, family: str) -> None:
     filling = Filling(300, 3, NOW, {get_family(family).rules[0].id: 2})
     address = Address.parse(server.url(family=family))
