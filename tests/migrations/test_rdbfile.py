@@ -169,7 +169,12 @@ def jobs(address: Address, now_ms: int) -> list[Job]:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_snapshot_gives_the_jobs_and_findings_of_its_server(case: Capture) -> None:
     address = evolve(Address.parse(f"ferryman+rdb://{case.rdb}?family={case.system}"), prefix=case.prefix)
-    seen = survey(get_family(case.system), case.entries(), case.prefix, case.captured_at_ms)
+    with RdbFile(case.rdb) as file:
+        left = {entry.key: entry.ttl_ms for batch in file.entries(0, case.captured_at_ms) for entry in batch}
+    # The file and the list of keys were not taken at the same moment.
+    entries = [evolve(entry, ttl_ms=left[entry.key]) for entry in case.entries() if entry.key in left]
+    assert all((entry.ttl_ms is None) == (left[entry.key] is None) for entry in case.entries() if entry.key in left)
+    seen = survey(get_family(case.system), entries, case.prefix, case.captured_at_ms)
     expected = (get_family(case.system).read(subject, seen.keyspace) for subject in seen.subjects.values())
     assert sorted(jobs(address, case.captured_at_ms), key=repr) == sorted(filter(None, expected), key=repr)
     told: list[Finding] = []
