@@ -14,6 +14,7 @@ from attrs import frozen
 from ferryman.compat.samples import commands, read_capture
 from ferryman.schema.fact import Entry, Fact, Subject, join
 from ferryman.schema.family import KeyFamily
+from ferryman.schema.job import Job
 from ferryman.schema.rule import Finding, Keyspace
 from ferryman.schema.totals import Totals
 
@@ -117,6 +118,11 @@ class Survey:
     keyspace: Keyspace
     subjects: dict[tuple[str, str], Subject]
     """By (scope, job id)."""
+
+    def jobs(self) -> list[Job]:
+        """Everything that the family reads as a job."""
+        read = (self.keyspace.family.read(subject, self.keyspace) for subject in self.subjects.values())
+        return [job for job in read if job is not None]
 
     def findings(self) -> list[Finding]:
         """What all rules say about all jobs and the keyspace."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+
 from ferryman.schema.errors import UsageError
 from ferryman.schema.family import family_names, get_family
 
@@ -18,3 +21,10 @@ def _generates(name: str) -> bool:
 
 GENERATING = [name for name in family_names() if _generates(name)]
 """Those that can make a keyspace."""
+
+
+def assert_in_shares(values: Iterable[object], shares: Iterable[tuple[object, float]], within: float = 4) -> None:
+    """Each value stands among these about as often as it should, in percent."""
+    found = Counter(values)
+    for value, share in shares:
+        assert abs(100 * found[value] / found.total() - share) < within, value

@@ -3,41 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 
 import pytest
 import redis
 from attrs import evolve
 from ferryman.compat.bee import FAMILY
-from ferryman.schema.fact import Entry
-from ferryman.schema.family import Target
 from ferryman.schema.job import Job, State
-from ferryman.schema.rule import Severity
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ...support.captures import Capture, capture, captures, dump, survey
-from ...support.keyspace import store
+from ...support.captures import Capture, capture, captures, dump
+from ...support.roundtrip import Roundtrip, by_id, on_a_server
 from . import strategies
 
 NOW = 1_800_000_000_000
-TARGET = Target("bee", NOW)
-
-on_a_server = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
-
-
-def read_all(entries: Iterable[Entry], now_ms: int = NOW) -> dict[str, Job]:
-    seen = survey(FAMILY, entries, "bee", now_ms)
-    jobs = (FAMILY.read(subject, seen.keyspace) for subject in seen.subjects.values())
-    return {job.id: job for job in jobs if job is not None}
-
-
-def by_id(job: Job) -> str:
-    return job.id
-
-
-def is_error(job: Job) -> bool:
-    return any(finding.severity is Severity.ERROR for finding in FAMILY.obstacles(job))
+at = Roundtrip(FAMILY, "bee", NOW)
 
 
 # Reading back
@@ -47,12 +27,12 @@ def is_error(job: Job) -> bool:
 @given(st.lists(strategies.jobs(), max_size=3, unique_by=by_id))
 def test_every_job_that_bee_can_hold_reads_back_as_it_was(client: redis.Redis, jobs: list[Job]) -> None:
     client.flushdb()
-    assert not any(map(is_error, jobs))
-    store(client, FAMILY, "bee", jobs, NOW)
+    assert not any(map(at.errors, jobs))
+    at.store(client, jobs)
     # Who waits for whom is written to both sides: a job learns of it as bee's jobs do.
     awaited = {needed for job in jobs for needed in job.depends_on}
     expected = {job.id: job for job in jobs if job.id not in awaited}
-    back = read_all(dump(client).values())
+    back = at.standing(client)
     assert {job_id: job for job_id, job in back.items() if job_id not in awaited} == expected
 
 
@@ -64,10 +44,10 @@ def test_what_is_written_breaks_no_rule(client: redis.Redis, jobs: list[Job]) ->
     times = {"created_at": NOW - 5000, "due_at": soon, "finished_at": NOW - 1, "lease_expires_at": soon}
     jobs = [evolve(job, history=(), **times) for job in jobs]
     client.flushdb()
-    store(client, FAMILY, "bee", jobs, NOW)
+    at.store(client, jobs)
     # Jobs may wait for nobody, be out of retries, or held, at the source already.
     own = {"BEE-16", "BEE-22", "BEE-32"}
-    findings = survey(FAMILY, dump(client).values(), "bee", NOW).findings()
+    findings = at.findings(client)
     assert [finding for finding in findings if finding.rule not in own] == []
 
 
@@ -82,8 +62,8 @@ def test_a_job_read_from_bee_that_went_on_elsewhere_is_written_as_what_it_is_now
     kept = {"state": "running", "scores": {"queue": 5.0}, "fields": fields}
     assume(job.state is not State.ACTIVE)
     job = evolve(job, extra={**job.extra, "bee": kept})
-    store(client, FAMILY, "bee", [job], NOW)
-    [back] = read_all(dump(client).values()).values()
+    at.store(client, [job])
+    [back] = at.standing(client).values()
     assert back == job
 
 
@@ -91,9 +71,9 @@ def test_a_job_read_from_bee_that_went_on_elsewhere_is_written_as_what_it_is_now
 @given(st.lists(strategies.jobs(), max_size=3, unique_by=by_id))
 def test_writing_again_changes_nothing(client: redis.Redis, jobs: list[Job]) -> None:
     client.flushdb()
-    store(client, FAMILY, "bee", jobs, NOW)
+    at.store(client, jobs)
     once = dump(client)
-    store(client, FAMILY, "bee", jobs, NOW)
+    at.store(client, jobs)
     assert {key: entry.value for key, entry in dump(client).items()} == {key: entry.value for key, entry in once.items()}
 
 
@@ -102,8 +82,8 @@ def test_writing_again_changes_nothing(client: redis.Redis, jobs: list[Job]) -> 
 
 @pytest.mark.parametrize("case", [case for case in captures("bee") if case.name != "crashed"], ids=str)
 def test_a_healthy_keyspace_written_back_is_the_same_key_for_key(client: redis.Redis, case: Capture) -> None:
-    jobs = read_all(case.entries(), case.captured_at_ms)
-    store(client, FAMILY, "bee", jobs.values(), case.captured_at_ms)
+    jobs = at.of(case).read(case.entries())
+    at.of(case).store(client, jobs.values())
     written, original = dump(client), {entry.key: entry for entry in case.entries()}
     # Not reproduced: what belongs to running processes, and the entry that 0.0.5 put under a wrong name.
     for key in list(original):
@@ -118,10 +98,10 @@ def test_a_healthy_keyspace_written_back_is_the_same_key_for_key(client: redis.R
 
 def test_a_crashed_keyspace_written_back_keeps_every_job_and_loses_its_dangling_members(client: redis.Redis) -> None:
     case = capture("bee", "crashed")
-    jobs = read_all(case.entries(), case.captured_at_ms)
-    store(client, FAMILY, "bee", jobs.values(), case.captured_at_ms)
-    assert read_all(dump(client).values(), case.captured_at_ms) == jobs
-    rules = {finding.rule for finding in survey(FAMILY, dump(client).values(), "bee", case.captured_at_ms).findings()}
+    jobs = at.of(case).read(case.entries())
+    at.of(case).store(client, jobs.values())
+    assert at.of(case).standing(client) == jobs
+    rules = {finding.rule for finding in at.of(case).findings(client)}
     assert rules.isdisjoint(
         {"BEE-5", "BEE-8", "BEE-9", "BEE-11", "BEE-12", "BEE-14", "BEE-15", "BEE-18", "BEE-23", "BEE-25", "BEE-26"}
     )
@@ -165,7 +145,7 @@ def test_nothing_is_said_of_a_job_that_bee_can_do() -> None:
 
 def test_waiting_jobs_keep_their_order_and_come_after_those_that_a_worker_had(client: redis.Redis) -> None:
     waiting = [evolve(SOUND, id=f"w{number}", position=number) for number in (2, 0, 1, 300)]
-    store(client, FAMILY, "bee", [*waiting, evolve(SOUND, id="requeued")], NOW)
+    at.store(client, [*waiting, evolve(SOUND, id="requeued")])
     stand = client.zrange("bee:ss:queue:mail", 0, -1, withscores=True)
     assert [member for member, _ in stand] == [b"requeued", b"w0", b"w1", b"w2", b"w300"]
     assert all(NOW - 2000 < score <= NOW for _, score in stand)
@@ -175,7 +155,7 @@ def test_who_waits_is_told_to_whom_it_waits_for(client: redis.Redis) -> None:
     needed = [evolve(SOUND, id="a"), evolve(SOUND, id="b", state=State.COMPLETED)]
     blocked = evolve(SOUND, id="c", state=State.BLOCKED, depends_on=("a", "b", "gone"))
     for _ in range(2):
-        store(client, FAMILY, "bee", [blocked, *needed], NOW)
+        at.store(client, [blocked, *needed])
         assert json.loads(client.hget("bee:h:jobs:a", "dependants")) == ["c"]
     assert not client.hexists("bee:h:jobs:b", "dependants")
     assert not client.exists("bee:h:jobs:gone")
@@ -185,7 +165,7 @@ def test_who_waits_is_told_to_whom_it_waits_for(client: redis.Redis) -> None:
 def test_a_job_learns_of_a_second_one_that_waits_without_forgetting_the_first(client: redis.Redis) -> None:
     needed = evolve(SOUND, id="a", extra={"bee": {"fields": {"dependants": b'["first"]'}}})
     blocked = evolve(SOUND, id="c", state=State.BLOCKED, depends_on=("a",))
-    store(client, FAMILY, "bee", [needed, blocked], NOW)
+    at.store(client, [needed, blocked])
     assert json.loads(client.hget("bee:h:jobs:a", "dependants")) == ["first", "c"]
 
 
@@ -193,25 +173,25 @@ def test_the_original_heads_the_list_of_its_duplicates_in_whatever_order_they_co
     original = evolve(SOUND, id="o", state=State.COMPLETED, finished_at=NOW, unique_key="k")
     kept = {"state": "duplicate", "fields": {"duplicate": b"o"}}
     copies = [evolve(SOUND, id=name, state=State.COMPLETED, unique_key="k", extra={"bee": kept}) for name in ("x", "y")]
-    store(client, FAMILY, "bee", [copies[0], original, copies[1]], NOW)
+    at.store(client, [copies[0], original, copies[1]])
     assert client.lrange("bee:l:hashes:mail:k", 0, -1) == [b"o", b"x", b"y"]
 
 
 def test_a_canceled_job_dies_and_nothing_names_it(client: redis.Redis) -> None:
     job = evolve(SOUND, state=State.CANCELLED, tags=("t",), unique_key="k", finished_at=NOW)
-    store(client, FAMILY, "bee", [job], NOW)
+    at.store(client, [job])
     assert set(client.scan_iter()) == {b"bee:h:jobs:7", b"bee:str:hive:options"}
     assert 0 < client.pttl("bee:h:jobs:7") <= 1_800_000
 
 
 def test_a_job_that_ended_long_ago_stays_for_its_time_from_now(client: redis.Redis) -> None:
-    store(client, FAMILY, "bee", [evolve(SOUND, state=State.FAILED, error="E", finished_at=NOW - 10**9)], NOW)
+    at.store(client, [evolve(SOUND, state=State.FAILED, error="E", finished_at=NOW - 10**9)])
     assert client.zscore("bee:ss:expires:mail", "7") == NOW + 1_800_000
 
 
 def test_options_of_hives_that_exist_are_left_as_they_are(client: redis.Redis) -> None:
     client.set("bee:str:hive:options", '{"log":true}')
-    store(client, FAMILY, "bee", [SOUND], NOW)
+    at.store(client, [SOUND])
     assert client.get("bee:str:hive:options") == b'{"log":true}'
 
 
@@ -219,7 +199,7 @@ def test_idle_workers_are_woken(client: redis.Redis) -> None:
     listening = client.pubsub()
     listening.subscribe("bee:ch:q:mail")
     assert listening.get_message(timeout=10)["type"] == "subscribe"  # type: ignore[index]
-    store(client, FAMILY, "bee", [SOUND], NOW)
+    at.store(client, [SOUND])
     message = listening.get_message(timeout=10)
     assert message is not None
     assert json.loads(message["data"]) == {"queue": "mail", "jid": "7", "type": "new"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,47 +12,24 @@ from attrs import evolve
 from ferryman.compat.kickq import FAMILY
 from ferryman.compat.kickq.note import AHEAD_MS
 from ferryman.schema.fact import Entry
-from ferryman.schema.family import Target
 from ferryman.schema.job import Job, State
-from ferryman.schema.rule import Severity
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from ...support.captures import Capture, capture, captures, dump, survey
-from ...support.keyspace import store
+from ...support.captures import Capture, capture, captures, dump
 from ...support.mending import send
+from ...support.roundtrip import Roundtrip, by_id, on_a_server
 from . import strategies
 from .keyspaces import CREATED, DAY, DELAYED, NOW, record
 
-TARGET = Target("kickq", NOW)
+at = Roundtrip(FAMILY, "kickq", NOW)
 SOUND = ("healthy", "custom-prefix", "older-version")
 UNSORTED = ("older-version-0.0.13", "older-version-0.0.10")
 """Releases that leave state sets incomplete."""
 
-on_a_server = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
 
-
-def write(client: redis.Redis, *jobs: Job, target: Target = TARGET) -> None:
-    store(client, FAMILY, target.prefix, jobs, target.now_ms)
-
-
-def read_all(entries: Iterable[Entry], prefix: str = "kickq") -> dict[str, Job]:
-    seen = survey(FAMILY, entries, prefix, NOW)
-    jobs = (FAMILY.read(subject, seen.keyspace) for subject in seen.subjects.values())
-    return {job.id: job for job in jobs if job is not None}
-
-
-def standing(client: redis.Redis) -> dict[str, Job]:
-    """The jobs that the server holds now."""
-    return read_all(dump(client).values())
-
-
-def by_id(job: Job) -> str:
-    return job.id
-
-
-def errors(job: Job) -> list[str]:
-    return [finding.rule for finding in FAMILY.obstacles(job) if finding.severity is Severity.ERROR]
+def write(client: redis.Redis, *jobs: Job) -> None:
+    at.store(client, jobs)
 
 
 # Reading back
@@ -62,9 +39,9 @@ def errors(job: Job) -> list[str]:
 @given(st.lists(strategies.jobs(), max_size=4, unique_by=by_id))
 def test_every_job_that_kickq_can_hold_reads_back_as_it_was(client: redis.Redis, jobs: list[Job]) -> None:
     client.flushdb()
-    assert [errors(job) for job in jobs] == [[]] * len(jobs)
+    assert [at.errors(job) for job in jobs] == [[]] * len(jobs)
     write(client, *jobs)
-    assert standing(client) == {job.id: job for job in jobs}
+    assert at.standing(client) == {job.id: job for job in jobs}
 
 
 @on_a_server
@@ -72,7 +49,7 @@ def test_every_job_that_kickq_can_hold_reads_back_as_it_was(client: redis.Redis,
 def test_what_is_written_breaks_no_rule(client: redis.Redis, jobs: list[Job]) -> None:
     client.flushdb()
     write(client, *jobs)
-    findings = survey(FAMILY, dump(client).values(), "kickq", NOW).findings()
+    findings = at.findings(client)
     # A worker may have had a job for too long at the source already; kickq ends nothing at an unknown time.
     own = {("KICKQ-18", job.id) for job in jobs if job.state is State.ACTIVE}
     own |= {("KICKQ-20", job.id) for job in jobs if job.finished_at is None or job.state not in (State.COMPLETED, State.FAILED)}
@@ -83,7 +60,7 @@ def test_what_is_written_breaks_no_rule(client: redis.Redis, jobs: list[Job]) ->
 @given(strategies.sound_records())
 def test_what_kickq_wrote_is_written_back_byte_for_byte(client: redis.Redis, entries: list[Entry]) -> None:
     client.flushdb()
-    [job] = read_all(entries).values()
+    [job] = at.read(entries).values()
     assert list(FAMILY.obstacles(job)) == []
     write(client, job)
     stored = dump(client)
@@ -99,11 +76,11 @@ def test_odd_records_read_the_same_after_they_were_written(
     entries = [Entry(b"kickq:job:1", "hash", fields), *([Entry(b"kickq:queue:mail", "list", [b"1"])] if listed else [])]
     if score is not None:
         entries += [Entry(key, "zset", [(b"1", score)]) for key in (b"kickq:scheduled", b"kickq:scheduled-purge")]
-    [job] = read_all(entries).values()
+    [job] = at.read(entries).values()
     if not list(FAMILY.obstacles(job)):
         client.flushdb()
         write(client, job)
-        assert standing(client) == {"1": job}
+        assert at.standing(client) == {"1": job}
 
 
 @on_a_server
@@ -125,7 +102,7 @@ def test_a_newer_version_of_a_job_replaces_the_older_one(client: redis.Redis, ol
     alone = dump(client)
     client.flushdb()
     # The older one may still be staged, or in its place.
-    send(client, FAMILY.write(older, TARGET))
+    send(client, FAMILY.write(older, at.target))
     write(client, older)
     write(client, newer)
     assert dump(client) == alone
@@ -135,7 +112,7 @@ def test_jobs_are_not_seen_by_workers_before_the_queue_is_complete(client: redis
     jobs = [Job(id=str(number), queue="q", name="q", state=State.WAITING, position=9 - number) for number in range(10)]
     client.rpush("kickq:queue:q", "live")
     for job in jobs:
-        send(client, FAMILY.write(job, TARGET))
+        send(client, FAMILY.write(job, at.target))
     assert client.lrange("kickq:queue:q", 0, -1) == [b"live"]
     write(client, *jobs)
     assert client.lrange("kickq:queue:q", 0, -1) == [b"9", b"8", b"7", b"6", b"5", b"4", b"3", b"2", b"1", b"0", b"live"]
@@ -178,9 +155,9 @@ def test_a_crashed_keyspace_written_back_is_sound(client: redis.Redis) -> None:
     """Every job is in its place; what stays unsound is what its own document says, which no writer may decide."""
     case = capture("kickq", "crashed")
     round_trip(client, case)
-    seen = survey(FAMILY, dump(client).values(), case.prefix, case.captured_at_ms)
+    found = at.of(case).findings(client)
     left: dict[str, set[str | None]] = {}
-    for finding in seen.findings():
+    for finding in found:
         left.setdefault(finding.rule, set()).add(finding.job_id)
     assert left == {
         "KICKQ-2": {"48", "49", "50", "51", "52"},
@@ -192,14 +169,14 @@ def test_a_crashed_keyspace_written_back_is_sound(client: redis.Redis) -> None:
 
 def round_trip(client: redis.Redis, case: Capture) -> None:
     """Writes what is read of a capture."""
-    write(client, *read_all(case.entries(), case.prefix).values(), target=Target(case.prefix, case.captured_at_ms))
+    at.of(case).store(client, at.of(case).read(case.entries()).values())
 
 
 @pytest.mark.parametrize("case", captures("kickq"), ids=str)
 def test_jobs_that_kickq_made_meet_no_obstacle_in_kickq(case: Capture) -> None:
     # Their producer or worker died before it wrote when they are due.
     undated = {"19", "30", "32"} if case.name == "crashed" else set()
-    for job in read_all(case.entries(), case.prefix).values():
+    for job in at.of(case).read(case.entries()).values():
         assert [finding.rule for finding in FAMILY.obstacles(job)] == (["KICKQ-W5"] if job.id in undated else [])
 
 
@@ -213,35 +190,35 @@ def overdue(**changes: Any) -> list[Entry]:
 
 
 def test_a_job_that_is_overdue_is_written_a_little_ahead_since_no_scheduler_looks_back(client: redis.Redis) -> None:
-    [job] = read_all(overdue()).values()
+    [job] = at.read(overdue()).values()
     write(client, job)
     assert client.zscore("kickq:scheduled", "1") == NOW + AHEAD_MS
     assert json.loads(client.hget("kickq:job:1", "itemData"))["scheduledFor"] == NOW + AHEAD_MS
-    assert standing(client) == {"1": job}
+    assert at.standing(client) == {"1": job}
     assert job.due_at == NOW - 5000
 
 
 def test_the_odd_text_of_a_moved_document_comes_back(client: redis.Redis) -> None:
     [entry, place] = overdue()
     spaced = evolve(entry, value={**entry.value, b"itemData": entry.value[b"itemData"].replace(b'"data":', b'"data" : ')})
-    [job] = read_all([spaced, place]).values()
+    [job] = at.read([spaced, place]).values()
     write(client, job)
-    assert standing(client) == {"1": job}
+    assert at.standing(client) == {"1": job}
     assert job.extra["kickq"]["text"] == spaced.value[b"itemData"]
 
 
 def test_when_kickq_has_moved_the_job_since_its_time_counts(client: redis.Redis) -> None:
-    [job] = read_all(overdue()).values()
+    [job] = at.read(overdue()).values()
     write(client, job)
     client.zadd("kickq:scheduled", {"1": NOW + 777})
-    assert standing(client)["1"].due_at == NOW + 777
+    assert at.standing(client)["1"].due_at == NOW + 777
 
 
 def test_a_finished_job_is_deleted_a_day_after_it_was_written(client: redis.Redis) -> None:
     done = Job(id="1", queue="q", name="q", state=State.COMPLETED, finished_at=CREATED - 9 * DAY, updated_at=CREATED - 9 * DAY)
     write(client, done)
     assert client.zscore("kickq:scheduled-purge", "1") == NOW + DAY
-    assert standing(client) == {"1": done}
+    assert at.standing(client) == {"1": done}
 
 
 # What a job has become since it was read
@@ -250,7 +227,7 @@ def test_a_finished_job_is_deleted_a_day_after_it_was_written(client: redis.Redi
 def reread(client: redis.Redis, job: Job) -> Job:
     client.flushdb()
     write(client, job)
-    [found] = standing(client).values()
+    [found] = at.standing(client).values()
     return found
 
 
@@ -260,7 +237,7 @@ def item(client: redis.Redis, job_id: str) -> dict[str, Any]:
 
 
 def test_a_job_that_was_run_elsewhere_comes_back_as_finished_with_all_its_runs(client: redis.Redis) -> None:
-    waiting = read_all(capture("kickq", "healthy").entries())["73"]
+    waiting = at.read(capture("kickq", "healthy").entries())["73"]
     done = evolve(
         waiting,
         state=State.COMPLETED,
@@ -282,7 +259,7 @@ def test_a_job_that_was_run_elsewhere_comes_back_as_finished_with_all_its_runs(c
 
 def test_an_active_job_that_waits_again_keeps_what_kickq_knew_of_it(client: redis.Redis) -> None:
     """As a migration requeues it: without the state word."""
-    held = read_all(capture("kickq", "healthy").entries())["72"]
+    held = at.read(capture("kickq", "healthy").entries())["72"]
     assert held.extra["kickq"]["state"] == "processing"
     kept = {name: value for name, value in held.extra["kickq"].items() if name != "state"}
     again = reread(client, evolve(held, state=State.WAITING, extra={"kickq": kept}))
@@ -303,7 +280,7 @@ def test_what_was_put_aside_is_dropped_when_kickq_has_touched_the_job(client: re
     job = evolve(job, history=({"what": "put"},), logs=(b"line",))
     assert reread(client, job) == job
     client.hset("kickq:job:1", "state", "processing")
-    [touched] = standing(client).values()
+    [touched] = at.standing(client).values()
     assert (touched.state, touched.progress, touched.tags, touched.history) == (State.ACTIVE, None, ("a",), ())
     assert touched.logs == (b"line",)
 
@@ -313,7 +290,7 @@ def test_what_was_put_aside_is_dropped_when_kickq_has_touched_the_job(client: re
 )
 def test_a_field_of_an_application_that_has_our_name_is_just_a_field(client: redis.Redis, text: bytes) -> None:
     entry = record()
-    [job] = read_all([evolve(entry, value={**entry.value, b"ferryman": text})]).values()
+    [job] = at.read([evolve(entry, value={**entry.value, b"ferryman": text})]).values()
     assert job.extra["kickq"]["fields"] == {"ferryman": text}
     assert reread(client, job) == job
     assert client.hget("kickq:job:1", "ferryman") == text
@@ -322,7 +299,7 @@ def test_a_field_of_an_application_that_has_our_name_is_just_a_field(client: red
 
 
 def test_a_document_that_cant_be_read_is_not_written(client: redis.Redis) -> None:
-    [job] = read_all([record(raw=b"null", state=b"new")]).values()
+    [job] = at.read([record(raw=b"null", state=b"new")]).values()
     assert [finding.rule for finding in FAMILY.obstacles(job)] == ["KICKQ-W8"]
     write(client, job)
     assert item(client, "1")["id"] == "1"
@@ -371,7 +348,7 @@ def test_what_kickq_cant_express_is_named(job: Job, rule: str | None, severity: 
 def test_the_id_counter_is_raised_first_and_never_lowered(client: redis.Redis, before: bytes | None, after: bytes) -> None:
     if before is not None:
         client.set("kickq:id", before)
-    send(client, FAMILY.write(evolve(SIMPLE, id="12"), TARGET)[:1])
+    send(client, FAMILY.write(evolve(SIMPLE, id="12"), at.target)[:1])
     assert client.get("kickq:id") == after
 
 
@@ -403,7 +380,7 @@ def test_workers_pop_written_jobs_in_the_order_of_the_original(
     client: redis.Redis, popping: Callable[[str], Iterator[str]]
 ) -> None:
     case = capture("kickq", "healthy")
-    jobs = read_all(case.entries()).values()
+    jobs = at.read(case.entries()).values()
     write(client, *(evolve(job, extra={}) for job in jobs if job.state is State.WAITING))
     for queue, order in case.expected["pop_order"].items():
         assert list(popping(queue)) == order

@@ -3,48 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import pytest
 import redis
 from attrs import evolve
 from ferryman.compat.kombu import FAMILY
 from ferryman.schema.fact import Entry
-from ferryman.schema.family import Command, Target
 from ferryman.schema.job import Job, State
 from ferryman.schema.native import codec
-from ferryman.schema.rule import Severity
-from ferryman.schema.totals import Totals
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from kombu import Connection
 
-from ...support.captures import Capture, captures, dump, survey
+from ...support.captures import Capture, captures, dump
+from ...support.mending import send
+from ...support.roundtrip import Roundtrip, by_id, on_a_server
 from ...support.servers import Server
 from . import messages, strategies
 from .messages import NOW, bound, held, message, one, queued, text
 
-TARGET = Target("", NOW)
+at = Roundtrip(FAMILY, "", NOW)
 
 each_capture = pytest.mark.parametrize("case", captures("kombu"), ids=str)
-on_a_server = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
-
-
-def send(client: redis.Redis, commands: Iterable[Command]) -> None:
-    """One transaction; an error in any command is raised."""
-    pipeline = client.pipeline(transaction=True)
-    for command in commands:
-        pipeline.execute_command(*command)
-    pipeline.execute()
-
-
-def store(client: redis.Redis, jobs: Iterable[Job], target: Target = TARGET) -> None:
-    """What a migration does: every job, then what is done once."""
-    written = Totals()
-    for job in jobs:
-        send(client, FAMILY.write(job, target))
-        FAMILY.tally_written(job, written)
-    send(client, FAMILY.finish(target, written))
 
 
 def read_all(entries: Iterable[Entry], prefix: str = "", now_ms: int = NOW) -> dict[tuple[str, str], Job]:
@@ -61,11 +42,6 @@ def values(client: redis.Redis) -> dict[bytes, object]:
     return {key: entry.value for key, entry in dump(client).items()}
 
 
-def by_id(job: Job) -> str:
-    """Among unacked messages, whatever their queue, a tag stands once."""
-    return job.id
-
-
 # Reading back
 
 
@@ -74,10 +50,10 @@ def by_id(job: Job) -> str:
 def test_every_job_that_kombu_can_hold_reads_back_as_it_was(client: redis.Redis, jobs: list[Job]) -> None:
     client.flushdb()
     for job in jobs:
-        assert not [finding for finding in FAMILY.obstacles(job) if finding.severity is Severity.ERROR]
+        assert at.errors(job) == []
     # Where an unacked message came from is told by bindings alone.
     jobs = [job for job in jobs if job.state is not State.ACTIVE or _is_sent_by_name(job)]
-    store(client, jobs)
+    at.store(client, jobs)
     assert standing(client) == {(job.queue, job.id): job for job in jobs}
 
 
@@ -90,10 +66,10 @@ def _is_sent_by_name(job: Job) -> bool:
 @given(st.lists(strategies.jobs(), max_size=3, unique_by=by_id))
 def test_what_is_written_breaks_no_rule(client: redis.Redis, jobs: list[Job]) -> None:
     client.flushdb()
-    store(client, jobs)
+    at.store(client, jobs)
     # Times may be long over, or far ahead, at the source already; exchanges may be bound nowhere.
     own = {"KOMBU-4", "KOMBU-5", "KOMBU-6"}
-    findings = survey(FAMILY, dump(client).values(), "", NOW).findings()
+    findings = at.findings(client)
     assert [finding for finding in findings if finding.rule not in own] == []
 
 
@@ -107,7 +83,7 @@ def test_what_stood_in_a_queue_is_written_back_byte_for_byte(client: redis.Redis
     jobs = read_all(original).values()
     assume(len(jobs) == len(spelled) and all(job.state is not State.UNKNOWN for job in jobs))
     client.flushdb()
-    store(client, jobs)
+    at.store(client, jobs)
     # kombu 5.7 lists a queue without expiry twice.
     expected = {entry.key: entry.value for entry in original if entry.value}
     if jobs:
@@ -125,9 +101,9 @@ def _tag(each: dict[str, object]) -> object:
 @given(st.lists(strategies.jobs(), max_size=3, unique_by=by_id), st.data())
 def test_writing_again_changes_nothing(client: redis.Redis, jobs: list[Job], data: st.DataObject) -> None:
     client.flushdb()
-    store(client, jobs)
+    at.store(client, jobs)
     once = dump(client)
-    store(client, data.draw(st.permutations(jobs)))
+    at.store(client, data.draw(st.permutations(jobs)))
     assert dump(client) == once
 
 
@@ -135,19 +111,15 @@ def test_writing_again_changes_nothing(client: redis.Redis, jobs: list[Job], dat
 @given(strategies.jobs(), strategies.jobs())
 def test_a_newer_version_of_a_waiting_job_replaces_the_older_one(client: redis.Redis, older: Job, newer: Job) -> None:
     newer = evolve(newer, id=older.id, queue=older.queue)
-    assume(older.state is not State.ACTIVE and not list(_errors(newer)))
+    assume(older.state is not State.ACTIVE and not at.errors(newer))
     client.flushdb()
-    store(client, [newer])
+    at.store(client, [newer])
     alone = dump(client)
     client.flushdb()
-    store(client, [older, newer])
+    at.store(client, [older, newer])
     assert {key: entry for key, entry in dump(client).items() if b"binding" not in key} == {
         key: entry for key, entry in alone.items() if b"binding" not in key
     }
-
-
-def _errors(job: Job) -> Iterator[str]:
-    return (finding.rule for finding in FAMILY.obstacles(job) if finding.severity is Severity.ERROR)
 
 
 # Captures
@@ -158,7 +130,7 @@ def test_a_keyspace_written_back_is_the_same_key_for_key(client: redis.Redis, ca
     original = {entry.key: entry for entry in case.entries()}
     jobs = read_all(original.values(), case.prefix, case.captured_at_ms)
     # Topic queues are bound to one exchange, with each other: both come back, because both have messages.
-    store(client, jobs.values(), Target(case.prefix, case.captured_at_ms))
+    at.of(case).store(client, jobs.values())
     written = dump(client)
     assert written.keys() == original.keys()
     for key, entry in original.items():
@@ -178,7 +150,7 @@ def test_kombu_itself_pops_written_jobs_in_the_order_of_the_original(server: Ser
     # The same jobs, and nothing of kombu's own: from another family, in any order.
     bare = [evolve(job, extra={name: kept for name, kept in job.extra.items() if name != "kombu"}) for job in jobs.values()]
     waiting = sorted((job for job in bare if job.state is State.WAITING), key=lambda job: job.id)
-    store(client, waiting)
+    at.store(client, waiting)
     with Connection(f"redis://{server.host}:{server.port}/0") as connection:
         channel = connection.channel()
         for queue in case.expected["pop_order"]:
@@ -195,21 +167,21 @@ def test_written_jobs_run_before_what_stands_in_the_queue_already(client: redis.
     client.lpush("celery", text(message("live-1")), b"junk", text(message("live-2")))
     first, second = (evolve(one(queued(message(tag))), position=place) for place, tag in enumerate("ab"))
     for _ in range(2):
-        store(client, [second, first])
+        at.store(client, [second, first])
         found = [raw if raw == b"junk" else messages.jobs(queued(raw))[0].id for raw in client.lrange("celery", 0, -1)]
         assert found == ["live-2", b"junk", "live-1", "b", "a"]
 
 
 def test_until_all_is_written_consumers_see_nothing_and_an_audit_says_why(client: redis.Redis) -> None:
-    send(client, FAMILY.write(one(queued(message())), TARGET))
+    send(client, FAMILY.write(one(queued(message())), at.target))
     assert client.exists("celery") == 0
-    findings = survey(FAMILY, dump(client).values(), "", NOW).findings()
+    findings = at.findings(client)
     assert {finding.rule for finding in findings} == {"KOMBU-9"}
 
 
 def test_a_long_queue_comes_in_its_order(client: redis.Redis) -> None:
     jobs = [evolve(one(queued(message(f"{number:05}"))), position=number) for number in range(3000)]
-    store(client, reversed(jobs))
+    at.store(client, reversed(jobs))
     assert client.llen("celery") == 3000
     assert [job.id for job in standing(client).values()] == [job.id for job in jobs]
 
@@ -219,7 +191,7 @@ def test_a_long_queue_comes_in_its_order(client: redis.Redis) -> None:
 
 def read_one(client: redis.Redis, job: Job) -> Job:
     client.flushdb()
-    store(client, [job])
+    at.store(client, [job])
     [found] = standing(client).values()
     return found
 
@@ -277,7 +249,7 @@ def test_a_header_that_only_looks_like_ours_is_carried_like_any_other(client: re
 
 def test_a_job_of_another_system_becomes_the_message_of_a_celery_task(server: Server, client: redis.Redis) -> None:
     job = Job(id="7", queue="mail", name="send", state=State.WAITING, payload=b'{"to": 1}', attempts=1, ttl=300_000, rank=5)
-    store(client, [job])
+    at.store(client, [job])
     assert client.llen("mail\x06\x163") == 1
     with Connection(f"redis://{server.host}:{server.port}/0") as connection:
         found = connection.channel().basic_get("mail", no_ack=True)

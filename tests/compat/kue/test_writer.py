@@ -2,62 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import redis
 from attrs import evolve
 from ferryman.compat.kue import FAMILY
 from ferryman.schema.fact import Entry
-from ferryman.schema.family import Command, Target
+from ferryman.schema.family import Command
 from ferryman.schema.job import Job, State
-from ferryman.schema.rule import Severity
 from ferryman.schema.totals import Totals
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ...support.captures import Capture, capture, captures, dump, survey
+from ...support.captures import Capture, capture, captures, dump
+from ...support.mending import send
+from ...support.roundtrip import Roundtrip, by_id, on_a_server
 from . import strategies
 
 NOW = 1_800_000_000_000
-TARGET = Target("q", NOW)
+at = Roundtrip(FAMILY, "q", NOW)
 
 each_healthy_capture = pytest.mark.parametrize(
     "case", [case for case in captures("kue") if case.name not in ("crashed", "upgraded")], ids=str
 )
-on_a_server = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
-
-
-def send(client: redis.Redis, commands: Iterable[Command]) -> None:
-    """One transaction; an error in any command is raised."""
-    pipeline = client.pipeline(transaction=True)
-    for command in commands:
-        pipeline.execute_command(*command)
-    pipeline.execute()
-
-
-def store(client: redis.Redis, jobs: Iterable[Job], target: Target = TARGET) -> None:
-    """What a migration does: every job, then what is done once."""
-    written = Totals()
-    for job in jobs:
-        send(client, FAMILY.write(job, target))
-        FAMILY.tally_written(job, written)
-    send(client, FAMILY.finish(target, written))
-
-
-def read_all(entries: Iterable[Entry], prefix: str = "q") -> dict[str, Job]:
-    seen = survey(FAMILY, entries, prefix, NOW)
-    jobs = (FAMILY.read(subject, seen.keyspace) for subject in seen.subjects.values())
-    return {job.id: job for job in jobs if job is not None}
-
-
-def standing(client: redis.Redis) -> dict[str, Job]:
-    """The jobs that the server holds now."""
-    return read_all(dump(client).values())
-
-
-def by_id(job: Job) -> str:
-    return job.id
 
 
 # Reading back
@@ -68,9 +36,9 @@ def by_id(job: Job) -> str:
 def test_every_job_that_kue_can_hold_reads_back_as_it_was(client: redis.Redis, jobs: list[Job]) -> None:
     client.flushdb()
     for job in jobs:
-        assert not [finding for finding in FAMILY.obstacles(job) if finding.severity is Severity.ERROR]
-    store(client, jobs)
-    assert standing(client) == {job.id: job for job in jobs}
+        assert at.errors(job) == []
+    at.store(client, jobs)
+    assert at.standing(client) == {job.id: job for job in jobs}
 
 
 @on_a_server
@@ -78,10 +46,10 @@ def test_every_job_that_kue_can_hold_reads_back_as_it_was(client: redis.Redis, j
 def test_what_is_written_breaks_no_rule(client: redis.Redis, jobs: list[Job]) -> None:
     assume(all((job.due_at or 0) >= 0 for job in jobs))
     client.flushdb()
-    store(client, jobs)
+    at.store(client, jobs)
     # Times may contradict each other, jobs may be late, held or out of attempts at the source already.
     own = {"KUE-9", "KUE-14", "KUE-15", "KUE-16", "KUE-17", "KUE-18", "KUE-21", "KUE-22", "KUE-23", "KUE-30"}
-    findings = survey(FAMILY, dump(client).values(), "q", NOW).findings()
+    findings = at.findings(client)
     assert [finding for finding in findings if finding.rule not in own] == []
 
 
@@ -89,9 +57,9 @@ def test_what_is_written_breaks_no_rule(client: redis.Redis, jobs: list[Job]) ->
 @given(strategies.sound_records())
 def test_what_kue_wrote_is_written_back_byte_for_byte(client: redis.Redis, entries: list[Entry]) -> None:
     client.flushdb()
-    [job] = read_all(entries).values()
+    [job] = at.read(entries).values()
     assume(not list(FAMILY.obstacles(job)))
-    send(client, FAMILY.write(job, TARGET))
+    send(client, FAMILY.write(job, at.target))
     stored = dump(client)
     stored.pop(b"q:job:types")
     assert {key: entry.value for key, entry in stored.items()} == {entry.key: entry.value for entry in entries}
@@ -101,9 +69,9 @@ def test_what_kue_wrote_is_written_back_byte_for_byte(client: redis.Redis, entri
 @given(st.lists(strategies.jobs(), max_size=3, unique_by=by_id), st.data())
 def test_writing_again_changes_nothing(client: redis.Redis, jobs: list[Job], data: st.DataObject) -> None:
     client.flushdb()
-    store(client, jobs)
+    at.store(client, jobs)
     once = dump(client)
-    store(client, data.draw(st.permutations(jobs)))
+    at.store(client, data.draw(st.permutations(jobs)))
     assert dump(client) == once
 
 
@@ -112,10 +80,10 @@ def test_writing_again_changes_nothing(client: redis.Redis, jobs: list[Job], dat
 def test_a_newer_version_of_a_job_replaces_the_older_one(client: redis.Redis, older: Job, newer: Job) -> None:
     newer = evolve(newer, id=older.id, queue=older.queue)
     client.flushdb()
-    send(client, FAMILY.write(newer, TARGET))
+    send(client, FAMILY.write(newer, at.target))
     alone = dump(client)
     client.flushdb()
-    send(client, [*FAMILY.write(older, TARGET), *FAMILY.write(newer, TARGET)])
+    send(client, [*FAMILY.write(older, at.target), *FAMILY.write(newer, at.target)])
     assert dump(client) == alone
 
 
@@ -124,7 +92,7 @@ def test_a_newer_version_of_a_job_replaces_the_older_one(client: redis.Redis, ol
 
 def round_trip(client: redis.Redis, case: Capture) -> dict[bytes, Entry]:
     """The keyspace that the jobs of a capture make when they are written."""
-    store(client, read_all(case.entries(), case.prefix).values(), Target(case.prefix, case.captured_at_ms))
+    at.of(case).store(client, at.of(case).read(case.entries()).values())
     return dump(client)
 
 
@@ -149,29 +117,25 @@ def test_a_healthy_keyspace_written_back_is_the_same_key_for_key(client: redis.R
 def test_a_crashed_keyspace_written_back_is_sound(client: redis.Redis) -> None:
     """Every job that can be carried is, in its place; what stays unsound is what no writer may decide."""
     case = capture("kue", "crashed")
-    jobs = {
-        job_id: job
-        for job_id, job in read_all(case.entries()).items()
-        if not any(finding.severity is Severity.ERROR for finding in FAMILY.obstacles(job))
-    }
-    assert read_all(case.entries()).keys() - jobs.keys() == {"11", "12", "27", "33", "36"}
-    store(client, jobs.values(), Target("q", case.captured_at_ms))
-    seen = survey(FAMILY, dump(client).values(), "q", case.captured_at_ms)
-    left = {(finding.rule, finding.job_id) for finding in seen.findings()}
+    jobs = {job_id: job for job_id, job in at.read(case.entries()).items() if not at.errors(job)}
+    assert at.read(case.entries()).keys() - jobs.keys() == {"11", "12", "27", "33", "36"}
+    at.of(case).store(client, jobs.values())
+    found = at.of(case).findings(client)
+    left = {(finding.rule, finding.job_id) for finding in found}
     late_or_held = {("KUE-14", "38"), ("KUE-15", "17"), ("KUE-15", "19"), ("KUE-15", "23"), ("KUE-16", "18"), ("KUE-17", "19")}
     cut_short = {("KUE-22", "24"), ("KUE-22", "25"), ("KUE-22", "26"), ("KUE-23", "20"), ("KUE-23", "21")}
     # Scores that kue wrote itself come back as they were.
     rescored = {("KUE-12", "29")}
     assert left == late_or_held | cut_short | rescored
-    assert {job_id: evolve(job, extra={}) for job_id, job in standing(client).items()} == {
+    assert {job_id: evolve(job, extra={}) for job_id, job in at.standing(client).items()} == {
         job_id: evolve(job, extra={}) for job_id, job in jobs.items()
     }
 
 
 def test_an_upgraded_keyspace_written_back_has_one_form_of_members(client: redis.Redis) -> None:
     case = capture("kue", "upgraded")
-    jobs = [evolve(job, extra={}) if job.state is not State.ACTIVE else job for job in read_all(case.entries()).values()]
-    store(client, jobs, Target("q", case.captured_at_ms))
+    jobs = [evolve(job, extra={}) if job.state is not State.ACTIVE else job for job in at.read(case.entries()).values()]
+    at.of(case).store(client, jobs)
     members = {member for entry in dump(client).values() if entry.redis_type == "zset" for member, _ in entry.value}
     plain = {job.id.encode() for job in jobs if job.state is State.ACTIVE and job.id != "99"}
     assert {member for member in members if b"|" not in member} == plain
@@ -182,14 +146,14 @@ def test_an_upgraded_keyspace_written_back_has_one_form_of_members(client: redis
 
 def read_one(client: redis.Redis, job: Job) -> Job:
     client.flushdb()
-    send(client, FAMILY.write(job, TARGET))
-    [found] = standing(client).values()
+    send(client, FAMILY.write(job, at.target))
+    [found] = at.standing(client).values()
     return found
 
 
 def test_texts_of_an_older_state_are_not_put_into_a_newer_one(client: redis.Redis) -> None:
     case = capture("kue", "healthy")
-    held = read_all(case.entries())["25"]
+    held = at.read(case.entries())["25"]
     assert held.state is State.ACTIVE
     done = read_one(client, evolve(held, state=State.COMPLETED, finished_at=held.started_at and held.started_at + 5, result=b"1"))
     assert (done.state, done.finished_at, done.result) == (State.COMPLETED, (held.started_at or 0) + 5, b"1")
@@ -199,7 +163,7 @@ def test_texts_of_an_older_state_are_not_put_into_a_newer_one(client: redis.Redi
 
 
 def test_a_changed_priority_is_written_and_the_old_text_is_not(client: redis.Redis) -> None:
-    [job] = read_all(
+    [job] = at.read(
         [Entry(b"q:job:1", "hash", {b"type": b"t", b"state": b"inactive", b"priority": b"2.50", b"data": b"{}"})]
     ).values()
     assert read_one(client, job).priority == 2.5
@@ -218,7 +182,7 @@ def test_what_was_put_aside_is_dropped_when_kue_has_touched_the_job(client: redi
     job = Job(id="1", queue="t", name="t", state=State.WAITING, payload=b"{}", updated_at=NOW, progress=0.333, tags=("a",))
     assert read_one(client, job).progress == 0.333
     client.hset("q:job:1", mapping={"progress": "50", "updated_at": str(NOW + 1)})
-    [touched] = standing(client).values()
+    [touched] = at.standing(client).values()
     assert (touched.progress, touched.tags) == (0.5, ("a",))
 
 
@@ -227,7 +191,7 @@ def test_what_was_put_aside_is_dropped_when_kue_has_touched_the_job(client: redi
 )
 def test_a_field_of_an_application_that_has_our_name_is_just_a_field(client: redis.Redis, text: bytes) -> None:
     fields = {b"type": b"t", b"state": b"inactive", b"priority": b"0", b"data": b"{}", b"ferryman": text}
-    [job] = read_all([Entry(b"q:job:1", "hash", fields)]).values()
+    [job] = at.read([Entry(b"q:job:1", "hash", fields)]).values()
     assert (job.state, job.extra["kue"]["fields"]["ferryman"]) == (State.WAITING, text)
     assert read_one(client, job) == job
     assert client.hget("q:job:1", "ferryman") == text
@@ -269,7 +233,7 @@ def test_what_kue_cant_express_is_named(job: Job, rule: str, severity: str) -> N
 @pytest.mark.parametrize("case", captures("kue"), ids=str)
 def test_jobs_that_kue_made_meet_no_obstacle_in_kue(case: Capture) -> None:
     damaged = {"11", "12", "27", "30", "32", "33", "36"} if case.name == "crashed" else set()
-    for job in read_all(case.entries(), case.prefix).values():
+    for job in at.of(case).read(case.entries()).values():
         assert job.id in damaged or list(FAMILY.obstacles(job)) == []
 
 
@@ -279,7 +243,7 @@ def test_jobs_that_kue_made_meet_no_obstacle_in_kue(case: Capture) -> None:
 def finish_for(queue: str, highest: int) -> list[Command]:
     written = Totals()
     FAMILY.tally_written(Job(id=str(highest), queue=queue, name=queue, state=State.WAITING), written)
-    return FAMILY.finish(TARGET, written)
+    return FAMILY.finish(at.target, written)
 
 
 @pytest.mark.parametrize(("before", "after"), [(None, b"12"), (b"5", b"12"), (b"12", b"12"), (b"400", b"400"), (b"junk", b"12")])
@@ -335,8 +299,8 @@ def popping(client: redis.Redis) -> Callable[[str], Iterator[str]]:
 def test_workers_pop_written_jobs_in_the_order_of_the_original(
     client: redis.Redis, case: Capture, popping: Callable[[str], Iterator[str]]
 ) -> None:
-    jobs = {job_id: evolve(job, extra={}) for job_id, job in read_all(case.entries(), case.prefix).items()}
-    store(client, [job for job in jobs.values() if job.state is State.WAITING])
+    jobs = {job_id: evolve(job, extra={}) for job_id, job in at.of(case).read(case.entries()).items()}
+    at.store(client, [job for job in jobs.values() if job.state is State.WAITING])
     for queue, order in case.expected["pop_order"].items():
         # Plain members put equal priorities in text order; padded ones, which are written here, in the order of creation.
         assert list(popping(queue)) == sorted(order, key=lambda job_id: (jobs[job_id].priority, int(job_id)))

@@ -3,46 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import pytest
 import redis
 from attrs import evolve
 from ferryman.compat.pjq import FAMILY
 from ferryman.schema.fact import Entry
-from ferryman.schema.family import Target
 from ferryman.schema.job import Job, State
-from ferryman.schema.rule import Severity
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ...support.captures import Capture, capture, captures, dump, survey
-from ...support.keyspace import store as store_all
+from ...support.captures import Capture, capture, captures, dump
+from ...support.roundtrip import Roundtrip, by_id, on_a_server
 from . import strategies
 
 NOW = strategies.NOW_MS
-TARGET = Target("", NOW)
-
-on_a_server = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
-
-
-def store(client: redis.Redis, jobs: Iterable[Job]) -> None:
-    store_all(client, FAMILY, "", jobs, NOW)
-
-
-def read_all(entries: Iterable[Entry]) -> dict[str, Job]:
-    seen = survey(FAMILY, entries, "", NOW)
-    jobs = (FAMILY.read(subject, seen.keyspace) for subject in seen.subjects.values())
-    return {job.id: job for job in jobs if job is not None}
-
-
-def standing(client: redis.Redis) -> dict[str, Job]:
-    """The jobs that the server holds now."""
-    return read_all(dump(client).values())
-
-
-def by_id(job: Job) -> str:
-    return job.id
+at = Roundtrip(FAMILY, "", NOW)
 
 
 # Reading back
@@ -53,26 +30,26 @@ def by_id(job: Job) -> str:
 def test_every_job_that_pjq_can_hold_reads_back_as_it_was(client: redis.Redis, jobs: list[Job]) -> None:
     client.flushdb()
     for job in jobs:
-        assert not [finding for finding in FAMILY.obstacles(job) if finding.severity is Severity.ERROR]
-    store(client, jobs)
-    assert standing(client) == {job.id: job for job in jobs}
+        assert at.errors(job) == []
+    at.store(client, jobs)
+    assert at.standing(client) == {job.id: job for job in jobs}
 
 
 @on_a_server
 @given(st.lists(strategies.jobs(), max_size=3, unique_by=by_id))
 def test_what_is_written_breaks_no_rule(client: redis.Redis, jobs: list[Job]) -> None:
     client.flushdb()
-    store(client, jobs)
-    assert survey(FAMILY, dump(client).values(), "", NOW).findings() == []
+    at.store(client, jobs)
+    assert at.findings(client) == []
 
 
 @on_a_server
 @given(strategies.sound_records())
 def test_what_a_program_wrote_is_written_back_byte_for_byte(client: redis.Redis, entries: list[Entry]) -> None:
     client.flushdb()
-    [job] = read_all(entries).values()
+    [job] = at.read(entries).values()
     assume(not list(FAMILY.obstacles(job)))
-    store(client, [job])
+    at.store(client, [job])
     stored = {key: entry.value for key, entry in dump(client).items()}
     assert stored == {entry.key: entry.value for entry in entries}
 
@@ -82,9 +59,9 @@ def test_what_a_program_wrote_is_written_back_byte_for_byte(client: redis.Redis,
 def test_writing_again_changes_nothing(client: redis.Redis, jobs: list[Job], data: st.DataObject) -> None:
     client.flushdb()
     jobs = [evolve(job, position=number) for number, job in enumerate(jobs)]
-    store(client, jobs)
+    at.store(client, jobs)
     once = dump(client)
-    store(client, data.draw(st.permutations(jobs)))
+    at.store(client, data.draw(st.permutations(jobs)))
     assert dump(client) == once
 
 
@@ -93,11 +70,11 @@ def test_writing_again_changes_nothing(client: redis.Redis, jobs: list[Job], dat
 def test_a_newer_version_of_a_job_replaces_the_older_one(client: redis.Redis, older: Job, newer: Job) -> None:
     newer = evolve(newer, id=older.id, queue=older.queue)
     client.flushdb()
-    store(client, [newer])
+    at.store(client, [newer])
     alone = dump(client)
     client.flushdb()
-    store(client, [older])
-    store(client, [newer])
+    at.store(client, [older])
+    at.store(client, [newer])
     assert dump(client) == alone
 
 
@@ -114,7 +91,7 @@ def is_of_workers(key: bytes) -> bool:
 def test_a_healthy_keyspace_written_back_is_the_same_key_for_key(client: redis.Redis, name: str) -> None:
     case = capture("pjq", name)
     original = {entry.key: entry for entry in case.entries()}
-    store(client, read_all(case.entries()).values())
+    at.store(client, at.read(case.entries()).values())
     written = dump(client)
     jobs_only = {key: entry.value for key, entry in original.items() if not is_of_workers(key)}
     assert {key: entry.value for key, entry in written.items() if not is_of_workers(key)} == jobs_only
@@ -129,27 +106,23 @@ def test_a_healthy_keyspace_written_back_is_the_same_key_for_key(client: redis.R
 @pytest.mark.parametrize("name", ["older-version", "older-version-js3"])
 def test_jobs_of_the_javascript_programs_are_written_for_the_current_one(client: redis.Redis, name: str) -> None:
     case = capture("pjq", name)
-    jobs = {job_id: job for job_id, job in read_all(case.entries()).items() if job.state is not State.UNKNOWN}
-    store(client, jobs.values())
+    jobs = {job_id: job for job_id, job in at.read(case.entries()).items() if job.state is not State.UNKNOWN}
+    at.store(client, jobs.values())
     for queue, ids in case.expected["pop_order"].items():
         listed = [job_id.decode() for job_id in client.lrange(f"jobs_queued:{queue}", 0, -1)][::-1]
         leased = {job.id for job in jobs.values() if job.state is State.ACTIVE and job.queue == queue}
         # What a worker of the first program had is to be run again, before the rest.
         assert (set(listed[: len(leased)]), listed[len(leased) :]) == (leased, ids)
-    assert {job_id: job.payload for job_id, job in standing(client).items()} == {job.id: job.payload for job in jobs.values()}
+    assert {job_id: job.payload for job_id, job in at.standing(client).items()} == {job.id: job.payload for job in jobs.values()}
 
 
 def test_a_crashed_keyspace_written_back_is_sound(client: redis.Redis) -> None:
     """Every job that can be carried is, in one place; what stays unsound is what no writer may decide."""
     case = capture("pjq", "crashed")
-    jobs = {
-        job_id: job
-        for job_id, job in read_all(case.entries()).items()
-        if not any(finding.severity is Severity.ERROR for finding in FAMILY.obstacles(job))
-    }
-    store(client, jobs.values())
-    seen = survey(FAMILY, dump(client).values(), "", case.captured_at_ms)
-    left = {(finding.rule, finding.job_id and finding.job_id[:8]) for finding in seen.findings()}
+    jobs = {job_id: job for job_id, job in at.read(case.entries()).items() if not at.errors(job)}
+    at.store(client, jobs.values())
+    found = at.of(case).findings(client)
+    left = {(finding.rule, finding.job_id and finding.job_id[:8]) for finding in found}
     gone = {("PJQ-11", job_id) for job_id in ("5ab6cd4d", "de380617", "7dd71003", "9c66e12a")}
     odd = {("PJQ-5", "9c66e12a"), ("PJQ-9", "ea6013af"), ("PJQ-18", "fb15c319"), ("PJQ-18", "21c6e351"), ("PJQ-19", "347a8cf4")}
     late = {("PJQ-10", "1176869d"), ("PJQ-20", "b10233d3")}
@@ -160,7 +133,7 @@ def test_a_crashed_keyspace_written_back_is_sound(client: redis.Redis) -> None:
 
 @pytest.mark.parametrize("case", captures("pjq"), ids=str)
 def test_jobs_that_a_program_made_meet_no_obstacle_in_pjq(case: Capture) -> None:
-    for job in read_all(case.entries()).values():
+    for job in at.read(case.entries()).values():
         damaged = job.state is State.UNKNOWN or job.payload is None or job.extra.get("pjq", {}).get("state") == "js_leased"
         assert damaged or list(FAMILY.obstacles(job)) == []
 
@@ -168,7 +141,7 @@ def test_jobs_that_a_program_made_meet_no_obstacle_in_pjq(case: Capture) -> None
 @pytest.mark.parametrize("name", CURRENT)
 def test_workers_get_written_jobs_in_the_order_of_the_original(client: redis.Redis, name: str) -> None:
     case = capture("pjq", name)
-    store(client, sorted(read_all(case.entries()).values(), key=by_id))
+    at.store(client, sorted(at.read(case.entries()).values(), key=by_id))
     for queue, order in case.expected["pop_order"].items():
         assert list(_popped(client, queue)) == order
 
@@ -187,7 +160,7 @@ SIMPLE = Job(id="5", queue="q", name="send", state=State.WAITING, payload=b'{"to
 def stored(client: redis.Redis, job: Job) -> dict[bytes, bytes]:
     """The hash of a job that is alone on the server."""
     client.flushdb()
-    store(client, [job])
+    at.store(client, [job])
     return dict(client.hgetall(job.id))
 
 
@@ -212,14 +185,14 @@ def test_a_foreign_payload_that_is_no_object_stands_in_a_member_of_its_own(clien
 def test_a_payload_is_not_stored_twice(client: redis.Redis) -> None:
     found = stored(client, evolve(SIMPLE, payload=b'{"text":"%b"}' % (b"x" * 100_000)))
     assert sum(map(len, found.values())) < 101_000
-    assert standing(client)["5"].payload == b'{"text":"%b"}' % (b"x" * 100_000)
+    assert at.standing(client)["5"].payload == b'{"text":"%b"}' % (b"x" * 100_000)
 
 
 def test_a_member_of_the_payload_that_has_the_name_of_the_id_does_not_hide_it(client: redis.Redis) -> None:
     job = evolve(SIMPLE, payload=b'{"uuid":"mine","queue_name":["r"]}')
     found = json.loads(stored(client, job)[b"json"])
     assert (found["uuid"], found["queue_name"]) == ("5", "q")
-    assert standing(client)["5"] == job
+    assert at.standing(client)["5"] == job
 
 
 def test_a_failed_job_says_so_in_its_payload(client: redis.Redis) -> None:
@@ -233,7 +206,7 @@ def test_a_foreign_active_job_waits_in_pjq(client: redis.Redis) -> None:
     job = evolve(SIMPLE, state=State.ACTIVE, worker="w")
     assert [finding.rule for finding in FAMILY.obstacles(job)] == ["PJQ-W9"]
     stored(client, job)
-    assert standing(client)["5"].state is State.WAITING
+    assert at.standing(client)["5"].state is State.WAITING
     assert [key for key in dump(client) if is_of_workers(key)] == []
 
 
@@ -243,7 +216,7 @@ def test_what_was_put_aside_is_dropped_when_the_program_has_touched_the_job(clie
     client.hset("5", "dispatched_at", "2026-11-21T12:22:47.936220Z")
     client.rpop("jobs_queued:q")
     client.zadd("jobs_dispatched:q", {"5": NOW / 1000})
-    [touched] = standing(client).values()
+    [touched] = at.standing(client).values()
     assert (touched.state, touched.updated_at, touched.payload) == (State.ACTIVE, NOW, found[b"json"])
     assert (touched.tags, touched.logs, touched.extra["kue"]) == (("a",), (b"one",), {"state": "active"})
 
@@ -254,14 +227,14 @@ def test_a_key_of_somebody_else_that_has_the_name_of_a_job_is_left_alone(client:
         client.execute_command(*command)
         before = dump(client)
         with pytest.raises(redis.exceptions.ResponseError, match=r"the key 5 is a \w+ of somebody else"):
-            store(client, [SIMPLE])
+            at.store(client, [SIMPLE])
         assert dump(client)[b"5"] == before[b"5"]
 
 
 def test_a_hash_of_very_many_fields_is_written_back(client: redis.Redis) -> None:
     fields = {b"field %d" % number: b"x" for number in range(9000)}
     entries = [Entry(b"5", "hash", {b"json": b"{}", **fields}), Entry(b"jobs_queued:q", "list", [b"5"])]
-    [job] = read_all(entries).values()
+    [job] = at.read(entries).values()
     assert stored(client, job) == entries[0].value
 
 
@@ -270,21 +243,21 @@ def test_a_hash_of_very_many_fields_is_written_back(client: redis.Redis) -> None
 )
 def test_a_field_of_an_application_that_has_our_name_is_just_a_field(client: redis.Redis, text: bytes) -> None:
     fields = {b"json": b'{"uuid":"5","queue_name":"q"}', b"ferryman": text}
-    [job] = read_all([Entry(b"5", "hash", fields), Entry(b"jobs_queued:q", "list", [b"5"])]).values()
+    [job] = at.read([Entry(b"5", "hash", fields), Entry(b"jobs_queued:q", "list", [b"5"])]).values()
     assert (job.state, job.payload) == (State.WAITING, fields[b"json"])
     assert stored(client, job) == fields
-    assert standing(client) == {"5": job}
+    assert at.standing(client) == {"5": job}
 
 
 # What a job has become since it was read
 
 
 def test_texts_of_an_older_state_are_not_put_into_a_newer_one(client: redis.Redis) -> None:
-    held = next(job for job in read_all(capture("pjq", "healthy").entries()).values() if job.worker and job.progress == 0.5)
+    held = next(job for job in at.read(capture("pjq", "healthy").entries()).values() if job.worker and job.progress == 0.5)
     done = evolve(held, state=State.COMPLETED, finished_at=NOW, updated_at=NOW, progress=None)
     found = stored(client, done)
     assert found[b"finished_at"] == b"1800000000"
-    [again] = standing(client).values()
+    [again] = at.standing(client).values()
     assert (again.state, again.finished_at, again.started_at, again.worker) == (
         State.COMPLETED,
         NOW,
@@ -294,7 +267,7 @@ def test_texts_of_an_older_state_are_not_put_into_a_newer_one(client: redis.Redi
 
 
 def test_a_job_that_is_requeued_keeps_the_time_of_its_dispatch(client: redis.Redis) -> None:
-    held = next(job for job in read_all(capture("pjq", "healthy").entries()).values() if job.lease_expires_at)
+    held = next(job for job in at.read(capture("pjq", "healthy").entries()).values() if job.lease_expires_at)
     waiting = evolve(held, state=State.WAITING, lease_expires_at=None, updated_at=None)
     assert stored(client, waiting)[b"dispatched_at"] == held.extra["pjq"]["fields"]["dispatched_at"]
     assert client.lrange(f"jobs_queued:{held.queue}", 0, -1) == [held.id.encode()]
@@ -333,17 +306,17 @@ def test_what_pjq_cant_express_is_named(job: Job, rule: str, severity: str) -> N
 
 def test_written_jobs_run_before_what_stands_there(client: redis.Redis) -> None:
     client.rpush("jobs_queued:q", "new", "old")
-    store(client, [evolve(SIMPLE, id=str(number), position=number) for number in (2, 0, 1)])
+    at.store(client, [evolve(SIMPLE, id=str(number), position=number) for number in (2, 0, 1)])
     assert client.lrange("jobs_queued:q", 0, -1) == [b"new", b"old", b"2", b"1", b"0"]
 
 
 def test_until_it_is_finished_a_migration_shows(client: redis.Redis) -> None:
-    for command in FAMILY.write(SIMPLE, TARGET):
+    for command in FAMILY.write(SIMPLE, at.target):
         client.execute_command(*command)
-    [finding] = [each for each in survey(FAMILY, dump(client).values(), "", NOW).findings() if each.rule == "PJQ-1"]
+    [finding] = [each for each in at.findings(client) if each.rule == "PJQ-1"]
     assert "migration" in finding.detail
 
 
 def test_a_large_queue_is_put_in_order_at_once(client: redis.Redis) -> None:
-    store(client, [evolve(SIMPLE, id=str(number), position=number) for number in range(3000)])
+    at.store(client, [evolve(SIMPLE, id=str(number), position=number) for number in range(3000)])
     assert client.lrange("jobs_queued:q", 0, -1) == [b"%d" % number for number in reversed(range(3000))]

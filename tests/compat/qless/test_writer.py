@@ -2,61 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pytest
 import redis
 from attrs import evolve
 from ferryman.compat.qless import FAMILY
 from ferryman.schema.fact import Entry
-from ferryman.schema.family import Command, Target
 from ferryman.schema.job import Job, State
-from ferryman.schema.rule import Severity
-from ferryman.schema.totals import Totals
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from ...support.captures import Capture, capture, captures, dump, survey
+from ...support.captures import Capture, capture, captures, dump
+from ...support.mending import send
+from ...support.roundtrip import Roundtrip, by_id, on_a_server
 from . import strategies
 
 NOW = 1_800_000_000_000
-TARGET = Target("ql", NOW)
+at = Roundtrip(FAMILY, "ql", NOW)
 
 DAMAGED = ("crashed", "crashed-reqless")
 each_sound_capture = pytest.mark.parametrize("case", [case for case in captures("qless") if case.name not in DAMAGED], ids=str)
-on_a_server = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25)
-
-
-def send(client: redis.Redis, commands: Iterable[Command]) -> None:
-    """One transaction; an error in any command is raised."""
-    pipeline = client.pipeline(transaction=True)
-    for command in commands:
-        pipeline.execute_command(*command)
-    pipeline.execute()
-
-
-def store(client: redis.Redis, jobs: Iterable[Job], target: Target = TARGET) -> None:
-    """What a migration does: every job, then what is done once."""
-    written = Totals()
-    for job in jobs:
-        send(client, FAMILY.write(job, target))
-        FAMILY.tally_written(job, written)
-    send(client, FAMILY.finish(target, written))
-
-
-def read_all(entries: Iterable[Entry], now_ms: int = NOW) -> dict[str, Job]:
-    seen = survey(FAMILY, entries, "ql", now_ms)
-    jobs = (FAMILY.read(subject, seen.keyspace) for subject in seen.subjects.values())
-    return {job.id: job for job in jobs if job is not None}
-
-
-def standing(client: redis.Redis) -> dict[str, Job]:
-    """The jobs that the server holds now."""
-    return read_all(dump(client).values())
-
-
-def by_id(job: Job) -> str:
-    return job.id
 
 
 # Reading back
@@ -67,19 +31,19 @@ def by_id(job: Job) -> str:
 def test_every_job_that_qless_can_hold_reads_back_as_it_was(client: redis.Redis, jobs: list[Job]) -> None:
     client.flushdb()
     for job in jobs:
-        assert not [finding for finding in FAMILY.obstacles(job) if finding.severity is Severity.ERROR]
-    store(client, jobs)
-    assert standing(client) == {job.id: job for job in jobs}
+        assert at.errors(job) == []
+    at.store(client, jobs)
+    assert at.standing(client) == {job.id: job for job in jobs}
 
 
 @on_a_server
 @given(st.lists(strategies.jobs(), max_size=3, unique_by=by_id))
 def test_what_is_written_breaks_no_rule(client: redis.Redis, jobs: list[Job]) -> None:
     client.flushdb()
-    store(client, jobs)
+    at.store(client, jobs)
     # Workers may be late at the source already, and jobs may wait for some that are nowhere; clocks may differ.
     own = {"QLESS-12", "QLESS-21", "QLESS-22", "QLESS-25", "QLESS-36"}
-    findings = survey(FAMILY, dump(client).values(), "ql", NOW).findings()
+    findings = at.findings(client)
     assert [finding for finding in findings if finding.rule not in own] == []
 
 
@@ -87,9 +51,9 @@ def test_what_is_written_breaks_no_rule(client: redis.Redis, jobs: list[Job]) ->
 @given(st.lists(strategies.jobs(), max_size=3, unique_by=by_id), st.data())
 def test_writing_again_changes_nothing(client: redis.Redis, jobs: list[Job], data: st.DataObject) -> None:
     client.flushdb()
-    store(client, jobs)
+    at.store(client, jobs)
     once = dump(client)
-    store(client, data.draw(st.permutations(jobs)))
+    at.store(client, data.draw(st.permutations(jobs)))
     assert dump(client) == once
 
 
@@ -98,10 +62,10 @@ def test_writing_again_changes_nothing(client: redis.Redis, jobs: list[Job], dat
 def test_a_newer_version_of_a_job_replaces_the_older_one(client: redis.Redis, older: Job, newer: Job) -> None:
     newer = evolve(newer, id=older.id)
     client.flushdb()
-    send(client, FAMILY.write(newer, TARGET))
+    send(client, FAMILY.write(newer, at.target))
     alone = dump(client)
     client.flushdb()
-    send(client, [*FAMILY.write(older, TARGET), *FAMILY.write(newer, TARGET)])
+    send(client, [*FAMILY.write(older, at.target), *FAMILY.write(newer, at.target)])
     both = dump(client)
     # Registers remember queues and workers that were there.
     for key in (b"ql:queues", b"ql:workers"):
@@ -130,7 +94,7 @@ def is_reproduced(entry: Entry, case: Capture) -> bool:
 
 @each_sound_capture
 def test_a_sound_keyspace_written_back_is_the_same_key_for_key(client: redis.Redis, case: Capture) -> None:
-    store(client, read_all(case.entries(), case.captured_at_ms).values(), Target("ql", case.captured_at_ms))
+    at.of(case).store(client, at.of(case).read(case.entries()).values())
     original = {entry.key: entry for entry in case.entries() if is_reproduced(entry, case)}
     written = {key: entry for key, entry in dump(client).items() if is_reproduced(entry, case)}
     assert written.keys() == original.keys()
@@ -141,8 +105,8 @@ def test_a_sound_keyspace_written_back_is_the_same_key_for_key(client: redis.Red
 
 @each_sound_capture
 def test_registers_name_what_they_named_before(client: redis.Redis, case: Capture) -> None:
-    jobs = read_all(case.entries(), case.captured_at_ms).values()
-    store(client, jobs, Target("ql", case.captured_at_ms))
+    jobs = at.of(case).read(case.entries()).values()
+    at.of(case).store(client, jobs)
     original, written = ({entry.key: entry for entry in entries} for entries in (case.entries(), dump(client).values()))
 
     def members(entries: dict[bytes, Entry], key: bytes) -> set[bytes]:
@@ -162,20 +126,16 @@ def test_registers_name_what_they_named_before(client: redis.Redis, case: Captur
 def test_a_crashed_keyspace_written_back_is_sound(client: redis.Redis, name: str) -> None:
     """Every job that can be carried is, in its one place; what stays unsound is what no writer may decide."""
     case = capture("qless", name)
-    jobs = read_all(case.entries(), case.captured_at_ms)
-    carried = {
-        job_id: job
-        for job_id, job in jobs.items()
-        if not any(finding.severity is Severity.ERROR for finding in FAMILY.obstacles(job))
-    }
+    jobs = at.of(case).read(case.entries())
+    carried = {job_id: job for job_id, job in jobs.items() if not at.errors(job)}
     assert jobs.keys() - carried.keys() == ({"sched-evicted"} if name == "crashed" else set())
-    store(client, carried.values(), Target("ql", case.captured_at_ms))
-    left = survey(FAMILY, dump(client).values(), "ql", case.captured_at_ms).findings()
+    at.of(case).store(client, carried.values())
+    left = at.of(case).findings(client)
     # Locks that are over, numbers and marks in the hash, a parent that is gone, slots that another software forgot; and long
     # locks, which look strange without the options that made them.
     as_read = {f"QLESS-{number}" for number in (11, 12, 21, 22, 24, 31, 32, 33, 36)}
     assert {finding.rule for finding in left} <= as_read
-    again = standing(client)
+    again = at.standing(client)
     assert {job_id: evolve(job, extra={}) for job_id, job in again.items()} == {
         job_id: evolve(job, extra={}) for job_id, job in carried.items()
     }
@@ -186,15 +146,15 @@ def test_a_crashed_keyspace_written_back_is_sound(client: redis.Redis, name: str
 
 def read_one(client: redis.Redis, job: Job) -> Job:
     client.flushdb()
-    send(client, FAMILY.write(job, TARGET))
-    [found] = (job for job in standing(client).values())
+    send(client, FAMILY.write(job, at.target))
+    [found] = (job for job in at.standing(client).values())
     return found
 
 
 def held(name: str = "healthy") -> Job:
     """A job that a worker had when the keyspace was captured."""
     case = capture("qless", name)
-    jobs = read_all(case.entries(), case.captured_at_ms).values()
+    jobs = at.of(case).read(case.entries()).values()
     return next(job for job in jobs if job.state is State.ACTIVE and not job.tags)
 
 
@@ -233,10 +193,10 @@ def test_jobs_of_a_family_whose_lowest_priority_runs_first_keep_their_order(clie
         Job(id=job_id, queue="q", name="K", state=State.WAITING, payload=b"1", priority=rank, rank=rank, position=place)
         for job_id, rank, place in order
     ]
-    store(client, reversed(jobs))
+    at.store(client, reversed(jobs))
     assert client.zrevrange("ql:q:q-work", 0, -1) == [job_id.encode() for job_id, _, _ in order]
-    assert standing(client) == {job.id: job for job in jobs}
-    assert [job.position for job in sorted(standing(client).values(), key=by_id)] == [0, 1, 2, 4, 3]
+    assert at.standing(client) == {job.id: job for job in jobs}
+    assert [job.position for job in sorted(at.standing(client).values(), key=by_id)] == [0, 1, 2, 4, 3]
 
 
 def test_failed_jobs_are_listed_with_the_newest_first_in_whatever_order_they_are_written(client: redis.Redis) -> None:
@@ -244,7 +204,7 @@ def test_failed_jobs_are_listed_with_the_newest_first_in_whatever_order_they_are
         Job(id=f"j{number}", queue="q", name="K", state=State.FAILED, finished_at=1000 * number, error="E: x")
         for number in range(30)
     ]
-    store(client, sorted(jobs, key=lambda job: hash((job.id, 3))))
+    at.store(client, sorted(jobs, key=lambda job: hash((job.id, 3))))
     assert client.lrange("ql:f:E", 0, -1) == [f"j{number}".encode() for number in range(29, -1, -1)]
     assert client.hgetall("ql:s:stats:0:q") == {b"failed": b"30", b"failures": b"30"}
 
@@ -254,7 +214,7 @@ def test_what_was_put_aside_is_dropped_when_qless_has_touched_the_job(client: re
     assert read_one(client, job) == job
     client.hset("ql:j:1", mapping={"time": "1800000001.5", "state": "waiting", "worker": "w"})
     client.rpush("ql:j:1-history", '[1800000001,"popped",{"worker":"w"}]')
-    [touched] = standing(client).values()
+    [touched] = at.standing(client).values()
     assert (touched.progress, touched.unique_key, touched.attempts) == (None, "u", 1)
 
 
@@ -271,7 +231,7 @@ def test_a_field_of_an_application_that_has_our_name_is_just_a_field(client: red
         b"data": b"{}",
         b"ferryman": text,
     }
-    [job] = read_all([Entry(b"ql:j:1", "hash", fields)]).values()
+    [job] = at.read([Entry(b"ql:j:1", "hash", fields)]).values()
     assert (job.state, job.extra["qless"]["fields"]["ferryman"]) == (State.WAITING, text)
     assert read_one(client, job) == job
     assert client.hget("ql:j:1", "ferryman") == text
@@ -308,5 +268,5 @@ def test_what_qless_cant_express_is_named(job: Job, rule: str, severity: str) ->
 
 @pytest.mark.parametrize("case", captures("qless"), ids=str)
 def test_jobs_that_qless_made_meet_no_obstacle_in_qless(case: Capture) -> None:
-    for job in read_all(case.entries(), case.captured_at_ms).values():
+    for job in at.of(case).read(case.entries()).values():
         assert job.id == "sched-evicted" or list(FAMILY.obstacles(job)) == []
