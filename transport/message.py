@@ -111,8 +111,8 @@ def content(job_id: str, queue: str, fields: Mapping[bytes, bytes]) -> Content:
     headers, properties = head.get("headers") or {}, head.get("properties") or {}
     if not isinstance(headers, dict) or not isinstance(properties, dict):
         raise MalformedValue(f"message {job_id!r} has headers or properties that are no JSON object")
-    for part, name in ((head, "content-type"), (head, "content-encoding"), (headers, "task"), (headers, "id")):
-        if not isinstance(part.get(name), str | None):
+    for name in ("content-type", "content-encoding"):
+        if not isinstance(head.get(name), str | None):
             raise MalformedValue(f"message {job_id!r} has a {name} that is no text")
     if not isinstance(properties.get("delivery_info") or {}, dict):
         raise MalformedValue(f"message {job_id!r} has a delivery_info that is no JSON object")
