@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from ferryman.migrations.pinned import keys_of
 from ferryman.schema.family import Target
 from ferryman.schema.rule import Finding, Severity
+from ferryman.schema.totals import Totals
 
 from .captures import Survey
 
@@ -23,7 +25,8 @@ def interrogate(seen: Survey) -> None:
     for subject in seen.subjects.values():
         for finding in family.findings(subject, keyspace):
             check(finding)
-            family.repair(finding, subject, keyspace)
+            for command in family.repair(finding, subject, keyspace):
+                assert keys_of(command)
         list(family.refusals(subject, keyspace))
         job = family.read(subject, keyspace)
         if job is None:
@@ -31,6 +34,7 @@ def interrogate(seen: Survey) -> None:
         assert job.id == subject.job_id
         if all(finding.severity is not Severity.ERROR for finding in family.obstacles(job)):
             family.write(job, Target(keyspace.prefix, keyspace.now_ms))
+            family.tally_written(job, Totals())
     totals = keyspace.totals
     assert type(totals).from_json(totals.to_json()) == totals
 

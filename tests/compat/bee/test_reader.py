@@ -9,26 +9,14 @@ from typing import Any
 import pytest
 from ferryman.compat.bee import FAMILY
 from ferryman.schema.fact import Entry, FactKind, Subject, join
-from ferryman.schema.job import Job, State
+from ferryman.schema.job import State
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ...support.captures import Capture, Survey, capture, captures, survey
+from ...support import reading
+from ...support.captures import Capture, capture, survey
+from ...support.reading import assert_all_read, assert_counted, jobs, surveyed
 from .strategies import entries
-
-CAPTURES = captures("bee")
-
-
-@cache
-def surveyed(case: Capture) -> Survey:
-    return survey(FAMILY, case.entries(), case.prefix, case.captured_at_ms)
-
-
-@cache
-def jobs(case: Capture) -> dict[str, Job]:
-    seen = surveyed(case)
-    found = {subject.job_id: FAMILY.read(subject, seen.keyspace) for subject in seen.subjects.values()}
-    return {job_id: job for job_id, job in found.items() if job is not None}
 
 
 @cache
@@ -36,25 +24,18 @@ def keys(case: Capture) -> dict[bytes, Entry]:
     return {entry.key: entry for entry in case.entries()}
 
 
-each_capture = pytest.mark.parametrize("case", CAPTURES, ids=str)
-each_job = pytest.mark.parametrize(
-    ("case", "job_id"),
-    [pytest.param(case, job_id, id=f"{case}-{job_id}") for case in CAPTURES for job_id in case.expected["jobs_by_id"]],
-)
+each_capture = reading.each_capture("bee")
+each_job = reading.each_job("bee")
 
 
 @each_capture
 def test_every_job_is_read_and_no_other(case: Capture) -> None:
-    assert jobs(case).keys() == case.expected["jobs_by_id"].keys()
-    assert len(jobs(case)) == case.expected["jobs"]
+    assert_all_read(case, jobs(case))
 
 
 @each_capture
 def test_jobs_are_counted_by_state_and_queue(case: Capture) -> None:
-    for state, number in case.expected["by_state"].items():
-        assert sum(job.state == state for job in jobs(case).values()) == number, state
-    for queue, number in case.expected["by_queue"].items():
-        assert sum(job.queue == queue for job in jobs(case).values()) == number, queue
+    assert_counted(jobs(case).values(), case.expected["by_state"], case.expected["by_queue"])
 
 
 @each_job

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from functools import cache
 from typing import Any
 
 import pytest
 from ferryman.compat.kickq import FAMILY
 from ferryman.compat.kickq.reader import NAMELESS
 from ferryman.schema.fact import Entry, FactKind
-from ferryman.schema.job import Job, State
+from ferryman.schema.job import State
 from ferryman.schema.text import load_json
 
-from ...support.captures import Capture, Survey, capture, captures, survey
+from ...support import reading
+from ...support.captures import Capture, capture, captures, survey
+from ...support.reading import assert_all_read, assert_counted, jobs, popped, surveyed
 from .keyspaces import FAILED, document, one, record
 
 CAPTURES = captures("kickq")
@@ -21,42 +22,27 @@ CUT = {"48", "49", "50", "51", "52"}
 """Jobs of the crashed capture of whose documents only the id is left."""
 
 
-@cache
-def surveyed(case: Capture) -> Survey:
-    return survey(FAMILY, case.entries(), case.prefix, case.captured_at_ms)
-
-
-@cache
-def jobs(case: Capture) -> dict[str, Job]:
-    seen = surveyed(case)
-    found = {subject.job_id: FAMILY.read(subject, seen.keyspace) for subject in seen.subjects.values()}
-    return {job_id: job for job_id, job in found.items() if job is not None}
-
-
 def queue_said(said: dict[str, Any]) -> str:
     queue: str = said.get("queue_from_hash", said["queue"])
     return queue
 
 
-each_capture = pytest.mark.parametrize("case", CAPTURES, ids=str)
-each_job = pytest.mark.parametrize(
-    ("case", "job_id"),
-    [pytest.param(case, job_id, id=f"{case}-{job_id}") for case in CAPTURES for job_id in case.expected["jobs_by_id"]],
-)
+each_capture = reading.each_capture("kickq")
+each_job = reading.each_job("kickq")
 
 
 @each_capture
 def test_every_job_is_read_and_no_other(case: Capture) -> None:
-    assert jobs(case).keys() == case.expected["jobs_by_id"].keys()
-    assert len(jobs(case)) == case.expected["jobs"]
+    assert_all_read(case, jobs(case))
 
 
 @each_capture
 def test_jobs_are_counted_by_state_and_queue_as_kickq_counts_them(case: Capture) -> None:
-    for state, number in case.expected["by_canonical_state"].items():
-        assert sum(job.state == state for job in jobs(case).values()) == number, state
-    for queue, number in case.expected.get("by_queue_recovered", case.expected["by_queue"]).items():
-        assert sum(job.queue == queue for job in jobs(case).values()) == number, queue
+    assert_counted(
+        jobs(case).values(),
+        case.expected["by_canonical_state"],
+        case.expected.get("by_queue_recovered", case.expected["by_queue"]),
+    )
 
 
 @each_job
@@ -136,14 +122,9 @@ def test_in_the_crashed_keyspace_only_jobs_in_the_list_of_their_own_queue_have_a
     assert popped(case) == expected
 
 
-def popped(case: Capture) -> dict[str, list[str]]:
-    """The waiting jobs of each queue by position."""
-    queues: dict[str, list[Job]] = {}
-    for job in jobs(case).values():
-        if job.position is not None:
-            assert job.state is State.WAITING
-            queues.setdefault(job.queue, []).append(job)
-    return {queue: [job.id for job in sorted(waiting, key=lambda job: job.position or 0)] for queue, waiting in queues.items()}
+@each_capture
+def test_only_waiting_jobs_have_a_position(case: Capture) -> None:
+    assert all(job.state is State.WAITING for job in jobs(case).values() if job.position is not None)
 
 
 @pytest.mark.parametrize(

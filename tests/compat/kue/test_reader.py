@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import cache
 from typing import Any
 
 import pytest
@@ -15,24 +14,14 @@ from ferryman.schema.text import load_json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ...support.captures import Capture, Survey, capture, captures, survey
+from ...support import reading
+from ...support.captures import Capture, capture, captures, survey
+from ...support.reading import assert_all_read, assert_counted, jobs, popped, surveyed
 from .strategies import entries
 
 CAPTURES = captures("kue")
 NOT_TYPED = {"crashed": {"27", "36"}}
 """Hashes without a type: kue's API calls them invalid, here they are jobs in an unknown state."""
-
-
-@cache
-def surveyed(case: Capture) -> Survey:
-    return survey(FAMILY, case.entries(), case.prefix, case.captured_at_ms)
-
-
-@cache
-def jobs(case: Capture) -> dict[str, Job]:
-    seen = surveyed(case)
-    found = {subject.job_id: FAMILY.read(subject, seen.keyspace) for subject in seen.subjects.values()}
-    return {job_id: job for job_id, job in found.items() if job is not None}
 
 
 def kept(job: Job, field: str) -> bytes | None:
@@ -41,27 +30,19 @@ def kept(job: Job, field: str) -> bytes | None:
     return raw
 
 
-each_capture = pytest.mark.parametrize("case", CAPTURES, ids=str)
-each_job = pytest.mark.parametrize(
-    ("case", "job_id"),
-    [pytest.param(case, job_id, id=f"{case}-{job_id}") for case in CAPTURES for job_id in case.expected["jobs_by_id"]],
-)
+each_capture = reading.each_capture("kue")
+each_job = reading.each_job("kue")
 
 
 @each_capture
 def test_every_job_is_read_and_no_other(case: Capture) -> None:
-    typed = jobs(case).keys() - NOT_TYPED.get(case.name, set())
-    assert typed == case.expected["jobs_by_id"].keys()
-    assert len(typed) == case.expected["jobs"]
+    assert_all_read(case, jobs(case).keys() - NOT_TYPED.get(case.name, set()))
 
 
 @each_capture
 def test_jobs_are_counted_by_state_and_queue_as_kue_counts_them(case: Capture) -> None:
     typed = [job for job in jobs(case).values() if job.id not in NOT_TYPED.get(case.name, set())]
-    for state, number in case.expected["by_canonical_state"].items():
-        assert sum(job.state == state for job in typed) == number, state
-    for queue, number in case.expected["by_queue"].items():
-        assert sum(job.queue == queue for job in typed) == number, queue
+    assert_counted(typed, case.expected["by_canonical_state"], case.expected["by_queue"])
 
 
 @each_job
@@ -127,15 +108,6 @@ def test_in_the_crashed_keyspace_workers_missed_what_the_index_lists() -> None:
     assert expected.pop("pop-token") == ["14"]
     assert expected.pop("double") == ["28"]
     assert listed == expected
-
-
-def popped(case: Capture) -> dict[str, list[str]]:
-    """The waiting jobs of each queue by position."""
-    queues: dict[str, list[Job]] = {}
-    for job in jobs(case).values():
-        if job.position is not None:
-            queues.setdefault(job.queue, []).append(job)
-    return {queue: [job.id for job in sorted(waiting, key=lambda job: job.position or 0)] for queue, waiting in queues.items()}
 
 
 @each_capture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from functools import cache
 from typing import Any
 
 import pytest
@@ -12,54 +11,25 @@ from ferryman.compat.pjq import FAMILY
 from ferryman.schema.fact import Entry, FactKind
 from ferryman.schema.job import Job, State
 
-from ...support.captures import Capture, Survey, capture, captures, survey
+from ...support import reading
+from ...support.captures import Capture, capture, captures, survey
+from ...support.reading import assert_all_read, assert_counted, jobs, popped, surveyed
 
 CAPTURES = captures("pjq")
 
 
-@cache
-def surveyed(case: Capture) -> Survey:
-    return survey(FAMILY, case.entries(), case.prefix, case.captured_at_ms)
-
-
-def jobs_in(seen: Survey) -> dict[str, Job]:
-    found = (FAMILY.read(subject, seen.keyspace) for subject in seen.subjects.values())
-    return {job.id: job for job in found if job is not None}
-
-
-@cache
-def jobs(case: Capture) -> dict[str, Job]:
-    return jobs_in(surveyed(case))
-
-
-def popped(case: Capture) -> dict[str, list[str]]:
-    """The waiting jobs of each queue by position."""
-    queues: dict[str, list[Job]] = {}
-    for job in jobs(case).values():
-        if job.position is not None:
-            queues.setdefault(job.queue, []).append(job)
-    return {queue: [job.id for job in sorted(waiting, key=lambda job: job.position or 0)] for queue, waiting in queues.items()}
-
-
-each_capture = pytest.mark.parametrize("case", CAPTURES, ids=str)
-each_job = pytest.mark.parametrize(
-    ("case", "job_id"),
-    [pytest.param(case, job_id, id=f"{case}-{job_id}") for case in CAPTURES for job_id in case.expected["jobs_by_id"]],
-)
+each_capture = reading.each_capture("pjq")
+each_job = reading.each_job("pjq")
 
 
 @each_capture
 def test_every_job_is_read_and_no_other(case: Capture) -> None:
-    assert jobs(case).keys() == case.expected["jobs_by_id"].keys()
-    assert len(jobs(case)) == case.expected["jobs"]
+    assert_all_read(case, jobs(case))
 
 
 @each_capture
 def test_jobs_are_counted_by_state_and_queue_as_the_programs_ledger_counts_them(case: Capture) -> None:
-    for state, number in case.expected["by_state"].items():
-        assert sum(job.state == state for job in jobs(case).values()) == number, state
-    for queue, number in case.expected["by_queue"].items():
-        assert sum(job.queue == queue for job in jobs(case).values()) == number, queue
+    assert_counted(jobs(case).values(), case.expected["by_state"], case.expected["by_queue"])
 
 
 @each_job
@@ -191,7 +161,7 @@ def test_a_job_that_the_writer_would_write_the_same_way_has_no_extra() -> None:
 
 def one(*entries: Entry, prefix: str = "") -> Job:
     """The only job that the entries describe."""
-    [job] = jobs_in(survey(FAMILY, entries, prefix, 0)).values()
+    [job] = survey(FAMILY, entries, prefix, 0).jobs()
     return job
 
 
@@ -259,14 +229,14 @@ def test_a_queue_may_have_any_name() -> None:
 def test_what_the_first_program_left_runs_before_what_came_later() -> None:
     hashes = [Entry(name, "hash", {b"json": b"{}"}) for name in (b"a", b"b", b"c", b"d")]
     lists = [Entry(b"job_queue:q", "list", [b"b", b"a"]), Entry(b"jobs_queued:q", "list", [b"d", b"c"])]
-    found = jobs_in(survey(FAMILY, [*hashes, *lists], "", 0))
+    found = {job.id: job for job in survey(FAMILY, [*hashes, *lists], "", 0).jobs()}
     assert {job.id: job.position for job in found.values()} == {"a": 0, "b": 1, "c": 2, "d": 3}
 
 
 def test_a_long_list_that_arrives_in_parts_is_put_in_order() -> None:
     hashes = [Entry(name, "hash", {b"json": b"{}"}) for name in (b"a", b"b", b"c")]
     parts = [Entry(b"jobs_queued:q", "list", [b"a"], offset=2), Entry(b"jobs_queued:q", "list", [b"c", b"b"], offset=0)]
-    found = jobs_in(survey(FAMILY, [*hashes, *parts], "", 0))
+    found = {job.id: job for job in survey(FAMILY, [*hashes, *parts], "", 0).jobs()}
     assert {job.id: job.position for job in found.values()} == {"a": 0, "b": 1, "c": 2}
 
 

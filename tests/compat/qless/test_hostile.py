@@ -7,7 +7,6 @@ import time
 import pytest
 import redis
 from ferryman.compat.qless import FAMILY
-from ferryman.migrations.pinned import keys_of
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import Target
 from ferryman.schema.rule import Severity
@@ -15,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ...support.captures import survey
+from ...support.hostile import interrogate
 from .strategies import entries
 
 DEEP = b'{"a":' * 50_000 + b"1" + b"}" * 50_000
@@ -25,25 +25,9 @@ LARGE = b'"' + b"x" * 5_000_000 + b'"'
 @settings(max_examples=200, deadline=None)
 @given(st.lists(entries(), max_size=12), st.integers(0, 2**53))
 def test_no_bytes_at_all_make_the_family_fail(keys: list[Entry], now_ms: int) -> None:
-    seen = survey(FAMILY, keys, "ql", now_ms)
-    subjects = {subject.job_id: subject for subject in seen.subjects.values()}
-    for subject in seen.subjects.values():
-        for finding in FAMILY.findings(subject, seen.keyspace):
-            assert finding.detail.isprintable()
-            for command in FAMILY.repair(finding, subject, seen.keyspace):
-                assert keys_of(command)
-        job = FAMILY.read(subject, seen.keyspace)
-        if job is not None:
-            assert job.id == subject.job_id
-            if not any(finding.severity is Severity.ERROR for finding in FAMILY.obstacles(job)):
-                assert FAMILY.write(job, Target("ql", now_ms))
-    for finding in FAMILY.keyspace_findings(seen.keyspace):
-        FAMILY.repair(finding, None, seen.keyspace)
-    assert len(subjects) <= len(seen.subjects)
-    FAMILY.version(seen.keyspace)
+    interrogate(survey(FAMILY, keys, "ql", now_ms))
     for entry in keys:
         list(FAMILY.prefixes(entry.key, entry.redis_type))
-    assert type(seen.keyspace.totals).from_json(seen.keyspace.totals.to_json()) == seen.keyspace.totals
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

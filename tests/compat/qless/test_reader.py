@@ -17,16 +17,13 @@ from ferryman.schema.text import to_bytes, to_text
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ...support.captures import Capture, Survey, capture, captures, survey
+from ...support import reading
+from ...support.captures import Capture, capture, captures, survey
+from ...support.reading import surveyed
 from .strategies import entries
 
 CAPTURES = captures("qless")
 NEVER_MS = 253_402_300_799_999
-
-
-@cache
-def surveyed(case: Capture) -> Survey:
-    return survey(FAMILY, case.entries(), case.prefix, case.captured_at_ms)
 
 
 @cache
@@ -51,7 +48,7 @@ def ms(seconds: float | None) -> int | None:
     return None if seconds is None else min(round(seconds * 1000), NEVER_MS)
 
 
-each_capture = pytest.mark.parametrize("case", CAPTURES, ids=str)
+each_capture = reading.each_capture("qless")
 each_job = pytest.mark.parametrize(
     ("case", "job_id"),
     [pytest.param(case, job_id, id=f"{case}-{number}") for case in CAPTURES for number, job_id in enumerate(said_of(case))],
