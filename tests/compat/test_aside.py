@@ -13,7 +13,8 @@ from ferryman.schema.job import Job, State
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .kue.strategies import jobs, kept_values, lines
+from ..support.strategies import kept_values, lines
+from .kue.strategies import jobs
 
 BARE = Job(id="1", queue="q", name="q", state=State.WAITING)
 

@@ -9,6 +9,8 @@ from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job, State
 from hypothesis import strategies as st
 
+from ...support.strategies import kept_values, lines, times, whole_numbers
+
 STATUSES = ["new", "queued", "running", "completed", "failed", "retried", "duplicate", "canceled", "expired"]
 IDS = ["1", "2", "a:b", "\udcff", ""]
 FIELDS = (
@@ -113,20 +115,12 @@ def _value(redis_type: str) -> st.SearchStrategy[Any]:
 
 # Jobs
 
-whole_numbers = st.integers(-(2**63) + 1, 2**63 - 1)
-times = st.one_of(st.none(), st.integers(1_500_000_000_000, 1_900_000_000_000), whole_numbers)
 names = st.sampled_from(["mail", "a:b", "", "日次 ✓", 'sync "o\'brien"', "line\nbreak", "*?[a]"])
-lines = st.text(st.characters(exclude_categories=()), max_size=8)
 json_texts = st.one_of(
     st.sampled_from([b"{}", b"[]", b"42", b"null", b'[{"a\\/b": 1e+15}]', '{"ü": [1, {"b": "東京"}]}'.encode()]),
     json_values.map(lambda value: json.dumps(value, allow_nan=True).encode()).filter(
         lambda raw: b"N" not in raw and b"I" not in raw
     ),
-)
-kept_values = st.recursive(
-    st.one_of(st.none(), st.booleans(), whole_numbers, st.floats(allow_nan=False), st.binary(max_size=5), lines),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.one_of(lines, st.just("b64")), inner, max_size=2)),
-    max_leaves=6,
 )
 events = st.fixed_dictionaries(
     {"event": st.sampled_from(EVENTS)},

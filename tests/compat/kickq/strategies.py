@@ -10,7 +10,7 @@ from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job, State
 from hypothesis import strategies as st
 
-from ..kue.strategies import json_texts, kept_values, lines, times, whole_numbers
+from ...support.strategies import json_texts, kept_values, lines, times, whole_numbers
 from .keyspaces import NOW, document, record
 
 STATES = [State.WAITING, State.SCHEDULED, State.COMPLETED, State.FAILED, State.ACTIVE]

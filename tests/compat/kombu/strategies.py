@@ -13,7 +13,7 @@ from ferryman.schema.job import Job, State
 from ferryman.schema.native import codec
 from hypothesis import strategies as st
 
-from ..kue.strategies import json_texts, kept_values, lines, whole_numbers
+from ...support.strategies import json_texts, kept_values, lines, whole_numbers
 from .messages import NOW, text
 
 LONG_AGO, FAR_AHEAD = -62_135_596_800_000, 253_402_300_799_999

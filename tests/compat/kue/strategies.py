@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from ferryman.compat.kue.keys import padded
@@ -10,6 +9,8 @@ from ferryman.compat.numbers import number
 from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job, State
 from hypothesis import strategies as st
+
+from ...support.strategies import json_texts, kept_values, lines, times, whole_numbers
 
 WORDS = ["inactive", "delayed", "active", "complete", "failed"]
 
@@ -91,28 +92,9 @@ def _value(redis_type: str) -> st.SearchStrategy[Any]:
 
 # Jobs
 
-whole_numbers = st.integers(-(2**63) + 1, 2**63 - 1)
-times = st.one_of(st.none(), st.integers(1_500_000_000_000, 1_900_000_000_000), whole_numbers)
 names = st.one_of(
     st.sampled_from(["mail", "a:inactive", "jobs", "search:word:x", "überweisung ✓", 'sync "o\'brien"', "line\nbreak", "*?[a]"]),
     st.binary(min_size=1, max_size=8).map(lambda raw: raw.decode("utf-8", "surrogateescape")),
-)
-lines = st.text(st.characters(exclude_categories=()), max_size=8)
-json_texts = st.one_of(
-    st.sampled_from([b"{}", b"[]", b"42", b"1e400", b'"\\ud83d"', b"null", '{"ü": [1, {"b": "東京"}]}'.encode()]),
-    st.recursive(
-        st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=5)),
-        lambda inner: st.lists(inner, max_size=3),
-        max_leaves=5,
-    ).map(lambda value: json.dumps(value).encode()),
-)
-kept_values = st.recursive(
-    st.one_of(st.none(), st.booleans(), whole_numbers, st.floats(allow_nan=False), st.binary(max_size=5), lines),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3),
-        st.dictionaries(st.one_of(lines, st.sampled_from(["b64", "float", "plain"])), inner, max_size=2),
-    ),
-    max_leaves=6,
 )
 
 

@@ -9,7 +9,9 @@ from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job, State
 from hypothesis import strategies as st
 
-from ..kue.strategies import kept_values, lines, numbers, whole_numbers
+from ...support.strategies import kept_values, lines, whole_numbers
+from ...support.strategies import times as ms_times
+from ..kue.strategies import numbers
 
 NOW_MS = 1_800_000_000_000
 
@@ -93,7 +95,6 @@ def _value(redis_type: str) -> st.SearchStrategy[Any]:
 
 # Jobs
 
-ms_times = st.one_of(st.none(), st.integers(1_500_000_000_000, 1_900_000_000_000), whole_numbers)
 ids = st.one_of(st.sampled_from(["5", "job one:1 ü", "None", "9c66e12a-8789-43a7-b798-ac588c2452f4"]), st.uuids().map(str))
 queue_names = st.one_of(st.sampled_from(QUEUES[:-1]), st.text(max_size=5).filter(str.isprintable))
 json_texts = st.one_of(

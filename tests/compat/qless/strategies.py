@@ -9,6 +9,8 @@ from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job, State
 from hypothesis import strategies as st
 
+from ...support.strategies import kept_values, lines, times, whole_numbers
+
 WORDS = ["waiting", "scheduled", "running", "depends", "failed", "complete", "stalled", "throttled", "pending", "recur"]
 
 numbers = st.one_of(
@@ -127,20 +129,9 @@ def _value(redis_type: str) -> st.SearchStrategy[Any]:
 
 # Jobs
 
-whole_numbers = st.integers(-(2**63) + 1, 2**63 - 1)
-times = st.one_of(st.none(), st.integers(1_500_000_000_000, 1_900_000_000_000), whole_numbers)
 names = st.one_of(
     st.sampled_from(["mail", "a-work", "x:y", "ql:q:z", "überweisung ✓", 'sync "o\'brien"', "line\nbreak", "*?[a]", "/"]),
     st.binary(min_size=1, max_size=8).map(lambda raw: raw.decode("utf-8", "surrogateescape")),
-)
-lines = st.text(st.characters(exclude_categories=()), max_size=8)
-kept_values = st.recursive(
-    st.one_of(st.none(), st.booleans(), whole_numbers, st.floats(allow_nan=False), st.binary(max_size=5), lines),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3),
-        st.dictionaries(st.one_of(lines, st.sampled_from(["b64", "float", "plain"])), inner, max_size=2),
-    ),
-    max_leaves=6,
 )
 events = st.one_of(
     st.dictionaries(st.one_of(lines, st.sampled_from(["what", "when", "about", "q"])), kept_values, max_size=3),
