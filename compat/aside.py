@@ -22,7 +22,7 @@ from .numbers import bounded
 FIELD = b"ferryman"
 """The field in the foreign record."""
 
-LASTING = frozenset({"name", "tags", "depends_on", "unique_key", "history"})
+LASTING = frozenset({"id", "name", "tags", "depends_on", "unique_key", "history"})
 """Canonical fields that stay true whatever a system does that has no notion of them."""
 
 
@@ -59,11 +59,16 @@ class Aside:
         extra = {name: _OBJECT(kept) for name, kept in _OBJECT(values.get("extra", {})).items()}
         return cls(fields, extra, None if as_of is None else to_bytes(as_of))
 
-    def restored(self, job: Job, as_of: bytes | None) -> Job:
-        """The job with what was put aside; only with what lasts, when the original software has touched it since."""
-        fields = self.fields
+    def restored(self, job: Job, as_of: bytes | None, *, has_own_id: bool = True) -> Job:
+        """The job with what was put aside; only with what lasts, when the original software has touched it since.
+
+        ``has_own_id``: the record's id is the job's; whatever id stands aside does not count.
+        """
+        fields = dict(self.fields)
         if as_of != self.as_of:
             fields = {name: value for name, value in fields.items() if name in LASTING}
+        if has_own_id:
+            fields.pop("id", None)
         return evolve(job, **fields, extra={**self.extra, **job.extra})
 
 
@@ -97,6 +102,7 @@ _OPTIONAL_WHOLE = _one_of(int, type(None))
 _OPTIONAL_BYTES = _one_of(bytes, type(None))
 
 _FIELDS: Mapping[str, Callable[[Any], Any]] = {
+    "id": _TEXT,
     "name": _TEXT,
     "priority": _one_of(int, float, type(None)),
     "payload": _OPTIONAL_BYTES,
@@ -118,4 +124,5 @@ _FIELDS: Mapping[str, Callable[[Any], Any]] = {
     "ttl": _OPTIONAL_WHOLE,
     "history": _many(_OBJECT),
 }
-"""The fields that may be kept aside. A record always speaks for itself about id, queue, state and logs."""
+"""The fields that may be kept aside. A record always speaks for itself about queue, state and logs, and about its id where the
+system can hold that."""

@@ -24,7 +24,7 @@ from ...schema.errors import MalformedValue
 from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
 from ..aside import FIELD, Aside
-from .keys import WORDS, Form
+from .keys import WORDS, Form, is_borrowed, valid_id
 from .record import Record, lost, readable, standard
 
 NAME = "kue"
@@ -125,18 +125,25 @@ SPOKEN_FOR = frozenset(
 
 def with_aside(job: Job, record: Record, missing: Mapping[str, Any]) -> Record:
     """The record with one field more, for what it can't say of the job: ``missing`` fields and other families' extra."""
+    if not valid_id(job.id):
+        missing = {"id": job.id, **missing}
     aside = Aside.of(job, missing, NAME, record.fields.get(b"updated_at"))
     return record if aside is None else evolve(record, fields={**record.fields, FIELD: aside.pack()})
 
 
 def with_aside_restored(job: Job, stored: Record) -> Job:
-    """The job with what an earlier ``with_aside`` put into its record. Any other text there is an application's own field."""
+    """The job with what an earlier ``with_aside`` put into its record. Any other text there is an application's own field.
+
+    An id that kue could not hold comes back to a job that has a number instead.
+    """
     try:
         aside = Aside.unpack(stored.fields[FIELD])
     except MalformedValue:
         return job
     # kue touches updated_at with nearly everything it does.
-    return job if NAME in aside.extra else aside.restored(job, stored.fields.get(b"updated_at"))
+    if NAME in aside.extra:
+        return job
+    return aside.restored(job, stored.fields.get(b"updated_at"), has_own_id=not is_borrowed(job.id))
 
 
 def _raw(value: Any) -> bytes | None:

@@ -6,11 +6,12 @@ Type names (queues) are free text and may hold colons, so several patterns can f
 
 from __future__ import annotations
 
+import hashlib
 import re
 from enum import IntEnum, StrEnum
 from functools import lru_cache
 
-from ...schema.job import State
+from ...schema.job import Job, State
 from ...schema.keys import KeyLayout, KeyPattern, PrefixFinder
 from ...schema.totals import Totals
 
@@ -103,6 +104,32 @@ def form(member: str, job_id: str) -> Form:
 def valid_id(job_id: str) -> bool:
     """Whether kue could have given out this id."""
     return re.fullmatch("[1-9][0-9]{0,15}", job_id) is not None and int(job_id) <= LARGEST_ID
+
+
+BORROWED = 2**52
+"""From here on ids are lent to jobs of other systems whose own ids are no numbers. kue itself will never count so far."""
+
+
+def is_borrowed(number: str) -> bool:
+    """Whether an id is one that ``number_for`` has lent."""
+    return valid_id(number) and int(number) >= BORROWED
+
+
+def number_for(job: Job, state: State) -> str:
+    """The number under which kue holds a job, in this state: its id, or one that is lent to it, always the same one.
+
+    kue runs jobs of equal priority in the order of their ids: waiting ones that had no place come first, then those that had
+    one, in order. Two jobs get the same number with a probability of n²/2^52 for n jobs.
+    """
+    if valid_id(job.id):
+        return job.id
+    digest = hashlib.blake2b(f"{job.queue}\0{job.id}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    chance = int.from_bytes(digest)
+    if state is not State.WAITING:
+        return str(BORROWED + 2**51 + chance % 2**51)
+    if job.position is None or job.position >= 2**26:
+        return str(BORROWED + chance % 2**50)
+    return str(BORROWED + 2**50 + (job.position << 24) + chance % 2**24)
 
 
 # Who wrote the keyspace

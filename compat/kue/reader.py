@@ -19,7 +19,7 @@ from ...schema.totals import Totals
 from ..aside import FIELD
 from ..numbers import whole
 from .kept import NAME, Kept, with_aside_restored
-from .keys import EARLIEST_TIME, form, layout, member_id
+from .keys import EARLIEST_TIME, form, is_borrowed, layout, member_id
 from .record import Record, canonical
 from .view import view_of
 
@@ -154,7 +154,8 @@ FIELDS_SINCE_0_8 = (b"backoff", b"result", b"removeOnComplete", b"progress_data"
 
 def _tally_record(fact: Fact, totals: Totals) -> None:
     fields = fact.fields
-    totals.maximum("highest id", int(fact.job_id or 0))
+    if not is_borrowed(fact.job_id or ""):
+        totals.maximum("highest id", int(fact.job_id or 0))
     if b"promote_at" in fields:
         totals.count("trace", "0.9")
     elif any(name in fields for name in FIELDS_SINCE_0_8):

@@ -17,7 +17,7 @@ from ...schema.errors import MalformedValue
 from ...schema.job import JOB_FIELDS, Job, State
 from ...schema.text import load_json, to_bytes, to_text
 from ..numbers import bounded, number, number_text, whole, whole_score
-from .keys import EARLIEST_TIME, STATES, WORDS
+from .keys import EARLIEST_TIME, STATES, WORDS, valid_id
 
 SHORTEST_LEASE = 100_000
 """kue takes a score of the active index for the end of a lease from here on; below, it is a negated priority."""
@@ -175,7 +175,12 @@ def _standard_scores(job: Job) -> dict[str, float]:
 
 
 def _priority(job: Job) -> int | float:
-    """kue's default is 0; anything but a finite number would throw the job out of every index."""
+    """kue's default is 0; anything but a finite number would throw the job out of every index.
+
+    A job of another system, which shows by its id, runs where its rank says: its priority may mean something else there.
+    """
+    if job.rank is not None and not valid_id(job.id):
+        return job.rank
     return job.priority if job.priority is not None and math.isfinite(job.priority) else 0
 
 

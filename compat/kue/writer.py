@@ -22,7 +22,7 @@ from ...schema.totals import Totals
 from ..numbers import number_text
 from ..scripts import script
 from .kept import Kept, with_aside
-from .keys import LARGEST_ID, WORDS, layout, padded, valid_id
+from .keys import WORDS, layout, number_for, padded, valid_id
 from .record import Record, is_json, is_readable, lost, readable, standard
 
 _script = partial(script, __package__)
@@ -36,7 +36,7 @@ UNFINISHED = frozenset({State.WAITING, State.SCHEDULED, State.ACTIVE})
 def obstacles(job: Job) -> Iterator[Finding]:
     """Errors for a job that kue could not hold or run; warnings for what kue would keep in the record but not act on."""
     if not valid_id(job.id):
-        yield _error(job, "KUE-W1", f"a kue id is a decimal number from 1 to {LARGEST_ID}; this one is {show(job.id, 60)!r}")
+        yield _warning(job, "KUE-W1", f"kue's ids are numbers: the job gets one, and keeps its own aside ({show(job.id, 60)})")
     if not job.queue or to_text(to_bytes(job.queue)) != job.queue:
         yield _error(job, "KUE-W2", f"a kue job needs a queue whose name has UTF-8 bytes; this one is {show(job.queue, 60)!r}")
     if job.state not in WORDS:
@@ -79,20 +79,21 @@ def write(job: Job, target: Target) -> list[Command]:
     state = _written_state(job, kept)
     record = _record(job, state, kept)
     names = layout(target.prefix)
-    key, log = names.key("record", id=job.id), names.key("log", id=job.id)
+    number = number_for(job, state)
+    key, log = names.key("record", id=number), names.key("log", id=number)
     commands: list[Command] = [("SADD", names.key("types"), to_bytes(job.queue))] if job.queue else []
     commands.append(("DEL", key, log))
     commands.append(("HSET", key, *(text for pair in record.fields.items() for text in pair)))
     if job.logs:
         commands.append(("RPUSH", log, *job.logs))
-    member, other = (job.id, padded(job.id)) if kept.plain else (padded(job.id), job.id)
+    member, other = (number, padded(number)) if kept.plain else (padded(number), number)
     own, elsewhere = _indexes(job.queue, state, target.prefix)
     commands.append(("EVAL", _script("leave"), len(own) + len(elsewhere), *own.values(), *elsewhere, len(own), member, other))
     commands.extend(("ZADD", index, number_text(record.scores[role]), member) for role, index in own.items())
     for code, count in kept.search.items():
-        commands.append(_search_entry(names.key("search_object", id=job.id), to_bytes(code), count))
+        commands.append(_search_entry(names.key("search_object", id=number), to_bytes(code), count))
     for code, count in kept.search_words.items():
-        commands.append(_search_entry(names.key("search_word", code=code), job.id.encode(), count))
+        commands.append(_search_entry(names.key("search_word", code=code), number.encode(), count))
     return commands
 
 

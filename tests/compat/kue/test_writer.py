@@ -11,6 +11,7 @@ from ferryman.compat.kue import FAMILY
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import Command
 from ferryman.schema.job import Job, State
+from ferryman.schema.rule import Severity
 from ferryman.schema.totals import Totals
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -205,11 +206,11 @@ SIMPLE = Job(id="1", queue="t", name="t", state=State.WAITING, payload=b"{}")
 @pytest.mark.parametrize(
     ("job", "rule", "severity"),
     [
-        (evolve(SIMPLE, id="mail-1"), "KUE-W1", "error"),
-        (evolve(SIMPLE, id="01"), "KUE-W1", "error"),
-        (evolve(SIMPLE, id="0"), "KUE-W1", "error"),
-        (evolve(SIMPLE, id="9007199254740992"), "KUE-W1", "error"),
-        (evolve(SIMPLE, id="١"), "KUE-W1", "error"),
+        (evolve(SIMPLE, id="mail-1"), "KUE-W1", "warning"),
+        (evolve(SIMPLE, id="01"), "KUE-W1", "warning"),
+        (evolve(SIMPLE, id="0"), "KUE-W1", "warning"),
+        (evolve(SIMPLE, id="9007199254740992"), "KUE-W1", "warning"),
+        (evolve(SIMPLE, id="١"), "KUE-W1", "warning"),
         (evolve(SIMPLE, queue="", name=""), "KUE-W2", "error"),
         (evolve(SIMPLE, queue="\ud83d", name="\ud83d"), "KUE-W2", "error"),
         (evolve(SIMPLE, state=State.BLOCKED), "KUE-W3", "error"),
@@ -235,6 +236,28 @@ def test_jobs_that_kue_made_meet_no_obstacle_in_kue(case: Capture) -> None:
     damaged = {"11", "12", "27", "30", "32", "33", "36"} if case.name == "crashed" else set()
     for job in at.of(case).read(case.entries()).values():
         assert job.id in damaged or list(FAMILY.obstacles(job)) == []
+
+
+def test_jobs_whose_ids_are_no_numbers_get_some_and_keep_their_own(client: redis.Redis) -> None:
+    placed = [evolve(SIMPLE, id=f"job-{letter}", position=place, rank=0) for place, letter in enumerate("zmak")]
+    requeued = evolve(SIMPLE, id="was-active", rank=0)
+    jobs = [*placed, requeued, evolve(SIMPLE, id="done", state=State.COMPLETED), evolve(SIMPLE, id="7", position=4)]
+    at.store(client, jobs)
+    at.store(client, jobs)
+    found = at.standing(client)
+    assert {job.id for job in found.values()} == {job.id for job in jobs}
+    # kue's own job runs first, then what was given back, then the others as they stood.
+    waiting = sorted((job for job in found.values() if job.position is not None), key=lambda job: job.position or 0)
+    assert [job.id for job in waiting] == ["7", "was-active", "job-z", "job-m", "job-a", "job-k"]
+    assert client.get("q:ids") == b"7"
+    assert [finding for finding in at.findings(client) if finding.severity is Severity.ERROR] == []
+
+
+def test_jobs_of_another_system_run_by_rank_and_keep_their_priority(client: redis.Redis) -> None:
+    # In the other system the highest priority runs first.
+    jobs = [evolve(SIMPLE, id=f"p{priority}", priority=priority, rank=-priority, position=9 - priority) for priority in (1, 5, 9)]
+    at.store(client, jobs)
+    assert sorted(at.standing(client).values(), key=lambda job: job.position or 0) == [*reversed(jobs)]
 
 
 # What is done once
