@@ -55,7 +55,7 @@ def test_when_the_original_software_has_touched_the_job_only_what_it_never_touch
         [],
         "text",
         {"fields": []},
-        {"fields": {"id": "7"}},
+        {"fields": {"id": 7}},
         {"fields": {"state": "failed"}},
         {"fields": {"logs": []}},
         {"fields": {"tags": "abc"}},
@@ -72,6 +72,13 @@ def test_when_the_original_software_has_touched_the_job_only_what_it_never_touch
 def test_text_that_only_looks_like_ours_is_refused(values: Any) -> None:
     with pytest.raises(MalformedValue):
         Aside.unpack(json.dumps(values).encode())
+
+
+def test_an_id_comes_back_only_to_a_job_that_has_none_of_its_own() -> None:
+    aside = Aside({"id": "mail-1"}, {}, None)
+    job = Job(id="7", queue="t", name="t", state=State.WAITING)
+    assert aside.restored(job, None).id == "7"
+    assert aside.restored(job, None, has_own_id=False).id == "mail-1"
 
 
 @given(st.binary(max_size=30))
