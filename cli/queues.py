@@ -25,7 +25,7 @@ def command(url: Address, engine: Engine, now_ms: int | None, output: Output) ->
     """List queues with their numbers.
 
     For each queue: jobs by state, how long the oldest waiting job has existed, and the consumers where the family knows
-    them. Failed jobs of a ferryman keyspace are its dead letters.
+    them; with --format json also how many wait with each priority. Failed jobs of a ferryman keyspace are its dead letters.
 
     \b
     Example:

@@ -22,29 +22,35 @@ class QueueStatus:
     """How long the oldest waiting job has existed, ms; None when none waits or no time is known."""
     consumers: int | None = None
     """None where the family does not know its consumers."""
+    priorities: Counter[str] = field(factory=Counter)
+    """How many jobs wait with each priority, as text; "" for none."""
 
     def count(self, job: Job, now_ms: int) -> None:
         """Adds one job."""
         self.states[job.state] += 1
-        if job.state is State.WAITING and job.created_at is not None:
-            self.oldest_ms = max(self.oldest_ms or 0, now_ms - job.created_at)
+        if job.state is State.WAITING:
+            self.priorities["" if job.priority is None else f"{job.priority:g}"] += 1
+            if job.created_at is not None:
+                self.oldest_ms = max(self.oldest_ms or 0, now_ms - job.created_at)
 
     def merge(self, other: QueueStatus) -> None:
         """Adds what another part of the jobs has given."""
         self.states.update(other.states)
+        self.priorities.update(other.priorities)
         if other.oldest_ms is not None:
             self.oldest_ms = max(self.oldest_ms or 0, other.oldest_ms)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: every state stands there, be it 0."""
         numbers = {str(state): self.states[state] for state in State}
-        return {"queue": self.queue, **numbers, "oldest_ms": self.oldest_ms, "consumers": self.consumers}
+        told = {"oldest_ms": self.oldest_ms, "consumers": self.consumers, "priorities": dict(sorted(self.priorities.items()))}
+        return {"queue": self.queue, **numbers, **told}
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> QueueStatus:
         """The status behind ``to_dict``."""
         states = Counter({state: raw[str(state)] for state in State if raw[str(state)]})
-        return cls(raw["queue"], states, raw["oldest_ms"], raw["consumers"])
+        return cls(raw["queue"], states, raw["oldest_ms"], raw["consumers"], Counter(raw["priorities"]))
 
 
 def counted(jobs: Iterable[Job], now_ms: int) -> list[QueueStatus]:

@@ -280,9 +280,9 @@ class Live:
         """Moves what lapsed consumers held back to its old places, at most ``limit``. Gives how many."""
         return self._call("advance", queue, now, (0, _positive(limit)), lambda reply: results.advanced(reply).reclaimed)
 
-    def size(self, queue: str, *, now: int | None = None) -> Call[Size]:
-        """Counts the queue's jobs and consumers. Changes nothing."""
-        return self._call("size", queue, now, (), results.size)
+    def size(self, queue: str, *, by_priority: bool = False, now: int | None = None) -> Call[Size]:
+        """Counts the queue's jobs and consumers, waiting jobs also by priority if asked to. Changes nothing."""
+        return self._call("size", queue, now, (1 if by_priority else "",), results.size)
 
     def purge(self, queue: str, *, limit: int = CHUNK, now: int | None = None) -> Call[Purged]:
         """Deletes up to ``limit`` jobs that wait or are scheduled. Call again while ``more``."""

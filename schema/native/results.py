@@ -6,6 +6,7 @@ Values and pure functions; nothing here raises for a reply of our scripts, whate
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from attrs import field, frozen
@@ -104,7 +105,10 @@ class Outbox:
 
 @frozen
 class Size:
-    """A queue's counts. ``age_ms``: how long its first waiting job has waited. None where there is nothing to tell."""
+    """A queue's counts. ``age_ms``: how long its first waiting job has waited. None where there is nothing to tell.
+
+    ``priorities``: how many wait with each priority, if that was asked for, the first to run first.
+    """
 
     exists: bool
     waiting: int
@@ -117,6 +121,7 @@ class Size:
     age_ms: int | None
     next_due_ms: int | None
     blocked: int
+    priorities: Mapping[int, int] = field(factory=dict)
 
 
 @frozen
@@ -245,7 +250,8 @@ def advanced(reply: Any) -> Advanced:
 
 
 def size(reply: Any) -> Size:
-    exists, waiting, scheduled, held, dead, done, consumers, routes, age, next_due, blocked = reply
+    exists, waiting, scheduled, held, dead, done, consumers, routes, age, next_due, blocked, descending, *priorities = reply
+    order = DESCENDING if descending else ASCENDING
     return Size(
         exists=bool(exists),
         waiting=waiting,
@@ -258,6 +264,7 @@ def size(reply: Any) -> Size:
         age_ms=None if age < 0 else age,
         next_due_ms=None if next_due < 0 else next_due,
         blocked=blocked,
+        priorities={priority_of(int(float(place)), order): number for place, number in priorities},
     )
 
 

@@ -61,6 +61,10 @@ def test_queues_agree_with_the_jobs(server: Server, kue: Capture) -> None:
             assert status[state] == sum(job["state"] == state for job in own)
         ages = [kue.captured_at_ms - job["created_at"] for job in own if job["state"] == "waiting" and job["created_at"]]
         assert status["oldest_ms"] == max(ages, default=None)
+        assert sum(status["priorities"].values()) == status["waiting"]
+        for priority, number in status["priorities"].items():
+            waiting = [job for job in own if job["state"] == "waiting" and str(job["priority"]) == priority]
+            assert len(waiting) == number
 
 
 def test_a_finding_is_one_line_with_its_fields_and_decides_the_exit_status(server: Server, kue: Capture) -> None:

@@ -2,8 +2,26 @@
 --
 -- KEYS      the queue's, see _queue.lua
 -- ARGV[1]   now
+-- ARGV[2]   '1' to count the waiting jobs of each priority as well
 -- Result    {1 if the queue exists, waiting, scheduled, held, dead, done, consumers with a lease, routes, ms for which the first
---           waiting job has waited or -1, next due ms or -1, blocked}
+--           waiting job has waited or -1, next due ms or -1, blocked, 1 if the order is descending, and for each priority that
+--           waits {place of its first job, how many}}
+
+local RANK = 2 ^ 45 -- what lies between the places of two priorities
+
+-- From the first job of one priority straight to that of the next, so that it takes as long for a million jobs as for ten.
+local function priorities()
+  local found, from = {}, '-inf'
+  while true do
+    local head = call('ZRANGEBYSCORE', WAITING, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    if not head[1] then
+      return found
+    end
+    local floor = math.floor(tonumber(head[2]) / RANK) * RANK
+    from = string.format('%.0f', floor + RANK)
+    append(found, {head[2], call('ZCOUNT', WAITING, string.format('%.0f', floor), '(' .. from)})
+  end
+end
 
 return answer(function()
   local now = clock()
@@ -18,7 +36,7 @@ return answer(function()
     local published = tonumber(attempt('HGET', JOB .. first, 'published_at') or nil)
     age = published and math.max(0, now - published) or -1
   end
-  return {
+  local counts = {
     queue.schema and 1 or 0,
     call('ZCARD', WAITING),
     call('ZCARD', SCHEDULED),
@@ -30,5 +48,10 @@ return answer(function()
     age,
     tonumber(call('ZRANGE', SCHEDULED, 0, 0, 'WITHSCORES')[2]) or -1,
     call('SCARD', BLOCKED),
+    queue.priority_order == 'descending' and 1 or 0,
   }
+  for _, priority in ipairs(ARGV[2] == '1' and priorities() or {}) do
+    append(counts, priority)
+  end
+  return counts
 end)

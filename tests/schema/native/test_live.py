@@ -8,6 +8,7 @@ import pytest
 import redis
 from ferryman.schema.errors import MalformedValue, QueueArgumentsError, UsageError
 from ferryman.schema.native.live import Live, Publication
+from ferryman.schema.native.place import PriorityOrder
 
 from ...support.native import LEASE, Send, ids, jobs
 
@@ -164,6 +165,21 @@ def test_taking_nothing_registers_the_consumer_and_promotes(send: Send) -> None:
     assert looked.jobs == ()
     size = send(live.size("q", now=2_000))
     assert (size.waiting, size.scheduled, size.consumers) == (1, 0, 1)
+
+
+@pytest.mark.parametrize("order", ["ascending", "descending"])
+def test_waiting_jobs_are_counted_by_priority_in_one_call(send: Send, order: PriorityOrder) -> None:
+    send(live.declare("q", {}, priority_order=order))
+    wanted = {0: 3, 1: 1, 9: 2, 255: 4}
+    number = 0
+    for priority, count in wanted.items():
+        send(live.publish("q", "p", jobs(*range(number + 1, number + count + 1), priority=priority)))
+        number += count
+    size = send(live.size("q", by_priority=True))
+    expected = dict(sorted(wanted.items(), reverse=order == "descending"))
+    assert list(size.priorities.items()) == list(expected.items())
+    assert size.waiting == sum(wanted.values())
+    assert send(live.size("q")).priorities == {}
 
 
 def test_the_next_event_is_the_next_due_time_or_lapse_and_never_after_the_own_lease(send: Send) -> None:
