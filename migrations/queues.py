@@ -29,7 +29,7 @@ class QueueStatus:
         """Adds one job."""
         self.states[job.state] += 1
         if job.state is State.WAITING:
-            self.priorities["" if job.priority is None else f"{job.priority:g}"] += 1
+            self.priorities["" if job.priority is None else str(job.priority)] += 1
             if job.created_at is not None:
                 self.oldest_ms = max(self.oldest_ms or 0, now_ms - job.created_at)
 
