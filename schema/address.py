@@ -7,6 +7,7 @@
     ferryman+cluster://h1:6379,h2:6379/0
     ferryman+rdb:///path/dump.rdb?family=kue&prefix=q                  a snapshot file, read-only
 
+A password that shall not stand in the URL is named there: ``password_env=VARIABLE`` or ``password_file=PATH`` (see secret.py).
 Parsing says which part of a URL is wrong and never repeats the password, wherever in the text it stands.
 """
 
@@ -77,6 +78,12 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return parse
 
 
+def _name(text: str) -> str:
+    if not text:
+        raise ValueError("must not be empty")
+    return text
+
+
 def _durability(text: str) -> str:
     word, colon, number = text.partition(":")
     if (word in ("local", "fsync") and not colon) or (word == "replica" and number.isdecimal() and int(number) > 0):
@@ -93,6 +100,8 @@ OPTIONS: Mapping[str, Callable[[str], Any]] = {
     "remove_revoked": _flag,
     "durability": _durability,
     "client_name": str,
+    "password_env": _name,
+    "password_file": _name,
     "health_check_interval": _seconds,
     "socket_timeout": _seconds,
     "socket_connect_timeout": _seconds,
@@ -282,6 +291,8 @@ def _with_options(address: Address, query: dict[str, str]) -> Address:
         except ValueError as error:
             reason = str(error) if str(error).startswith("must") else "is not a number"
             raise AddressError(f"parameter {name!r} {reason}") from None
+    if (address.password is not None) + ("password_env" in options) + ("password_file" in options) > 1:
+        raise AddressError("give the password once: in the URL, by password_env or by password_file")
     return evolve(address, family=family, prefix=prefix, options=options)
 
 

@@ -17,6 +17,7 @@ from redis.sentinel import Sentinel
 
 from .address import Address, Kind
 from .errors import ServerError, UsageError
+from .secret import Secret
 
 CONNECT_TIMEOUT = 5.0
 """Seconds to wait for a server to accept, unless the URL says ``socket_connect_timeout``."""
@@ -29,13 +30,12 @@ def connect(address: Address, *, sentinel_kwargs: Mapping[str, Any] | None = Non
 
     ``sentinel_kwargs``: how to reach the Sentinels, where that differs from the server (a password, no TLS).
 
-    Raises UsageError for a kind of address that names no server, or one that this version can't reach.
+    Raises UsageError for a kind of address that names no server, or one that this version can't reach, and for a password
+    that is not where the address says.
     """
     options = address.options
     arguments: dict[str, Any] = {
         "db": address.db,
-        "username": address.username,
-        "password": address.password,
         "socket_timeout": options.get("socket_timeout", SOCKET_TIMEOUT),
         "socket_connect_timeout": options.get("socket_connect_timeout", CONNECT_TIMEOUT),
         "client_name": options.get("client_name"),
@@ -46,7 +46,7 @@ def connect(address: Address, *, sentinel_kwargs: Mapping[str, Any] | None = Non
     }
     if "health_check_interval" in options:
         arguments["health_check_interval"] = options["health_check_interval"]
-    arguments |= _tls(address) | overrides
+    arguments |= _credentials(address) | _tls(address) | overrides
     match address.kind:
         case Kind.UNIX:
             return redis.Redis(unix_socket_path=address.path, **arguments)
@@ -64,6 +64,14 @@ def connect(address: Address, *, sentinel_kwargs: Mapping[str, Any] | None = Non
             raise UsageError(f"{address.display()} is a snapshot file, not a server")
     host, port = address.hosts[0]
     return redis.Redis(host=host, port=port, **arguments)
+
+
+def _credentials(address: Address) -> dict[str, Any]:
+    secret = Secret.of(address)
+    if secret is None:
+        return {"username": address.username, "password": address.password}
+    secret.get_credentials()  # what is missing is said now, not by the first command
+    return {"credential_provider": secret}
 
 
 def _tls(address: Address) -> dict[str, Any]:
