@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -20,6 +19,8 @@ from types import TracebackType
 
 import redis
 from attrs import define, field
+
+from tests.support.servers import system_server
 
 START_SECONDS = 20.0
 
@@ -93,7 +94,7 @@ class Server:
 
 def _program(kind: str) -> str:
     if kind == REDIS:
-        found = shutil.which("redis-server")
+        found = system_server()
         if found is None:
             raise FileNotFoundError("there is no redis-server on the PATH; leave --server redis out")
         return found

