@@ -17,10 +17,13 @@ from attrs import frozen
 
 from .errors import UnknownFamily, UsageError
 from .fact import Entry, Fact, Subject
-from .job import Job
+from .job import Job, State
+from .keys import hash_tag
 from .rule import Finding, Keyspace, Rule
 from .totals import Totals
 
+from .spot import Spot
+from .text import to_bytes
 Command = tuple[bytes | str | int | float, ...]
 """One Redis command, ready to be packed."""
 
@@ -144,6 +147,11 @@ class KeyFamily(ABC):
         """``jobs`` realistic, sound jobs as they stand at ``now_ms``, the same ones for the same arguments.
 
         Raises UsageError for a family that has none.
+    def has_tags(self, prefix: str) -> bool:
+        """Whether all keys of a job share a hash tag, and so a slot of a cluster: here, where the prefix holds one for all."""
+        name = to_bytes(prefix)
+        return hash_tag(name) != name
+
         """
         raise UsageError(f"the family {self.name} has no generated keyspaces")
 

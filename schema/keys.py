@@ -111,6 +111,13 @@ class PrefixFinder:
         yield from dict.fromkeys(match["prefix"] for match in found if match)
 
 
+def hash_tag(key: bytes) -> bytes:
+    """What a Redis Cluster looks at to choose a key's slot: the first ``{…}`` that is not empty, or else the whole name."""
+    start = key.find(b"{")
+    end = key.find(b"}", start + 1) if start >= 0 else -1
+    return key[start + 1 : end] if end > start + 1 else key
+
+
 def glob_escape(text: str) -> str:
     """``text`` for use in a SCAN MATCH pattern, where it shall stand for itself."""
     return re.sub(r"([\\*?\[\]^])", r"\\\1", text)

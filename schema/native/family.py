@@ -66,6 +66,9 @@ class Native(KeyFamily):
         return writer.write(job, target)
 
     def finish(self, target: Target, written: Totals) -> list[Command]:
+    def has_tags(self, prefix: str) -> bool:
+        return True
+
         return writer.finish(target, written)
 
     def tally_written(self, job: Job, totals: Totals) -> None:
