@@ -17,13 +17,12 @@ from attrs import frozen
 
 from .errors import UnknownFamily, UsageError
 from .fact import Entry, Fact, Subject
-from .job import Job, State
+from .job import Job
 from .keys import hash_tag
 from .rule import Finding, Keyspace, Rule
+from .text import to_bytes
 from .totals import Totals
 
-from .spot import Spot
-from .text import to_bytes
 Command = tuple[bytes | str | int | float, ...]
 """One Redis command, ready to be packed."""
 
@@ -120,6 +119,11 @@ class KeyFamily(ABC):
         where the family allows it.
         """
 
+    def has_tags(self, prefix: str) -> bool:
+        """Whether all keys of a job share a hash tag, and so a slot of a cluster: here, where the prefix holds one for all."""
+        name = to_bytes(prefix)
+        return hash_tag(name) != name
+
     @abstractmethod
     def finish(self, target: Target, written: Totals) -> list[Command]:
         """The commands to send once, after every job is stored: registries, counters, wake-up tokens. Idempotent as well.
@@ -147,11 +151,6 @@ class KeyFamily(ABC):
         """``jobs`` realistic, sound jobs as they stand at ``now_ms``, the same ones for the same arguments.
 
         Raises UsageError for a family that has none.
-    def has_tags(self, prefix: str) -> bool:
-        """Whether all keys of a job share a hash tag, and so a slot of a cluster: here, where the prefix holds one for all."""
-        name = to_bytes(prefix)
-        return hash_tag(name) != name
-
         """
         raise UsageError(f"the family {self.name} has no generated keyspaces")
 
