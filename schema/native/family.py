@@ -62,13 +62,13 @@ class Native(KeyFamily):
     def obstacles(self, job: Job) -> Iterator[Finding]:
         return writer.obstacles(job)
 
+    def has_tags(self, prefix: str) -> bool:
+        return True
+
     def write(self, job: Job, target: Target) -> list[Command]:
         return writer.write(job, target)
 
     def finish(self, target: Target, written: Totals) -> list[Command]:
-    def has_tags(self, prefix: str) -> bool:
-        return True
-
         return writer.finish(target, written)
 
     def tally_written(self, job: Job, totals: Totals) -> None:
