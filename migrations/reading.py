@@ -22,18 +22,29 @@ BATCH = 100
 """Keys to read in one round trip: the rate of larger batches at a quarter of the wait for the server's other clients."""
 CHUNK = 10_000
 """Most members of a zset, set or hash in one entry."""
+SMALL_HASH = 1_000
+"""Most fields of a hash that is read at once, when its length is known."""
 LIST_CHUNK = 1_000
 """Most items of a list in one entry: lists hold whole messages."""
 MISSING = "none"
 """What Redis calls the type of a key that does not exist."""
 
 
-def read_all(line: Wire, names: Sequence[bytes], pace: Pace) -> Iterator[list[Entry]]:
+Guess = Callable[[bytes], object]
+"""Whether a key of this name is in all likelihood a hash of a few fields, as the records of jobs are; true or false."""
+
+
+def no_guess(key: bytes) -> bool:
+    """Nothing is known of the types of keys."""
+    return False
+
+
+def read_all(line: Wire, names: Sequence[bytes], pace: Pace, is_hash: Guess = no_guess) -> Iterator[list[Entry]]:
     """The values of any number of keys, in batches, no faster than ``pace`` wants. See ``read_entries``."""
     for start in range(0, len(names), BATCH):
         batch = names[start : start + BATCH]
         pace.begin()
-        found = read_entries(line, batch)
+        found = read_entries(line, batch, is_hash)
         first = next(found, None)
         pace.end(len(batch))
         if first is not None:
@@ -41,13 +52,13 @@ def read_all(line: Wire, names: Sequence[bytes], pace: Pace) -> Iterator[list[En
             yield from found
 
 
-def read_entries(line: Wire, keys: Iterable[bytes]) -> Iterator[list[Entry]]:
+def read_entries(line: Wire, keys: Iterable[bytes], is_hash: Guess = no_guess) -> Iterator[list[Entry]]:
     """The values of the keys: a list with the entry of each, or its first part, then one list for each further part.
 
-    Keys that don't exist any more are left out. A list, set or hash longer than a chunk that changes while it is read may
+    ``is_hash`` may be wrong, and only costs time then. Keys that don't exist any more are left out. A list, set or hash longer than a chunk that changes while it is read may
     miss or repeat the items that change, and a list those beside them; a zset never misses a member that stands still.
     """
-    heads = _heads(line, list(keys))
+    heads = _heads(line, list(keys), is_hash)
     entries = [entry for entry in map(_entry, heads) if entry is not None]
     if entries:
         yield entries
@@ -72,24 +83,33 @@ class _Head:
     reply: Any
 
 
-def _heads(line: Wire, keys: Sequence[bytes]) -> list[_Head]:
+def _heads(line: Wire, keys: Sequence[bytes], is_hash: Guess) -> list[_Head]:
     """The first chunk of every key that exists: types first, then what reads each type."""
-    answers = line.call(command for key in keys for command in (("TYPE", key), ("PTTL", key)))
-    stand = [
-        (key, kind, _ttl(ttl))
-        for key, kind, ttl in zip(keys, map(_kind, answers[::2]), map(_checked, answers[1::2]), strict=True)
-        if kind != MISSING
-    ]
-    readable = [(key, kind) for key, kind, _ in stand if kind in _FIRST]
-    replies = iter(line.call(_FIRST[kind](key) for key, kind in readable))
+    # The length of a hash tells its type as well, and whether one plain command may read it.
+    guessed = [bool(is_hash(key)) for key in keys]
+    answers = line.call(
+        command for key, hit in zip(keys, guessed, strict=True) for command in (("HLEN" if hit else "TYPE", key), ("PTTL", key))
+    )
+    stand: list[tuple[bytes, str, int | None, Command | None]] = []
+    again: list[bytes] = []
+    for key, hit, told, ttl in zip(keys, guessed, answers[::2], answers[1::2], strict=True):
+        if hit and _is_wrong_type(told):
+            again.append(key)
+        elif hit:
+            if _checked(told):
+                stand.append((key, "hash", _ttl(_checked(ttl)), ("HGETALL", key) if told <= SMALL_HASH else _FIRST["hash"](key)))
+        elif (kind := _kind(told)) != MISSING:
+            stand.append((key, kind, _ttl(_checked(ttl)), _FIRST[kind](key) if kind in _FIRST else None))
+    replies = iter(line.call(read for *_, read in stand if read is not None))
     heads = []
-    for key, kind, ttl_ms in stand:
-        reply = next(replies) if kind in _FIRST else None
+    for key, kind, ttl_ms, read in stand:
+        reply = None if read is None else next(replies)
         if _is_wrong_type(reply):
             heads += _head_at_once(line, key)
         else:
-            heads.append(_Head(key, kind, ttl_ms, _checked(reply)))
-    return heads
+            reply = _checked(reply)
+            heads.append(_Head(key, kind, ttl_ms, (b"0", reply) if read is not None and read[0] == "HGETALL" else reply))
+    return heads + (_heads(line, again, no_guess) if again else [])
 
 
 def _head_at_once(line: Wire, key: bytes) -> list[_Head]:

@@ -8,13 +8,17 @@ too: who sends a batch decides per reply what an error means. Never used by two 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import redis
-from hiredis import pack_command
+from hiredis import Reader, pack_command
 
 from ..schema.family import Command
+
+BUFFER = 1 << 18
+"""Bytes to take from the socket at once."""
+_PENDING = object()
 
 
 class Wire:
@@ -22,6 +26,8 @@ class Wire:
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
+        self._reader: Any = None
+        self._buffer = bytearray(BUFFER)
 
     def call(self, commands: Iterable[Command]) -> list[Any]:
         """Sends all commands at once and returns one reply each; an error reply stands in the list as an exception.
@@ -29,11 +35,15 @@ class Wire:
         Raises what redis-py raises when the connection itself fails; what the server then did is unknown.
         """
         batch = list(commands)
-        if batch:
+        self.send(batch)
+        return self.replies(len(batch))
+
+    def send(self, commands: Sequence[Command]) -> None:
+        """Sends all commands at once and reads nothing: ``replies`` must fetch what is answered."""
+        if commands:
             # hiredis' type stub takes a command for a tuple of exactly one word.
-            packed = b"".join(pack_command(command) for command in batch)  # type: ignore[arg-type]
+            packed = b"".join(map(pack_command, commands))  # type: ignore[arg-type]
             self._connection.send_packed_command([packed])
-        return [self._reply() for _ in batch]
 
     def ask(self, *command: bytes | str | int | float) -> Any:
         """The reply to one command. Raises the error reply, if it is one."""
@@ -42,11 +52,36 @@ class Wire:
             raise reply
         return reply
 
-    def _reply(self) -> Any:
+    def replies(self, number: int) -> list[Any]:
+        """The next replies, as from ``call``. redis-py takes microseconds for each, so the socket is read here."""
+        if self._reader is None:
+            self._reader = Reader(
+                protocolError=redis.exceptions.InvalidResponse,
+                replyError=self._connection._parser.parse_error,
+                notEnoughData=_PENDING,
+            )
+        take, replies = self._reader.gets, []
+        while len(replies) < number:
+            reply = take()
+            if reply is _PENDING:
+                self._fill()
+            elif isinstance(reply, redis.exceptions.ConnectionError):
+                raise reply  # of no single command: the server is loading, or nobody has logged in
+            else:
+                replies.append(reply)
+        return replies
+
+    def _fill(self) -> None:
+        """Waits for more bytes, as long as the client's ``socket_timeout`` says."""
         try:
-            return self._connection.read_response()
-        except redis.exceptions.ResponseError as error:
-            return error
+            size = self._connection._sock.recv_into(self._buffer)
+        except TimeoutError as error:
+            raise redis.exceptions.TimeoutError("no reply in time") from error
+        except OSError as error:
+            raise redis.exceptions.ConnectionError(f"the connection broke: {error}") from error
+        if not size:
+            raise redis.exceptions.ConnectionError("the server has closed the connection")
+        self._reader.feed(self._buffer, 0, size)
 
 
 @contextlib.contextmanager

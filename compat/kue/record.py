@@ -13,9 +13,9 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from ...schema.errors import MalformedValue
 from ...schema.job import JOB_FIELDS, Job, State
-from ...schema.text import load_json, to_bytes, to_text
+from ...schema.text import is_json as is_json
+from ...schema.text import to_bytes, to_text
 from ..numbers import bounded, number, number_text, whole, whole_score
 from .keys import EARLIEST_TIME, STATES, WORDS, valid_id
 
@@ -217,14 +217,3 @@ def readable(record: Record) -> Record:
     if all(is_readable(name, raw) for name, raw in record.fields.items()):
         return record
     return evolve(record, fields={name: raw for name, raw in record.fields.items() if is_readable(name, raw)})
-
-
-def is_json(raw: bytes | None) -> bool:
-    """Whether kue can parse this text, as it does with payload, result and progress data."""
-    if raw is None:
-        return False
-    try:
-        load_json(raw)
-    except MalformedValue:
-        return False
-    return True

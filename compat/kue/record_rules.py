@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 from ...schema.job import State
 from ...schema.rule import Complaint, Harm, Keyspace, Severity
-from ...schema.text import show, to_text
+from ...schema.text import is_json, show, to_text
 from ..numbers import number, whole
 from ..rulebook import Rulebook
 from .keys import Era
-from .record import SHORTEST_LEASE, due_at, is_function, is_json
+from .record import SHORTEST_LEASE, due_at, is_function
 from .view import View, view_of
 
 LATE_MS = 3000

@@ -14,10 +14,10 @@ from ...schema.fact import Fact, Subject
 from ...schema.family import Command
 from ...schema.job import State
 from ...schema.rule import Finding, Keyspace
-from ...schema.text import to_bytes, to_text
+from ...schema.text import is_json, to_bytes, to_text
 from ..numbers import number, number_text, whole
 from .keys import WORDS, Era, Form, form, layout, padded
-from .record import INDEXES, due_at, is_function, is_json
+from .record import INDEXES, due_at, is_function
 from .view import View, view_of
 
 TOKEN = b"1"

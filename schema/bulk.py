@@ -1,0 +1,109 @@
+"""Bulk: how a family audits millions of sound jobs without taking each of them apart.
+
+Nearly all jobs of a keyspace are plainly sound. Where a family has a Bulk, a glance at the record decides whether the rules
+could find anything in it, provided that the job stands in exactly the places where its record says it does (``vouch``). An
+engine then compares places claimed with places found by one number for each job, the XOR of their marks, which is zero when
+both are the same. Only jobs whose number is not zero, or for which nobody vouches, become facts, subjects and findings.
+
+A Bulk never decides that something is wrong; it only says what need not be looked at. Marks have 64 bits: a job that stands
+elsewhere is taken for sound with a probability of 2^-64. Pure. Implemented in a family's ``bulk.py``, called by spark/bulk.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+
+from attrs import field, frozen
+
+from .fact import Entry
+from .job import State
+from .totals import Totals
+
+WORD = 1 << 64
+
+
+@frozen
+class Place:
+    """A key in which jobs stand with a score: a zset."""
+
+    key: bytes
+    base: int = field(init=False)
+    factor: int = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        base, factor = struct.unpack("<QQ", hashlib.blake2b(self.key, digest_size=16).digest())
+        object.__setattr__(self, "base", base)
+        object.__setattr__(self, "factor", factor | 1)
+
+    def mark(self, score: float) -> int:
+        """The mark of standing here with this score; engines compute the same for whole arrays."""
+        (bits,) = struct.unpack("<Q", struct.pack("<d", score + 0.0))
+        return (self.base + bits * self.factor) % WORD
+
+
+@frozen
+class Home:
+    """What all jobs of one queue and state have in common."""
+
+    queue: str
+    state: State
+    places: tuple[Place, ...]
+    """The places where such a job stands, in the order of the scores that ``vouch`` gives. The same number for all homes."""
+
+
+@frozen
+class Standing:
+    """The members of one entry of a place, all of them jobs."""
+
+    place: Place
+    numbers: Sequence[int | None]
+    """The job of each member, in order; None for a member that must be looked at more closely."""
+
+
+class Bulk(ABC):
+    """One keyspace at one moment, as a family sees it at a glance. Not for use by two threads at once: it may remember homes."""
+
+    width: int
+    """How many places a job has."""
+
+    @abstractmethod
+    def record(self, key: bytes) -> int | None:
+        """The number (below 2^63) of the job whose record, a hash, a key of this name is; None for every other key.
+
+        Different jobs have different numbers, but for one in 2^63.
+        """
+
+    @abstractmethod
+    def number(self, job_id: str, scope: str) -> int:
+        """The same number, for a job named by a fact."""
+
+    @abstractmethod
+    def vouch(self, fields: Mapping[bytes, bytes]) -> tuple[Home, Sequence[float]] | None:
+        """Where the job with this record stands, and its scores there, if no rule can find anything as long as it does.
+
+        What is not in the record the caller sees to: the key does not expire, the job stands in those places and in no
+        other, and ``unsettled`` does not name its queue. None: the rules must look.
+        """
+
+    @abstractmethod
+    def standing(self, entry: Entry) -> Standing | None:
+        """The jobs in a place, for an entry that is one and does not expire; None for all other entries."""
+
+    @abstractmethod
+    def attached(self, entry: Entry) -> int | None:
+        """The number of the job to which this key belongs and about which no rule can find anything if the job is there (a log)."""
+
+    @abstractmethod
+    def tally_vouched(self, numbers: Sequence[int], totals: Totals) -> None:
+        """What ``KeyFamily.tally`` adds for the records of these jobs, for which ``vouch`` has vouched."""
+
+    @abstractmethod
+    def tally_standing(self, entry: Entry, standing: Standing, totals: Totals) -> None:
+        """What ``KeyFamily.tally`` adds for the members of the entry that have a number."""
+
+    def unsettled(self, queues: Collection[str], totals: Totals) -> set[str]:
+        """Those of the queues at all of whose jobs the rules must look, now that the keyspace is known as a whole."""
+        return set()
