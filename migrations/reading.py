@@ -7,7 +7,7 @@ read again. No command here holds the server longer than one chunk takes. Called
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import redis
 from attrs import frozen
@@ -15,17 +15,16 @@ from attrs import frozen
 from ..schema.fact import Entry
 from ..schema.family import Command
 from ..schema.text import to_text
+from .chunks import CHUNK, LIST_CHUNK, list_chunks, run_before, scored, zset_chunks
 from .throttle import Pace
 from .wire import Wire, pairs
 
+T = TypeVar("T")
+
 BATCH = 100
 """Keys to read in one round trip: the rate of larger batches at a quarter of the wait for the server's other clients."""
-CHUNK = 10_000
-"""Most members of a zset, set or hash in one entry."""
 SMALL_HASH = 1_000
 """Most fields of a hash that is read at once, when its length is known."""
-LIST_CHUNK = 1_000
-"""Most items of a list in one entry: lists hold whole messages."""
 MISSING = "none"
 """What Redis calls the type of a key that does not exist."""
 
@@ -34,17 +33,28 @@ Guess = Callable[[bytes], object]
 """Whether a key of this name is in all likelihood a hash of a few fields, as the records of jobs are; true or false."""
 
 
-def no_guess(key: bytes) -> bool:
+def no_guess(_key: bytes) -> bool:
     """Nothing is known of the types of keys."""
     return False
 
 
-def read_all(line: Wire, names: Sequence[bytes], pace: Pace, is_hash: Guess = no_guess) -> Iterator[list[Entry]]:
+SetAside = Callable[[Wire, bytes, str, int | None], bool]
+"""Takes a key (name, type, time to live in ms) off the reader's hands, who then says nothing about it; or returns False."""
+
+
+def keep(*_: object) -> bool:
+    """Nothing is set aside."""
+    return False
+
+
+def read_all(
+    line: Wire, names: Sequence[bytes], pace: Pace, is_hash: Guess = no_guess, set_aside: SetAside = keep
+) -> Iterator[list[Entry]]:
     """The values of any number of keys, in batches, no faster than ``pace`` wants. See ``read_entries``."""
     for start in range(0, len(names), BATCH):
         batch = names[start : start + BATCH]
         pace.begin()
-        found = read_entries(line, batch, is_hash)
+        found = read_entries(line, batch, is_hash, set_aside)
         first = next(found, None)
         pace.end(len(batch))
         if first is not None:
@@ -52,13 +62,17 @@ def read_all(line: Wire, names: Sequence[bytes], pace: Pace, is_hash: Guess = no
             yield from found
 
 
-def read_entries(line: Wire, keys: Iterable[bytes], is_hash: Guess = no_guess) -> Iterator[list[Entry]]:
+def read_entries(
+    line: Wire, keys: Iterable[bytes], is_hash: Guess = no_guess, set_aside: SetAside = keep
+) -> Iterator[list[Entry]]:
     """The values of the keys: a list with the entry of each, or its first part, then one list for each further part.
 
-    ``is_hash`` may be wrong, and only costs time then. Keys that don't exist any more are left out. A list, set or hash longer than a chunk that changes while it is read may
-    miss or repeat the items that change, and a list those beside them; a zset never misses a member that stands still.
+    Keys that don't exist any more are left out. Of a key longer than a chunk, items that come or go while it is read may be
+    missed or repeated; those that stand still are not (chunks.py), but a set or hash whose table shrinks may repeat some.
+    ``is_hash`` may be wrong, and only costs time then. ``set_aside`` is offered each key that is longer than a chunk.
     """
     heads = _heads(line, list(keys), is_hash)
+    heads = [head for head in heads if not (_has_more(head) and set_aside(line, head.key, head.kind, head.ttl_ms))]
     entries = [entry for entry in map(_entry, heads) if entry is not None]
     if entries:
         yield entries
@@ -163,7 +177,7 @@ def _value(kind: str, reply: Any) -> Any:
     """The value of an Entry behind a reply to ``_FIRST``, or to a later command of the same form."""
     match kind:
         case "zset":
-            return [(member, float(score)) for member, score in pairs(reply)]
+            return scored(reply)
         case "set":
             return list(reply[1])
         case "hash":
@@ -186,18 +200,18 @@ def _further(line: Wire, head: _Head) -> Iterator[tuple[int, Any]]:
     """The chunks after the first: offset and value."""
     match head.kind:
         case "list":
-            yield from _list_chunks(line, head.key)
+            yield from numbered(LIST_CHUNK, list_chunks(line, head.key, LIST_CHUNK, run_before(head.reply)))
         case "zset":
-            yield from _zset_chunks(line, head.key, _value(head.kind, head.reply)[-1])
+            yield from numbered(CHUNK, zset_chunks(line, head.key, CHUNK, _value(head.kind, head.reply)[-1]))
         case _:
             yield from _cursor_chunks(line, head)
 
 
-def _list_chunks(line: Wire, key: bytes) -> Iterator[tuple[int, Any]]:
-    offset = LIST_CHUNK
-    while items := line.ask("LRANGE", key, offset, offset + LIST_CHUNK - 1):
-        yield offset, items
-        offset += len(items)
+def numbered(offset: int, chunks: Iterable[list[T]]) -> Iterator[tuple[int, list[T]]]:
+    """Each chunk with the index of its first item, if the first of all has ``offset``."""
+    for chunk in chunks:
+        yield offset, chunk
+        offset += len(chunk)
 
 
 def _cursor_chunks(line: Wire, head: _Head) -> Iterator[tuple[int, Any]]:
@@ -210,32 +224,3 @@ def _cursor_chunks(line: Wire, head: _Head) -> Iterator[tuple[int, Any]]:
         if value:
             yield offset, value
         offset += len(value)
-
-
-def _zset_chunks(line: Wire, key: bytes, last: tuple[bytes, float]) -> Iterator[tuple[int, Any]]:
-    """The members after ``last``, in order, whatever enters or leaves the zset meanwhile.
-
-    Ranks shift when members before them go. So each chunk starts at least one member back: when its first member is not
-    past the last one seen, nothing between them can be missing; else the next try starts further back.
-    """
-    offset = rank = CHUNK
-    back = 1
-    while True:
-        start = max(0, rank - back)
-        chunk = _value("zset", line.ask("ZRANGE", key, start, start + CHUNK - 1, "WITHSCORES"))
-        if start > 0 and (not chunk or _order(chunk[0]) > _order(last)):
-            back = CHUNK if back == 1 else 2 * back
-            continue
-        fresh = [item for item in chunk if _order(item) > _order(last)]
-        if fresh:
-            yield offset, fresh
-            offset += len(fresh)
-            last = fresh[-1]
-        if len(chunk) < CHUNK:
-            return
-        rank, back = start + len(chunk), 1
-
-
-def _order(item: tuple[bytes, float]) -> tuple[float, bytes]:
-    """The order of a zset: by score, then by the member's bytes."""
-    return item[1], item[0]

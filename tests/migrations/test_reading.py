@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import redis
-from ferryman.migrations.reading import CHUNK, LIST_CHUNK, read_entries
+from ferryman.migrations.chunks import CHUNK, LIST_CHUNK
+from ferryman.migrations.reading import read_entries
 from ferryman.migrations.wire import wire
 from ferryman.schema.fact import Entry
 

@@ -1,0 +1,140 @@
+"""Chunks: the items of a long list or zset, from any of them to any other, while the key changes.
+
+An item's index shifts when items before it come or go, so indexes alone would repeat or miss its neighbours. A reader knows
+therefore what it saw last and looks for that again in each reply, which also holds a few items from before: a member of a
+zset by its order, which the zset itself keeps, an item of a list by the few items that stood together there.
+
+Only reads, and no command holds the server longer than one chunk takes. Called by ``reading.py`` (a key from its second chunk
+on) and ``keyparts.py`` (a part of a key).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+from .wire import Wire, pairs
+
+CHUNK = 10_000
+"""Most members of a zset, set or hash in one entry."""
+LIST_CHUNK = 1_000
+"""Items of a list in one entry: lists hold whole messages."""
+
+Scored = tuple[bytes, float]
+"""A member of a zset and its score."""
+Run = tuple[bytes, ...]
+"""A few neighbours in a list, by which the place behind them is known again. Empty where nothing can be known by them."""
+
+RUN = 4
+MARGIN = 100
+"""Items of a list before the expected ones that each reply also holds: so far it may have shifted at no cost."""
+REACH = 8
+"""Chunks of a list, on each side of where it is expected, in which a run is looked for."""
+
+
+def zset_chunks(line: Wire, key: bytes, rank: int, after: Scored | None, until: Scored | None = None) -> Iterator[list[Scored]]:
+    """The members after one, up to and with another, in order; about ``rank`` stands the first of them.
+
+    Each reply starts at least one member back: when its first member is not past the last one seen, nothing between them can
+    be missing; else the next try starts further back. So no member that stands still is missed or repeated.
+    """
+    back = 1
+    while True:
+        start = max(0, rank - back)
+        members = scored(line.ask("ZRANGE", key, start, start + CHUNK, "WITHSCORES"))
+        if after is not None and start > 0 and (not members or _order(members[0]) > _order(after)):
+            back = CHUNK if back == 1 else 2 * back
+            continue
+        first = 0 if after is None else bisect_right(members, _order(after), key=_order)
+        end = len(members) if until is None else bisect_right(members, _order(until), key=_order)
+        if first < end:
+            yield members[first:end]
+            after = members[end - 1]
+        if end < len(members) or len(members) <= CHUNK or (until is not None and after == until):
+            return
+        rank, back = start + len(members), 1
+
+
+def scored(reply: object) -> list[Scored]:
+    """The members in a reply WITHSCORES."""
+    return [(member, float(score)) for member, score in pairs(reply)]
+
+
+def _order(item: Scored) -> tuple[float, bytes]:
+    """The order of a zset: by score, then by the member's bytes."""
+    return item[1], item[0]
+
+
+def run_before(items: Sequence[bytes]) -> Run:
+    """The run at the end of some items. Empty if they repeat each other, as tokens do: those are as good as one another."""
+    run = tuple(items[-RUN:])
+    return run if len(set(run)) == RUN else ()
+
+
+def list_chunks(
+    line: Wire, key: bytes, index: int, after: Run, until: Run = (), count: int | None = None
+) -> Iterator[list[bytes]]:
+    """The items of a list behind one run, up to and with another; about ``index`` stands the first of them.
+
+    ``count``: as many as these were; None = all to the end of the list. Items that stand still are read once as long as others
+    come and go at the ends of the list. Where a run is gone, index and count decide in its place.
+    """
+    left = count
+    while True:
+        index, fresh = _seek(line, key, after, index) or (index, line.ask("LRANGE", key, index, index + LIST_CHUNK - 1))
+        if not fresh:
+            return
+        if left is not None:
+            end = _end_of(until, [*after, *fresh], len(after) + left)
+            if end is not None:
+                left = max(0, end - len(after))
+            elif len(fresh) >= left:
+                left = max(left, (find(line, key, until, index + left) or 0) - index)
+            fresh = fresh[:left]
+            left -= len(fresh)
+        if fresh:
+            yield fresh
+        if left == 0:
+            return
+        index, after = index + len(fresh), run_before([*after, *fresh])
+
+
+def find(line: Wire, key: bytes, run: Run, index: int, reach: int = REACH) -> int | None:
+    """The index behind a run, which is looked for around ``index``; None if it is not there."""
+    found = _seek(line, key, run, index, reach)
+    return None if found is None else found[0]
+
+
+def _seek(line: Wire, key: bytes, run: Run, index: int, reach: int = REACH) -> tuple[int, list[bytes]] | None:
+    """The index behind a run, and a chunk of the items there; None if the run is not found."""
+    if not run:
+        return None
+    for start, stop in _windows(index, reach):
+        items = line.ask("LRANGE", key, start, stop)
+        end = _end_of(run, items, index - start)
+        if end is not None:
+            behind = items[end:]
+            if not behind and start + len(items) > stop:
+                behind = line.ask("LRANGE", key, start + end, start + end + LIST_CHUNK - 1)
+            return start + end, behind
+    return None
+
+
+def _windows(index: int, reach: int) -> Iterator[tuple[int, int]]:
+    """First and last index of what is searched: a chunk and its margin, then pieces before and behind it that overlap by half."""
+    yield max(0, index - MARGIN), index + LIST_CHUNK - 1
+    for step in range(1, reach + 1):
+        before, behind = index - step * LIST_CHUNK, index + step * LIST_CHUNK
+        if before > -LIST_CHUNK:
+            yield max(0, before - LIST_CHUNK), before + LIST_CHUNK - 1
+        yield behind - LIST_CHUNK, behind + LIST_CHUNK - 1
+
+
+def _end_of(run: Run, items: Sequence[bytes], expected: int) -> int | None:
+    """The position in ``items`` behind a run: where it is expected, or else the nearest one; None if it is not among them."""
+    if not run:
+        return None
+    if expected >= len(run) and tuple(items[expected - len(run) : expected]) == run:
+        return expected
+    ends = [at for at, item in enumerate(items, 1) if item == run[-1] and tuple(items[max(0, at - len(run)) : at]) == run]
+    return min(ends, key=lambda end: abs(end - expected), default=None)
