@@ -66,6 +66,10 @@ class Cluster:
             self._clients[name] = connect(node)
         return self._clients[name]
 
+    def owner_of(self, slot: int) -> redis.Redis:
+        """A client for the node that owns a slot. Raises ServerError if none does."""
+        return self.client(self._owner_of(slot))
+
     def refresh(self) -> Mapping[int, NodeName]:
         """Slot -> owner, as some node says it now. Raises UsageError when it is no node of a cluster."""
         failure: Exception | None = None
@@ -161,7 +165,9 @@ class Cluster:
             return None
 
     def _owner(self, name: bytes) -> NodeName:
-        slot = key_slot(name)
+        return self._owner_of(key_slot(name))
+
+    def _owner_of(self, slot: int) -> NodeName:
         if slot not in self._owners:
             raise ServerError(f"{self._address.display()}: slot {slot} belongs to no node; is the cluster down?")
         return self._owners[slot]

@@ -20,6 +20,7 @@ from .fact import Entry, Fact, Subject
 from .job import Job
 from .keys import hash_tag
 from .rule import Finding, Keyspace, Rule
+from .spot import Spot
 from .text import to_bytes
 from .totals import Totals
 
@@ -96,6 +97,15 @@ class KeyFamily(ABC):
     @abstractmethod
     def read(self, subject: Subject, keyspace: Keyspace) -> Job | None:
         """The job that the facts describe; None when there is no record of it. Never raises for any content."""
+
+    def whereabouts(self, subject: Subject, keyspace: Keyspace) -> Iterable[Spot]:
+        """Every place that may speak of this job now, whether it did when ``subject`` was read or not. Never raises.
+
+        An auditor of a live keyspace reads them again at one moment. Nothing for a subject that can't be read so: one that is no
+        job, or that speaks of too many others. What is named may depend on what is known: a worker, say, that the record tells;
+        whoever asks then asks once more when more is known.
+        """
+        return ()
 
     def queues(self, keyspace: Keyspace) -> Iterable[str]:
         """The queues that the keyspace itself lists, those without a job too. Nothing where a family has no such list."""

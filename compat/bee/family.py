@@ -13,9 +13,11 @@ from ...schema.family import Command, KeyFamily, Target
 from ...schema.job import Job
 from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
+from ...schema.spot import Spot
 from ...schema.totals import Totals
 from . import damage, generate, keyspaces, reader, repairs, writer
 from .rules import RULES
+from .whereabouts import whereabouts
 
 
 class Bee(KeyFamily):
@@ -56,6 +58,9 @@ class Bee(KeyFamily):
 
     def consumers(self, keyspace: Keyspace) -> Mapping[str, int]:
         return keyspaces.consumers(keyspace)
+
+    def whereabouts(self, subject: Subject, keyspace: Keyspace) -> Iterable[Spot]:
+        return whereabouts(subject, keyspace)
 
     def obstacles(self, job: Job) -> Iterator[Finding]:
         return writer.obstacles(job)

@@ -13,10 +13,12 @@ from ...schema.family import Command, KeyFamily, Target
 from ...schema.job import Job
 from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
+from ...schema.spot import Spot
 from ...schema.totals import Totals
 from . import damage, generate, reader, repairs, writer
 from .keys import TELLING, versions
 from .rules import RULES
+from .whereabouts import whereabouts
 
 
 class Kickq(KeyFamily):
@@ -47,6 +49,9 @@ class Kickq(KeyFamily):
 
     def read(self, subject: Subject, keyspace: Keyspace) -> Job | None:
         return reader.read(subject)
+
+    def whereabouts(self, subject: Subject, keyspace: Keyspace) -> Iterable[Spot]:
+        return whereabouts(subject, keyspace)
 
     def obstacles(self, job: Job) -> Iterator[Finding]:
         return writer.obstacles(job)

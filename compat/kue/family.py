@@ -13,10 +13,12 @@ from ...schema.family import Command, KeyFamily, Target
 from ...schema.job import Job
 from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
+from ...schema.spot import Spot
 from ...schema.totals import Totals
 from . import damage, generate, reader, repairs, writer
 from .keys import LOCKS, TELLING, versions
 from .rules import RULES
+from .whereabouts import whereabouts
 
 
 class Kue(KeyFamily):
@@ -50,6 +52,9 @@ class Kue(KeyFamily):
 
     def queues(self, keyspace: Keyspace) -> Iterable[str]:
         return keyspace.totals.names.get("types", ())
+
+    def whereabouts(self, subject: Subject, keyspace: Keyspace) -> Iterable[Spot]:
+        return whereabouts(subject, keyspace)
 
     def obstacles(self, job: Job) -> Iterator[Finding]:
         return writer.obstacles(job)

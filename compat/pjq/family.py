@@ -13,10 +13,12 @@ from ...schema.family import Command, KeyFamily, Target
 from ...schema.job import Job
 from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
+from ...schema.spot import Spot
 from ...schema.totals import Totals
 from . import damage, generate, reader, repairs, workers, writer
 from .keys import TELLING, versions
 from .rules import RULES
+from .whereabouts import whereabouts
 
 
 class Pjq(KeyFamily):
@@ -50,6 +52,9 @@ class Pjq(KeyFamily):
 
     def consumers(self, keyspace: Keyspace) -> Mapping[str, int] | None:
         return workers.alive(keyspace)
+
+    def whereabouts(self, subject: Subject, keyspace: Keyspace) -> Iterable[Spot]:
+        return whereabouts(subject, keyspace)
 
     def obstacles(self, job: Job) -> Iterator[Finding]:
         return writer.obstacles(job)

@@ -13,6 +13,7 @@ from ...schema.family import Command, KeyFamily, Target
 from ...schema.job import Job
 from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
+from ...schema.spot import Spot
 from ...schema.totals import Totals
 from . import reader, writer
 from .damage import PLANTABLE, damage
@@ -20,6 +21,7 @@ from .generate import generate
 from .keys import TELLING, UNPREFIXED, versions
 from .repairs import REPAIRABLE, repair
 from .rules import RULES
+from .whereabouts import whereabouts
 
 
 class Qless(KeyFamily):
@@ -54,6 +56,9 @@ class Qless(KeyFamily):
 
     def read(self, subject: Subject, keyspace: Keyspace) -> Job | None:
         return reader.read(subject, keyspace)
+
+    def whereabouts(self, subject: Subject, keyspace: Keyspace) -> Iterable[Spot]:
+        return whereabouts(subject, keyspace)
 
     def obstacles(self, job: Job) -> Iterator[Finding]:
         return writer.obstacles(job)

@@ -12,12 +12,14 @@ from ..family import Command, KeyFamily, Target
 from ..job import Job
 from ..keys import glob_escape
 from ..rule import Finding, Keyspace
+from ..spot import Spot
 from ..totals import Totals
 from . import damage, generate, reader, repairs, writer
 from .keys import DEFAULT_PREFIX
 from .layout import TELLING
 from .record import NAME
 from .rules import RULES
+from .whereabouts import whereabouts
 
 
 class Native(KeyFamily):
@@ -58,6 +60,9 @@ class Native(KeyFamily):
 
     def consumers(self, keyspace: Keyspace) -> Mapping[str, int]:
         return reader.consumers(keyspace.totals, keyspace.now_ms)
+
+    def whereabouts(self, subject: Subject, keyspace: Keyspace) -> Iterable[Spot]:
+        return whereabouts(subject, keyspace)
 
     def obstacles(self, job: Job) -> Iterator[Finding]:
         return writer.obstacles(job)

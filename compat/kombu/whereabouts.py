@@ -1,0 +1,38 @@
+"""Whereabouts of a kombu message: what may speak of it, so that it can be seen at one moment. Called by ``family.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...schema.fact import Subject
+from ...schema.rule import Keyspace
+from ...schema.spot import Spot
+from ...schema.text import to_bytes
+from .keys import layout
+from .record import Message, encode
+from .view import text_of, view_of
+
+
+def whereabouts(subject: Subject, keyspace: Keyspace) -> Iterator[Spot]:
+    """Hash and index of unacked messages by its tag, and the lists in which it was seen by its text.
+
+    A list that it has gone into since needs no look: where else a message stands breaks no rule.
+    """
+    names, view, tag = layout(keyspace.prefix), view_of(subject), to_bytes(subject.job_id)
+    hashes = {fact.key for fact in (view.held, *view.claims) if fact is not None}
+    for key in (names.key("unacked"), *sorted(hashes)):
+        yield Spot(key, "hash", tag)
+    yield Spot(names.key("index"), "zset", tag)
+    for fact in view.waiting:
+        yield Spot(fact.key, "list", text_of(fact))
+    if view.message is not None:
+        for fact in view.copies:
+            for text in _texts(view.message):
+                yield Spot(fact.key, "list", text)
+
+
+def _texts(message: Message) -> Iterator[bytes]:
+    """How a copy of a consumer's message stands in a list: as it was sent, or as kombu puts it back."""
+    yield encode(message)
+    info = {**message.properties["delivery_info"], "redelivered": True}
+    yield encode(message.with_headers(redelivered=True).with_properties(delivery_info=info))

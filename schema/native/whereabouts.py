@@ -1,0 +1,31 @@
+"""Whereabouts of a native job: every key that may speak of it, all of them in one slot. Called by ``family.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..fact import Subject
+from ..rule import Keyspace
+from ..spot import Spot, spoken
+from ..text import to_bytes, to_text
+from .keys import QueueKeys
+from .reader import view_of
+
+
+def whereabouts(subject: Subject, keyspace: Keyspace) -> Iterator[Spot]:
+    """The hash, the places of its queue, and what the consumers hold that are named in it or were seen to hold it."""
+    yield from spoken(subject)
+    if not subject.scope:
+        return
+    keys, view, own = QueueKeys(keyspace.prefix, subject.scope), view_of(subject), to_bytes(subject.job_id)
+    yield Spot(keys.job(subject.job_id), "hash")
+    yield Spot(keys.needs(subject.job_id), "set")
+    for place in (keys.waiting, keys.scheduled, keys.dead, keys.done):
+        yield Spot(place, "zset", own)
+    yield Spot(keys.blocked, "set", own)
+    holders = {place.place for place in view.places if place.role == "held" and place.place}
+    if b"consumer" in view.fields:
+        holders.add(to_text(view.fields[b"consumer"]))
+    for holder in holders:
+        yield Spot(keys.held(holder), "zset", own)
+        yield Spot(keys.consumers, "zset", to_bytes(holder))

@@ -1,0 +1,37 @@
+"""Spots: where to look for what speaks of one job, so that all of it can be read again at one moment.
+
+A family says which spots there are for a job (``KeyFamily.whereabouts``); ``migrations/atomic.py`` reads them. Plain values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import frozen
+
+from .fact import Subject
+from .text import to_bytes
+
+
+@frozen
+class Spot:
+    """A key to read whole, or one item of a key that speaks of many jobs."""
+
+    key: bytes
+    redis_type: str
+    item: bytes | None = None
+    """The member of a zset or set, the field of a hash, or the entry of a list; None for the whole key."""
+
+
+def spoken(subject: Subject) -> Iterator[Spot]:
+    """Where the facts about a job came from; a spot may come twice.
+
+    A fact's member stands in its key, unless it names another job that has this one as member: then the job's own id does.
+    """
+    own = to_bytes(subject.job_id)
+    for fact in subject.facts:
+        if fact.member is None or fact.redis_type not in ("zset", "set", "list"):
+            yield Spot(fact.key, fact.redis_type)
+        else:
+            yield Spot(fact.key, fact.redis_type, fact.member)
+            yield Spot(fact.key, fact.redis_type, own)
