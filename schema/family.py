@@ -8,16 +8,17 @@ one entry point in the group ``ferryman.families``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from attrs import frozen
 
 from .errors import UnknownFamily, UsageError
 from .fact import Entry, Fact, Subject
-from .job import Job
+from .job import Job, State
 from .keys import hash_tag
 from .rule import Finding, Keyspace, Rule
 from .spot import Spot
@@ -26,6 +27,9 @@ from .totals import Totals
 
 Command = tuple[bytes | str | int | float, ...]
 """One Redis command, ready to be packed."""
+
+Asking = Generator[Sequence[Command], Sequence[Any], Mapping[str, Counter[State]]]
+"""A question that takes several rounds: yields commands, is sent their replies, returns the jobs of each queue by state."""
 
 
 @frozen
@@ -113,6 +117,14 @@ class KeyFamily(ABC):
 
     def consumers(self, keyspace: Keyspace) -> Mapping[str, int] | None:
         """How many live consumers each queue has; None where the family's keys don't tell."""
+        return None
+
+    def count(self, prefix: str) -> Asking | None:
+        """How many jobs each queue has in each state, asked of indexes whose lengths tell; None where only the jobs tell.
+
+        Yields lists of commands that read one key each and take no time, and is sent their replies, None for one about a key
+        that has a wrong type. Returns the states by queue. For looks every few seconds, so never more than a few rounds.
+        """
         return None
 
     # Writing

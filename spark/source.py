@@ -2,10 +2,11 @@
 
     spark.read.format("ferryman").option("url", "ferryman://…?family=kue").option("table", "jobs").load()
     jobs.write.format("ferryman").option("url", "ferryman://…").mode("append").save()
+    spark.readStream.format("ferryman").option("url", "ferryman://…").option("table", "totals").load()
 
 Options for reading:
     url         the keyspace, see schema/address.py
-    table       jobs (default), findings, facts or keys
+    table       jobs (default), findings, totals, facts or keys
     partitions  for facts and keys: how many tasks read side by side (default 1). With more than one on a server, a key at the
                 border of two ranges may appear twice; ``ferryman.spark.frames`` has the same tables in parallel without that
     now         the moment that rules compare with, Unix ms (default: the server's clock, or the time of the snapshot)
@@ -13,6 +14,14 @@ Options for reading:
 A source's tasks can't exchange rows, so one task makes the tables jobs and findings, with the facts of all jobs on its disk
 meanwhile: right for any size, and not the fastest; that is frames.py too. A keyspace without keys is an empty table. Every
 action on a table reads the server again: write it to Parquet first. Options for writing: see sink.py.
+
+Options for streams (stream.py): url, and
+    table            totals or events
+    every            seconds between two looks (default 5); 0: as often as the query's trigger asks
+    patience         seconds for which a look waits for a server that is away (default 30)
+    throttle         as the command line's
+    state            for events: a folder, of this query alone, that is kept as long as its checkpoint
+    startingOffsets  for events: earliest (default) tells what stands at the beginning, latest only what comes after
 """
 
 from __future__ import annotations
@@ -28,19 +37,27 @@ from ..migrations.globs import covering
 from ..migrations.rdbfile import NotAPiece, Piece, RdbFile
 from ..migrations.scan import EVERYTHING, CursorRange, entries, node, same_server, scan_range, split
 from ..migrations.source import open_source, snapshot_paths
+from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..schema.address import Address, Kind
 from ..schema.connect import open_client
 from ..schema.errors import ServerError, UsageError
 from ..schema.family import get_family
-from ..schema.rule import Keyspace
-from ..schema.totals import Totals
 from .sink import Sink, begin
-from .snapshot import tasks_for
-from .spill import Spill
+from .stream import EventsStream, Stream, TotalsStream, Watch
 from .tables import FACTS, FINDINGS, JOBS, Table, batches, fact_bytes, job_bytes
+from .watch import EVENTS, TOTALS, totals
+from .whole import read_whole
 
-TABLES: Mapping[str, Table[Any] | None] = {"jobs": JOBS, "findings": FINDINGS, "facts": FACTS, "keys": None}
+TABLES: Mapping[str, Table[Any] | None] = {
+    "jobs": JOBS,
+    "findings": FINDINGS,
+    "facts": FACTS,
+    "keys": None,
+    "totals": TOTALS,
+    "events": EVENTS,
+}
 READ_OPTIONS = frozenset({"url", "table", "partitions", "now"})
+STREAM_OPTIONS = frozenset({"url", "table", "every", "patience", "throttle", "state", "startingoffsets"})
 WRITE_OPTIONS = frozenset({"url", "lossy"})
 
 
@@ -65,8 +82,33 @@ class Ferryman(DataSource):  # type: ignore[misc]
                 if address.kind is Kind.RDB:
                     return PieceReader(address, table, number, now)
                 return RangeReader(address, table, number)
+            case "events":
+                raise UsageError("the table events is a stream: use spark.readStream")
             case table:
                 return WholeReader(address, table, now)
+
+    def streamReader(self, schema: Any) -> Stream:  # noqa: N802 - Spark's name
+        _check(self.options, STREAM_OPTIONS)
+        address = Address.parse(_option(self.options, "url"))
+        if address.kind is Kind.RDB:
+            raise UsageError(f"{address.display()} is a snapshot, which never changes: use spark.read")
+        throttle = self.options.get("throttle")
+        watch = Watch(
+            address,
+            round(1000 * _seconds(self.options, "every", 5)),
+            _seconds(self.options, "patience", 30),
+            Throttle.parse(throttle) if throttle else UNTHROTTLED,
+        )
+        match _table(self.options):
+            case "totals":
+                return TotalsStream(watch)
+            case "events":
+                start = self.options.get("startingOffsets", "earliest")
+                if start not in ("earliest", "latest"):
+                    raise UsageError(f"option 'startingOffsets' must be earliest or latest, not {start!r}")
+                return EventsStream(watch, _option(self.options, "state"), silently=start == "latest")
+            case table:
+                raise UsageError(f"the table {table} is no stream; there are: totals, events")
 
     def writer(self, schema: Any, overwrite: bool) -> Sink:
         _check(self.options, WRITE_OPTIONS)
@@ -170,7 +212,7 @@ class PieceReader(DataSourceReader):  # type: ignore[misc]
 
 @frozen
 class WholeReader(DataSourceReader):  # type: ignore[misc]
-    """Reads the tables for which all facts of a job must come together: jobs and findings."""
+    """Reads the tables for which all facts of a job must come together: jobs, findings and totals."""
 
     address: Address
     table: str
@@ -180,30 +222,18 @@ class WholeReader(DataSourceReader):  # type: ignore[misc]
         return [Range(EVERYTHING, None)]
 
     def read(self, partition: Range) -> Iterator[pa.RecordBatch]:
-        family, prefix = get_family(self.address.family), self.address.prefix
-        totals = Totals()
-        tasks = tasks_for(self.address)
-        with Spill(tasks) as spill, Spill(tasks) as told:
-            with open_source(self.address) as source:
-                now_ms = source.clock_ms() if self.now_ms is None else self.now_ms
-                for batch in source.entries(now_ms):
-                    for entry in batch:
-                        for fact in family.facts(entry, prefix):
-                            family.tally(fact, totals)
-                            if fact.job_id is not None:
-                                spill.add(fact)
-            if family.echoing:
-                for subject in spill.subjects():
-                    for fact in (*subject.facts, *family.echoes(subject)):
-                        told.add(fact)
-                spill = told
-            keyspace = Keyspace(family, prefix, now_ms, totals)
+        if self.table == "totals":
+            yield from batches(TOTALS, totals(self.address, now_ms=self.now_ms))
+            return
+        with read_whole(self.address, self.now_ms) as whole:
+            keyspace = whole.keyspace
+            family = keyspace.family
             if self.table == "jobs":
-                read = (family.read(subject, keyspace) for subject in spill.subjects())
+                read = (family.read(subject, keyspace) for subject in whole.subjects())
                 yield from batches(JOBS, filter(None, read), job_bytes)
             else:
                 yield from batches(FINDINGS, family.keyspace_findings(keyspace))
-                found = (finding for subject in spill.subjects() for finding in family.findings(subject, keyspace))
+                found = (finding for subject in whole.subjects() for finding in family.findings(subject, keyspace))
                 yield from batches(FINDINGS, found)
 
 
@@ -227,6 +257,19 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
     if not (text.isascii() and text.isdigit()):
         raise UsageError(f"option {name!r} must be a whole number, not {text!r}")
     return int(text)
+
+
+def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
+    text = options.get(name)
+    if text is None:
+        return default
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1
+    if not 0 <= seconds < float("inf"):
+        raise UsageError(f"option {name!r} must be a number of seconds, not {text!r}")
+    return seconds
 
 
 def _table(options: Mapping[str, str]) -> str:

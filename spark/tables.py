@@ -193,7 +193,8 @@ def text_column(name: str) -> Column:
     return Column(name, "string", pa.string(), encode_text, decode_text)
 
 
-def _bigint(name: str) -> Column:
+def bigint_column(name: str) -> Column:
+    """A column of whole numbers of 64 bits."""
     return Column(name, "bigint", pa.int64(), _clip)
 
 
@@ -205,7 +206,8 @@ def _binary(name: str) -> Column:
     return Column(name, "binary", pa.binary())
 
 
-def _word(name: str, decode: Callable[[str], Any]) -> Column:
+def word_column(name: str, decode: Callable[[str], Any]) -> Column:
+    """A column of the words of an enumeration."""
     return Column(name, "string", pa.string(), str, decode)
 
 
@@ -231,7 +233,7 @@ FACTS: Table[Fact] = Table(
     "facts",
     Fact,
     (
-        _word("kind", FactKind),
+        word_column("kind", FactKind),
         text_column("role"),
         _binary("key"),
         text_column("redis_type"),
@@ -241,9 +243,9 @@ FACTS: Table[Fact] = Table(
         text_column("place"),
         _binary("member"),
         _double("score"),
-        _bigint("index"),
+        bigint_column("index"),
         _binaries("values"),
-        _bigint("ttl_ms"),
+        bigint_column("ttl_ms"),
     ),
 )
 """What single keys state. ``job_id`` null: about the keyspace as a whole."""
@@ -260,7 +262,7 @@ FINDINGS: Table[Finding] = Table(
     Finding,
     (
         text_column("rule"),
-        _word("severity", Severity),
+        word_column("severity", Severity),
         text_column("job_id"),
         text_column("key"),
         text_column("queue"),
@@ -309,24 +311,24 @@ JOBS: Table[Job] = Table(
         text_column("id"),
         text_column("queue"),
         text_column("name"),
-        _word("state", State),
+        word_column("state", State),
         Column("priority", "double", pa.float64(), _to_double, _from_double),
         _binary("payload"),
-        *(_bigint(name) for name in WHOLE_NUMBERS[:7]),
+        *(bigint_column(name) for name in WHOLE_NUMBERS[:7]),
         _double("progress"),
         _binary("result"),
         text_column("error"),
         text_column("worker"),
-        _bigint("lease_expires_at"),
+        bigint_column("lease_expires_at"),
         _texts("tags"),
         _texts("depends_on"),
         text_column("unique_key"),
-        _bigint("ttl"),
+        bigint_column("ttl"),
         _binaries("logs"),
         _json("history", lambda cell: tuple(decode_json(cell))),
         _json("extra"),
-        _bigint("position"),
-        _bigint("rank"),
+        bigint_column("position"),
+        bigint_column("rank"),
         Column("exact", "string", pa.string(), get=_exact),
     ),
 )

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ...schema.fact import Entry, Fact, Subject
-from ...schema.family import Command, KeyFamily, Target
+from ...schema.family import Asking, Command, KeyFamily, Target
 from ...schema.job import Job
 from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
 from ...schema.spot import Spot
 from ...schema.totals import Totals
-from . import damage, generate, reader, repairs, writer
+from . import count, damage, generate, reader, repairs, writer
 from .keys import LOCKS, TELLING, versions
 from .rules import RULES
 from .whereabouts import whereabouts
@@ -55,6 +55,9 @@ class Kue(KeyFamily):
 
     def whereabouts(self, subject: Subject, keyspace: Keyspace) -> Iterable[Spot]:
         return whereabouts(subject, keyspace)
+
+    def count(self, prefix: str) -> Asking:
+        return count.count(prefix)
 
     def obstacles(self, job: Job) -> Iterator[Finding]:
         return writer.obstacles(job)

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from ..fact import Entry, Fact, Subject
-from ..family import Command, KeyFamily, Target
+from ..family import Asking, Command, KeyFamily, Target
 from ..job import Job
 from ..keys import glob_escape
 from ..rule import Finding, Keyspace
 from ..spot import Spot
 from ..totals import Totals
-from . import damage, generate, reader, repairs, writer
+from . import count, damage, generate, reader, repairs, writer
 from .keys import DEFAULT_PREFIX
 from .layout import TELLING
 from .record import NAME
@@ -63,6 +63,9 @@ class Native(KeyFamily):
 
     def whereabouts(self, subject: Subject, keyspace: Keyspace) -> Iterable[Spot]:
         return whereabouts(subject, keyspace)
+
+    def count(self, prefix: str) -> Asking:
+        return count.count(prefix)
 
     def obstacles(self, job: Job) -> Iterator[Finding]:
         return writer.obstacles(job)

@@ -1,0 +1,61 @@
+"""Counting: how many jobs each queue has, from the lengths of its indexes: a few commands a queue, however many jobs there are.
+
+For whoever looks every few seconds. Only families whose indexes tell every state can be counted so (``KeyFamily.count``); the
+jobs of others must be read. A job that stands in no index, or in two, is counted as it stands there: that is what audits are
+for. Only reads. Called by the Spark streams.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import redis
+
+from ..schema.address import Address, Kind
+from ..schema.connect import open_client
+from ..schema.family import Asking, Command, get_family
+from ..schema.job import State
+from .queues import QueueStatus
+from .survey import clock_ms
+from .wire import Wire, wire
+
+SERVERS = (Kind.TCP, Kind.TLS, Kind.UNIX, Kind.SENTINEL)
+"""Addresses of one server, which any command may be sent to."""
+
+
+def count(address: Address) -> tuple[int, list[QueueStatus]] | None:
+    """The server's clock, Unix ms, and the jobs of every queue by state, queues by name; None where they must be read for that.
+
+    A status tells states alone. Raises ServerError naming the address.
+    """
+    asking = get_family(address.family).count(address.prefix)
+    if asking is None or address.kind not in SERVERS:
+        return None
+    with open_client(address) as client, wire(client) as line:
+        now_ms = clock_ms(client)
+        counted = _counted(line, asking)
+    return now_ms, [QueueStatus(queue, states) for queue, states in sorted(counted.items())]
+
+
+def _counted(line: Wire, asking: Asking) -> Mapping[str, Counter[State]]:
+    """Sends what the family wants to know, until it knows enough."""
+    commands = next(asking)
+    while True:
+        try:
+            commands = asking.send(_replies(line, commands))
+        except StopIteration as end:
+            found: Mapping[str, Counter[State]] = end.value
+            return found
+
+
+def _replies(line: Wire, commands: Sequence[Command]) -> list[Any]:
+    """The replies; None for a key of a wrong type. Raises any other error reply."""
+    replies = line.call(commands)
+    for index, reply in enumerate(replies):
+        if isinstance(reply, redis.exceptions.ResponseError) and str(reply).startswith("WRONGTYPE"):
+            replies[index] = None
+        elif isinstance(reply, Exception):
+            raise reply
+    return replies

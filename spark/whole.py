@@ -1,0 +1,59 @@
+"""Whole: a keyspace read from one end to the other by one task, with the facts of all jobs on its disk meanwhile.
+
+For what can't use Spark's own shuffle: a data source's tasks, which only read. Called by the data source and its streams.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from attrs import frozen
+
+from ..migrations.source import open_source
+from ..migrations.throttle import UNTHROTTLED, Throttle
+from ..schema.address import Address
+from ..schema.fact import Subject
+from ..schema.family import get_family
+from ..schema.rule import Keyspace
+from ..schema.totals import Totals
+from .snapshot import tasks_for
+from .spill import Spill
+
+
+@frozen
+class Whole:
+    """A keyspace of which everything has been read."""
+
+    keyspace: Keyspace
+    _spill: Spill
+
+    def subjects(self) -> Iterator[Subject]:
+        """Every job that there are facts about. Can be asked for once."""
+        return self._spill.subjects()
+
+
+@contextlib.contextmanager
+def read_whole(address: Address, now_ms: int | None = None, throttle: Throttle = UNTHROTTLED) -> Iterator[Whole]:
+    """Reads a keyspace; its facts are gone after the block. A keyspace without keys has no subjects.
+
+    ``now_ms``: the moment that rules compare with, by default the server's clock or the time of the snapshot. Raises ServerError.
+    """
+    family, prefix = get_family(address.family), address.prefix
+    totals = Totals()
+    tasks = tasks_for(address)
+    with Spill(tasks) as spill, Spill(tasks) as told:
+        with open_source(address, throttle) as source:
+            now = source.clock_ms() if now_ms is None else now_ms
+            for batch in source.entries(now):
+                for entry in batch:
+                    for fact in family.facts(entry, prefix):
+                        family.tally(fact, totals)
+                        if fact.job_id is not None:
+                            spill.add(fact)
+        if family.echoing:
+            for subject in spill.subjects():
+                for fact in (*subject.facts, *family.echoes(subject)):
+                    told.add(fact)
+            spill = told
+        yield Whole(Keyspace(family, prefix, now, totals), spill)
