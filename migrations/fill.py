@@ -1,36 +1,36 @@
 """Fill: writes generated keyspaces of any size, with planted damage, for tests, demos and benchmarks.
 
 Jobs come from the family's own generator and go through its own writer, so what stands there afterwards is what a migration
-would have written. The same arguments give the same keyspace. Large ones are written by several processes, of which each
-makes all jobs and writes its share. Never writes into a keyspace that has jobs. Called by ``ferryman generate``.
+would have written. The same arguments give the same keyspace, however many processes write it: each makes and writes some of
+the lots (``schema/draw.py``). Never writes into a keyspace that has jobs. Called by ``ferryman generate``.
 """
 
 from __future__ import annotations
 
 import os
-import queue
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ProcessPoolExecutor
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
+from functools import partial
 from multiprocessing import get_context
-from typing import Any, Protocol
+from typing import Any
 
 from attrs import define, field, frozen
 
 from ..schema.address import Address
 from ..schema.connect import open_client
-from ..schema.errors import ServerError, UsageError
+from ..schema.draw import EVERY_LOT, LOT, Lots
+from ..schema.errors import UsageError
 from ..schema.family import Command, KeyFamily, Target, get_family
 from ..schema.job import Job
 from ..schema.text import show
 from ..schema.totals import Totals
+from .bulk import Bulk
 from .engine import Census, Progress, silent
 from .survey import occupant
-from .wire import Wire, wire
+from .wire import wire
 
-BATCH_COMMANDS = 1000
 ALONE = 20_000
 """Up to so many jobs one process is faster: others take a moment to start."""
 PATIENCE_S = 0.2
@@ -46,6 +46,10 @@ class Filling:
     now_ms: int
     damage: Mapping[str, int] = field(factory=dict)
     """Rule -> at how many jobs it shall be broken."""
+
+    def target(self, prefix: str) -> Target:
+        """Where the jobs go."""
+        return Target(prefix, self.now_ms, generated=True)
 
 
 @define
@@ -65,21 +69,23 @@ def fill(address: Address, filling: Filling, progress: Progress = silent, proces
     if processes is None:
         processes = os.cpu_count() or 1 if filling.jobs > ALONE else 1
     started = time.monotonic()
-    target = Target(address.prefix, filling.now_ms)
+    target = filling.target(address.prefix)
     with open_client(address) as client:
         found = occupant(client, family, address.prefix)
         if found is not None:
             raise UsageError(f"{address.display()} holds jobs already ({show(found, 60)}); generate into an empty keyspace")
         if processes == 1:
-            written, census = _write_share(address, filling, 0, 1, lambda done: progress("writing jobs", done, filling.jobs))
+            written, census = _write_lots(address, filling, EVERY_LOT, lambda done: progress("writing jobs", done, filling.jobs))
         else:
             written, census = _write_together(address, filling, processes, progress)
+        planted: Counter[str] = Counter()
         with wire(client) as line:
-            _send(line, family.finish(target, written))
-            planted: Counter[str] = Counter()
+            bulk = Bulk(line)
+            bulk.put(family.finish(target, written))
             for rule, commands in _damage(family, filling, target):
-                _send(line, commands)
+                bulk.put(commands)
                 planted[rule] += 1
+            bulk.finish()
     return Filled(census, planted, time.monotonic() - started)
 
 
@@ -94,60 +100,63 @@ def check_damage(family: KeyFamily, damage: Mapping[str, int]) -> None:
 # Jobs
 
 
-class _Tell(Protocol):
-    def __call__(self, done: int, /) -> object: ...
-
-
-def _write_share(address: Address, filling: Filling, share: int, shares: int, tell: _Tell) -> tuple[Totals, Census]:
-    """Writes every job whose number falls to this share."""
-    family, target = get_family(address.family), Target(address.prefix, filling.now_ms)
+def _write_lots(address: Address, filling: Filling, lots: Lots, tell: Callable[[int], object]) -> tuple[Totals, Census]:
+    """Writes the jobs of some lots; ``tell`` hears now and then how many there are."""
+    family, target = get_family(address.family), filling.target(address.prefix)
     totals, census = Totals(), Census()
-    jobs = islice(family.generate(filling.jobs, filling.seed, filling.now_ms), share, None, shares)
     with open_client(address) as client, wire(client) as line:
-        batch: list[Command] = []
-        for job in jobs:
+        bulk = Bulk(line)
+        for job in family.generate(filling.jobs, filling.seed, filling.now_ms, lots):
             family.tally_written(job, totals)
             census.count(job)
-            batch += family.write(job, target)
-            if len(batch) >= BATCH_COMMANDS:
-                _send(line, batch)
-                batch.clear()
+            if bulk.put(family.write(job, target)):
                 tell(census.jobs)
-        _send(line, batch)
+        bulk.finish()
     tell(census.jobs)
     return totals, census
 
 
 def _write_together(address: Address, filling: Filling, processes: int, progress: Progress) -> tuple[Totals, Census]:
-    """The same by several processes."""
+    """The same by several processes, of which this one is the first."""
     context = get_context("spawn")
-    with context.Manager() as manager, ProcessPoolExecutor(processes, mp_context=context) as pool:
-        told = manager.Queue()
-        futures = [pool.submit(_write_in_process, address, filling, share, processes, told) for share in range(processes)]
-        _follow(futures, told, filling.jobs, progress)
-        totals, census = Totals(), Census()
-        for future in futures:
-            part_totals, part_census = future.result()
-            totals.merge(Totals.from_json(part_totals))
-            census.merge(part_census)
+    done = context.Array("q", processes)
+    share = (address, filling, processes)
+    with ProcessPoolExecutor(processes - 1, mp_context=context, initializer=_share_counts, initargs=(done,)) as pool:
+        others = [pool.submit(_write_in_process, *share, number) for number in range(1, processes)]
+
+        def tell(own: int) -> None:
+            done[0] = own
+            progress("writing jobs", sum(done[:]), filling.jobs)
+
+        totals, census = _write_lots(address, filling, Lots(0, processes), tell)
+        while _go_on(others):
+            tell(census.jobs)
+        for other in others:
+            other_totals, other_census = other.result()
+            totals.merge(Totals.from_json(other_totals))
+            census.merge(other_census)
+    progress("writing jobs", census.jobs, filling.jobs)
     return totals, census
 
 
-def _write_in_process(address: Address, filling: Filling, share: int, shares: int, told: Any) -> tuple[str, Census]:
-    totals, census = _write_share(address, filling, share, shares, lambda done: told.put((share, done)))
+def _go_on(others: Iterable[Future[tuple[str, Census]]]) -> bool:
+    """Waits a moment; False as soon as all have ended or one has failed."""
+    settled = wait(others, PATIENCE_S, FIRST_EXCEPTION)
+    return bool(settled.not_done) and not any(future.exception() for future in settled.done)
+
+
+_done: Any = None
+"""In a process of ``_write_together``: how many jobs each of them has written."""
+
+
+def _share_counts(done: Any) -> None:
+    global _done
+    _done = done
+
+
+def _write_in_process(address: Address, filling: Filling, processes: int, number: int) -> tuple[str, Census]:
+    totals, census = _write_lots(address, filling, Lots(number, processes), partial(_done.__setitem__, number))
     return totals.to_json(), census
-
-
-def _follow(futures: list[Future[tuple[str, Census]]], told: Any, jobs: int, progress: Progress) -> None:
-    """Shows the progress of the processes until all are done or one has failed."""
-    done: dict[int, int] = {}
-    while not all(future.done() for future in futures) and not any(future.done() and future.exception() for future in futures):
-        try:
-            share, number = told.get(timeout=PATIENCE_S)
-        except queue.Empty:
-            continue
-        done[share] = number
-        progress("writing jobs", sum(done.values()), jobs)
 
 
 # Damage
@@ -156,16 +165,17 @@ def _follow(futures: list[Future[tuple[str, Census]]], told: Any, jobs: int, pro
 def _damage(family: KeyFamily, filling: Filling, target: Target) -> Iterator[tuple[str, list[Command]]]:
     """What breaks the rules: each at other jobs, which lie spread over the keyspace as far as there are enough that fit."""
     left = Counter({rule: number for rule, number in filling.damage.items() if number > 0})
-    used: set[int] = set()
+    used: set[tuple[str, str]] = set()
     if not left:
         return
     for step in dict.fromkeys((max(1, filling.jobs // (4 * left.total())), 1)):
-        for number, job in enumerate(family.generate(filling.jobs, filling.seed, filling.now_ms)):
-            if number % step or number in used:
+        lots = Lots(0, max(1, step // LOT))
+        for number, job in enumerate(family.generate(filling.jobs, filling.seed, filling.now_ms, lots)):
+            if number % (step // lots.step) or (job.queue, job.id) in used:
                 continue
             found = _breakable(family, left, job, target)
             if found is not None:
-                used.add(number)
+                used.add((job.queue, job.id))
                 left[found[0]] -= 1
                 left += Counter()  # drops what is done
                 yield found
@@ -180,10 +190,3 @@ def _breakable(family: KeyFamily, left: Counter[str], job: Job, target: Target) 
         if commands:
             return rule, commands
     return None
-
-
-def _send(line: Wire, commands: list[Command]) -> None:
-    """Raises ServerError naming the command that the server refuses."""
-    for command, reply in zip(commands, line.call(commands), strict=True):
-        if isinstance(reply, Exception):
-            raise ServerError(f"the server refuses {command[0]!s} {show(str(command[1]), 80)}: {show(str(reply), 160)}")

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from attrs import frozen
 
+from .draw import EVERY_LOT, Lots
 from .errors import UnknownFamily, UsageError
 from .fact import Entry, Fact, Subject
 from .job import Job, State
@@ -39,6 +40,11 @@ class Target:
     prefix: str
     now_ms: int
 
+    generated: bool = False
+    """True where only sound jobs of the family's own generator are written, each once, into a keyspace without any.
+
+    Then nothing older has to be taken away, and nothing is lost that must be put aside: writers don't look for either.
+    """
 
 class KeyFamily(ABC):
     """Everything known about one system's Redis keys. Implementations are stateless; every method is pure."""
@@ -169,10 +175,10 @@ class KeyFamily(ABC):
         """
         return []
 
-    def generate(self, jobs: int, seed: int, now_ms: int) -> Iterator[Job]:
+    def generate(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
         """``jobs`` realistic, sound jobs as they stand at ``now_ms``, the same ones for the same arguments.
 
-        Raises UsageError for a family that has none.
+        ``lots``: only those of these lots, for processes that share the work. Raises UsageError for a family that has none.
         """
         raise UsageError(f"the family {self.name} has no generated keyspaces")
 

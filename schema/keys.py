@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import cache
 
 from attrs import evolve, field, frozen
 
@@ -18,10 +17,14 @@ from .text import to_bytes, to_text
 _FIELD = re.compile(r"<([a-z_]+)>")
 
 
-@cache
-def _format(template: str) -> str:
-    """The template as Python's ``%`` fills it in: writers build millions of names."""
-    return _FIELD.sub(r"%(\1)s", template.replace("%", "%%"))
+def _format(template: str, fixed: Mapping[str, str]) -> str:
+    """The template as Python's ``%`` fills in all but the ``fixed`` fields: writers build millions of names."""
+
+    def part(found: re.Match[str]) -> str:
+        name = found[1]
+        return fixed[name].replace("%", "%%") if name in fixed else f"%({name})s"
+
+    return _FIELD.sub(part, template.replace("%", "%%"))
 
 
 @frozen
@@ -36,10 +39,6 @@ class KeyPattern:
     template: str
     redis_types: tuple[str, ...]
     where: Mapping[str, str] = field(factory=dict)
-
-    def build(self, **values: str) -> bytes:
-        """The key's name. Raises KeyError when a field of the template is not given."""
-        return to_bytes(_format(self.template) % values)
 
     def expression(self, fixed: Mapping[str, str]) -> re.Pattern[str]:
         """The regular expression that parses the key's text, with the ``fixed`` fields filled in."""
@@ -70,12 +69,12 @@ class KeyLayout:
 
     def __init__(self, patterns: tuple[KeyPattern, ...], **fixed: str) -> None:
         self.patterns = {pattern.role: pattern for pattern in patterns}
-        self._fixed = fixed
+        self._formats = {pattern.role: _format(pattern.template, fixed) for pattern in patterns}
         self._expressions = [(pattern, pattern.expression(fixed)) for pattern in patterns]
 
     def key(self, role: str, **values: str) -> bytes:
-        """The name of the key of this role."""
-        return self.patterns[role].build(**self._fixed, **values)
+        """The name of the key of this role. Raises KeyError when a field of its template is not given."""
+        return to_bytes(self._formats[role] % values)
 
     def matches(self, key: bytes) -> Iterator[KeyMatch]:
         """Every pattern whose form the name has, whatever the key's type."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from ...schema.draw import EVERY_LOT, Lots
 from ...schema.fact import Entry, Fact, Subject
 from ...schema.family import Command, KeyFamily, Target
 from ...schema.job import Job
@@ -78,8 +79,8 @@ class Bee(KeyFamily):
     def repair(self, finding: Finding, subject: Subject | None, keyspace: Keyspace) -> list[Command]:
         return repairs.repair(finding, subject, keyspace)
 
-    def generate(self, jobs: int, seed: int, now_ms: int) -> Iterator[Job]:
-        return generate.generate(jobs, seed, now_ms)
+    def generate(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
+        return generate.generate(jobs, seed, now_ms, lots)
 
     def damage(self, rule: str, job: Job, target: Target) -> list[Command]:
         return damage.damage(rule, job, target)

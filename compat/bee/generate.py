@@ -8,13 +8,13 @@ nothing but running jobs whose workers keys alone can't vouch for. Called by ``f
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
 from attrs import define, evolve, field
 
-from ...schema.draw import shares, text
+from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text
 from ...schema.job import Job, State
 from .kept import job_of
 from .keys import LOCK_MS, OPTIONS_TTL
@@ -39,7 +39,9 @@ WORDS = (
     ("failed", 6),
     ("canceled", 4),
     ("expired", 2),
+    ("follower", 8),
 )
+"""Statuses and their shares. A follower waits for another job, or is its duplicate."""
 STATE_OF = {
     "queued": State.WAITING,
     "new": State.SCHEDULED,
@@ -50,47 +52,69 @@ STATE_OF = {
     "canceled": State.CANCELLED,
     "expired": State.COMPLETED,
 }
-FOLLOWED = {"queued": 0.08, "new": 0.1, "completed": 0.12}
-"""How often a job of a status is followed by one that waits for it, or that is its duplicate."""
+FOLLOWED = frozenset({"queued", "new", "completed"})
+"""The statuses of jobs that can have a follower."""
 
 PRIORITIES = ((0, 80), (5, 8), (10, 4), (-5, 4), (2.5, 2), (1, 2))
 TAGS = ("customer=42", "größe L", "a:children", "nightly", "reports/2014")
 ERRORS = ("Error: connect ECONNREFUSED 10.0.0.7:5432", "bad image", "Error: Konto gesperrt – “siehe Log” 🙂")
 RESULTS = (b"null", b'"sent"', b'{"messageId":"m-0","ok":true}', b"[1,2,3]", '{"u":"東京"}'.encode(), b"42", b"{}")
 
+Card = tuple[str, str, float]
+"""Queue, status and priority of a job that is to be made."""
+
 DAY_MS = 86_400_000
 BODIES = 512
 """Payload bodies made beforehand; what differs from job to job is put in front of one of them."""
 
 
-def generate(jobs: int, seed: int, now_ms: int) -> Iterator[Job]:
+def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
     """``jobs`` jobs as they stand at ``now_ms``."""
-    return iter(_Maker(Random(seed), jobs, now_ms))
+    start = Random(seed)
+    bodies = [text(start) for _ in range(BODIES)]
+    draw_queue, draw_word, draw_priority = shares(start, QUEUES), shares(start, WORDS), shares(start, PRIORITIES)
+    deck = Deck(lambda: (draw_queue(), draw_word(), draw_priority()))
+    for numbers, random in lots.of(jobs, seed):
+        waiting = deck.before(numbers, lambda card: card[0] if card[1] == "queued" else None)
+        maker = _Maker(random, bodies, jobs, now_ms, waiting, numbers.start)
+        yield from maker.jobs_of(deck.deal(numbers, random))
+
+
+def _paired(cards: Iterable[Card]) -> Iterator[tuple[Card, bool]]:
+    """Each card with whether its job has a follower; each follower goes to the next job that can have one."""
+    followers: list[Card] = []
+    for card in cards:
+        if card[1] == "follower":
+            followers.append(card)
+        else:
+            follows = bool(followers) and card[1] in FOLLOWED
+            if follows:
+                followers.pop()
+            yield card, follows
+    yield from (((queue, "new", priority), False) for queue, _, priority in followers)
 
 
 @define
 class _Maker:
-    """Makes the jobs of one keyspace, one after the other."""
+    """Makes the jobs of one lot, one after the other."""
 
     random: Random
+    bodies: Sequence[str]
     jobs: int
     now_ms: int
-    waiting: Counter[str] = field(factory=Counter)
-    made: int = 0
+    waiting: Counter[str | None]
+    """How many jobs of each queue wait already."""
+    made: int
     latest: str | None = None
 
-    def __iter__(self) -> Iterator[Job]:
-        random = self.random
-        bodies = [text(random) for _ in range(BODIES)]
-        queue, word, priority = shares(random, QUEUES), shares(random, WORDS), shares(random, PRIORITIES)
-        while self.made < self.jobs:
-            name, status = queue(), word()
-            follows = self.made + 1 < self.jobs and random.random() < FOLLOWED.get(status, 0)
+    def jobs_of(self, cards: Iterable[Card]) -> Iterator[Job]:
+        """One job for each card."""
+        for (queue, word, priority), follows in _paired(cards):
             follower = self._id() if follows else None
-            job = self._job(name, status, priority(), bodies[int(random.random() * BODIES)], follower)
+            job = self._job(queue, word, priority, self.bodies[int(self.random.random() * BODIES)], follower)
             yield job
             if follower is not None:
-                yield self._duplicate(job, follower) if status == "completed" else self._blocked(job, follower)
+                yield self._duplicate(job, follower) if word == "completed" else self._blocked(job, follower)
 
     def _job(self, queue: str, word: str, priority: float, body: str, follower: str | None) -> Job:
         """One job that depends on no other. ``follower``: the one that will."""

@@ -8,14 +8,13 @@ same moment finds nothing. Called by the command line and by benchmarks.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator
 from random import Random
 from typing import Any
 
 from attrs import evolve
 
-from ...schema.draw import shares, text
+from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text
 from ...schema.job import Job
 from ..members import Member
 from .reader import job_of
@@ -54,22 +53,30 @@ BODIES = 512
 """Payload bodies made beforehand; what differs from job to job is put in front of one of them."""
 
 
-def generate(jobs: int, seed: int, now_ms: int) -> Iterator[Job]:
+def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
     """``jobs`` jobs with ids from 1 on, as they stand at ``now_ms``."""
-    random = Random(seed)
-    bodies = [_body(random) for _ in range(min(jobs, BODIES))]
-    queue, word = shares(random, QUEUES), shares(random, STATES)
-    pushed: Counter[str] = Counter()
-    for number in range(1, jobs + 1):
-        # Ids grow with time, as with kickq; some minutes are left for all that happened to the newest job.
-        created_at = now_ms - 300_000 - (jobs - number) * CREATED_WITHIN_MS // jobs
-        payload = b'{"n":%d,"to":"user%d@example.com",%b' % (number, number % 9973, bodies[int(random.random() * len(bodies))])
-        name, state = queue(), word()
-        job = job_of(str(number), _record(random, str(number), name, state, payload, created_at, now_ms))
-        if state in ("new", "queued"):
-            job = evolve(job, position=pushed[name])
-            pushed[name] += 1
-        yield job
+    start = Random(seed)
+    bodies = [_body(start) for _ in range(min(jobs, BODIES))]
+    draw_queue, draw_word = shares(start, QUEUES), shares(start, STATES)
+    deck = Deck(lambda: (draw_queue(), draw_word()))
+    for numbers, random in lots.of(jobs, seed):
+        pushed = deck.before(numbers, _list_of)
+        for number, (queue, word) in enumerate(deck.deal(numbers, random), numbers.start + 1):
+            # Ids grow with time, as with kickq; some minutes are left for all that happened to the newest job.
+            created_at = now_ms - 300_000 - (jobs - number) * CREATED_WITHIN_MS // jobs
+            body = bodies[int(random.random() * len(bodies))]
+            payload = b'{"n":%d,"to":"user%d@example.com",%b' % (number, number % 9973, body)
+            job = job_of(str(number), _record(random, str(number), queue, word, payload, created_at, now_ms))
+            if _list_of((queue, word)) is not None:
+                job = evolve(job, position=pushed[queue])
+                pushed[queue] += 1
+            yield job
+
+
+def _list_of(card: tuple[str, str]) -> str | None:
+    """The queue in whose list a job of this queue and state waits."""
+    queue, word = card
+    return queue if word in ("new", "queued") else None
 
 
 def _record(random: Random, job_id: str, queue: str, word: str, payload: bytes, created_at: int, now_ms: int) -> Record:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections import Counter
 from collections.abc import Iterator
 from random import Random
 from typing import Any
@@ -18,7 +17,7 @@ from uuid import UUID
 
 from attrs import evolve
 
-from ...schema.draw import shares, text
+from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text
 from ...schema.job import Job, State, rank_of
 from .bindings import default_bindings
 from .kept import Stand, job_of
@@ -48,27 +47,28 @@ BODIES = 512
 """Texts made beforehand; what differs from job to job is put in front of one of them."""
 
 
-def generate(jobs: int, seed: int, now_ms: int) -> Iterator[Job]:
+def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
     """``jobs`` messages as they stand at ``now_ms``."""
-    random = Random(seed)
-    bodies = [text(random) for _ in range(BODIES)]
-    queue, state, priority = shares(random, QUEUES), shares(random, STATES), shares(random, PRIORITIES)
-    published: Counter[str] = Counter()
-    for number in range(jobs):
-        name = queue()
-        message = _message(random, number, name, priority(), bodies[int(random.random() * BODIES)])
-        record = Record(message)
-        match state():
-            case State.SCHEDULED:
-                due_at = now_ms + 60_000 + int(random.random() * 30 * DAY_MS)
-                record = Record(message.with_headers(eta=eta_text(due_at)))
-            case State.ACTIVE:
-                record = Record(message, held=True, since=now_ms / 1000 - random.random() * 1800)
-        stand = Stand(name, record, record.text, message.step, now_ms, default_bindings(name))
-        job = job_of(message.tag, stand)
-        position = None if record.held else published[name]
-        published[name] += 1
-        yield evolve(job, position=position, rank=rank_of(message.step))
+    start = Random(seed)
+    bodies = [text(start) for _ in range(BODIES)]
+    draw_queue, draw_state, draw_priority = shares(start, QUEUES), shares(start, STATES), shares(start, PRIORITIES)
+    deck = Deck(lambda: (draw_queue(), draw_state(), draw_priority()))
+    for numbers, random in lots.of(jobs, seed):
+        published = deck.before(numbers, lambda card: card[0])
+        for number, (queue, state, priority) in zip(numbers, deck.deal(numbers, random), strict=True):
+            message = _message(random, number, queue, priority, bodies[int(random.random() * BODIES)])
+            record = Record(message)
+            match state:
+                case State.SCHEDULED:
+                    due_at = now_ms + 60_000 + int(random.random() * 30 * DAY_MS)
+                    record = Record(message.with_headers(eta=eta_text(due_at)))
+                case State.ACTIVE:
+                    record = Record(message, held=True, since=now_ms / 1000 - random.random() * 1800)
+            stand = Stand(queue, record, record.text, message.step, now_ms, default_bindings(queue))
+            job = job_of(message.tag, stand)
+            position = None if record.held else published[queue]
+            published[queue] += 1
+            yield evolve(job, position=position, rank=rank_of(message.step))
 
 
 def _message(random: Random, number: int, queue: str, priority: int, words: str) -> Message:

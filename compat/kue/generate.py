@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from ...schema.draw import shares, text
+from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text
 from ...schema.job import Job, State
 from .kept import NAME
 from .keys import WORDS
@@ -51,16 +51,18 @@ BODIES = 512
 """Payload bodies made beforehand; what differs from job to job is put in front of one of them."""
 
 
-def generate(jobs: int, seed: int, now_ms: int) -> Iterator[Job]:
+def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
     """``jobs`` jobs with ids from 1 on, as they stand at ``now_ms``."""
-    random = Random(seed)
-    bodies = [_body(random) for _ in range(BODIES)]
-    queue, state, priority = shares(random, QUEUES), shares(random, STATES), shares(random, PRIORITIES)
-    for number in range(1, jobs + 1):
-        # Ids grow with time, as with kue; a minute is left for all that happened to the newest job.
-        created_at = now_ms - 60_000 - (jobs - number) * CREATED_WITHIN_MS // jobs
-        payload = b'{"n":%d,"to":"user%d@example.com",%b' % (number, number % 9973, bodies[int(random.random() * BODIES)])
-        yield _job(random, str(number), queue(), state(), priority(), payload, created_at, now_ms)
+    start = Random(seed)
+    bodies = [_body(start) for _ in range(BODIES)]
+    draw_queue, draw_state, draw_priority = shares(start, QUEUES), shares(start, STATES), shares(start, PRIORITIES)
+    deck = Deck(lambda: (draw_queue(), draw_state(), draw_priority()))
+    for numbers, random in lots.of(jobs, seed):
+        for number, (queue, state, priority) in enumerate(deck.deal(numbers, random), numbers.start + 1):
+            # Ids grow with time, as with kue; a minute is left for all that happened to the newest job.
+            created_at = now_ms - 60_000 - (jobs - number) * CREATED_WITHIN_MS // jobs
+            payload = b'{"n":%d,"to":"user%d@example.com",%b' % (number, number % 9973, bodies[int(random.random() * BODIES)])
+            yield _job(random, str(number), queue, state, priority, payload, created_at, now_ms)
 
 
 def _job(

@@ -47,7 +47,9 @@ class Kept:
     @classmethod
     def of(cls, job: Job) -> Kept:
         """What the job's extra remembers. Raises MalformedValue if that is not what ``to_extra`` makes."""
-        extra = job.extra.get(NAME, {})
+        if NAME not in job.extra:
+            return NOTHING
+        extra = job.extra[NAME]
         try:
             return cls(
                 state=extra.get("state"),
@@ -99,6 +101,8 @@ class Kept:
     def applied(self, job: Job) -> Record:
         """The record that reproduces the stored job, provided that it has not changed since."""
         record = standard(job)
+        if not (self.fields or self.scores):
+            return record
         fields = {**record.fields, **self.fields}
         same_state = self.state == WORDS.get(job.state)
         return Record(
@@ -112,6 +116,8 @@ class Kept:
         beside = {name: value for name, value in self.fields.items() if value is not None and name not in SPOKEN_FOR}
         return evolve(record, fields={**beside, **record.fields})
 
+
+NOTHING = Kept()
 
 SPOKEN_FOR = frozenset(
     b"type data priority max_attempts created_at promote_at updated_at state ttl attempts progress started_at workerId result "

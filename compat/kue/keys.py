@@ -103,7 +103,10 @@ def form(member: str, job_id: str) -> Form:
 
 def valid_id(job_id: str) -> bool:
     """Whether kue could have given out this id."""
-    return re.fullmatch("[1-9][0-9]{0,15}", job_id) is not None and int(job_id) <= LARGEST_ID
+    return _VALID(job_id) is not None and int(job_id) <= LARGEST_ID
+
+
+_VALID = re.compile("[1-9][0-9]{0,15}").fullmatch
 
 
 BORROWED = 2**52

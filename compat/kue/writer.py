@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache, partial
+from itertools import chain
 
 from attrs import evolve
 
@@ -19,7 +20,6 @@ from ...schema.job import Job, State
 from ...schema.rule import Finding, Severity
 from ...schema.text import show, to_bytes, to_text
 from ...schema.totals import Totals
-from ..numbers import number_text
 from ..scripts import script
 from .kept import Kept, with_aside
 from .keys import WORDS, layout, number_for, padded, valid_id
@@ -77,19 +77,22 @@ def write(job: Job, target: Target) -> list[Command]:
     """The commands that store the job. Raises MalformedValue for a job of which ``obstacles`` says so."""
     kept = Kept.of(job)
     state = _written_state(job, kept)
-    record = _record(job, state, kept)
+    record = kept.applied(job) if target.generated else _record(job, state, kept)
     names = layout(target.prefix)
     number = number_for(job, state)
-    key, log = names.key("record", id=number), names.key("log", id=number)
-    commands: list[Command] = [("SADD", names.key("types"), to_bytes(job.queue))] if job.queue else []
-    commands.append(("DEL", key, log))
-    commands.append(("HSET", key, *(text for pair in record.fields.items() for text in pair)))
-    if job.logs:
-        commands.append(("RPUSH", log, *job.logs))
+    key = names.key("record", id=number)
     member, other = (number, padded(number)) if kept.plain else (padded(number), number)
     own, elsewhere = _indexes(job.queue, state, target.prefix)
-    commands.append(("EVAL", _script("leave"), len(own) + len(elsewhere), *own.values(), *elsewhere, len(own), member, other))
-    commands.extend(("ZADD", index, number_text(record.scores[role]), member) for role, index in own.items())
+    commands: list[Command] = [("SADD", names.key("types"), to_bytes(job.queue))] if job.queue else []
+    if not target.generated:
+        commands.append(("DEL", key, names.key("log", id=number)))
+        indexes = (*own.values(), *elsewhere)
+        commands.append(("EVAL", _script("leave"), len(indexes), *indexes, len(own), member, other))
+    commands.append(("HSET", key, *chain.from_iterable(record.fields.items())))
+    if job.logs:
+        commands.append(("RPUSH", names.key("log", id=number), *job.logs))
+    for role, index in own.items():
+        commands.append(("ZADD", index, record.scores[role], member))
     for code, count in kept.search.items():
         commands.append(_search_entry(names.key("search_object", id=number), to_bytes(code), count))
     for code, count in kept.search_words.items():

@@ -9,7 +9,6 @@ the command line and by benchmarks.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from random import Random
@@ -18,7 +17,7 @@ from uuid import UUID
 
 from attrs import evolve
 
-from ...schema.draw import shares, text
+from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text
 from ...schema.job import Job
 from .kept import job_of
 from .record import Record
@@ -42,22 +41,23 @@ BODIES = 512
 """Texts made beforehand; each job gets one of them."""
 
 
-def generate(jobs: int, seed: int, now_ms: int) -> Iterator[Job]:
+def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
     """``jobs`` jobs as they stand at ``now_ms``, oldest first."""
-    random = Random(seed)
-    bodies = [text(random) for _ in range(BODIES)]
-    queue, place = shares(random, QUEUES), shares(random, PLACES)
-    waiting: Counter[str] = Counter()
-    for number in range(jobs):
-        name, where = queue(), place()
-        created = now_ms / 1000 - 7200 - (jobs - number) * 30 * DAY / jobs
-        job_id = _uuid(random)
-        stored = _stored(random, job_id, name, where, bodies[int(random.random() * BODIES)], created, now_ms / 1000)
-        job = job_of(job_id, name, stored, {})
-        if where == "queued":
-            job = evolve(job, position=waiting[name])
-            waiting[name] += 1
-        yield job
+    start = Random(seed)
+    bodies = [text(start) for _ in range(BODIES)]
+    draw_queue, draw_place = shares(start, QUEUES), shares(start, PLACES)
+    deck = Deck(lambda: (draw_queue(), draw_place()))
+    for numbers, random in lots.of(jobs, seed):
+        waiting = deck.before(numbers, lambda card: card[0] if card[1] == "queued" else None)
+        for number, (queue, place) in zip(numbers, deck.deal(numbers, random), strict=True):
+            created = now_ms / 1000 - 7200 - (jobs - number) * 30 * DAY / jobs
+            job_id = _uuid(random)
+            stored = _stored(random, job_id, queue, place, bodies[int(random.random() * BODIES)], created, now_ms / 1000)
+            job = job_of(job_id, queue, stored, {})
+            if place == "queued":
+                job = evolve(job, position=waiting[queue])
+                waiting[queue] += 1
+            yield job
 
 
 def _stored(random: Random, job_id: str, queue: str, place: str, words: str, created: float, now: float) -> Record:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ...schema.draw import EVERY_LOT, Lots
 from ...schema.fact import Entry, Fact, Subject
 from ...schema.family import Command, KeyFamily, Target
 from ...schema.job import Job
@@ -76,7 +77,7 @@ class Qless(KeyFamily):
     def repair(self, finding: Finding, subject: Subject | None, keyspace: Keyspace) -> list[Command]:
         return repair(finding, subject, keyspace)
 
-    def generate(self, jobs: int, seed: int, now_ms: int) -> Iterator[Job]:
+    def generate(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
         return generate(jobs, seed, now_ms)
 
     def damage(self, rule: str, job: Job, target: Target) -> list[Command]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from ...schema.draw import shares, text
+from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text
 from ...schema.job import Job, State
 from . import luajson
 from .kept import THROTTLED, Kept
@@ -60,35 +60,34 @@ PARENTS = 50
 """A blocked job waits for one of this many jobs before it."""
 
 
-def generate(jobs: int, seed: int, now_ms: int) -> Iterator[Job]:
+def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
     """``jobs`` jobs as they stand at ``now_ms``, the oldest first."""
-    random = Random(seed)
+    start = Random(seed)
     bodies = [
-        luajson.dump({"text": text(random), "ok": random.random() < 0.5, "list": [1, None, {}]}) for _ in range(min(BODIES, jobs))
+        luajson.dump({"text": text(start), "ok": start.random() < 0.5, "list": [1, None, {}]}) for _ in range(min(BODIES, jobs))
     ]
-    queue, state, priority = shares(random, QUEUES), shares(random, STATES), shares(random, PRIORITIES)
-    parents: deque[str] = deque(maxlen=PARENTS)
-    for number in range(1, jobs + 1):
-        # Ids are random with qless, times are not; a minute is left for all that happened to the newest job.
-        created_at = now_ms - 120_000 - (jobs - number) * CREATED_WITHIN_MS // jobs
-        drawn = Job(
-            id=f"{random.getrandbits(128):032x}",
-            queue=queue(),
-            name=KLASSES[int(random.random() * len(KLASSES))],
-            state=state(),
-            priority=priority(),
-            payload=b'{"n":%d,"body":%b}' % (number, bodies[int(random.random() * len(bodies))]),
-            created_at=created_at,
-            max_attempts=6,
-            attempts=0,
-        )
-        if drawn.state is State.BLOCKED and not parents:
-            drawn = evolve(drawn, state=State.WAITING)
+    draw_queue, draw_state, draw_priority = shares(start, QUEUES), shares(start, STATES), shares(start, PRIORITIES)
+    deck = Deck(lambda: (draw_queue(), draw_state(), draw_priority()))
+    for numbers, random in lots.of(jobs, seed):
+        parents: deque[str] = deque(maxlen=PARENTS)
         story = _Story(random, now_ms, bool(seed % 2))
-        job = story.told(drawn, parents)
-        if job.state is State.WAITING:
-            parents.append(job.id)
-        yield job
+        for number, (queue, state, priority) in enumerate(deck.deal(numbers, random), numbers.start + 1):
+            drawn = Job(
+                id=f"{random.getrandbits(128):032x}",
+                queue=queue,
+                name=KLASSES[int(random.random() * len(KLASSES))],
+                state=State.WAITING if state is State.BLOCKED and not parents else state,
+                priority=priority,
+                payload=b'{"n":%d,"body":%b}' % (number, bodies[int(random.random() * len(bodies))]),
+                # Ids are random with qless, times are not; a minute is left for all that happened to the newest job.
+                created_at=now_ms - 120_000 - (jobs - number) * CREATED_WITHIN_MS // jobs,
+                max_attempts=6,
+                attempts=0,
+            )
+            job = story.told(drawn, parents)
+            if job.state is State.WAITING:
+                parents.append(job.id)
+            yield job
 
 
 @frozen

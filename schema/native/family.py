@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from ..draw import EVERY_LOT, Lots
 from ..fact import Entry, Fact, Subject
 from ..family import Asking, Command, KeyFamily, Target
 from ..job import Job
@@ -89,8 +90,8 @@ class Native(KeyFamily):
     def damage(self, rule: str, job: Job, target: Target) -> list[Command]:
         return damage.damage(rule, job, target)
 
-    def generate(self, jobs: int, seed: int, now_ms: int) -> Iterator[Job]:
-        return generate.generate(jobs, seed, now_ms)
+    def generate(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
+        return generate.generate(jobs, seed, now_ms, lots)
 
 
 FAMILY = Native()

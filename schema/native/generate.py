@@ -8,13 +8,12 @@ Called by ``family.py``.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator
 from random import Random
 from typing import Any
 from uuid import UUID
 
-from ..draw import shares, text
+from ..draw import EVERY_LOT, Deck, Lots, shares, text
 from ..job import Job, State
 from . import codec
 from .place import IMPORTED, place
@@ -45,18 +44,19 @@ BODIES = 512
 """Texts made beforehand; what differs from job to job is put in front of one of them."""
 
 
-def generate(jobs: int, seed: int, now_ms: int) -> Iterator[Job]:
+def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
     """``jobs`` jobs as they stand at ``now_ms``."""
-    random = Random(seed)
-    bodies = [json.dumps(text(random)).encode() for _ in range(BODIES)]
-    queue, state, priority = shares(random, QUEUES), shares(random, STATES), shares(random, PRIORITIES)
-    published: Counter[str] = Counter()
-    for number in range(jobs):
-        name = queue()
-        published[name] += 1
-        created_at = now_ms - 60_000 - (jobs - number) * CREATED_WITHIN_MS // jobs
-        body = b"[[%d, %b], {}, {}]" % (number, bodies[int(random.random() * BODIES)])
-        yield _job(random, name, IMPORTED + published[name], state(), priority(), body, created_at, now_ms)
+    start = Random(seed)
+    bodies = [json.dumps(text(start)).encode() for _ in range(BODIES)]
+    draw_queue, draw_state, draw_priority = shares(start, QUEUES), shares(start, STATES), shares(start, PRIORITIES)
+    deck = Deck(lambda: (draw_queue(), draw_state(), draw_priority()))
+    for numbers, random in lots.of(jobs, seed):
+        published = deck.before(numbers, lambda card: card[0])
+        for number, (queue, state, priority) in zip(numbers, deck.deal(numbers, random), strict=True):
+            published[queue] += 1
+            created_at = now_ms - 60_000 - (jobs - number) * CREATED_WITHIN_MS // jobs
+            body = b"[[%d, %b], {}, {}]" % (number, bodies[int(random.random() * BODIES)])
+            yield _job(random, queue, IMPORTED + published[queue], state, priority, body, created_at, now_ms)
 
 
 def _job(

@@ -1,0 +1,82 @@
+"""Bulk: sends many commands in few, one batch ahead of the replies, into a keyspace that nobody else uses yet.
+
+Commands that add to the same key go out as one, so that a batch has hardly more commands than jobs; while the server works at
+one batch, the next is made. Nothing is fenced here: that is ``writing.py``. Called by ``fill.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..schema.errors import ServerError
+from ..schema.family import Command
+from ..schema.text import show
+from .wire import Wire
+
+BATCH_COMMANDS = 2000
+"""A batch is sent when it has this many commands, before they are joined."""
+
+ADDING = frozenset({"HSET", "LPUSH", "RPUSH", "SADD", "ZADD"})
+"""Commands of which two for one key are one with the words of both."""
+
+OF_MANY_KEYS = frozenset({"DEL", "EVAL"})
+"""Commands that concern more than the key after their name."""
+
+
+class Bulk:
+    """What is written on one wire. Nothing is sure before ``finish`` has returned."""
+
+    def __init__(self, line: Wire) -> None:
+        self._line = line
+        self._waiting: list[Command] = []
+        self._sent: Sequence[Command] = ()
+
+    def put(self, commands: Iterable[Command]) -> bool:
+        """Sends the commands sooner or later; True if that was now. Raises ServerError if the server refused an earlier one."""
+        self._waiting += commands
+        if len(self._waiting) < BATCH_COMMANDS:
+            return False
+        self._send()
+        return True
+
+    def finish(self) -> None:
+        """Sends the rest, and returns when the server has done everything. Raises ServerError if it refuses a command."""
+        self._send()
+        self._check()
+
+    def _send(self) -> None:
+        batch = joined(self._waiting)
+        self._waiting.clear()
+        self._line.send(batch)
+        self._check()
+        self._sent = batch
+
+    def _check(self) -> None:
+        """Reads the replies to the batch before."""
+        sent, self._sent = self._sent, ()
+        for command, reply in zip(sent, self._line.replies(len(sent)), strict=True):
+            if isinstance(reply, Exception):
+                raise ServerError(f"the server refuses {command[0]!s} {show(str(command[1]), 80)}: {show(str(reply), 160)}")
+
+
+def joined(commands: Iterable[Command]) -> list[Command]:
+    """Commands with the same effect, as few as can be. Those for one key stay in their order."""
+    result: list[list[bytes | str | int | float]] = []
+    latest: dict[bytes | str | int | float, list[bytes | str | int | float]] = {}
+    for command in commands:
+        name, key = command[0], command[1]
+        # A longer ZADD may have options, which must not come among the members of another one.
+        if name in ADDING and (name != "ZADD" or len(command) == 4):
+            before = latest.get(key)
+            if before is not None and before[0] == name:
+                before += command[2:]
+            else:
+                words = latest[key] = list(command)
+                result.append(words)
+        else:
+            if name in OF_MANY_KEYS:
+                latest.clear()
+            else:
+                latest.pop(key, None)
+            result.append(list(command))
+    return [tuple(words) for words in result]
