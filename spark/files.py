@@ -20,10 +20,9 @@ from ..migrations.engine import Progress
 from ..migrations.rdbfile import NotAPiece, Piece, RdbFile, unread_keys
 from ..migrations.source import snapshot_paths
 from ..schema.address import Address
-from ..schema.fact import Fact, FactKind
-from ..schema.family import get_family
+from ..schema.fact import Fact
 from ..schema.rule import Finding
-from ..schema.totals import Totals
+from .intake import NewIntake
 from .stage import Batches, Results, closing, run
 from .tables import FACTS, batches, fact_bytes
 
@@ -40,7 +39,7 @@ class Proof:
 
 
 def read_files(
-    spark: SparkSession, address: Address, now_ms: int, number: int, path: str, progress: Progress
+    spark: SparkSession, address: Address, now_ms: int, number: int, path: str, progress: Progress, intake: NewIntake
 ) -> tuple[Results[Fact], list[Finding]]:
     """The facts of the keyspace, and remarks on its files.
 
@@ -55,7 +54,7 @@ def read_files(
     while True:
         pieces = [(name, piece) for name, those in plans.items() for piece in those]
         steps = spark.range(0, len(pieces), 1, len(pieces))
-        task = _reading(address, now_ms, pieces)
+        task = _reading(address, now_ms, pieces, intake)
         facts = run(steps, task, FACTS, f"{path}-{attempt}" if attempt else path, f"reading {address.family} keys", progress)
         proofs = _proofs(facts, len(pieces))
         better = _better(plans, proofs)
@@ -101,17 +100,16 @@ def _remarks(pieces: Sequence[tuple[str, Piece]], proofs: Sequence[Proof]) -> li
     return [remark for name in announced for remark in unread_keys(name, announced[name], keys[name])]
 
 
-def _reading(address: Address, now_ms: int, pieces: Sequence[tuple[str, Piece]]) -> Callable[[Batches], Batches]:
-    """The task that decodes the pieces it is given and makes facts and totals of them."""
+def _reading(
+    address: Address, now_ms: int, pieces: Sequence[tuple[str, Piece]], intake: NewIntake
+) -> Callable[[Batches], Batches]:
+    """The task that decodes the pieces it is given, for an intake to make facts of them."""
 
     def read(rows: Batches) -> Batches:
-        family = get_family(address.family)
-        totals = Totals()
-        speaks = False
+        taker = intake()
         said: list[tuple[int, bool, int, int, int]] = []
 
         def facts() -> Iterator[Fact]:
-            nonlocal speaks
             for index in (index for row in rows for index in row.column("id").to_pylist()):
                 name, piece = pieces[index]
                 with RdbFile(name) as file:
@@ -122,13 +120,10 @@ def _reading(address: Address, now_ms: int, pieces: Sequence[tuple[str, Piece]])
                         continue
                 said.append((index, True, decoded.last_db, decoded.announced, decoded.keys))
                 for entry in decoded.entries:
-                    for fact in family.facts(entry, address.prefix):
-                        family.tally(fact, totals)
-                        speaks = speaks or fact.kind is not FactKind.TOKEN
-                        yield fact
+                    yield from taker.facts(entry)
 
         def word() -> str:
-            return json.dumps({"totals": totals.to_json(), "speaks": speaks, "pieces": said})
+            return json.dumps({**taker.close().to_json(), "pieces": said})
 
         yield from closing(batches(FACTS, facts(), fact_bytes), FACTS, word)
 

@@ -1,12 +1,13 @@
-"""Bulk: how a family audits millions of sound jobs without taking each of them apart.
+"""Voucher: how a family audits millions of sound jobs without taking each of them apart.
 
-Nearly all jobs of a keyspace are plainly sound. Where a family has a Bulk, a glance at the record decides whether the rules
+Nearly all jobs of a keyspace are plainly sound. Where a family has a Voucher, a glance at the record decides whether the rules
 could find anything in it, provided that the job stands in exactly the places where its record says it does (``vouch``). An
 engine then compares places claimed with places found by one number for each job, the XOR of their marks, which is zero when
 both are the same. Only jobs whose number is not zero, or for which nobody vouches, become facts, subjects and findings.
 
-A Bulk never decides that something is wrong; it only says what need not be looked at. Marks have 64 bits: a job that stands
-elsewhere is taken for sound with a probability of 2^-64. Pure. Implemented in a family's ``bulk.py``, called by spark/bulk.py.
+A Voucher never decides that something is wrong; it only says what need not be looked at. Marks have 64 bits: a job that
+stands elsewhere is taken for sound with a probability of 2^-64. Pure. Implemented in a family's ``voucher.py``, called by
+spark/traces.py.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from __future__ import annotations
 import hashlib
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from attrs import field, frozen
 
@@ -44,14 +46,30 @@ class Place:
         return (self.base + bits * self.factor) % WORD
 
 
-@frozen
+@frozen(eq=False)
 class Home:
-    """What all jobs of one queue and state have in common."""
+    """What all jobs of one queue and state have in common. Compared by identity: a Voucher makes each once."""
 
     queue: str
     state: State
     places: tuple[Place, ...]
     """The places where such a job stands, in the order of the scores that ``vouch`` gives. The same number for all homes."""
+
+    @property
+    def mark(self) -> int:
+        """A signed 64-bit number for the queue and the state, the same everywhere."""
+        text = f"{self.state}\0{self.queue}".encode("utf-8", "surrogatepass")
+        return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), signed=True)
+
+
+class Sound(NamedTuple):
+    """What there is to know of a job for which a family vouches."""
+
+    home: Home
+    scores: Sequence[float]
+    """In the places of its home."""
+    created_at: int
+    """Unix ms, as in Job."""
 
 
 @frozen
@@ -63,7 +81,7 @@ class Standing:
     """The job of each member, in order; None for a member that must be looked at more closely."""
 
 
-class Bulk(ABC):
+class Voucher(ABC):
     """One keyspace at one moment, as a family sees it at a glance. Not for use by two threads at once: it may remember homes."""
 
     width: int
@@ -81,11 +99,11 @@ class Bulk(ABC):
         """The same number, for a job named by a fact."""
 
     @abstractmethod
-    def vouch(self, fields: Mapping[bytes, bytes]) -> tuple[Home, Sequence[float]] | None:
-        """Where the job with this record stands, and its scores there, if no rule can find anything as long as it does.
+    def vouch(self, fields: Mapping[bytes, bytes]) -> Sound | None:
+        """Where the job with this record stands, if no rule can find anything as long as it does.
 
         What is not in the record the caller sees to: the key does not expire, the job stands in those places and in no
-        other, and ``unsettled`` does not name its queue. None: the rules must look.
+        other, and its queue ``is_settled``. None: the rules must look.
         """
 
     @abstractmethod
@@ -94,7 +112,7 @@ class Bulk(ABC):
 
     @abstractmethod
     def attached(self, entry: Entry) -> int | None:
-        """The number of the job to which this key belongs and about which no rule can find anything if the job is there (a log)."""
+        """The number of the job to which a key belongs in which no rule can find anything if the job is there (a log)."""
 
     @abstractmethod
     def tally_vouched(self, numbers: Sequence[int], totals: Totals) -> None:
@@ -104,6 +122,6 @@ class Bulk(ABC):
     def tally_standing(self, entry: Entry, standing: Standing, totals: Totals) -> None:
         """What ``KeyFamily.tally`` adds for the members of the entry that have a number."""
 
-    def unsettled(self, queues: Collection[str], totals: Totals) -> set[str]:
-        """Those of the queues at all of whose jobs the rules must look, now that the keyspace is known as a whole."""
-        return set()
+    def is_settled(self, queue: str, totals: Totals) -> bool:
+        """Whether rules need not look at the jobs of a queue for the sake of the totals, which are known only at the end."""
+        return True

@@ -1,19 +1,19 @@
 """Sound kue jobs at a glance: those for which no rule in this folder can find anything, and what they look like.
 
 Careful in one direction only: what is unusual here (an active job, an old member form, a number in an odd notation) is left
-to the rules, and may well be sound. tests/compat/kue/test_bulk.py holds every rule against it. Called by ``family.py``.
+to the rules, and may well be sound. tests/compat/kue/test_voucher.py holds every rule against it. Called by ``family.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from ...schema.bulk import Bulk, Home, Place, Standing
 from ...schema.fact import Entry
 from ...schema.job import State
 from ...schema.text import is_json, to_text
 from ...schema.totals import Totals
+from ...schema.voucher import Home, Place, Sound, Standing, Voucher
 from ..numbers import number
 from .keys import BORROWED, EARLIEST_TIME, WORDS, Form, is_borrowed, layout
 from .record import INDEXES, state_of
@@ -28,7 +28,7 @@ MOST_DIGITS = 15
 """Numbers up to here are the same in Python, JavaScript, a 64-bit column and a double."""
 
 
-class KueBulk(Bulk):
+class KueVoucher(Voucher):
     """The keyspace under ``prefix`` at ``now_ms`` (Unix ms)."""
 
     width = len(INDEXES)
@@ -48,7 +48,7 @@ class KueBulk(Bulk):
     def number(self, job_id: str, scope: str) -> int:
         return int(job_id)
 
-    def vouch(self, fields: Mapping[bytes, bytes]) -> tuple[Home, Sequence[float]] | None:
+    def vouch(self, fields: Mapping[bytes, bytes]) -> Sound | None:
         get = fields.get
         home = self._home(get(b"type"), get(b"state"))
         score = _priority(get(b"priority", b""))
@@ -72,7 +72,7 @@ class KueBulk(Bulk):
             case State.FAILED:
                 if made != allowed or b"failed_at" not in fields or b"error" not in fields:
                     return None
-        return home, (score, by_state, score)
+        return Sound(home, (score, by_state, score), int(created))
 
     def standing(self, entry: Entry) -> Standing | None:
         if entry.redis_type != "zset" or entry.ttl_ms is not None:
@@ -108,8 +108,8 @@ class KueBulk(Bulk):
                 if times:
                     totals.count("trace", "0.9", times)
 
-    def unsettled(self, queues: Collection[str], totals: Totals) -> set[str]:
-        return set(queues) - totals.names.get("types", set())
+    def is_settled(self, queue: str, totals: Totals) -> bool:
+        return queue in totals.names.get("types", ())
 
     def _home(self, queue: bytes | None, word: bytes | None) -> Home | None:
         """The home of all jobs of a type in a state; None where a rule must look."""

@@ -1,0 +1,80 @@
+"""Intake: what a reading task does with the entries that it gets, from a server or from a file.
+
+An Intake makes facts of them, and totals; traces.py has one that leaves sound jobs out. Each task has its own, and the closing
+words of all tasks together tell what the keyspace as a whole is like. Called by snapshot.py and files.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from attrs import define, field
+
+from ..schema.address import Address
+from ..schema.fact import Entry, Fact, FactKind
+from ..schema.family import get_family
+from ..schema.totals import Totals
+
+
+class Intake:
+    """Makes facts of all entries."""
+
+    def __init__(self, address: Address) -> None:
+        self._family = get_family(address.family)
+        self._prefix = address.prefix
+        self._told = Told()
+
+    def facts(self, entry: Entry) -> Iterator[Fact]:
+        """What an entry states, as far as it must be known job by job."""
+        told = self._told
+        for fact in self._family.facts(entry, self._prefix):
+            self._family.tally(fact, told.totals)
+            told.speaks = told.speaks or fact.kind is not FactKind.TOKEN
+            yield fact
+
+    def close(self) -> Told:
+        """What all entries together have told, after the last one."""
+        return self._told
+
+    def is_record(self, key: bytes) -> object:
+        """Whether a key of this name is the record of a job, in all likelihood: a hash of a few fields."""
+        return False
+
+
+NewIntake = Callable[[], Intake]
+"""Makes the Intake of one task, in the task."""
+
+
+@define
+class Told:
+    """What tasks say at their end. A monoid."""
+
+    totals: Totals = field(factory=Totals)
+    speaks: bool = False
+    """There was a key that is more than a wake-up token or lock."""
+    homes: dict[int, tuple[str, str]] = field(factory=dict)
+    """Queue and state by ``Home.mark``, of the jobs that no facts speak of."""
+    files: list[str] = field(factory=list)
+    """The files with their traces."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For the closing word of a task."""
+        return {
+            "totals": self.totals.to_json(),
+            "speaks": self.speaks,
+            "homes": [[mark, *home] for mark, home in self.homes.items()],
+            "files": self.files,
+        }
+
+    @classmethod
+    def of(cls, words: Iterable[str]) -> Told:
+        """What all tasks have told, by their closing words."""
+        told = cls()
+        for word in map(json.loads, words):
+            told.totals.merge(Totals.from_json(word["totals"]))
+            told.speaks = told.speaks or word["speaks"]
+            told.homes.update((mark, (queue, state)) for mark, queue, state in word["homes"])
+            told.files += word["files"]
+        return told
