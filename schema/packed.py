@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Mapping
+from binascii import b2a_base64
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .errors import MalformedValue
@@ -22,9 +23,34 @@ _MARKS = frozenset({"b64", "float", "plain"})
 def pack(values: Mapping[str, Any]) -> bytes:
     """ASCII JSON for texts, numbers, None, bytes, lists, tuples, mappings with text keys. Raises MalformedValue if too deep."""
     try:
-        return json.dumps(_encode(values), separators=(",", ":"), allow_nan=False).encode("ascii")
+        return (_packed_at_once(values) or _dump(_encode(values))).encode("ascii")
     except RecursionError:
         raise MalformedValue("values nested too deep to be packed") from None
+
+
+def _packed_at_once(values: Mapping[str, Any]) -> str | None:
+    """The text for most values, with no look at each; None for those that have something in them that JSON has no form for,
+    but for bytes, or that could be taken for that."""
+    found = 0
+
+    def marked(value: Any) -> Any:
+        nonlocal found
+        if not isinstance(value, bytes):
+            return dict(value)
+        found += 1
+        return {"b64": b2a_base64(value, newline=False).decode("ascii")}
+
+    try:
+        text = _dump(values, marked)
+    except ValueError:
+        return None
+    # Inside a string a quotation mark has a backslash before it: these are objects.
+    unmarked = text.count('{"b64":') == found and '{"float":' not in text and '{"plain":' not in text
+    return text if unmarked else None
+
+
+def _dump(values: Any, default: Callable[[Any], Any] | None = None) -> str:
+    return json.dumps(values, separators=(",", ":"), allow_nan=False, check_circular=False, default=default)
 
 
 def unpack(raw: bytes) -> dict[str, Any]:
@@ -41,7 +67,7 @@ def unpack(raw: bytes) -> dict[str, Any]:
 def _encode(value: Any) -> Any:
     match value:
         case bytes():
-            return {"b64": base64.b64encode(value).decode("ascii")}
+            return {"b64": b2a_base64(value, newline=False).decode("ascii")}
         case float() if value != value or value in (float("inf"), float("-inf")):
             return {"float": str(value)}
         case Mapping():

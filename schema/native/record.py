@@ -56,7 +56,9 @@ class Own:
     @classmethod
     def of(cls, job: Job) -> Own:
         """What the job's extra says. Raises MalformedValue if that is not what ``to_extra`` makes."""
-        extra = job.extra.get(NAME, {})
+        if NAME not in job.extra:
+            return NOTHING
+        extra = job.extra[NAME]
         try:
             head, score = extra.get("head"), extra.get("score")
             if not (head is None or isinstance(head, bytes)) or (score is not None and math.isnan(float(score))):
@@ -81,6 +83,9 @@ class Own:
         if self.fields:
             extra["fields"] = {to_text(name): value for name, value in self.fields.items()}
         return extra
+
+
+NOTHING = Own()
 
 
 @frozen
@@ -173,28 +178,36 @@ def canonical(job_id: str, queue: str, stored: Stored, order: PriorityOrder = AS
     )
 
 
+def waiting_score(job: Job, own: Own) -> float | None:
+    """The place in waiting that the job gets, now or when its time has come; None for a job that never had one."""
+    if own.score is not None or (job.state is not State.WAITING and job.rank is None):
+        return own.score
+    # The source's pop order, inside the rank that its family gives. Below IMPORTED: ahead of what is published from now on.
+    sequence = 0 if job.position is None else min(job.position + 1, IMPORTED - 1)
+    return float((job.rank or 0) * SEQUENCES + sequence)
+
+
 def standard(job: Job, own: Own) -> Stored:
     """What the scripts would have stored for this job. Only for a job in a state that has a place."""
     place = PLACE_OF[job.state]
-    waiting_score = own.score
-    if waiting_score is None and (job.state is State.WAITING or job.rank is not None):
-        # The source's pop order, inside the rank that its family gives. Below IMPORTED: ahead of what is published from now on.
-        sequence = 0 if job.position is None else min(job.position + 1, IMPORTED - 1)
-        waiting_score = float((job.rank or 0) * SEQUENCES + sequence)
+    turn = waiting_score(job, own)
     fields: dict[bytes, bytes] = {}
     if own.head is None:
         fields[b"payload"] = job.payload or b""
         fields[b"name"] = to_bytes(job.name)
     else:
         fields[b"message"] = own.head + b"\n" + (job.payload or b"")
-    numbers = {
-        b"published_at": job.created_at,
-        b"due_at": job.due_at,
-        b"delivered_at": job.started_at,
-        b"deliveries": job.attempts,
-        b"score": whole_score(waiting_score) if place in ("scheduled", "dead", "blocked") else None,
-    }
-    fields.update((name, b"%d" % value) for name, value in numbers.items() if value is not None)
+    if job.created_at is not None:
+        fields[b"published_at"] = b"%d" % job.created_at
+    if job.due_at is not None:
+        fields[b"due_at"] = b"%d" % job.due_at
+    if job.started_at is not None:
+        fields[b"delivered_at"] = b"%d" % job.started_at
+    if job.attempts is not None:
+        fields[b"deliveries"] = b"%d" % job.attempts
+    remembered = whole_score(turn) if place in ("scheduled", "dead", "blocked") else None
+    if remembered is not None:
+        fields[b"score"] = b"%d" % remembered
     if job.worker is not None:
         fields[b"consumer"] = to_bytes(job.worker)
     if job.error is not None:
@@ -203,24 +216,25 @@ def standard(job: Job, own: Own) -> Stored:
         fields[b"unique"] = to_bytes(job.unique_key)
     if place == "dead":
         fields[b"reason"] = CANCELLED if job.state is State.CANCELLED else FAILED
-    fields.update((name, value) for name, value in own.fields.items() if value is not None)
     for name, value in own.fields.items():
         if value is None:
             fields.pop(name, None)
+        else:
+            fields[name] = value
     return Stored(
         fields,
         place,
-        _score(job, place, waiting_score),
+        _score(job, place, turn),
         job.worker if place == "held" else None,
         job.lease_expires_at if place == "held" else None,
         tuple(sorted(set(job.depends_on))) if place == "blocked" else (),
     )
 
 
-def _score(job: Job, place: str, waiting_score: float | None) -> float | None:
+def _score(job: Job, place: str, turn: float | None) -> float | None:
     match place:
         case "waiting" | "held":
-            return waiting_score or 0.0
+            return turn or 0.0
         case "scheduled":
             return float(job.due_at or 0)
         case "dead" | "done":

@@ -7,7 +7,9 @@ What makes a queue of the jobs (its order, sequence and wake token) comes last a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from itertools import chain
 
 from ..errors import MalformedValue
 from ..family import Command, Target
@@ -19,7 +21,7 @@ from . import keys
 from .aside import stored_with_aside
 from .keys import QueueKeys
 from .place import ASCENDING, DESCENDING, sequence_of
-from .record import PLACE_OF, Own, Stored, standard, whole_score
+from .record import PLACE_OF, Own, Stored, standard, waiting_score, whole_score
 from .scripts import script
 
 
@@ -47,15 +49,18 @@ def _error(job: Job, rule: str, detail: str) -> Finding:
 
 def write(job: Job, target: Target) -> list[Command]:
     """The commands that store the job, all in one cluster slot. Raises MalformedValue where ``obstacles`` says so."""
-    stored = stored_with_aside(job, Own.of(job))
-    names = QueueKeys(target.prefix, job.queue)
+    own = Own.of(job)
+    stored = standard(job, own) if target.generated else stored_with_aside(job, own)
+    names, places = _keys(target.prefix, job.queue)
     job_id = to_bytes(job.id)
     key = names.job(job.id)
-    commands: list[Command] = [("DEL", key)]
-    commands += (("ZREM", place, job_id) for place in (names.waiting, names.scheduled, names.dead, names.done))
-    commands += (("SREM", names.blocked, job_id), ("DEL", names.needs(job.id)))
-    commands.append(("HSET", key, *(text for pair in stored.fields.items() for text in pair)))
-    commands += _into_place(job_id, job, stored, names)
+    commands: list[Command] = []
+    if not target.generated:
+        commands += (("DEL", key, names.needs(job.id)), ("SREM", names.blocked, job_id))
+        # What goes to its own place is moved there.
+        commands += [("ZREM", at, job_id) for place, at in places.items() if place != stored.place]
+    commands.append(("HSET", key, *chain.from_iterable(stored.fields.items())))
+    commands += _into_place(job_id, job, stored, names, places)
     if _holds_key(job):
         commands.append(("SET", names.unique(job.unique_key or ""), job_id, "NX"))
     return commands
@@ -66,7 +71,14 @@ def _holds_key(job: Job) -> bool:
     return bool(job.unique_key) and PLACE_OF[job.state] not in ("dead", "done")
 
 
-def _into_place(job_id: bytes, job: Job, stored: Stored, names: QueueKeys) -> Iterator[Command]:
+@lru_cache(maxsize=1024)
+def _keys(prefix: str, queue: str) -> tuple[QueueKeys, dict[str, bytes]]:
+    """The keys of a queue, and those of its places that have scores, by name: a few queues for millions of jobs."""
+    names = QueueKeys(prefix, queue)
+    return names, {"waiting": names.waiting, "scheduled": names.scheduled, "dead": names.dead, "done": names.done}
+
+
+def _into_place(job_id: bytes, job: Job, stored: Stored, names: QueueKeys, places: Mapping[str, bytes]) -> Iterator[Command]:
     score = _text(stored.score)
     match stored.place:
         case "held":
@@ -79,8 +91,7 @@ def _into_place(job_id: bytes, job: Job, stored: Stored, names: QueueKeys) -> It
             for needed in stored.needs:
                 yield ("SADD", names.unblocks(needed), job_id)
         case _:
-            place = {"waiting": names.waiting, "scheduled": names.scheduled, "dead": names.dead, "done": names.done}
-            yield ("ZADD", place[stored.place or ""], score, job_id)
+            yield ("ZADD", places[stored.place or ""], score, job_id)
 
 
 def _text(score: float | None) -> str:
@@ -96,7 +107,7 @@ def tally_written(job: Job, totals: Totals) -> None:
         totals.name("descending", [job.queue])
     if _holds_key(job):
         totals.name("unique", [job.queue])
-    place = whole_score(standard(job, own).waiting_score)
+    place = None if job.state is State.COMPLETED else whole_score(waiting_score(job, own))
     if place is not None:
         totals.maximum("highest sequence", sequence_of(place), job.queue)
 
