@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -23,14 +23,15 @@ def get_engine(
     work: str | None = None,
     partitions: int | None = None,
     throttle: Throttle = UNTHROTTLED,
+    settings: Mapping[str, str] | None = None,
 ) -> Engine:
     """The engine of this name. Raises UsageError with the command to install it, if it is not there.
 
     All arguments but ``throttle`` are Spark's: see SparkEngine.
     """
     if name == LocalEngine.name:
-        if master or work or partitions:
-            raise UsageError("--master, --work and --partitions are for --engine spark")
+        if master or work or partitions or settings:
+            raise UsageError("--master, --work, --partitions and --conf are for --engine spark")
         return LocalEngine(throttle)
     try:
         from ..spark.engine import SparkEngine
@@ -38,7 +39,7 @@ def get_engine(
         if (error.name or "").partition(".")[0] not in ("pyspark", "pyarrow"):
             raise
         raise UsageError(f"--engine spark needs {error.name}: pip install 'ferryman[spark]'") from None
-    return SparkEngine(work=work, tasks=partitions, master=master, throttle=throttle)
+    return SparkEngine(work=work, tasks=partitions, master=master, throttle=throttle, settings=settings)
 
 
 def engine_options(command: Command) -> Command:
@@ -52,15 +53,28 @@ def engine_options(command: Command) -> Command:
         work: str | None,
         partitions: int | None,
         throttle: str | None,
+        conf: tuple[str, ...],
         **others: Any,
     ) -> Status:
         pace = Throttle.parse(throttle) if throttle else UNTHROTTLED
-        return command(*args, engine=get_engine(engine_name, master, work, partitions, pace), **others)
+        engine = get_engine(engine_name, master, work, partitions, pace, _settings(conf))
+        return command(*args, engine=engine, **others)
 
     decorated: Command = with_engine
     for option in reversed(_OPTIONS):
         decorated = option(decorated)
     return decorated
+
+
+def _settings(given: Sequence[str]) -> Mapping[str, str]:
+    """Spark's settings by name. Raises UsageError for one that is not written as ``name=value``."""
+    settings = {}
+    for text in given:
+        name, separator, value = text.partition("=")
+        if not (separator and name.startswith("spark.")):
+            raise UsageError("--conf is written as spark.name=value")
+        settings[name] = value
+    return settings
 
 
 _OPTIONS: tuple[Callable[[Command], Command], ...] = (
@@ -79,6 +93,12 @@ _OPTIONS: tuple[Callable[[Command], Command], ...] = (
         help="Spark: a folder that the driver and all executors share. Default: a temporary one, for this machine alone.",
     ),
     click.option("--partitions", type=click.IntRange(min=1), metavar="N", help="Spark: how many tasks. Default: by size."),
+    click.option(
+        "--conf",
+        metavar="NAME=VALUE",
+        multiple=True,
+        help="Spark: a setting of its own, as in spark.executor.memory=4g. Repeatable.",
+    ),
     click.option(
         "--throttle",
         metavar="RATE",

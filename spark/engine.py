@@ -29,7 +29,7 @@ from ..schema.connect import open_client
 from ..schema.job import Job, State
 from ..schema.rule import Finding
 from ..schema.totals import Totals
-from . import audit, listing
+from . import audit, listing, preflight
 from .comparison import compare_keyspaces
 from .session import session
 from .snapshot import Snapshot, must_speak, take, tasks_for
@@ -47,8 +47,8 @@ class SparkEngine:
 
     ``spark``: the session to use instead of one of its own. ``work``: a folder that all executors can reach, for snapshots;
     needed unless Spark runs on this machine alone. ``tasks``: how many tasks a step has, instead of a number by size. ``master``:
-    where a session of its own runs, instead of the cores of this machine. ``throttle``: how fast all tasks read a server,
-    together.
+    where a session of its own runs, instead of the cores of this machine. ``settings``: Spark's, for such a session.
+    ``throttle``: how fast all tasks read a server, together.
     """
 
     name = "spark"
@@ -60,12 +60,14 @@ class SparkEngine:
         tasks: int | None = None,
         master: str | None = None,
         throttle: Throttle = UNTHROTTLED,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self._given = spark
         self._work = work
         self._tasks = tasks
         self._master = master
         self._throttle = throttle
+        self._settings = settings
 
     def audit(self, source: Address, now_ms: int, report: Report[Finding], progress: Progress = silent) -> Census:
         """See Engine.audit."""
@@ -150,7 +152,8 @@ class SparkEngine:
         folder = tempfile.mkdtemp(prefix="ferryman-", dir=self._work)
         try:
             progress("starting Spark", 0, None)
-            spark = self._given or session(self._master, brief=brief)
+            spark = self._given or session(self._master, self._settings, brief=brief)
+            preflight.check(spark, folder, progress)
             snapshot = take(spark, source, now_ms, f"{folder}/source", progress, self._throttle)
             must_speak(snapshot)
             yield snapshot, folder

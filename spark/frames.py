@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ..migrations.source import open_source
 from ..schema.address import Address
-from . import audit, listing
+from . import audit, listing, preflight
 from .snapshot import Snapshot, take, tasks_for
 from .tables import FINDINGS
 
@@ -64,4 +64,5 @@ def read(spark: SparkSession, url: str, now_ms: int | None = None, work: str | N
     folder = tempfile.mkdtemp(prefix="ferryman-", dir=work)
     if work is None:
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    preflight.check(spark, folder)
     return Frames(spark, take(spark, address, now, f"{folder}/facts"), folder, tasks_for(address))

@@ -1,7 +1,8 @@
 """Session: the one SparkSession of this process, set up so that nothing but ferryman speaks on the terminal.
 
 Starting it takes seconds, so it is kept and reused; a session that the caller has made already is used as it is. Without a
-master elsewhere it listens on the loopback interface only. Never changes the environment for longer than the start takes.
+master elsewhere it listens on the loopback interface only. Under ``spark-submit``, which has started Java and chosen the
+cluster, only what ferryman's steps need is added. Never changes the environment for longer than the start takes.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import atexit
 import contextlib
 import os
 import shutil
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -17,6 +19,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from ..schema.address import Address
+from ..schema.errors import ServerError, UsageError
+from .failures import spark_errors
 from .java import find_java, private_home
 
 TASK_ATTEMPTS = 4
@@ -34,11 +39,7 @@ appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex
 """
 
-SETTINGS: Mapping[str, str] = {
-    "spark.app.name": "ferryman",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.driver.memory": "2g",
+STEPS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     # Larger batches are no faster, and a batch is what a task holds in memory.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
@@ -46,7 +47,15 @@ SETTINGS: Mapping[str, str] = {
     "spark.speculation": "false",
     "spark.sql.sources.default": "parquet",
 }
+"""What ferryman's steps are made for, wherever they run."""
 
+TERMINAL: Mapping[str, str] = {
+    "spark.app.name": "ferryman",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "2g",
+}
+"""For a Spark that nobody knows to be there."""
 
 ON_THIS_MACHINE: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 """Nobody else needs to reach a driver whose executors are in its own process."""
@@ -54,36 +63,85 @@ ON_THIS_MACHINE: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.d
 BRIEF_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For runs of a minute: a Java that compiles quickly, not well, halves their time."""
 
+EXECUTOR_PYTHON = "spark.pyspark.python"
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""The environment variable by which a program knows that ``spark-submit`` has started it."""
+MASTER_TIMEOUT = 5.0
+"""Seconds in which a master must accept a connection. Spark itself tries for a minute before it says so."""
+
 
 def session(master: str | None = None, settings: Mapping[str, str] | None = None, *, brief: bool = False) -> SparkSession:
-    """The running session, or a new one on this machine's cores.
+    """The running session, or a new one, by default on this machine's cores.
 
-    ``brief``: little work is to come. All arguments only matter for a new one. Raises UsageError when no Java can be found. With
-    FERRYMAN_DEBUG set in the environment Spark logs its warnings to stderr.
+    ``settings``: Spark's own, which win. ``brief``: little work is to come. All arguments only matter for a new session.
+    Raises UsageError when no Java can be found, or when ``spark-submit`` was given a password, and ServerError when the master
+    does not answer. With FERRYMAN_DEBUG set in the environment Spark logs its warnings to stderr.
     """
     running = SparkSession.getActiveSession()
     if running is not None:
         return running
+    if SUBMITTED in os.environ:
+        if any(map(_has_password, sys.argv)):
+            raise UsageError(
+                "Spark shows the arguments of spark-submit in its event log and its web page: let the URL name its password by "
+                "password_env= or password_file="
+            )
+        return _built(master, {**STEPS, **(settings or {})})
+    place = master or f"local[{os.cpu_count() or 2},{TASK_ATTEMPTS}]"
+    _must_answer(place)
     folder = Path(tempfile.mkdtemp(prefix="ferryman-spark-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     logging = folder / "log4j2.properties"
     logging.write_text(LOGGING.format(level="warn" if os.environ.get("FERRYMAN_DEBUG") else "off"))
-    place = master or f"local[{os.cpu_count() or 2},{TASK_ATTEMPTS}]"
-    is_here = place.startswith("local")
-    builder = SparkSession.builder.master(place)
     chosen = {
-        **SETTINGS,
-        **(ON_THIS_MACHINE if is_here else {}),
+        **STEPS,
+        **TERMINAL,
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging.as_uri()} {BRIEF_JAVA if brief else ''}",
-        "spark.local.dir": str(folder / "local"),
+        **({**ON_THIS_MACHINE, "spark.local.dir": str(folder / "local")} if is_here(place) else {}),
         **(settings or {}),
     }
-    for name, value in chosen.items():
-        builder = builder.config(name, value)
     home = private_home(folder, find_java())
-    local_ip = {"SPARK_LOCAL_IP": "127.0.0.1"} if is_here else {}
-    with _environment(JAVA_HOME=str(home), PYSPARK_PYTHON=sys.executable, **local_ip):
-        return builder.getOrCreate()
+    with _environment(JAVA_HOME=str(home), **_interpreter(place, chosen)):
+        return _built(place, chosen)
+
+
+def is_here(master: str) -> bool:
+    """Whether the executors of this master are in the driver's own process."""
+    return master == "local" or master.startswith("local[")
+
+
+def _built(master: str | None, settings: Mapping[str, str]) -> SparkSession:
+    builder = SparkSession.builder
+    if master is not None:
+        builder = builder.master(master)
+    with spark_errors():
+        return builder.config(map=dict(settings)).getOrCreate()
+
+
+def _interpreter(master: str, settings: Mapping[str, str]) -> Mapping[str, str]:
+    """The environment by which Spark finds the Python of its tasks. On a cluster the user may know a better one than ours."""
+    if is_here(master):
+        return {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    return {"PYSPARK_PYTHON": settings.get(EXECUTOR_PYTHON) or os.environ.get("PYSPARK_PYTHON") or sys.executable}
+
+
+def _has_password(argument: str) -> bool:
+    try:
+        return Address.parse(argument).password is not None
+    except UsageError:
+        return False
+
+
+def _must_answer(master: str) -> None:
+    """Raises ServerError when none of a standalone cluster's masters accepts a connection."""
+    scheme, _, hosts = master.partition("://")
+    if scheme != "spark":
+        return
+    for each in hosts.split(","):
+        host, _, port = each.rpartition(":")
+        with contextlib.suppress(OSError, ValueError), socket.create_connection((host, int(port)), MASTER_TIMEOUT):
+            return
+    raise ServerError(f"{master}: no Spark master answers there; is the address the one that its log and its web page show?")
 
 
 @contextlib.contextmanager

@@ -35,6 +35,7 @@ from ..schema.fact import Entry, Fact, FactKind, Subject, join
 from ..schema.family import get_family
 from ..schema.rule import Finding, Keyspace
 from ..schema.totals import Totals
+from .failures import located
 from .files import read_files
 from .stage import Batches, Results, closing, run
 from .tables import FACTS, batches, fact_bytes
@@ -103,7 +104,7 @@ def take(
     if address.kind is Kind.RDB:
         facts, remarks = read_files(spark, address, now_ms, tasks_for(address), path, progress)
     else:
-        with _at_rest(address):
+        with _same_servers(address), _at_rest(address):
             share = throttle.shared(spark.sparkContext.defaultParallelism)
             facts = run(keys(spark, address), _reading(address, share), FACTS, path, f"reading {address.family} keys", progress)
     totals = Totals()
@@ -112,6 +113,29 @@ def take(
         totals.merge(Totals.from_json(tail["totals"]))
         speaks = speaks or tail["speaks"]
     return Snapshot(address, now_ms, facts, totals, speaks, tuple(remarks))
+
+
+@contextlib.contextmanager
+def _same_servers(address: Address) -> Iterator[None]:
+    """Checks that who answers after the block is who answered before it: what tasks read in between may come from either.
+
+    Raises ServerError if not.
+    """
+    before = _run_ids(address)
+    yield
+    if _run_ids(address) != before:
+        raise ServerError(
+            f"{address.display()}: the server was restarted or failed over while it was read, so keys may be missing; try again"
+        )
+
+
+def _run_ids(address: Address) -> set[str | None]:
+    """Of the server, or of all masters of a cluster."""
+    if address.kind is not Kind.CLUSTER:
+        with open_client(address) as client:
+            return {node(client).run_id}
+    with server_errors(address), Cluster(address) as cluster:
+        return {node(cluster.client(name)).run_id for name in cluster.masters()}
 
 
 @contextlib.contextmanager
@@ -153,7 +177,8 @@ def keys(spark: SparkSession, address: Address) -> DataFrame:
         for row in rows:
             for index in row.column("id").to_pylist():
                 part = parts[index]
-                with part.client(address) as client, same_server(client, part.run_id):
+                work = f"scanning range {index + 1} of {len(parts)} of {part.place(address)}"
+                with located(work), part.client(address) as client, same_server(client, part.run_id):
                     for page in scan_range(client, part.span, globs):
                         yield pa.RecordBatch.from_arrays([pa.array(page, pa.binary())], ["key"])
 
@@ -169,6 +194,10 @@ class Part:
     run_id: str | None
     node: NodeName | None = None
     """None: the one server of the address."""
+
+    def place(self, address: Address) -> str:
+        """Where it lies, for people."""
+        return ":".join(map(str, self.node)) if self.node else address.display()
 
     @contextlib.contextmanager
     def client(self, address: Address) -> Iterator[redis.Redis]:

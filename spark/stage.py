@@ -7,8 +7,6 @@ null; Spark keeps exactly one for each task, whatever was retried. Called by the
 
 from __future__ import annotations
 
-import contextlib
-import re
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -16,12 +14,11 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 from attrs import field, frozen
-from pyspark.errors import PySparkException
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from ..migrations.engine import Progress, silent
-from ..schema import errors
-from ..schema.errors import FerrymanError
+from .failures import located, spark_errors
 from .tables import Table
 
 T = TypeVar("T")
@@ -68,10 +65,15 @@ def run(
 ) -> Results[T]:
     """Runs ``task``, made by ``closing``, on every partition of ``frame``, and leaves what it yields in the folder ``path``.
 
-    Raises the FerrymanError that a task has raised, when all its attempts have failed.
+    Raises the FerrymanError that a task has raised, when all its attempts have failed; it says which part failed, and where.
     """
+
+    def part(rows: Batches) -> Batches:
+        with located(f"{phase}, part {TaskContext.get().partitionId() + 1}"):
+            yield from task(rows)
+
     spark = frame.sparkSession
-    output = frame.mapInArrow(task, _ddl(table))
+    output = frame.mapInArrow(part, _ddl(table))
     perform(spark, lambda: output.write.parquet(path), phase, progress)
     return Results(spark, table, path)
 
@@ -92,7 +94,7 @@ def perform(spark: SparkSession, action: Callable[[], Any], phase: str, progress
 
     def work() -> None:
         context.setJobGroup(group, phase)
-        with task_errors():
+        with spark_errors():
             action()
 
     with ThreadPoolExecutor(1) as pool:
@@ -104,30 +106,6 @@ def perform(spark: SparkSession, action: Callable[[], Any], phase: str, progress
             context.cancelJobGroup(group)
             raise
         doing.result()
-
-
-@contextlib.contextmanager
-def task_errors() -> Iterator[None]:
-    """Turns what Spark makes of a FerrymanError in a task, pages of stack traces, back into that error."""
-    try:
-        yield
-    except PySparkException as failure:
-        raised = _named_error(str(failure))
-        if raised is None:
-            raise
-        raise raised from failure
-
-
-_ERROR_LINE = re.compile(rf"{re.escape(errors.__name__)}\.(\w+): (.+)")
-
-
-def _named_error(text: str) -> FerrymanError | None:
-    """The last error of our tree in the text of a failure: Python ends a traceback with it."""
-    for name, message in reversed(_ERROR_LINE.findall(text)):
-        kind = getattr(errors, name, None)
-        if isinstance(kind, type) and issubclass(kind, FerrymanError):
-            return kind(message)
-    return None
 
 
 def _tasks(context: Any, group: str) -> tuple[int, int | None]:

@@ -1,0 +1,70 @@
+"""Failures: what goes wrong in Spark and its executors, as the one error that it comes down to, in one line.
+
+Spark answers a failed task with pages of stack traces of two languages. What a task has raised on purpose is found in them and
+raised again on the driver; so is what goes wrong around the tasks: a Python without ferryman, executors that die. Called by
+whatever starts Spark or lets it work, and by the tasks themselves, which say where they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+from collections.abc import Iterator
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from ..schema import errors
+from ..schema.errors import FerrymanError, ServerError, UsageError
+
+
+@contextlib.contextmanager
+def located(work: str) -> Iterator[None]:
+    """Adds to a FerrymanError inside the block what a task was doing, and on which machine."""
+    try:
+        yield
+    except FerrymanError as error:
+        raise type(error)(f"{error} [{work}, on {socket.gethostname()}]") from error
+
+
+@contextlib.contextmanager
+def spark_errors() -> Iterator[None]:
+    """Turns an exception of Spark's inside the block into the FerrymanError that it comes down to.
+
+    Only a mistake in a task's own code passes as it is.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JError) as failure:
+        raised = named_error(str(failure))
+        if raised is None:
+            raise
+        raise raised from failure
+
+
+_OURS = re.compile(rf"{re.escape(errors.__name__)}\.(\w+): (.+)")
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+_OTHER_PYTHON = re.compile(r"\[PYTHON_VERSION_MISMATCH\] (.+)")
+_TRACEBACK = "Traceback (most recent call last)"
+_REASON = re.compile(r"Job aborted due to stage failure: (.+)|^: (?:[\w.$]+: )?(.+)", re.MULTILINE)
+
+
+def named_error(text: str) -> FerrymanError | None:
+    """What the text of a failure comes down to; None for a mistake in a task's code."""
+    # Python ends a traceback with the error itself, so the last one counts.
+    for name, message in reversed(_OURS.findall(text)):
+        kind = getattr(errors, name, None)
+        if isinstance(kind, type) and issubclass(kind, FerrymanError):
+            return kind(message)
+    if missing := _NO_MODULE.search(text):
+        return UsageError(
+            f"the Python of Spark's executors has no module {missing[1]!r}: install ferryman[spark] there, or send it along "
+            "(docs/spark.md, A cluster)"
+        )
+    if other := _OTHER_PYTHON.search(text):
+        return UsageError(f"Spark's executors run another Python than the driver: {other[1]}")
+    if _TRACEBACK in text:
+        return None
+    reason = _REASON.search(text)
+    return ServerError(f"Spark gave up: {(reason[1] or reason[2]) if reason else text.strip().splitlines()[0]}")
