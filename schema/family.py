@@ -191,6 +191,10 @@ class KeyFamily(ABC):
 
     # What both engines run on the results of the above
 
+    def sketch(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
+        """The jobs of ``generate`` for a ``generated`` target: they need not say more of themselves than ``write`` asks for."""
+        return self.generate(jobs, seed, now_ms, lots)
+
     def findings(self, subject: Subject, keyspace: Keyspace) -> Iterator[Finding]:
         """All rules on one subject."""
         for rule in self.rules:

@@ -16,6 +16,7 @@ from attrs import define, evolve, field
 
 from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text
 from ...schema.job import Job, State
+from ..sketch import Sketch
 from .kept import job_of
 from .keys import LOCK_MS, OPTIONS_TTL
 from .record import Stored, standard
@@ -70,6 +71,12 @@ BODIES = 512
 
 def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
     """``jobs`` jobs as they stand at ``now_ms``."""
+    for made in sketch(jobs, seed, now_ms, lots):
+        yield evolve(job_of(made.id, made.record), position=made.position, rank=0)
+
+
+def sketch(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Sketch]:
+    """The same jobs, ready to be written."""
     start = Random(seed)
     bodies = [text(start) for _ in range(BODIES)]
     draw_queue, draw_word, draw_priority = shares(start, QUEUES), shares(start, WORDS), shares(start, PRIORITIES)
@@ -107,17 +114,21 @@ class _Maker:
     made: int
     latest: str | None = None
 
-    def jobs_of(self, cards: Iterable[Card]) -> Iterator[Job]:
+    def jobs_of(self, cards: Iterable[Card]) -> Iterator[Sketch]:
         """One job for each card."""
         for (queue, word, priority), follows in _paired(cards):
             follower = self._id() if follows else None
-            job = self._job(queue, word, priority, self.bodies[int(self.random.random() * BODIES)], follower)
-            yield job
-            if follower is not None:
-                yield self._duplicate(job, follower) if word == "completed" else self._blocked(job, follower)
+            job, fields, scores = self._job(queue, word, priority, self.bodies[int(self.random.random() * BODIES)], follower)
+            yield self._stored(job, word, fields, scores)
+            if follower is not None and word == "completed":
+                yield self._duplicate(job, fields[b"hash"], follower)
+            elif follower is not None:
+                yield self._blocked(job, follower)
 
-    def _job(self, queue: str, word: str, priority: float, body: str, follower: str | None) -> Job:
-        """One job that depends on no other. ``follower``: the one that will."""
+    def _job(
+        self, queue: str, word: str, priority: float, body: str, follower: str | None
+    ) -> tuple[Job, dict[bytes, bytes], dict[str, float]]:
+        """One job that depends on no other, its unusual fields, and its place. ``follower``: the one that will depend on it."""
         random, job_id = self.random, self._id()
         # Jobs come in the order of their time; finished ones came within their time to live.
         age = OPTIONS_TTL * 0.9 * random.random() if word in ("completed", "failed") else self._age()
@@ -163,18 +174,17 @@ class _Maker:
             history=tuple(story.events),
         )
         self.latest = job_id
-        return self._stored(job, word, fields, scores)
+        return job, fields, scores
 
-    def _duplicate(self, original: Job, job_id: str) -> Job:
+    def _duplicate(self, original: Job, unique_key: bytes, job_id: str) -> Sketch:
         """A job equal to one that has ended."""
         story = _Story(self.random, original.queue, self.now_ms - 60_000 - int(self.random.random() * 60_000))
         story.run("duplicate", 0)
         story.events[-1] = {**story.events[-1], "worker": story.worker, "duplicateJid": original.id}
         job = evolve(original, id=job_id, created_at=story.created_at, history=tuple(story.events), tags=(), worker=story.worker)
-        fields = {b"duplicate": original.id.encode(), b"hash": (original.unique_key or "").encode()}
-        return self._stored(evolve(job, result=None, unique_key=None, finished_at=None, extra={}), "duplicate", fields, {})
+        return self._stored(job, "duplicate", {b"duplicate": original.id.encode(), b"hash": unique_key}, {})
 
-    def _blocked(self, needed: Job, job_id: str) -> Job:
+    def _blocked(self, needed: Job, job_id: str) -> Sketch:
         """A job that waits for one that has yet to end."""
         story = _Story(self.random, needed.queue, (needed.created_at or 0) + 1 + int(self.random.random() * 1000))
         story.add("dependancyWaiting")
@@ -192,8 +202,8 @@ class _Maker:
         )
         return self._stored(job, "new", {}, {})
 
-    def _stored(self, job: Job, word: str, fields: Mapping[bytes, bytes], scores: Mapping[str, float]) -> Job:
-        """The job as it is read from its record, and its place in the queue."""
+    def _stored(self, job: Job, word: str, fields: Mapping[bytes, bytes], scores: Mapping[str, float]) -> Sketch:
+        """The job with its record, and its place in the queue."""
         usual = standard(job, word)
         stored = Stored({**usual.fields, **fields}, scores, usual.needs, usual.dying, usual.original)
         position = None
@@ -201,7 +211,16 @@ class _Maker:
             position = self.waiting[job.queue]
             self.waiting[job.queue] += 1
         self.made += 1
-        return evolve(job_of(job.id, stored), position=position, rank=0)
+        return Sketch(
+            id=job.id,
+            queue=job.queue,
+            name=job.name,
+            state=job.state,
+            created_at=job.created_at,
+            depends_on=job.depends_on,
+            position=position,
+            record=stored,
+        )
 
     def _age(self) -> float:
         return DAY_MS * (1 - self.made / self.jobs)

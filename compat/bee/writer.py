@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import chain
 
 from attrs import evolve
 
@@ -19,8 +20,8 @@ from ...schema.job import Job, State
 from ...schema.rule import Finding, Severity
 from ...schema.text import show, to_bytes, to_text
 from ...schema.totals import Totals
-from ..numbers import number_text
 from ..scripts import script
+from ..sketch import Sketch
 from . import texts
 from .kept import NAME, Kept, with_aside
 from .keys import DYING, EARLIEST_TIME, LOCK_MS, OPTIONS_TTL, SETS, hashed, layout
@@ -93,14 +94,15 @@ def stored_of(job: Job, target: Target) -> Stored:
     kept = Kept.of(job)
     held_elsewhere = job.state is State.ACTIVE and kept.status != "running"
     written = evolve(job, state=State.WAITING) if held_elsewhere else job
-    stored = readable(kept.applied(written))
+    stored = job.record if isinstance(job, Sketch) else readable(kept.applied(written))
     role = stored.place
     scores = {}
     if role is not None:
         score = stored.scores.get(role)
         overdue = role == "expires" and role not in kept.scores and (score or 0) < target.now_ms
         scores[role] = _score(written, stored, role, target.now_ms) if score is None or overdue else score
-    return with_aside(written, evolve(stored, scores=scores))
+    stored = evolve(stored, scores=scores)
+    return stored if isinstance(job, Sketch) else with_aside(written, stored)
 
 
 def _score(job: Job, stored: Stored, role: str, now_ms: int) -> float:
@@ -142,17 +144,18 @@ def write(job: Job, target: Target) -> list[Command]:
     stored = stored_of(job, target)
     names, job_id, role = layout(target.prefix), to_bytes(job.id), stored.place
     record, waits_for = names.key("record", id=job.id), names.key("dependencies", id=job.id)
-    commands: list[Command] = [("DEL", record, waits_for)]
-    commands.append(("HSET", record, *(text for pair in stored.fields.items() for text in pair)))
+    commands: list[Command] = [] if target.generated else [("DEL", record, waits_for)]
+    commands.append(("HSET", record, *chain.from_iterable(stored.fields.items())))
     if stored.dying:
         commands.append(("PEXPIRE", record, ttl_of(stored)))
-    for each in SETS:
-        key = names.key(each, queue=job.queue)
-        commands.append(("ZADD", key, number_text(stored.scores[each]), job_id) if each == role else ("ZREM", key, job_id))
+    if not target.generated:
+        commands += (("ZREM", names.key(each, queue=job.queue), job_id) for each in SETS if each != role)
+    if role is not None:
+        commands.append(("ZADD", names.key(role, queue=job.queue), stored.scores[role], job_id))
     if stored.needs:
         commands.append(("SADD", waits_for, *map(to_bytes, stored.needs)))
     commands += _memberships(job_id, stored, target)
-    if stored.status == "queued":
+    if stored.status == "queued" and not target.generated:
         message = {"queue": job.queue, "jid": job.id, "type": "new"}
         commands.append(("PUBLISH", to_bytes(f"{target.prefix}:ch:q:{job.queue}"), texts.dump(message) or b"{}"))
     return commands
@@ -174,7 +177,10 @@ def _memberships(job_id: bytes, stored: Stored, target: Target) -> Iterator[Comm
     if unique_key is not None and stored.status not in DYING:
         key = names.key("hashes", hashed=hashed(to_text(get(b"queue", b"")), to_text(unique_key)))
         end = "tail" if stored.status == "duplicate" else "head"
-        yield ("EVAL", _script("enlist"), 1, key, job_id, end)
+        if target.generated:
+            yield ("RPUSH" if end == "tail" else "LPUSH", key, job_id)
+        else:
+            yield ("EVAL", _script("enlist"), 1, key, job_id, end)
 
 
 # What is done once

@@ -17,6 +17,7 @@ from attrs import evolve
 from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text
 from ...schema.job import Job
 from ..members import Member
+from ..sketch import Sketch
 from .reader import job_of
 from .record import DEFAULTS, PURGE_MS, Record
 
@@ -55,6 +56,12 @@ BODIES = 512
 
 def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
     """``jobs`` jobs with ids from 1 on, as they stand at ``now_ms``."""
+    for made in sketch(jobs, seed, now_ms, lots):
+        yield evolve(job_of(made.id, made.record), position=made.position)
+
+
+def sketch(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Sketch]:
+    """The same jobs, ready to be written."""
     start = Random(seed)
     bodies = [_body(start) for _ in range(min(jobs, BODIES))]
     draw_queue, draw_word = shares(start, QUEUES), shares(start, STATES)
@@ -66,11 +73,13 @@ def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Itera
             created_at = now_ms - 300_000 - (jobs - number) * CREATED_WITHIN_MS // jobs
             body = bodies[int(random.random() * len(bodies))]
             payload = b'{"n":%d,"to":"user%d@example.com",%b' % (number, number % 9973, body)
-            job = job_of(str(number), _record(random, str(number), queue, word, payload, created_at, now_ms))
+            position = None
             if _list_of((queue, word)) is not None:
-                job = evolve(job, position=pushed[queue])
+                position = pushed[queue]
                 pushed[queue] += 1
-            yield job
+            job_id = str(number)
+            record = _record(random, job_id, queue, word, payload, created_at, now_ms)
+            yield Sketch(id=job_id, queue=queue, name=queue, state=record.state, position=position, record=record)
 
 
 def _list_of(card: tuple[str, str]) -> str | None:

@@ -63,7 +63,10 @@ def layout(prefix: str) -> KeyLayout:
 
 def counted(job_id: str) -> int | None:
     """The number of an id that the counter of a keyspace could give out; None for any other text."""
-    return int(job_id) if re.fullmatch("[1-9][0-9]{0,17}", job_id) else None
+    return int(job_id) if _COUNTED(job_id) else None
+
+
+_COUNTED = re.compile("[1-9][0-9]{0,17}").fullmatch
 
 
 def as_sent(name: str) -> str:

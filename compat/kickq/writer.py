@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache, partial
+from itertools import chain
 
 from attrs import evolve, frozen
 
@@ -21,8 +22,8 @@ from ...schema.rule import Finding, Severity
 from ...schema.text import show, to_bytes
 from ...schema.totals import Totals
 from ..members import split
-from ..numbers import number_text
 from ..scripts import script
+from ..sketch import Sketch
 from .kept import Kept
 from .keys import LARGEST_ID, WORDS, as_sent, counted, layout
 from .note import ahead, with_note
@@ -116,29 +117,37 @@ def _written_state(job: Job, kept: Kept) -> State:
 
 def write(job: Job, target: Target) -> list[Command]:
     """The commands that store the job. Raises MalformedValue for a job of which ``obstacles`` says so."""
-    stored = written(job, target.now_ms)
+    stored = Written(job.state, job.record) if isinstance(job, Sketch) else written(job, target.now_ms)
     state, record = stored.state, stored.record
     names, member = layout(target.prefix), to_bytes(job.id)
-    key, queue = names.key("record", id=job.id), names.key("queue", queue=job.queue)
-    staged = names.key("staged", queue=job.queue)
-    commands: list[Command] = []
-    if counted(job.id) is not None:
-        commands.append(("EVAL", _script("raise_id"), 1, names.key("ids"), member))
-    commands += [("DEL", key), ("HSET", key, *(text for pair in record.hash.items() for text in pair))]
+    key, staged = names.key("record", id=job.id), names.key("staged", queue=job.queue)
+    hashed: Command = ("HSET", key, *chain.from_iterable(record.hash.items()))
     all_sets = _sets(target.prefix)
-    sets = [other for word, other in all_sets.items() if word != record.word]
-    zsets = [names.key(role) for role in ("scheduled", "purge") if role not in record.scores]
-    lists = []
-    if state is not State.WAITING:
-        zsets.append(staged)
-        lists.append(queue)
-    commands.append(("EVAL", _script("leave"), len(sets + zsets + lists), *sets, *zsets, *lists, member, len(sets), len(zsets)))
+    commands: list[Command] = []
+    if target.generated:
+        commands.append(hashed)
+    else:
+        if counted(job.id) is not None:
+            commands.append(_raise_id(target, member))
+        commands += [("DEL", key), hashed]
+        sets = [other for word, other in all_sets.items() if word != record.word]
+        zsets = [names.key(role) for role in ("scheduled", "purge") if role not in record.scores]
+        lists = []
+        if state is not State.WAITING:
+            zsets.append(staged)
+            lists.append(names.key("queue", queue=job.queue))
+        places = (*sets, *zsets, *lists)
+        commands.append(("EVAL", _script("leave"), len(places), *places, member, len(sets), len(zsets)))
     commands.append(("SADD", all_sets[record.word], member))
-    commands.extend(("ZADD", names.key(role), number_text(score), member) for role, score in record.scores.items())
+    commands.extend(("ZADD", names.key(role), score, member) for role, score in record.scores.items())
     if state is State.WAITING:
         # Jobs that have no place at the source run first.
         commands.append(("ZADD", staged, 0 if job.position is None else job.position + 1, member))
     return commands
+
+
+def _raise_id(target: Target, job_id: bytes | int) -> Command:
+    return ("EVAL", _script("raise_id"), 1, layout(target.prefix).key("ids"), job_id)
 
 
 @lru_cache(maxsize=64)
@@ -150,10 +159,19 @@ def _sets(prefix: str) -> Mapping[str, bytes]:
 # What is done once
 
 
+def tally_written(job: Job, totals: Totals) -> None:
+    """Adds what ``finish`` needs beside the number of jobs by queue."""
+    number = counted(job.id)
+    if number is not None:
+        totals.maximum("highest id", number)
+
+
 def finish(target: Target, totals: Totals) -> list[Command]:
-    """Puts what was staged into the lists of the queues."""
+    """Raises the id counter over every written id, and puts what was staged into the lists of the queues."""
     names = layout(target.prefix)
-    return [
-        ("EVAL", _script("queue"), 2, names.key("staged", queue=queue), names.key("queue", queue=queue))
-        for queue in totals.labels("jobs")
-    ]
+    highest = totals.maxima.get(("highest id", ""))
+    commands: list[Command] = [] if highest is None else [_raise_id(target, highest)]
+    for queue in totals.labels("jobs"):
+        keys = (names.key("staged", queue=queue), names.key("queue", queue=queue))
+        commands.append(("EVAL", _script("queue"), len(keys), *keys))
+    return commands

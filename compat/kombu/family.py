@@ -84,5 +84,8 @@ class Kombu(KeyFamily):
     def generate(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
         return generate.generate(jobs, seed, now_ms, lots)
 
+    def sketch(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
+        return generate.sketch(jobs, seed, now_ms, lots)
+
 
 FAMILY = Kombu()

@@ -19,6 +19,7 @@ from attrs import evolve
 
 from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text
 from ...schema.job import Job, State, rank_of
+from ..sketch import Sketch
 from .bindings import default_bindings
 from .kept import Stand, job_of
 from .record import Message, Record, eta_text
@@ -49,6 +50,13 @@ BODIES = 512
 
 def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
     """``jobs`` messages as they stand at ``now_ms``."""
+    for made in sketch(jobs, seed, now_ms, lots):
+        rank = rank_of(made.record.step)
+        yield evolve(job_of(made.id, made.record), position=made.position, rank=rank)
+
+
+def sketch(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Sketch]:
+    """The same messages, ready to be written."""
     start = Random(seed)
     bodies = [text(start) for _ in range(BODIES)]
     draw_queue, draw_state, draw_priority = shares(start, QUEUES), shares(start, STATES), shares(start, PRIORITIES)
@@ -65,10 +73,9 @@ def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Itera
                 case State.ACTIVE:
                     record = Record(message, held=True, since=now_ms / 1000 - random.random() * 1800)
             stand = Stand(queue, record, record.text, message.step, now_ms, default_bindings(queue))
-            job = job_of(message.tag, stand)
             position = None if record.held else published[queue]
             published[queue] += 1
-            yield evolve(job, position=position, rank=rank_of(message.step))
+            yield Sketch(id=message.tag, queue=queue, name="", state=state, position=position, record=stand)
 
 
 def _message(random: Random, number: int, queue: str, priority: int, words: str) -> Message:

@@ -21,6 +21,7 @@ from ...schema.text import load_json, show, to_bytes
 from ...schema.totals import Totals
 from ..moments import moment
 from ..scripts import script
+from ..sketch import Sketch
 from .bindings import Bindings, default_bindings, register
 from .kept import Kept, Stand, head_of, with_aside
 from .keys import STEPS, bucket_key, can_be_queue, is_unicode, lane, lane_parts, layout, step_of
@@ -176,12 +177,12 @@ def stand_of(job: Job, now_ms: int) -> Stand:
 
 def write(job: Job, target: Target) -> list[Command]:
     """The commands that store the job. Raises MalformedValue for a job of which ``obstacles`` says so."""
-    stand = stand_of(job, target.now_ms)
+    stand = job.record if isinstance(job, Sketch) else stand_of(job, target.now_ms)
     names, tag = layout(target.prefix), to_bytes(job.id)
     staged, order = names.key("staged", queue=job.queue), names.key("staged_order", queue=job.queue)
     if stand.record.held:
         # Should an older version of the job be staged, it must not run as well.
-        gone: list[Command] = [("HDEL", staged, tag), ("ZREM", order, tag)]
+        gone: list[Command] = [] if target.generated else [("HDEL", staged, tag), ("ZREM", order, tag)]
         taken: list[Command] = [
             ("ZADD", names.key("index"), repr(stand.record.since), tag),
             ("HSET", names.key("unacked"), tag, stand.text),

@@ -76,6 +76,9 @@ class Pjq(KeyFamily):
     def generate(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
         return generate.generate(jobs, seed, now_ms, lots)
 
+    def sketch(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
+        return generate.sketch(jobs, seed, now_ms, lots)
+
     def damage(self, rule: str, job: Job, target: Target) -> list[Command]:
         return damage.damage(rule, job, target)
 

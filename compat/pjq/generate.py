@@ -18,7 +18,8 @@ from uuid import UUID
 from attrs import evolve
 
 from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text
-from ...schema.job import Job
+from ...schema.job import Job, State
+from ..sketch import Sketch
 from .kept import job_of
 from .record import Record
 
@@ -33,6 +34,13 @@ QUEUES = (
 """Queues and their shares. A colon, a blank, a quote, a wildcard or a line break in a name must trouble nobody."""
 
 PLACES = (("queued", 50), ("dispatched", 3), ("processing", 5), ("finished", 42))
+STATES = {
+    "queued": State.WAITING,
+    "dispatched": State.ACTIVE,
+    "processing": State.ACTIVE,
+    "finished": State.COMPLETED,
+}
+"""The state of a job in each place, if it has not failed."""
 COMMANDS = ("/usr/local/bin/ffmpeg", "/usr/bin/convert", "/opt/mail/send", "/opt/hooks/call")
 ERRORS = ("in00.mp4: No such file or directory", "Konto gesperrt – siehe Log", "connect ECONNREFUSED 10.0.0.7:25", "")
 
@@ -43,6 +51,12 @@ BODIES = 512
 
 def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
     """``jobs`` jobs as they stand at ``now_ms``, oldest first."""
+    for made in sketch(jobs, seed, now_ms, lots):
+        yield evolve(job_of(made.id, made.queue, made.record, {}), position=made.position)
+
+
+def sketch(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Sketch]:
+    """The same jobs, ready to be written."""
     start = Random(seed)
     bodies = [text(start) for _ in range(BODIES)]
     draw_queue, draw_place = shares(start, QUEUES), shares(start, PLACES)
@@ -52,15 +66,19 @@ def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Itera
         for number, (queue, place) in zip(numbers, deck.deal(numbers, random), strict=True):
             created = now_ms / 1000 - 7200 - (jobs - number) * 30 * DAY / jobs
             job_id = _uuid(random)
-            stored = _stored(random, job_id, queue, place, bodies[int(random.random() * BODIES)], created, now_ms / 1000)
-            job = job_of(job_id, queue, stored, {})
+            exitcode = 0 if random.random() < 0.9 else 1 + int(random.random() * 3)
+            record = _record(
+                random, job_id, queue, place, bodies[int(random.random() * BODIES)], created, now_ms / 1000, exitcode
+            )
+            position = None
             if place == "queued":
-                job = evolve(job, position=waiting[queue])
+                position = waiting[queue]
                 waiting[queue] += 1
-            yield job
+            state = State.FAILED if place == "finished" and exitcode else STATES[place]
+            yield Sketch(id=job_id, queue=queue, name=queue, state=state, position=position, record=record)
 
 
-def _stored(random: Random, job_id: str, queue: str, place: str, words: str, created: float, now: float) -> Record:
+def _record(random: Random, job_id: str, queue: str, place: str, words: str, created: float, now: float, exitcode: int) -> Record:
     """One job whose story is drawn to fit its place."""
     chance = random.random
     payload: dict[str, Any] = {"uuid": job_id, "queue_name": queue, "reference_uuid": _uuid(random)}
@@ -82,7 +100,6 @@ def _stored(random: Random, job_id: str, queue: str, place: str, words: str, cre
         scores = dict.fromkeys(("processing", "seen"), round(now - 0.1 - chance() * 3, 6)) | {"progress": round(chance(), 3)}
     elif place == "finished":
         scores["finished"] = round(started + 0.01 + chance() ** 4 * 3600, 6)
-        exitcode = 0 if chance() < 0.9 else 1 + int(chance() * 3)
         stderr = ERRORS[int(chance() * len(ERRORS))] if exitcode else ""
         payload |= {"finished_at": scores["finished"], "exitcode": exitcode, "stdout": "frame=500\nok ✓", "stderr": stderr}
         fields[b"finished_at"] = repr(scores["finished"]).encode()

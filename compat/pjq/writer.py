@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 
 from ...schema.errors import MalformedValue
 from ...schema.family import Command, Target
@@ -18,6 +19,7 @@ from ...schema.rule import Finding, Severity
 from ...schema.text import load_json, show, to_bytes
 from ...schema.totals import Totals
 from ..scripts import script
+from ..sketch import Sketch
 from .kept import WRITABLE, Kept, place_of, record_of
 from .keys import can_be_id, is_unicode, layout
 from .payload import members_of
@@ -26,6 +28,9 @@ from .record import FINISHED
 _script = partial(script, __package__)
 
 TO_RUN = frozenset({State.WAITING, State.ACTIVE})
+
+SCORED = ("dispatched", "processing", "progress", "finished")
+"""The roles of the containers, but for lists, in which a job can stand."""
 
 
 # What pjq can't express
@@ -80,34 +85,32 @@ def _warning(job: Job, rule: str, detail: str) -> Finding:
 
 def write(job: Job, target: Target) -> list[Command]:
     """The commands that store the job. Raises MalformedValue for a job of which ``obstacles`` says so."""
-    record = record_of(job)
+    record = job.record if isinstance(job, Sketch) else record_of(job)
     names, job_id = layout(target.prefix), to_bytes(job.id)
 
     def key(role: str) -> bytes:
         return names.key(role, queue=job.queue)
 
     own = {"processing", "progress"} if record.place == "processing" else {record.place}
-    commands: list[Command] = [
-        (
-            "EVAL",
-            _script("store"),
-            1,
-            names.key("record", id=job.id),
-            *(text for pair in record.fields.items() for text in pair),
-        )
-    ]
-    commands += (("ZREM", key(role), job_id) for role in ("dispatched", "processing", "progress", "finished") if role not in own)
+    stored, fields = names.key("record", id=job.id), chain.from_iterable(record.fields.items())
+    commands: list[Command] = []
+    if target.generated:
+        commands.append(("HSET", stored, *fields))
+    else:
+        commands.append(("EVAL", _script("store"), 1, stored, *fields))
+        commands += (("ZREM", key(role), job_id) for role in SCORED if role not in own)
     if record.place == "queued":
         # Jobs that have no place at the source run first.
         commands.append(("ZADD", key("staged"), 0 if job.position is None else job.position + 1, job_id))
         return commands
-    commands += (("ZREM", key("staged"), job_id), ("LREM", key("queued"), 0, job_id))
+    if not target.generated:
+        commands += (("ZREM", key("staged"), job_id), ("LREM", key("queued"), 0, job_id))
     for role, score in record.scores.items():
         if role in own:
-            commands.append(("ZADD", key(role), repr(score), job_id))
+            commands.append(("ZADD", key(role), score, job_id))
     worker = record.fields.get(b"worker_uuid")
     if record.place == "processing" and "seen" in record.scores and worker:
-        commands += (("SADD", key("busy"), worker), ("ZADD", key("seen"), repr(record.scores["seen"]), worker))
+        commands += (("SADD", key("busy"), worker), ("ZADD", key("seen"), record.scores["seen"], worker))
     return commands
 
 
@@ -116,7 +119,8 @@ def write(job: Job, target: Target) -> list[Command]:
 
 def tally_written(job: Job, totals: Totals) -> None:
     """Adds what ``finish`` needs: which queues have jobs to put into their lists."""
-    if place_of(job, Kept.of(job).place) == "queued":
+    place = job.record.place if isinstance(job, Sketch) else place_of(job, Kept.of(job).place)
+    if place == "queued":
         totals.name("staged", [job.queue])
 
 

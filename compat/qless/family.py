@@ -18,7 +18,7 @@ from ...schema.spot import Spot
 from ...schema.totals import Totals
 from . import reader, writer
 from .damage import PLANTABLE, damage
-from .generate import generate
+from .generate import generate, sketch
 from .keys import TELLING, UNPREFIXED, versions
 from .repairs import REPAIRABLE, repair
 from .rules import RULES
@@ -78,7 +78,10 @@ class Qless(KeyFamily):
         return repair(finding, subject, keyspace)
 
     def generate(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
-        return generate(jobs, seed, now_ms)
+        return generate(jobs, seed, now_ms, lots)
+
+    def sketch(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
+        return sketch(jobs, seed, now_ms, lots)
 
     def damage(self, rule: str, job: Job, target: Target) -> list[Command]:
         return damage(rule, job, target)

@@ -16,6 +16,7 @@ from attrs import evolve, frozen
 
 from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text
 from ...schema.job import Job, State
+from ..sketch import Sketch
 from . import luajson
 from .kept import THROTTLED, Kept
 from .record import NAME, STALLED, canonical, standard, work_score
@@ -62,6 +63,12 @@ PARENTS = 50
 
 def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
     """``jobs`` jobs as they stand at ``now_ms``, the oldest first."""
+    for made in sketch(jobs, seed, now_ms, lots):
+        yield canonical(made.id, made.record, made.extra)
+
+
+def sketch(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Sketch]:
+    """The same jobs, ready to be written."""
     start = Random(seed)
     bodies = [
         luajson.dump({"text": text(start), "ok": start.random() < 0.5, "list": [1, None, {}]}) for _ in range(min(BODIES, jobs))
@@ -98,8 +105,8 @@ class _Story:
     now_ms: int
     throttles: bool
 
-    def told(self, job: Job, parents: deque[str]) -> Job:
-        """The job with all that its state implies, as a reader would find it."""
+    def told(self, job: Job, parents: deque[str]) -> Sketch:
+        """The job with all that its state implies."""
         job = self._with_tags(job)
         match job.state:
             case State.SCHEDULED:
@@ -133,8 +140,8 @@ class _Story:
         worker = WORKERS[int(self.random.random() * len(WORKERS))]
         return evolve(job, created_at=created_at, started_at=started_at, worker=worker, attempts=1, **more)
 
-    def _stored(self, job: Job) -> Job:
-        """The job as a reader finds it, with what stands in Redis beside the canonical fields."""
+    def _stored(self, job: Job) -> Sketch:
+        """The job with its record, and with what stands in Redis beside the canonical fields."""
         record = standard(job)
         fields: dict[bytes, bytes] = {}
         scores: dict[str, float] = {}
@@ -147,11 +154,24 @@ class _Story:
                 fields |= {b"state": STALLED.encode(), b"worker": WORKERS[0].encode()}
         if self.throttles:
             self._throttle(job, fields, scores)
-        stored = evolve(record, fields={**record.fields, **fields}, scores={**record.scores, **scores})
+        own = scores if THROTTLED in scores else {**record.scores, **scores}
+        stored = evolve(
+            record, fields={**record.fields, **fields}, scores={role: score for role, score in own.items() if ":" not in role}
+        )
         word = (fields.get(b"state") or record.fields[b"state"]).decode()
         bound = bool(scores) or job.state is State.ACTIVE
         kept = Kept(state=word if bound else None, scores=scores, fields=fields).to_extra()
-        return canonical(job.id, stored, {NAME: kept} if kept else {})
+        return Sketch(
+            id=job.id,
+            queue=job.queue,
+            name=job.name,
+            state=stored.state,
+            created_at=job.created_at,
+            started_at=job.started_at,
+            finished_at=job.finished_at,
+            extra={NAME: kept} if kept else {},
+            record=stored,
+        )
 
     def _throttle(self, job: Job, fields: dict[bytes, bytes], scores: dict[str, float]) -> None:
         """Adds what reqless keeps of a job: each needs its queue's own throttle, some another one too."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 
 from attrs import evolve
 
@@ -20,6 +21,7 @@ from ...schema.rule import Finding, Severity
 from ...schema.text import load_loose_json, show, to_bytes, to_text
 from ...schema.totals import Totals
 from ..scripts import script
+from ..sketch import Sketch
 from .kept import THROTTLED, Kept, tagged_at, with_aside
 from .keys import Layout, layout
 from .record import NAME, RUNNING, WORDS, Record, lost, score_text, standard
@@ -83,19 +85,22 @@ def write(job: Job, target: Target) -> list[Command]:
     """The commands that store the job. Raises MalformedValue for a job of which ``obstacles`` says so."""
     kept = Kept.of(job)
     state = _written_state(job, kept)
-    record = stored_record(job, state, kept)
+    record = job.record if isinstance(job, Sketch) else stored_record(job, state, kept)
     names, jid = layout(target.prefix), to_bytes(job.id)
     key = names.key("record", id=job.id)
-    commands: list[Command] = [("EVAL", _script("leave"), 1, key, to_bytes(target.prefix), jid)]
+    commands: list[Command] = [] if target.generated else [("EVAL", _script("leave"), 1, key, to_bytes(target.prefix), jid)]
     if record.history:
         commands.append(("RPUSH", names.key("history", id=job.id), *record.history))
-    commands.append(("HSET", key, *(text for pair in record.fields.items() for text in pair)))
+    commands.append(("HSET", key, *chain.from_iterable(record.fields.items())))
     # The first weeks had no registers, and no sets of tags or of workers.
     early = b"jid" not in record.fields
     for tag in () if early else dict.fromkeys(record.tags or ()):
         at = kept.tagged.get(tag, tagged_at(job))
         keys = (names.key("tagged", tag=tag), names.key("tags"))
-        commands.append(("EVAL", _script("tag"), 2, *keys, score_text(at), jid, to_bytes(tag)))
+        if target.generated:
+            commands += (("ZADD", keys[0], score_text(at), jid), ("ZINCRBY", keys[1], 1, to_bytes(tag)))
+        else:
+            commands.append(("EVAL", _script("tag"), 2, *keys, score_text(at), jid, to_bytes(tag)))
     if record.depends_on:
         commands.append(("SADD", names.key("dependencies", id=job.id), *map(to_bytes, record.depends_on)))
         commands.extend(("SADD", names.key("dependents", id=other), jid) for other in record.depends_on)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 import redis
 from attrs import evolve
-from ferryman.migrations.fill import Filling, fill
-from ferryman.schema.address import Address
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import get_family
 
@@ -77,17 +75,3 @@ def test_wrong_damage_is_one_line(server: Server, client: redis.Redis, damage: s
     assert outcome.status == 2
     assert message in outcome.error
     assert client.dbsize() == 0
-
-
-@pytest.mark.parametrize("family", ["kombu", "ferryman"])
-def test_several_processes_write_what_one_would(server: Server, client: redis.Redis, family: str) -> None:
-    filling = Filling(300, 3, NOW, {get_family(family).rules[0].id: 2})
-    address = Address.parse(server.url(family=family))
-    fill(address, filling, processes=1)
-    alone = dump(client)
-    client.flushdb()
-    calls: list[int] = []
-    filled = fill(address, filling, lambda _phase, done, _total: calls.append(done), processes=2)
-    assert dump(client) == alone
-    assert filled.census.jobs == 300
-    assert calls

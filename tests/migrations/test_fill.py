@@ -1,0 +1,87 @@
+"""Filled keyspaces are what the family's own writer makes of the generated jobs, whatever the number of processes."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+from attrs import evolve
+from ferryman.migrations.fill import Filling, fill
+from ferryman.schema.address import Address
+from ferryman.schema.draw import LOT, Deck, Lots
+from ferryman.schema.errors import ServerError
+from ferryman.schema.fact import Entry
+from ferryman.schema.family import get_family
+
+from ..support.captures import dump
+from ..support.families import GENERATING
+from ..support.keyspace import store
+from ..support.mending import NOW
+from ..support.servers import Server
+
+JOBS = 300
+each_family = pytest.mark.parametrize("name", GENERATING)
+
+
+def lasting(keyspace: dict[bytes, Entry]) -> dict[bytes, Entry]:
+    """The keyspace without the milliseconds that keys have left to live."""
+    return {key: evolve(entry, ttl_ms=None if entry.ttl_ms is None else 1) for key, entry in keyspace.items()}
+
+
+@each_family
+def test_a_filled_keyspace_is_what_the_writer_makes_of_the_generated_jobs(server: Server, client: redis.Redis, name: str) -> None:
+    family = get_family(name)
+    filled = fill(Address.parse(server.url(family=name)), Filling(JOBS, 5, NOW), processes=1)
+    found = lasting(dump(client))
+    client.flushdb()
+    jobs = list(family.generate(JOBS, 5, NOW))
+    store(client, family, family.default_prefix, jobs, NOW)
+    expected = lasting(dump(client))
+    assert found.keys() == expected.keys()
+    assert [key for key in expected if found[key] != expected[key]] == []
+    assert filled.census.jobs == JOBS
+    assert filled.census.by_state == {
+        state: sum(job.state == state for job in jobs) for state in {str(job.state) for job in jobs}
+    }
+
+
+@pytest.mark.parametrize("name", ["bee", "kombu"])
+def test_several_processes_write_what_one_would(server: Server, client: redis.Redis, name: str) -> None:
+    rule = next(rule.id for rule in get_family(name).rules if rule.id in get_family(name).plantable)
+    filling = Filling(2 * LOT + 100, 3, NOW, {rule: 2})
+    address = Address.parse(server.url(family=name))
+    fill(address, filling, processes=1)
+    alone = lasting(dump(client))
+    client.flushdb()
+    calls: list[int] = []
+    filled = fill(address, filling, lambda _phase, done, _total: calls.append(done), processes=2)
+    assert lasting(dump(client)) == alone
+    assert filled.census.jobs == filling.jobs
+    assert calls[-1] == filling.jobs
+
+
+def test_a_server_that_refuses_a_command_is_an_error_that_names_it(server: Server, client: redis.Redis) -> None:
+    client.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(ServerError, match=r"refuses SADD .*(OOM|maxmemory)"):
+            fill(Address.parse(server.url(family="kue")), Filling(50, 1, NOW), processes=1)
+    finally:
+        client.config_set("maxmemory", 0)
+
+
+@each_family
+def test_lots_made_apart_are_the_jobs_made_at_once(name: str) -> None:
+    family = get_family(name)
+    together = list(family.generate(2 * LOT + 10, 2, NOW))
+    apart = [list(family.generate(2 * LOT + 10, 2, NOW, Lots(first, 3))) for first in range(3)]
+    assert [len(lot) for lot in apart] == [LOT, LOT, 10]
+    assert [(job, job.position) for lot in apart for job in lot] == [(job, job.position) for job in together]
+
+
+def test_every_lot_is_told_how_many_cards_of_a_kind_were_dealt_before_it() -> None:
+    numbers = iter(range(10**6))
+    deck = Deck(lambda: "rare" if next(numbers) % 10 == 0 else "usual")
+    dealt: list[str] = []
+    for lot, random in Lots().of(3 * LOT, 1):
+        before = deck.before(lot, lambda card: card)
+        assert (before["rare"], before["usual"]) == (dealt.count("rare"), dealt.count("usual"))
+        dealt += deck.deal(lot, random)
