@@ -22,7 +22,7 @@ from .fact import Entry, Fact, Subject
 from .job import Job, State
 from .keys import hash_tag
 from .rule import Finding, Keyspace, Rule
-from .spot import Spot
+from .spot import Recount, Spot
 from .text import to_bytes
 from .totals import Totals
 
@@ -115,6 +115,10 @@ class KeyFamily(ABC):
         job, or that speaks of too many others. What is named may depend on what is known: a worker, say, that the record tells;
         whoever asks then asks once more when more is known.
         """
+        return ()
+
+    def recounts(self, finding: Finding, keyspace: Keyspace) -> Iterable[Recount]:
+        """The numbers on which a finding about the keyspace rests, where moving jobs change them. All in one slot."""
         return ()
 
     def queues(self, keyspace: Keyspace) -> Iterable[str]:

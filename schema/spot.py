@@ -1,6 +1,7 @@
-"""Spots: where to look for what speaks of one job, so that all of it can be read again at one moment.
+"""Spots: where to look for what speaks of one job, so that all of it can be read again at one moment; and what to count again.
 
-A family says which spots there are for a job (``KeyFamily.whereabouts``); ``migrations/atomic.py`` reads them. Plain values.
+A family says which spots there are for a job (``KeyFamily.whereabouts``), and on which numbers a finding about the keyspace rests
+(``KeyFamily.recounts``); ``migrations/confirm.py`` looks at them. Plain values.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from attrs import frozen
 
 from .fact import Subject
 from .text import to_bytes
+from .totals import Totals
 
 
 @frozen
@@ -35,3 +37,22 @@ def spoken(subject: Subject) -> Iterator[Spot]:
         else:
             yield Spot(fact.key, fact.redis_type, fact.member)
             yield Spot(fact.key, fact.redis_type, own)
+
+
+@frozen
+class Recount:
+    """A number in the totals of a keyspace, and the command that tells it now."""
+
+    measure: str
+    label: str
+    command: tuple[bytes | str | int | float, ...]
+    is_maximum: bool = False
+    """Among the maxima, instead of the sums."""
+
+    def put(self, totals: Totals, reply: int | bytes) -> None:
+        """Takes the reply over into the totals; one that is no number counts as 0."""
+        number = reply if isinstance(reply, int) else int(reply) if reply.isdigit() else 0
+        if self.is_maximum:
+            totals.maxima[self.measure, self.label] = number
+        else:
+            totals.sums[self.measure, self.label] = number

@@ -14,12 +14,12 @@ from ...schema.family import Command, KeyFamily, Target
 from ...schema.job import Job
 from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
-from ...schema.spot import Spot
+from ...schema.spot import Recount, Spot
 from ...schema.totals import Totals
 from . import damage, generate, reader, repairs, writer
 from .keys import TELLING, versions
 from .rules import RULES
-from .whereabouts import whereabouts
+from .whereabouts import recounts, whereabouts
 
 
 class Kickq(KeyFamily):
@@ -53,6 +53,9 @@ class Kickq(KeyFamily):
 
     def whereabouts(self, subject: Subject, keyspace: Keyspace) -> Iterable[Spot]:
         return whereabouts(subject, keyspace)
+
+    def recounts(self, finding: Finding, keyspace: Keyspace) -> Iterable[Recount]:
+        return recounts(finding, keyspace)
 
     def obstacles(self, job: Job) -> Iterator[Finding]:
         return writer.obstacles(job)

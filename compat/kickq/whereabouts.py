@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...schema.fact import Subject
-from ...schema.rule import Keyspace
-from ...schema.spot import Spot, spoken
+from ...schema.rule import Finding, Keyspace
+from ...schema.spot import Recount, Spot, spoken
 from .keys import WORDS, layout
 from .view import view_of
 
@@ -22,3 +22,9 @@ def whereabouts(subject: Subject, keyspace: Keyspace) -> Iterator[Spot]:
         yield Spot(names.key(role), "zset", view.member)
     if view.fact is not None:
         yield Spot(names.key("queue", queue=view.queue), "list", view.member)
+
+
+def recounts(finding: Finding, keyspace: Keyspace) -> Iterator[Recount]:
+    """The counter of ids."""
+    if finding.rule == "KICKQ-21":
+        yield Recount("ids", "", ("GET", layout(keyspace.prefix).key("ids")), is_maximum=True)

@@ -14,12 +14,12 @@ from ...schema.family import Asking, Command, KeyFamily, Target
 from ...schema.job import Job
 from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
-from ...schema.spot import Spot
+from ...schema.spot import Recount, Spot
 from ...schema.totals import Totals
 from . import count, damage, generate, reader, repairs, writer
 from .keys import LOCKS, TELLING, versions
 from .rules import RULES
-from .whereabouts import whereabouts
+from .whereabouts import recounts, whereabouts
 
 
 class Kue(KeyFamily):
@@ -56,6 +56,9 @@ class Kue(KeyFamily):
 
     def whereabouts(self, subject: Subject, keyspace: Keyspace) -> Iterable[Spot]:
         return whereabouts(subject, keyspace)
+
+    def recounts(self, finding: Finding, keyspace: Keyspace) -> Iterable[Recount]:
+        return recounts(finding, keyspace)
 
     def count(self, prefix: str) -> Asking:
         return count.count(prefix)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...schema.fact import Subject
-from ...schema.rule import Keyspace
-from ...schema.spot import Spot, spoken
+from ...schema.job import State
+from ...schema.rule import Finding, Keyspace
+from ...schema.spot import Recount, Spot, spoken
 from ...schema.text import to_bytes
 from .keys import WORDS, layout, padded
 from .view import view_of
@@ -29,3 +30,14 @@ def whereabouts(subject: Subject, keyspace: Keyspace) -> Iterator[Spot]:
             yield Spot(index, "zset", member.encode())
     for queue in types:
         yield Spot(names.key("types"), "set", to_bytes(queue))
+
+
+def recounts(finding: Finding, keyspace: Keyspace) -> Iterator[Recount]:
+    """Tokens and waiting jobs of a type, and the counter of ids."""
+    names, queue = layout(keyspace.prefix), finding.queue or ""
+    match finding.rule:
+        case "KUE-8" | "KUE-9":
+            yield Recount("tokens", queue, ("LLEN", names.key("tokens", queue=queue)))
+            yield Recount("waiting", queue, ("ZCARD", names.key("by_type", queue=queue, state=WORDS[State.WAITING])))
+        case "KUE-26":
+            yield Recount("ids", "", ("GET", names.key("ids")), is_maximum=True)

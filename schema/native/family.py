@@ -13,14 +13,14 @@ from ..family import Asking, Command, KeyFamily, Target
 from ..job import Job
 from ..keys import glob_escape
 from ..rule import Finding, Keyspace
-from ..spot import Spot
+from ..spot import Recount, Spot
 from ..totals import Totals
 from . import count, damage, generate, reader, repairs, writer
 from .keys import DEFAULT_PREFIX
 from .layout import TELLING
 from .record import NAME
 from .rules import RULES
-from .whereabouts import whereabouts
+from .whereabouts import recounts, whereabouts
 
 
 class Native(KeyFamily):
@@ -64,6 +64,9 @@ class Native(KeyFamily):
 
     def whereabouts(self, subject: Subject, keyspace: Keyspace) -> Iterable[Spot]:
         return whereabouts(subject, keyspace)
+
+    def recounts(self, finding: Finding, keyspace: Keyspace) -> Iterable[Recount]:
+        return recounts(finding, keyspace)
 
     def count(self, prefix: str) -> Asking:
         return count.count(prefix)

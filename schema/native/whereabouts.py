@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..fact import Subject
-from ..rule import Keyspace
-from ..spot import Spot, spoken
+from ..rule import Finding, Keyspace
+from ..spot import Recount, Spot, spoken
 from ..text import to_bytes, to_text
 from .keys import QueueKeys
 from .reader import view_of
@@ -29,3 +29,16 @@ def whereabouts(subject: Subject, keyspace: Keyspace) -> Iterator[Spot]:
     for holder in holders:
         yield Spot(keys.held(holder), "zset", own)
         yield Spot(keys.consumers, "zset", to_bytes(holder))
+
+
+def recounts(finding: Finding, keyspace: Keyspace) -> Iterator[Recount]:
+    """Tokens and waiting jobs of a queue, and its sequence."""
+    if not finding.queue:
+        return
+    keys = QueueKeys(keyspace.prefix, finding.queue)
+    match finding.rule:
+        case "NATIVE-14":
+            yield Recount("tokens", finding.queue, ("LLEN", keys.wake))
+            yield Recount("waiting", finding.queue, ("ZCARD", keys.waiting))
+        case "NATIVE-15":
+            yield Recount("sequence", finding.queue, ("HGET", keys.meta, "sequence"), is_maximum=True)
