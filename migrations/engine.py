@@ -7,11 +7,12 @@ Callers: the command line and tests. Implementations: local.LocalEngine, and fer
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
-from attrs import define, field, frozen
+from attrs import asdict, define, field, frozen
 
 from ..schema.address import Address
 from ..schema.job import Job, State
@@ -35,6 +36,19 @@ def silent(_phase: str, _done: int, _total: int | None) -> None:
     """A Progress that shows nothing."""
 
 
+AGES = {"1 minute": 60_000, "1 hour": 3_600_000, "1 day": 86_400_000, "7 days": 604_800_000, "30 days": 2_592_000_000}
+"""Steps of age, ms."""
+OLDER = "older"
+UNDATED = "unknown"
+
+
+def age_of(created_at: int | None, now_ms: int) -> str:
+    """The first step of AGES that a job is younger than, by its creation; OLDER, or UNDATED where nothing tells."""
+    if created_at is None:
+        return UNDATED
+    return next((step for step, ms in AGES.items() if now_ms - created_at < ms), OLDER)
+
+
 @define
 class Census:
     """How many jobs there are. A monoid, so that parts counted apart add up."""
@@ -42,18 +56,66 @@ class Census:
     jobs: int = 0
     by_state: Counter[str] = field(factory=Counter)
     by_queue: Counter[str] = field(factory=Counter)
+    by_place: Counter[tuple[str, str]] = field(factory=Counter)
+    """By queue and state."""
+    oldest: dict[tuple[str, str], int] = field(factory=dict)
+    """By queue and state, when the oldest job was created, Unix ms; nothing where no job tells."""
+    by_age: Counter[tuple[str, str]] = field(factory=Counter)
+    """By state and step of age."""
+    passing: int = 0
+    """Findings that were gone when they were looked at again, and so were not reported."""
+    unconfirmed: int = 0
+    """Findings of a live source that were reported as they were first seen."""
 
-    def count(self, job: Job) -> None:
-        """Adds one job."""
+    def count(self, job: Job, now_ms: int | None = None) -> None:
+        """Adds one job; its age only if the moment is given."""
+        state, place = str(job.state), (job.queue, str(job.state))
         self.jobs += 1
-        self.by_state[str(job.state)] += 1
+        self.by_state[state] += 1
         self.by_queue[job.queue] += 1
+        self.by_place[place] += 1
+        if job.created_at is not None:
+            self.oldest[place] = min(job.created_at, self.oldest.get(place, job.created_at))
+        if now_ms is not None:
+            self.by_age[state, age_of(job.created_at, now_ms)] += 1
+
+    def count_created(self, queue: str, state: str, created_at: Sequence[int], now_ms: int) -> None:
+        """Adds many jobs of one queue and state, by when they were created, Unix ms."""
+        if not created_at:
+            return
+        place, number = (queue, state), len(created_at)
+        self.jobs += number
+        self.by_state[state] += number
+        self.by_queue[queue] += number
+        self.by_place[place] += number
+        self.oldest[place] = min(min(created_at), self.oldest.get(place, created_at[0]))
+        self.by_age.update(Counter((state, age_of(each, now_ms)) for each in created_at))
 
     def merge(self, other: Census) -> None:
         """Adds what another part counted."""
         self.jobs += other.jobs
         self.by_state.update(other.by_state)
         self.by_queue.update(other.by_queue)
+        self.by_place.update(other.by_place)
+        self.by_age.update(other.by_age)
+        for place, created_at in other.oldest.items():
+            self.oldest[place] = min(created_at, self.oldest.get(place, created_at))
+        self.passing += other.passing
+        self.unconfirmed += other.unconfirmed
+
+    def to_json(self) -> str:
+        """A text that ``from_json`` reads: it crosses process borders."""
+        parts = asdict(self)
+        return json.dumps({name: list(part.items()) if isinstance(part, dict) else part for name, part in parts.items()})
+
+    @classmethod
+    def from_json(cls, text: str) -> Census:
+        """The census behind ``to_json``."""
+        raw = json.loads(text)
+        pairs = {name: {(each[0], each[1]): number for each, number in raw[name]} for name in ("by_place", "oldest", "by_age")}
+        counters = {name: Counter(dict(raw[name])) for name in ("by_state", "by_queue")}
+        counters |= {name: Counter(pairs[name]) for name in ("by_place", "by_age")}
+        return cls(**{**raw, **counters, "oldest": pairs["oldest"]})
 
 
 @define
@@ -181,7 +243,10 @@ class Engine(Protocol):
     """The word for ``--engine``."""
 
     def audit(self, source: Address, now_ms: int, report: Report[Finding], progress: Progress = silent) -> Census:
-        """Runs every rule of the family on every job and on the whole keyspace."""
+        """Runs every rule of the family on every job and on the whole keyspace.
+
+        What is found of a job of a live source is looked at again, and reported if it still holds: see confirm.py.
+        """
 
     def migrate(
         self,

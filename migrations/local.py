@@ -22,6 +22,7 @@ from ..schema.rule import Finding, Keyspace
 from ..schema.totals import Totals
 from . import journal
 from .compare import judge
+from .confirm import confirming
 from .engine import Census, Difference, Progress, Report, Summary, Verification, silent
 from .order import listing_order, order_difference, pop_orders
 from .plan import Carried, Plan, carry
@@ -72,13 +73,17 @@ class LocalEngine:
         reading = self._read(source, now_ms, progress)
         census = Census()
         for job in reading.jobs():
-            census.count(job)
+            census.count(job, now_ms)
         family = reading.keyspace.family
-        for finding in (*reading.remarks, *family.keyspace_findings(reading.keyspace)):
-            report(finding)
-        for subject in _counted(reading.subjects, "checking jobs", progress):
-            for finding in family.findings(subject, reading.keyspace):
+        subjects = _counted(reading.subjects, "checking jobs", progress)
+        found = ((subject, list(family.findings(subject, reading.keyspace))) for subject in subjects)
+        with confirming(source, reading.keyspace, self.throttle) as confirmation:
+            of_keyspace = confirmation.told_of_keyspace(family.keyspace_findings(reading.keyspace))
+            for finding in (*reading.remarks, *of_keyspace):
                 report(finding)
+            for finding in confirmation.told(found):
+                report(finding)
+        census.passing, census.unconfirmed = confirmation.passing, confirmation.unconfirmed
         return census
 
     def migrate(

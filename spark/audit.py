@@ -2,51 +2,77 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Callable, Iterator
 
-from attrs import asdict
-
+from ..migrations.confirm import MOST, Confirmation, Found, confirming
 from ..migrations.engine import Census, Progress, silent
+from ..migrations.throttle import Throttle
 from ..schema.rule import Finding
-from .snapshot import Snapshot
+from ..schema.totals import Totals
+from .snapshot import Snapshot, keyspace, subjects
 from .stage import Batches, Results, closing, run
 from .tables import FINDINGS, batches
 
 
-def findings(snapshot: Snapshot, tasks: int, path: str, progress: Progress = silent) -> Results[Finding]:
-    """What all rules say about single jobs, as a table in the folder ``path``; its tails count the jobs."""
-    return run(snapshot.subjects(tasks), _checking(snapshot), FINDINGS, path, "checking jobs", progress)
+def findings(
+    snapshot: Snapshot, tasks: int, path: str, progress: Progress = silent, again: Throttle | None = None
+) -> Results[Finding]:
+    """What all rules say about single jobs, as a table in the folder ``path``; its tails count the jobs.
+
+    ``again``: look at a live source again, no faster than this with all tasks together, and tell what still holds.
+    """
+    frame = snapshot.subjects(tasks)
+    share = None if again is None else again.shared(min(tasks, frame.sparkSession.sparkContext.defaultParallelism))
+    return run(frame, _checking(snapshot, share, MOST // tasks), FINDINGS, path, "checking jobs", progress)
 
 
-def of_keyspace(snapshot: Snapshot) -> list[Finding]:
-    """What there is to say of the source itself, and what all rules say about the keyspace as a whole."""
+def of_keyspace(snapshot: Snapshot, counted: Census | None = None) -> list[Finding]:
+    """What there is to say of the source itself, and what all rules say about the keyspace as a whole.
+
+    ``counted``: look at a live source again, tell what still holds, and add here what does not.
+    """
     keyspace = snapshot.keyspace
-    return [*snapshot.remarks, *keyspace.family.keyspace_findings(keyspace)]
+    found = keyspace.family.keyspace_findings(keyspace)
+    if counted is None:
+        return [*snapshot.remarks, *found]
+    with confirming(snapshot.address, keyspace) as confirmation:
+        told = [*snapshot.remarks, *confirmation.told_of_keyspace(found)]
+    counted.passing += confirmation.passing
+    return told
 
 
-def census(found: Results[Finding]) -> Census:
-    """How many jobs the rules were run on."""
+def census(found: Results[Finding], beside: Census) -> Census:
+    """How many jobs the rules were run on, added to what was counted beside them."""
     total = Census()
-    for tail in map(json.loads, found.tails()):
-        total.merge(Census(tail["jobs"], Counter(tail["by_state"]), Counter(tail["by_queue"])))
+    total.merge(beside)
+    for tail in map(Census.from_json, found.tails()):
+        total.merge(tail)
     return total
 
 
-def _checking(snapshot: Snapshot) -> Callable[[Batches], Batches]:
-    read = snapshot.reader()
+def _checking(snapshot: Snapshot, again: Throttle | None, most: int) -> Callable[[Batches], Batches]:
+    """The task that checks the jobs of its partition. ``most``: how many it looks at again."""
+    address, now_ms, totals = snapshot.address, snapshot.now_ms, snapshot.totals.to_json()
 
     def check(rows: Batches) -> Batches:
-        counted = Census()
+        known = keyspace(address, now_ms, Totals.from_json(totals))
+        family, counted = known.family, Census()
+
+        def checked() -> Iterator[Found]:
+            for subject in subjects(rows):
+                job = family.read(subject, known)
+                if job is not None:
+                    counted.count(job, now_ms)
+                yield subject, list(family.findings(subject, known))
 
         def found() -> Iterator[Finding]:
-            for subject, keyspace in read(rows):
-                job = keyspace.family.read(subject, keyspace)
-                if job is not None:
-                    counted.count(job)
-                yield from keyspace.family.findings(subject, keyspace)
+            if again is None:
+                yield from Confirmation(known, None).told(checked())
+                return
+            with confirming(address, known, again, most) as confirmation:
+                yield from confirmation.told(checked())
+            counted.passing, counted.unconfirmed = confirmation.passing, confirmation.unconfirmed
 
-        yield from closing(batches(FINDINGS, found()), FINDINGS, lambda: json.dumps(asdict(counted)))
+        yield from closing(batches(FINDINGS, found()), FINDINGS, counted.to_json)
 
     return check

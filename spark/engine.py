@@ -72,12 +72,13 @@ class SparkEngine:
     def audit(self, source: Address, now_ms: int, report: Report[Finding], progress: Progress = silent) -> Census:
         """See Engine.audit."""
         with self._snapshot(source, now_ms, progress) as (snapshot, folder):
-            found = audit.findings(snapshot, self._number(source), f"{folder}/findings", progress)
-            for finding in audit.of_keyspace(snapshot):
+            found = audit.findings(snapshot, self._number(source), f"{folder}/findings", progress, self._throttle)
+            beside = Census()
+            for finding in audit.of_keyspace(snapshot, beside):
                 report(finding)
             for finding in found.rows():
                 report(finding)
-            return audit.census(found)
+            return audit.census(found, beside)
 
     def migrate(
         self,

@@ -1,0 +1,196 @@
+"""Atomic: what speaks of a job, read at one moment, for keyspaces in which workers move jobs meanwhile.
+
+The spots of one job make one transaction (MULTI … EXEC of reading commands), many transactions one round trip. What would hold
+the server for long is not read: a set or hash of many thousands of items as a whole, a search through a very long list. Neither
+can keys be read at one moment that stand in several slots of a cluster. Only reads. Called by ``confirm.py``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from attrs import define, field
+from redis.crc import key_slot
+
+from ..schema.address import Address, Kind
+from ..schema.connect import open_client, server_errors
+from ..schema.fact import Entry
+from ..schema.family import Command
+from ..schema.spot import Spot
+from ..schema.text import to_bytes
+from .chunks import CHUNK, LIST_CHUNK
+from .clusterscan import Cluster
+from .throttle import UNTHROTTLED, Pace, Throttle
+from .wire import Wire, pairs, wire
+
+LONGEST_LIST = 100_000
+"""Lists of more entries are not searched: a search holds the server for about a millisecond each 10,000."""
+SEARCHED = 100_000_000
+"""So many entries of lists are searched by one reader, about."""
+
+Group = Sequence[Spot]
+"""The spots of one job."""
+
+Nodes = Callable[[int], contextlib.AbstractContextManager[Wire]]
+"""The way to the node that owns a slot; there is but one node where there is no cluster."""
+
+
+@contextlib.contextmanager
+def open_reader(address: Address, throttle: Throttle = UNTHROTTLED) -> Iterator[Reader]:
+    """The reader of a server or a cluster, open for the length of the block. Raises ServerError."""
+    if address.kind is Kind.CLUSTER:
+        with server_errors(address), Cluster(address) as cluster:
+            yield Reader(lambda slot: wire(cluster.owner_of(slot)), throttle.pace(), has_slots=True)
+        return
+    with open_client(address) as client, wire(client) as line:
+        yield Reader(lambda _slot: contextlib.nullcontext(line), throttle.pace())
+
+
+@define
+class Reader:
+    """Asks several questions at one moment, and remembers how much it has asked."""
+
+    _nodes: Nodes
+    _pace: Pace
+    _has_slots: bool = field(default=False, kw_only=True)
+    _searched: int = field(default=0, init=False)
+
+    def read(self, groups: Sequence[Group]) -> list[list[Entry] | None]:
+        """What stands at the spots of each group, nothing else beside it; None where they can't be read at one moment."""
+        found: list[list[Entry] | None] = [None] * len(groups)
+        for slot, indexes in self._by_slot([[spot.key for spot in group] for group in groups]).items():
+            with self._nodes(slot) as line:
+                sizes = _sizes(line, [groups[index] for index in indexes])
+                asked = [index for index in indexes if self._is_bounded(groups[index], sizes)]
+                answers = self._transact(line, [[each for spot in groups[index] for each in _commands(spot)] for index in asked])
+            for index, replies in zip(asked, answers, strict=True):
+                found[index] = None if replies is None else _entries(groups[index], replies)
+        return found
+
+    def ask(self, groups: Sequence[Sequence[Command]]) -> list[list[Any] | None]:
+        """The replies to the commands of each group, each with a key as its first word; None where the server refuses."""
+        found: list[list[Any] | None] = [None] * len(groups)
+        for slot, indexes in self._by_slot([[_key_of(command) for command in group] for group in groups]).items():
+            with self._nodes(slot) as line:
+                answers = self._transact(line, [groups[index] for index in indexes])
+            for index, replies in zip(indexes, answers, strict=True):
+                found[index] = replies
+        return found
+
+    def _by_slot(self, keys: Sequence[Sequence[bytes]]) -> dict[int, list[int]]:
+        """Which groups of keys can be asked for in which slot; on a single server, all together."""
+        if not self._has_slots:
+            return {0: list(range(len(keys)))}
+        found: dict[int, list[int]] = {}
+        for index, names in enumerate(keys):
+            slots = {key_slot(name) for name in names}
+            if len(slots) == 1:
+                found.setdefault(slots.pop(), []).append(index)
+        return found
+
+    def _transact(self, line: Wire, groups: Sequence[Sequence[Command]]) -> list[list[Any] | None]:
+        """One transaction for each group, all in one round trip. Errors of single commands are replies."""
+        self._pace.begin()
+        replies = line.call(command for group in groups for command in (("MULTI",), *group, ("EXEC",)))
+        self._pace.end(sum(map(len, groups)))
+        ends = itertools.accumulate(len(group) + 2 for group in groups)
+        return [reply if isinstance(reply := replies[end - 1], list) else None for end in ends]
+
+    def _is_bounded(self, group: Group, sizes: Mapping[bytes, int]) -> bool:
+        """Whether the server won't be held for long."""
+        lists = [sizes.get(spot.key, 0) for spot in group if _measure(spot) == "LLEN"]
+        self._searched += sum(lists)
+        whole = (sizes.get(spot.key, 0) for spot in group if _measure(spot) in ("HLEN", "SCARD"))
+        return max(lists, default=0) <= LONGEST_LIST and self._searched <= SEARCHED and max(whole, default=0) <= CHUNK
+
+
+def _key_of(command: Command) -> bytes:
+    key = command[1]
+    return key if isinstance(key, bytes) else to_bytes(str(key))
+
+
+def _sizes(line: Wire, groups: Sequence[Group]) -> Mapping[bytes, int]:
+    """How many items the keys have of which more than a few would be looked at."""
+    asked = list(dict.fromkeys((measure, spot.key) for group in groups for spot in group if (measure := _measure(spot))))
+    return {key: reply for (_, key), reply in zip(asked, line.call(asked), strict=True) if isinstance(reply, int)}
+
+
+def _measure(spot: Spot) -> str | None:
+    if spot.item is None:
+        return {"hash": "HLEN", "set": "SCARD"}.get(spot.redis_type)
+    return "LLEN" if spot.redis_type == "list" else None
+
+
+# Questions and answers
+
+
+def _commands(spot: Spot) -> tuple[Command, Command]:
+    """What is asked about a spot: always two commands."""
+    key, item = spot.key, spot.item
+    if item is None:
+        return _WHOLE[spot.redis_type](key) if spot.redis_type in _WHOLE else ("TYPE", key), ("PTTL", key)
+    match spot.redis_type:
+        case "zset":
+            return ("ZSCORE", key, item), ("ZRANK", key, item)
+        case "set":
+            return ("SISMEMBER", key, item), ("PTTL", key)
+        case "hash":
+            return ("HGET", key, item), ("PTTL", key)
+    return ("LPOS", key, item, "COUNT", 0), ("PTTL", key)
+
+
+_WHOLE: Mapping[str, Callable[[bytes], Command]] = {
+    "string": lambda key: ("GET", key),
+    "list": lambda key: ("LRANGE", key, 0, LIST_CHUNK - 1),
+    "hash": lambda key: ("HGETALL", key),
+    "set": lambda key: ("SMEMBERS", key),
+    "zset": lambda key: ("ZRANGE", key, 0, CHUNK - 1, "WITHSCORES"),
+}
+"""What reads a key. Of lists and zsets the head: the first entry that a scan makes of them."""
+
+
+def _entries(group: Group, replies: Sequence[Any]) -> list[Entry] | None:
+    """What the answers to a transaction say; None if the server has refused a part of it."""
+    found: list[Entry] = []
+    for spot, reply, beside in zip(group, replies[::2], replies[1::2], strict=True):
+        if isinstance(reply, Exception):
+            if not str(reply).startswith("WRONGTYPE"):
+                return None
+            continue  # a key of another type says nothing of the job
+        found += _entry(spot, reply, beside)
+    return found
+
+
+def _entry(spot: Spot, reply: Any, beside: Any) -> Iterator[Entry]:
+    """The entry of a spot where something stands."""
+    key, kind, item = spot.key, spot.redis_type, spot.item
+    if item is not None and kind == "zset":
+        if reply is not None:
+            yield Entry(key, kind, [(item, float(reply))], offset=beside)
+        return
+    ttl_ms = beside if isinstance(beside, int) and beside >= 0 else None
+    if item is None:
+        if reply not in (None, [], {}) and kind in _WHOLE:
+            yield Entry(key, kind, _value(kind, reply), ttl_ms)
+    elif kind == "list":
+        for offset in reply or ():
+            yield Entry(key, kind, [item], ttl_ms, offset)
+    elif kind == "set":
+        if reply:
+            yield Entry(key, kind, [item], ttl_ms)
+    elif reply is not None:
+        yield Entry(key, kind, {item: reply}, ttl_ms)
+
+
+def _value(kind: str, reply: Any) -> Any:
+    match kind:
+        case "zset":
+            return [(member, float(score)) for member, score in pairs(reply)]
+        case "hash":
+            return dict(pairs(reply))
+        case "set":
+            return list(reply)
+    return reply

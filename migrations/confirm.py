@@ -1,0 +1,200 @@
+"""Confirm: whether what an audit has found of a live keyspace is so, or was only seen because jobs moved while it was read.
+
+A scan reads keys at different moments, so a job that a worker moves meanwhile may be seen in two places or in none. Each job
+with findings is therefore looked at again, all that may speak of it at one moment, until two looks in a row see the same: what
+the rules say then is true. The first look comes after the scan itself, so a job at rest costs one. A job that never stands
+still keeps the findings that were there at every look. Original software may take several steps to move a job; two looks are
+then more than the one that could fall between them. Called by both engines' audits, by Spark in each task.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from attrs import define, evolve, field
+
+from ..schema.address import Address, Kind
+from ..schema.fact import Entry, Subject
+from ..schema.rule import Finding, Keyspace, Severity
+from ..schema.spot import Recount, Spot
+from ..schema.totals import Totals
+from .atomic import Reader, open_reader
+from .subjects import Gathering
+from .throttle import UNTHROTTLED, Throttle
+
+MOST = 100_000
+"""Jobs with findings that are looked at again in one audit; the findings of more are told as they were first seen."""
+BLOCK = 200
+"""Jobs looked at in one round trip."""
+LOOKS = 5
+"""How often a job is looked at that never stands still."""
+
+Found = tuple[Subject, Sequence[Finding]]
+"""A job with what the rules say of it."""
+
+_Name = tuple[str, str, str | None, Severity]
+"""What tells findings about the keyspace apart: rule, key, queue and severity."""
+
+
+@define
+class Confirmation:
+    """Tells findings again that still hold, and counts the others. One for each audit, or part of one."""
+
+    keyspace: Keyspace
+    """As it was scanned."""
+    reader: Reader | None
+    """None for a source at rest: everything is told."""
+    most: int = MOST
+    passing: int = 0
+    """Findings that were gone when they were looked at again."""
+    unconfirmed: int = 0
+    """Findings that are told as they were first seen: there were too many, or their keys can't be read at one moment."""
+
+    def told(self, found: Iterable[Found]) -> Iterator[Finding]:
+        """The findings about jobs that hold, in the order of the jobs."""
+        suspects = (_Suspect.of(subject, findings, self.keyspace) for subject, findings in found if findings)
+        if self.reader is not None:
+            while block := list(islice(suspects, min(BLOCK, self.most))):
+                self.most -= len(block)
+                yield from self._confirmed(block, self.reader)
+        for suspect in suspects:
+            self.unconfirmed += 0 if self.reader is None else suspect.number
+            yield from suspect.findings
+
+    def told_of_keyspace(self, findings: Iterable[Finding]) -> Iterator[Finding]:
+        """The findings about the keyspace that hold: what compares numbers must be so at every look at these."""
+        all_of_them = list(findings)
+        family, reader = self.keyspace.family, self.reader
+        named = {_name(each): list(family.recounts(each, self.keyspace)) for each in all_of_them}
+        doubtful = {name: numbers for name, numbers in named.items() if numbers}
+        latest: dict[_Name, Finding] = {}
+        for _ in range(LOOKS):
+            if reader is None or not doubtful:
+                break
+            latest = {_name(each): each for each in family.keyspace_findings(self._recounted(doubtful.values(), reader))}
+            for name in doubtful.keys() - latest.keys():
+                del doubtful[name], named[name]
+        for each in all_of_them:
+            if _name(each) in named:
+                yield latest.get(_name(each), each)
+            else:
+                self.passing += 1
+
+    def _recounted(self, groups: Iterable[Sequence[Recount]], reader: Reader) -> Keyspace:
+        """The keyspace with the present numbers of each group in its totals; with the old ones where they can't be had."""
+        totals, groups = Totals(), list(groups)
+        totals.merge(self.keyspace.totals)
+        for numbers, replies in zip(groups, reader.ask([[number.command for number in group] for group in groups]), strict=True):
+            if replies is not None and all(isinstance(reply, int | bytes) for reply in replies):
+                for number, reply in zip(numbers, replies, strict=True):
+                    number.put(totals, reply)
+        return evolve(self.keyspace, totals=totals)
+
+    def _confirmed(self, block: Sequence[_Suspect], reader: Reader) -> Iterator[Finding]:
+        restless = []
+        for suspect in block:
+            if suspect.spots:
+                restless.append(suspect)
+            else:
+                self.unconfirmed += suspect.number
+        for _ in range(LOOKS):
+            if not restless:
+                break
+            answers = reader.read([list(suspect.spots) for suspect in restless])
+            restless = self._judged(restless, answers)
+        for suspect in restless:
+            suspect.keep_only_constant()
+        for suspect in block:
+            self.passing += max(0, suspect.number - len(suspect.findings))
+            yield from suspect.findings
+
+    def _judged(self, suspects: Sequence[_Suspect], answers: Sequence[list[Entry] | None]) -> list[_Suspect]:
+        """Takes in one look at each; returns those that must be looked at again."""
+        family, prefix = self.keyspace.family, self.keyspace.prefix
+        totals = Totals()
+        totals.merge(self.keyspace.totals)
+        seen: list[Subject | None] = []
+        for suspect, entries in zip(suspects, answers, strict=True):
+            gathering = Gathering(family)
+            for fact in dict.fromkeys(fact for entry in entries or () for fact in family.facts(entry, prefix)):
+                family.tally(fact, totals)
+                gathering.add(fact)
+            seen.append(next((each for each in gathering.subjects() if suspect.is_of(each)), None))
+        now = evolve(self.keyspace, totals=totals)
+        again = []
+        for suspect, entries, subject in zip(suspects, answers, seen, strict=True):
+            if entries is None:
+                self.unconfirmed += len(suspect.findings)
+            elif suspect.looked(subject, now):
+                again.append(suspect)
+        return again
+
+
+@define
+class _Suspect:
+    """A job with findings, as it was last seen."""
+
+    scope: str
+    job_id: str
+    findings: list[Finding]
+    spots: dict[Spot, None]
+    """Where to look, each spot once."""
+    stand: int
+    """What has changed when the job has moved."""
+    number: int
+    """How many findings there were at first."""
+    constant: set[str] = field(factory=set)
+    """The rules that were broken at every look."""
+
+    @classmethod
+    def of(cls, subject: Subject, findings: Sequence[Finding], keyspace: Keyspace) -> _Suspect:
+        spots = dict.fromkeys(keyspace.family.whereabouts(subject, keyspace))
+        rules = {finding.rule for finding in findings}
+        return cls(subject.scope, subject.job_id, list(findings), spots, _stand(subject), len(findings), rules)
+
+    def is_of(self, subject: Subject) -> bool:
+        """Whether this is about the same job."""
+        return (subject.scope, subject.job_id) == (self.scope, self.job_id)
+
+    def looked(self, subject: Subject | None, keyspace: Keyspace) -> bool:
+        """Takes in a look at the job, None if nothing speaks of it. Returns whether another is needed."""
+        if subject is None:
+            self.findings = []
+            return False
+        self.findings = list(keyspace.family.findings(subject, keyspace))
+        self.constant &= {finding.rule for finding in self.findings}
+        if not self.findings:
+            return False
+        spots = dict.fromkeys(keyspace.family.whereabouts(subject, keyspace))
+        stand = _stand(subject)
+        stands_still = stand == self.stand and spots.keys() <= self.spots.keys()
+        self.spots |= spots
+        self.stand = stand
+        return not stands_still
+
+    def keep_only_constant(self) -> None:
+        """What is told of a job that never stood still."""
+        self.findings = [finding for finding in self.findings if finding.rule in self.constant]
+
+
+def _name(finding: Finding) -> _Name:
+    return finding.rule, finding.key, finding.queue, finding.severity
+
+
+def _stand(subject: Subject) -> int:
+    """Where a job stands and with what, but for how long keys have to live and what comes and goes beside it in the same keys."""
+    return hash(frozenset((fact.role, fact.key, fact.member, fact.score, fact.place, fact.values) for fact in subject.facts))
+
+
+@contextlib.contextmanager
+def confirming(
+    address: Address, keyspace: Keyspace, throttle: Throttle = UNTHROTTLED, most: int = MOST
+) -> Iterator[Confirmation]:
+    """The confirmation of an audit of this source. Snapshot files don't move. Raises ServerError."""
+    if address.kind is Kind.RDB:
+        yield Confirmation(keyspace, None)
+        return
+    with open_reader(address, throttle) as reader:
+        yield Confirmation(keyspace, reader, most)

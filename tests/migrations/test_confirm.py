@@ -1,0 +1,250 @@
+"""Audits of live keyspaces tell what is damaged, and not what was only seen because jobs moved while they were read.
+
+First that all that speaks of a job is found again by asking for it. Then that audits, while workers move jobs as fast as they
+can, tell exactly the damage that was done on purpose, where without a second look they tell of damage that there is not.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+import redis
+from attrs import evolve
+from ferryman.migrations import local
+from ferryman.migrations.atomic import Reader, open_reader
+from ferryman.migrations.confirm import LOOKS, Confirmation, confirming
+from ferryman.migrations.engine import Census
+from ferryman.migrations.local import LocalEngine
+from ferryman.migrations.subjects import Gathering
+from ferryman.migrations.throttle import UNTHROTTLED, Throttle
+from ferryman.migrations.wire import wire
+from ferryman.schema.address import Address
+from ferryman.schema.connect import open_client
+from ferryman.schema.fact import Subject
+from ferryman.schema.family import KeyFamily, Target, get_family
+from ferryman.schema.job import Job, State
+from ferryman.schema.rule import Finding, Keyspace, Severity
+from ferryman.schema.spot import Spot
+
+from ..support import movers
+from ..support.captures import Capture, captures, dump, load, survey
+from ..support.keyspace import store
+from ..support.mending import send
+from ..support.movers import Step, moving
+from ..support.servers import Server
+
+SYSTEMS = ("bee", "kickq", "kombu", "kue", "pjq", "qless")
+PREFIX = "moved:"
+
+DAMAGE = {
+    "ferryman": tuple((f"NATIVE-{number}", State.FAILED) for number in (1, 2, 5, 8)),
+    "kue": (("KUE-1", State.FAILED), ("KUE-5", State.SCHEDULED), ("KUE-4", State.COMPLETED)),
+    "kombu": (("KOMBU-1", State.ACTIVE), ("KOMBU-2", State.ACTIVE), ("KOMBU-4", State.ACTIVE)),
+}
+"""Rules to break, and in which state a job must be for it: one that no mover touches."""
+
+JOBS = 500
+PACE = Throttle(2_000)
+"""Keys a second: jobs move while others are read."""
+
+MOST_AUDITS = 40
+"""Audits until one saw a job that was moving: mostly the first does."""
+
+
+# What speaks of a job
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_all_that_speaks_of_a_job_is_found_again(server: Server, system: str) -> None:
+    family = get_family(system)
+    for capture in captures(system):
+        client = server.client()
+        client.flushdb()
+        load(capture, client)
+        surveyed = survey(family, dump(client).values(), capture.prefix, capture.captured_at_ms)
+        asked = {name: spots for name, subject in surveyed.subjects.items() if (spots := _spots(subject, surveyed.keyspace))}
+        assert len(asked) >= len(surveyed.jobs())
+        with open_reader(_address(server, capture)) as reader:
+            answers = reader.read(list(asked.values()))
+        for name, entries in zip(asked, answers, strict=True):
+            assert entries is not None
+            gathering = Gathering(family)
+            for fact in dict.fromkeys(fact for entry in entries for fact in family.facts(entry, capture.prefix)):
+                gathering.add(fact)
+            again = next((each for each in gathering.subjects() if (each.scope, each.job_id) == name), None)
+            assert again is not None, f"{capture}: {name}"
+            assert _stated(again) == _stated(surveyed.subjects[name]), f"{capture}: {name}"
+
+
+def _spots(subject: Subject, keyspace: Keyspace) -> list[Any]:
+    """Nothing for a message that stands in lists alone, under the names of several queues: it is asked for under each."""
+    if all(fact.role == "copy" for fact in subject.facts):
+        return []
+    return list(dict.fromkeys(keyspace.family.whereabouts(subject, keyspace)))
+
+
+def _stated(subject: Subject) -> set[Any]:
+    """What the facts say; sets have no order, so that an index in one means nothing."""
+    return {
+        (fact.role, fact.key, fact.member, fact.score, fact.place, fact.values, fact.redis_type != "set" and fact.index)
+        for fact in subject.facts
+    }
+
+
+def _address(server: Server, capture: Capture) -> Address:
+    return Address.parse(server.url(0, family=capture.system))
+
+
+# Audits while jobs move
+
+
+class Moved:
+    """A generated keyspace with damage in it, and the way to audit it while jobs move."""
+
+    def __init__(self, server: Server, family: KeyFamily) -> None:
+        self.server, self.family = server, family
+        self.prefix = PREFIX if family.name == "kombu" else PREFIX[:-1]
+        self.address = Address.parse(server.url(0, family=family.name, prefix=self.prefix))
+        self.now_ms = time.time_ns() // 1_000_000
+        self.jobs = list(family.generate(JOBS, 7, self.now_ms))
+        client = server.client()
+        store(client, family, self.prefix, [*self.jobs, *self._others()], self.now_ms)
+        unbroken = iter(self.jobs)
+        self.planted = {(rule, self._plant(client, rule, state, unbroken)) for rule, state in DAMAGE[family.name]}
+
+    def _others(self) -> Iterator[Job]:
+        """Jobs at rest that make more keys of a system that has few: a queue each."""
+        if self.family.name == "kombu":
+            for number, job in enumerate(self.family.generate(JOBS, 8, self.now_ms)):
+                if job.state is State.WAITING:
+                    yield evolve(job, queue=f"other-{number}", extra={})
+
+    def _plant(self, client: redis.Redis, rule: str, state: State, jobs: Iterator[Job]) -> str:
+        job = next(job for job in jobs if job.state is state and job.payload)
+        send(client, self.family.damage(rule, job, Target(self.prefix, self.now_ms)))
+        return job.id
+
+    def steps(self, client: redis.Redis) -> Iterator[Step]:
+        move = {"ferryman": movers.native, "kue": movers.kue, "kombu": movers.kombu}[self.family.name]
+        return move(client, self.prefix, self.jobs)
+
+    def errors(self) -> tuple[set[tuple[str, str | None]], Census]:
+        """Rule and job of every finding that is an error."""
+        found: list[Finding] = []
+        census = LocalEngine(PACE).audit(self.address, self.now_ms, found.append)
+        return {(finding.rule, finding.job_id) for finding in found if finding.severity is Severity.ERROR}, census
+
+
+@pytest.fixture(params=DAMAGE)
+def moved(server: Server, request: pytest.FixtureRequest) -> Moved:
+    return Moved(server, get_family(request.param))
+
+
+def test_an_audit_while_jobs_move_tells_the_damage_and_nothing_else(moved: Moved, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_rest, census = moved.errors()
+    assert at_rest == moved.planted
+    assert not census.passing
+    with moving(moved.server, moved.steps) as taken:
+        with monkeypatch.context() as patch:
+            patch.setattr(local, "confirming", Unconfirmed)
+            false_ones = next((found for found in _audits(moved) if found != moved.planted), None)
+        assert false_ones is not None, "jobs did not move fast enough for this test to mean anything"
+        assert false_ones > moved.planted
+        steps, passing = taken(), 0
+        for _ in range(MOST_AUDITS):
+            found, census = moved.errors()
+            assert found == moved.planted
+            assert not census.unconfirmed
+            passing += census.passing
+            if passing:
+                break
+        assert passing
+        assert taken() > steps
+
+
+def _audits(moved: Moved) -> Iterator[set[tuple[str, str | None]]]:
+    return (moved.errors()[0] for _ in range(MOST_AUDITS))
+
+
+class Unconfirmed:
+    """In the place of ``confirming``: tells everything as it was first seen."""
+
+    def __init__(self, _address: Address, keyspace: Keyspace, *_others: object) -> None:
+        self._confirmation = Confirmation(keyspace, None)
+
+    def __enter__(self) -> Confirmation:
+        return self._confirmation
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def test_a_job_that_never_stands_still_keeps_the_findings_that_every_look_shows(server: Server) -> None:
+    keyspace = _keyspace_of_capture(server)
+    family, client = keyspace.family, server.client()
+    # A job that is missing in one index all the time, and is touched between any two looks.
+    client.zrem("q:jobs", "01|1")
+    subject = _subject(server, keyspace, "1")
+    first = list(family.findings(subject, keyspace))
+    assert [finding.rule for finding in first] == ["KUE-4"]
+    looks = itertools.count()
+
+    class Touching(Reader):
+        def read(self, groups: Any) -> Any:
+            client.hset("q:job:1", "updated_at", 2_000_000_000_000 + next(looks))
+            return super().read(groups)
+
+    with open_client(Address.parse(server.url())) as opened, wire(opened) as line:
+        reader = Touching(lambda _slot: nullcontext(line), UNTHROTTLED.pace())
+        assert [finding.rule for finding in Confirmation(keyspace, reader).told([(subject, first)])] == ["KUE-4"]
+    assert next(looks) == LOOKS
+
+
+def test_more_jobs_than_may_be_looked_at_again_are_told_as_they_were_seen(server: Server) -> None:
+    keyspace = _keyspace_of_capture(server)
+    subjects = [_subject(server, keyspace, str(number)) for number in range(1, 6)]
+    complaint = Finding("KUE-4", Severity.ERROR, None, "q:jobs", None, "once upon a time")
+    found = [(subject, [complaint]) for subject in subjects]
+    with confirming(Address.parse(server.url(0, family="kue")), keyspace, most=2) as confirmation:
+        told = list(confirmation.told(iter(found)))
+    assert told == [complaint] * 3
+    assert (confirmation.passing, confirmation.unconfirmed) == (2, 3)
+
+
+def test_keys_that_would_hold_the_server_for_long_are_not_read_again(server: Server) -> None:
+    client = server.client()
+    client.sadd("large", *range(10_001))
+    client.rpush("long", *["x"] * 100_001)
+    client.rpush("short", *"abcabc")
+    client.set("text", "of another type")
+    groups = [
+        [Spot(b"large", "set")],
+        [Spot(b"long", "list", b"x")],
+        [Spot(b"short", "list", b"b"), Spot(b"text", "zset", b"b"), Spot(b"none", "hash"), Spot(b"large", "set", b"7")],
+    ]
+    with open_reader(Address.parse(server.url())) as reader:
+        first, second, third = reader.read(groups)
+    assert first is None
+    assert second is None
+    assert third is not None
+    assert [(entry.key, entry.value, entry.offset) for entry in third] == [
+        (b"short", [b"b"], 1),
+        (b"short", [b"b"], 4),
+        (b"large", [b"7"], 0),
+    ]
+
+
+def _keyspace_of_capture(server: Server) -> Keyspace:
+    capture = next(each for each in captures("kue") if each.name == "healthy")
+    load(capture, server.client())
+    return survey(get_family("kue"), dump(server.client()).values(), "q", capture.captured_at_ms).keyspace
+
+
+def _subject(server: Server, keyspace: Keyspace, job_id: str) -> Subject:
+    entries = dump(server.client()).values()
+    return survey(keyspace.family, entries, keyspace.prefix, keyspace.now_ms).subjects["", job_id]
