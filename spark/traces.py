@@ -53,7 +53,8 @@ DDL = (
 
 ROWS = 10_000
 BYTES = 8 << 20
-"""When traces go to the file."""
+MOST_ATTACHED = 1_000
+"""When traces go to the file. A log has up to a thousand lines."""
 
 
 def voucher_of(address: Address, now_ms: int) -> Voucher:
@@ -71,6 +72,7 @@ class Tracing(Intake):
         super().__init__(address)
         self._voucher = voucher_of(address, now_ms)
         self._records = _Records(self._voucher.width)
+        self._attached: list[tuple[int, Entry]] = []
         self._doubts: list[int] = []
         self._path = os.path.join(folder, f"{uuid.uuid4()}.parquet")
         self._file: parquet.ParquetWriter | None = None
@@ -85,7 +87,9 @@ class Tracing(Intake):
         elif entry.redis_type == "list":
             number = self._voucher.attached(entry)
             if number is not None:
-                self._write(_attached(number, entry))
+                self._attached.append((number, entry))
+                if len(self._attached) >= MOST_ATTACHED:
+                    self._flush()
                 return
         else:
             standing = self._voucher.standing(entry)
@@ -143,6 +147,9 @@ class Tracing(Intake):
             self._told.homes.update((home.mark, (home.queue, str(home.state))) for home in records.homes)
             self._write(records.batch())
             self._records = _Records(self._voucher.width)
+        if self._attached:
+            self._write(_attached(self._attached))
+            self._attached = []
 
     def _write_doubts(self) -> None:
         if self._doubts:
@@ -233,11 +240,18 @@ def _standing(entry: Entry, standing: Standing, which: Sequence[int]) -> pa.Reco
     )
 
 
-def _attached(number: int, entry: Entry) -> pa.RecordBatch:
-    """The trace of a key that belongs to a job."""
-    cells = {"number": number, "kind": ATTACHED, "key": entry.key, "redis_type": entry.redis_type, "index": entry.offset}
-    arrays = {name: pa.array([cell], COLUMNS[name]) for name, cell in cells.items()}
-    return _batch(1, **arrays, values=_lists([0, len(entry.value)], entry.value))
+def _attached(those: Sequence[tuple[int, Entry]]) -> pa.RecordBatch:
+    """The traces of keys that belong to jobs."""
+    entries = [entry for _, entry in those]
+    return _batch(
+        len(those),
+        number=pa.array([number for number, _ in those], pa.int64()),
+        kind=_same(ATTACHED, len(those), pa.int32()),
+        key=pa.array([entry.key for entry in entries], pa.binary()),
+        redis_type=pa.array([entry.redis_type for entry in entries], pa.string()),
+        index=pa.array([entry.offset for entry in entries], pa.int64()),
+        values=pa.array([entry.value for entry in entries], COLUMNS["values"]),
+    )
 
 
 def _marks(bases: Any, factors: Any, scores: Any) -> Any:

@@ -24,7 +24,9 @@ CALM = frozenset({State.WAITING, State.SCHEDULED, State.COMPLETED, State.FAILED}
 
 MOST_HOMES = 100_000
 ID_DIGITS = 16
-MOST_DIGITS = 15
+MOST_DIGITS = 60
+"""Of all times and counters of a job together."""
+LATEST = 2**53
 """Numbers up to here are the same in Python, JavaScript, a 64-bit column and a double."""
 
 
@@ -52,27 +54,33 @@ class KueVoucher(Voucher):
         get = fields.get
         home = self._home(get(b"type"), get(b"state"))
         score = _priority(get(b"priority", b""))
-        created, updated, due = get(b"created_at", b""), get(b"updated_at", b""), get(b"promote_at", b"")
-        made, allowed = get(b"attempts", b"0"), get(b"max_attempts", b"")
-        if home is None or score is None or not all(map(_is_small, (created, updated, due, made, allowed))):
+        if home is None or score is None or not is_json(get(b"data")):
             return None
-        if not int(created) <= min(int(updated), int(due)) or not int(made) <= int(allowed) or int(allowed) < 1:
+        for name in _JSON:
+            text = get(name)
+            if text is not None and not is_json(text):
+                return None
+        numbers = [get(name, b"") for name in _TIMES]
+        numbers += get(b"max_attempts", b""), get(b"attempts", b"0")
+        digits = b"".join(numbers)
+        if not digits.isdigit() or len(digits) > MOST_DIGITS or not all(numbers):
             return None
-        if not all(map(is_json, (get(b"data"), *(fields[name] for name in _JSON if name in fields)))):
+        created_at, updated_at, due_at, allowed, made = map(int, numbers)
+        if not created_at <= updated_at <= LATEST or not created_at <= due_at <= LATEST or not made <= allowed or allowed < 1:
             return None
         by_state = score
         match home.state:
             case State.SCHEDULED:
-                by_state = float(due)
-                if by_state < self._late:
+                by_state = float(due_at)
+                if due_at < self._late:
                     return None
             case State.COMPLETED:
-                if int(made) < 1 or get(b"removeOnComplete") or get(b"progress") != b"100":
+                if made < 1 or get(b"removeOnComplete") or get(b"progress") != b"100":
                     return None
             case State.FAILED:
                 if made != allowed or b"failed_at" not in fields or b"error" not in fields:
                     return None
-        return Sound(home, (score, by_state, score), int(created))
+        return Sound(home, (score, by_state, score), created_at)
 
     def standing(self, entry: Entry) -> Standing | None:
         if entry.redis_type != "zset" or entry.ttl_ms is not None:
@@ -130,11 +138,7 @@ class KueVoucher(Voucher):
 
 
 _JSON = (b"result", b"progress_data", b"backoff")
-
-
-def _is_small(raw: bytes) -> bool:
-    """Whether it is a number of moderate length, in digits only."""
-    return raw.isdigit() and len(raw) <= MOST_DIGITS
+_TIMES = (b"created_at", b"updated_at", b"promote_at")
 
 
 @lru_cache(maxsize=1024)

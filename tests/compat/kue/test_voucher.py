@@ -1,0 +1,109 @@
+"""Nobody vouches for a kue job in which a rule finds something, whatever its hash holds; somebody does for nearly all others."""
+
+from __future__ import annotations
+
+from ferryman.compat.kue import FAMILY
+from ferryman.compat.kue.generate import generate
+from ferryman.compat.kue.keys import padded
+from ferryman.schema.fact import Entry
+from ferryman.schema.family import Target
+from ferryman.schema.job import Job, State
+from ferryman.schema.text import to_bytes
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from ...support.captures import survey
+from .strategies import fields, texts
+
+NOW = 1_800_000_000_000
+JOBS = [job for job in generate(400, 3, NOW) if job.state is not State.ACTIVE]
+PREFIX = "q"
+TARGET = Target(PREFIX, NOW)
+
+edges = st.one_of(texts, st.sampled_from([b"%d" % (NOW + shift) for shift in (-(10**12), -3001, -3000, 0, 10**9)]))
+
+
+def _stored(job: Job) -> dict[bytes, bytes]:
+    """The hash of a job, as its writer writes it."""
+    (words,) = (command[2:] for command in FAMILY.write(job, TARGET) if command[0] == "HSET")
+    return dict(zip(map(_raw, words[::2]), map(_raw, words[1::2]), strict=True))
+
+
+def _raw(word: bytes | str | int | float) -> bytes:
+    return word if isinstance(word, bytes) else str(word).encode()
+
+
+def as_is(record: dict[bytes, bytes], job_id: str = "7") -> tuple[list[Entry], object]:
+    """The keyspace in which a job stands just where the voucher says, and what it says; nothing where it does not vouch."""
+    sound = FAMILY.voucher(PREFIX, NOW).vouch(record)
+    if sound is None:
+        return [], None
+    member = padded(job_id).encode()
+    entries = [
+        Entry(f"{PREFIX}:job:{job_id}".encode(), "hash", record),
+        Entry(f"{PREFIX}:job:types".encode(), "set", [to_bytes(sound.home.queue)]),
+        Entry(f"{PREFIX}:ids".encode(), "string", job_id.encode()),
+    ]
+    entries += [Entry(place.key, "zset", [(member, score)]) for place, score in zip(sound.home.places, sound.scores, strict=True)]
+    if sound.home.state is State.WAITING:
+        entries.append(Entry(f"{PREFIX}:".encode() + to_bytes(sound.home.queue) + b":jobs", "list", [b"1"]))
+    return entries, sound
+
+
+@settings(max_examples=400)
+@given(st.sampled_from(JOBS), st.dictionaries(fields, edges, max_size=2), st.sets(fields, max_size=2))
+def test_no_rule_finds_anything_in_a_job_that_is_vouched_for(job, changes, missing) -> None:
+    stored = _stored(job)
+    record = {name: value for name, value in {**stored, **changes}.items() if name not in missing}
+    entries, sound = as_is(record)
+    event(f"vouched for: {sound is not None}, changed: {record != stored}")
+    if sound is None:
+        return
+    seen = survey(FAMILY, entries, PREFIX, NOW)
+    assert seen.findings() == []
+    (read,) = seen.jobs()
+    assert (read.queue, read.state, read.created_at) == (sound.home.queue, sound.home.state, sound.created_at)
+    assert FAMILY.voucher(PREFIX, NOW).is_settled(read.queue, seen.keyspace.totals)
+
+
+def test_generated_jobs_are_vouched_for_unless_they_are_active() -> None:
+    voucher = FAMILY.voucher(PREFIX, NOW)
+    jobs = list(generate(2000, 5, NOW))
+    vouched = [job for job in jobs if voucher.vouch(_stored(job)) is not None]
+    assert vouched == [job for job in jobs if job.state is not State.ACTIVE]
+
+
+def test_a_job_stands_where_the_voucher_says() -> None:
+    """Against the writer: the marks of all places and scores that a sound job has."""
+    voucher = FAMILY.voucher(PREFIX, NOW)
+    for job in JOBS:
+        home, scores, _ = voucher.vouch(_stored(job))
+        claimed = {place.key: score for place, score in zip(home.places, scores, strict=True)}
+        written = {
+            command[1]: float(command[2])
+            for command in FAMILY.write(job, TARGET)
+            if command[0] == "ZADD" and b":search:" not in command[1]
+        }
+        assert claimed == written
+
+
+def test_members_of_today_s_form_are_known_and_no_others() -> None:
+    voucher = FAMILY.voucher(PREFIX, NOW)
+    members = [b"01|7", b"16|1234567890123456", b"7", b"02|7", b"02|07", b"01|x", b"", b"01|\xd9\xa3"]
+    standing = voucher.standing(Entry(b"q:jobs", "zset", [(member, 0.0) for member in members]))
+    assert standing.numbers == [7, 1234567890123456, None, None, None, None, None, None]
+
+
+def test_keys_that_expire_or_are_no_index_are_left_to_the_rules() -> None:
+    voucher = FAMILY.voucher(PREFIX, NOW)
+    items = [(b"01|7", 0.0)]
+    assert voucher.standing(Entry(b"q:jobs:email:inactive", "zset", items)) is not None
+    assert voucher.standing(Entry(b"q:jobs", "zset", items, 5000)) is None
+    assert voucher.standing(Entry(b"q:search:word:X", "zset", items)) is None
+    assert voucher.attached(Entry(b"q:job:7:log", "list", [b"line"])) == 7
+    assert voucher.attached(Entry(b"q:job:7:log", "list", [b"line"], 5000)) is None
+    assert voucher.attached(Entry(b"q:email:jobs", "list", [b"1"])) is None
+    assert voucher.record(b"q:job:7") == 7
+    assert [voucher.record(key) for key in (b"q:job:types", b"q:job:07", b"q:job:7:log", b"r:job:7", b"q:job:" + b"9" * 20)] == [
+        None
+    ] * 5

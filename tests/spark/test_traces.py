@@ -1,0 +1,98 @@
+"""What an audit leaves out: jobs that are vouched for become no facts, and nothing of what the rules find or count is missing."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+import pytest
+from ferryman.compat.kue import FAMILY
+from ferryman.compat.kue.generate import generate
+from ferryman.migrations.engine import Census, Engine
+from ferryman.migrations.local import LocalEngine
+from ferryman.schema.address import Address
+from ferryman.schema.family import Target
+from ferryman.schema.job import State
+from ferryman.schema.rule import Finding
+from ferryman.spark.engine import SparkEngine
+from ferryman.spark.snapshot import take
+from pyspark.sql import SparkSession
+
+from ..support.keyspace import store
+from ..support.servers import Server
+
+NOW = 1_800_000_000_000
+JOBS = list(generate(600, 11, NOW))
+TARGET = Target("q", NOW)
+
+
+def address(server: Server) -> Address:
+    return Address.parse(server.url(0, family="kue"))
+
+
+def audited(engine: Engine, source: Address) -> tuple[list[Finding], Census]:
+    findings: list[Finding] = []
+    census = engine.audit(source, NOW, findings.append)
+    return sorted(findings, key=repr), census
+
+
+def test_sound_jobs_become_no_facts(spark: SparkSession, server: Server, tmp_path: Path) -> None:
+    store(server.client(), FAMILY, "q", JOBS, NOW)
+    snapshot = take(spark, address(server), NOW, str(tmp_path / "facts"), suspects_only=True)
+    active = {job.id for job in JOBS if job.state is State.ACTIVE}
+    assert {row.job_id for row in snapshot.subjects(2).select("job_id").distinct().collect()} == active
+    assert snapshot.vouched.jobs == len(JOBS) - len(active)
+    assert snapshot.totals == take(spark, address(server), NOW, str(tmp_path / "all")).totals
+
+
+def test_every_rule_finds_in_a_damaged_keyspace_what_it_finds_without_traces(engine: SparkEngine, server: Server) -> None:
+    client = server.client()
+    store(client, FAMILY, "q", JOBS, NOW)
+    jobs = iter(Random(5).sample(JOBS, len(JOBS)) * len(FAMILY.plantable))
+    for rule in sorted(FAMILY.plantable):
+        for commands in islice(filter(None, (FAMILY.damage(rule, job, TARGET) for job in jobs)), 5):
+            for command in commands:
+                client.execute_command(*command)
+    expected = audited(LocalEngine(), address(server))
+    assert {finding.rule for finding in expected[0]} >= FAMILY.plantable
+    assert audited(engine, address(server)) == expected
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param([("SREM", "q:job:types", "email")], id="a type that nobody has registered"),
+        pytest.param([("ZADD", "q:jobs:failed", 0, "02|17")], id="one place too many"),
+        pytest.param([("ZREM", "q:jobs", "02|17")], id="one too few"),
+        pytest.param([("ZINCRBY", "q:jobs", 1, "02|17")], id="another score"),
+        pytest.param([("COPY", "q:jobs", "q:jobs:elsewhere:failed")], id="everybody somewhere else as well"),
+        pytest.param([("DEL", "q:job:17")], id="no record"),
+        pytest.param([("PEXPIRE", "q:jobs", 10**12)], id="an index that expires"),
+        pytest.param([("PEXPIRE", "q:job:17", 10**12)], id="a record that expires"),
+        pytest.param([("ZADD", "q:jobs", 0, "17", 0, "x", 0, "03|017")], id="members in other forms"),
+        pytest.param([("DEL", "q:job:17"), ("SET", "q:job:17", "x")], id="a record of another type"),
+        pytest.param([("RPUSH", "q:job:999999:log", "line")], id="a log of nobody"),
+    ],
+)
+def test_damage_of_each_kind_is_seen(engine: SparkEngine, server: Server, damage: list[tuple[str | int, ...]]) -> None:
+    client = server.client()
+    store(client, FAMILY, "q", JOBS[:60], NOW)
+    before = audited(LocalEngine(), address(server))
+    for command in damage:
+        client.execute_command(*command)
+    expected = audited(LocalEngine(), address(server))
+    assert expected[0] != before[0]
+    assert audited(engine, address(server)) == expected
+
+
+def test_a_snapshot_file_is_audited_in_the_same_way(engine: SparkEngine, server: Server) -> None:
+    client = server.client()
+    store(client, FAMILY, "q", JOBS[:200], NOW)
+    client.zrem("q:jobs", "02|17")
+    client.save()
+    path = Path(client.config_get("dir")["dir"]) / client.config_get("dbfilename")["dbfilename"]
+    source = Address.parse(f"ferryman+rdb://{path}?family=kue&db=0")
+    expected = audited(LocalEngine(), address(server))
+    assert audited(engine, source) == expected
+    assert "KUE-4" in {finding.rule for finding in expected[0]}
