@@ -8,8 +8,8 @@ from attrs import asdict, evolve
 from ..migrations import journal
 from ..migrations.engine import Difference, Engine, Verification
 from ..migrations.plan import Plan
+from ..migrations.store import open_store
 from ..schema.address import Address
-from ..schema.connect import open_client
 from .engines import engine_options
 from .options import address_argument, moment, now_option, output_option
 from .output import Output
@@ -56,8 +56,8 @@ def command(source: Address, target: Address, engine: Engine, now_ms: int | None
 
 def remembered(plan: Plan, target: Address, now_ms: int | None, output: Output) -> Plan:
     """The plan with the choices of the migration that filled the target, if its journal is there."""
-    with open_client(target) as client:
-        record = journal.find(client, plan)
+    with open_store(target) as store:
+        record = journal.find(store, plan)
     if record is None:
         return plan
     if not record.finished:

@@ -2,7 +2,8 @@
 
 A task that its driver gave up may live on and write later: after another attempt, or after the end, when workers have
 taken and deleted the very jobs it would bring back. So every batch is one transaction that the server applies only while
-the fence holds: WATCH the fence's keys, compare, MULTI … EXEC. Called by writing.py and journal.py.
+the fence holds: WATCH the fence's keys, compare, MULTI … EXEC. In a cluster all keys of both lie in one slot. Called by
+store.py.
 
 Either all commands of a transaction are applied or none, but for commands that Redis refuses while it applies them (a key
 of another type); those are an error that names the key.
@@ -19,6 +20,7 @@ from attrs import frozen
 from ..schema.errors import ServerError, StaleWriter
 from ..schema.family import Command
 from ..schema.text import show
+from .clusterscan import REDIRECTED
 from .wire import Wire
 
 
@@ -41,8 +43,8 @@ class PartlyApplied(ServerError):
 def transact(line: Wire, fence: Fence, commands: Sequence[Command]) -> list[Any]:
     """Applies all commands at once, if the fence holds, and returns their replies.
 
-    Raises StaleWriter when the fence has fallen and ServerError naming the key when the server refuses a command: nothing is
-    applied then, but for PartlyApplied. Leaves no WATCH behind.
+    Raises StaleWriter when the fence has fallen, ServerError naming the key when the server refuses a command, and one of
+    REDIRECTED when the keys are at another node: nothing is applied then, but for PartlyApplied. Leaves no WATCH behind.
     """
     while True:
         _hold(line, fence)
@@ -52,6 +54,9 @@ def transact(line: Wire, fence: Fence, commands: Sequence[Command]) -> list[Any]
             break
         if results is None:  # one of the keys was touched in between: look at the fence again
             continue
+        for reply in replies:
+            if isinstance(reply, REDIRECTED):
+                raise reply
         refused = ((each, reply) for each, reply in zip(commands, replies[1:-1], strict=True) if isinstance(reply, Exception))
         command, reason = next(refused, (None, results))
         raise ServerError(_refusal(command, reason))
@@ -71,7 +76,10 @@ def _hold(line: Wire, fence: Fence) -> None:
     for condition, value in zip(fence, replies[1:], strict=True):
         if value != condition.value:
             line.ask("UNWATCH")
-            raise StaleWriter(f"another run took over or finished this migration ({show(condition.key)} changed); this one stops")
+            raise StaleWriter(
+                f"another writer took over, or the migration is finished, or a failover took back what was written "
+                f"({show(condition.key)} changed); this one stops"
+            )
 
 
 def _refusal(command: Command | None, reason: Any) -> str:
@@ -79,6 +87,8 @@ def _refusal(command: Command | None, reason: Any) -> str:
         return "the target's memory is full (maxmemory); make room there, then go on with --resume"
     text = show(str(reason), 160)
     if command is None:
-        return f"the target refuses a batch: {text}"
-    key = command[1] if len(command) > 1 else b""
-    return f"the target refuses {command[0]!s} {show(key if isinstance(key, bytes | str) else str(key), 120)}: {text}"
+        what = "a batch"
+    else:
+        key = command[1] if len(command) > 1 else b""
+        what = f"{command[0]!s} {show(key if isinstance(key, bytes | str) else str(key), 120)}"
+    return f"the target refuses {what}: {text}; when that is mended, go on with --resume"

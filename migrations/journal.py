@@ -1,19 +1,26 @@
 """Journal: what the target's database remembers about a migration, from the first byte written to long after the last.
 
-Keys, all in the database of the target and outside every family's prefix:
+Keys, all in the database of the target and outside every family's prefix; J is ``ferryman-migration:{journal}``:
 
-    ferryman-migration:<epoch>               hash, one for each pair of source and target
+    J:<epoch>               hash, one for each pair of source and target
         state        running | finished
         run          number of the current run; every batch is written only while it stands (gone when finished)
         source, target                       addresses for people, without passwords
         layout       the engine's word for how it cuts the work into parts; a resumed run must cut it the same way
+        reading      the engine's word for where it keeps what it has read of the source, if it does
         choices      JSON: the plan's choices (moment, --active, --lossy); verify takes them over
         started_ms, finished_ms, summary     by the target's clock; the summary as JSON
-    ferryman-migration:<epoch>:part:<part>   hash, one for each part: see writing.py; gone when finished
-    ferryman-migration:target:<digest>       hash: the epoch that writes to this prefix now; gone when finished
+    J:<epoch>:part:<part>   hash, one for each part: see writing.py; gone when finished
+    J:target:<digest>       hash: the epoch that writes to this prefix now; gone when finished
 
-A finished journal stays: it is what keeps a second run from bringing back jobs that workers of the target have done since.
-Only ``begin``, ``finish`` and the parts write here. Called by the engines, and by the command line to find earlier choices.
+and in a cluster, in the slot of every hash tag that jobs have:
+
+    ferryman-migration:{<tag>}:<epoch>:fence         hash: the run that may write there; when finished, one that never was
+    ferryman-migration:{<tag>}:<epoch>:lane:<part>   hash, one for each part: see writing.py; gone when finished
+
+A finished journal stays, and the fences of a cluster with it: they keep a second run, and writers that were given up and live on,
+from bringing back jobs that workers of the target have done since. Only ``begin``, ``finish`` and the parts write here. Called
+by the engines, and by the command line to find earlier choices.
 """
 
 from __future__ import annotations
@@ -22,19 +29,18 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 
-import redis
 from attrs import frozen
 
 from ..schema.address import Address
-from ..schema.errors import MigrationRefused
+from ..schema.errors import MigrationRefused, ServerError
 from ..schema.family import Command
 from ..schema.text import show, to_text
 from .engine import Summary
-from .fence import Condition, Fence, transact
+from .fence import Condition, Fence
 from .plan import Plan
-from .survey import clock_ms, occupant
-from .wire import pairs, wire
-from .writing import JOURNAL, Run, journal_key, send
+from .store import Store
+from .wire import pairs
+from .writing import FINISH, HOME, LANE, Run, journal_glob, journal_key, send
 
 
 @frozen
@@ -46,6 +52,7 @@ class Record:
     token: int | None
     """The run that may write now; None when the migration is finished."""
     layout: str
+    reading: str | None
     summary: Summary | None
     """What a finished migration did."""
 
@@ -54,11 +61,11 @@ class Record:
         return self.token is None
 
 
-def find(client: redis.Redis, plan: Plan) -> Record | None:
+def find(store: Store, plan: Plan) -> Record | None:
     """The record of an earlier run, if there was one."""
     key = journal_key(plan.epoch)
-    with wire(client) as line:
-        raw = {to_text(name): to_text(value) for name, value in pairs(line.ask("HGETALL", key))}
+    (stored,) = store.ask([("HGETALL", key)])
+    raw = {to_text(name): to_text(value) for name, value in pairs(stored)}
     if not raw:
         return None
     try:
@@ -66,23 +73,24 @@ def find(client: redis.Redis, plan: Plan) -> Record | None:
             plan=plan.with_choices(json.loads(raw["choices"])),
             token=int(raw["run"]) if "run" in raw else None,
             layout=raw["layout"],
+            reading=raw.get("reading"),
             summary=Summary.from_dict(json.loads(raw["summary"])) if "summary" in raw else None,
         )
     except (ValueError, KeyError, TypeError) as error:
         fault = f"the journal {to_text(key)} is damaged ({show(repr(error))})"
-        raise MigrationRefused(f"{fault}; delete it if its migration is over") from None
+        raise MigrationRefused(f"{fault}; delete the keys {journal_glob(plan.epoch)} if its migration is over") from None
 
 
-def check(client: redis.Redis, plan: Plan, layout: str, *, resume: bool) -> Record | None:
+def check(store: Store, plan: Plan, layout: str, *, resume: bool) -> Record | None:
     """Whether the migration may begin, go on, or is done already: the record of the run before, if any. Writes nothing.
 
     Raises MigrationRefused, with what to do next, when the target holds jobs that are not this migration's, when the migration
     is unfinished and ``resume`` is false, and when the run before was made with other options or another engine.
     """
-    earlier = find(client, plan)
+    earlier = find(store, plan)
     key = to_text(journal_key(plan.epoch))
     if earlier is None:
-        _check_target(client, plan)
+        _check_target(store, plan)
     elif not earlier.finished:
         if not resume:
             raise MigrationRefused(f"an earlier run of this migration is unfinished (journal {key}); go on with --resume")
@@ -94,10 +102,12 @@ def check(client: redis.Redis, plan: Plan, layout: str, *, resume: bool) -> Reco
     return earlier
 
 
-def begin(client: redis.Redis, source: Address, target: Address, plan: Plan, layout: str, earlier: Record | None) -> Run:
+def begin(
+    store: Store, source: Address, target: Address, plan: Plan, layout: str, earlier: Record | None, reading: str | None = None
+) -> Run:
     """Opens the journal for a run that ``check`` allowed; writers of all earlier runs are shut out from here on.
 
-    Raises StaleWriter when another run began since the check.
+    ``reading``: where a resumed run may find what this one has read. Raises StaleWriter when another run began since the check.
     """
     run = Run(plan.epoch, 1 if earlier is None or earlier.token is None else earlier.token + 1)
     owner = None if earlier is None else plan.epoch.encode()
@@ -116,38 +126,68 @@ def begin(client: redis.Redis, source: Address, target: Address, plan: Plan, lay
             "target": target.display(),
             "layout": layout,
             "choices": json.dumps(plan.choices()),
-            "started_ms": str(clock_ms(client)),
+            "started_ms": str(store.clock_ms()),
         }
         commands.append(("HSET", run.key, *(word for pair in about.items() for word in pair)))
-    with wire(client) as line:
-        transact(line, fence, commands)
+    if reading is not None:
+        commands.append(("HSET", run.key, "reading", reading))
+    store.apply(fence, commands)
     return run
 
 
-def finish(
-    client: redis.Redis, run: Run, plan: Plan, commands: Sequence[Command], summary: Summary, parts: Iterable[str]
-) -> None:
+def finish(store: Store, run: Run, plan: Plan, commands: Sequence[Command], summary: Summary, parts: Iterable[str]) -> None:
     """Sends the family's last commands, then closes the journal: from here on nobody writes in the name of this migration.
 
-    ``commands`` are what ``family.finish`` gave, ``parts`` the names of all parts. Raises StaleWriter when another run took over.
+    ``commands`` are what ``family.finish`` gave, ``parts`` the names of all parts. Raises StaleWriter when another run took over,
+    and ServerError when the target has lost what a part had written.
     """
-    send(client, run.fence, commands)
+    names = list(parts)
+    lanes = _closed_lanes(store, run, names)
+    slots = dict.fromkeys((*(tag for tag in lanes if tag is not None), *send(store, run, commands)))
+    for tag in slots:
+        # Taken over by a run that will never be, the slot has nobody who may write.
+        store.apply(run.slot_fence(tag), [("HSET", run.slot_key(tag), "run", run.token + 1)])
     done: list[Command] = [
-        ("HSET", run.key, "state", "finished", "finished_ms", clock_ms(client), "summary", json.dumps(summary.to_dict())),
-        ("HDEL", run.key, "run"),
-        ("DEL", _lock(plan), *(run.part_key(part) for part in parts)),
+        ("HSET", run.key, "state", "finished", "finished_ms", store.clock_ms(), "summary", json.dumps(summary.to_dict())),
+        ("HDEL", run.key, "run", "reading"),
+        ("DEL", _lock(plan), *(run.part_key(part) for part in names)),
     ]
-    with wire(client) as line:
-        transact(line, run.fence, done)
+    store.apply(run.fence, done)
+    for tag in slots:
+        store.ask([("DEL", run.lane_key(tag, FINISH), *(run.lane_key(tag, part) for part in lanes.get(tag, ())))])
 
 
-def _check_target(client: redis.Redis, plan: Plan) -> None:
-    other = client.hget(_lock(plan), "epoch")
+def _closed_lanes(store: Store, run: Run, parts: Sequence[str]) -> dict[bytes | None, dict[str, int]]:
+    """How many jobs each part has under each tag, once it is sure that they are there.
+
+    A server may lose in a failover what it had confirmed: the part in question is opened again, and a ServerError says so.
+    """
+    closed = [dict(pairs(fields)) for fields in store.ask([("HGETALL", run.part_key(part)) for part in parts])]
+    lanes: dict[bytes | None, dict[str, int]] = {}
+    lost = [part for part, fields in zip(parts, closed, strict=True) if b"done" not in fields]
+    for part, fields in zip(parts, closed, strict=True):
+        for name in fields:
+            if name.startswith(LANE):
+                lanes.setdefault(name.removeprefix(LANE) or None, {})[part] = int(fields[name])
+    for tag, counts in lanes.items():
+        standing = store.ask([("HGET", run.lane_key(tag, part), "count") for part in counts])
+        lost += [part for part, count in zip(counts, standing, strict=True) if int(count or 0) != counts[part]]
+    if lost:
+        store.apply(run.fence, [("HDEL", run.part_key(part), "done") for part in lost])
+        raise ServerError(
+            f"the target has lost what it had confirmed, of {len(set(lost))} parts of the migration; was there a failover? "
+            "Go on with --resume: what is missing is written again"
+        )
+    return lanes
+
+
+def _check_target(store: Store, plan: Plan) -> None:
+    (other,) = store.ask([("HGET", _lock(plan), "epoch")])
     if other is not None:
         raise MigrationRefused(
-            f"an unfinished migration writes to prefix {plan.target_prefix!r} (journal {JOURNAL}:{show(other)}); finish it first"
+            f"an unfinished migration writes to prefix {plan.target_prefix!r} (journal {HOME}:{show(other)}); finish it first"
         )
-    key_found = occupant(client, plan.writer, plan.target_prefix)
+    key_found = store.occupant(plan.writer, plan.target_prefix)
     if key_found is not None:
         raise MigrationRefused(
             f"the target's prefix {plan.target_prefix!r} holds jobs already (key {show(key_found)}); "
@@ -158,4 +198,4 @@ def _check_target(client: redis.Redis, plan: Plan) -> None:
 def _lock(plan: Plan) -> bytes:
     """The key that keeps a second source out of the target while it is written."""
     digest = hashlib.sha256(f"{plan.target_family}\n{plan.target_prefix}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    return f"{JOURNAL}:target:{digest}".encode()
+    return f"{HOME}:target:{digest}".encode()

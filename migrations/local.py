@@ -10,11 +10,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-import redis
 from attrs import frozen
 
 from ..schema.address import Address
-from ..schema.connect import open_client
 from ..schema.fact import FactKind, Subject
 from ..schema.family import Command, get_family
 from ..schema.job import Job, State
@@ -28,6 +26,7 @@ from .order import listing_order, order_difference, pop_orders
 from .plan import Carried, Plan, carry
 from .queues import QueueStatus, counted, statuses
 from .source import open_source
+from .store import Store, open_store
 from .subjects import Gathering
 from .throttle import UNTHROTTLED, Throttle
 from .writing import Run, identity, open_part
@@ -99,8 +98,8 @@ class LocalEngine:
     ) -> Summary:
         """See Engine.migrate."""
         started = time.monotonic()
-        with open_client(target) as client:
-            earlier = journal.check(client, plan, PART, resume=resume)
+        with open_store(target) as store:
+            earlier = journal.check(store, plan, PART, resume=resume)
         if earlier is not None:
             if earlier.summary is not None:
                 return earlier.summary.again()
@@ -112,11 +111,11 @@ class LocalEngine:
             for carried in carrying:
                 _note(carried, summary, report, written=carried.job is not None)
         else:
-            with open_client(target) as client:
-                run = journal.begin(client, source, target, plan, PART, earlier)
-                last_commands = _write(client, run, plan, carrying, summary, report)
+            with open_store(target) as store:
+                run = journal.begin(store, source, target, plan, PART, earlier)
+                last_commands = _write(store, run, plan, carrying, summary, report)
                 summary.seconds = time.monotonic() - started
-                journal.finish(client, run, plan, last_commands, summary, [PART])
+                journal.finish(store, run, plan, last_commands, summary, [PART])
         summary.seconds = time.monotonic() - started
         return summary
 
@@ -187,18 +186,18 @@ class LocalEngine:
 
 
 def _write(
-    client: redis.Redis, run: Run, plan: Plan, carrying: Iterator[Carried], summary: Summary, report: Report[Finding]
+    store: Store, run: Run, plan: Plan, carrying: Iterator[Carried], summary: Summary, report: Report[Finding]
 ) -> list[Command]:
     """Writes every job that is carried; returns the commands that finish the keyspace."""
     family, totals = plan.writer, Totals()
-    with open_part(client, run, PART) as part:
+    with open_part(store, run, PART) as part:
         for carried in carrying:
             written = False
             if carried.job is not None:
                 family.tally_written(carried.job, totals)
                 written = part.put(identity(carried.job), family.write(carried.job, plan.target))
             _note(carried, summary, report, written=written)
-        part.close({})
+        part.close()
     return family.finish(plan.target, totals)
 
 

@@ -5,11 +5,13 @@ Only reads, and works without any right beyond reading keys. Called by the engin
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import redis
 
 from ..schema.address import Address
 from ..schema.errors import KeyspaceNotFound
-from ..schema.fact import FactKind
+from ..schema.fact import Entry, FactKind
 from ..schema.family import KeyFamily
 from ..schema.text import show
 from .scan import entries
@@ -26,7 +28,12 @@ def occupant(client: redis.Redis, family: KeyFamily, prefix: str) -> bytes | Non
 
     Registries, counters and wake-up tokens don't count: workers of the target may have been started before there is work.
     """
-    for batch in entries(client, family, prefix):
+    return first_occupant(entries(client, family, prefix), family, prefix)
+
+
+def first_occupant(batches: Iterable[Iterable[Entry]], family: KeyFamily, prefix: str) -> bytes | None:
+    """The same, of entries that were read already."""
+    for batch in batches:
         for entry in batch:
             for fact in family.facts(entry, prefix):
                 if fact.job_id is not None or fact.kind is FactKind.ODD:

@@ -2,46 +2,62 @@
 
 A migration is written in parts: the local engine has one, Spark one per task. A part's hash in the target holds
 
-    token     raised by whoever opens the part: an older opener's batches are refused from then on
-    count     how many jobs are written; set in the same transaction as the jobs themselves
-    digest    of the identities of those jobs, in order
-    record    what the engine wanted remembered when the part was done; present only then
+    token         raised by whoever opens the part: an older opener's batches are refused from then on
+    done          1 when all of it is written
+    lane:<tag>    how many jobs the part has in each of its lanes, when it is done
+
+A transaction of a cluster touches one slot, so a part has a lane for each hash tag of its jobs, with keys of that tag; on one
+server it has a single lane, in the part's own hash. A lane's hash holds
+
+    token         of the opener that may write
+    count         how many of the part's jobs with this tag are written; set in the same transaction as the jobs themselves
+    digest        of the identities of those jobs, in order
+    run, stood    the run that opened the lane last, and what ``count`` was when it first did
 
 so a part that is opened again, after a kill or by a second attempt, goes on exactly where it stood, and no job is ever
 written twice: a job that a worker of the target has taken meanwhile does not come back. All commands of one job go in one
 transaction, so no job is ever half written. Every reply is checked. Used by the local engine and inside Spark executors.
 
-    with open_part(client, run, "0007") as part:
-        if part.record is None:
-            for job in jobs_in_a_fixed_order:
-                part.put(identity(job), family.write(job, target))
-            part.close({"written": part.written})
+    with open_part(store, run, "0007") as part:
+        for job in jobs_in_a_fixed_order:
+            part.put(identity(job), family.write(job, target))
+        part.close()
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from functools import cache
+from importlib.resources import files
 
-import redis
 from attrs import frozen
 
-from ..schema.errors import MigrationRefused
+from ..schema.errors import MigrationRefused, StaleWriter
 from ..schema.family import Command
 from ..schema.job import Job
-from ..schema.text import to_bytes
-from .fence import Condition, Fence, PartlyApplied, transact
-from .wire import Wire, wire
+from ..schema.text import to_bytes, to_text
+from .fence import Condition, Fence, PartlyApplied
+from .store import Store
+from .wire import pairs
 
 JOURNAL = "ferryman-migration"
 """First word of every key that a migration keeps for itself."""
+HOME = f"{JOURNAL}:{{journal}}"
+"""Before the name of every key that belongs to no single slot. They share one, so that a transaction can name several."""
+LANE = b"lane:"
+"""Before a tag, in the fields of a part."""
+FINISH = "finish"
+"""The lane of what belongs to no part."""
 
 BATCH_COMMANDS = 500
 BATCH_BYTES = 1 << 20
 """A batch is sent when it has this many commands or bytes of values: large enough for the rate, small enough for others."""
+PENDING_BYTES = 64 << 20
+"""What all lanes of a part may hold back together: many queues have many lanes, most of them far from a full batch."""
+COMMAND_BYTES = 500
+"""About what a command takes in memory beside its values."""
 
 
 @frozen
@@ -65,10 +81,30 @@ class Run:
         """The hash of one part."""
         return self.key + b":part:" + to_bytes(part)
 
+    def slot_key(self, tag: bytes | None) -> bytes:
+        """The hash whose field ``run`` is the run that may write with this tag: in a cluster one in each slot."""
+        return self.key if tag is None else self._there(tag) + b":fence"
+
+    def slot_fence(self, tag: bytes | None) -> Fence:
+        """As ``fence``, for what has this tag."""
+        return (Condition(self.slot_key(tag), "run", b"%d" % self.token),)
+
+    def lane_key(self, tag: bytes | None, part: str) -> bytes:
+        """The hash of a part's lane."""
+        return self.part_key(part) if tag is None else self._there(tag) + b":lane:" + to_bytes(part)
+
+    def _there(self, tag: bytes) -> bytes:
+        return b"%b:{%b}:%b" % (JOURNAL.encode(), tag, self.epoch.encode())
+
 
 def journal_key(epoch: str) -> bytes:
     """The hash in the target's database that knows everything about the migration of this epoch."""
-    return f"{JOURNAL}:{epoch}".encode()
+    return f"{HOME}:{epoch}".encode()
+
+
+def journal_glob(epoch: str) -> str:
+    """What all keys of the migration of this epoch look like, for people who give it up."""
+    return f"{JOURNAL}:*:{epoch}*"
 
 
 def identity(job: Job) -> bytes:
@@ -76,104 +112,183 @@ def identity(job: Job) -> bytes:
     return to_bytes(f"{job.queue}\0{job.id}\0{job.state}")
 
 
-class Part:
-    """A part that is open for writing. Made by ``open_part``; not for several threads."""
+class Lane:
+    """What one opener of a part writes with one tag, in one slot of a cluster. Made by Part."""
 
-    def __init__(self, line: Wire, run: Run, part: str) -> None:
-        self._line = line
-        self._key = run.part_key(part)
-        self._name = part
-        token, count, digest, record = transact(line, run.fence, self._opening())
-        self._fence = (*run.fence, Condition(self._key, "token", b"%d" % token))
-        self._known = int(count or 0)
-        self._known_digest = digest
-        self.record: dict[str, Any] | None = None if record is None else json.loads(record)
-        """What ``close`` was given, if the part is done already: then there is nothing to put."""
-        self.written = 0
-        """Jobs that this opening has put, without those that stood there already."""
-        self._count = 0
+    def __init__(self, store: Store, run: Run, part: str, tag: bytes | None, token: int) -> None:
+        self._store = store
+        self._key = run.lane_key(tag, part)
+        self._fence = (*run.slot_fence(tag), Condition(self._key, "token", b"%d" % token))
+        self.known, self._known_digest, self._stood = _enter(store, run, part, tag, token)
+        """``known``: how many jobs are written, as far as this opener knows."""
+        self.count = 0
         self._digest = hashlib.blake2b(digest_size=16)
         self._commands: list[Command] = []
         self._bytes = 0
 
-    def put(self, identity: bytes, commands: Sequence[Command]) -> bool:
-        """Stores one job, sooner or later. False: an earlier opening has stored it.
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory hold what is put and not yet sent."""
+        return self._bytes + COMMAND_BYTES * len(self._commands)
 
-        Callers put the same jobs in the same order each time the part is opened. Raises MigrationRefused when that is not so,
-        StaleWriter when somebody else has opened the part since, ServerError when the server refuses.
-        """
-        self._count += 1
+    @property
+    def is_full(self) -> bool:
+        """Whether it is time for ``flush``."""
+        return len(self._commands) >= BATCH_COMMANDS or self._bytes >= BATCH_BYTES
+
+    def put(self, identity: bytes, commands: Sequence[Command]) -> bool:
+        """See Part.put; sends nothing. Raises ValueError for another job than was written here."""
+        self.count += 1
         self._digest.update(b"%d:" % len(identity) + identity)
-        if self._count <= self._known:
-            if self._count == self._known:
-                self._compare()
-            return False
-        self.written += 1
-        self._commands.extend(commands)
-        for command in commands:
-            for word in command:
-                if isinstance(word, bytes):
-                    self._bytes += len(word)
-        if len(self._commands) >= BATCH_COMMANDS or self._bytes >= BATCH_BYTES:
-            self.flush()
-        return True
+        if self.count <= self.known:
+            if self.count == self.known and self._digest.hexdigest().encode() != self._known_digest:
+                raise ValueError(identity)
+        else:
+            self._commands.extend(commands)
+            self._bytes += sum(len(word) for command in commands for word in command if isinstance(word, bytes))
+        return self.count > self._stood
 
     def flush(self) -> None:
         """Sends what was put."""
         if not self._commands:
             return
-        before = (self._known, self._known_digest)
-        after = (self._count, self._digest.hexdigest().encode())
+        before = (self.known, self._known_digest)
+        after = (self.count, self._digest.hexdigest().encode())
         try:
-            transact(self._line, self._fence, [*self._commands, self._progress(*after)])
+            self._apply(before[0], [*self._commands, self._progress(*after)])
         except PartlyApplied:
             # The progress was applied with the rest: take it back, so that the whole batch is sent again one day.
-            transact(self._line, self._fence, [self._progress(*before)])
+            self._apply(after[0], [self._progress(*before)])
             raise
-        self._known, self._known_digest = after
+        self.known, self._known_digest = after
         self._commands.clear()
         self._bytes = 0
 
-    def close(self, record: dict[str, Any]) -> None:
-        """Sends the rest and marks the part as done."""
-        if self._count < self._known:
-            raise self._changed()
-        self.flush()
-        transact(self._line, self._fence, [("HSET", self._key, "record", json.dumps(record))])
-        self.record = record
-
-    def _opening(self) -> list[Command]:
-        key = self._key
-        return [("HINCRBY", key, "token", 1), *(("HGET", key, name) for name in ("count", "digest", "record"))]
+    def _apply(self, known: int, commands: Sequence[Command]) -> None:
+        # A failover that took back what the server had confirmed shows in the count.
+        self._store.apply((*self._fence, Condition(self._key, "count", b"%d" % known)), commands)
 
     def _progress(self, count: int, digest: bytes | None) -> Command:
         return ("HSET", self._key, "count", count, "digest", digest or b"")
 
-    def _compare(self) -> None:
-        if self._digest.hexdigest().encode() != self._known_digest:
+
+class Part:
+    """A part that is open for writing. Made by ``open_part``; not for several threads."""
+
+    def __init__(self, store: Store, run: Run, part: str) -> None:
+        self._store = store
+        self._run = run
+        self._name = part
+        self._key = run.part_key(part)
+        self._token, fields = store.apply(run.fence, [("HINCRBY", self._key, "token", 1), ("HGETALL", self._key)])
+        self._fence = (*run.fence, Condition(self._key, "token", b"%d" % self._token))
+        stored = dict(pairs(fields))
+        self._is_done = b"done" in stored
+        self._closed = {name: int(count) for name, count in stored.items() if name.startswith(LANE)}
+        self._lanes: dict[bytes | None, Lane] = {}
+        self.pending = 0
+        """About how many bytes of memory hold what is put and not yet sent."""
+
+    def put(self, identity: bytes, commands: Sequence[Command]) -> bool:
+        """Stores one job, sooner or later. False: an earlier run has stored it.
+
+        Callers put the same jobs in the same order each time the part is opened; what stands already is not sent again. Raises
+        MigrationRefused when they are others, StaleWriter when somebody else has opened the part since, ServerError when the
+        server refuses, UsageError when a cluster can't store the job as one.
+        """
+        tag = self._store.tag(commands)
+        lane = self._lanes.get(tag) or self._open(tag)
+        before = lane.size
+        try:
+            is_new = lane.put(identity, commands)
+        except ValueError:
+            raise self._changed() from None
+        if self._is_done and lane.size:
             raise self._changed()
+        if lane.is_full:
+            lane.flush()
+        self.pending += lane.size - before
+        if self.pending >= PENDING_BYTES:
+            self.flush()
+        return is_new
+
+    def flush(self) -> None:
+        """Sends what was put."""
+        for lane in self._lanes.values():
+            lane.flush()
+        self.pending = 0
+
+    def close(self) -> None:
+        """Sends the rest and marks the part as done, if it was not."""
+        if any(lane.count < lane.known for lane in self._lanes.values()):
+            raise self._changed()
+        self.flush()
+        counts = {_lane_field(tag): lane.count for tag, lane in self._lanes.items()}
+        if self._is_done:
+            if counts != self._closed:
+                raise self._changed()
+            return
+        if not self._closed.keys() <= counts.keys():
+            raise self._changed()
+        words = [word for pair in counts.items() for word in pair]
+        self._store.apply(self._fence, [("HSET", self._key, *words, "done", 1)])
+        self._is_done, self._closed = True, counts
+
+    def _open(self, tag: bytes | None) -> Lane:
+        """Opens a lane, of which the part must know first: whoever ends the migration shuts all lanes that parts know."""
+        self._store.apply(self._fence, [("HSETNX", self._key, _lane_field(tag), 0)])
+        self._closed.setdefault(_lane_field(tag), 0)
+        lane = self._lanes[tag] = Lane(self._store, self._run, self._name, tag, self._token)
+        return lane
 
     def _changed(self) -> MigrationRefused:
-        journal = self._key.split(b":part:")[0].decode()
         return MigrationRefused(
             f"the source has changed since the migration was interrupted (part {self._name}), so it can't go on there; "
-            f"delete the target's keys and the keys {journal}*, then migrate again"
+            f"delete the target's keys and the keys {journal_glob(self._run.epoch)}, then migrate again"
         )
 
 
+def _lane_field(tag: bytes | None) -> bytes:
+    return LANE + (tag or b"")
+
+
+def _enter(store: Store, run: Run, part: str, tag: bytes | None, token: int) -> tuple[int, bytes | None, int]:
+    """Opens a lane; returns its count and digest, and the count when this run first came. Raises StaleWriter."""
+    keys = (run.slot_key(tag), run.lane_key(tag, part))
+    makes_fence = 0 if tag is None else 1
+    (entered,) = store.ask([("EVAL", _open_lane(), len(keys), *keys, run.token, token, makes_fence)])
+    if entered is None:
+        raise StaleWriter(f"another writer took over, or the migration is finished ({to_text(keys[1])}); this one stops")
+    count, digest, stood = entered
+    return int(count), digest, int(stood)
+
+
+@cache
+def _open_lane() -> str:
+    return files(__package__).joinpath("lua", "open_lane.lua").read_text("utf-8")
+
+
 @contextlib.contextmanager
-def open_part(client: redis.Redis, run: Run, part: str) -> Iterator[Part]:
-    """Opens a part for writing, on a connection of its own, and shuts out whoever had it open before.
+def open_part(store: Store, run: Run, part: str) -> Iterator[Part]:
+    """Opens a part for writing, and shuts out whoever had it open before.
 
     What was put and not closed is lost when the block ends: the next opening puts it again. Raises StaleWriter when ``run``
     is not the current one any more.
     """
-    with wire(client) as line:
-        yield Part(line, run, part)
+    yield Part(store, run, part)
 
 
-def send(client: redis.Redis, fence: Fence, commands: Sequence[Command]) -> None:
-    """Sends commands in fenced batches, for what belongs to no part: registries, counters, wake-up tokens."""
-    with wire(client) as line:
-        for start in range(0, len(commands), BATCH_COMMANDS):
-            transact(line, fence, commands[start : start + BATCH_COMMANDS])
+def send(store: Store, run: Run, commands: Sequence[Command]) -> list[bytes]:
+    """Sends commands in fenced batches, for what belongs to no part: registries, counters, wake-up tokens.
+
+    Those with the same tag go in their order. Returns the tags.
+    """
+    by_tag: dict[bytes | None, list[Command]] = {}
+    for command in commands:
+        by_tag.setdefault(store.tag([command]), []).append(command)
+    for tag, those in by_tag.items():
+        if tag is not None:
+            _enter(store, run, FINISH, tag, 1)
+        for start in range(0, len(those), BATCH_COMMANDS):
+            store.apply(run.slot_fence(tag), those[start : start + BATCH_COMMANDS])
+    return [tag for tag in by_tag if tag is not None]

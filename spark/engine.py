@@ -8,33 +8,29 @@ that a task that is tried again, or a second run, goes on where it stood. Called
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
-from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from ..migrations import journal
 from ..migrations.engine import Census, Difference, Progress, Report, Summary, Verification, silent
-from ..migrations.plan import Plan, carry
+from ..migrations.plan import Plan
 from ..migrations.queues import QueueStatus
 from ..migrations.source import open_source
+from ..migrations.store import open_store
 from ..migrations.throttle import UNTHROTTLED, Throttle
-from ..migrations.writing import Run, identity, open_part
 from ..schema.address import Address
-from ..schema.connect import open_client
 from ..schema.job import Job, State
 from ..schema.rule import Finding
-from ..schema.totals import Totals
-from . import audit, listing, preflight
+from . import audit, listing, migrate, preflight
 from .comparison import compare_keyspaces
 from .session import session
 from .snapshot import Snapshot, must_speak, take, tasks_for
-from .stage import Batches, Results, closing, run
-from .tables import FINDINGS, batches
+from .stage import run
+from .tables import FINDINGS
 
 BRIEF_KEYS = 200_000
 """Up to so many keys in the database, a new session is set up for a short life."""
@@ -93,10 +89,10 @@ class SparkEngine:
     ) -> Summary:
         """See Engine.migrate."""
         started = time.monotonic()
-        with open_client(target) as client:
-            earlier = journal.find(client, plan)
+        with open_store(target) as store:
+            earlier = journal.find(store, plan)
             tasks = (_tasks_of(earlier.layout) if earlier else None) or self._number(source)
-            earlier = journal.check(client, plan, f"{LAYOUT}{tasks}", resume=resume)
+            earlier = journal.check(store, plan, f"{LAYOUT}{tasks}", resume=resume)
         if earlier is not None:
             if earlier.summary is not None:
                 return earlier.summary.again()
@@ -104,18 +100,17 @@ class SparkEngine:
         with self._snapshot(source, plan.now_ms, progress) as (snapshot, folder):
             frame, path = snapshot.subjects(tasks), f"{folder}/carried"
             if dry_run:
-                counted = run(frame, _counting(snapshot, plan), FINDINGS, path, "counting jobs", progress)
-                summary, _ = _collect(counted, report)
+                counted = run(frame, migrate.counting(snapshot, plan), FINDINGS, path, "counting jobs", progress)
+                summary, _ = migrate.outcome(counted, report)
             else:
-                parts = [str(index) for index in range(tasks)]
-                with open_client(target) as client:
-                    writer = journal.begin(client, source, target, plan, f"{LAYOUT}{tasks}", earlier)
-                    stood = {part: int(client.hget(writer.part_key(part), "count") or 0) for part in parts}
-                task = _writing(snapshot, plan, target, writer, stood)
-                summary, written = _collect(run(frame, task, FINDINGS, path, "writing jobs", progress), report)
+                with open_store(target) as store:
+                    writer = journal.begin(store, source, target, plan, f"{LAYOUT}{tasks}", earlier)
+                task = migrate.writing(snapshot, plan, target, writer)
+                summary, written = migrate.outcome(run(frame, task, FINDINGS, path, "writing jobs", progress), report)
                 summary.seconds = time.monotonic() - started
-                with open_client(target) as client:
-                    journal.finish(client, writer, plan, plan.writer.finish(plan.target, written), summary, parts)
+                with open_store(target) as store:
+                    parts = map(str, range(tasks))
+                    journal.finish(store, writer, plan, plan.writer.finish(plan.target, written), summary, parts)
         summary.seconds = time.monotonic() - started
         return summary
 
@@ -160,73 +155,6 @@ class SparkEngine:
             yield snapshot, folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _counting(snapshot: Snapshot, plan: Plan) -> Callable[[Batches], Batches]:
-    """The task of a dry run: decides about every job, and writes nothing."""
-    read = snapshot.reader()
-
-    def count(rows: Batches) -> Batches:
-        summary = Summary()
-
-        def findings() -> Iterator[Finding]:
-            for subject, keyspace in read(rows):
-                carried = carry(subject, keyspace, plan)
-                summary.count(carried, written=carried.job is not None)
-                yield from carried.findings
-
-        yield from closing(batches(FINDINGS, findings()), FINDINGS, lambda: _word(summary, Totals()))
-
-    return count
-
-
-def _writing(
-    snapshot: Snapshot, plan: Plan, target: Address, writer: Run, stood: Mapping[str, int]
-) -> Callable[[Batches], Batches]:
-    """The task that writes the jobs of its partition. ``stood``: how many of each part's jobs stood before this run.
-
-    Its counts tell what this run has written, whichever attempt of the task it was that sent it.
-    """
-    read = snapshot.reader()
-
-    def write(rows: Batches) -> Batches:
-        name = str(TaskContext.get().partitionId())
-        summary, written = Summary(), Totals()
-
-        def findings() -> Iterator[Finding]:
-            carried_jobs = 0
-            with open_client(target) as client, open_part(client, writer, name) as part:
-                for subject, keyspace in read(rows):
-                    carried = carry(subject, keyspace, plan)
-                    if carried.job is not None:
-                        carried_jobs += 1
-                        plan.writer.tally_written(carried.job, written)
-                        if part.record is None:
-                            part.put(identity(carried.job), plan.writer.write(carried.job, plan.target))
-                    summary.count(carried, written=carried.job is not None and carried_jobs > stood[name])
-                    yield from carried.findings
-                if part.record is None:
-                    part.close({})
-
-        yield from closing(batches(FINDINGS, findings()), FINDINGS, lambda: _word(summary, written))
-
-    return write
-
-
-def _word(summary: Summary, written: Totals) -> str:
-    return json.dumps({"summary": summary.to_dict(), "written": written.to_json()})
-
-
-def _collect(results: Results[Finding], report: Report[Finding]) -> tuple[Summary, Totals]:
-    """Reports the findings of all tasks, and adds up their closing words."""
-    summary, written = Summary(), Totals()
-    for word in map(json.loads, results.tails()):
-        summary.merge(Summary.from_dict(word["summary"]))
-        written.merge(Totals.from_json(word["written"]))
-    if summary.findings:
-        for finding in results.rows():
-            report(finding)
-    return summary, written
 
 
 def _tasks_of(layout: str) -> int | None:

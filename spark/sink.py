@@ -22,6 +22,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from ..migrations.plan import requeued
+from ..migrations.store import ServerStore
 from ..migrations.survey import clock_ms
 from ..migrations.writing import Run, identity, open_part, send
 from ..schema.address import Address
@@ -69,15 +70,13 @@ class Sink(DataSourceArrowWriter):  # type: ignore[misc]
         family = get_family(self.address.family)
         name = str(TaskContext.get().partitionId())
         totals = Totals()
-        with open_client(self.address) as client, open_part(client, self.run, name) as part:
-            if part.record is not None:
-                return Written(part.record["totals"])
+        with open_client(self.address) as client, open_part(ServerStore(client), self.run, name) as part:
             try:
                 for job in _jobs(iterator, family.name, self.target.now_ms):
                     self._check(job)
                     family.tally_written(job, totals)
                     part.put(identity(job), family.write(job, self.target))
-                part.close({"totals": totals.to_json()})
+                part.close()
             except MigrationRefused as error:
                 raise UsageError(
                     f"partition {name} came in another order when its task was tried again; "
@@ -91,7 +90,7 @@ class Sink(DataSourceArrowWriter):  # type: ignore[misc]
         for message in messages:
             totals.merge(Totals.from_json(message.totals))
         with open_client(self.address) as client:
-            send(client, self.run.fence, get_family(self.address.family).finish(self.target, totals))
+            send(ServerStore(client), self.run, get_family(self.address.family).finish(self.target, totals))
         self._forget(len(messages))
 
     def abort(self, messages: Sequence[Written | None]) -> None:

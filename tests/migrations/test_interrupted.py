@@ -10,7 +10,8 @@ import pytest
 import redis
 from ferryman.migrations import journal
 from ferryman.migrations.plan import Plan
-from ferryman.migrations.writing import JOURNAL
+from ferryman.migrations.store import ServerStore
+from ferryman.migrations.writing import JOURNAL, journal_key
 from ferryman.schema.address import Address
 from ferryman.schema.errors import MigrationRefused
 from ferryman.schema.family import get_family
@@ -22,6 +23,8 @@ from ..support.keyspace import store
 from ..support.servers import Server
 
 JOBS = 1200
+OPENING = 4
+"""How often HSET changes a part before its first batch."""
 
 
 def job_of(number: int) -> Job:
@@ -62,7 +65,7 @@ def stopped_after(batches: int, source: str, target: str, there: redis.Redis, by
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as run:
             for event in events.listen():
                 seen += event["type"] == "pmessage" and event["data"] == b"hset"
-                if seen == batches:
+                if seen == OPENING + batches:
                     run.send_signal(by)
                     break
             _, stderr = run.communicate()
@@ -136,20 +139,21 @@ def test_a_source_that_changed_meanwhile_is_refused_and_nothing_more_is_written(
 def test_a_second_source_waits_until_the_first_migration_is_finished(source: str, target: str, there: redis.Redis) -> None:
     here, to = Address.parse(source), Address.parse(target)
     plan = Plan.between(here, to, 0)
-    journal.begin(there, here, to, plan, "local", None)
+    store = ServerStore(there)
+    journal.begin(store, here, to, plan, "local", None)
     other = Plan.between(Address.parse(source + "&prefix=other"), to, 0)
     with pytest.raises(MigrationRefused, match="an unfinished migration writes to prefix 'new'"):
-        journal.check(there, other, "local", resume=True)
+        journal.check(store, other, "local", resume=True)
     with pytest.raises(MigrationRefused, match="begun with engine local, not spark"):
-        journal.check(there, plan, "spark/4", resume=True)
+        journal.check(store, plan, "spark/4", resume=True)
 
 
 def test_a_damaged_journal_is_named(source: str, target: str, there: redis.Redis) -> None:
     plan = Plan.between(Address.parse(source), Address.parse(target), 0)
-    there.hset(f"{JOURNAL}:{plan.epoch}", "state", "?")
+    there.hset(journal_key(plan.epoch), "state", "?")
     outcome = ferryman("migrate", source, target)
     assert outcome.status == 2
-    assert f"the journal {JOURNAL}:{plan.epoch} is damaged" in outcome.error
+    assert f"the journal {journal_key(plan.epoch).decode()} is damaged" in outcome.error
 
 
 def test_the_journal_holds_no_password(server: Server, client: redis.Redis, source: str) -> None:

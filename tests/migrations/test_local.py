@@ -10,6 +10,7 @@ import redis
 from ferryman.compat.kue.generate import generate
 from ferryman.migrations import journal
 from ferryman.migrations.plan import Plan
+from ferryman.migrations.store import ServerStore
 from ferryman.migrations.writing import JOURNAL, Run, open_part
 from ferryman.schema.address import Address
 from ferryman.schema.call import run
@@ -236,12 +237,12 @@ def test_a_zombie_of_an_earlier_run_is_shut_out(healthy: Ferry) -> None:
     """The run that was thought dead still holds its connection when the next one takes over."""
     _, target = healthy.clients
     first = begun_and_abandoned(healthy)
-    with open_part(target, first, "local") as zombie:
+    with open_part(ServerStore(target), first, "local") as zombie:
         zombie.put(b"late", [("SET", "new:late", "x")])
         healthy.migrate("--resume")
         with pytest.raises(StaleWriter):
             zombie.flush()
-    with pytest.raises(StaleWriter), open_part(target, first, "local"):
+    with pytest.raises(StaleWriter), open_part(ServerStore(target), first, "local"):
         pass
     assert not target.exists("new:late")
     assert healthy.differences() == []
@@ -251,4 +252,4 @@ def begun_and_abandoned(ferry: Ferry) -> Run:
     """Leaves the target as a run does that was killed right after it began."""
     source, target = Address.parse(ferry.source), Address.parse(ferry.target)
     plan = Plan.between(source, target, ferry.capture.captured_at_ms)
-    return journal.begin(ferry.clients[1], source, target, plan, "local", None)
+    return journal.begin(ServerStore(ferry.clients[1]), source, target, plan, "local", None)

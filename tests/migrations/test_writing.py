@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 from ferryman.migrations.fence import Condition, PartlyApplied, transact
+from ferryman.migrations.store import ServerStore, Store
 from ferryman.migrations.wire import wire
 from ferryman.migrations.writing import BATCH_COMMANDS, Run, open_part, send
 from ferryman.schema.errors import MigrationRefused, ServerError, StaleWriter
@@ -22,93 +23,127 @@ def run(client: redis.Redis) -> Run:
     return run
 
 
+@pytest.fixture
+def store(client: redis.Redis) -> Store:
+    return ServerStore(client)
+
+
 def job(number: int) -> tuple[bytes, list[Command]]:
     """The identity and the commands of a job that is one member of one zset."""
     return b"job %d" % number, [("HSET", f"job:{number}", "message", b"\xff\x00"), ("ZADD", "waiting", number, str(number))]
 
 
-def test_what_was_put_is_stored_when_the_part_is_closed(client: redis.Redis, run: Run) -> None:
-    with open_part(client, run, "a") as part:
+def test_what_was_put_is_stored_when_the_part_is_closed(client: redis.Redis, store: Store, run: Run) -> None:
+    with open_part(store, run, "a") as part:
         for number in range(3):
             assert part.put(*job(number))
-        part.close({"written": 3})
+        part.close()
     assert client.zrange("waiting", 0, -1) == [b"0", b"1", b"2"]
     assert client.hget("job:1", "message") == b"\xff\x00"
-    assert part.record == {"written": 3}
 
 
-def test_a_part_that_is_done_says_what_it_was_closed_with(client: redis.Redis, run: Run) -> None:
-    with open_part(client, run, "a") as part:
-        part.close({"written": 0})
-    with open_part(client, run, "a") as again:
-        assert again.record == {"written": 0}
+def test_a_part_that_is_done_takes_the_same_jobs_again_and_no_others(client: redis.Redis, store: Store, run: Run) -> None:
+    with open_part(store, run, "a") as part:
+        part.put(*job(0))
+        part.close()
+    client.zrem("waiting", "0")
+    with open_part(store, run, "a") as again:
+        again.put(*job(0))
+        again.close()
+    with open_part(store, run, "a") as shorter, pytest.raises(MigrationRefused, match="source has changed"):
+        shorter.close()
+    with open_part(store, run, "a") as longer:
+        longer.put(*job(0))
+        with pytest.raises(MigrationRefused, match="source has changed"):
+            longer.put(*job(1))
+    assert not client.exists("waiting", "job:1")
 
 
-def test_a_reopened_part_does_not_bring_back_jobs_that_were_taken_meanwhile(client: redis.Redis, run: Run) -> None:
-    with open_part(client, run, "a") as part:
+def test_a_reopened_part_does_not_bring_back_jobs_that_were_taken_meanwhile(client: redis.Redis, store: Store, run: Run) -> None:
+    with open_part(store, run, "a") as part:
         for number in range(5):
             part.put(*job(number))
         part.flush()
     client.zrem("waiting", "3")
-    with open_part(client, run, "a") as again:
-        assert [again.put(*job(number)) for number in range(7)] == [False] * 5 + [True] * 2
-        again.close({})
-        assert again.written == 2
+    with open_part(store, run, "a") as again:
+        for number in range(7):
+            again.put(*job(number))
+        again.close()
     assert client.zrange("waiting", 0, -1) == [b"0", b"1", b"2", b"4", b"5", b"6"]
 
 
-def test_jobs_put_but_not_sent_when_the_writer_dies_are_put_again(client: redis.Redis, run: Run) -> None:
-    with open_part(client, run, "a") as part:
+def test_a_part_tells_which_jobs_this_run_has_written_whichever_opening_it_was(
+    client: redis.Redis, store: Store, run: Run
+) -> None:
+    with open_part(store, run, "a") as first:
+        first.put(*job(0))
+        first.flush()
+    client.hset(run.key, "run", "2")
+    for _ in range(2):
+        with open_part(store, Run(run.epoch, 2), "a") as part:
+            assert [part.put(*job(number)) for number in range(3)] == [False, True, True]
+            part.flush()
+    assert client.zcard("waiting") == 3
+
+
+def test_jobs_put_but_not_sent_when_the_writer_dies_are_put_again(client: redis.Redis, store: Store, run: Run) -> None:
+    with open_part(store, run, "a") as part:
         part.put(*job(0))
         part.flush()
         part.put(*job(1))
-    with open_part(client, run, "a") as again:
-        assert [again.put(*job(number)) for number in range(2)] == [False, True]
-        again.close({})
+    with open_part(store, run, "a") as again:
+        for number in range(2):
+            again.put(*job(number))
+        again.close()
     assert client.zcard("waiting") == 2
 
 
-def test_a_part_whose_source_changed_is_refused_before_anything_is_written(client: redis.Redis, run: Run) -> None:
-    with open_part(client, run, "a") as part:
+def test_a_part_whose_source_changed_is_refused_before_anything_is_written(client: redis.Redis, store: Store, run: Run) -> None:
+    with open_part(store, run, "a") as part:
         part.put(*job(0))
         part.put(*job(1))
         part.flush()
-    with open_part(client, run, "a") as another:
+    with open_part(store, run, "a") as another:
         another.put(*job(0))
         with pytest.raises(MigrationRefused, match="source has changed"):
             another.put(*job(5))
-    with open_part(client, run, "a") as shorter:
+    with open_part(store, run, "a") as shorter:
         shorter.put(*job(0))
         with pytest.raises(MigrationRefused, match="source has changed"):
-            shorter.close({})
+            shorter.close()
     assert client.zcard("waiting") == 2
 
 
-def test_a_writer_with_an_older_token_writes_nothing_more(client: redis.Redis, run: Run) -> None:
-    with open_part(client, run, "a") as zombie, open_part(client, run, "a") as heir:
+def test_a_writer_with_an_older_token_writes_nothing_more(client: redis.Redis, store: Store, run: Run) -> None:
+    with open_part(store, run, "a") as zombie, open_part(store, run, "b") as late:
         zombie.put(*job(0))
-        heir.put(*job(0))
-        heir.flush()
+        with open_part(store, run, "a") as heir, open_part(store, run, "b"):
+            heir.put(*job(0))
+            heir.flush()
         client.zrem("waiting", "0")
         with pytest.raises(StaleWriter):
             zombie.flush()
+        with pytest.raises(StaleWriter):
+            late.put(*job(1))
     assert client.zcard("waiting") == 0
 
 
 @pytest.mark.parametrize("change", [{"run": "2"}, {"state": "finished", "run": ""}])
-def test_a_writer_of_an_older_run_writes_nothing_more(client: redis.Redis, run: Run, change: dict[str, str]) -> None:
-    with open_part(client, run, "a") as zombie:
+def test_a_writer_of_an_older_run_writes_nothing_more(
+    client: redis.Redis, store: Store, run: Run, change: dict[str, str]
+) -> None:
+    with open_part(store, run, "a") as zombie:
         zombie.put(*job(0))
         client.hset(run.key, mapping=change)
         with pytest.raises(StaleWriter):
-            zombie.close({})
-    with pytest.raises(StaleWriter), open_part(client, run, "b"):
+            zombie.close()
+    with pytest.raises(StaleWriter), open_part(store, run, "b"):
         pass
     assert not client.exists("waiting", run.part_key("b"))
 
 
-def test_other_parts_don_t_disturb_each_other(client: redis.Redis, run: Run) -> None:
-    with open_part(client, run, "a") as first, open_part(client, run, "b") as second:
+def test_other_parts_don_t_disturb_each_other(client: redis.Redis, store: Store, run: Run) -> None:
+    with open_part(store, run, "a") as first, open_part(store, run, "b") as second:
         for number in range(0, 100, 2):
             first.put(*job(number))
             first.flush()
@@ -117,21 +152,21 @@ def test_other_parts_don_t_disturb_each_other(client: redis.Redis, run: Run) -> 
     assert client.zcard("waiting") == 100
 
 
-def test_a_refused_command_names_its_key_and_the_batch_counts_as_not_written(client: redis.Redis, run: Run) -> None:
+def test_a_refused_command_names_its_key_and_the_batch_counts_as_not_written(client: redis.Redis, store: Store, run: Run) -> None:
     client.set("waiting", "a string")
-    with open_part(client, run, "a") as part:
+    with open_part(store, run, "a") as part:
         part.put(*job(0))
         with pytest.raises(ServerError, match="refuses ZADD waiting: WRONGTYPE"):
             part.flush()
     client.delete("waiting")
-    with open_part(client, run, "a") as again:
+    with open_part(store, run, "a") as again:
         assert again.put(*job(0))
-        again.close({})
+        again.close()
     assert client.zcard("waiting") == 1
 
 
-def test_batches_are_sent_by_themselves_before_they_grow_too_large(client: redis.Redis, run: Run) -> None:
-    with open_part(client, run, "a") as part:
+def test_batches_are_sent_by_themselves_before_they_grow_too_large(client: redis.Redis, store: Store, run: Run) -> None:
+    with open_part(store, run, "a") as part:
         for number in range(BATCH_COMMANDS):
             part.put(*job(number))
         assert client.zcard("waiting") == BATCH_COMMANDS
@@ -175,23 +210,25 @@ def test_a_touched_but_unchanged_fence_only_costs_another_try(client: redis.Redi
     assert client.get("written") == b"1"
 
 
-def test_a_full_server_is_one_clear_error_and_nothing_of_the_batch_is_written(client: redis.Redis, run: Run) -> None:
-    with open_part(client, run, "a") as part:
+def test_a_full_server_is_one_clear_error_and_nothing_of_the_batch_is_written(
+    client: redis.Redis, store: Store, run: Run
+) -> None:
+    with open_part(store, run, "a") as part:
         part.put(*job(0))
         client.config_set("maxmemory", "1")
         with pytest.raises(ServerError, match=r"maxmemory.*--resume"):
             part.flush()
         client.config_set("maxmemory", "0")
         assert not client.exists("waiting", "job:0")
-        part.close({})
+        part.close()
     assert client.exists("waiting", "job:0") == 2
 
 
-def test_send_refuses_a_fallen_fence(client: redis.Redis, run: Run) -> None:
-    send(client, run.fence, [("SADD", "registry", str(number)) for number in range(1200)])
+def test_send_refuses_a_fallen_fence(client: redis.Redis, store: Store, run: Run) -> None:
+    send(store, run, [("SADD", "registry", str(number)) for number in range(1200)])
     client.hset(run.key, "run", "2")
     with pytest.raises(StaleWriter):
-        send(client, run.fence, [("SADD", "registry", "late")])
+        send(store, run, [("SADD", "registry", "late")])
     assert client.scard("registry") == 1200
 
 

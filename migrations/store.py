@@ -1,0 +1,140 @@
+"""Store: the target as a migration writes to it, one server or all masters of a cluster, behind one face.
+
+Whoever writes names a fence and commands; the store finds the node that applies both in one transaction. On one server any
+commands go together. In a cluster those do whose keys share a hash tag, and their fence has keys with the same tag; a slot
+that moves meanwhile is waited for. Called by writing.py, journal.py and the engines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import redis
+from redis.crc import key_slot
+
+from ..schema.address import Address, Kind
+from ..schema.connect import open_client, server_errors
+from ..schema.errors import ServerError
+from ..schema.family import Command, KeyFamily, get_family
+from . import survey
+from .clusterscan import PAUSE, REDIRECTED, REST_SECONDS, Cluster
+from .fence import Fence, transact
+from .slots import common_tag, keys_of, must_fit
+from .wire import Wire, wire
+
+T = TypeVar("T")
+
+
+class Store(ABC):
+    """Where jobs are written. Not for several threads."""
+
+    @abstractmethod
+    def tag(self, commands: Sequence[Command]) -> bytes | None:
+        """The hash tag that the commands' keys share; None where it does not matter. Raises UsageError for several tags."""
+
+    @abstractmethod
+    def apply(self, fence: Fence, commands: Sequence[Command]) -> list[Any]:
+        """All commands at once, while the fence holds: see ``fence.transact``. In a cluster all keys lie in one slot."""
+
+    @abstractmethod
+    def ask(self, commands: Sequence[Command]) -> list[Any]:
+        """Commands without a fence, one reply each. In a cluster all keys lie in one slot. Raises the first error reply."""
+
+    @abstractmethod
+    def occupant(self, family: KeyFamily, prefix: str) -> bytes | None:
+        """A key of the keyspace that speaks of a job or makes no sense; None if it is free for a migration."""
+
+    @abstractmethod
+    def clock_ms(self) -> int:
+        """The server's time, Unix ms; in a cluster that of one master."""
+
+
+class ServerStore(Store):
+    """One server, or a Sentinel's master."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._client = client
+
+    def tag(self, commands: Sequence[Command]) -> bytes | None:
+        return None
+
+    def apply(self, fence: Fence, commands: Sequence[Command]) -> list[Any]:
+        with wire(self._client) as line:
+            return transact(line, fence, commands)
+
+    def ask(self, commands: Sequence[Command]) -> list[Any]:
+        with wire(self._client) as line:
+            return _answers(line, commands)
+
+    def occupant(self, family: KeyFamily, prefix: str) -> bytes | None:
+        return survey.occupant(self._client, family, prefix)
+
+    def clock_ms(self) -> int:
+        return survey.clock_ms(self._client)
+
+
+class ClusterStore(Store):
+    """All masters of a cluster."""
+
+    def __init__(self, address: Address, cluster: Cluster) -> None:
+        self._address = address
+        self._cluster = cluster
+        self._owners = cluster.refresh()
+
+    def tag(self, commands: Sequence[Command]) -> bytes | None:
+        return common_tag(commands)
+
+    def apply(self, fence: Fence, commands: Sequence[Command]) -> list[Any]:
+        return self._at(fence[0].key, lambda line: transact(line, fence, commands))
+
+    def ask(self, commands: Sequence[Command]) -> list[Any]:
+        return self._at(keys_of(commands[0])[0], lambda line: _answers(line, commands)) if commands else []
+
+    def occupant(self, family: KeyFamily, prefix: str) -> bytes | None:
+        return survey.first_occupant(self._cluster.entries(family.globs(prefix)), family, prefix)
+
+    def clock_ms(self) -> int:
+        return self._cluster.clock_ms()
+
+    def _at(self, key: bytes, doing: Callable[[Wire], T]) -> T:
+        """Does something at the node that has the key; if it turns out to have moved, at the one that has it then."""
+        slot, deadline = key_slot(key), time.monotonic() + REST_SECONDS
+        while True:
+            owner = self._owners.get(slot)
+            if owner is not None:
+                with contextlib.suppress(*REDIRECTED), wire(self._cluster.client(owner)) as line:
+                    return doing(line)
+            if time.monotonic() > deadline:
+                raise ServerError(
+                    f"{self._address.display()}: slot {slot} has had no owner that takes writes for {REST_SECONDS:.0f} s; go on "
+                    "with --resume when the cluster is sound"
+                )
+            time.sleep(PAUSE)
+            self._owners = self._cluster.refresh()
+
+
+def _answers(line: Wire, commands: Iterable[Command]) -> list[Any]:
+    replies = line.call(commands)
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
+    return replies
+
+
+@contextlib.contextmanager
+def open_store(address: Address) -> Iterator[Store]:
+    """The target at an address, for the length of the block, in which a failing server is a ServerError that names the address.
+
+    Raises UsageError for a cluster that can't hold the jobs of the address's family under its prefix.
+    """
+    if address.kind is Kind.CLUSTER:
+        must_fit(get_family(address.family), address.prefix)
+        with server_errors(address), Cluster(address) as cluster:
+            yield ClusterStore(address, cluster)
+        return
+    with open_client(address) as client:
+        yield ServerStore(client)

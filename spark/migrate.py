@@ -1,0 +1,87 @@
+"""Migrate: the tasks that decide about the jobs of a snapshot and write them to the target. Called by the engine.
+
+The jobs of one partition are one part of the migration's journal, so a task that is tried again, a second copy of it, or a later
+run goes on where the part stands, and writers that were given up are refused (``migrations/writing.py``). Every attempt
+decides about all jobs of its partition, also of a part that is done: findings and counts come from the attempt that Spark
+keeps, whichever wrote the jobs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+from pyspark import TaskContext
+
+from ..migrations.engine import Report, Summary
+from ..migrations.plan import Plan, carry
+from ..migrations.store import open_store
+from ..migrations.writing import Run, identity, open_part
+from ..schema.address import Address
+from ..schema.rule import Finding
+from ..schema.totals import Totals
+from .snapshot import Snapshot
+from .stage import Batches, Results, closing
+from .tables import FINDINGS, batches
+
+
+def counting(snapshot: Snapshot, plan: Plan) -> Callable[[Batches], Batches]:
+    """The task of a dry run: decides about every job, and writes nothing."""
+    read = snapshot.reader()
+
+    def count(rows: Batches) -> Batches:
+        summary = Summary()
+
+        def findings() -> Iterator[Finding]:
+            for subject, keyspace in read(rows):
+                carried = carry(subject, keyspace, plan)
+                summary.count(carried, written=carried.job is not None)
+                yield from carried.findings
+
+        yield from closing(batches(FINDINGS, findings()), FINDINGS, lambda: _word(summary, Totals()))
+
+    return count
+
+
+def writing(snapshot: Snapshot, plan: Plan, target: Address, run: Run) -> Callable[[Batches], Batches]:
+    """The task that writes the jobs of its partition.
+
+    Its counts tell what this run has written, whichever attempt of the task it was that sent it.
+    """
+    read = snapshot.reader()
+
+    def write(rows: Batches) -> Batches:
+        summary, written = Summary(), Totals()
+
+        def findings() -> Iterator[Finding]:
+            name = str(TaskContext.get().partitionId())
+            with open_store(target) as store, open_part(store, run, name) as part:
+                for subject, keyspace in read(rows):
+                    carried = carry(subject, keyspace, plan)
+                    is_new = False
+                    if carried.job is not None:
+                        plan.writer.tally_written(carried.job, written)
+                        is_new = part.put(identity(carried.job), plan.writer.write(carried.job, plan.target))
+                    summary.count(carried, written=is_new)
+                    yield from carried.findings
+                part.close()
+
+        yield from closing(batches(FINDINGS, findings()), FINDINGS, lambda: _word(summary, written))
+
+    return write
+
+
+def outcome(results: Results[Finding], report: Report[Finding]) -> tuple[Summary, Totals]:
+    """Reports the findings of all tasks, and adds up their closing words: what was done, and the totals of what was carried."""
+    summary, written = Summary(), Totals()
+    for word in map(json.loads, results.tails()):
+        summary.merge(Summary.from_dict(word["summary"]))
+        written.merge(Totals.from_json(word["written"]))
+    if summary.findings:
+        for finding in results.rows():
+            report(finding)
+    return summary, written
+
+
+def _word(summary: Summary, written: Totals) -> str:
+    return json.dumps({"summary": summary.to_dict(), "written": written.to_json()})

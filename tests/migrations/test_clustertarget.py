@@ -1,0 +1,321 @@
+"""A cluster as a target: each job whole in one slot, behind a fence of that slot, while slots move and writers die."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+
+import ferryman.transport
+import pytest
+from ferryman.compat.kue.generate import generate
+from ferryman.migrations import clusterscan, journal
+from ferryman.migrations.engine import Summary
+from ferryman.migrations.plan import Plan
+from ferryman.migrations.store import Store, open_store
+from ferryman.migrations.writing import HOME, JOURNAL, Run, identity, open_part, send
+from ferryman.schema.address import Address
+from ferryman.schema.errors import MigrationRefused, ServerError, StaleWriter, UsageError
+from ferryman.schema.fact import Entry
+from ferryman.schema.family import Command, Target, get_family
+from ferryman.schema.job import Job, State
+from kombu import Connection
+from redis.crc import key_slot
+
+from ..conftest import SERVERS
+from ..support.captures import dump
+from ..support.clusters import MASTERS, Cluster, cluster
+from ..support.command import PROGRAM, ferryman
+from ..support.keyspace import store as store_jobs
+from ..support.servers import Server
+from ..support.topologies import wait_until
+
+NOW = 1_795_262_676_000
+JOBS = 400
+NATIVE = get_family("ferryman")
+TO = Target("ferryman", NOW)
+
+
+@pytest.fixture(scope="module")
+def any_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The source's."""
+    with SERVERS[0].start(tmp_path_factory.mktemp("server")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster(SERVERS[0], tmp_path_factory.mktemp("cluster")) as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def nodes(running: Cluster) -> Cluster:
+    """An empty cluster."""
+    for master in running.nodes[:MASTERS]:
+        running.say(master, "FLUSHALL")
+    return running
+
+
+@pytest.fixture
+def source(server: Server) -> str:
+    """A kue keyspace."""
+    with server.client() as client:
+        store_jobs(client, get_family("kue"), "q", generate(JOBS, 7, NOW))
+    return server.url(family="kue")
+
+
+@pytest.fixture
+def store(nodes: Cluster) -> Iterator[Store]:
+    with open_store(Address.parse(nodes.url())) as opened:
+        yield opened
+
+
+@pytest.fixture
+def run(store: Store) -> Run:
+    run = Run("0123456789abcdef", 1)
+    store.ask([("HSET", run.key, "run", 1, "state", "running")])
+    return run
+
+
+def everything(nodes: Cluster) -> dict[bytes, Entry]:
+    """The keys of all masters."""
+    found: dict[bytes, Entry] = {}
+    for node in nodes.nodes[:MASTERS]:
+        with node.server.client() as client:
+            found |= dump(client)
+    return found
+
+
+def jobs_of(entries: dict[bytes, Entry]) -> dict[bytes, Entry]:
+    """All but the journal's."""
+    return {key: entry for key, entry in entries.items() if not key.startswith(JOURNAL.encode())}
+
+
+def job(number: int, queue: str) -> tuple[bytes, list[Command]]:
+    """The identity and the commands of a waiting native job."""
+    made = Job(str(number), queue, "task", State.WAITING, 0, b"{}", position=number)
+    return identity(made), NATIVE.write(made, TO)
+
+
+def waiting(store: Store, queue: str) -> list[bytes]:
+    (ids,) = store.ask([("ZRANGE", f"ferryman:{{{queue}}}:waiting", 0, -1)])
+    return list(ids)
+
+
+@pytest.mark.parametrize(("family", "prefix", "owners"), [("ferryman", "ferryman", MASTERS), ("kue", "{q}", 1)])
+def test_a_cluster_gets_what_a_server_would_get(
+    family: str, prefix: str, owners: int, source: str, server: Server, nodes: Cluster
+) -> None:
+    options = {"family": family, "prefix": prefix}
+    assert ferryman("migrate", source, server.url(1, **options), "--now", str(NOW)).status == 0
+    outcome = ferryman("migrate", source, nodes.url(**options), "--now", str(NOW), "--format", "json")
+    assert (outcome.status, outcome.lines()[-1]["read"]) == (0, JOBS)
+    stored = everything(nodes)
+    with server.client(1) as client:
+        assert jobs_of(stored) == jobs_of(dump(client))
+    assert len({nodes.owner(key).server.port for key in jobs_of(stored)}) == owners
+    assert not [key for key in stored if b":lane:" in key or b":part:" in key]
+    assert ferryman("verify", source, nodes.url(**options)).status == 0
+    again = ferryman("migrate", source, nodes.url(**options), "--format", "json")
+    assert again.lines()[-1]["repeated"]
+    assert everything(nodes) == stored
+
+
+def test_every_job_of_a_queue_leaves_a_cluster_in_the_order_of_its_source(source: str, nodes: Cluster) -> None:
+    listed = ferryman("jobs", source, "--format", "json", "--state", "waiting", "--queue", "email").lines()
+    assert ferryman("migrate", source, nodes.url(), "--active", "refuse").status == 0
+    with Connection(nodes.url()) as connection, connection.channel() as channel:
+        popped = [message.headers["id"] for message in iter(lambda: channel.basic_get("email", no_ack=True), None)]
+    assert popped == [job["id"] for job in listed]
+    assert len(popped) > 50
+
+
+@pytest.mark.parametrize("family", ["kue", "bee", "qless", "kickq", "pjq", "kombu"])
+def test_a_keyspace_that_would_lie_across_slots_is_refused_before_anything_is_written(
+    family: str, source: str, nodes: Cluster
+) -> None:
+    outcome = ferryman("migrate", source, nodes.url(family=family))
+    assert outcome.status == 2
+    assert f"family={family}&prefix={{" in outcome.error
+    assert everything(nodes) == {}
+
+
+def test_commands_of_several_slots_are_refused_by_name(store: Store) -> None:
+    with pytest.raises(UsageError, match=r"a:\{1\} and a:\{2\} can't be written"):
+        store.tag([("SET", "a:{1}", 1), ("DEL", "a:{1}", "a:{2}")])
+
+
+def test_a_killed_migration_goes_on(source: str, server: Server, nodes: Cluster) -> None:
+    assert ferryman("migrate", source, server.url(1), "--now", str(NOW)).status == 0
+    with subprocess.Popen([*PROGRAM, "migrate", source, nodes.url(), "--now", str(NOW)]) as killed:
+        wait_until(lambda: killed.poll() is not None or any(b":lane:" in key for key in everything(nodes)))
+        killed.send_signal(signal.SIGKILL)
+    assert killed.returncode == -signal.SIGKILL
+    refused = ferryman("migrate", source, nodes.url())
+    assert (refused.status, "--resume" in refused.error) == (2, True)
+    assert ferryman("migrate", source, nodes.url(), "--resume").status == 0
+    with server.client(1) as client:
+        assert jobs_of(everything(nodes)) == jobs_of(dump(client))
+
+
+def test_a_job_worked_off_meanwhile_does_not_come_back(store: Store, run: Run) -> None:
+    with open_part(store, run, "a") as part:
+        for number in range(6):
+            part.put(*job(number, f"queue {number % 2}"))
+        part.flush()
+    store.ask([("ZREM", "ferryman:{queue 0}:waiting", "2")])
+    with open_part(store, run, "a") as again:
+        for number in range(9):
+            again.put(*job(number, f"queue {number % 2}"))
+        again.close()
+    assert (waiting(store, "queue 0"), waiting(store, "queue 1")) == ([b"0", b"4", b"6", b"8"], [b"1", b"3", b"5", b"7"])
+
+
+def test_the_second_opener_of_a_part_takes_it_over_in_every_slot(store: Store, run: Run) -> None:
+    with open_part(store, run, "a") as first:
+        first.put(*job(0, "one"))
+        with open_part(store, run, "a") as second:
+            second.put(*job(0, "one"))
+            second.put(*job(1, "two"))
+            second.flush()
+            store.ask([("ZREM", "ferryman:{one}:waiting", "0")])
+            with pytest.raises(StaleWriter):
+                first.flush()
+            with pytest.raises(StaleWriter):
+                first.put(*job(1, "two"))
+            second.close()
+        with pytest.raises(StaleWriter):
+            first.close()
+    assert (waiting(store, "one"), waiting(store, "two")) == ([], [b"1"])
+
+
+def test_nobody_writes_after_the_end_in_any_slot(source: str, nodes: Cluster, store: Store) -> None:
+    """Writers that had looked at the journal before the end, and had opened one lane, or none, or wanted to finish."""
+    here, to = Address.parse(source), Address.parse(nodes.url())
+    plan = Plan.between(here, to, NOW)
+    first = journal.begin(store, here, to, plan, "local", None)
+    with contextlib.ExitStack() as stack:
+        with_lane, without = (stack.enter_context(open_part(store, first, name)) for name in ("local", "other"))
+        with_lane.put(*job(0, "email"))
+        assert ferryman("migrate", source, nodes.url(), "--resume").status == 0
+        before = everything(nodes)
+        for zombie, queue in ((with_lane, "email"), (with_lane, "report"), (without, "email"), (without, "never seen")):
+            with pytest.raises(StaleWriter):  # noqa: PT012 - the first or the second
+                zombie.put(*job(1, queue))
+                zombie.flush()
+        with pytest.raises(StaleWriter):
+            send(store, first, [("SADD", "ferryman:queues", "late")])
+    assert everything(nodes) == before
+
+
+def test_a_lane_can_t_be_opened_after_the_end_by_who_had_passed_the_journal(source: str, nodes: Cluster, store: Store) -> None:
+    """The window between the look at the journal, in one slot, and the opening of the lane in another."""
+    here, to = Address.parse(source), Address.parse(nodes.url())
+    first = journal.begin(store, here, to, Plan.between(here, to, NOW), "local", None)
+
+    class Slow(type(store)):  # type: ignore[misc]
+        """A store whose owner is stopped between the two."""
+
+        def ask(self, commands: list[Command]) -> list[object]:
+            if commands[0][0] == "EVAL":
+                assert ferryman("migrate", source, nodes.url(), "--resume").status == 0
+            return super().ask(commands)  # type: ignore[no-any-return]
+
+    with clusterscan.Cluster(to) as reader:
+        slow = Slow(to, reader)
+        with open_part(slow, first, "local") as zombie, pytest.raises(StaleWriter):
+            zombie.put(*job(0, "email"))
+
+
+def test_a_slot_that_moves_between_two_batches_is_followed(nodes: Cluster, store: Store, run: Run) -> None:
+    key = b"ferryman:{mail}:waiting"
+    with open_part(store, run, "a") as part:
+        for number, node in enumerate(nodes.nodes[:MASTERS]):
+            part.put(*job(number, "mail"))
+            part.flush()
+            if nodes.owner(key) is not node:
+                nodes.move(key, node)
+        part.put(*job(MASTERS, "mail"))
+        part.close()
+    assert waiting(store, "mail") == [b"%d" % number for number in range(MASTERS + 1)]
+
+
+def test_a_slot_on_the_move_is_waited_for(nodes: Cluster, store: Store, run: Run) -> None:
+    key = b"ferryman:{mail}:waiting"
+    here = nodes.owner(key)
+    there = next(node for node in nodes.nodes[:MASTERS] if node is not here)
+    with open_part(store, run, "a") as part:
+        part.put(*job(0, "mail"))
+        part.flush()
+        slot = key_slot(key)
+        nodes.say(there, "CLUSTER", "SETSLOT", slot, "IMPORTING", nodes.id_of(here))
+        nodes.say(here, "CLUSTER", "SETSLOT", slot, "MIGRATING", nodes.id_of(there))
+        part.put(*job(1, "mail"))
+        writing = threading.Thread(target=part.close)
+        writing.start()
+        writing.join(0.5)
+        assert writing.is_alive()
+        nodes.move(key, there)
+        writing.join(30)
+    assert waiting(store, "mail") == [b"0", b"1"]
+
+
+def test_what_a_failover_takes_back_is_noticed_at_the_end_and_written_again(source: str, nodes: Cluster, store: Store) -> None:
+    """A master that dies before its last writes are copied: both the jobs and the count of them go back to what they were."""
+    here, to = Address.parse(source), Address.parse(nodes.url())
+    plan = Plan.between(here, to, NOW)
+    run = journal.begin(store, here, to, plan, "local", None)
+    with open_part(store, run, "local") as part:
+        part.put(*job(0, "one"))
+        part.flush()
+        (before,) = store.ask([("DUMP", run.lane_key(b"one", "local"))])
+        part.put(*job(1, "one"))
+        part.close()
+    store.ask([("ZREM", "ferryman:{one}:waiting", "1"), ("RESTORE", run.lane_key(b"one", "local"), 0, before, "REPLACE")])
+    with pytest.raises(ServerError, match=r"lost what it had confirmed.*--resume"):
+        journal.finish(store, run, plan, [], Summary(), ["local"])
+    with open_part(store, run, "local") as part:
+        part.put(*job(0, "one"))
+        part.put(*job(1, "one"))
+        part.close()
+    journal.finish(store, run, plan, [], Summary(), ["local"])
+    assert waiting(store, "one") == [b"0", b"1"]
+
+
+def test_a_writer_whose_last_batch_was_taken_back_stops(store: Store, run: Run) -> None:
+    with open_part(store, run, "a") as part:
+        part.put(*job(0, "one"))
+        part.flush()
+        store.ask([("HSET", run.lane_key(b"one", "a"), "count", 0)])
+        part.put(*job(1, "one"))
+        with pytest.raises(StaleWriter, match="failover"):
+            part.close()
+    assert waiting(store, "one") == [b"0"]
+
+
+def test_a_part_keeps_many_queues_apart_and_little_in_memory(store: Store, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ferryman.migrations.writing.PENDING_BYTES", 100_000)
+    with open_part(store, run, "a") as part:
+        for number in range(400):
+            part.put(*job(number, f"queue {number % 40}"))
+            assert part.pending < 110_000
+        part.close()
+    assert sum(len(waiting(store, f"queue {number}")) for number in range(40)) == 400
+
+
+def test_a_source_that_lost_a_queue_meanwhile_is_refused(store: Store, run: Run) -> None:
+    with open_part(store, run, "a") as part:
+        part.put(*job(0, "one"))
+        part.put(*job(1, "two"))
+        part.close()
+    with open_part(store, run, "a") as again:
+        again.put(*job(0, "one"))
+        with pytest.raises(MigrationRefused, match=f"{JOURNAL}:\\*:{run.epoch}"):
+            again.close()
+
+
+def test_the_journal_of_a_cluster_lies_in_one_slot() -> None:
+    assert key_slot(f"{HOME}:x".encode()) == key_slot(b"journal")
