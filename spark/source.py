@@ -17,9 +17,9 @@ action on a table reads the server again: write it to Parquet first. Options for
 
 Options for streams (stream.py): url, and
     table            totals or events
-    every            seconds between two looks (default 5); 0: as often as the query's trigger asks
+    every            seconds between two looks (default: 5 for totals, 60 for events); 0: as often as the query's trigger asks
     patience         seconds for which a look waits for a server that is away (default 30)
-    throttle         as the command line's
+    throttle         how fast a look reads, as on the command line (default: polite)
     state            for events: a folder, of this query alone, that is kept as long as its checkpoint
     startingOffsets  for events: earliest (default) tells what stands at the beginning, latest only what comes after
 """
@@ -37,7 +37,7 @@ from ..migrations.globs import covering
 from ..migrations.rdbfile import NotAPiece, Piece, RdbFile
 from ..migrations.scan import EVERYTHING, CursorRange, entries, node, same_server, scan_range, split
 from ..migrations.source import open_source, snapshot_paths
-from ..migrations.throttle import UNTHROTTLED, Throttle
+from ..migrations.throttle import Throttle
 from ..schema.address import Address, Kind
 from ..schema.connect import open_client
 from ..schema.errors import ServerError, UsageError
@@ -92,14 +92,11 @@ class Ferryman(DataSource):  # type: ignore[misc]
         address = Address.parse(_option(self.options, "url"))
         if address.kind is Kind.RDB:
             raise UsageError(f"{address.display()} is a snapshot, which never changes: use spark.read")
-        throttle = self.options.get("throttle")
-        watch = Watch(
-            address,
-            round(1000 * _seconds(self.options, "every", 5)),
-            _seconds(self.options, "patience", 30),
-            Throttle.parse(throttle) if throttle else UNTHROTTLED,
-        )
-        match _table(self.options):
+        table = _table(self.options)
+        every = _seconds(self.options, "every", 60 if table == "events" else 5)
+        patience = _seconds(self.options, "patience", 30)
+        watch = Watch(address, round(1000 * every), patience, Throttle.parse(self.options.get("throttle", "polite")))
+        match table:
             case "totals":
                 return TotalsStream(watch)
             case "events":
@@ -107,7 +104,7 @@ class Ferryman(DataSource):  # type: ignore[misc]
                 if start not in ("earliest", "latest"):
                     raise UsageError(f"option 'startingOffsets' must be earliest or latest, not {start!r}")
                 return EventsStream(watch, _option(self.options, "state"), silently=start == "latest")
-            case table:
+            case _:
                 raise UsageError(f"the table {table} is no stream; there are: totals, events")
 
     def writer(self, schema: Any, overwrite: bool) -> Sink:

@@ -4,8 +4,8 @@
     totals   every queue with the number of its jobs in each state, again at each look
     events   new dead letters, and new findings of the audit's rules, when they are told for the first time
 
-Both look again when ``every`` seconds have passed, and a batch is what one look has to say. Its offset is the moment of the look,
-so a query goes on after a restart from its checkpoint alone; what was told stands in a folder (told.py). A look is one task's.
+Both look again when ``every`` seconds have passed, and a batch is what one look has to say. Its offset is the moment of the
+look, so a query goes on from its checkpoint; what the events have told stands in a folder (told.py). A look is one task's.
 Called by the data source.
 """
 

@@ -5,8 +5,8 @@
     look-<number>/noticed    the same of what was seen for the first time, and is told if it is seen again
 
 A look's folder appears whole or not at all, and never changes: whoever asks for the same look again is told the same. Two
-attempts of one task may make it side by side; the first one counts. Memory: 16 bytes for each finding that stands. Called by the
-streams.
+attempts of one task may make it side by side; the first one counts. Memory: 16 bytes for each finding that stands. Called by
+the streams.
 """
 
 from __future__ import annotations
@@ -56,11 +56,16 @@ class Told:
         return _read(path) if path.exists() else None
 
     def tell(self, seen: Iterable[Event], last: int, look: int, *, silently: bool = False) -> None:
-        """Makes a look: keeps what of ``seen`` is new since the ``last`` one. Findings are, when they are seen a second time.
+        """Makes a look, if it has not been made: keeps what of ``seen`` is new since the ``last`` one.
 
-        ``silently``: what the first look of a stream sees counts as told. Raises UsageError when the folder is not this stream's.
+        A finding is new when it is seen a second time: a job that moves while it is read may look broken once.
+
+        ``silently``: what a stream's first look sees counts as told. Raises UsageError when the folder is not this stream's.
         """
-        before = self._before(last)
+        looks = self._looks()
+        if look in looks:
+            return
+        before = self._before(last, looks)
         silent = silently and before is None
         draft = self.folder / f"draft-{uuid.uuid4().hex}"
         draft.mkdir()
@@ -85,14 +90,13 @@ class Told:
             if path != self._path(kept):
                 shutil.rmtree(path, ignore_errors=True)
 
-    def _before(self, last: int) -> Standing | None:
-        """What the last look saw; None before the first one."""
+    def _before(self, last: int, looks: set[int]) -> Standing | None:
+        """What the last of these looks saw; None before the first one."""
         if not self.folder.is_dir():
             raise UsageError(
                 f"{self.folder}: what this stream has told is not here; option 'state' must name a folder that driver and "
                 "executors share, and that is kept as long as the query's checkpoint"
             )
-        looks = self._looks()
         # The batch of the last look may have been one that nobody has read: the one before it counts then.
         newest = last if last in looks else max(looks, default=None)
         if newest is None:

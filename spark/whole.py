@@ -37,7 +37,7 @@ class Whole:
 def read_whole(address: Address, now_ms: int | None = None, throttle: Throttle = UNTHROTTLED) -> Iterator[Whole]:
     """Reads a keyspace; its facts are gone after the block. A keyspace without keys has no subjects.
 
-    ``now_ms``: the moment that rules compare with, by default the server's clock or the time of the snapshot. Raises ServerError.
+    ``now_ms``: the moment that rules compare with, by default the server's clock or the snapshot's time. Raises ServerError.
     """
     family, prefix = get_family(address.family), address.prefix
     totals = Totals()

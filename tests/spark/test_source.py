@@ -11,6 +11,7 @@ from attrs import evolve
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
 from ferryman.schema.address import Address
+from ferryman.schema.job import State
 from ferryman.schema.rule import Finding
 from ferryman.spark.frames import read
 from ferryman.spark.tables import FINDINGS, JOBS, Table
@@ -89,6 +90,19 @@ def test_keys_and_facts_name_every_key(spark: SparkSession, url: str, client: re
     assert facts == set(client.keys("*"))
 
 
+@pytest.mark.parametrize("family", ["kue", "kombu"])
+def test_the_table_totals_has_the_numbers_of_every_queue(spark: SparkSession, server: Server, family: str) -> None:
+    """Counted by kue's indexes, and from the messages of kombu, whose lists don't tell."""
+    healthy = capture(family, "healthy")
+    load(healthy, server.client())
+    url = server.url(0, family=family, prefix=healthy.prefix)
+    now = healthy.captured_at_ms
+    statuses = LOCAL.queues(Address.parse(url), now)
+    assert sorted((row.queue, row.state, row["count"]) for row in table(spark, url, table="totals", now=now).collect()) == sorted(
+        (status.queue, str(state), status.states[state]) for status in statuses for state in State
+    )
+
+
 def test_an_empty_keyspace_is_an_empty_table(spark: SparkSession, url: str) -> None:
     assert table(spark, url).count() == 0
 
@@ -153,7 +167,7 @@ def wrong_options(server: Server) -> Iterator[tuple[dict[str, str], str]]:
     url = server.url(0)
     yield {}, "option 'url' is missing"
     yield {"url": url, "tabel": "jobs"}, "unknown option 'tabel'; known are: now, partitions, table, url"
-    yield {"url": url, "table": "workers"}, "there is no table 'workers'; there are: jobs, findings, facts, keys"
+    yield {"url": url, "table": "workers"}, "there is no table 'workers'; there are: jobs, findings, facts, keys, totals, events"
     yield {"url": url, "now": "today"}, "option 'now' must be a whole number"
     yield {"url": f"{url}?colour=red"}, "unknown parameter 'colour'"
     yield {"url": "ferryman://:sesame@127.0.0.1:1/0"}, "can't be reached"
