@@ -1,0 +1,158 @@
+"""What a migration with Spark costs, as shares of what the servers themselves can do, all measured in one run.
+
+    python -m benchmarks.spark --jobs 1000000
+    python -m benchmarks.spark --jobs 100000 --jobs 1000000 --markdown
+
+Generates a kue keyspace, asks the server for its limits, then reads, audits, migrates and verifies it. Starts its own servers
+on free ports and stops them. Needs about 4 GB of memory for each million jobs, and the extra ``dev``.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+from ferryman.migrations.engine import Verification
+from ferryman.migrations.fill import Filling, fill
+from ferryman.migrations.plan import Plan
+from ferryman.schema.address import Address
+from ferryman.spark.engine import SparkEngine
+from ferryman.spark.frames import read
+from ferryman.spark.session import session
+
+from tests.support.servers import Server, installed_servers
+
+from . import limits, plain
+from .foreground import polite
+
+NOW = 1_795_262_676_000
+SAMPLE = 100_000
+"""Jobs with which limits and the plain script are measured: neither gets slower or faster with more."""
+
+
+class Bench:
+    """One size of keyspace: what was measured, by name, in jobs a second unless said otherwise."""
+
+    def __init__(self, source: Server, target: Server, jobs: int) -> None:
+        self._source, self._target, self._jobs = source, target, jobs
+        self.live = Address.parse(source.url(0, family="kue"))
+        self.figures: dict[str, float] = {}
+
+    def timed(self, name: str, work: Callable[[], object], jobs: int | None = None) -> None:
+        """Runs the work and notes its rate."""
+        started = time.perf_counter()
+        work()
+        self.figures[name] = (jobs or self._jobs) / (time.perf_counter() - started)
+        click.echo(f"  {name:32} {self.figures[name]:>10,.0f} /s", err=True)
+
+    def run(self) -> None:
+        """Everything, once."""
+        filled = fill(self.live, Filling(self._jobs, 1, NOW))
+        self.figures["generate"] = self._jobs / filled.seconds
+        path = self._save()
+        self._limits()
+        engine, spark = SparkEngine(), session()
+        snapshot = Address.parse(f"ferryman+rdb://{path}?family=kue")
+        self.timed("RDB: plain loop", lambda: plain.parse(str(path)))
+        self.timed("read: live", lambda: read(spark, self.live.display(), NOW).facts().count())
+        self.timed("read: RDB", lambda: read(spark, snapshot.display(), NOW).facts().count())
+        self.timed("audit: live", lambda: engine.audit(self.live, NOW, _ignore))
+        self.timed("audit: RDB", lambda: engine.audit(snapshot, NOW, _ignore))
+        self._migrate(engine)
+        self._polite()
+
+    def _save(self) -> Path:
+        client = self._source.client()
+        client.save()
+        return Path(client.config_get("dir")["dir"]) / client.config_get("dbfilename")["dbfilename"]
+
+    def _limits(self) -> None:
+        numbers = range(1, min(SAMPLE, self._jobs) + 1)
+        reads = [("HGETALL", f"q:job:{number}") for number in numbers]
+        self.figures["limit: HGETALL"] = limits.rate(self._source.port, 0, reads)
+        client = self._source.client()
+        pipeline = client.pipeline(transaction=False)
+        for _, name in reads:
+            pipeline.hgetall(name)
+        writes = []
+        for number, fields in zip(numbers, pipeline.execute(), strict=True):
+            words = (word for pair in fields.items() for word in pair)
+            writes += [("HSET", f"q:job:{number}", *words), ("ZADD", "q:jobs", number, str(number))]
+        self.figures["limit: HSET and ZADD"] = limits.rate(self._target.port, 0, writes) / 2
+        self._target.client().flushall()
+
+    def _migrate(self, engine: SparkEngine) -> None:
+        target = Address.parse(self._target.url(0))
+        plan = Plan.between(self.live, target, NOW)
+        outcomes: list[Verification] = []
+        self.timed("migrate", lambda: engine.migrate(self.live, target, plan, _ignore))
+        self.timed("verify", lambda: outcomes.append(engine.verify(self.live, target, plan, _ignore)))
+        if outcomes[0].differences:
+            raise SystemExit(f"the migrated keyspace differs: {outcomes[0]}")
+        self._target.client().flushall()
+        with tempfile.TemporaryDirectory() as folder, installed_servers()[-1].start(Path(folder)) as small:
+            fill(Address.parse(small.url(0, family="kue")), Filling(min(SAMPLE, self._jobs), 1, NOW))
+            jobs = min(SAMPLE, self._jobs)
+            self.timed("migrate: plain script", lambda: plain.migrate(small.client(), self._target.client(), plan), jobs)
+
+    def _polite(self) -> None:
+        idle, reading = polite(self._source, self.live)
+        self.figures["idle p99 ms"], self.figures["polite p99 ms"] = idle, reading
+
+    def rows(self) -> list[tuple[str, float, str, bool]]:
+        """Work, figure, target, and whether it is met."""
+        figures = self.figures
+        reads, writes = figures["limit: HGETALL"], figures["limit: HSET and ZADD"]
+        shares = [
+            ("read full records, live", figures["read: live"] / reads, 0.35),
+            ("read full records, RDB, of a plain rdb-py loop", figures["read: RDB"] / figures["RDB: plain loop"], 0.85),
+            ("audit, live", figures["audit: live"] / reads, 0.25),
+            ("audit, RDB", figures["audit: RDB"] / reads, 0.25),
+            ("migrate", figures["migrate"] / writes, 0.30),
+            ("migrate, of a plain script", figures["migrate"] / figures["migrate: plain script"], 3.0),
+            ("verify, of migrate", figures["verify"] / figures["migrate"], 1.0),
+        ]
+        rows = [(name, share, f"≥ {bound:g}", share >= bound) for name, share, bound in shares]
+        more = figures["polite p99 ms"] - figures["idle p99 ms"]
+        return [*rows, ("another client's p99 at --throttle polite, ms more", more, "≤ 1", more <= 1.0)]
+
+
+def _ignore(_found: object) -> None:
+    """A report of nothing."""
+
+
+@click.command()
+@click.option("--jobs", "sizes", default=[1_000_000], multiple=True, show_default=True)
+@click.option("--markdown", is_flag=True, help="Tables for docs/spark.md.")
+def main(sizes: tuple[int, ...], markdown: bool) -> None:
+    """Measures each size, in the order given."""
+    session()
+    for jobs in sizes:
+        with tempfile.TemporaryDirectory() as folder:
+            folders = [Path(folder, name) for name in ("source", "target")]
+            for each in folders:
+                each.mkdir()
+            kind = installed_servers()[-1]
+            with kind.start(folders[0]) as source, kind.start(folders[1]) as target:
+                click.echo(f"{jobs:,} jobs, {kind.name}", err=True)
+                bench = Bench(source, target, jobs)
+                bench.run()
+        _show(jobs, bench, markdown=markdown)
+
+
+def _show(jobs: int, bench: Bench, *, markdown: bool) -> None:
+    left = "| " if markdown else ""
+    between = " | " if markdown else "  "
+    lines = [(f"{jobs:,} jobs", "measured", ""), *((name, f"{figure:,.0f}", "") for name, figure in bench.figures.items())]
+    lines += [(f"{name}", f"{share:.2f}", f"{bound} {'yes' if met else 'NO'}") for name, share, bound, met in bench.rows()]
+    for index, line in enumerate(lines):
+        click.echo(left + between.join((line[0].ljust(52), line[1].rjust(10), line[2])) + (" |" if markdown else ""))
+        if markdown and index == 0:
+            click.echo("|---|--:|---|")
+
+
+if __name__ == "__main__":
+    main()
