@@ -89,7 +89,8 @@ def list_chunks(
             if end is not None:
                 left = max(0, end - len(after))
             elif len(fresh) >= left:
-                left = max(left, (find(line, key, until, index + left) or 0) - index)
+                found = find(line, key, until, index + left)
+                left = left if found is None else max(0, found - index)
             fresh = fresh[:left]
             left -= len(fresh)
         if fresh:
@@ -100,21 +101,24 @@ def list_chunks(
 
 
 def find(line: Wire, key: bytes, run: Run, index: int, reach: int = REACH) -> int | None:
-    """The index behind a run, which is looked for around ``index``; None if it is not there."""
+    """The index behind a run, or behind what stands of it, looked for around ``index``; None if nothing of it is there."""
     found = _seek(line, key, run, index, reach)
     return None if found is None else found[0]
 
 
 def _seek(line: Wire, key: bytes, run: Run, index: int, reach: int = REACH) -> tuple[int, list[bytes]] | None:
-    """The index behind a run, and a chunk of the items there; None if the run is not found."""
+    """The index behind a run, and a chunk of the items there; None if nothing of the run is found."""
     if not run:
         return None
     for start, stop in _windows(index, reach):
         items = line.ask("LRANGE", key, start, stop)
+        has_more = start + len(items) > stop
         end = _end_of(run, items, index - start)
+        if end is None:
+            end = _end_of_rest(run, items[: -len(run)] if has_more else items)
         if end is not None:
             behind = items[end:]
-            if not behind and start + len(items) > stop:
+            if not behind and has_more:
                 behind = line.ask("LRANGE", key, start + end, start + end + LIST_CHUNK - 1)
             return start + end, behind
     return None
@@ -138,3 +142,8 @@ def _end_of(run: Run, items: Sequence[bytes], expected: int) -> int | None:
         return expected
     ends = [at for at, item in enumerate(items, 1) if item == run[-1] and tuple(items[max(0, at - len(run)) : at]) == run]
     return min(ends, key=lambda end: abs(end - expected), default=None)
+
+
+def _end_of_rest(run: Run, items: Sequence[bytes]) -> int | None:
+    """The position behind the last item of a run that is still among the items; None if none is."""
+    return next((items.index(item) + 1 for item in reversed(run) if item in items), None)

@@ -1,0 +1,229 @@
+"""KeyParts: a key of very many items, in parts that several tasks read side by side.
+
+    cut -> read_part, one task each
+
+Parts of a zset or list begin and end at items, not at indexes, so they fit together though items come and go in between
+(chunks.py); what comes behind the last item after the key was cut is in none. An item's index counts from where its part began
+then. Parts of a set or hash are ranges of positions, as those of a whole keyspace are (scan.py): only where it is a hash table,
+and where the server's cursors are positions.
+
+Only reads. Called by ``spark/longkeys.py``.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import redis
+from attrs import asdict, frozen
+
+from ..schema.errors import ServerError
+from ..schema.fact import Entry
+from ..schema.text import to_text
+from .chunks import LIST_CHUNK, RUN, Scored, find, list_chunks, run_before, scored, zset_chunks
+from .reading import numbered
+from .scan import CursorRange, position, ranges
+from .wire import Wire, pairs
+
+LONG = 200_000
+"""Keys with fewer items are not cut."""
+PART = 100_000
+"""About so many items make a part, as long as that makes no more than MAX_PARTS."""
+MAX_PARTS = 1024
+PAGE = 1_000
+"""Items of a set or hash that one call looks at: what it returns beyond the end of a part has to be told apart."""
+FULL = 64
+"""As long as a table has so many items for each part, the parts begin between two of its buckets."""
+FAR = 300
+"""Chunks of a list in which the beginning of a part is looked for, on each side: the list has moved since it was cut."""
+
+_LENGTH = {"list": "LLEN", "zset": "ZCARD", "set": "SCARD", "hash": "HLEN"}
+_SCAN = {"set": "SSCAN", "hash": "HSCAN"}
+Border = tuple[bytes, ...]
+"""The last items before a border: of a list a run, of a zset a member and its score; empty where there are none to know it by."""
+
+
+@frozen
+class KeyPart:
+    """A part of a key."""
+
+    key: bytes
+    kind: str
+    """The key's Redis type."""
+    ttl_ms: int | None
+    offset: int
+    """The index of its first item when the key was cut."""
+    count: int
+    """How many items it had then, about as many if it is of a set or hash."""
+    number: int
+    """Which part of the key it is, 0 first."""
+    of: int
+    after: Border = ()
+    until: Border = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain value for ``from_json``."""
+        return asdict(self, value_serializer=lambda _part, _field, value: _plain(value))
+
+    @classmethod
+    def from_json(cls, told: dict[str, Any]) -> KeyPart:
+        """The part behind ``to_json``."""
+        borders = {name: tuple(map(base64.b64decode, told[name])) for name in ("after", "until")}
+        return cls(**{**told, **borders, "key": base64.b64decode(told["key"])})
+
+
+def _plain(value: Any) -> Any:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
+
+
+# Cutting
+
+
+def cut(line: Wire, key: bytes, kind: str, ttl_ms: int | None, *, by_cursor: bool) -> list[KeyPart]:
+    """The parts of a key; none if it is not long, or can't be cut.
+
+    ``by_cursor``: whether the server's cursors are known to be positions, without which sets and hashes stay whole.
+    """
+    length = _number(line.call([(_LENGTH[kind], key)])[0])
+    of = min(MAX_PARTS, length // PART)
+    if length < LONG or of < 2 or (kind in _SCAN and not (by_cursor and _is_table(line, key))):
+        return []
+    if kind in _SCAN:
+        of = 1 << of.bit_length() - 1  # as tables have
+        offsets = [length * number // of for number in range(of + 1)]
+        borders: list[Border] = [()] * (of + 1)
+    else:
+        offsets = [length * number // of // LIST_CHUNK * LIST_CHUNK for number in range(of)] + [length]
+        borders = [(), *_borders(line, key, kind, offsets[1:])]
+        if kind == "zset" and not all(borders[1:-1]):
+            return []  # it has lost most of its members just now
+    return [
+        KeyPart(key, kind, ttl_ms, first, end - first, number, of, after, until)
+        for number, ((first, after), (end, until)) in enumerate(pairwise(zip(offsets, borders, strict=True)))
+    ]
+
+
+def _number(reply: Any) -> int:
+    return reply if isinstance(reply, int) else 0  # the key has another type by now
+
+
+def _is_table(line: Wire, key: bytes) -> bool:
+    return line.call([("OBJECT", "ENCODING", key)]) == [b"hashtable"]
+
+
+def _borders(line: Wire, key: bytes, kind: str, offsets: Sequence[int]) -> list[Border]:
+    """What stands before each of these indexes."""
+    if kind == "list":
+        replies = line.call(("LRANGE", key, offset - RUN, offset - 1) for offset in offsets)
+        return [run_before(reply) if isinstance(reply, list) else () for reply in replies]
+    replies = line.call(("ZRANGE", key, offset - 1, offset - 1, "WITHSCORES") for offset in offsets)
+    return [() if isinstance(reply, Exception) or not reply else _border(scored(reply)[0]) for reply in replies]
+
+
+def _border(item: Scored) -> Border:
+    return item[0], repr(item[1]).encode()
+
+
+def _item(border: Border) -> Scored | None:
+    return (border[0], float(border[1])) if border else None
+
+
+# Reading
+
+
+def read_part(line: Wire, part: KeyPart) -> Iterator[Entry]:
+    """The items of a part, in entries of bounded size. Items that stand still are in exactly one part.
+
+    Of a set or hash that has lost nearly all its items, one may be in two. A key that has another type by now has no items.
+    Raises ServerError when cursors prove not to be positions.
+    """
+    try:
+        for offset, items in numbered(part.offset, _CHUNKS[part.kind](line, part)):
+            yield Entry(part.key, part.kind, dict(items) if part.kind == "hash" else items, part.ttl_ms, offset)
+    except redis.exceptions.ResponseError as error:
+        if not str(error).startswith("WRONGTYPE"):
+            raise
+
+
+def _list_items(line: Wire, part: KeyPart) -> Iterator[list[Any]]:
+    after, index, count = part.after, part.offset, part.count
+    begin = find(line, part.key, after, index, FAR)
+    end = find(line, part.key, part.until, index + count, FAR) if begin is None else None
+    if begin is not None:
+        index = begin
+    elif end is not None and part.number == 0:
+        count = end
+    elif end is not None and after:
+        # What it began behind has gone: it begins at the head of the list now, or as far before its end as it did.
+        after, index = (), max(0, end - count)
+    elif after and part.until:
+        return iter(())  # all of it has been taken away
+    return list_chunks(line, part.key, index, after, part.until, count)
+
+
+def _zset_items(line: Wire, part: KeyPart) -> Iterator[list[Any]]:
+    return zset_chunks(line, part.key, part.offset, _item(part.after), _item(part.until))
+
+
+def _table_items(line: Wire, part: KeyPart) -> Iterator[list[Any]]:
+    span = ranges(part.of)[part.number]
+    cursor = span.first
+    while True:
+        is_table, length, following, items = _page(line, part, cursor)
+        if not is_table:
+            # Another key stands here, whose items come all at once.
+            if part.number == 0 and items:
+                yield items
+            return
+        is_past = span.is_past(following) if following else part.number < part.of - 1
+        if is_past and length > FULL * part.of:
+            others = _beyond(line, part, span.hi, following)
+            items = [item for item in items if _name(item) not in others]
+        if items:
+            yield items
+        if is_past or not following:
+            return
+        if not span.advances(cursor, following):
+            raise _no_positions(part)
+        cursor = following
+
+
+def _beyond(line: Wire, part: KeyPart, start: int, following: int) -> set[bytes]:
+    """The names of the items from a position on to that of a cursor: they are the next part's."""
+    rest = CursorRange(start, position(following)) if following else CursorRange(start)
+    names: set[bytes] = set()
+    cursor = rest.first
+    while cursor and not rest.is_past(cursor):
+        _, _, onward, items = _page(line, part, cursor)
+        names.update(map(_name, items))
+        if onward and not rest.advances(cursor, onward):
+            raise _no_positions(part)
+        cursor = onward
+    return names
+
+
+def _page(line: Wire, part: KeyPart, cursor: int) -> tuple[bool, int, int, list[Any]]:
+    """One call's items, and at the same moment: whether the key is a hash table, and its length; and the next cursor."""
+    key = part.key
+    look = ("OBJECT", "ENCODING", key), (_LENGTH[part.kind], key), (_SCAN[part.kind], key, cursor, "COUNT", PAGE)
+    *_, replies = line.call([("MULTI",), *look, ("EXEC",)])
+    for reply in (replies, *(replies if isinstance(replies, list) else ())):
+        if isinstance(reply, Exception):
+            raise reply
+    encoding, length, (following, items) = replies
+    return encoding == b"hashtable", length, int(following), pairs(items) if part.kind == "hash" else items
+
+
+def _name(item: Any) -> bytes:
+    name: bytes = item[0] if isinstance(item, tuple) else item
+    return name
+
+
+def _no_positions(part: KeyPart) -> ServerError:
+    return ServerError(f"this server's cursors within {to_text(part.key)!r} can't be split into ranges; use the local engine")
+
+
+_CHUNKS = {"list": _list_items, "zset": _zset_items, "set": _table_items, "hash": _table_items}

@@ -1,0 +1,243 @@
+"""Keys of very many items in parts: together the same as one serial read, also while others come and go."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+import pytest
+import redis
+from attrs import evolve
+from ferryman.migrations import chunks, keyparts
+from ferryman.migrations.keyparts import KeyPart, cut, read_part
+from ferryman.migrations.reading import read_entries
+from ferryman.migrations.wire import Wire, wire
+from ferryman.schema.fact import Entry
+
+from ..support.servers import Server
+
+KEY = b"key"
+
+
+def write(client: redis.Redis, kind: str, first: int, last: int) -> None:
+    """Adds items ``<n>``, n in [first, last): in ascending order, those of a zset by score and, among ten, by member."""
+    add = {
+        "list": "redis.call('rpush', KEYS[1], string.format('%08d', n))",
+        "zset": "redis.call('zadd', KEYS[1], math.floor(n / 10), string.format('%08d', n))",
+        "set": "redis.call('sadd', KEYS[1], string.format('%08d', n))",
+        "hash": "redis.call('hset', KEYS[1], string.format('%08d', n), n)",
+    }[kind]
+    client.eval(f"for n = ARGV[1], ARGV[2] - 1 do {add} end", 1, KEY, first, last)
+
+
+def items(entries: Iterator[Entry] | list[Entry]) -> list[Any]:
+    """Every item; those of lists and zsets with their index."""
+    found: list[Any] = []
+    for entry in entries:
+        values = entry.value.items() if entry.redis_type == "hash" else entry.value
+        found += enumerate(values, entry.offset) if entry.redis_type in ("list", "zset") else values
+    return found
+
+
+def serially(line: Wire) -> list[Any]:
+    return items([entry for batch in read_entries(line, [KEY]) for entry in batch])
+
+
+def parts_of(line: Wire, kind: str) -> list[KeyPart]:
+    """The key's parts, as they come to those who read them."""
+    parts = cut(line, KEY, kind, None, by_cursor=True)
+    return [KeyPart.from_json(json.loads(json.dumps(part.to_json()))) for part in parts]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys of a few thousand items are long, and come in small chunks."""
+    for module, name, value in [
+        (keyparts, "LONG", 2_000),
+        (keyparts, "PART", 1_000),
+        (keyparts, "PAGE", 200),
+        (keyparts, "LIST_CHUNK", 50),
+        (chunks, "LIST_CHUNK", 50),
+        (chunks, "CHUNK", 50),
+        (chunks, "MARGIN", 5),
+    ]:
+        monkeypatch.setattr(module, name, value)
+
+
+@pytest.mark.parametrize(("kind", "size"), [("zset", 500_000), ("list", 300_000)])
+def test_parts_of_a_long_key_together_are_the_key(any_server: Server, kind: str, size: int) -> None:
+    if any_server.kind != "valkey":
+        pytest.skip("the size makes no difference between kinds of servers")
+    with any_server.client() as client:
+        client.flushall()
+        write(client, kind, 0, size)
+        with wire(client) as line:
+            parts = parts_of(line, kind)
+            assert items(entry for part in parts for entry in read_part(line, part)) == serially(line)
+    assert [part.count for part in parts] == [100_000] * (size // 100_000)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("kind", ["list", "zset", "set", "hash"])
+def test_every_item_is_in_one_part(client: redis.Redis, kind: str) -> None:
+    write(client, kind, 0, 5_000)
+    with wire(client) as line:
+        parts = parts_of(line, kind)
+        found = [items(read_part(line, part)) for part in parts]
+        assert Counter(item for part in found for item in part) == Counter(serially(line))
+    assert len(parts) in (4, 5)
+    assert max(map(len, found)) < 1_800
+
+
+SIZE = 5_000
+STABLE = range(2_500, 4_000)
+"""The items that stand still; the others go, and more come."""
+
+
+def churn(client: redis.Redis, kind: str, random: Random, state: dict[str, int]) -> None:
+    """Takes some items away before and behind the stable ones, and adds some."""
+    low, high = state["low"], state["high"]
+    gone, come = random.randrange(30), random.randrange(30)
+    names = [f"{number:08}" for number in range(low, min(low + gone, STABLE.start))]
+    state["low"] += len(names)
+    match kind:
+        case "list":
+            client.lpop(KEY, len(names)) if names else None
+            client.rpush(KEY, *(f"{number:08}" for number in range(high, high + come + 1)))
+        case "zset":
+            client.zrem(KEY, "none", *names)
+            # Between the stable ones, too.
+            client.zadd(KEY, {f"new{high + step}": random.randrange(SIZE // 10) for step in range(come + 1)})
+        case "set" | "hash":
+            crowd = [f"{number:08}" for number in range(SIZE, 4 * SIZE)]
+            if random.random() < 0.3:
+                client.sadd(KEY, *crowd) if kind == "set" else client.hset(KEY, mapping=dict.fromkeys(crowd, ""))
+            elif random.random() < 0.4:
+                client.srem(KEY, *crowd) if kind == "set" else client.hdel(KEY, *crowd)
+    state["high"] += come + 1
+
+
+def in_turn(readers: list[Iterator[Entry]], between: Callable[[], None]) -> list[Entry]:
+    """What all readers say, one entry of each after the other."""
+    found = []
+    while readers:
+        for reader in list(readers):
+            entry = next(reader, None)
+            if entry is None:
+                readers.remove(reader)
+            else:
+                found.append(entry)
+            between()
+    return found
+
+
+def seen(entries: list[Entry]) -> Counter[int]:
+    """How often each stable item was seen."""
+    names = Counter(
+        name for entry in entries for name in (entry.value if entry.redis_type in ("list", "set", "hash") else dict(entry.value))
+    )
+    return Counter({number: names[b"%08d" % number] for number in STABLE if names[b"%08d" % number]})
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("kind", ["list", "zset", "set", "hash"])
+def test_items_that_stand_still_are_in_one_part_while_others_come_and_go(client: redis.Redis, kind: str, seed: int) -> None:
+    write(client, kind, 0, SIZE)
+    random, state = Random(seed), {"low": 0, "high": SIZE}
+    with wire(client) as line:
+        parts = parts_of(line, kind)
+        assert len(parts) in (4, 5)
+        found = in_turn([read_part(line, part) for part in parts], lambda: churn(client, kind, random, state))
+    assert seen(found) == Counter(STABLE)
+
+
+@pytest.mark.usefixtures("small")
+def test_the_same_by_indexes_alone_misses_items(client: redis.Redis) -> None:
+    write(client, "list", 0, SIZE)
+    random, state = Random(1), {"low": 0, "high": SIZE}
+    with wire(client) as line:
+        blind = [evolve(part, after=(), until=()) for part in parts_of(line, "list")]
+        chunks_of_some = [read_part(line, part) for part in blind]
+        found = in_turn(chunks_of_some, lambda: churn(client, "list", random, state))
+    assert seen(found) != Counter(STABLE)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_set_without_its_next_parts_items_told_apart_repeats_some(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(client, "set", 0, SIZE)
+    with wire(client) as line:
+        parts = parts_of(line, "set")
+        assert sum(len(items(read_part(line, part))) for part in parts) == SIZE
+        monkeypatch.setattr(keyparts, "FULL", SIZE)
+        assert sum(len(items(read_part(line, part))) for part in parts) > SIZE
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("end", ["head", "tail"])
+def test_a_list_of_which_whole_parts_have_been_taken_away_is_read_to_the_last_item(client: redis.Redis, end: str) -> None:
+    write(client, "list", 0, SIZE)
+    with wire(client) as line:
+        parts = parts_of(line, "list")
+        if end == "head":
+            client.lpop(KEY, 2_500)
+            write(client, "list", SIZE, SIZE + 3_000)
+        else:
+            client.rpop(KEY, 2_500)
+            client.lpush(KEY, *(f"new {number}" for number in range(3_000)))
+        found = [[name for entry in read_part(line, part) for name in entry.value] for part in parts]
+    left = range(2_500, SIZE) if end == "head" else range(SIZE - 2_500)
+    # The first part has nothing to know its beginning by: it begins with what stands at the head.
+    behind = [name for part in found[1:] for name in part]
+    assert behind == [b"%08d" % number for number in left][len(left) - len(behind) :]
+    assert set(left) <= {int(name) for part in found for name in part if not name.startswith(b"new")}
+
+
+@pytest.mark.usefixtures("small")
+def test_a_list_that_has_lost_items_at_every_border_is_read_once(client: redis.Redis) -> None:
+    write(client, "list", 0, SIZE)
+    with wire(client) as line:
+        parts = parts_of(line, "list")
+        gone = {b"%08d" % (part.offset - back) for part in parts[1:] for back in (1, 3)}
+        for name in gone:
+            client.lrem(KEY, 1, name.decode())
+        found = [name for part in parts for entry in read_part(line, part) for name in entry.value]
+    assert found == sorted({b"%08d" % number for number in range(SIZE)} - gone)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_list_of_tokens_is_as_long_in_parts(client: redis.Redis) -> None:
+    client.rpush(KEY, *["1"] * 5_000)
+    with wire(client) as line:
+        assert items(entry for part in parts_of(line, "list") for entry in read_part(line, part)) == serially(line)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("kind", ["list", "zset", "set", "hash"])
+def test_a_key_that_is_another_by_now_has_no_items_of_the_old_one(client: redis.Redis, kind: str) -> None:
+    write(client, kind, 0, 4_000)
+    with wire(client) as line:
+        parts = parts_of(line, kind)
+        client.delete(KEY)
+        assert items(entry for part in parts for entry in read_part(line, part)) == []
+        client.set(KEY, "text")
+        assert items(entry for part in parts for entry in read_part(line, part)) == []
+        client.delete(KEY)
+        write(client, kind, 0, 5)
+        # Where a set of five is a table, there are buckets that belong to several parts.
+        assert set(items(entry for part in parts for entry in read_part(line, part))) == set(serially(line))
+
+
+def test_what_can_not_be_cut_stays_whole(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("LONG", 100), ("PART", 10)):
+        monkeypatch.setattr(keyparts, name, value)
+    client.sadd(KEY, *range(120))
+    with wire(client) as line:
+        assert cut(line, KEY, "set", None, by_cursor=True) == []  # an intset, which has no positions
+        client.sadd(KEY, *(f"m{number}" for number in range(500)))
+        assert cut(line, KEY, "set", None, by_cursor=False) == []
+        assert len(cut(line, KEY, "set", None, by_cursor=True)) > 1
+        assert cut(line, KEY, "list", None, by_cursor=True) == []  # the wrong type
