@@ -25,7 +25,7 @@ from ..schema.errors import ServerError, UsageError
 from ..schema.fact import Entry
 from ..schema.text import to_text
 from .globs import covering
-from .reading import BATCH, Guess, no_guess, read_all
+from .reading import BATCH, Guess, SetAside, keep, no_guess, read_all
 from .scan import EVERYTHING, Cursors, Span, node, same_server, scan_range, split, split_slots
 from .survey import clock_ms
 from .throttle import UNTHROTTLED, Throttle
@@ -133,7 +133,7 @@ class Cluster:
         seen.update(fresh)
         yield from self.read(fresh)
 
-    def read(self, names: Iterable[bytes], is_hash: Guess = no_guess) -> Iterator[list[Entry]]:
+    def read(self, names: Iterable[bytes], is_hash: Guess = no_guess, set_aside: SetAside = keep) -> Iterator[list[Entry]]:
         """The values of keys, from whichever nodes own them now; those that are gone are left out.
 
         ``is_hash``: as for ``read_entries``.
@@ -149,7 +149,7 @@ class Cluster:
                 with wire(self.client(owner)) as line:
                     for start in range(0, len(those), BATCH):
                         batch = those[start : start + BATCH]
-                        found = self._read_together(line, batch, is_hash)
+                        found = self._read_together(line, batch, is_hash, set_aside)
                         if found is None:
                             waiting += batch
                         else:
@@ -160,10 +160,10 @@ class Cluster:
                 time.sleep(PAUSE)
                 self.refresh()
 
-    def _read_together(self, line: Wire, names: Sequence[bytes], is_hash: Guess) -> list[list[Entry]] | None:
+    def _read_together(self, line: Wire, names: Sequence[bytes], is_hash: Guess, set_aside: SetAside) -> list[list[Entry]] | None:
         """The entries of these keys; None if one of them is elsewhere, and then nothing of any is given out."""
         try:
-            return list(read_all(line, names, self._pace, is_hash))
+            return list(read_all(line, names, self._pace, is_hash, set_aside))
         except REDIRECTED:
             return None
 

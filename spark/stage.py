@@ -62,10 +62,13 @@ def run(
     path: str,
     phase: str,
     progress: Progress = silent,
+    *,
+    more: bool = False,
 ) -> Results[T]:
     """Runs ``task``, made by ``closing``, on every partition of ``frame``, and leaves what it yields in the folder ``path``.
 
-    Raises the FerrymanError that a task has raised, when all its attempts have failed; it says which part failed, and where.
+    ``more``: beside what another step has left there. Raises the FerrymanError that a task has raised, when all its attempts
+    have failed; it says which part failed, and where.
     """
 
     def part(rows: Batches) -> Batches:
@@ -74,7 +77,7 @@ def run(
 
     spark = frame.sparkSession
     output = frame.mapInArrow(part, _ddl(table))
-    perform(spark, lambda: output.write.parquet(path), phase, progress)
+    perform(spark, lambda: output.write.parquet(path, "append" if more else "error"), phase, progress)
     return Results(spark, table, path)
 
 

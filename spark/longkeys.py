@@ -1,0 +1,108 @@
+"""LongKeys: the second step of a snapshot: keys of so many items that one task alone would read them for long.
+
+The task that meets such a key does not read it; it leaves the key's parts (migrations/keyparts.py) in its closing word. When all
+other keys have been read, the parts are, one by each task. Called by snapshot.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from attrs import define, field
+from redis.crc import key_slot
+
+from ..migrations.clusterscan import REDIRECTED, Cluster
+from ..migrations.keyparts import KeyPart, cut, read_part
+from ..migrations.reading import BATCH
+from ..migrations.scan import Cursors, node
+from ..migrations.throttle import Throttle
+from ..migrations.wire import Wire, wire
+from ..schema.address import Address, Kind
+from ..schema.connect import open_client, server_errors
+from ..schema.errors import ServerError
+from ..schema.fact import Fact
+from ..schema.text import to_text
+from .failures import located
+from .intake import NewIntake
+from .stage import Batches, closing
+from .tables import FACTS, batches, fact_bytes
+
+
+def positions_known(address: Address) -> bool:
+    """Whether the cursors of a server, or of all masters, are positions, so that sets and hashes can be cut."""
+    if address.kind is not Kind.CLUSTER:
+        with open_client(address) as client:
+            return node(client).cursors is not Cursors.UNKNOWN
+    with server_errors(address), Cluster(address) as cluster:
+        return all(node(cluster.client(name)).cursors is not Cursors.UNKNOWN for name in cluster.masters())
+
+
+@define
+class LongKeys:
+    """The long keys that one task has met."""
+
+    by_cursor: bool
+    """See ``positions_known``."""
+    _parts: dict[bytes, list[KeyPart]] = field(factory=dict)
+
+    def set_aside(self, line: Wire, key: bytes, kind: str, ttl_ms: int | None) -> bool:
+        """Cuts a key into parts for the second step, if that can be done."""
+        # A batch of keys may be read a second time, when a slot has moved.
+        self._parts[key] = cut(line, key, kind, ttl_ms, by_cursor=self.by_cursor)
+        return bool(self._parts[key])
+
+    def to_json(self) -> dict[str, Any]:
+        """For the closing word of the task."""
+        return {"parts": [part.to_json() for parts in self._parts.values() for part in parts]}
+
+
+def parts_told(words: Iterable[str]) -> list[KeyPart]:
+    """The parts of all long keys, by the closing words of the first step's tasks."""
+    return [KeyPart.from_json(told) for word in map(json.loads, words) for told in word["parts"]]
+
+
+def reading_parts(
+    address: Address, throttle: Throttle, parts: Sequence[KeyPart], intake: NewIntake
+) -> Callable[[Batches], Batches]:
+    """The task that reads the parts whose numbers it is given, for an intake to make facts of them."""
+
+    def read(rows: Batches) -> Batches:
+        taker = intake()
+
+        def facts() -> Iterator[Fact]:
+            pace = throttle.pace()
+            for index in (index for row in rows for index in row.column("id").to_pylist()):
+                part = parts[index]
+                with _line(address, part) as line:
+                    pace.begin()
+                    for entry in read_part(line, part):
+                        pace.end(BATCH)  # a chunk keeps the server busy for as long
+                        yield from taker.facts(entry)
+                        pace.begin()
+
+        def word() -> str:
+            return json.dumps(taker.close().to_json() | {"parts": []})
+
+        yield from closing(batches(FACTS, facts(), fact_bytes), FACTS, word)
+
+    return read
+
+
+@contextlib.contextmanager
+def _line(address: Address, part: KeyPart) -> Iterator[Wire]:
+    """A line to the server that has the key. Raises ServerError that names the part."""
+    name = f"{to_text(part.key)!r}"
+    with located(f"reading part {part.number + 1} of {part.of} of {name}"):
+        if address.kind is not Kind.CLUSTER:
+            with open_client(address) as client, wire(client) as line:
+                yield line
+            return
+        with server_errors(address), Cluster(address) as cluster:
+            try:
+                with wire(cluster.owner_of(key_slot(part.key))) as line:
+                    yield line
+            except REDIRECTED:
+                raise ServerError(f"{address.display()}: {name} moves to another node; try again when it has settled") from None
