@@ -13,6 +13,8 @@ from ..schema.family import Command
 from ..schema.text import show
 from .wire import Wire
 
+Word = bytes | str | int | float
+
 BATCH_COMMANDS = 2000
 """A batch is sent when it has this many commands, before they are joined."""
 
@@ -61,17 +63,20 @@ class Bulk:
 
 def joined(commands: Iterable[Command]) -> list[Command]:
     """Commands with the same effect, as few as can be. Those for one key stay in their order."""
-    result: list[list[bytes | str | int | float]] = []
-    latest: dict[bytes | str | int | float, list[bytes | str | int | float]] = {}
+    result: list[list[Word]] = []
+    latest: dict[Word, tuple[Command, list[Word]]] = {}  # by key: what a command must begin with to join the last one
     for command in commands:
         name, key = command[0], command[1]
-        # A longer ZADD may have options, which must not come among the members of another one.
-        if name in ADDING and (name != "ZADD" or len(command) == 4):
+        if name in ADDING:
+            # The options of a ZADD count for all its members.
+            end = len(command) - 2 if name == "ZADD" else 2
+            head = command[:end]
             before = latest.get(key)
-            if before is not None and before[0] == name:
-                before += command[2:]
+            if before is not None and before[0] == head:
+                before[1].extend(command[end:])
             else:
-                words = latest[key] = list(command)
+                words = list(command)
+                latest[key] = (head, words)
                 result.append(words)
         else:
             if name in OF_MANY_KEYS:

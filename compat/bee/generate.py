@@ -78,7 +78,7 @@ def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Itera
 def sketch(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Sketch]:
     """The same jobs, ready to be written."""
     start = Random(seed)
-    bodies = [text(start) for _ in range(BODIES)]
+    bodies = [dump(text(start)) or b"" for _ in range(BODIES)]
     draw_queue, draw_word, draw_priority = shares(start, QUEUES), shares(start, WORDS), shares(start, PRIORITIES)
     deck = Deck(lambda: (draw_queue(), draw_word(), draw_priority()))
     for numbers, random in lots.of(jobs, seed):
@@ -106,7 +106,7 @@ class _Maker:
     """Makes the jobs of one lot, one after the other."""
 
     random: Random
-    bodies: Sequence[str]
+    bodies: Sequence[bytes]
     jobs: int
     now_ms: int
     waiting: Counter[str | None]
@@ -126,7 +126,7 @@ class _Maker:
                 yield self._blocked(job, follower)
 
     def _job(
-        self, queue: str, word: str, priority: float, body: str, follower: str | None
+        self, queue: str, word: str, priority: float, body: bytes, follower: str | None
     ) -> tuple[Job, dict[bytes, bytes], dict[str, float]]:
         """One job that depends on no other, its unusual fields, and its place. ``follower``: the one that will depend on it."""
         random, job_id = self.random, self._id()
@@ -157,7 +157,8 @@ class _Maker:
             fields[b"dependants"] = dump([follower]) or b"{}"
         if self.latest is not None and word not in ("canceled", "expired") and random.random() < 0.05:
             fields[b"parent"] = self.latest.encode()
-        payload = dump([{"n": self.made, "to": f"user{self.made % 9973}@example.com", "text": body, "ok": random.random() < 0.5}])
+        words = (self.made, self.made % 9973, body, b"true" if random.random() < 0.5 else b"false")
+        payload = b'[{"n":%d,"to":"user%d@example.com","text":%b,"ok":%b}]' % words
         job = Job(
             id=job_id,
             queue=queue,

@@ -40,19 +40,22 @@ def fitting(word: str | None, state: State) -> tuple[str, ...]:
     return ()
 
 
-def history_of(job: Job, word: str | None) -> tuple[texts.Event, ...]:
-    """The events for a record with this status word."""
-    told = list(job.history) if _is_own(job.history) else _told(job)
+def history_text(job: Job, word: str | None) -> bytes:
+    """The events for a record with this status word, as JSON."""
+    own = _own_text(job.history)
+    told = _told(job) if own is None else list(job.history)
     wanted = fitting(word, job.state)
-    if wanted and (not told or told[-1]["event"] not in wanted):
+    if own is not None and (not wanted or told[-1]["event"] in wanted):
+        return own
+    if wanted and told[-1]["event"] not in wanted:
         _close(told, job, wanted)
-    return tuple(told)
+    return texts.dump(told) or b"{}"
 
 
-def _is_own(history: Sequence[texts.Event]) -> bool:
-    """Whether all this can stand in a record of bee."""
+def _own_text(history: Sequence[texts.Event]) -> bytes | None:
+    """The same as JSON, if all this can stand in a record of bee."""
     known = all(isinstance(event.get("event"), str) and event["event"] in KNOWN for event in history)
-    return bool(history) and known and texts.dump(history) is not None
+    return texts.dump(list(history)) if history and known else None
 
 
 def _told(job: Job) -> list[texts.Event]:

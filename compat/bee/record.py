@@ -16,7 +16,7 @@ from ...schema.job import JOB_FIELDS, Job, State
 from ...schema.text import to_bytes, to_text
 from ..numbers import bounded, whole, whole_score
 from . import texts
-from .history import history_of
+from .history import history_text
 from .keys import DYING, EVENTS, OPTIONS, OPTIONS_TTL, PLACES, STATES_OF, UNFINISHED, WORDS
 
 
@@ -50,7 +50,7 @@ class Stored:
                 return State.SCHEDULED if "delayed" in self.scores else State.UNKNOWN
             case "duplicate":
                 return self.original or State.UNKNOWN
-        return ended_state(self.status, self.history)
+        return ended_state(self.status, self.history if self.status == "expired" else ())
 
     @cached_property
     def history(self) -> tuple[texts.Event, ...]:
@@ -164,7 +164,7 @@ def _standard_fields(job: Job, word: str | None) -> dict[bytes, bytes]:
         b"worker": to_bytes(job.worker or ""),
         b"retries": b"%d" % _retries(job, word, options["retries"]),
         b"tags": texts.dump(list(job.tags)) or b"{}",
-        b"history": texts.dump(list(history_of(job, word))) or b"{}",
+        b"history": history_text(job, word),
     }
     if word is not None:
         fields[b"status"] = to_bytes(word)

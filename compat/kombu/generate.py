@@ -13,11 +13,10 @@ import zlib
 from collections.abc import Iterator
 from random import Random
 from typing import Any
-from uuid import UUID
 
-from attrs import evolve
+from attrs import evolve, frozen
 
-from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text
+from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text, uuid
 from ...schema.job import Job, State, rank_of
 from ..sketch import Sketch
 from .bindings import default_bindings
@@ -38,7 +37,7 @@ QUEUES = (
 TASKS = ("proj.mail.send", "proj.video.encode", "proj.tasks.add", "proj.reports.build", "proj.sync.pull")
 STATES = ((State.WAITING, 87), (State.SCHEDULED, 10), (State.ACTIVE, 3))
 PRIORITIES = ((0, 80), (3, 6), (6, 6), (9, 5), (5, 2), (1, 1))
-EMBED: dict[str, None] = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
+EMBED = b'{"callbacks": null, "errbacks": null, "chain": null, "chord": null}'
 
 PICKLED = base64.b64decode("gASVPQAAAAAAAABdlEsBSwKGlGF9lH2UKIwJY2FsbGJhY2tzlE6MCGVycmJhY2tzlE6MBWNoYWlulE6MBWNob3JklE51h5Qu")
 """A body as the pickle serializer makes it. Nothing here could read it."""
@@ -58,7 +57,7 @@ def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Itera
 def sketch(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Sketch]:
     """The same messages, ready to be written."""
     start = Random(seed)
-    bodies = [text(start) for _ in range(BODIES)]
+    bodies = [_Body.of(text(start)) for _ in range(BODIES)]
     draw_queue, draw_state, draw_priority = shares(start, QUEUES), shares(start, STATES), shares(start, PRIORITIES)
     deck = Deck(lambda: (draw_queue(), draw_state(), draw_priority()))
     for numbers, random in lots.of(jobs, seed):
@@ -78,12 +77,25 @@ def sketch(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterato
             yield Sketch(id=message.tag, queue=queue, name="", state=state, position=position, record=stand)
 
 
-def _message(random: Random, number: int, queue: str, priority: int, words: str) -> Message:
+@frozen
+class _Body:
+    """A text as an argument, in JSON and in Python."""
+
+    json: bytes
+    python: str
+
+    @classmethod
+    def of(cls, words: str) -> _Body:
+        return cls(json.dumps(words).encode(), repr(words)[:1024])
+
+
+def _message(random: Random, number: int, queue: str, priority: int, words: _Body) -> Message:
     """One task that is due at once."""
     chance = random.random
-    task_id, tag = _uuid(random), _uuid(random)
-    args, kwargs = [number, words], {"ok": chance() < 0.5, "nested": {"list": [1, None, chance()]}}
-    body, content_type = json.dumps([args, kwargs, EMBED]).encode(), "application/json"
+    task_id, tag = uuid(random), uuid(random)
+    kwargs = {"ok": chance() < 0.5, "nested": {"list": [1, None, chance()]}}
+    body = b"[[%d, %b], %b, %b]" % (number, words.json, json.dumps(kwargs).encode(), EMBED)
+    content_type = "application/json"
     headers: dict[str, Any] = {
         "lang": "py",
         "task": TASKS[int(chance() * len(TASKS))],
@@ -97,7 +109,7 @@ def _message(random: Random, number: int, queue: str, priority: int, words: str)
         "timelimit": [300, None] if chance() < 0.1 else [None, None],
         "root_id": task_id,
         "parent_id": None,
-        "argsrepr": repr(args)[:1024],
+        "argsrepr": f"[{number}, {words.python}]"[:1024],
         "kwargsrepr": repr(kwargs),
         "origin": f"gen{20_000 + int(chance() * 9000)}@app-{number % 7}",
         "ignore_result": False,
@@ -121,7 +133,3 @@ def _message(random: Random, number: int, queue: str, priority: int, words: str)
     encoding = "utf-8" if content_type == "application/json" else "binary"
     head = {"content-encoding": encoding, "content-type": content_type, "headers": headers, "properties": properties}
     return Message(head, body)
-
-
-def _uuid(random: Random) -> str:
-    return str(UUID(int=random.getrandbits(128), version=4))

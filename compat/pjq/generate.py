@@ -13,11 +13,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from random import Random
 from typing import Any
-from uuid import UUID
 
 from attrs import evolve
 
-from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text
+from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text, uuid
 from ...schema.job import Job, State
 from ..sketch import Sketch
 from .kept import job_of
@@ -65,7 +64,7 @@ def sketch(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterato
         waiting = deck.before(numbers, lambda card: card[0] if card[1] == "queued" else None)
         for number, (queue, place) in zip(numbers, deck.deal(numbers, random), strict=True):
             created = now_ms / 1000 - 7200 - (jobs - number) * 30 * DAY / jobs
-            job_id = _uuid(random)
+            job_id = uuid(random)
             exitcode = 0 if random.random() < 0.9 else 1 + int(random.random() * 3)
             record = _record(
                 random, job_id, queue, place, bodies[int(random.random() * BODIES)], created, now_ms / 1000, exitcode
@@ -81,7 +80,7 @@ def sketch(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterato
 def _record(random: Random, job_id: str, queue: str, place: str, words: str, created: float, now: float, exitcode: int) -> Record:
     """One job whose story is drawn to fit its place."""
     chance = random.random
-    payload: dict[str, Any] = {"uuid": job_id, "queue_name": queue, "reference_uuid": _uuid(random)}
+    payload: dict[str, Any] = {"uuid": job_id, "queue_name": queue, "reference_uuid": uuid(random)}
     payload |= {"command": COMMANDS[int(chance() * len(COMMANDS))], "args": ["-i", words], "created_at": _stamp(created)}
     fields: dict[bytes, bytes] = {}
     scores: dict[str, float] = {}
@@ -94,7 +93,7 @@ def _record(random: Random, job_id: str, queue: str, place: str, words: str, cre
             dispatched_at, started_at = _stamp(started - 0.01), _stamp(started)
             payload |= {"dispatched_at": dispatched_at, "started_at": started_at}
             fields |= {b"dispatched_at": dispatched_at.encode(), b"started_at": started_at.encode()}
-            fields[b"worker_uuid"] = _uuid(random).encode()
+            fields[b"worker_uuid"] = uuid(random).encode()
     if place == "processing":
         # Workers say every three seconds that they are busy.
         scores = dict.fromkeys(("processing", "seen"), round(now - 0.1 - chance() * 3, 6)) | {"progress": round(chance(), 3)}
@@ -110,7 +109,3 @@ def _record(random: Random, job_id: str, queue: str, place: str, words: str, cre
 def _stamp(seconds: float) -> str:
     """A time as the program writes it."""
     return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat() + "Z"
-
-
-def _uuid(random: Random) -> str:
-    return str(UUID(int=random.getrandbits(128), version=4))

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from random import Random
 from typing import Any
-from uuid import UUID
 
-from ..draw import EVERY_LOT, Deck, Lots, shares, text
+from ..draw import EVERY_LOT, Deck, Lots, shares, text, uuid
 from ..job import Job, State
 from . import codec
 from .place import IMPORTED, place
@@ -63,9 +63,9 @@ def _job(
     random: Random, queue: str, sequence: int, state: State, priority: int, body: bytes, created_at: int, now_ms: int
 ) -> Job:
     chance = random.random
-    job_id = _uuid(random)
+    job_id = uuid(random)
     task = TASKS[int(chance() * len(TASKS))]
-    head = codec.encode(_head(job_id, task, queue, priority), b"")[:-1]
+    head = job_id.encode().join(_head_parts(task, queue, priority))
     story: dict[str, Any] = {}
     match state:
         case State.SCHEDULED:
@@ -92,6 +92,13 @@ def _job(
     )
 
 
+@cache
+def _head_parts(task: str, queue: str, priority: int) -> list[bytes]:
+    """What stands in the head of such a message around the job's id: there are few, for any number of jobs."""
+    place_of_id = "<job>"
+    return codec.encode(_head(place_of_id, task, queue, priority), b"")[:-1].split(place_of_id.encode())
+
+
 def _head(job_id: str, task: str, queue: str, priority: int) -> dict[str, Any]:
     """The head of a Celery message, protocol 2."""
     headers = {"lang": "py", "task": task, "id": job_id, "root_id": job_id, "parent_id": None, "retries": 0, "eta": None}
@@ -103,7 +110,3 @@ def _head(job_id: str, task: str, queue: str, priority: int) -> dict[str, Any]:
         "delivery_tag": job_id,
     }
     return {"content-encoding": "utf-8", "content-type": "application/json", "headers": headers, "properties": properties}
-
-
-def _uuid(random: Random) -> str:
-    return str(UUID(int=random.getrandbits(128), version=4))
