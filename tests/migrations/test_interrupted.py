@@ -52,6 +52,11 @@ def there(server: Server) -> Iterator[redis.Redis]:
         yield client
 
 
+def _heed_ctrl_c() -> None:
+    """A shell lets what it starts in the background ignore Ctrl-C, and so all that is started from there."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def stopped_after(batches: int, source: str, target: str, there: redis.Redis, by: signal.Signals) -> tuple[int, int, bytes]:
     """Starts a migration and stops it by a signal as soon as the target has this many batches.
 
@@ -62,7 +67,7 @@ def stopped_after(batches: int, source: str, target: str, there: redis.Redis, by
         events.psubscribe(f"__keyspace@1__:{JOURNAL}:*:part:*")
         seen = 0
         command = [*PROGRAM, "migrate", source, target]
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as run:
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=_heed_ctrl_c) as run:
             for event in events.listen():
                 seen += event["type"] == "pmessage" and event["data"] == b"hset"
                 if seen == OPENING + batches:
