@@ -8,7 +8,7 @@ same moment finds nothing. Called by the command line and by benchmarks.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Any
 
@@ -54,6 +54,16 @@ BODIES = 512
 """Payload bodies made beforehand; what differs from job to job is put in front of one of them."""
 
 
+_NEW: Mapping[str, Any] = (
+    {"id": None, "name": None, "complete": False, "success": False, "createTime": None, "updateTime": None}
+    | {"finishTime": None, "totalProcessTime": None, "delay": None}
+    | dict(DEFAULTS)
+    | {"data": None, "lastError": None, "scheduledFor": None, "state": "new", "runs": [], "hotjobPromise": None}
+)
+"""The document of a new job, in kickq's order."""
+_NEW_MEMBERS = {name: Member.of(value) for name, value in _NEW.items()}
+
+
 def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
     """``jobs`` jobs with ids from 1 on, as they stand at ``now_ms``."""
     for made in sketch(jobs, seed, now_ms, lots):
@@ -90,15 +100,8 @@ def _list_of(card: tuple[str, str]) -> str | None:
 
 def _record(random: Random, job_id: str, queue: str, word: str, payload: bytes, created_at: int, now_ms: int) -> Record:
     """One job whose story is drawn to fit its state."""
-    item: dict[str, Any] = {"id": job_id, "name": queue, "complete": False, "success": False, "createTime": created_at}
-    item |= {
-        "updateTime": created_at + 1 + int(random.random() * 20),
-        "finishTime": None,
-        "totalProcessTime": None,
-        "delay": None,
-    }
-    item |= DEFAULTS
-    item |= {"data": None, "lastError": None, "scheduledFor": None, "state": word, "runs": [], "hotjobPromise": None}
+    item = {**_NEW, "id": job_id, "name": queue, "createTime": created_at, "state": word}
+    item["updateTime"] = created_at + 1 + int(random.random() * 20)
     scores: dict[str, float] = {"time_index": float(created_at)}
     story = _STORIES.get(word)
     if story is not None:
@@ -106,7 +109,8 @@ def _record(random: Random, job_id: str, queue: str, word: str, payload: bytes, 
     role = {"delayed": "scheduled", "retry": "scheduled", "ghost": "scheduled", "success": "purge", "fail": "purge"}.get(word)
     if role is not None:
         scores[role] = float(item["scheduledFor"])
-    members = {name: Member.of(value) for name, value in item.items()} | {"data": Member(None, payload)}
+    members = {name: _NEW_MEMBERS[name] if value is _NEW[name] else Member.of(value) for name, value in item.items()}
+    members["data"] = Member(None, payload)
     fields = {name.encode(): str(item[name]).encode() for name in ("id", "name", "createTime", "updateTime")}
     return Record({**fields, b"state": word.encode()}, members, scores)
 

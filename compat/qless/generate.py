@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from functools import cache
 from random import Random
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text
 from ...schema.job import Job, State
 from ..sketch import Sketch
 from . import luajson
 from .kept import THROTTLED, Kept
-from .record import NAME, STALLED, canonical, standard, work_score
+from .record import NAME, STALLED, Record, canonical, standard, work_score
 
 QUEUES = (
     ("emails", 30),
@@ -79,22 +80,23 @@ def sketch(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterato
         parents: deque[str] = deque(maxlen=PARENTS)
         story = _Story(random, now_ms, bool(seed % 2))
         for number, (queue, state, priority) in enumerate(deck.deal(numbers, random), numbers.start + 1):
-            drawn = Job(
+            # Ids are random with qless, times are not; a minute is left for all that happened to the newest job.
+            created_at = now_ms - 120_000 - (jobs - number) * CREATED_WITHIN_MS // jobs
+            drawn = State.WAITING if state is State.BLOCKED and not parents else state
+            job = Job(
                 id=f"{random.getrandbits(128):032x}",
                 queue=queue,
                 name=KLASSES[int(random.random() * len(KLASSES))],
-                state=State.WAITING if state is State.BLOCKED and not parents else state,
+                state=drawn,
                 priority=priority,
                 payload=b'{"n":%d,"body":%b}' % (number, bodies[int(random.random() * len(bodies))]),
-                # Ids are random with qless, times are not; a minute is left for all that happened to the newest job.
-                created_at=now_ms - 120_000 - (jobs - number) * CREATED_WITHIN_MS // jobs,
                 max_attempts=6,
-                attempts=0,
+                **story.told(drawn, created_at, parents),
             )
-            job = story.told(drawn, parents)
-            if job.state is State.WAITING:
-                parents.append(job.id)
-            yield job
+            made = story.stored(job)
+            if made.state is State.WAITING:
+                parents.append(made.id)
+            yield made
 
 
 @frozen
@@ -105,42 +107,37 @@ class _Story:
     now_ms: int
     throttles: bool
 
-    def told(self, job: Job, parents: deque[str]) -> Sketch:
-        """The job with all that its state implies."""
-        job = self._with_tags(job)
-        match job.state:
+    def told(self, state: State, created_at: int, parents: deque[str]) -> dict[str, Any]:
+        """The canonical fields that tell how a job has come into its state."""
+        fields: dict[str, Any] = {"created_at": created_at, "attempts": 0}
+        if self.random.random() >= 0.7:
+            fields["tags"] = tuple(sorted(self.random.sample(TAGS, 1 + int(self.random.random() * 2))))
+        if state in (State.ACTIVE, State.COMPLETED, State.FAILED):
+            # Of earlier moments the history keeps whole seconds.
+            fields["created_at"] = created_at // 1000 * 1000
+            started_at = fields["created_at"] + 1000 * int(self.random.random() * 30)
+            fields |= {"started_at": started_at, "attempts": 1}
+            if state is not State.COMPLETED:
+                fields["worker"] = WORKERS[int(self.random.random() * len(WORKERS))]
+        match state:
             case State.SCHEDULED:
-                job = evolve(job, due_at=self.now_ms + 60_000 + self._ms(30 * DAY_MS))
+                fields["due_at"] = self.now_ms + 60_000 + self._ms(30 * DAY_MS)
             case State.BLOCKED:
-                job = evolve(job, depends_on=(parents[int(self.random.random() * len(parents))],))
+                fields["depends_on"] = (parents[int(self.random.random() * len(parents))],)
             case State.ACTIVE:
-                job = self._taken(job, lease_expires_at=self.now_ms + 1000 + self._ms(LEASE_MS))
+                fields["lease_expires_at"] = self.now_ms + 1000 + self._ms(LEASE_MS)
             case State.COMPLETED:
-                job = self._taken(job)
-                job = evolve(job, finished_at=(job.started_at or 0) + 1 + self._ms(20_000), worker=None)
+                fields["finished_at"] = started_at + 1 + self._ms(20_000)
             case State.FAILED:
                 group, message = FAILURES[int(self.random.random() * len(FAILURES))]
-                job = self._taken(job)
-                failed_at = (job.started_at or 0) + 1000 * int(self.random.random() * 20)
-                job = evolve(job, finished_at=failed_at, error=f"{group}: {message}")
-        return self._stored(job)
+                fields["finished_at"] = started_at + 1000 * int(self.random.random() * 20)
+                fields["error"] = f"{group}: {message}"
+        return fields
 
     def _ms(self, most: int) -> int:
         return int(self.random.random() * most)
 
-    def _with_tags(self, job: Job) -> Job:
-        if self.random.random() < 0.7:
-            return job
-        return evolve(job, tags=tuple(sorted(self.random.sample(TAGS, 1 + int(self.random.random() * 2)))))
-
-    def _taken(self, job: Job, **more: Any) -> Job:
-        """The job after a worker has taken it. Of earlier moments the history keeps whole seconds."""
-        created_at = (job.created_at or 0) // 1000 * 1000
-        started_at = created_at + 1000 * int(self.random.random() * 30)
-        worker = WORKERS[int(self.random.random() * len(WORKERS))]
-        return evolve(job, created_at=created_at, started_at=started_at, worker=worker, attempts=1, **more)
-
-    def _stored(self, job: Job) -> Sketch:
+    def stored(self, job: Job) -> Sketch:
         """The job with its record, and with what stands in Redis beside the canonical fields."""
         record = standard(job)
         fields: dict[bytes, bytes] = {}
@@ -155,12 +152,10 @@ class _Story:
         if self.throttles:
             self._throttle(job, fields, scores)
         own = scores if THROTTLED in scores else {**record.scores, **scores}
-        stored = evolve(
-            record, fields={**record.fields, **fields}, scores={role: score for role, score in own.items() if ":" not in role}
-        )
-        word = (fields.get(b"state") or record.fields[b"state"]).decode()
+        own = {role: score for role, score in own.items() if ":" not in role}
+        stored = Record({**record.fields, **fields}, record.history, own, record.depends_on)
         bound = bool(scores) or job.state is State.ACTIVE
-        kept = Kept(state=word if bound else None, scores=scores, fields=fields).to_extra()
+        kept = Kept(state=stored.fields[b"state"].decode() if bound else None, scores=scores, fields=fields).to_extra()
         return Sketch(
             id=job.id,
             queue=job.queue,
@@ -178,7 +173,7 @@ class _Story:
         needed = [f"ql:q:{job.queue}"]
         if self.random.random() < 0.2:
             needed.insert(0, THROTTLES[int(self.random.random() * len(THROTTLES))])
-        fields[b"throttles"] = luajson.dump(needed)
+        fields[b"throttles"] = _names_text(*needed)
         if job.state is State.ACTIVE:
             scores.update((f"slot:{throttle}", 1.0) for throttle in needed)
         elif job.state is State.WAITING and len(needed) > 1 and b"state" not in fields:
@@ -186,3 +181,8 @@ class _Story:
             fields[b"state"] = THROTTLED.encode()
             scores.clear()
             scores.update({THROTTLED: since, f"pending:{needed[0]}": since})
+
+
+@cache
+def _names_text(*names: str) -> bytes:
+    return luajson.dump(names)

@@ -23,7 +23,7 @@ from ...schema.totals import Totals
 from ..scripts import script
 from ..sketch import Sketch
 from .kept import THROTTLED, Kept, tagged_at, with_aside
-from .keys import Layout, layout
+from .keys import layout
 from .record import NAME, RUNNING, WORDS, Record, lost, score_text, standard
 
 _script = partial(script, __package__)
@@ -117,7 +117,7 @@ def write(job: Job, target: Target) -> list[Command]:
     if not early and (job.queue or state is not State.COMPLETED):
         # The earliest of its jobs tells how old a queue is.
         commands.append(("ZADD", names.key("queues"), "LT", score_text(tagged_at(job)), to_bytes(job.queue)))
-    return [*commands, *_place(job, state, record, kept, names)]
+    return [*commands, *_place(job, state, record, kept, target)]
 
 
 def stored_record(job: Job, state: State, kept: Kept) -> Record:
@@ -138,14 +138,16 @@ def _written_state(job: Job, kept: Kept) -> State:
     return State.WAITING if held_elsewhere else job.state
 
 
-def _place(job: Job, state: State, record: Record, kept: Kept, names: Layout) -> Iterator[Command]:
+def _place(job: Job, state: State, record: Record, kept: Kept, target: Target) -> Iterator[Command]:
     """Where the job stands, and whoever must know of it. Comes last."""
-    jid = to_bytes(job.id)
+    names, jid = layout(target.prefix), to_bytes(job.id)
     if state is State.FAILED:
         group = record.group
-        if group is not None:
+        when = score_text((job.finished_at or 0) / 1000)
+        if group is not None and target.generated:
+            yield ("ZADD", _staged(group, target), when, jid)
+        elif group is not None:
             keys = (names.key("failed", group=group), names.key("groups"))
-            when = score_text((job.finished_at or 0) / 1000)
             script = _script("list_failed")
             yield ("EVAL", script, 2, *keys, jid, when, to_bytes(group), names.key("record", id=""))
     if state is State.ACTIVE:
@@ -159,19 +161,29 @@ def _place(job: Job, state: State, record: Record, kept: Kept, names: Layout) ->
         yield ("ZADD", names.key(role, queue=job.queue) if role != "completed" else names.key(role), score_text(score), jid)
 
 
+def _staged(group: str, target: Target) -> bytes:
+    """Where generated failed jobs wait until all are there: each would have to be looked up its place in a long list."""
+    return to_bytes(f"{target.prefix}:ferryman:failed:{group}")
+
+
 # What is done once
 
 
 def tally_written(job: Job, totals: Totals) -> None:
-    """Counts failed jobs by queue and by the day on which they failed."""
+    """Counts failed jobs by queue and by the day on which they failed, and notes the groups that are staged."""
     if job.state is State.FAILED:
         when = (job.finished_at or 0) // 1000
         totals.count("failed", f"{when - when % DAY_S}:{job.queue}")
+        if isinstance(job, Sketch) and job.record.group is not None:
+            totals.name("staged groups", [job.record.group])
 
 
 def finish(target: Target, written: Totals) -> list[Command]:
-    """Makes the statistics of failures such that each written failed job can be cancelled."""
+    """Makes the statistics of failures such that each written failed job can be cancelled, and lists those that were staged."""
     commands: list[Command] = []
+    for group in sorted(written.names.get("staged groups", ())):
+        keys = (layout(target.prefix).key("failed", group=group), layout(target.prefix).key("groups"), _staged(group, target))
+        commands.append(("EVAL", _script("list_all_failed"), len(keys), *keys, to_bytes(group)))
     for label in written.labels("failed"):
         day, _, queue = label.partition(":")
         key = layout(target.prefix).key("statistics", measure="stats", day=day, queue=queue)
