@@ -5,6 +5,10 @@ Changes nothing without ``--apply``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import click
 from attrs import asdict
 
@@ -14,12 +18,19 @@ from ..schema.address import Address
 from ..schema.errors import UsageError
 from ..schema.family import get_family
 from ..schema.rule import Finding
+from .audit_page import Audit, audit_page, doubts
 from .engines import engine_options
 from .findings import Digest, show_findings
 from .options import address_argument, moment, now_option, output_option
 from .output import Output
 from .repair import mend
+from .report import Outcome, open_reports, report_option
 from .status import Status
+
+EXAMPLES = 10
+"""How many cases of one rule a page shows."""
+TOTALS = {"queue": str, "state": str, "jobs": int, "oldest_created_at": int}
+"""The columns of the table of totals in a report."""
 
 
 @click.command()
@@ -28,14 +39,24 @@ from .status import Status
     "--repair", "rules", metavar="RULE", multiple=True, help="Show what would mend the findings of this rule. Repeatable."
 )
 @click.option("--apply", is_flag=True, help="With --repair: mend them.")
+@report_option
 @engine_options
 @now_option
 @output_option
-def command(url: Address, rules: tuple[str, ...], apply: bool, engine: Engine, now_ms: int | None, output: Output) -> Status:
+def command(
+    url: Address,
+    rules: tuple[str, ...],
+    apply: bool,
+    reports: tuple[Path, ...],
+    engine: Engine,
+    now_ms: int | None,
+    output: Output,
+) -> Status:
     """Check every job of a keyspace against the rules of its family.
 
     Nothing is changed. Exit status 1 when a finding of severity error or warning stands; findings of severity info alone
-    are fine.
+    are fine. On a live server each job with findings is looked at again, all that speaks of it at one moment, and only
+    what still holds is told.
 
     With --repair, only the findings of these rules are shown, each with the exact commands that mend it; with --apply as well,
     they are sent. Each repair is one script that first compares everything it was planned by, and changes nothing if that is
@@ -47,26 +68,65 @@ def command(url: Address, rules: tuple[str, ...], apply: bool, engine: Engine, n
     Examples:
       ferryman audit 'ferryman://localhost:6379/0?family=kue&prefix=q'
       ferryman audit ferryman://localhost:6379/0 --format json
+      ferryman audit ferryman://localhost:6379/0 --report audit.html --report audit.parquet
       ferryman audit 'ferryman://localhost:6379/0?family=kue' --repair KUE-5 --repair KUE-6 --apply
     """
     if rules:
         if not isinstance(engine, LocalEngine):
             raise UsageError("--repair reads with the local engine; leave --engine out")
+        if reports:
+            raise UsageError("--report tells what an audit finds; leave --repair out")
         return mend(output, url, rules, moment(url, now_ms), engine.throttle, apply=apply)
     if apply:
         raise UsageError("--apply needs --repair with the rules whose findings shall be mended")
-    digest = Digest()
+    digest = Digest(EXAMPLES)
+    with open_reports(reports, "findings") as files:
 
-    def report(finding: Finding) -> None:
-        digest.add(finding)
-        if output.json:
-            output.line(asdict(finding))
+        def report(finding: Finding) -> None:
+            digest.add(finding)
+            files.add(finding)
+            if output.json:
+                output.line(asdict(finding))
 
-    with output.progress() as progress:
-        census = engine.audit(url, moment(url, now_ms), report, progress)
-    if not output.json:
+        now = moment(url, now_ms)
+        with output.progress() as progress:
+            census = engine.audit(url, now, report, progress)
+        found = Audit(url, get_family(url.family), now, census, digest)
+        files.finish(Outcome(_summary(found), TOTALS, _totals(census), lambda: audit_page(found)))
+    if output.json:
+        for sentence in doubts(census):
+            output.note(sentence)
+    else:
         show_digest(output, url, census, digest)
     return Status.FINDINGS if digest.serious else Status.FINE
+
+
+def _summary(audit: Audit) -> dict[str, Any]:
+    """The last line of a report in JSON."""
+    census = audit.census
+    return {
+        "url": audit.url.display(),
+        "family": audit.family.name,
+        "now": audit.now_ms,
+        "jobs": census.jobs,
+        "by_state": dict(sorted(census.by_state.items())),
+        "by_queue": dict(sorted(census.by_queue.items())),
+        "findings": {f"{rule} {severity}": number for rule, severity, number, _ in audit.digest.groups()},
+        "passing": census.passing,
+        "unconfirmed": census.unconfirmed,
+    }
+
+
+def _totals(census: Census) -> Iterator[dict[str, Any]]:
+    """The rows of the table of totals: one for each queue and state in which there are jobs."""
+    for queue, state in sorted(census.by_place):
+        place = (queue, state)
+        yield {
+            "queue": queue,
+            "state": state,
+            "jobs": census.by_place[place],
+            "oldest_created_at": census.oldest.get(place),
+        }
 
 
 def show_digest(output: Output, url: Address, census: Census, digest: Digest) -> None:
@@ -74,7 +134,9 @@ def show_digest(output: Output, url: Address, census: Census, digest: Digest) ->
     states = ", ".join(f"{number} {state}" for state, number in sorted(census.by_state.items()))
     output.say(f"{url.display()}: {census.jobs} jobs in {len(census.by_queue)} queues" + (f" ({states})" if states else ""))
     output.say("")
-    if not digest.numbers:
+    if digest.numbers:
+        show_findings(output, digest, get_family(url.family))
+    else:
         output.say("No findings.", "green")
-        return
-    show_findings(output, digest, get_family(url.family))
+    for sentence in doubts(census):
+        output.say(sentence)

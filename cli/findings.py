@@ -20,6 +20,8 @@ ORDER = {severity: rank for rank, severity in enumerate(Severity)}
 class Digest:
     """Findings grouped by rule, with the first examples of each."""
 
+    keep: int = EXAMPLES
+    """How many examples of each rule."""
     numbers: dict[tuple[str, Severity], int] = field(factory=dict)
     examples: dict[tuple[str, Severity], list[Finding]] = field(factory=dict)
 
@@ -28,7 +30,7 @@ class Digest:
         group = (finding.rule, finding.severity)
         self.numbers[group] = self.numbers.get(group, 0) + 1
         kept = self.examples.setdefault(group, [])
-        if len(kept) < EXAMPLES:
+        if len(kept) < self.keep:
             kept.append(finding)
 
     @property
@@ -46,7 +48,7 @@ def show_findings(output: Output, digest: Digest, *families: KeyFamily) -> None:
     """One paragraph for each rule: what it says, the first cases, and what to do. ``families``: whose rules were checked."""
     titles = {rule.id: rule.title for family in families for rule in family.rules}
     for rule, severity, number, examples in digest.groups():
-        lines = [f"{_place(finding)}: {finding.detail}" for finding in examples]
+        lines = [f"{_place(finding)}: {finding.detail}" for finding in examples[:EXAMPLES]]
         if number > len(lines):
             lines.append(f"… and {number - len(lines)} more")
         if examples[0].repair:

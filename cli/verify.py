@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 from attrs import asdict, evolve
 
@@ -13,19 +15,26 @@ from ..schema.address import Address
 from .engines import engine_options
 from .options import address_argument, moment, now_option, output_option
 from .output import Output
+from .report import Outcome, open_reports, report_option
 from .status import Status
+from .verify_page import verify_page
 
 SHOWN = 50
-"""Differences in a table; JSON gives all of them."""
+"""Differences in a table or on a page; JSON gives all of them."""
+TOTALS = {**dict.fromkeys(("source_jobs", "target_jobs", "matched", "refused", "differences"), int), "seconds": float}
+"""The columns of the table of totals in a report."""
 
 
 @click.command()
 @address_argument("source")
 @address_argument("target")
+@report_option
 @engine_options
 @now_option
 @output_option
-def command(source: Address, target: Address, engine: Engine, now_ms: int | None, output: Output) -> Status:
+def command(
+    source: Address, target: Address, reports: tuple[Path, ...], engine: Engine, now_ms: int | None, output: Output
+) -> Status:
     """Compare a migrated keyspace with its source, job by job.
 
     Every field of every job is compared, and the order in which each queue's waiting jobs will run. Run it after `migrate` and
@@ -37,18 +46,22 @@ def command(source: Address, target: Address, engine: Engine, now_ms: int | None
       ferryman verify 'ferryman://old:6379/0?family=kue&prefix=q' ferryman://new:6379/0 --format json
     """
     shown: list[Difference] = []
-
-    def report(difference: Difference) -> None:
-        if output.json:
-            output.line(asdict(difference))
-        elif len(shown) < SHOWN:
-            shown.append(difference)
-
     plan = remembered(Plan.between(source, target, moment(source, now_ms)), target, now_ms, output)
-    with output.progress() as progress:
-        outcome = engine.verify(source, target, plan, report, progress)
+    with open_reports(reports, "differences") as files:
+
+        def report(difference: Difference) -> None:
+            files.add(difference)
+            if output.json:
+                output.line(asdict(difference))
+            if len(shown) < SHOWN:
+                shown.append(difference)
+
+        with output.progress() as progress:
+            outcome = engine.verify(source, target, plan, report, progress)
+        summary = {**asdict(outcome), "seconds": round(outcome.seconds, 3)}
+        files.finish(Outcome(summary, TOTALS, [summary], lambda: verify_page(source, target, outcome, shown)))
     if output.json:
-        output.line({**asdict(outcome), "seconds": round(outcome.seconds, 3)})
+        output.line(summary)
     else:
         show_outcome(output, shown, outcome)
     return Status.FINDINGS if outcome.differences else Status.FINE

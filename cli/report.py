@@ -1,0 +1,203 @@
+"""``--report``: what a command has found, as files for people and programs. Called by ``audit.py`` and ``verify.py``.
+
+    NAME.html      one page: nothing is fetched and nothing runs, so it can be mailed, printed and kept (html.py)
+    NAME.jsonl     one finding or difference a line, then a summary
+    NAME.parquet   a folder with two tables, the rows and the totals
+
+A report appears under its name when it is whole: until then it stands beside it as ``.NAME.part``, and goes if the command fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+
+import click
+from attrs import asdict, frozen
+
+from ..schema.errors import UsageError
+from ..schema.text import dump_json
+
+F = TypeVar("F", bound=Callable[..., Any])
+Row = Any
+"""A Finding or a Difference."""
+
+
+def report_option(command: F) -> F:
+    """``--report``; the command gets the paths as ``reports``."""
+    return click.option(
+        "--report",
+        "reports",
+        metavar="PATH",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        help="Also leave all of it in a file: .html (a page), .jsonl (JSON lines) or .parquet (a folder of tables). Repeatable.",
+    )(command)
+
+
+@frozen
+class Outcome:
+    """What is known when all rows are told."""
+
+    summary: Mapping[str, Any]
+    """For JSON."""
+    columns: Mapping[str, type]
+    """Of the table of totals: str, int or float."""
+    totals: Iterable[Mapping[str, Any]]
+    """The rows of that table; what is no column of it is left out."""
+    page: Callable[[], str]
+    """Makes the HTML page."""
+
+
+class Reports:
+    """All reports of one command."""
+
+    def __init__(self, files: Sequence[_Report]) -> None:
+        self._files = files
+
+    def add(self, row: Row) -> None:
+        """Takes one finding or difference."""
+        for file in self._files:
+            file.add(row)
+
+    def finish(self, outcome: Outcome) -> None:
+        """Completes all of them, and gives them their names."""
+        for file in self._files:
+            file.finish(outcome)
+        for file in self._files:
+            os.replace(file.part, file.path)
+
+
+@contextlib.contextmanager
+def open_reports(paths: Sequence[Path], rows: str) -> Iterator[Reports]:
+    """The reports with these names, open for the length of the block; ``rows``: the name of the table of rows.
+
+    What has not been finished leaves nothing behind. Raises UsageError for a name that tells no format, and for a folder that
+    is there already; OSError where nothing can be written.
+    """
+    kinds = [_kind(path) for path in paths]
+    with contextlib.ExitStack() as stack:
+        files = []
+        for path, kind in zip(paths, kinds, strict=True):
+            file = kind(path, rows)
+            stack.callback(file.discard)
+            file.open()
+            files.append(file)
+        yield Reports(files)
+
+
+def _kind(path: Path) -> type[_Report]:
+    kind = _KINDS.get(path.suffix.lower())
+    if kind is None:
+        raise UsageError(f"{path}: a report's name ends in {', '.join(sorted(_KINDS))}")
+    if path.is_dir():
+        raise UsageError(f"{path}: there is such a folder already; remove it, or choose another name")
+    return kind
+
+
+class _Report(ABC):
+    """One file or folder on its way."""
+
+    def __init__(self, path: Path, rows: str) -> None:
+        self.path = path
+        self.rows = rows
+        self.part = path.with_name(f".{path.name}.{os.getpid()}.part")
+
+    @abstractmethod
+    def open(self) -> None:
+        """Begins. Raises OSError where nothing can be written."""
+
+    def add(self, row: Row) -> None:  # noqa: B027 - a page takes no rows
+        """Takes a row."""
+
+    @abstractmethod
+    def finish(self, outcome: Outcome) -> None:
+        """Writes what is left."""
+
+    def discard(self) -> None:
+        """Takes away what was not finished."""
+        if self.part.is_dir():
+            shutil.rmtree(self.part)
+        else:
+            self.part.unlink(missing_ok=True)
+
+
+class _Page(_Report):
+    def open(self) -> None:
+        self.part.touch()
+
+    def finish(self, outcome: Outcome) -> None:
+        self.part.write_text(outcome.page(), "utf-8")
+
+
+class _Lines(_Report):
+    _file: BinaryIO
+
+    def open(self) -> None:
+        self._file = self.part.open("wb")
+
+    def add(self, row: Row) -> None:
+        self._write(asdict(row))
+
+    def finish(self, outcome: Outcome) -> None:
+        self._write(outcome.summary)
+        self._file.close()
+
+    def discard(self) -> None:
+        if hasattr(self, "_file"):
+            self._file.close()
+        super().discard()
+
+    def _write(self, value: Any) -> None:
+        self._file.write(dump_json(value).encode("utf-8") + b"\n")
+
+
+class _Tables(_Report):
+    """``rows/part-0.parquet`` and ``totals/part-0.parquet``, which Spark, pandas and DuckDB read by the folder's name."""
+
+    def open(self) -> None:
+        try:
+            import pyarrow.parquet
+
+            from ..spark import tables
+        except ModuleNotFoundError as error:
+            raise UsageError(f"{self.path}: reports in Parquet need {error.name}: pip install 'ferryman[spark]'") from None
+        self._arrow, self._tables = pyarrow, tables
+        kinds: dict[str, Any] = {"findings": tables.FINDINGS, "differences": tables.DIFFERENCES}
+        self._table = kinds[self.rows]
+        self._waiting: list[Row] = []
+        self._writer = pyarrow.parquet.ParquetWriter(self._place(self.rows), self._table.arrow)
+
+    def add(self, row: Row) -> None:
+        self._waiting.append(row)
+        if len(self._waiting) >= self._tables.ROWS:
+            self._flush()
+
+    def finish(self, outcome: Outcome) -> None:
+        self._flush()
+        self._writer.close()
+        kinds = {str: self._arrow.string(), int: self._arrow.int64(), float: self._arrow.float64()}
+        schema = self._arrow.schema([(name, kinds[kind]) for name, kind in outcome.columns.items()])
+        rows = [{name: self._cell(row[name]) for name in outcome.columns} for row in outcome.totals]
+        self._arrow.parquet.write_table(self._arrow.Table.from_pylist(rows, schema), self._place("totals"))
+
+    def _cell(self, value: Any) -> Any:
+        return self._tables.encode_text(value) if isinstance(value, str) else value
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._writer.write_batch(self._table.batch(self._waiting))
+            self._waiting.clear()
+
+    def _place(self, table: str) -> str:
+        folder = self.part / table
+        folder.mkdir(parents=True)
+        return str(folder / "part-0.parquet")
+
+
+_KINDS: Mapping[str, type[_Report]] = {".html": _Page, ".jsonl": _Lines, ".parquet": _Tables}
