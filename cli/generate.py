@@ -20,16 +20,24 @@ from .status import Status
 @click.option("--jobs", type=click.IntRange(min=1), default=1000, show_default=True, help="How many.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Another number gives other jobs.")
 @click.option("--damage", "damage", metavar="RULE=K", multiple=True, help="Break this rule of the family at K jobs. Repeatable.")
+@click.option("--processes", type=click.IntRange(min=1), help="How many write; without it one for each core, if jobs are many.")
 @now_option
 @output_option
 def command(
-    url: Address, family: str | None, jobs: int, seed: int, damage: tuple[str, ...], now_ms: int | None, output: Output
+    url: Address,
+    family: str | None,
+    jobs: int,
+    seed: int,
+    damage: tuple[str, ...],
+    processes: int | None,
+    now_ms: int | None,
+    output: Output,
 ) -> Status:
     """Write a realistic keyspace, sound or with planted damage.
 
     For tests, demos and benchmarks: jobs in all states that the system knows, names that trouble careless software, a few
-    large payloads among many small ones. The same --jobs, --seed and --now give the same keyspace. Refuses a keyspace that
-    has jobs.
+    large payloads among many small ones. The same --jobs, --seed and --now give the same keyspace, whatever --processes is.
+    Refuses a keyspace that has jobs.
 
     With --format json: one object (family, prefix, jobs, seed, now_ms, by_state, by_queue, damage, seconds).
 
@@ -43,7 +51,7 @@ def command(
         url = evolve(url, family=family, prefix=get_family(family).default_prefix if is_default else url.prefix)
     filling = Filling(jobs, seed, moment(url, now_ms), _numbers(damage))
     with output.progress() as progress:
-        filled = fill(url, filling, progress)
+        filled = fill(url, filling, progress, processes)
     if output.json:
         output.line(
             {
