@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Container, Iterable, Iterator, Sequence
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -16,7 +17,7 @@ from attrs import field, frozen
 from rich import box
 from rich.console import Console
 from rich.padding import Padding
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -40,6 +41,26 @@ LONGEST = 2000
 
 STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 """Severity -> colour, on a terminal."""
+
+
+class Pace(ProgressColumn):
+    """How many a second, and how long the rest takes at that; how long it took, when it is done.
+
+    By the whole time so far: steps that take minutes each have no rate of the last seconds.
+    """
+
+    def render(self, task: Task) -> Text:
+        if not task.elapsed or not task.completed:
+            return Text("")
+        if task.finished:
+            return Text(f"in {_clock(task.finished_time or task.elapsed)}")
+        rate = task.completed / task.elapsed
+        left = "" if task.total is None else f", {_clock((task.total - task.completed) / rate)} left"
+        return Text(f"{rate:,.0f}/s{left}" if rate >= 10 else f"{rate:.2g}/s{left}")
+
+
+def _clock(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))
 
 
 def _console() -> Console:
@@ -107,14 +128,18 @@ class Output:
         if not self.notes.is_terminal:
             yield silent
             return
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Pace())
         with Progress(*columns, console=self.notes, transient=True) as bars:
-            tasks: dict[str, Any] = {}
+            tasks: dict[str, Task] = {}
 
             def report(phase: str, done: int, total: int | None) -> None:
                 if phase not in tasks:
-                    tasks[phase] = bars.add_task(phase, total=total)
-                bars.update(tasks[phase], completed=done, total=total)
+                    bars.add_task(phase, total=total)
+                    tasks[phase] = bars.tasks[-1]
+                task = tasks[phase]
+                if done < task.completed:  # the same is done for another keyspace
+                    bars.reset(task.id)
+                bars.update(task.id, completed=done, total=total)
 
             yield report
 

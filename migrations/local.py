@@ -170,6 +170,8 @@ class LocalEngine:
         gathering = Gathering(family)
         keys = 0
         found = may_be_empty
+        phase = f"reading {address.family} keys"
+        progress(phase, 0, None)
         with open_source(address, self.throttle) as source:
             for batch in source.entries(now_ms):
                 for entry in batch:
@@ -178,7 +180,7 @@ class LocalEngine:
                         found = found or fact.kind is not FactKind.TOKEN
                         gathering.add(fact)
                 keys += len(batch)
-                progress(f"reading {address.family} keys", keys, None)
+                progress(phase, keys, source.expected(keys))
             if not found:
                 raise source.nothing_found()
             remarks = tuple(source.remarks())

@@ -88,6 +88,8 @@ class RdbFile:
         """What the file says of itself: ``redis-ver``, ``ctime`` … Values are bytes."""
         self.announced = self.keys = 0
         """What ``entries`` has met: keys that the file announces, and keys that could be read."""
+        self.passed = 0
+        """Up to which byte ``entries`` has come."""
 
     def close(self) -> None:
         """Lets go of the file."""
@@ -126,6 +128,11 @@ class RdbFile:
         """When the snapshot was taken, Unix ms; the file's own time where it does not say."""
         ctime = self.facts.get("ctime", b"")
         return int(ctime) * 1000 if ctime.isdigit() else int(self.path.stat().st_mtime * 1000)
+
+    @property
+    def length(self) -> int:
+        """How many bytes the file has."""
+        return len(self._data)
 
     @property
     def size(self) -> int:
@@ -224,6 +231,7 @@ class RdbFile:
             current = decoded.last_db
             self.announced += decoded.announced
             self.keys += decoded.keys
+            self.passed = piece.end
             if decoded.entries:
                 yield decoded.entries
             index += 1

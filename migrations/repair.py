@@ -192,7 +192,7 @@ class _Search:
                     if len(jobs) > 1:
                         shared.add(entry.key)
                 keys += len(batch)
-                self.progress(f"reading {family.name} keys", keys, None)
+                self.progress(f"reading {family.name} keys", keys, source.expected(keys))
             if not found:
                 raise source.nothing_found()
         keyspace = Keyspace(family, prefix, self.now_ms, totals)

@@ -13,7 +13,7 @@ Called by the local engine (one serial range) and by Spark tasks (one range each
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import pairwise
 from typing import Any, Protocol
@@ -214,11 +214,18 @@ def split_slots(line: Wire, slots: Sequence[int], number: int) -> list[SlotRange
     return [evolve(spans[0], has_start=True), *spans[1:]]
 
 
-def scan_range(client: redis.Redis, span: Span, globs: Sequence[str], count: int = SCAN_COUNT) -> Iterator[list[bytes]]:
+def scan_range(
+    client: redis.Redis,
+    span: Span,
+    globs: Sequence[str],
+    count: int = SCAN_COUNT,
+    passed: Callable[[int], None] | None = None,
+) -> Iterator[list[bytes]]:
     """The names of the keys in the range that one of the globs fits, page by page; a name may come twice.
 
-    Globs without a wildcard cost no scan: their keys come first, in the span that has the start, whether they exist or not.
-    Raises ServerError when the cursors prove not to be positions after all.
+    ``passed`` is told each cursor to which all pages have been given out. Globs without a wildcard cost no scan: their keys
+    come first, in the span that has the start, whether they exist or not. Raises ServerError when the cursors prove not to be
+    positions after all.
     """
     selection = Selection.of(globs)
     if span.has_start and selection.exact:
@@ -233,6 +240,8 @@ def scan_range(client: redis.Redis, span: Span, globs: Sequence[str], count: int
             keys = [key for key in keys if selection.wants(key)]
             if keys:
                 yield keys
+            if passed:
+                passed(following)
             if following == 0 or span.is_past(following):
                 return
             if not span.advances(cursor, following):
@@ -241,16 +250,22 @@ def scan_range(client: redis.Redis, span: Span, globs: Sequence[str], count: int
 
 
 def entries(
-    client: redis.Redis, family: KeyFamily, prefix: str, span: CursorRange = EVERYTHING, throttle: Throttle = UNTHROTTLED
+    client: redis.Redis,
+    family: KeyFamily,
+    prefix: str,
+    span: CursorRange = EVERYTHING,
+    throttle: Throttle = UNTHROTTLED,
+    passed: Callable[[int], None] | None = None,
 ) -> Iterator[list[Entry]]:
     """Every key of a family's keyspace in the range, each key once, large ones in several entries.
 
-    Raises ServerError when the server was replaced during the scan; redis-py's own errors pass through.
+    ``passed`` is told each cursor up to which all has been read. Raises ServerError when the server was replaced during the
+    scan; redis-py's own errors pass through.
     """
     seen: set[bytes] = set()
     pace = throttle.pace()
     with same_server(client), wire(client) as line:
-        for page in scan_range(client, span, family.globs(prefix)):
+        for page in scan_range(client, span, family.globs(prefix), passed=passed):
             fresh = [key for key in dict.fromkeys(page) if key not in seen]
             seen.update(fresh)
             yield from read_all(line, fresh, pace)

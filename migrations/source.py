@@ -21,7 +21,7 @@ from ..schema.family import get_family
 from ..schema.rule import Finding
 from .clusterscan import Cluster
 from .rdbfile import RdbFile, unread_keys
-from .scan import entries
+from .scan import POSITIONS, Cursors, entries, node, position
 from .survey import clock_ms, nothing_found
 from .throttle import UNTHROTTLED, Throttle
 
@@ -47,6 +47,15 @@ class Source(ABC):
         ``now_ms``: what times to live are counted from in a snapshot. Raises ServerError when the source proves not to be whole.
         """
 
+    def share(self) -> float | None:
+        """How much of all there is to read has been read, from 0 to 1; None where nobody can say."""
+        return None
+
+    def expected(self, keys: int) -> int | None:
+        """About how many keys the keyspace has, when so many have been read: what progress is measured by."""
+        share = self.share()
+        return max(keys, round(keys / share)) if share else None
+
     def remarks(self) -> list[Finding]:
         """What there is to say of the source itself, after all entries have been read."""
         return []
@@ -63,6 +72,7 @@ class LiveSource(Source):
         super().__init__(address)
         self._client = client
         self._throttle = throttle
+        self._share: float | None = None
 
     def clock_ms(self) -> int:
         return clock_ms(self._client)
@@ -71,7 +81,16 @@ class LiveSource(Source):
         return int(self._client.dbsize())
 
     def entries(self, now_ms: int) -> Iterator[list[Entry]]:
-        return entries(self._client, get_family(self.address.family), self.address.prefix, throttle=self._throttle)
+        # Keys of others are scanned too and not seen: the position of the scan tells better than any number of keys.
+        passed = self._pass if node(self._client).cursors is Cursors.POSITIONS else None
+        family, prefix = get_family(self.address.family), self.address.prefix
+        return entries(self._client, family, prefix, throttle=self._throttle, passed=passed)
+
+    def share(self) -> float | None:
+        return self._share
+
+    def _pass(self, cursor: int) -> None:
+        self._share = position(cursor) / POSITIONS if cursor else 1.0
 
     def nothing_found(self) -> KeyspaceNotFound:
         return nothing_found(self._client, self.address)
@@ -117,6 +136,9 @@ class FileSource(Source):
     def entries(self, now_ms: int) -> Iterator[list[Entry]]:
         for file in self._files:
             yield from file.entries(self.address.db, now_ms)
+
+    def share(self) -> float | None:
+        return sum(file.passed for file in self._files) / sum(file.length for file in self._files)
 
     def remarks(self) -> list[Finding]:
         return [remark for file in self._files for remark in unread_keys(file.path, file.announced, file.keys)]
