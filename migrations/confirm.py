@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 
 from attrs import define, evolve, field
 
@@ -27,7 +26,9 @@ from .throttle import UNTHROTTLED, Throttle
 MOST = 100_000
 """Jobs with findings that are looked at again in one audit; the findings of more are told as they were first seen."""
 BLOCK = 200
-"""Jobs looked at in one round trip."""
+"""Jobs looked at in one round trip, at most."""
+BLOCK_BYTES = 4 << 20
+"""What these may hold, about: payloads and log lines are read again too."""
 LOOKS = 5
 """How often a job is looked at that never stands still."""
 
@@ -56,8 +57,7 @@ class Confirmation:
         """The findings about jobs that hold, in the order of the jobs."""
         suspects = (_Suspect.of(subject, findings, self.keyspace) for subject, findings in found if findings)
         if self.reader is not None:
-            while block := list(islice(suspects, min(BLOCK, self.most))):
-                self.most -= len(block)
+            while block := self._block(suspects):
                 yield from self._confirmed(block, self.reader)
         for suspect in suspects:
             self.unconfirmed += 0 if self.reader is None else suspect.number
@@ -91,6 +91,19 @@ class Confirmation:
                 for number, reply in zip(numbers, replies, strict=True):
                     number.put(totals, reply)
         return evolve(self.keyspace, totals=totals)
+
+    def _block(self, suspects: Iterator[_Suspect]) -> list[_Suspect]:
+        """The next jobs to look at together: not too many, and not too heavy; none when enough have been looked at."""
+        block: list[_Suspect] = []
+        weight = 0
+        while len(block) < BLOCK and weight < BLOCK_BYTES and self.most > 0:
+            suspect = next(suspects, None)
+            if suspect is None:
+                break
+            self.most -= 1
+            block.append(suspect)
+            weight += suspect.weight
+        return block
 
     def _confirmed(self, block: Sequence[_Suspect], reader: Reader) -> Iterator[Finding]:
         restless = []
@@ -145,6 +158,8 @@ class _Suspect:
     """What has changed when the job has moved."""
     number: int
     """How many findings there were at first."""
+    weight: int
+    """Bytes of what was read of the job, about."""
     constant: set[str] = field(factory=set)
     """The rules that were broken at every look."""
 
@@ -152,7 +167,8 @@ class _Suspect:
     def of(cls, subject: Subject, findings: Sequence[Finding], keyspace: Keyspace) -> _Suspect:
         spots = dict.fromkeys(keyspace.family.whereabouts(subject, keyspace))
         rules = {finding.rule for finding in findings}
-        return cls(subject.scope, subject.job_id, list(findings), spots, _stand(subject), len(findings), rules)
+        weight = sum(len(value) for fact in subject.facts for value in fact.values)
+        return cls(subject.scope, subject.job_id, list(findings), spots, _stand(subject), len(findings), weight, rules)
 
     def is_of(self, subject: Subject) -> bool:
         """Whether this is about the same job."""

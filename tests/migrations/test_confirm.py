@@ -7,51 +7,31 @@ can, tell exactly the damage that was done on purpose, where without a second lo
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
 
 import pytest
-import redis
-from attrs import evolve
 from ferryman.migrations import local
 from ferryman.migrations.atomic import Reader, open_reader
 from ferryman.migrations.confirm import LOOKS, Confirmation, confirming
-from ferryman.migrations.engine import Census
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.subjects import Gathering
-from ferryman.migrations.throttle import UNTHROTTLED, Throttle
+from ferryman.migrations.throttle import UNTHROTTLED
 from ferryman.migrations.wire import wire
 from ferryman.schema.address import Address
 from ferryman.schema.connect import open_client
 from ferryman.schema.fact import Subject
-from ferryman.schema.family import KeyFamily, Target, get_family
-from ferryman.schema.job import Job, State
+from ferryman.schema.family import get_family
 from ferryman.schema.rule import Finding, Keyspace, Severity
 from ferryman.schema.spot import Spot
 
-from ..support import movers
 from ..support.captures import Capture, captures, dump, load, survey
-from ..support.keyspace import store
-from ..support.mending import send
-from ..support.movers import Step, moving
+from ..support.moved import DAMAGE, PACE, Moved
+from ..support.movers import moving
 from ..support.servers import Server
 
 SYSTEMS = ("bee", "kickq", "kombu", "kue", "pjq", "qless")
-PREFIX = "moved:"
-
-DAMAGE = {
-    "ferryman": tuple((f"NATIVE-{number}", State.FAILED) for number in (1, 2, 5, 8)),
-    "kue": (("KUE-1", State.FAILED), ("KUE-5", State.SCHEDULED), ("KUE-4", State.COMPLETED)),
-    "kombu": (("KOMBU-1", State.ACTIVE), ("KOMBU-2", State.ACTIVE), ("KOMBU-4", State.ACTIVE)),
-}
-"""Rules to break, and in which state a job must be for it: one that no mover touches."""
-
-JOBS = 500
-PACE = Throttle(2_000)
-"""Keys a second: jobs move while others are read."""
-
 MOST_AUDITS = 40
 """Audits until one saw a job that was moving: mostly the first does."""
 
@@ -103,61 +83,25 @@ def _address(server: Server, capture: Capture) -> Address:
 # Audits while jobs move
 
 
-class Moved:
-    """A generated keyspace with damage in it, and the way to audit it while jobs move."""
-
-    def __init__(self, server: Server, family: KeyFamily) -> None:
-        self.server, self.family = server, family
-        self.prefix = PREFIX if family.name == "kombu" else PREFIX[:-1]
-        self.address = Address.parse(server.url(0, family=family.name, prefix=self.prefix))
-        self.now_ms = time.time_ns() // 1_000_000
-        self.jobs = list(family.generate(JOBS, 7, self.now_ms))
-        client = server.client()
-        store(client, family, self.prefix, [*self.jobs, *self._others()], self.now_ms)
-        unbroken = iter(self.jobs)
-        self.planted = {(rule, self._plant(client, rule, state, unbroken)) for rule, state in DAMAGE[family.name]}
-
-    def _others(self) -> Iterator[Job]:
-        """Jobs at rest that make more keys of a system that has few: a queue each."""
-        if self.family.name == "kombu":
-            for number, job in enumerate(self.family.generate(JOBS, 8, self.now_ms)):
-                if job.state is State.WAITING:
-                    yield evolve(job, queue=f"other-{number}", extra={})
-
-    def _plant(self, client: redis.Redis, rule: str, state: State, jobs: Iterator[Job]) -> str:
-        job = next(job for job in jobs if job.state is state and job.payload)
-        send(client, self.family.damage(rule, job, Target(self.prefix, self.now_ms)))
-        return job.id
-
-    def steps(self, client: redis.Redis) -> Iterator[Step]:
-        move = {"ferryman": movers.native, "kue": movers.kue, "kombu": movers.kombu}[self.family.name]
-        return move(client, self.prefix, self.jobs)
-
-    def errors(self) -> tuple[set[tuple[str, str | None]], Census]:
-        """Rule and job of every finding that is an error."""
-        found: list[Finding] = []
-        census = LocalEngine(PACE).audit(self.address, self.now_ms, found.append)
-        return {(finding.rule, finding.job_id) for finding in found if finding.severity is Severity.ERROR}, census
-
-
 @pytest.fixture(params=DAMAGE)
 def moved(server: Server, request: pytest.FixtureRequest) -> Moved:
     return Moved(server, get_family(request.param))
 
 
 def test_an_audit_while_jobs_move_tells_the_damage_and_nothing_else(moved: Moved, monkeypatch: pytest.MonkeyPatch) -> None:
-    at_rest, census = moved.errors()
+    engine = LocalEngine(PACE)
+    at_rest, census = moved.errors(engine)
     assert at_rest == moved.planted
     assert not census.passing
     with moving(moved.server, moved.steps) as taken:
         with monkeypatch.context() as patch:
             patch.setattr(local, "confirming", Unconfirmed)
-            false_ones = next((found for found in _audits(moved) if found != moved.planted), None)
+            false_ones = next((found for found in _audits(moved, engine) if found != moved.planted), None)
         assert false_ones is not None, "jobs did not move fast enough for this test to mean anything"
         assert false_ones > moved.planted
         steps, passing = taken(), 0
         for _ in range(MOST_AUDITS):
-            found, census = moved.errors()
+            found, census = moved.errors(engine)
             assert found == moved.planted
             assert not census.unconfirmed
             passing += census.passing
@@ -167,8 +111,8 @@ def test_an_audit_while_jobs_move_tells_the_damage_and_nothing_else(moved: Moved
         assert taken() > steps
 
 
-def _audits(moved: Moved) -> Iterator[set[tuple[str, str | None]]]:
-    return (moved.errors()[0] for _ in range(MOST_AUDITS))
+def _audits(moved: Moved, engine: LocalEngine) -> Iterator[set[tuple[str, str | None]]]:
+    return (moved.errors(engine)[0] for _ in range(MOST_AUDITS))
 
 
 class Unconfirmed:
