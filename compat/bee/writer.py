@@ -91,18 +91,20 @@ def _is_unicode(text: str) -> bool:
 
 def stored_of(job: Job, target: Target) -> Stored:
     """The record that a job gets, and its place. Raises MalformedValue for a job of which ``obstacles`` says so."""
+    if isinstance(job, Sketch):
+        sketched: Stored = job.record
+        return sketched
     kept = Kept.of(job)
     held_elsewhere = job.state is State.ACTIVE and kept.status != "running"
     written = evolve(job, state=State.WAITING) if held_elsewhere else job
-    stored = job.record if isinstance(job, Sketch) else readable(kept.applied(written))
+    stored = readable(kept.applied(written))
     role = stored.place
     scores = {}
     if role is not None:
         score = stored.scores.get(role)
         overdue = role == "expires" and role not in kept.scores and (score or 0) < target.now_ms
         scores[role] = _score(written, stored, role, target.now_ms) if score is None or overdue else score
-    stored = evolve(stored, scores=scores)
-    return stored if isinstance(job, Sketch) else with_aside(written, stored)
+    return with_aside(written, evolve(stored, scores=scores))
 
 
 def _score(job: Job, stored: Stored, role: str, now_ms: int) -> float:
