@@ -136,7 +136,7 @@ class Cluster:
     def read(self, names: Iterable[bytes], is_hash: Guess = no_guess, set_aside: SetAside = keep) -> Iterator[list[Entry]]:
         """The values of keys, from whichever nodes own them now; those that are gone are left out.
 
-        ``is_hash``: as for ``read_entries``.
+        ``is_hash``, ``set_aside``: as for ``read_entries``.
         """
         waiting = list(names)
         deadline = time.monotonic() + REST_SECONDS

@@ -171,6 +171,8 @@ def _zset_items(line: Wire, part: KeyPart) -> Iterator[list[Any]]:
 def _table_items(line: Wire, part: KeyPart) -> Iterator[list[Any]]:
     span = ranges(part.of)[part.number]
     cursor = span.first
+    # When the table shrinks, calls return again what earlier ones did.
+    known: set[bytes] = set()
     while True:
         is_table, length, following, items = _page(line, part, cursor)
         if not is_table:
@@ -180,10 +182,11 @@ def _table_items(line: Wire, part: KeyPart) -> Iterator[list[Any]]:
             return
         is_past = span.is_past(following) if following else part.number < part.of - 1
         if is_past and length > FULL * part.of:
-            others = _beyond(line, part, span.hi, following)
-            items = [item for item in items if _name(item) not in others]
-        if items:
-            yield items
+            known |= _beyond(line, part, span.hi, following)
+        fresh = [item for item in items if _name(item) not in known]
+        if fresh:
+            yield fresh
+        known.update(map(_name, fresh))
         if is_past or not following:
             return
         if not span.advances(cursor, following):

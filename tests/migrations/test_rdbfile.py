@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from random import Random
 
 import pytest
 import redis
@@ -14,7 +13,6 @@ from ferryman.migrations.rdbfile import Piece, RdbFile
 from ferryman.migrations.source import open_source
 from ferryman.schema.address import Address
 from ferryman.schema.errors import KeyspaceNotFound, ServerError, UsageError
-from ferryman.schema.fact import Entry
 from ferryman.schema.family import family_names, get_family
 from ferryman.schema.job import Job
 from ferryman.schema.rule import Finding
@@ -23,44 +21,9 @@ from hypothesis import strategies as st
 
 from ..support.captures import Capture, captures, load, survey
 from ..support.servers import Server
+from ..support.snapshots import NOW, fill, plain, read, saved
 
 CASES = [case for system in family_names() for case in captures(system) if case.rdb.exists()]
-NOW = 1_800_000_000_000
-
-
-def saved(client: redis.Redis, server: Server, folder: Path) -> Path:
-    """The server's own snapshot, copied."""
-    client.save()
-    path = folder / "saved.rdb"
-    path.write_bytes((server.folder / "dump.rdb").read_bytes())
-    return path
-
-
-def plain(entries: list[Entry]) -> dict[bytes, tuple[str, object]]:
-    """Types and values by key; a set's members in a fixed order."""
-    return {e.key: (e.redis_type, sorted(e.value) if e.redis_type == "set" else e.value) for e in entries}
-
-
-def read(path: Path, db: int = 0, now_ms: int = NOW) -> dict[bytes, tuple[str, object]]:
-    with RdbFile(path) as file:
-        return plain([entry for batch in file.entries(db, now_ms) for entry in batch])
-
-
-def fill(client: redis.Redis) -> None:
-    """Keys of every type in every encoding that a queue's keys can have."""
-    random = Random(7)
-    pipeline = client.pipeline(transaction=False)
-    for number in range(400):
-        size = random.choice((1, 3, 200))
-        words = [random.choice((str(random.randrange(10**9)), "x" * random.randrange(100), "ü✓")) for _ in range(size)]
-        pipeline.set(f"s:{number}", random.randbytes(random.choice((0, 5, 300, 20_000))))
-        pipeline.rpush(f"l:{number}", *words)
-        pipeline.sadd(f"e:{number}", *words)
-        pipeline.sadd(f"i:{number}", *(str(random.randrange(10**6)) for _ in range(size)))
-        pipeline.zadd(f"z:{number}", {f"{word}{index}": random.choice((1.5, -3, 1e300)) for index, word in enumerate(words)})
-        pipeline.hset(f"h:{number}", mapping={f"f{index}": word for index, word in enumerate(words)})
-        pipeline.set(f"t:{number}", "x" * 5000, px=10**9)
-    pipeline.execute()
 
 
 @pytest.fixture
