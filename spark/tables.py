@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
-from attrs import Factory, field, frozen
+from attrs import Factory, field, fields, frozen, has
 
 from ..migrations.engine import Difference
 from ..schema.fact import Fact, FactKind
@@ -32,6 +32,17 @@ def _same(value: Any) -> Any:
     return value
 
 
+class _Memo(dict[Any, Any]):
+    """The values of a function, each found once: a batch has thousands of equal names."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._function = function
+
+    def __missing__(self, argument: Any) -> Any:
+        value = self[argument] = self._function(argument)
+        return value
+
+
 @frozen
 class Column:
     """One column. ``encode`` turns what ``get`` finds in a row's value into a cell, ``decode`` back."""
@@ -42,6 +53,22 @@ class Column:
     encode: Callable[[Any], Any] = _same
     decode: Callable[[Any], Any] = _same
     get: Callable[[Any], Any] = Factory(lambda self: attrgetter(self.name), takes_self=True)
+    repeats: bool = False
+    """Whether many rows of a batch have the same text here."""
+
+    def cells(self, rows: Sequence[Any]) -> pa.Array:
+        """The column of these rows."""
+        return pa.array(_mapped(self.encode, map(self.get, rows), self.repeats), self.arrow)
+
+    def values(self, cells: Iterable[Any]) -> list[Any]:
+        """What the cells stand for."""
+        return _mapped(self.decode, cells, self.repeats)
+
+
+def _mapped(function: Callable[[Any], Any], values: Iterable[Any], repeats: bool) -> list[Any]:
+    if function is _same:
+        return list(values)
+    return list(map(_Memo(function).__getitem__ if repeats else function, values))
 
 
 @frozen
@@ -52,9 +79,13 @@ class Table(Generic[T]):
     make: Callable[..., T] = field(repr=False)
     columns: tuple[Column, ...] = field(repr=False)
     arrow: pa.Schema = field(init=False, repr=False)
+    _in_order: bool = field(init=False, repr=False)
+    """Whether ``make`` is a class whose fields are the columns, in their order."""
 
     def __attrs_post_init__(self) -> None:
+        names = [column.name for column in self.columns]
         object.__setattr__(self, "arrow", pa.schema([(column.name, column.arrow) for column in self.columns]))
+        object.__setattr__(self, "_in_order", has(self.make) and [each.name for each in fields(self.make)] == names)
 
     @property
     def ddl(self) -> str:
@@ -63,21 +94,19 @@ class Table(Generic[T]):
 
     def batch(self, rows: Sequence[T]) -> pa.RecordBatch:
         """The rows as one batch."""
-        arrays = []
-        for column in self.columns:
-            get, encode = column.get, column.encode
-            arrays.append(pa.array([encode(get(row)) for row in rows], column.arrow))
-        return pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
+        return pa.RecordBatch.from_arrays([column.cells(rows) for column in self.columns], schema=self.arrow)
 
     def rows(self, batch: pa.RecordBatch) -> Iterator[T]:
         """The rows of a batch; columns that it lacks are taken for null, and more columns are left alone."""
-        cells = []
-        for column in self.columns:
-            values = batch.column(column.name).to_pylist() if column.name in batch.schema.names else [None] * batch.num_rows
-            cells.append(values if column.decode is _same else [column.decode(value) for value in values])
+        there = set(batch.schema.names)
+        nothing = [None] * batch.num_rows
+        values = [
+            column.values(batch.column(column.name).to_pylist() if column.name in there else nothing) for column in self.columns
+        ]
+        if self._in_order:
+            return map(self.make, *values)
         names = [column.name for column in self.columns]
-        for row in zip(*cells, strict=True):
-            yield self.make(**dict(zip(names, row, strict=True)))
+        return (self.make(**dict(zip(names, row, strict=True))) for row in zip(*values, strict=True))
 
 
 ROWS = 2_000
@@ -134,6 +163,8 @@ def decode_text(cell: str | None) -> str | None:
 
 def encode_json(value: Any, *, sort_keys: bool = False) -> str:
     """JSON that gives the same value back: bytes stand as ``{"b64": …}``, other mappings with that key as ``{"map": …}``."""
+    if value == () or value == {}:
+        return "[]" if value == () else "{}"
     tagged = _tagged(value)
     text = json.dumps(tagged, ensure_ascii=False, separators=(",", ":"), sort_keys=sort_keys)
     try:
@@ -190,7 +221,7 @@ def _from_double(cell: float | None) -> int | float | None:
 
 def text_column(name: str) -> Column:
     """A column of text that is always valid."""
-    return Column(name, "string", pa.string(), encode_text, decode_text)
+    return Column(name, "string", pa.string(), encode_text, decode_text, repeats=True)
 
 
 def bigint_column(name: str) -> Column:
@@ -208,7 +239,7 @@ def _binary(name: str) -> Column:
 
 def word_column(name: str, decode: Callable[[str], Any]) -> Column:
     """A column of the words of an enumeration."""
-    return Column(name, "string", pa.string(), str, decode)
+    return Column(name, "string", pa.string(), str, decode, repeats=True)
 
 
 def _list(item: pa.DataType) -> pa.DataType:
@@ -216,7 +247,7 @@ def _list(item: pa.DataType) -> pa.DataType:
 
 
 def _binaries(name: str) -> Column:
-    return Column(name, "array<binary>", _list(pa.binary()), list, lambda cell: tuple(cell or ()))
+    return Column(name, "array<binary>", _list(pa.binary()), decode=lambda cell: tuple(cell) if cell else ())
 
 
 def _texts(name: str) -> Column:
@@ -287,10 +318,12 @@ WHOLE_NUMBERS = (
 )
 
 
+_whole_numbers = attrgetter(*WHOLE_NUMBERS)
+
+
 def _exact(job: Job) -> str | None:
     """The numbers of a job that their columns can't hold, as JSON; None for nearly all jobs."""
-    numbers = {name: getattr(job, name) for name in WHOLE_NUMBERS}
-    numbers = {name: number for name, number in numbers.items() if _clip(number) != number}
+    numbers = {name: number for name, number in zip(WHOLE_NUMBERS, _whole_numbers(job), strict=True) if _clip(number) != number}
     if _from_double(_to_double(job.priority)) != job.priority:
         numbers["priority"] = job.priority
     return json.dumps(numbers) if numbers else None
