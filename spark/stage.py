@@ -91,7 +91,10 @@ def closing(batches: Batches, table: Table[T], word: Callable[[], str]) -> Batch
 
 
 def perform(spark: SparkSession, action: Callable[[], Any], phase: str, progress: Progress = silent) -> None:
-    """Runs an action, telling how many of its tasks are done, and stops its tasks when the caller is interrupted."""
+    """Runs an action, telling how many of its tasks are done, and stops its tasks when the caller is interrupted.
+
+    Spark finds out step by step what is to do, so each step is a phase of its own: ``phase``, then ``phase, step 2``.
+    """
     context = spark.sparkContext
     group = f"ferryman-{uuid.uuid4()}"
 
@@ -104,24 +107,28 @@ def perform(spark: SparkSession, action: Callable[[], Any], phase: str, progress
         doing: Future[None] = pool.submit(work)
         try:
             while not wait([doing], POLL_SECONDS).done:
-                progress(phase, *_tasks(context, group))
+                for step in list(_steps(context, group, phase)) or [(phase, 0, None)]:
+                    progress(*step)
         except BaseException:
             context.cancelJobGroup(group)
             raise
         doing.result()
+        for step, _, total in _steps(context, group, phase):
+            progress(step, total, total)
 
 
-def _tasks(context: Any, group: str) -> tuple[int, int | None]:
-    """Tasks done, and all tasks, of the stages that a group of jobs runs now."""
+def _steps(context: Any, group: str, phase: str) -> Iterator[tuple[str, int, int]]:
+    """The steps of a group of jobs that have begun: name, tasks done, all tasks."""
     tracker = context.statusTracker()
-    done = total = 0
-    for job in tracker.getJobIdsForGroup(group):
+    for number, job in enumerate(sorted(tracker.getJobIdsForGroup(group)), 1):
         info = tracker.getJobInfo(job)
-        for stage in info.stageIds if info else ():
-            counts = tracker.getStageInfo(stage)
-            if counts:
-                done, total = done + counts.numCompletedTasks, total + counts.numTasks
-    return done, total or None
+        stages = [stage for stage in map(tracker.getStageInfo, sorted(info.stageIds if info else ())) if stage]
+        begun = [stage for stage in stages if stage.numActiveTasks or stage.numCompletedTasks]
+        # What stands before them and has not begun never will: an earlier job has left its results.
+        counted = begun + [stage for stage in stages if not begun or stage.stageId > begun[-1].stageId]
+        total = sum(stage.numTasks for stage in counted)
+        if total:
+            yield phase if number == 1 else f"{phase}, step {number}", sum(stage.numCompletedTasks for stage in counted), total
 
 
 def _ddl(table: Table[Any]) -> str:

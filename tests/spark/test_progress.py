@@ -1,0 +1,38 @@
+"""What Spark's engine says of its progress: each step from nothing to all of its tasks, which are known when it begins."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import redis
+from ferryman.schema.address import Address
+from ferryman.schema.family import get_family
+from ferryman.spark.engine import SparkEngine
+
+from ..support.keyspace import store
+from ..support.servers import Server
+
+NOW = 1_795_262_676_000
+TASKS = 3
+
+
+def test_every_step_ends_with_all_the_tasks_that_it_began_with(engine: SparkEngine, server: Server, client: redis.Redis) -> None:
+    family = get_family("kue")
+    store(client, family, "q", family.generate(600, 3, NOW), NOW)
+    told: defaultdict[str, list[tuple[int, int | None]]] = defaultdict(list)
+
+    def progress(phase: str, done: int, total: int | None) -> None:
+        told[phase].append((done, total))
+
+    engine.audit(Address.parse(server.url(family="kue")), NOW, lambda _: None, progress)
+    assert list(told)[:3] == ["starting Spark", "reading kue keys", "reading kue keys, step 2"]
+    checking = [phase for phase in told if phase.startswith("checking jobs")]
+    assert told[checking[-1]][-1] == (TASKS, TASKS)
+    for phase, reports in told.items():
+        if phase == "starting Spark":
+            continue
+        done = [number for number, _ in reports]
+        assert done == sorted(done)
+        assert done[-1] == reports[-1][1]
+        # From the first finished task on, the time left can be told.
+        assert len({total for number, total in reports if number}) == 1
