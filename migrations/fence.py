@@ -83,7 +83,7 @@ def _hold(line: Wire, fence: Fence) -> None:
 
 
 def _refusal(command: Command | None, reason: Any) -> str:
-    if isinstance(reason, redis.exceptions.OutOfMemoryError):
+    if isinstance(reason, redis.exceptions.OutOfMemoryError) or "OOM " in str(reason):
         return "the target's memory is full (maxmemory); make room there, then go on with --resume"
     text = show(str(reason), 160)
     if command is None:

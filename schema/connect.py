@@ -57,9 +57,7 @@ def connect(address: Address, *, sentinel_kwargs: Mapping[str, Any] | None = Non
             client: redis.Redis = sentinel.master_for(address.service, **arguments)
             return client
         case Kind.CLUSTER:
-            raise UsageError(
-                "a cluster can be a broker and a source, but no migration writes to one; give one server as the target"
-            )
+            raise UsageError("a cluster can be a broker, and the source and target of a migration; this needs one server")
         case Kind.RDB:
             raise UsageError(f"{address.display()} is a snapshot file, not a server")
     host, port = address.hosts[0]

@@ -8,8 +8,7 @@ that a task that is tried again, or a second run, goes on where it stood. Called
 from __future__ import annotations
 
 import contextlib
-import shutil
-import tempfile
+import os
 import time
 from collections.abc import Iterator, Mapping
 
@@ -25,7 +24,7 @@ from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..schema.address import Address
 from ..schema.job import Job, State
 from ..schema.rule import Finding
-from . import audit, listing, migrate, preflight
+from . import audit, kept, listing, migrate, preflight
 from .comparison import compare_keyspaces
 from .session import session
 from .snapshot import Snapshot, must_speak, take, tasks_for
@@ -97,15 +96,19 @@ class SparkEngine:
             if earlier.summary is not None:
                 return earlier.summary.again()
             plan = earlier.plan
-        with self._snapshot(source, plan.now_ms, progress) as (snapshot, folder):
+        found = kept.find(self._work, earlier.reading) if earlier else None
+        with self._snapshot(source, plan.now_ms, progress, found=found) as (snapshot, folder):
             frame, path = snapshot.subjects(tasks), f"{folder}/carried"
             if dry_run:
-                counted = run(frame, migrate.counting(snapshot, plan), FINDINGS, path, "counting jobs", progress)
+                counted = run(frame, migrate.counting(snapshot, plan), FINDINGS, f"{path}-dry", "counting jobs", progress)
                 summary, _ = migrate.outcome(counted, report)
             else:
                 with open_store(target) as store:
-                    writer = journal.begin(store, source, target, plan, f"{LAYOUT}{tasks}", earlier)
-                task = migrate.writing(snapshot, plan, target, writer)
+                    reading = os.path.basename(folder) if self._work else None
+                    writer = journal.begin(store, source, target, plan, f"{LAYOUT}{tasks}", earlier, reading)
+                if reading:
+                    kept.keep(folder)
+                task, path = migrate.writing(snapshot, plan, target, writer), f"{path}-{writer.token}"
                 summary, written = migrate.outcome(run(frame, task, FINDINGS, path, "writing jobs", progress), report)
                 summary.seconds = time.monotonic() - started
                 with open_store(target) as store:
@@ -140,21 +143,28 @@ class SparkEngine:
         return self._tasks or tasks_for(address)
 
     @contextlib.contextmanager
-    def _snapshot(self, source: Address, now_ms: int, progress: Progress) -> Iterator[tuple[Snapshot, str]]:
-        """A snapshot of the source, and a folder for what is made of it; both are gone after the block."""
-        with open_source(source) as opened:
-            # A server that is down, or a file that is not there, is known before Spark has taken its seconds to start.
-            brief = opened.size() <= BRIEF_KEYS
-        folder = tempfile.mkdtemp(prefix="ferryman-", dir=self._work)
-        try:
+    def _snapshot(
+        self, source: Address, now_ms: int, progress: Progress, *, found: str | None = None
+    ) -> Iterator[tuple[Snapshot, str]]:
+        """A snapshot of the source, and a folder for what is made of it; both are gone after the block.
+
+        ``found``: a folder that has the snapshot already. Such a one stays when an error ends the block.
+        """
+        brief = False
+        if found is None:
+            with open_source(source) as opened:
+                # A server that is down, or a file that is not there, is known before Spark has taken its seconds to start.
+                brief = opened.size() <= BRIEF_KEYS
+        with kept.folder(self._work, found) as folder:
             progress("starting Spark", 0, None)
             spark = self._given or session(self._master, self._settings, brief=brief)
             preflight.check(spark, folder, progress)
-            snapshot = take(spark, source, now_ms, f"{folder}/source", progress, self._throttle)
+            if found is not None:
+                snapshot = kept.reopened(spark, source, now_ms, f"{folder}/source")
+            else:
+                snapshot = take(spark, source, now_ms, f"{folder}/source", progress, self._throttle)
             must_speak(snapshot)
             yield snapshot, folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _tasks_of(layout: str) -> int | None:

@@ -1,0 +1,70 @@
+"""Kept: what a migration has read of its source stays until the migration is finished, if the user named a folder for it.
+
+A run that is interrupted leaves its snapshot in a folder of its own in that of ``--work``, and the folder's name in the journal.
+The run that goes on finds it, so that it asks the source nothing, carries what was carried before, and need not care what has
+become of the source since. Without it the source is read again. Called by the engine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from ..schema.address import Address
+from ..schema.fact import Fact
+from ..schema.totals import Totals
+from .snapshot import Snapshot
+from .stage import Results
+from .tables import FACTS
+
+PREFIX = "ferryman-"
+SNAPSHOT = "source"
+MARK = "unfinished"
+COMPLETE = "_SUCCESS"
+"""Spark leaves it in a folder of Parquet files when all are there."""
+
+
+@contextlib.contextmanager
+def folder(work: str | None, kept: str | None = None) -> Iterator[str]:
+    """A folder in ``work``, or among the temporary ones of this machine: ``kept``, or a new one.
+
+    It is gone after the block, unless an error ends the block of one for which ``keep`` was called.
+    """
+    path = kept or tempfile.mkdtemp(prefix=PREFIX, dir=work)
+    try:
+        yield path
+    except BaseException:
+        if not (Path(path) / MARK).exists():
+            shutil.rmtree(path, ignore_errors=True)
+        raise
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def keep(path: str) -> None:
+    """Lets a folder outlive errors."""
+    (Path(path) / MARK).touch()
+
+
+def find(work: str | None, name: str | None) -> str | None:
+    """The folder of this name in ``work``, if a whole snapshot stands there. The name comes from a server: it is no path."""
+    if work is None or name is None or not re.fullmatch(rf"{PREFIX}\w+", name):
+        return None
+    path = Path(work) / name
+    return str(path) if (path / SNAPSHOT / COMPLETE).is_file() else None
+
+
+def reopened(spark: SparkSession, address: Address, now_ms: int, path: str) -> Snapshot:
+    """The snapshot in a folder, as it was taken for the same address and moment."""
+    facts: Results[Fact] = Results(spark, FACTS, path)
+    totals, speaks = Totals(), False
+    for word in map(json.loads, facts.tails()):
+        totals.merge(Totals.from_json(word["totals"]))
+        speaks = speaks or word["speaks"]
+    return Snapshot(address, now_ms, facts, totals, speaks)

@@ -1,0 +1,375 @@
+"""Migrations whose tasks, drivers and targets fail at chosen moments: every job is written once, and none comes back."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import redis
+from ferryman.compat.kue.generate import generate
+from ferryman.migrations import journal
+from ferryman.migrations.engine import Summary
+from ferryman.migrations.local import LocalEngine
+from ferryman.migrations.plan import Plan
+from ferryman.migrations.store import open_store
+from ferryman.migrations.writing import JOURNAL
+from ferryman.schema.address import Address
+from ferryman.schema.errors import MigrationRefused, ServerError, StaleWriter
+from ferryman.schema.fact import Entry
+from ferryman.schema.family import get_family
+from ferryman.schema.rule import Finding
+from ferryman.spark import kept, migrate
+from ferryman.spark.engine import SparkEngine
+from ferryman.spark.snapshot import take
+from ferryman.spark.stage import Results, run
+from ferryman.spark.tables import FINDINGS
+from pyspark.sql import SparkSession
+
+from ..support.captures import dump
+from ..support.command import PROGRAM
+from ..support.gate import Gate, When, gate
+from ..support.keyspace import store
+from ..support.servers import Server, free_port
+from ..support.topologies import wait_until
+
+NOW = 1_795_262_676_000
+JOBS = 1200
+PARTS = 3
+PATIENCE = 240.0
+DB = 2
+"""The target's database; another has what an undisturbed migration writes."""
+
+
+@pytest.fixture
+def source(server: Server, client: redis.Redis) -> Address:
+    """A kue keyspace whose parts take several batches to write."""
+    store(client, get_family("kue"), "q", generate(JOBS, 7, NOW))
+    return Address.parse(server.url(family="kue"))
+
+
+@pytest.fixture
+def expected(server: Server, source: Address) -> dict[bytes, Entry]:
+    """The keyspace that the migration must leave."""
+    target = Address.parse(server.url(1))
+    LocalEngine().migrate(source, target, Plan.between(source, target, NOW), lambda _: None)
+    return keyspace(server, 1)
+
+
+@pytest.fixture
+def door(server: Server) -> Iterator[Gate]:
+    with gate(server) as running:
+        yield running
+
+
+@pytest.fixture
+def target(door: Gate) -> Address:
+    return Address.parse(door.url(DB))
+
+
+@pytest.fixture
+def beside() -> Iterator[Executor]:
+    """Does what goes on while the test does something else."""
+    with ThreadPoolExecutor(2) as pool:
+        yield pool
+
+
+def keyspace(server: Server, db: int = DB) -> dict[bytes, Entry]:
+    """Every key of a target but the journal's."""
+    return {key: entry for key, entry in dump(server.client(db)).items() if not key.startswith(JOURNAL.encode())}
+
+
+def batch(number: int) -> When:
+    """The so-manieth batch of jobs of some part: before it the part and its lane are opened."""
+    return lambda transaction, count: count == number + 2 and b":part:" in transaction
+
+
+def doing(word: bytes) -> When:
+    """A transaction in which this word stands."""
+    return lambda transaction, _: word in transaction
+
+
+def is_in_transaction(server: Server) -> bool:
+    """Whether some client has begun a transaction and not ended it."""
+    with server.client() as client:
+        return any(each["multi"] != "-1" for each in client.client_list())
+
+
+class Ledger:
+    """How often each job of the target has been stored."""
+
+    def __init__(self, server: Server) -> None:
+        self._client = server.client(DB)
+        self._client.config_set("notify-keyspace-events", "Eh")
+        self._client.config_set("client-output-buffer-limit", "pubsub 0 0 0")
+        self._events = self._client.pubsub()
+        self._events.subscribe(f"__keyevent@{DB}__:hset")
+
+    def stored(self) -> Counter[bytes]:
+        """Since the beginning."""
+        counts: Counter[bytes] = Counter()
+        while message := self._events.get_message(timeout=1):
+            if message["type"] == "message" and b":job:" in message["data"]:
+                counts[message["data"]] += 1
+        self._client.config_set("notify-keyspace-events", "")
+        self._events.close()
+        return counts
+
+
+def attempt(engine: SparkEngine, source: Address, target: Address) -> Summary:
+    return engine.migrate(source, target, Plan.between(source, target, NOW), lambda _: None, resume=True)
+
+
+@pytest.mark.parametrize("once_applied", [False, True], ids=["before a batch", "after a batch"])
+def test_a_worker_process_that_dies_costs_one_attempt(
+    once_applied: bool,
+    engine: SparkEngine,
+    server: Server,
+    door: Gate,
+    beside: Executor,
+    source: Address,
+    target: Address,
+    expected: dict[bytes, Entry],
+) -> None:
+    ledger = Ledger(server)
+    hold = door.hold(batch(3), once_applied=once_applied)
+    migrating = beside.submit(attempt, engine, source, target)
+    hold.wait()
+    hold.kill()
+    hold.release()
+    summary = migrating.result(PATIENCE)
+    assert keyspace(server) == expected
+    assert (summary.read, summary.written) == (JOBS, JOBS - sum(map(len, summary.refused.values())))
+    assert set(ledger.stored().values()) == {1}
+
+
+class Attempts:
+    """Attempts of the tasks of one run, started by hand: what speculation does on a cluster, and never on one machine."""
+
+    def __init__(self, spark: SparkSession, source: Address, target: Address, folder: Path) -> None:
+        self._plan = Plan.between(source, target, NOW)
+        self._folder = folder
+        self._snapshot = take(spark, source, NOW, f"{folder}/source")
+        self._target = target
+        with open_store(target) as opened:
+            self.run = journal.begin(opened, source, target, self._plan, f"spark/{PARTS}", None)
+
+    def work(self, name: str) -> Results[Finding]:
+        """One attempt, or more where one fails, of every part."""
+        task = migrate.writing(self._snapshot, self._plan, self._target, self.run)
+        return run(self._snapshot.subjects(PARTS), task, FINDINGS, f"{self._folder}/{name}", "writing jobs")
+
+    def commit(self, results: Results[Finding]) -> None:
+        """Ends the migration."""
+        summary, written = migrate.outcome(results, lambda _: None)
+        commands = self._plan.writer.finish(self._plan.target, written)
+        with open_store(self._target) as opened:
+            journal.finish(opened, self.run, self._plan, commands, summary, map(str, range(PARTS)))
+
+
+def test_an_attempt_that_was_given_up_writes_nothing_after_the_next_or_after_the_end(
+    spark: SparkSession,
+    server: Server,
+    door: Gate,
+    beside: Executor,
+    source: Address,
+    target: Address,
+    expected: dict[bytes, Entry],
+    tmp_path: Path,
+) -> None:
+    attempts = Attempts(spark, source, target, tmp_path)
+    hold = door.hold(batch(2))
+    zombie = beside.submit(attempts.work, "first")
+    hold.wait()
+    attempts.commit(attempts.work("second"))
+    assert keyspace(server) == expected
+    with server.client(DB) as client:  # workers of the target have been quick
+        client.delete(*keyspace(server))
+    hold.release()
+    assert isinstance(zombie.exception(PATIENCE), StaleWriter)
+    assert keyspace(server) == {}
+
+
+def test_two_attempts_side_by_side_write_every_job_once(
+    spark: SparkSession,
+    engine: SparkEngine,
+    server: Server,
+    door: Gate,
+    beside: Executor,
+    source: Address,
+    target: Address,
+    expected: dict[bytes, Entry],
+    tmp_path: Path,
+) -> None:
+    ledger = Ledger(server)
+    attempts = Attempts(spark, source, target, tmp_path)
+    first = door.hold(batch(2))
+    attempting = [beside.submit(attempts.work, "first")]
+    first.wait()
+    part = re.search(rb":part:\d+", first.transaction)
+    assert part is not None
+    second = door.hold(lambda transaction, count: batch(2)(transaction, count) and part[0] in transaction)
+    attempting.append(beside.submit(attempts.work, "second"))
+    second.wait()
+    first.release()
+    second.release()
+    # They take the part from each other until one has no attempt left.
+    assert all(isinstance(each.exception(PATIENCE), StaleWriter | None) for each in attempting)
+    attempt(engine, source, target)
+    assert keyspace(server) == expected
+    assert set(ledger.stored().values()) == {1}
+
+
+# Drivers
+
+BEGIN = doing(b"choices")
+OPENING = doing(b"HINCRBY")
+MIDDLE = batch(2)
+REGISTRY = doing(b"create_queue(least")
+END = doing(b"finished_ms")
+
+
+@pytest.mark.parametrize(
+    ("moment", "begun"),
+    [
+        pytest.param(MIDDLE, True, id="half-way"),
+        pytest.param(BEGIN, False, id="before it began", marks=pytest.mark.slow),
+        pytest.param(OPENING, True, id="before the first job", marks=pytest.mark.slow),
+        pytest.param(REGISTRY, True, id="after the last job", marks=pytest.mark.slow),
+        pytest.param(END, True, id="before the end", marks=pytest.mark.slow),
+    ],
+)
+def test_a_killed_driver_is_followed_by_a_run_that_ends_its_work(
+    moment: When,
+    begun: bool,
+    engine: SparkEngine,
+    server: Server,
+    door: Gate,
+    source: Address,
+    target: Address,
+    expected: dict[bytes, Entry],
+) -> None:
+    hold = door.hold(moment)
+    options = ["--engine", "spark", "--partitions", str(PARTS), "--now", str(NOW)]
+    with subprocess.Popen([*PROGRAM, "migrate", source.url(), target.url(), *options]) as driver:
+        hold.wait()
+        driver.send_signal(signal.SIGKILL)
+    stood = len(keyspace(server))
+    plan = Plan.between(source, target, NOW)
+    if begun:
+        with pytest.raises(MigrationRefused, match="--resume"):
+            engine.migrate(source, target, plan, lambda _: None)
+    summary = engine.migrate(source, target, plan, lambda _: None, resume=begun)
+    assert keyspace(server) == expected
+    assert (summary.written < JOBS) == (stood > 0)
+    with server.client(DB) as client:
+        client.delete(*keyspace(server))
+    hold.release()
+    wait_until(lambda: not is_in_transaction(server))
+    assert keyspace(server) == {}
+
+
+# What was read
+
+
+def test_a_run_with_a_work_folder_goes_on_with_what_the_one_before_has_read(
+    spark: SparkSession,
+    server: Server,
+    client: redis.Redis,
+    door: Gate,
+    beside: Executor,
+    source: Address,
+    target: Address,
+    expected: dict[bytes, Entry],
+    tmp_path: Path,
+) -> None:
+    engine = SparkEngine(spark, work=str(tmp_path), tasks=PARTS)
+    with server.client(DB) as there:
+        hold = door.hold(batch(2))
+        migrating = beside.submit(attempt, engine, source, target)
+        hold.wait()
+        mend = full(there)
+        hold.release()
+        with pytest.raises(ServerError, match="maxmemory"):
+            migrating.result(PATIENCE)
+        mend()
+    assert len(list(tmp_path.iterdir())) == 1
+    # The source has gone its way meanwhile, so nobody who reads it now could go on.
+    client.flushdb()
+    attempt(engine, source, target)
+    assert keyspace(server) == expected
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", [None, "ferryman-gone", "ferryman-half", "../ferryman-whole", "whole"])
+def test_only_a_whole_snapshot_in_the_work_folder_is_gone_on_with(name: str | None, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    for folder in (work / "ferryman-whole", work / "whole", tmp_path / "ferryman-whole"):
+        (folder / kept.SNAPSHOT).mkdir(parents=True)
+        (folder / kept.SNAPSHOT / kept.COMPLETE).touch()
+    (work / "ferryman-half" / kept.SNAPSHOT).mkdir(parents=True)
+    assert kept.find(str(work), "ferryman-whole") == str(work / "ferryman-whole")
+    assert kept.find(None, "ferryman-whole") is None
+    assert kept.find(str(work), name) is None
+
+
+# Targets that refuse
+
+
+def full(client: redis.Redis) -> Callable[[], object]:
+    client.config_set("maxmemory", 1)
+    return lambda: client.config_set("maxmemory", 0)
+
+
+def replica(client: redis.Redis) -> Callable[[], object]:
+    client.execute_command("REPLICAOF", "127.0.0.1", free_port())
+    return lambda: client.execute_command("REPLICAOF", "NO", "ONE")
+
+
+def forbidden(client: redis.Redis) -> Callable[[], object]:
+    client.execute_command("ACL", "SETUSER", "captain", "-zadd")
+    return lambda: client.execute_command("ACL", "SETUSER", "captain", "+zadd")
+
+
+@pytest.mark.parametrize(
+    ("refuse", "said"),
+    [(full, "maxmemory"), (replica, "read only replica"), (forbidden, "ZADD .*no permissions")],
+)
+def test_a_target_that_refuses_half_way_is_one_error_and_the_rest_is_written_later(
+    refuse: Callable[[redis.Redis], Callable[[], object]],
+    said: str,
+    engine: SparkEngine,
+    server: Server,
+    door: Gate,
+    beside: Executor,
+    source: Address,
+    expected: dict[bytes, Entry],
+) -> None:
+    with server.client(DB) as client:
+        client.acl_setuser("captain", enabled=True, passwords=["+s3kret"], keys=["*"], commands=["+@all"])
+        target = Address.parse(door.url(DB, user="captain:s3kret"))
+        hold = door.hold(batch(2))
+        migrating = beside.submit(attempt, engine, source, target)
+        hold.wait()
+        mend = refuse(client)
+        try:
+            hold.release()
+            failure = migrating.exception(PATIENCE)
+        finally:
+            mend()
+        assert isinstance(failure, ServerError)
+        assert re.search(f"{said}.*--resume", str(failure))
+        assert "s3kret" not in str(failure)
+        with open_store(target) as opened:
+            record = journal.find(opened, Plan.between(source, target, NOW))
+        assert record is not None
+        assert not record.finished
+        assert 0 < len(keyspace(server)) < len(expected)
+        attempt(engine, source, target)
+        assert keyspace(server) == expected
+        client.acl_deluser("captain")
