@@ -55,13 +55,13 @@ class Confirmation:
 
     def told(self, found: Iterable[Found]) -> Iterator[Finding]:
         """The findings about jobs that hold, in the order of the jobs."""
-        suspects = (_Suspect.of(subject, findings, self.keyspace) for subject, findings in found if findings)
+        broken = ((subject, findings) for subject, findings in found if findings)
         if self.reader is not None:
-            while block := self._block(suspects):
+            while block := self._block(broken):
                 yield from self._confirmed(block, self.reader)
-        for suspect in suspects:
-            self.unconfirmed += 0 if self.reader is None else suspect.number
-            yield from suspect.findings
+        for _, findings in broken:
+            self.unconfirmed += 0 if self.reader is None else len(findings)
+            yield from findings
 
     def told_of_keyspace(self, findings: Iterable[Finding]) -> Iterator[Finding]:
         """The findings about the keyspace that hold: what compares numbers must be so at every look at these."""
@@ -92,15 +92,16 @@ class Confirmation:
                     number.put(totals, reply)
         return evolve(self.keyspace, totals=totals)
 
-    def _block(self, suspects: Iterator[_Suspect]) -> list[_Suspect]:
+    def _block(self, broken: Iterator[Found]) -> list[_Suspect]:
         """The next jobs to look at together: not too many, and not too heavy; none when enough have been looked at."""
         block: list[_Suspect] = []
         weight = 0
         while len(block) < BLOCK and weight < BLOCK_BYTES and self.most > 0:
-            suspect = next(suspects, None)
-            if suspect is None:
+            found = next(broken, None)
+            if found is None:
                 break
             self.most -= 1
+            suspect = _Suspect.of(*found, self.keyspace)
             block.append(suspect)
             weight += suspect.weight
         return block

@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
+from attrs import evolve
 from ferryman.migrations import local
 from ferryman.migrations.atomic import Reader, open_reader
 from ferryman.migrations.confirm import LOOKS, Confirmation, confirming
@@ -181,6 +182,23 @@ def test_keys_that_would_hold_the_server_for_long_are_not_read_again(server: Ser
         (b"short", [b"b"], 4),
         (b"large", [b"7"], 0),
     ]
+
+
+def test_without_the_right_to_transactions_findings_are_told_as_they_were_seen(server: Server) -> None:
+    capture = next(each for each in captures("kue") if each.name == "crashed")
+    client = server.client()
+    load(capture, client)
+    client.acl_setuser("reader", enabled=True, passwords=["+secret"], keys=["*"], commands=["+@all", "-multi"])
+    address = Address.parse(server.url(0, family="kue"))
+    told: list[list[Finding]] = [[], []]
+    counted = [
+        LocalEngine().audit(each, capture.captured_at_ms, found.append)
+        for each, found in zip((address, evolve(address, username="reader", password="secret")), told, strict=True)
+    ]
+    client.acl_deluser("reader")
+    assert told[0] == told[1]
+    assert counted[0].unconfirmed == 0
+    assert counted[1].unconfirmed == sum(finding.job_id is not None for finding in told[1])
 
 
 def _keyspace_of_capture(server: Server) -> Keyspace:
