@@ -60,7 +60,8 @@ class Wire:
                 replyError=self._connection._parser.parse_error,
                 notEnoughData=_PENDING,
             )
-        take, replies = self._reader.gets, []
+        replies: list[Any] = []
+        take = self._reader.gets
         while len(replies) < number:
             reply = take()
             if reply is _PENDING:

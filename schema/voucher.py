@@ -42,7 +42,7 @@ class Place:
 
     def mark(self, score: float) -> int:
         """The mark of standing here with this score; engines compute the same for whole arrays."""
-        (bits,) = struct.unpack("<Q", struct.pack("<d", score + 0.0))
+        bits: int = struct.unpack("<Q", struct.pack("<d", score + 0.0))[0]
         return (self.base + bits * self.factor) % WORD
 
 
