@@ -24,7 +24,7 @@ from attrs import define, evolve, field, frozen
 
 from ..compat.kue import FAMILY as KUE
 from ..compat.kue.generate import generate
-from ..compat.kue.samples import planted, sample_entries
+from ..compat.kue.samples import SAMPLES
 from ..compat.samples import commands
 from ..migrations.engine import Engine, Verification
 from ..migrations.local import LocalEngine
@@ -158,7 +158,7 @@ class Demo:
             loaded = 0
             for sample, prefix in (("crashed", "q"), ("healthy", "shop")):
                 pipeline = self.client.pipeline(transaction=False)
-                for entry in sample_entries(sample):
+                for entry in SAMPLES[sample].entries():
                     renamed = evolve(entry, key=prefix.encode() + entry.key[1:]) if entry.key.startswith(b"q:") else entry
                     for words in commands(renamed):
                         pipeline.execute_command(*words)
@@ -189,7 +189,7 @@ class Demo:
             say(f"{census.jobs:,} jobs, {len(findings)} findings, {len(errors)} errors; rules {', '.join(rules)}")
             if crossing.title != "q":
                 return not errors
-            expected = planted("crashed")
+            expected = SAMPLES["crashed"].damage()
             found = {(finding.rule, finding.job_id) for finding in findings}
             missed = sorted(fault for fault in expected if fault not in found)
             say(f"{len(expected)} faults were planted, {len(expected) - len(missed)} of them found")

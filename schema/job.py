@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any
 
 from attrs import field, fields, frozen
@@ -72,6 +73,17 @@ class Job:
 
 JOB_FIELDS: tuple[str, ...] = tuple(each.name for each in fields(Job) if each.eq)
 """The canonical fields in their order, as in ``ferryman jobs --format json`` and the Spark table ``jobs``."""
+
+_VALUES = attrgetter(*JOB_FIELDS)
+
+
+def differences(job: Job, other: Job) -> dict[str, Any]:
+    """The canonical fields in which ``other`` is not what ``job`` is, with the values that ``job`` has."""
+    values, theirs = _VALUES(job), _VALUES(other)
+    if values == theirs:
+        return {}
+    return {name: value for name, value, their in zip(JOB_FIELDS, values, theirs, strict=True) if value != their}
+
 
 FIRST_RANK, LAST_RANK = -256, 255
 

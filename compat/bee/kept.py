@@ -24,6 +24,7 @@ from ...schema.errors import MalformedValue
 from ...schema.job import Job
 from ...schema.text import to_bytes, to_text
 from ..aside import FIELD, Aside
+from ..numbers import plain_score
 from .history import fitting
 from .keys import SETS
 from .record import Stored, canonical, is_readable, lost, standard, word_for
@@ -82,7 +83,7 @@ class Kept:
         if self.status is not None:
             extra["state"] = self.status
         if self.scores:
-            extra["scores"] = {role: _short(score) for role, score in self.scores.items()}
+            extra["scores"] = {role: plain_score(score) for role, score in self.scores.items()}
         if self.fields:
             extra["fields"] = {to_text(name): raw for name, raw in self.fields.items()}
         if self.needs is not None:
@@ -195,10 +196,3 @@ def _score(value: Any) -> float:
     if math.isnan(score):
         raise ValueError("a score is no NaN")
     return score
-
-
-def _short(score: float) -> int | float | str:
-    """A score as JSON can hold it: whole numbers without a decimal point, as far as a float counts exactly; infinity as text."""
-    if not math.isfinite(score):
-        return str(score)
-    return int(score) if abs(score) < 2**53 and score.is_integer() else score

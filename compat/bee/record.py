@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from ...schema.job import JOB_FIELDS, Job, State
+from ...schema.job import Job, State, differences
 from ...schema.text import to_bytes, to_text
 from ..numbers import bounded, whole, whole_score
 from . import texts
@@ -217,10 +217,7 @@ def _standard_scores(job: Job, word: str | None) -> dict[str, float]:
 
 def lost(job: Job, stored: Stored) -> dict[str, Any]:
     """The canonical fields of ``job`` that reading ``stored`` back would not give, with the values that the job has."""
-    again = canonical(job.id, stored, job.extra)
-    if again == job:
-        return {}
-    return {name: getattr(job, name) for name in JOB_FIELDS if getattr(again, name) != getattr(job, name)}
+    return differences(job, canonical(job.id, stored, job.extra))
 
 
 def is_readable(name: bytes, raw: bytes | None) -> bool:

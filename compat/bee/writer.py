@@ -17,7 +17,8 @@ from attrs import evolve
 from ...schema.errors import MalformedValue
 from ...schema.family import Command, Target
 from ...schema.job import Job, State
-from ...schema.rule import Finding, Severity
+from ...schema.obstacle import error, warning
+from ...schema.rule import Finding
 from ...schema.text import show, to_bytes, to_text
 from ...schema.totals import Totals
 from ..scripts import script
@@ -44,42 +45,34 @@ TICKS = 4096
 def obstacles(job: Job) -> Iterator[Finding]:
     """Errors for a job that bee could not hold or run; warnings for what bee would keep in the record but not act on."""
     if not job.id or not _is_unicode(job.id):
-        yield _error(job, "BEE-W1", f"the id {show(job.id, 60)!r} is empty, or not UTF-8")
+        yield error(job, "BEE-W1", f"the id {show(job.id, 60)!r} is empty, or not UTF-8")
     if not _is_unicode(job.queue):
-        yield _error(job, "BEE-W2", f"the queue {show(job.queue, 60)!r} is not UTF-8")
+        yield error(job, "BEE-W2", f"the queue {show(job.queue, 60)!r} is not UTF-8")
     try:
         kept = Kept.of(job)
-    except MalformedValue as error:
-        yield _error(job, "BEE-W7", str(error))
+    except MalformedValue as reason:
+        yield error(job, "BEE-W7", str(reason))
         return
     word = word_for(job, kept.status)
     if word is None:
-        yield _error(job, "BEE-W3", f"bee has no word for {job.state} jobs")
+        yield error(job, "BEE-W3", f"bee has no word for {job.state} jobs")
     if job.state in TO_RUN and not texts.is_json(job.payload or b""):
-        yield _error(job, "BEE-W4", "the payload is not JSON: the pop that takes the job would abort")
+        yield error(job, "BEE-W4", "the payload is not JSON: the pop that takes the job would abort")
     if job.state is State.BLOCKED and word == "new" and not job.depends_on:
-        yield _error(job, "BEE-W10", "a blocked job that waits for nothing would never go on")
+        yield error(job, "BEE-W10", "a blocked job that waits for nothing would never go on")
     if job.state is State.SCHEDULED and job.due_at is None:
-        yield _warning(job, "BEE-W5", "a scheduled job without a due time: bee runs it at once")
+        yield warning(job, "BEE-W5", "a scheduled job without a due time: bee runs it at once")
     idle = ["name"] if job.name != job.queue else []
     idle += ["logs"] if job.logs else []
     if job.depends_on and job.state is not State.BLOCKED:
         idle.append("depends_on")
     if idle:
-        yield _warning(job, "BEE-W6", f"kept in the record, but without effect in bee: {', '.join(idle)}")
+        yield warning(job, "BEE-W6", f"kept in the record, but without effect in bee: {', '.join(idle)}")
     unreadable = [show(name) for name, raw in kept.fields.items() if not is_readable(name, raw)]
     if unreadable:
-        yield _warning(job, "BEE-W8", f"left out, since bee can't read it: {', '.join(unreadable)}")
+        yield warning(job, "BEE-W8", f"left out, since bee can't read it: {', '.join(unreadable)}")
     if job.state is State.ACTIVE and kept.status != "running":
-        yield _warning(job, "BEE-W9", "no worker of bee holds this active job: it is written as waiting")
-
-
-def _error(job: Job, rule: str, detail: str) -> Finding:
-    return Finding(rule, Severity.ERROR, job.id, "", job.queue, detail)
-
-
-def _warning(job: Job, rule: str, detail: str) -> Finding:
-    return Finding(rule, Severity.WARNING, job.id, "", job.queue, detail)
+        yield warning(job, "BEE-W9", "no worker of bee holds this active job: it is written as waiting")
 
 
 def _is_unicode(text: str) -> bool:

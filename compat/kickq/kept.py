@@ -15,7 +15,6 @@ the writer.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +24,7 @@ from ...schema.errors import MalformedValue
 from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
 from ..members import Member, Members, split
+from ..numbers import plain_score
 from .keys import WORDS
 from .record import Record, lost, record_of, standard_item, word_for
 
@@ -102,7 +102,7 @@ class Kept:
         if self.fields:
             extra["fields"] = {to_text(name): value for name, value in self.fields.items()}
         if self.scores:
-            extra["scores"] = {role: _short(score) for role, score in self.scores.items()}
+            extra["scores"] = {role: plain_score(score) for role, score in self.scores.items()}
         return extra
 
     @property
@@ -187,10 +187,3 @@ def _optional(value: Any, kind: type) -> Any:
     if value is None or isinstance(value, kind):
         return value
     raise TypeError(f"not {kind.__name__}")
-
-
-def _short(score: float) -> int | float | str:
-    """A score as JSON can hold it: whole numbers without a decimal point, as far as a float counts exactly; infinity as text."""
-    if not math.isfinite(score):
-        return str(score)
-    return int(score) if abs(score) < 2**53 and score.is_integer() else score

@@ -14,7 +14,7 @@ from typing import Any
 from attrs import frozen
 
 from ...schema.errors import MalformedValue
-from ...schema.job import JOB_FIELDS, Job, State
+from ...schema.job import Job, State, differences
 from ...schema.text import to_bytes, to_text
 from ..members import Member, Members, join, split
 from ..numbers import bounded, whole, whole_score
@@ -339,5 +339,4 @@ def _run(job: Job, number: int, event: Mapping[str, Any]) -> dict[str, Any]:
 
 def lost(job: Job, record: Record) -> dict[str, Any]:
     """The canonical fields of ``job`` that reading ``record`` back would not give, with the values that the job has."""
-    again = canonical(job.id, Record.of(record.hash, record.scores), job.extra)
-    return {name: getattr(job, name) for name in JOB_FIELDS if getattr(again, name) != getattr(job, name)}
+    return differences(job, canonical(job.id, Record.of(record.hash, record.scores), job.extra))

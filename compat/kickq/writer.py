@@ -18,7 +18,8 @@ from attrs import evolve, frozen
 from ...schema.errors import MalformedValue
 from ...schema.family import Command, Target
 from ...schema.job import Job, State
-from ...schema.rule import Finding, Severity
+from ...schema.obstacle import error, warning
+from ...schema.rule import Finding
 from ...schema.text import show, to_bytes
 from ...schema.totals import Totals
 from ..members import split
@@ -43,29 +44,29 @@ def obstacles(job: Job) -> Iterator[Finding]:
     number = int(job.id) if job.id.isascii() and job.id.isdigit() and not job.id.startswith("0") else 0
     if not job.id or not _is_unicode(job.id) or number > LARGEST_ID:
         detail = f"a kickq id is any text, but as a number it ends at {LARGEST_ID}; this one is {show(job.id, 60)!r}"
-        yield _error(job, "KICKQ-W1", detail)
+        yield error(job, "KICKQ-W1", detail)
     if not _is_unicode(job.queue):
-        yield _error(job, "KICKQ-W2", f"kickq can't have a queue named {show(job.queue, 60)!r}: it is not Unicode")
+        yield error(job, "KICKQ-W2", f"kickq can't have a queue named {show(job.queue, 60)!r}: it is not Unicode")
     if job.state not in CANONICAL:
-        yield _error(job, "KICKQ-W3", f"kickq has no state for {job.state} jobs")
+        yield error(job, "KICKQ-W3", f"kickq has no state for {job.state} jobs")
     if job.state in UNFINISHED and job.payload is not None and data_member(job.payload) is None:
-        yield _error(job, "KICKQ-W4", "the payload is not JSON, and no kickq worker could be given it")
+        yield error(job, "KICKQ-W4", "the payload is not JSON, and no kickq worker could be given it")
     if job.state is State.SCHEDULED and job.due_at is None:
-        yield _warning(job, "KICKQ-W5", "a scheduled job without a due time: it is queued within minutes")
+        yield warning(job, "KICKQ-W5", "a scheduled job without a due time: it is queued within minutes")
     idle = [name for name in ("priority", "tags", "depends_on", "unique_key") if getattr(job, name)]
     if job.name != job.queue:
         idle.insert(0, "name")
     if idle:
-        yield _warning(job, "KICKQ-W6", f"kept in the record, but without effect in kickq: {', '.join(idle)}")
+        yield warning(job, "KICKQ-W6", f"kept in the record, but without effect in kickq: {', '.join(idle)}")
     try:
         kept = Kept.of(job)
-    except MalformedValue as error:
-        yield _error(job, "KICKQ-W7", str(error))
+    except MalformedValue as reason:
+        yield error(job, "KICKQ-W7", str(reason))
         return
     if kept.text is not None and not _is_document(kept.text):
-        yield _warning(job, "KICKQ-W8", f"left out, since no kickq worker can read it: {show(kept.text, 60)!r}")
+        yield warning(job, "KICKQ-W8", f"left out, since no kickq worker can read it: {show(kept.text, 60)!r}")
     if _written_state(job, kept) is not job.state:
-        yield _warning(job, "KICKQ-W9", "no kickq worker holds this active job: it is written as waiting")
+        yield warning(job, "KICKQ-W9", "no kickq worker holds this active job: it is written as waiting")
 
 
 def _is_unicode(text: str) -> bool:
@@ -78,14 +79,6 @@ def _is_document(text: bytes) -> bool:
         return bool(split(text))
     except MalformedValue:
         return False
-
-
-def _error(job: Job, rule: str, detail: str) -> Finding:
-    return Finding(rule, Severity.ERROR, job.id, "", job.queue, detail)
-
-
-def _warning(job: Job, rule: str, detail: str) -> Finding:
-    return Finding(rule, Severity.WARNING, job.id, "", job.queue, detail)
 
 
 # What is stored

@@ -25,7 +25,7 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from ...schema.errors import MalformedValue
-from ...schema.job import JOB_FIELDS, Job, State
+from ...schema.job import Job, State, differences
 from ...schema.native import codec
 from ...schema.native.record import NAME as NATIVE
 from ...schema.native.record import Own
@@ -205,7 +205,7 @@ def with_aside(job: Job, stand: Stand) -> Record:
 
 def _aside(job: Job, stand: Stand) -> Aside | None:
     again = job_of(job.id, stand)
-    lost = {name: getattr(job, name) for name in JOB_FIELDS if getattr(again, name) != getattr(job, name)}
+    lost = differences(job, again)
     extra = {name: kept for name, kept in job.extra.items() if name not in (NAME, NATIVE)}
     own, found = job.extra.get(NATIVE), again.extra.get(NATIVE, {})
     note: dict[str, Any] = {}

@@ -16,7 +16,8 @@ from attrs import evolve
 from ...schema.errors import MalformedValue
 from ...schema.family import Command, Target
 from ...schema.job import Job, State
-from ...schema.rule import Finding, Severity
+from ...schema.obstacle import error, warning
+from ...schema.rule import Finding
 from ...schema.text import load_json, show, to_bytes
 from ...schema.totals import Totals
 from ..moments import moment
@@ -38,33 +39,25 @@ TO_RUN = frozenset({State.WAITING, State.SCHEDULED, State.ACTIVE})
 def obstacles(job: Job) -> Iterator[Finding]:
     """Errors for a job that kombu could not hold or Celery not run; warnings for what they would not act on."""
     if not job.id or not is_unicode(job.id):
-        yield _error(job, "KOMBU-W1", f"the id {show(job.id, 60)!r} can't be a delivery tag: it is empty, or not UTF-8")
+        yield error(job, "KOMBU-W1", f"the id {show(job.id, 60)!r} can't be a delivery tag: it is empty, or not UTF-8")
     if not can_be_queue(job.queue):
-        yield _error(job, "KOMBU-W2", f"kombu can't have a queue named {show(job.queue, 60)!r}: not UTF-8, or a name of its own")
+        yield error(job, "KOMBU-W2", f"kombu can't have a queue named {show(job.queue, 60)!r}: not UTF-8, or a name of its own")
     if job.state not in TO_RUN:
-        yield _error(job, "KOMBU-W3", f"a queue of kombu holds messages that are to be run: it has no place for {job.state} jobs")
+        yield error(job, "KOMBU-W3", f"a queue of kombu holds messages that are to be run: it has no place for {job.state} jobs")
     try:
         head, kept = head_of(job), Kept.of(job)
-    except MalformedValue as error:
-        yield _error(job, "KOMBU-W7", str(error))
+    except MalformedValue as reason:
+        yield error(job, "KOMBU-W7", str(reason))
         return
     if head is None and (not job.name or not _is_json(job.payload)):
-        yield _error(job, "KOMBU-W4", "a Celery task needs a name, and a payload that is JSON")
+        yield error(job, "KOMBU-W4", "a Celery task needs a name, and a payload that is JSON")
     if job.state is State.SCHEDULED and (job.due_at is None or eta_text(job.due_at) is None):
-        yield _error(job, "KOMBU-W5", "a scheduled job needs a due time in the years 1 to 9999")
+        yield error(job, "KOMBU-W5", "a scheduled job needs a due time in the years 1 to 9999")
     idle = [name for name in ("tags", "depends_on", "unique_key") if getattr(job, name)]
     if idle:
-        yield _warning(job, "KOMBU-W6", f"kept in the message, but without effect in Celery: {', '.join(idle)}")
+        yield warning(job, "KOMBU-W6", f"kept in the message, but without effect in Celery: {', '.join(idle)}")
     if job.state is State.ACTIVE and not kept.held:
-        yield _warning(job, "KOMBU-W8", "no consumer of kombu holds this active job: it is written as waiting")
-
-
-def _error(job: Job, rule: str, detail: str) -> Finding:
-    return Finding(rule, Severity.ERROR, job.id, "", job.queue, detail)
-
-
-def _warning(job: Job, rule: str, detail: str) -> Finding:
-    return Finding(rule, Severity.WARNING, job.id, "", job.queue, detail)
+        yield warning(job, "KOMBU-W8", "no consumer of kombu holds this active job: it is written as waiting")
 
 
 def _is_json(raw: bytes | None) -> bool:

@@ -14,7 +14,6 @@ Damage is not kept: a job that an index has lost, or has twice, is written sound
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,6 +23,7 @@ from ...schema.errors import MalformedValue
 from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
 from ..aside import FIELD, Aside
+from ..numbers import plain_score
 from .keys import WORDS, Form, is_borrowed, valid_id
 from .record import Record, lost, readable, standard
 
@@ -91,11 +91,11 @@ class Kept:
         if self.plain:
             extra["members"] = str(Form.PLAIN)
         if self.scores:
-            extra["scores"] = {role: _short(score) for role, score in self.scores.items()}
+            extra["scores"] = {role: plain_score(score) for role, score in self.scores.items()}
         if self.search:
-            extra["search"] = {code: _short(count) for code, count in self.search.items()}
+            extra["search"] = _plain_counts(self.search)
         if self.search_words != self.search:
-            extra["search_words"] = {code: _short(count) for code, count in self.search_words.items()}
+            extra["search_words"] = _plain_counts(self.search_words)
         return extra
 
     def applied(self, job: Job) -> Record:
@@ -162,8 +162,5 @@ def _counts(counts: Any) -> dict[str, float | None]:
     return {str(code): None if count is None else float(count) for code, count in counts.items()}
 
 
-def _short(score: float | None) -> int | float | str | None:
-    """A score as JSON can hold it: whole numbers without a decimal point, as far as a float counts exactly; infinity as text."""
-    if score is None or not math.isfinite(score):
-        return None if score is None else str(score)
-    return int(score) if abs(score) < 2**53 and score.is_integer() else score
+def _plain_counts(counts: Counts) -> dict[str, Any]:
+    return {code: None if count is None else plain_score(count) for code, count in counts.items()}

@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from ...schema.job import JOB_FIELDS, Job, State
+from ...schema.job import Job, State, differences
 from ...schema.text import is_json as is_json
 from ...schema.text import to_bytes, to_text
 from ..numbers import bounded, number, number_text, whole, whole_score
@@ -186,10 +186,7 @@ def _priority(job: Job) -> int | float:
 
 def lost(job: Job, record: Record) -> dict[str, Any]:
     """The canonical fields of ``job`` that reading ``record`` back would not give, with the values that the job has."""
-    again = canonical(job.id, record, job.logs, job.extra)
-    if again == job:
-        return {}
-    return {name: getattr(job, name) for name in JOB_FIELDS if getattr(again, name) != getattr(job, name)}
+    return differences(job, canonical(job.id, record, job.logs, job.extra))
 
 
 _FUNCTION = re.compile(rb"\s*(?:async\b\s*)?(?:function\b|\(|[A-Za-z_$][\w$]*\s*=>)")

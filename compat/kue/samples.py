@@ -5,9 +5,8 @@ Called by ``ferryman demo`` and the tests.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from ...schema.fact import Entry
 from ..samples import Sample
 
 SAMPLES: Mapping[str, Sample] = {
@@ -18,18 +17,3 @@ SAMPLES: Mapping[str, Sample] = {
     )
 }
 """``healthy``: 65 jobs in all states. ``crashed``: producers and workers killed at every step, 28 kinds of damage."""
-
-
-def sample_names() -> tuple[str, ...]:
-    """The names that ``sample_entries`` knows."""
-    return tuple(SAMPLES)
-
-
-def planted(name: str) -> list[tuple[str, str | None]]:
-    """(rule, job id) of every fault planted in a damaged sample. Raises KeyError for an unknown name."""
-    return SAMPLES[name].damage()
-
-
-def sample_entries(name: str) -> Iterator[Entry]:
-    """Every key of the sample. Raises KeyError for an unknown name."""
-    return SAMPLES[name].entries()

@@ -17,7 +17,8 @@ from attrs import evolve
 from ...schema.errors import MalformedValue
 from ...schema.family import Command, Target
 from ...schema.job import Job, State
-from ...schema.rule import Finding, Severity
+from ...schema.obstacle import error, warning
+from ...schema.rule import Finding
 from ...schema.text import show, to_bytes, to_text
 from ...schema.totals import Totals
 from ..scripts import script
@@ -36,38 +37,30 @@ UNFINISHED = frozenset({State.WAITING, State.SCHEDULED, State.ACTIVE})
 def obstacles(job: Job) -> Iterator[Finding]:
     """Errors for a job that kue could not hold or run; warnings for what kue would keep in the record but not act on."""
     if not valid_id(job.id):
-        yield _warning(job, "KUE-W1", f"kue's ids are numbers: the job gets one, and keeps its own aside ({show(job.id, 60)})")
+        yield warning(job, "KUE-W1", f"kue's ids are numbers: the job gets one, and keeps its own aside ({show(job.id, 60)})")
     if not job.queue or to_text(to_bytes(job.queue)) != job.queue:
-        yield _error(job, "KUE-W2", f"a kue job needs a queue whose name has UTF-8 bytes; this one is {show(job.queue, 60)!r}")
+        yield error(job, "KUE-W2", f"a kue job needs a queue whose name has UTF-8 bytes; this one is {show(job.queue, 60)!r}")
     if job.state not in WORDS:
-        yield _error(job, "KUE-W3", f"kue has no state for {job.state} jobs")
+        yield error(job, "KUE-W3", f"kue has no state for {job.state} jobs")
     if job.state in UNFINISHED and not is_json(job.payload):
-        yield _error(job, "KUE-W4", "the payload is not JSON: a kue worker would take the job and drop it")
+        yield error(job, "KUE-W4", "the payload is not JSON: a kue worker would take the job and drop it")
     if job.state is State.SCHEDULED and job.due_at is None:
-        yield _warning(job, "KUE-W5", "a scheduled job without a due time: kue promotes it at once")
+        yield warning(job, "KUE-W5", "a scheduled job without a due time: kue promotes it at once")
     idle = [name for name in ("tags", "depends_on", "unique_key", "history") if getattr(job, name)]
     if job.name != job.queue:
         idle.insert(0, "name")
     if idle:
-        yield _warning(job, "KUE-W6", f"kept in the record, but without effect in kue: {', '.join(idle)}")
+        yield warning(job, "KUE-W6", f"kept in the record, but without effect in kue: {', '.join(idle)}")
     try:
         kept = Kept.of(job)
-    except MalformedValue as error:
-        yield _error(job, "KUE-W7", str(error))
+    except MalformedValue as reason:
+        yield error(job, "KUE-W7", str(reason))
         return
     unreadable = [show(name) for name, raw in kept.fields.items() if raw is not None and not is_readable(name, raw)]
     if unreadable:
-        yield _warning(job, "KUE-W8", f"left out, since a kue worker can't read it: {', '.join(unreadable)}")
+        yield warning(job, "KUE-W8", f"left out, since a kue worker can't read it: {', '.join(unreadable)}")
     if _written_state(job, kept) is not job.state:
-        yield _warning(job, "KUE-W9", "no kue worker holds this active job: it is written as waiting")
-
-
-def _error(job: Job, rule: str, detail: str) -> Finding:
-    return Finding(rule, Severity.ERROR, job.id, "", job.queue, detail)
-
-
-def _warning(job: Job, rule: str, detail: str) -> Finding:
-    return Finding(rule, Severity.WARNING, job.id, "", job.queue, detail)
+        yield warning(job, "KUE-W9", "no kue worker holds this active job: it is written as waiting")
 
 
 # What is stored

@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import frozen
 
-from ...schema.job import JOB_FIELDS, Job, State
+from ...schema.job import Job, State, differences
 from ...schema.text import to_bytes, to_text
 from ..moments import moment, moment_text
 from ..numbers import bounded, number, number_text, whole_score
@@ -172,7 +172,4 @@ def standard(job: Job, place: str, text: Text) -> Record:
 
 def lost(job: Job, record: Record) -> dict[str, Any]:
     """The canonical fields of ``job`` that reading ``record`` back would not give, with the values that the job has."""
-    again = canonical(job.id, job.queue, record, job.extra)
-    if again == job:
-        return {}
-    return {name: getattr(job, name) for name in JOB_FIELDS if getattr(again, name) != getattr(job, name)}
+    return differences(job, canonical(job.id, job.queue, record, job.extra))

@@ -15,7 +15,8 @@ from itertools import chain
 from ...schema.errors import MalformedValue
 from ...schema.family import Command, Target
 from ...schema.job import Job, State
-from ...schema.rule import Finding, Severity
+from ...schema.obstacle import error, warning
+from ...schema.rule import Finding
 from ...schema.text import load_json, show, to_bytes
 from ...schema.totals import Totals
 from ..scripts import script
@@ -40,26 +41,26 @@ def obstacles(job: Job) -> Iterator[Finding]:
     """Errors for a job that pjq could not hold or run; warnings for what it would keep in the record but not act on."""
     if not can_be_id(job.id):
         reason = "it is not UTF-8, or begins like a container"
-        yield _error(job, "PJQ-W1", f"the id {show(job.id, 60)!r} can't be the key of a job: {reason}")
+        yield error(job, "PJQ-W1", f"the id {show(job.id, 60)!r} can't be the key of a job: {reason}")
     if not is_unicode(job.queue):
-        yield _error(job, "PJQ-W2", f"a queue of pjq has a name in UTF-8; this one is {show(job.queue, 60)!r}")
+        yield error(job, "PJQ-W2", f"a queue of pjq has a name in UTF-8; this one is {show(job.queue, 60)!r}")
     if job.state not in TO_RUN | FINISHED:
         known = "it knows no due times, so keep the job elsewhere until it is due" if job.state is State.SCHEDULED else ""
-        yield _error(job, "PJQ-W3", f"pjq has no place for {job.state} jobs{known and ': '}{known}")
+        yield error(job, "PJQ-W3", f"pjq has no place for {job.state} jobs{known and ': '}{known}")
     if job.state in TO_RUN and not _can_be_run(job.payload):
-        yield _error(job, "PJQ-W4", "the payload is not JSON: the program would die at it")
+        yield error(job, "PJQ-W4", "the payload is not JSON: the program would die at it")
     idle = [name for name in ("ttl", "tags", "depends_on", "unique_key", "history") if getattr(job, name)]
     if job.max_attempts is not None and job.max_attempts > 1 and job.state in TO_RUN:
         idle.insert(0, "max_attempts")
     if idle:
-        yield _warning(job, "PJQ-W6", f"kept in the record, but without effect in pjq: {', '.join(idle)}")
+        yield warning(job, "PJQ-W6", f"kept in the record, but without effect in pjq: {', '.join(idle)}")
     try:
         kept = Kept.of(job)
-    except MalformedValue as error:
-        yield _error(job, "PJQ-W7", str(error))
+    except MalformedValue as reason:
+        yield error(job, "PJQ-W7", str(reason))
         return
     if job.state is State.ACTIVE and kept.place not in WRITABLE:
-        yield _warning(job, "PJQ-W9", "no worker of pjq has this active job: it is written as waiting")
+        yield warning(job, "PJQ-W9", "no worker of pjq has this active job: it is written as waiting")
 
 
 def _can_be_run(payload: bytes | None) -> bool:
@@ -70,14 +71,6 @@ def _can_be_run(payload: bytes | None) -> bool:
     except MalformedValue:
         return False
     return True
-
-
-def _error(job: Job, rule: str, detail: str) -> Finding:
-    return Finding(rule, Severity.ERROR, job.id, "", job.queue, detail)
-
-
-def _warning(job: Job, rule: str, detail: str) -> Finding:
-    return Finding(rule, Severity.WARNING, job.id, "", job.queue, detail)
 
 
 # What is stored

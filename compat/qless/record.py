@@ -14,7 +14,7 @@ from typing import Any
 from attrs import field, frozen
 
 from ...schema.errors import MalformedValue
-from ...schema.job import JOB_FIELDS, Job, State, rank_of
+from ...schema.job import Job, State, differences, rank_of
 from ...schema.text import to_bytes, to_text
 from ..numbers import bounded, number, whole
 from . import events, luajson
@@ -385,7 +385,4 @@ def is_place(job: Job, score: float) -> bool:
 
 def lost(job: Job, record: Record) -> dict[str, Any]:
     """The canonical fields of ``job`` that reading ``record`` back would not give, with the values that the job has."""
-    again = canonical(job.id, record, job.extra)
-    if again == job:
-        return {}
-    return {name: getattr(job, name) for name in JOB_FIELDS if getattr(again, name) != getattr(job, name)}
+    return differences(job, canonical(job.id, record, job.extra))

@@ -17,7 +17,8 @@ from attrs import evolve
 from ...schema.errors import MalformedValue
 from ...schema.family import Command, Target
 from ...schema.job import Job, State
-from ...schema.rule import Finding, Severity
+from ...schema.obstacle import error, warning
+from ...schema.rule import Finding
 from ...schema.text import load_loose_json, show, to_bytes, to_text
 from ...schema.totals import Totals
 from ..scripts import script
@@ -40,27 +41,27 @@ def obstacles(job: Job) -> Iterator[Finding]:
     """Errors for a job that qless could not hold or run; warnings for what it would keep in the record but not act on."""
     for name, text in (("id", job.id), ("name", job.name), ("queue", job.queue)):
         if to_text(to_bytes(text)) != text:
-            yield _error(job, "QLESS-W1", f"the {name} {show(text, 60)!r} has a lone surrogate, which has no bytes")
+            yield error(job, "QLESS-W1", f"the {name} {show(text, 60)!r} has a lone surrogate, which has no bytes")
     if job.state not in WORDS:
-        yield _error(job, "QLESS-W3", f"qless has no state for {job.state} jobs")
+        yield error(job, "QLESS-W3", f"qless has no state for {job.state} jobs")
     if job.state in TO_RUN and not _is_data(job.payload):
-        yield _error(job, "QLESS-W4", "the payload is not JSON, or false, which qless does not take")
+        yield error(job, "QLESS-W4", "the payload is not JSON, or false, which qless does not take")
     if job.state is State.SCHEDULED and job.due_at is None:
-        yield _warning(job, "QLESS-W5", "a scheduled job without a due time: the next pop promotes it")
+        yield warning(job, "QLESS-W5", "a scheduled job without a due time: the next pop promotes it")
     idle = [name for name in ("unique_key", "ttl") if getattr(job, name)]
     if idle:
-        yield _warning(job, "QLESS-W6", f"kept in the record, but without effect in qless: {', '.join(idle)}")
+        yield warning(job, "QLESS-W6", f"kept in the record, but without effect in qless: {', '.join(idle)}")
     try:
         kept = Kept.of(job)
-    except MalformedValue as error:
-        yield _error(job, "QLESS-W7", str(error))
+    except MalformedValue as reason:
+        yield error(job, "QLESS-W7", str(reason))
         return
     if job.state is State.BLOCKED and not job.depends_on and THROTTLED not in kept.scores:
-        yield _error(job, "QLESS-W8", "a blocked job that names no other: nothing would ever release it")
+        yield error(job, "QLESS-W8", "a blocked job that names no other: nothing would ever release it")
     if _written_state(job, kept) is not job.state:
-        yield _warning(job, "QLESS-W9", "no qless worker holds this active job: it is written as waiting")
+        yield warning(job, "QLESS-W9", "no qless worker holds this active job: it is written as waiting")
     if job.state in TO_RUN and not job.name and NAME not in job.extra:
-        yield _warning(job, "QLESS-W10", "a job without a name: no worker can tell what to run")
+        yield warning(job, "QLESS-W10", "a job without a name: no worker can tell what to run")
 
 
 def _is_data(payload: bytes | None) -> bool:
@@ -68,14 +69,6 @@ def _is_data(payload: bytes | None) -> bool:
         return payload is not None and load_loose_json(payload) is not False
     except MalformedValue:
         return False
-
-
-def _error(job: Job, rule: str, detail: str) -> Finding:
-    return Finding(rule, Severity.ERROR, job.id, "", job.queue, detail)
-
-
-def _warning(job: Job, rule: str, detail: str) -> Finding:
-    return Finding(rule, Severity.WARNING, job.id, "", job.queue, detail)
 
 
 # What is stored

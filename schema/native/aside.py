@@ -7,19 +7,15 @@ nothing aside. Called by the reader, the writer and the rules.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from operator import attrgetter
 from typing import Any
 
 from attrs import evolve, field, frozen
 
 from ..errors import MalformedValue
-from ..job import JOB_FIELDS, Job
+from ..job import Job, differences
 from ..packed import pack, unpack
 from .place import ASCENDING, SEQUENCES, PriorityOrder
 from .record import LARGEST, NAME, PLACE_OF, Own, Stored, canonical, message_of, standard, whole_score
-
-_NAMES = tuple(name for name in JOB_FIELDS if name != "extra")
-_VALUES = attrgetter(*_NAMES)
 
 MOVING = frozenset({"due_at", "started_at", "finished_at", "attempts", "error", "worker", "lease_expires_at"})
 """Fields that transitions change. What is aside about them holds only while the job stands where it stood."""
@@ -40,8 +36,8 @@ class Aside:
     @classmethod
     def of(cls, job: Job, own: Own, stored: Stored) -> Aside:
         """What must be kept beside ``stored``."""
-        values, again = _VALUES(job), _VALUES(canonical(job.id, job.queue, stored, own.order))
-        fields = {name: value for name, value, other in zip(_NAMES, values, again, strict=True) if value != other}
+        fields = differences(job, canonical(job.id, job.queue, stored, own.order))
+        fields.pop("extra", None)
         extra = {name: kept for name, kept in job.extra.items() if name != NAME}
         native = NAME in job.extra and (own.score is not None or stored.waiting_score is None)
         return cls(fields, extra, stored.moment, native)

@@ -14,7 +14,8 @@ from itertools import chain
 from ..errors import MalformedValue
 from ..family import Command, Target
 from ..job import Job, State
-from ..rule import Finding, Severity
+from ..obstacle import error
+from ..rule import Finding
 from ..text import to_bytes
 from ..totals import Totals
 from . import keys
@@ -28,23 +29,19 @@ from .scripts import script
 def obstacles(job: Job) -> Iterator[Finding]:
     """Errors for a job that a native queue could not hold."""
     if not job.id:
-        yield _error(job, "NATIVE-W1", "the job has no id")
+        yield error(job, "NATIVE-W1", "the job has no id")
     if not job.queue:
-        yield _error(job, "NATIVE-W2", "the job names no queue")
+        yield error(job, "NATIVE-W2", "the job names no queue")
     if job.state not in PLACE_OF:
-        yield _error(job, "NATIVE-W3", f"a {job.state} job has no place in a queue")
+        yield error(job, "NATIVE-W3", f"a {job.state} job has no place in a queue")
     if job.state is State.ACTIVE and (not job.worker or job.lease_expires_at is None):
-        yield _error(job, "NATIVE-W4", "an active job needs a worker and the end of its lease: write it as waiting instead")
+        yield error(job, "NATIVE-W4", "an active job needs a worker and the end of its lease: write it as waiting instead")
     if job.state is State.BLOCKED and not job.depends_on:
-        yield _error(job, "NATIVE-W5", "a blocked job that waits for nothing would never go on")
+        yield error(job, "NATIVE-W5", "a blocked job that waits for nothing would never go on")
     try:
         Own.of(job)
-    except MalformedValue as error:
-        yield _error(job, "NATIVE-W6", str(error))
-
-
-def _error(job: Job, rule: str, detail: str) -> Finding:
-    return Finding(rule, Severity.ERROR, job.id, "", job.queue, detail)
+    except MalformedValue as reason:
+        yield error(job, "NATIVE-W6", str(reason))
 
 
 def write(job: Job, target: Target) -> list[Command]:

@@ -51,7 +51,7 @@ class Capture:
         path = DATA / self.system / f"{self.name}.jsonl"
         if path.exists():
             return read_capture(path.read_text("utf-8").split("\n"))
-        entries: Iterator[Entry] = import_module(f"ferryman.compat.{self.system}.samples").sample_entries(self.name)
+        entries: Iterator[Entry] = import_module(f"ferryman.compat.{self.system}.samples").SAMPLES[self.name].entries()
         return entries
 
     def __str__(self) -> str:
