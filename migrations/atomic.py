@@ -127,19 +127,22 @@ def _measure(spot: Spot) -> str | None:
 # Questions and answers
 
 
-def _commands(spot: Spot) -> tuple[Command, Command]:
-    """What is asked about a spot: always two commands."""
+def _commands(spot: Spot) -> Iterator[Command]:
+    """What is asked about a spot: of a whole key its time to live as well, which rules ask for."""
     key, item = spot.key, spot.item
     if item is None:
-        return _WHOLE[spot.redis_type](key) if spot.redis_type in _WHOLE else ("TYPE", key), ("PTTL", key)
+        yield _WHOLE[spot.redis_type](key) if spot.redis_type in _WHOLE else ("TYPE", key)
+        yield ("PTTL", key)
+        return
     match spot.redis_type:
         case "zset":
-            return ("ZSCORE", key, item), ("ZRANK", key, item)
+            yield ("ZSCORE", key, item)
         case "set":
-            return ("SISMEMBER", key, item), ("PTTL", key)
+            yield ("SISMEMBER", key, item)
         case "hash":
-            return ("HGET", key, item), ("PTTL", key)
-    return ("LPOS", key, item, "COUNT", 0), ("PTTL", key)
+            yield ("HGET", key, item)
+        case "list":
+            yield ("LPOS", key, item, "COUNT", 0)
 
 
 _WHOLE: Mapping[str, Callable[[bytes], Command]] = {
@@ -155,34 +158,35 @@ _WHOLE: Mapping[str, Callable[[bytes], Command]] = {
 def _entries(group: Group, replies: Sequence[Any]) -> list[Entry] | None:
     """What the answers to a transaction say; None if the server has refused a part of it."""
     found: list[Entry] = []
-    for spot, reply, beside in zip(group, replies[::2], replies[1::2], strict=True):
-        if isinstance(reply, Exception):
-            if not str(reply).startswith("WRONGTYPE"):
-                return None
-            continue  # a key of another type says nothing of the job
-        found += _entry(spot, reply, beside)
+    answers = iter(replies)
+    for spot in group:
+        reply = next(answers)
+        ttl_ms = next(answers) if spot.item is None else None
+        if not isinstance(reply, Exception):
+            found += _entry(spot, reply, ttl_ms if isinstance(ttl_ms, int) and ttl_ms >= 0 else None)
+        elif not str(reply).startswith("WRONGTYPE"):
+            return None
+        # A key of another type says nothing of the job.
     return found
 
 
-def _entry(spot: Spot, reply: Any, beside: Any) -> Iterator[Entry]:
-    """The entry of a spot where something stands."""
+def _entry(spot: Spot, reply: Any, ttl_ms: int | None) -> Iterator[Entry]:
+    """The entry of a spot where something stands. Ranks in sorted sets are not asked for: no rule is about them."""
     key, kind, item = spot.key, spot.redis_type, spot.item
-    if item is not None and kind == "zset":
-        if reply is not None:
-            yield Entry(key, kind, [(item, float(reply))], offset=beside)
-        return
-    ttl_ms = beside if isinstance(beside, int) and beside >= 0 else None
     if item is None:
         if reply not in (None, [], {}) and kind in _WHOLE:
             yield Entry(key, kind, _value(kind, reply), ttl_ms)
-    elif kind == "list":
-        for offset in reply or ():
-            yield Entry(key, kind, [item], ttl_ms, offset)
-    elif kind == "set":
-        if reply:
-            yield Entry(key, kind, [item], ttl_ms)
-    elif reply is not None:
-        yield Entry(key, kind, {item: reply}, ttl_ms)
+        return
+    match kind:
+        case "zset" if reply is not None:
+            yield Entry(key, kind, [(item, float(reply))])
+        case "set" if reply:
+            yield Entry(key, kind, [item])
+        case "hash" if reply is not None:
+            yield Entry(key, kind, {item: reply})
+        case "list":
+            for offset in reply or ():
+                yield Entry(key, kind, [item], offset=offset)
 
 
 def _value(kind: str, reply: Any) -> Any:

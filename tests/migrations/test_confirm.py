@@ -70,9 +70,9 @@ def _spots(subject: Subject, keyspace: Keyspace) -> list[Any]:
 
 
 def _stated(subject: Subject) -> set[Any]:
-    """What the facts say; sets have no order, so that an index in one means nothing."""
+    """What the facts say. Sets have no order, and of ranks in sorted sets no rule speaks: an index counts in lists alone."""
     return {
-        (fact.role, fact.key, fact.member, fact.score, fact.place, fact.values, fact.redis_type != "set" and fact.index)
+        (fact.role, fact.key, fact.member, fact.score, fact.place, fact.values, fact.redis_type == "list" and fact.index)
         for fact in subject.facts
     }
 
