@@ -96,11 +96,11 @@ class SparkEngine:
             if earlier.summary is not None:
                 return earlier.summary.again()
             plan = earlier.plan
-        found = kept.find(self._work, earlier.reading) if earlier else None
+        found = kept.find(self._work, earlier.reading) if earlier and not dry_run else None
         with self._snapshot(source, plan.now_ms, progress, found=found) as (snapshot, folder):
             frame, path = snapshot.subjects(tasks), f"{folder}/carried"
             if dry_run:
-                counted = run(frame, migrate.counting(snapshot, plan), FINDINGS, f"{path}-dry", "counting jobs", progress)
+                counted = run(frame, migrate.counting(snapshot, plan), FINDINGS, path, "counting jobs", progress)
                 summary, _ = migrate.outcome(counted, report)
             else:
                 with open_store(target) as store:
