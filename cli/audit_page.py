@@ -63,7 +63,9 @@ def _verdict(digest: Digest) -> Html:
     if not any(numbers.values()):
         return element("p", element("span", "no findings", class_="badge fine"))
     badges = [
-        element("span", f"{number:,} {severity}", class_=f"badge {severity}") for severity, number in numbers.items() if number
+        element("span", f"{number:,} of severity {severity}", class_=f"badge {severity}")
+        for severity, number in numbers.items()
+        if number
     ]
     return element("p", *(piece for badge in badges for piece in (badge, " ")))
 
@@ -100,7 +102,8 @@ def _jobs(census: Census, now_ms: int) -> Iterator[Html]:
 def _queue(census: Census, queue: str, states: Sequence[str], now_ms: int) -> list[Content]:
     created = [census.oldest[queue, state] for state in states if (queue, state) in census.oldest]
     oldest = duration(now_ms - min(created)) if created else None
-    return [element("code", queue), *(census.by_place[queue, state] for state in states), census.by_queue[queue], oldest]
+    name = element("code", queue) if queue else element("span", "(no name)", class_="faint")
+    return [name, *(census.by_place[queue, state] for state in states), census.by_queue[queue], oldest]
 
 
 def _age(census: Census, step: str, states: Sequence[str]) -> list[Content]:
