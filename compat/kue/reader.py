@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import Any
 
 from attrs import evolve
 
 from ...schema.fact import Entry, Fact, FactKind, Subject
-from ...schema.job import Job, State, rank_of
+from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
 from ..aside import FIELD
@@ -182,11 +183,12 @@ def read(subject: Subject) -> Job | None:
         return None
     stored = Record(view.fields, {role: fact.score for role, fact in view.own.items() if fact.score is not None})
     waiting = view.own.get("by_type") if view.state is State.WAITING else None
-    job = canonical(view.job_id, stored, view.logs)
-    # The index decides when a job runs, whatever its hash says of its priority (KUE-12).
-    rank = rank_of(waiting.score if waiting else job.priority)
-    job = evolve(job, position=waiting.index if waiting else None, rank=rank)
+    extra: dict[str, Any] = {}
+    job = canonical(view.job_id, stored, view.logs, extra, (waiting.index, waiting.score) if waiting else (None, None))
     if FIELD in view.fields:
         job = with_aside_restored(job, stored)
     kept = Kept.of_difference(job, stored, view.is_plain, *view.search_counts()).to_extra()
+    if kept and job.extra is extra:
+        extra[NAME] = kept  # before anybody has seen the job: to copy it would cost as much as all else here
+        return job
     return evolve(job, extra={**job.extra, NAME: kept}) if kept else job

@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from ...schema.job import Job, State, differences
+from ...schema.job import Job, State, differences, rank_of
 from ...schema.text import is_json as is_json
 from ...schema.text import to_bytes, to_text
 from ..numbers import bounded, number, number_text, whole, whole_score
@@ -40,10 +40,21 @@ def state_of(fields: Mapping[bytes, bytes]) -> State:
     return STATES.get(fields.get(b"state", b""), State.UNKNOWN) if fields.get(b"type") else State.UNKNOWN
 
 
-def canonical(job_id: str, record: Record, logs: tuple[bytes, ...] = (), extra: Mapping[str, Any] | None = None) -> Job:
-    """The job that a record describes. What has no sensible value is None."""
+def canonical(
+    job_id: str,
+    record: Record,
+    logs: tuple[bytes, ...] = (),
+    extra: Mapping[str, Any] | None = None,
+    waiting: tuple[int | None, float | None] = (None, None),
+) -> Job:
+    """The job that a record describes. What has no sensible value is None.
+
+    ``waiting``: its place in the index from which workers take it, and its score there.
+    """
     get = record.fields.get
     queue = to_text(get(b"type", b""))
+    priority = number(get(b"priority"))
+    place, score_there = waiting
     state = state_of(record.fields)
     ttl = whole(get(b"ttl"))
     error = get(b"error")
@@ -73,7 +84,7 @@ def canonical(job_id: str, record: Record, logs: tuple[bytes, ...] = (), extra: 
         queue=queue,
         name=queue,
         state=state,
-        priority=number(get(b"priority")),
+        priority=priority,
         payload=get(b"data"),
         created_at=created_at,
         updated_at=updated_at,
@@ -90,6 +101,9 @@ def canonical(job_id: str, record: Record, logs: tuple[bytes, ...] = (), extra: 
         ttl=ttl,
         logs=logs,
         extra={} if extra is None else extra,
+        position=place,
+        # The index decides when a job runs, whatever its hash says of its priority (KUE-12).
+        rank=rank_of(priority if score_there is None else score_there),
     )
 
 
