@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from attrs import define, field
+from pyspark.sql import SparkSession
 from redis.crc import key_slot
 
 from ..migrations.clusterscan import REDIRECTED, Cluster
+from ..migrations.engine import Progress
 from ..migrations.keyparts import KeyPart, cut, read_part
 from ..migrations.reading import BATCH
 from ..migrations.scan import Cursors, node
@@ -27,7 +29,7 @@ from ..schema.fact import Fact
 from ..schema.text import to_text
 from .failures import located
 from .intake import NewIntake
-from .stage import Batches, closing
+from .stage import Batches, Results, closing, run
 from .tables import FACTS, batches, fact_bytes
 
 
@@ -59,14 +61,17 @@ class LongKeys:
         return {"parts": [part.to_json() for parts in self._parts.values() for part in parts]}
 
 
-def parts_told(words: Iterable[str]) -> list[KeyPart]:
-    """The parts of all long keys, by the closing words of the first step's tasks."""
-    return [KeyPart.from_json(told) for word in map(json.loads, words) for told in word["parts"]]
+def read_long_keys(
+    spark: SparkSession, address: Address, throttle: Throttle, facts: Results[Fact], intake: NewIntake, progress: Progress
+) -> None:
+    """Reads all keys that the tasks behind ``facts`` have set aside, and adds what they state."""
+    parts = [KeyPart.from_json(told) for word in map(json.loads, facts.tails()) for told in word["parts"]]
+    if parts:
+        steps = spark.range(0, len(parts), 1, len(parts))
+        run(steps, _reading(address, throttle, parts, intake), FACTS, facts.path, "reading long keys", progress, more=True)
 
 
-def reading_parts(
-    address: Address, throttle: Throttle, parts: Sequence[KeyPart], intake: NewIntake
-) -> Callable[[Batches], Batches]:
+def _reading(address: Address, throttle: Throttle, parts: Sequence[KeyPart], intake: NewIntake) -> Callable[[Batches], Batches]:
     """The task that reads the parts whose numbers it is given, for an intake to make facts of them."""
 
     def read(rows: Batches) -> Batches:

@@ -12,18 +12,20 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain, groupby
 from typing import TypeVar
 
 import pyarrow as pa
 import redis
-from attrs import frozen
+from attrs import evolve, field, frozen
 from pyspark.sql import DataFrame, SparkSession
 
 from ..migrations.clusterscan import Cluster, NodeName
-from ..migrations.engine import Progress, silent
-from ..migrations.reading import read_all
+from ..migrations.engine import Census, Progress, silent
+from ..migrations.reading import Guess, SetAside, read_all
 from ..migrations.scan import Span, node, same_server, scan_range, split
 from ..migrations.source import open_source
 from ..migrations.throttle import UNTHROTTLED, Throttle
@@ -31,14 +33,17 @@ from ..migrations.wire import wire
 from ..schema.address import Address, Kind
 from ..schema.connect import open_client, server_errors
 from ..schema.errors import ServerError
-from ..schema.fact import Entry, Fact, FactKind, Subject, join
+from ..schema.fact import Entry, Fact, Subject, join
 from ..schema.family import get_family
 from ..schema.rule import Finding, Keyspace
 from ..schema.totals import Totals
 from .failures import located
 from .files import read_files
+from .intake import Intake, NewIntake, Told
+from .longkeys import LongKeys, positions_known, read_long_keys
 from .stage import Batches, Results, closing, run
 from .tables import FACTS, batches, fact_bytes
+from .traces import Tracing, suspects
 
 T = TypeVar("T")
 
@@ -59,6 +64,10 @@ class Snapshot:
     """The keyspace has a key that is more than a wake-up token or lock."""
     remarks: tuple[Finding, ...] = ()
     """About the source itself."""
+    vouched: Census = field(factory=Census)
+    """The jobs that are left out, because no rule can find anything in them."""
+    remade: Results[Fact] | None = None
+    """More facts, of jobs that were to be left out."""
 
     @property
     def keyspace(self) -> Keyspace:
@@ -71,6 +80,8 @@ class Snapshot:
         The same facts and the same number always give the same partitions in the same order.
         """
         about_jobs = self.facts.frame().where("job_id is not null")
+        if self.remade is not None:
+            about_jobs = about_jobs.unionByName(self.remade.frame())
         if get_family(self.address.family).echoing:
             told = _by_job(about_jobs, partitions).mapInArrow(_echoing(self.address.family), FACTS.ddl)
             about_jobs = about_jobs.unionByName(told)
@@ -95,24 +106,34 @@ def take(
     path: str,
     progress: Progress = silent,
     throttle: Throttle = UNTHROTTLED,
+    *,
+    suspects_only: bool = False,
 ) -> Snapshot:
     """Reads a keyspace into the folder ``path``, a server no faster than ``throttle``.
 
-    Raises ServerError when the source fails or is replaced meanwhile.
+    ``suspects_only``: jobs in which no rule can find anything may be left out (traces.py); they are counted. Raises
+    ServerError when the source fails or is replaced meanwhile.
     """
     remarks: list[Finding] = []
+    intake: NewIntake = partial(Intake, address)
+    traced = suspects_only and get_family(address.family).voucher(address.prefix, now_ms) is not None
+    if traced:
+        os.makedirs(f"{path}-traces")
+        intake = partial(Tracing, address, now_ms, f"{path}-traces")
     if address.kind is Kind.RDB:
-        facts, remarks = read_files(spark, address, now_ms, tasks_for(address), path, progress)
+        facts, remarks = read_files(spark, address, now_ms, tasks_for(address), path, progress, intake)
     else:
         with _same_servers(address), _at_rest(address):
             share = throttle.shared(spark.sparkContext.defaultParallelism)
-            facts = run(keys(spark, address), _reading(address, share), FACTS, path, f"reading {address.family} keys", progress)
-    totals = Totals()
-    speaks = False
-    for tail in map(json.loads, facts.tails()):
-        totals.merge(Totals.from_json(tail["totals"]))
-        speaks = speaks or tail["speaks"]
-    return Snapshot(address, now_ms, facts, totals, speaks, tuple(remarks))
+            task = _reading(address, share, intake, positions_known(address))
+            facts = run(keys(spark, address), task, FACTS, path, f"reading {address.family} keys", progress)
+            read_long_keys(spark, address, share, facts, intake, progress)
+    told = Told.of(facts.tails())
+    snapshot = Snapshot(address, now_ms, facts, told.totals, told.speaks, tuple(remarks))
+    if traced:
+        remade, vouched = suspects(spark, address, now_ms, told, f"{path}-traces", tasks_for(address), progress)
+        return evolve(snapshot, remade=remade, vouched=vouched)
+    return snapshot
 
 
 @contextlib.contextmanager
@@ -249,38 +270,35 @@ def keyspace(address: Address, now_ms: int, totals: Totals) -> Keyspace:
     return Keyspace(get_family(address.family), address.prefix, now_ms, totals)
 
 
-def _reading(address: Address, throttle: Throttle) -> Callable[[Batches], Batches]:
-    """The task that reads the keys it is given and makes facts and totals of them."""
+def _reading(address: Address, throttle: Throttle, intake: NewIntake, by_cursor: bool) -> Callable[[Batches], Batches]:
+    """The task that reads the keys it is given, for an intake to make facts of them; long keys it sets aside."""
 
     def read(rows: Batches) -> Batches:
-        family = get_family(address.family)
-        totals = Totals()
-        speaks = False
+        taker, longs = intake(), LongKeys(by_cursor)
 
         def facts() -> Iterator[Fact]:
-            nonlocal speaks
-            with _reader(address, throttle) as read_keys:
+            with _reader(address, throttle, taker.is_record, longs.set_aside) as read_keys:
                 for row in rows:
                     for entry in chain.from_iterable(read_keys(row.column("key").to_pylist())):
-                        for fact in family.facts(entry, address.prefix):
-                            family.tally(fact, totals)
-                            speaks = speaks or fact.kind is not FactKind.TOKEN
-                            yield fact
+                        yield from taker.facts(entry)
 
-        yield from closing(
-            batches(FACTS, facts(), fact_bytes), FACTS, lambda: json.dumps({"totals": totals.to_json(), "speaks": speaks})
-        )
+        def word() -> str:
+            return json.dumps(taker.close().to_json() | longs.to_json())
+
+        yield from closing(batches(FACTS, facts(), fact_bytes), FACTS, word)
 
     return read
 
 
 @contextlib.contextmanager
-def _reader(address: Address, throttle: Throttle) -> Iterator[Callable[[list[bytes]], Iterator[list[Entry]]]]:
+def _reader(
+    address: Address, throttle: Throttle, is_hash: Guess, set_aside: SetAside
+) -> Iterator[Callable[[list[bytes]], Iterator[list[Entry]]]]:
     """The function that reads the values of keys."""
     if address.kind is Kind.CLUSTER:
         with server_errors(address), Cluster(address, throttle) as cluster:
-            yield cluster.read
+            yield partial(cluster.read, is_hash=is_hash, set_aside=set_aside)
         return
     pace = throttle.pace()
     with open_client(address) as client, wire(client) as line:
-        yield lambda names: read_all(line, names, pace)
+        yield lambda names: read_all(line, names, pace, is_hash, set_aside)
