@@ -47,7 +47,7 @@ _OURS = re.compile(rf"{re.escape(errors.__name__)}\.(\w+): (.+)")
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _OTHER_PYTHON = re.compile(r"\[PYTHON_VERSION_MISMATCH\] (.+)")
 _TRACEBACK = "Traceback (most recent call last)"
-_REASON = re.compile(r"Job aborted due to stage failure: (.+)|^: (?:[\w.$]+: )?(.+)", re.MULTILINE)
+_REASONS = (re.compile(r"Job aborted due to stage failure: .+"), re.compile(r"(?<=^: ).+", re.MULTILINE), re.compile(r".+"))
 
 
 def named_error(text: str) -> FerrymanError | None:
@@ -60,11 +60,11 @@ def named_error(text: str) -> FerrymanError | None:
     if missing := _NO_MODULE.search(text):
         return UsageError(
             f"the Python of Spark's executors has no module {missing[1]!r}: install ferryman[spark] there, or send it along "
-            "(docs/spark.md, A cluster)"
+            "(docs/spark.md, Spark cluster)"
         )
     if other := _OTHER_PYTHON.search(text):
         return UsageError(f"Spark's executors run another Python than the driver: {other[1]}")
     if _TRACEBACK in text:
         return None
-    reason = _REASON.search(text)
-    return ServerError(f"Spark gave up: {(reason[1] or reason[2]) if reason else text.strip().splitlines()[0]}")
+    reasons = (found[0] for pattern in _REASONS if (found := pattern.search(text)))
+    return ServerError(f"Spark gave up: {next(reasons, 'it gives no reason')}")

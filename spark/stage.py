@@ -44,12 +44,15 @@ class Results(Generic[T]):
     def rows(self) -> Iterator[T]:
         """The rows, one partition after the other through the driver."""
         columns = self.table.columns
-        for row in self.frame().toLocalIterator():
-            yield self.table.make(**{column.name: column.decode(row[column.name]) for column in columns})
+        with spark_errors():
+            for row in self.frame().toLocalIterator():
+                yield self.table.make(**{column.name: column.decode(row[column.name]) for column in columns})
 
     def tails(self) -> Iterator[str]:
         """The closing words of all tasks."""
-        return (row[0] for row in self._all().where("tail is not null").select(TAIL).toLocalIterator())
+        with spark_errors():
+            for row in self._all().where("tail is not null").select(TAIL).toLocalIterator():
+                yield row[0]
 
     def _all(self) -> DataFrame:
         return self.spark.read.schema(_ddl(self.table)).parquet(self.path)

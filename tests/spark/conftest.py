@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from ..conftest import SERVERS
 from ..support.servers import Server
+from ..support.standalone import Standalone, standalone
 
 
 @pytest.fixture(scope="session")
@@ -34,3 +35,10 @@ def spark() -> SparkSession:
 def engine(spark: SparkSession) -> SparkEngine:
     """An engine that cuts even the smallest keyspace into parts."""
     return SparkEngine(spark, tasks=3)
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    """A Spark cluster of two workers, which have a password in their environment."""
+    with standalone(tmp_path_factory.mktemp("spark") / "cluster", QUEUE_PASSWORD="sesame") as running:
+        yield running

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +11,8 @@ import pytest
 import redis
 
 from ..support.captures import capture, load
+from ..support.packages import install
 from ..support.servers import Server
-
-ROOT = Path(__file__).parents[2]
 
 COUNT = """
 import sys
@@ -58,9 +56,5 @@ def test_where_there_is_no_java_the_bundled_one_runs_and_nothing_else_is_printed
 
 @pytest.mark.slow
 def test_an_installed_ferryman_is_found_by_spark_itself(tmp_path: Path, url: str) -> None:
-    tree, installed = tmp_path / "tree", tmp_path / "installed"
-    shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".git", "tests", "build", "*.egg-info", "__pycache__"))
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(installed)]
-    subprocess.run([*pip, str(tree)], check=True, capture_output=True, timeout=200)
-    done = run(COUNT, url, PYTHONPATH=str(installed), PYSPARK_PYTHON=sys.executable)
+    done = run(COUNT, url, PYTHONPATH=str(install(tmp_path)), PYSPARK_PYTHON=sys.executable)
     assert (done.stdout, done.returncode) == ("34\n", 0), done.stderr

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from attrs import frozen
@@ -41,9 +42,9 @@ def ferryman(*arguments: str) -> Outcome:
     return Outcome(result.exit_code, result.stdout, result.stderr)
 
 
-def ferryman_process(*arguments: str, **environment: str) -> Outcome:
+def ferryman_process(*arguments: str, cwd: Path | None = None, **environment: str) -> Outcome:
     """Runs the command as a process, as a user's shell does."""
     done = subprocess.run(
-        [*PROGRAM, *arguments], capture_output=True, timeout=120, env={**os.environ, **environment}, check=False
+        [*PROGRAM, *arguments], capture_output=True, timeout=120, cwd=cwd, env={**os.environ, **environment}, check=False
     )
     return Outcome(done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8"))

@@ -30,9 +30,10 @@ class Standalone:
     """Holds ``master.log``, and a folder for each worker with what its executors print."""
     java_home: Path
 
-    def executor_logs(self) -> str:
-        """Everything that executors have printed."""
-        return "\n".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("worker*/app-*/*/std*")))
+    def logs(self) -> str:
+        """Everything that the master, the workers and their executors have printed."""
+        paths = (*self.folder.glob("*.log"), *self.folder.glob("worker*/app-*/*/std*"))
+        return "\n".join(path.read_text(errors="replace") for path in sorted(paths))
 
 
 @contextlib.contextmanager
@@ -63,6 +64,8 @@ def _daemon(cluster: Standalone, name: str, command: list[str], environment: dic
     # What Spark's start scripts know; workers ask for it when they start executors.
     settings["SPARK_SCALA_VERSION"] = "2.13"
     surroundings = {**os.environ, **settings, **environment}
+    # Executors must find their packages by themselves, not by what the tests were started with.
+    surroundings.pop("PYTHONPATH", None)
     with (cluster.folder / f"{name}.log").open("wb") as log:
         process = subprocess.Popen([*java, *command], stdout=log, stderr=log, env=surroundings)
         with process:
