@@ -47,13 +47,6 @@ def whole_score(score: float | None) -> int | None:
     return bounded(int(score))
 
 
-def plain_score(score: float) -> int | float | str:
-    """A score as JSON can hold it: whole numbers without a decimal point, as far as a float counts exactly; infinity as text."""
-    if not math.isfinite(score):
-        return str(score)
-    return int(score) if abs(score) < 2**53 and score.is_integer() else score
-
-
 def number_text(value: int | float) -> bytes:
     """The shortest text that reads back as ``value``: ``2``, not ``2.0``, as JavaScript writes it."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:

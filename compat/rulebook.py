@@ -11,15 +11,21 @@ totals. Called by each family's ``rules.py`` when it is imported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
-from ..schema.fact import Subject
+from ..schema.fact import Fact, Subject
 from ..schema.rule import Complaint, Harm, Keyspace, KeyspaceCheck, Rule, Severity, SubjectCheck
+from ..schema.text import show
 
 V = TypeVar("V")
 
 JobCheck = Callable[[V, Keyspace], Iterator[Complaint]]
+
+
+def keys_of(facts: Iterable[Fact]) -> str:
+    """The keys of some places, for a complaint."""
+    return ", ".join(sorted({show(fact.key) for fact in facts}))
 
 
 class Rulebook(Generic[V]):

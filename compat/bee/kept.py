@@ -24,7 +24,7 @@ from ...schema.errors import MalformedValue
 from ...schema.job import Job
 from ...schema.text import to_bytes, to_text
 from ..aside import FIELD, Aside
-from ..numbers import plain_score
+from ..extra import optional, plain_score
 from .history import fitting
 from .keys import SETS
 from .record import Stored, canonical, is_readable, lost, standard, word_for
@@ -50,9 +50,9 @@ class Kept:
         try:
             needs = extra.get("needs")
             return cls(
-                status=_text(extra.get("state")),
+                status=optional(extra.get("state"), str),
                 scores={role: _score(extra["scores"][role]) for role in SETS if role in extra.get("scores", {})},
-                fields={to_bytes(name): _raw(value) for name, value in extra.get("fields", {}).items()},
+                fields={to_bytes(name): optional(value, bytes) for name, value in extra.get("fields", {}).items()},
                 needs=None if needs is None else tuple(str(need) for need in needs),
                 dying=None if extra.get("dying") is None else bool(extra["dying"]),
             )
@@ -177,18 +177,6 @@ def _taken_aside(stored: Stored) -> tuple[Stored, Aside | None]:
 def _as_of(stored: Stored) -> bytes:
     """bee adds to the history with everything it does to a job but setting its tags."""
     return hashlib.sha1(stored.fields.get(b"history", b""), usedforsecurity=False).hexdigest().encode()
-
-
-def _text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    raise TypeError("a status is a text")
-
-
-def _raw(value: Any) -> bytes | None:
-    if value is None or isinstance(value, bytes):
-        return value
-    raise TypeError("a hash field's value is bytes")
 
 
 def _score(value: Any) -> float:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ...schema.fact import Fact
 from ...schema.rule import Complaint, Harm, Keyspace, Severity
 from ...schema.text import show
-from ..rulebook import Rulebook
+from ..rulebook import Rulebook, keys_of
 from . import texts
 from .keys import EARLIEST_TIME, layout
 from .view import View, view_of
@@ -27,11 +26,6 @@ MEMBERS = {
 """The status words of the jobs that may stand in the sets of each role."""
 
 book: Rulebook[View] = Rulebook(view_of)
-
-
-def keys_of(facts: Iterable[Fact]) -> str:
-    """The keys of some facts, for a message."""
-    return ", ".join(sorted({show(fact.key) for fact in facts}))
 
 
 def own_key(view: View, keyspace: Keyspace, role: str) -> str:

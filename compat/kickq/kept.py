@@ -23,8 +23,8 @@ from attrs import evolve, field, frozen
 from ...schema.errors import MalformedValue
 from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
+from ..extra import optional, plain_score
 from ..members import Member, Members, split
-from ..numbers import plain_score
 from .keys import WORDS
 from .record import Record, lost, record_of, standard_item, word_for
 
@@ -60,11 +60,11 @@ class Kept:
         extra = job.extra.get(NAME, {})
         try:
             return cls(
-                state=_optional(extra.get("state"), str),
-                read_as=_optional(extra.get("read_as"), str),
+                state=optional(extra.get("state"), str),
+                read_as=optional(extra.get("read_as"), str),
                 item={str(name): _member(text) for name, text in extra.get("item", {}).items()},
-                text=_optional(extra.get("text"), bytes),
-                fields={to_bytes(name): _optional(value, bytes) for name, value in extra.get("fields", {}).items()},
+                text=optional(extra.get("text"), bytes),
+                fields={to_bytes(name): optional(value, bytes) for name, value in extra.get("fields", {}).items()},
                 scores={str(role): float(score) for role, score in extra.get("scores", {}).items()},
             )
         except (AttributeError, TypeError, ValueError, MalformedValue) as error:
@@ -181,9 +181,3 @@ def _member(text: Any) -> Member | None:
     if not isinstance(text, bytes):
         raise TypeError("a member's text is bytes")
     return Member.parse(text)
-
-
-def _optional(value: Any, kind: type) -> Any:
-    if value is None or isinstance(value, kind):
-        return value
-    raise TypeError(f"not {kind.__name__}")

@@ -6,23 +6,17 @@ workers make KICKQ-4, 8 and 11 flicker for milliseconds. Called by ``rules.py``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from ...schema.fact import Fact
 from ...schema.job import State
 from ...schema.rule import Complaint, Harm, Keyspace, Severity
 from ...schema.text import show
-from ..rulebook import Rulebook
+from ..rulebook import Rulebook, keys_of
 from .keys import FINISHED, LOOK_MS, layout
 from .record import as_number
 from .view import View, view_of
 
 book: Rulebook[View] = Rulebook(view_of)
-
-
-def keys_of(facts: Iterable[Fact]) -> str:
-    """The keys of some places, for a message."""
-    return ", ".join(sorted({show(fact.key) for fact in facts}))
 
 
 @book.about_jobs(

@@ -18,7 +18,7 @@ from ...schema.family import Command, Target
 from ...schema.job import Job, State
 from ...schema.obstacle import error, warning
 from ...schema.rule import Finding
-from ...schema.text import load_json, show, to_bytes
+from ...schema.text import is_json, show, to_bytes
 from ...schema.totals import Totals
 from ..moments import moment
 from ..scripts import script
@@ -49,7 +49,7 @@ def obstacles(job: Job) -> Iterator[Finding]:
     except MalformedValue as reason:
         yield error(job, "KOMBU-W7", str(reason))
         return
-    if head is None and (not job.name or not _is_json(job.payload)):
+    if head is None and (not job.name or not is_json(job.payload)):
         yield error(job, "KOMBU-W4", "a Celery task needs a name, and a payload that is JSON")
     if job.state is State.SCHEDULED and (job.due_at is None or eta_text(job.due_at) is None):
         yield error(job, "KOMBU-W5", "a scheduled job needs a due time in the years 1 to 9999")
@@ -58,14 +58,6 @@ def obstacles(job: Job) -> Iterator[Finding]:
         yield warning(job, "KOMBU-W6", f"kept in the message, but without effect in Celery: {', '.join(idle)}")
     if job.state is State.ACTIVE and not kept.held:
         yield warning(job, "KOMBU-W8", "no consumer of kombu holds this active job: it is written as waiting")
-
-
-def _is_json(raw: bytes | None) -> bool:
-    try:
-        load_json(raw or b"")
-    except MalformedValue:
-        return False
-    return True
 
 
 def _is_text(raw: bytes | None) -> bool:

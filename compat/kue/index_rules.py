@@ -6,24 +6,18 @@ for milliseconds. Called by ``rules.py``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from ...schema.fact import Fact
 from ...schema.job import State
 from ...schema.rule import Complaint, Harm, Keyspace, Severity
 from ...schema.text import show, to_text
 from ..numbers import number
-from ..rulebook import Rulebook
+from ..rulebook import Rulebook, keys_of
 from .keys import WORDS, Era, Form, form, layout
 from .record import due_at
 from .view import View, view_of
 
 book: Rulebook[View] = Rulebook(view_of)
-
-
-def keys_of(facts: Iterable[Fact]) -> str:
-    """The keys of some places, for a message."""
-    return ", ".join(sorted({show(fact.key) for fact in facts}))
 
 
 def index_of(view: View, keyspace: Keyspace, role: str) -> str:

@@ -23,7 +23,7 @@ from ...schema.errors import MalformedValue
 from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
 from ..aside import FIELD, Aside
-from ..numbers import plain_score
+from ..extra import optional, plain_score
 from .keys import WORDS, Form, is_borrowed, valid_id
 from .record import Record, lost, readable, standard
 
@@ -53,7 +53,7 @@ class Kept:
         try:
             return cls(
                 state=extra.get("state"),
-                fields={to_bytes(name): _raw(value) for name, value in extra.get("fields", {}).items()},
+                fields={to_bytes(name): optional(value, bytes) for name, value in extra.get("fields", {}).items()},
                 plain=extra.get("members") == Form.PLAIN,
                 scores={str(role): float(score) for role, score in extra.get("scores", {}).items()},
                 search=_counts(extra.get("search", {})),
@@ -150,12 +150,6 @@ def with_aside_restored(job: Job, stored: Record) -> Job:
     if NAME in aside.extra:
         return job
     return aside.restored(job, stored.fields.get(b"updated_at"), has_own_id=not is_borrowed(job.id))
-
-
-def _raw(value: Any) -> bytes | None:
-    if value is None or isinstance(value, bytes):
-        return value
-    raise TypeError("a hash field's value is bytes")
 
 
 def _counts(counts: Any) -> dict[str, float | None]:

@@ -5,14 +5,13 @@ Called by ``rules.py``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from ...schema.fact import Fact
 from ...schema.job import State
 from ...schema.rule import Complaint, Harm, Keyspace, Severity
 from ...schema.text import show, to_text
 from ..numbers import number
-from ..rulebook import Rulebook
+from ..rulebook import Rulebook, keys_of
 from .keys import LEASE_MS
 from .payload import key_texts
 from .view import View, view_of
@@ -27,11 +26,6 @@ EXACT = 1e-6
 TO_RUN = frozenset({State.WAITING, State.ACTIVE})
 
 book: Rulebook[View] = Rulebook(view_of)
-
-
-def keys_of(facts: Iterable[Fact]) -> str:
-    """The keys of some places, for a message."""
-    return ", ".join(sorted({show(fact.key) for fact in facts}))
 
 
 # What a container names must be a job

@@ -24,6 +24,7 @@ from ...schema.errors import MalformedValue
 from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
 from ..aside import FIELD, Aside
+from ..extra import optional
 from .payload import Text, payload_in
 from .record import FINISHED, Record, canonical, lost, standard, text_of
 
@@ -52,7 +53,7 @@ class Kept:
                 raise TypeError
             return cls(
                 place=place,
-                fields={to_bytes(name): _raw(value) for name, value in extra.get("fields", {}).items()},
+                fields={to_bytes(name): optional(value, bytes) for name, value in extra.get("fields", {}).items()},
                 scores={str(role): float(score) for role, score in extra.get("scores", {}).items()},
                 found=dict(extra.get("found", {})),
             )
@@ -198,9 +199,3 @@ def _digest(record: Record) -> bytes:
     for name, value in sorted(record.fields.items()):
         digest.update(b"%d %d " % (len(name), len(value)) + name + value)
     return digest.hexdigest().encode("ascii")
-
-
-def _raw(value: Any) -> bytes | None:
-    if value is None or isinstance(value, bytes):
-        return value
-    raise TypeError("a hash field's value is bytes")

@@ -16,7 +16,7 @@ from typing import Any
 from attrs import frozen
 
 from ...schema.errors import MalformedValue
-from ...schema.text import load_json, load_loose_json
+from ...schema.text import is_json, load_json, load_loose_json
 
 Members = Mapping[str, Any]
 
@@ -102,7 +102,7 @@ def compose(payload: bytes | None, more: Members) -> Text:
             return Text(payload)
         tail = _tail(more, comma=bool(members))
         return Text(payload.rstrip(b" \t\r\n")[:-1] + tail, len(tail))
-    if _is_json(payload):
+    if is_json(payload):
         tail = _tail(more, comma=bool(more))
         return Text(_WRAP + (payload or b"") + tail, len(tail), wrapped=True)
     return Text(b"{" + _tail(more, comma=False))
@@ -121,11 +121,3 @@ def payload_in(text: Text) -> bytes | None:
 def _tail(more: Members, *, comma: bool) -> bytes:
     """The members as the program writes them, up to the closing brace."""
     return (b"," if comma else b"") + json.dumps(more, separators=(",", ":")).encode("ascii")[1:]
-
-
-def _is_json(raw: bytes | None) -> bool:
-    try:
-        load_json(raw or b"")
-    except MalformedValue:
-        return False
-    return True

@@ -25,6 +25,7 @@ from ...schema.errors import MalformedValue
 from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
 from ..aside import FIELD, Aside
+from ..extra import optional
 from .record import NAME, PLACES, Record, is_place, lost, priority_of, standard
 
 LASTING = frozenset({"unique_key"})
@@ -56,7 +57,7 @@ class Kept:
                 state=extra.get("state"),
                 scores=_scores(extra.get("scores", {})),
                 fields={
-                    to_bytes(name): _raw(value)
+                    to_bytes(name): optional(value, bytes)
                     for role in ("fields", "state_fields")
                     for name, value in extra.get(role, {}).items()
                 },
@@ -194,10 +195,6 @@ def with_aside_restored(job: Job, stored: Record) -> Job:
     if now != aside.as_of:
         aside = evolve(aside, fields={name: value for name, value in aside.fields.items() if name in LASTING}, as_of=now)
     return aside.restored(job, now)
-
-
-def _raw(value: Any) -> bytes | None:
-    return None if value is None else _bytes(value)
 
 
 def _bytes(value: Any) -> bytes:

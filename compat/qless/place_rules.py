@@ -13,10 +13,10 @@ from ...schema.fact import Fact
 from ...schema.rule import Complaint, Harm, Keyspace, Severity
 from ...schema.text import show, to_text
 from ..numbers import number
-from ..rulebook import Rulebook
+from ..rulebook import Rulebook, keys_of
 from .keys import INDEXES, RECENT_S, Generation, era_of
 from .record import RUNNING
-from .view import View, keys_of, view_of
+from .view import View, view_of
 
 WAITING = frozenset({"waiting", "stalled", "throttled"})
 

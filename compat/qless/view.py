@@ -13,7 +13,7 @@ from attrs import define, field
 from ...schema.fact import Fact, Subject
 from ...schema.job import State
 from ...schema.rule import Complaint, Severity
-from ...schema.text import show, to_text
+from ...schema.text import to_text
 from ..memo import remember_last
 from ..numbers import whole
 from .keys import INDEXES, Scope
@@ -161,11 +161,6 @@ class View:
         """What a rule says about this job; about its hash if no other key is at fault."""
         found = self.queue or None if queue is None else queue
         return Complaint(detail, self.key if key is None else key, found, severity)
-
-
-def keys_of(facts: list[Fact]) -> str:
-    """The keys of some places, for a message."""
-    return ", ".join(sorted({show(fact.key) for fact in facts}))
 
 
 view_of = remember_last(View.of)

@@ -54,7 +54,7 @@ def test_of_several_copies_the_first_in_order_stays(server: Server, client: redi
 
 def test_a_message_that_waits_and_is_held_is_left_to_people(server: Server, client: redis.Redis) -> None:
     ward = Ward(server, client, FAMILY, "")
-    job = next(job for job in ward.generate(60, 1) if job.state is State.ACTIVE)
+    job = next(job for job in ward.generate(300, 1) if job.state is State.ACTIVE)
     delivery = client.hget("unacked", job.id)
     assert delivery is not None
     client.lpush(job.queue, delivery[1 : delivery.rindex(b'}, "') + 1])
