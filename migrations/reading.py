@@ -23,6 +23,10 @@ T = TypeVar("T")
 
 BATCH = 100
 """Keys to read in one round trip: the rate of larger batches at a quarter of the wait for the server's other clients."""
+BATCH_BYTES = 8 << 20
+"""Where values are large, as many keys are read in one round trip as made this much in the one before."""
+SAMPLE = 10
+"""Each entry of so many is weighed."""
 SMALL_HASH = 1_000
 """Most fields of a hash that is read at once, when its length is known."""
 MISSING = "none"
@@ -51,15 +55,31 @@ def read_all(
     line: Wire, names: Sequence[bytes], pace: Pace, is_hash: Guess = no_guess, set_aside: SetAside = keep
 ) -> Iterator[list[Entry]]:
     """The values of any number of keys, in batches, no faster than ``pace`` wants. See ``read_entries``."""
-    for start in range(0, len(names), BATCH):
-        batch = names[start : start + BATCH]
+    start, size = 0, BATCH
+    while start < len(names):
+        batch = names[start : start + size]
         pace.begin()
         found = read_entries(line, batch, is_hash, set_aside)
         first = next(found, None)
         pace.end(len(batch))
+        start += len(batch)
         if first is not None:
+            weighed = first[::SAMPLE]
+            size = max(1, min(BATCH, BATCH_BYTES * len(weighed) // (sum(map(_weight, weighed)) + 1)))
             yield first
             yield from found
+
+
+def _weight(entry: Entry) -> int:
+    """The bytes of an entry's values, about."""
+    match entry.value:
+        case bytes() as text:
+            return len(text)
+        case dict() as fields:
+            return sum(map(len, fields.values()))
+        case list() as items if entry.redis_type != "zset":
+            return sum(map(len, items))
+    return 0
 
 
 def read_entries(

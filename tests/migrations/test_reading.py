@@ -1,13 +1,19 @@
+"""The values of keys: as entries promise, in bounded pieces, whatever happens to the keys meanwhile."""
+
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
 import redis
+from attrs import define, field
 from ferryman.migrations.chunks import CHUNK, LIST_CHUNK
-from ferryman.migrations.reading import read_entries
+from ferryman.migrations.reading import BATCH, BATCH_BYTES, read_all, read_entries
+from ferryman.migrations.throttle import UNTHROTTLED, Pace
 from ferryman.migrations.wire import wire
 from ferryman.schema.fact import Entry
 
@@ -129,3 +135,56 @@ def test_a_key_that_changes_its_type_all_the_time_is_read_in_one_of_its_forms(se
     finally:
         done.set()
         thread.join()
+
+
+@define
+class Noting(Pace):
+    """Notes how many keys each round trip brings."""
+
+    sizes: list[int] = field(factory=list)
+
+    def end(self, keys: int) -> None:
+        self.sizes.append(keys)
+
+
+@pytest.mark.parametrize("kind", ["string", "hash", "list"])
+def test_large_values_come_in_smaller_batches(client: redis.Redis, kind: str) -> None:
+    names = [b"%d" % number for number in range(300)]
+    for name in names:
+        value = "x" * (200_000 if int(name) < 250 else 10)
+        match kind:
+            case "string":
+                client.set(name, value)
+            case "hash":
+                client.hset(name, mapping={"small": 1, "large": value})
+            case "list":
+                client.rpush(name, 1, value)
+    pace = Noting(UNTHROTTLED)
+    with wire(client) as line:
+        assert [entry.key for batch in read_all(line, names, pace) for entry in batch] == names
+    first, *others = pace.sizes
+    assert first == BATCH
+    assert max(others[:-1]) <= BATCH_BYTES // 200_000 + 1
+    assert others[-1] < BATCH
+
+
+READ = """
+import resource, sys, redis
+from ferryman.migrations.reading import BATCH, BATCH_BYTES, read_all, read_entries
+from ferryman.migrations.throttle import UNTHROTTLED, Pace
+from ferryman.migrations.wire import wire
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+with wire(redis.Redis(port=int(sys.argv[1]), protocol=2)) as line:
+    size = sum(len(entry.value) for batch in read_entries(line, [b"huge"]) for entry in batch)
+print(size, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+@pytest.mark.slow
+def test_a_value_of_500_mb_takes_no_more_than_its_reply_and_itself(client: redis.Redis, server: Server) -> None:
+    """Redis has no command that reads a value in pieces and tells whether it has changed meanwhile."""
+    client.execute_command("SETRANGE", "huge", 500_000_000 - 1, "x")
+    told = subprocess.run([sys.executable, "-c", READ, str(server.port)], capture_output=True, text=True, check=True).stdout
+    size, memory = map(int, told.split())
+    assert size == 500_000_000
+    assert memory < 2.2 * size
