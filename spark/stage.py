@@ -110,8 +110,11 @@ def perform(spark: SparkSession, action: Callable[[], Any], phase: str, progress
         doing: Future[None] = pool.submit(work)
         try:
             while not wait([doing], POLL_SECONDS).done:
-                for step in list(_steps(context, group, phase)) or [(phase, 0, None)]:
-                    progress(*step)
+                steps = list(_steps(context, group, phase))
+                if not steps:
+                    progress(phase, 0, None)
+                for step, done, total in steps:
+                    progress(step, done, total)
         except BaseException:
             context.cancelJobGroup(group)
             raise

@@ -5,8 +5,8 @@
     look-<number>/noticed    the same of what was seen for the first time, and is told if it is seen again
 
 A look's folder appears whole or not at all, and never changes: whoever asks for the same look again is told the same. Two
-attempts of one task may make it side by side; the first one counts. Memory: 16 bytes for each finding that stands. Called by
-the streams.
+attempts of one task may make it side by side; the first one counts. Memory: some 35 bytes for each finding that stands. Called
+by the streams.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _has(identities: Identities, identity: int) -> bool:
     return index < len(identities) and identities[index] == identity
 
 
-def _sorted(identities: Identities) -> bytes:
+def _sorted(identities: Identities) -> memoryview:
     """Without making a Python number of each."""
     buffers = [None, pa.py_buffer(identities)]
-    return bytes(pa.Array.from_buffers(pa.uint64(), len(identities), buffers).sort().buffers()[1])
+    return memoryview(pa.Array.from_buffers(pa.uint64(), len(identities), buffers).sort().buffers()[1])

@@ -11,12 +11,16 @@ import pytest
 import redis
 from attrs import define, field
 from ferryman.compat.kue.keys import padded
+from ferryman.migrations.throttle import UNTHROTTLED
+from ferryman.schema.address import Address
 from ferryman.schema.call import run
-from ferryman.schema.errors import UsageError
+from ferryman.schema.errors import ServerError, UsageError
 from ferryman.schema.family import get_family
 from ferryman.schema.job import Job, State
 from ferryman.schema.native.live import Live
 from ferryman.spark.source import Ferryman
+from ferryman.spark.stream import Watch
+from ferryman.spark.watch import totals as queue_totals
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -179,6 +183,15 @@ def test_a_server_that_stays_away_ends_the_query_with_its_name_and_without_its_p
     with pytest.raises(StreamingQueryException, match=r"ferryman://:\*\*\*@127.0.0.1:\d+/0.*can't be reached") as caught:
         watcher.look()
     assert "sesame" not in str(caught.value)
+
+
+def test_wrong_credentials_are_not_waited_for(tmp_path: Path) -> None:
+    with SERVERS[0].start(tmp_path) as guarded:
+        guarded.client().config_set("requirepass", "sesame")
+        address = Address.parse(guarded.url().replace("//", "//:swordfish@"))
+        endless = Watch(address, every_ms=0, patience=1e9, throttle=UNTHROTTLED)
+        with pytest.raises(ServerError, match="refuses the credentials"):
+            endless.patiently(lambda: list(queue_totals(address)))
 
 
 def wrong_options(url: str) -> Iterator[tuple[dict[str, str], str]]:
