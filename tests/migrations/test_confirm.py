@@ -27,6 +27,7 @@ from ferryman.schema.family import get_family
 from ferryman.schema.rule import Finding, Keyspace, Severity
 from ferryman.schema.spot import Spot
 
+from ..conftest import SERVERS
 from ..support.captures import Capture, captures, dump, load, survey
 from ..support.moved import DAMAGE, PACE, Moved
 from ..support.movers import moving
@@ -84,9 +85,17 @@ def _address(server: Server, capture: Capture) -> Address:
 # Audits while jobs move
 
 
+@pytest.fixture(scope="module")
+def one_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Of one kind: what differs between servers is seen by the tests above."""
+    with SERVERS[0].start(tmp_path_factory.mktemp("server")) as running:
+        yield running
+
+
 @pytest.fixture(params=DAMAGE)
-def moved(server: Server, request: pytest.FixtureRequest) -> Moved:
-    return Moved(server, get_family(request.param))
+def moved(one_server: Server, request: pytest.FixtureRequest) -> Moved:
+    one_server.client().flushall()
+    return Moved(one_server, get_family(request.param))
 
 
 def test_an_audit_while_jobs_move_tells_the_damage_and_nothing_else(moved: Moved, monkeypatch: pytest.MonkeyPatch) -> None:
