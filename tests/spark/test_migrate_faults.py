@@ -125,7 +125,10 @@ def attempt(engine: SparkEngine, source: Address, target: Address) -> Summary:
     return engine.migrate(source, target, Plan.between(source, target, NOW), lambda _: None, resume=True)
 
 
-@pytest.mark.parametrize("once_applied", [False, True], ids=["before a batch", "after a batch"])
+@pytest.mark.parametrize(
+    "once_applied",
+    [pytest.param(False, id="before a batch", marks=pytest.mark.slow), pytest.param(True, id="after a batch")],
+)
 def test_a_worker_process_that_dies_costs_one_attempt(
     once_applied: bool,
     engine: SparkEngine,
@@ -338,7 +341,11 @@ def forbidden(client: redis.Redis) -> Callable[[], object]:
 
 @pytest.mark.parametrize(
     ("refuse", "said"),
-    [(full, "maxmemory"), (replica, "read only replica"), (forbidden, "ZADD .*no permissions")],
+    [
+        pytest.param(forbidden, "ZADD .*no permissions", id="NOPERM"),
+        pytest.param(replica, "read only replica", id="READONLY", marks=pytest.mark.slow),
+        pytest.param(full, "maxmemory", id="OOM", marks=pytest.mark.slow),
+    ],
 )
 def test_a_target_that_refuses_half_way_is_one_error_and_the_rest_is_written_later(
     refuse: Callable[[redis.Redis], Callable[[], object]],
