@@ -181,6 +181,7 @@ class LocalEngine:
                         gathering.add(fact)
                 keys += len(batch)
                 progress(phase, keys, source.expected(keys))
+            progress(phase, keys, keys)
             if not found:
                 raise source.nothing_found()
             remarks = tuple(source.remarks())

@@ -21,6 +21,7 @@ from ..support.keyspace import store
 from ..support.servers import Server
 
 NOW = 1_795_262_676_000
+JOBS = 4000
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -46,22 +47,22 @@ def test_a_terminal_shows_rate_and_time_left_of_each_phase_and_stdout_stays_clea
     server: Server, client: redis.Redis, tmp_path: Path
 ) -> None:
     family = get_family("kue")
-    store(client, family, "q", family.generate(1500, 3, NOW), NOW)
+    store(client, family, "q", family.generate(JOBS, 3, NOW), NOW)
     keys = client.dbsize()
     # The keys of others are no part of the work.
     client.mset({f"session:{number}": "x" for number in range(keys)})
     url, out = server.url(family="kue"), tmp_path / "out"
-    options = ("--format", "json", "--now", str(NOW), "--throttle", str(2 * keys))
+    options = ("--format", "json", "--now", str(NOW), "--throttle", str(keys))
     status, shown = watched(out, "migrate", url, server.url(1), *options)
     assert status == 0
     *_, summary = map(json.loads, out.read_text("utf-8").split("\n")[:-1])
-    assert summary["written"] == 1500
+    assert summary["written"] == JOBS
     reading = re.findall(r"reading kue keys\s.*?(\d+)/(\d+) [\d,]+/s, \d:\d\d:\d\d left", shown)
     assert len(reading) > 2
     done, total = map(int, reading[-1])
     assert done <= total
     assert abs(total - keys) < keys / 5
-    assert re.search(r"writing jobs\s.*?1500/1500 in \d:\d\d:\d\d", shown)
+    assert re.search(rf"writing jobs\s.*?{JOBS}/{JOBS} in \d:\d\d:\d\d", shown)
 
 
 def test_a_snapshot_and_a_server_say_how_much_of_them_is_read(server: Server, client: redis.Redis) -> None:
