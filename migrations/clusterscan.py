@@ -111,8 +111,11 @@ class Cluster:
 
     # Reading
 
-    def entries(self, globs: Iterable[str]) -> Iterator[list[Entry]]:
-        """Every key that one of the globs fits, each once, large ones in several entries."""
+    def entries(self, globs: Iterable[str], is_hash: Guess = no_guess) -> Iterator[list[Entry]]:
+        """Every key that one of the globs fits, each once, large ones in several entries.
+
+        ``is_hash``: as for ``read_entries``.
+        """
         wanted = tuple(globs)
         is_wanted = covering(wanted)
         seen: set[bytes] = set()
@@ -122,16 +125,16 @@ class Cluster:
                 stack.enter_context(same_server(self.client(name)))
             for name in self.masters():
                 for page in scan_range(self.client(name), EVERYTHING, wanted):
-                    yield from self._fresh(page, seen)
+                    yield from self._fresh(page, seen, is_hash)
         while moved := self.moved_since(before):
             before = self.at_rest()
             for slot in moved:
-                yield from self._fresh(filter(is_wanted, self.keys_in(slot)), seen)
+                yield from self._fresh(filter(is_wanted, self.keys_in(slot)), seen, is_hash)
 
-    def _fresh(self, names: Iterable[bytes], seen: set[bytes]) -> Iterator[list[Entry]]:
+    def _fresh(self, names: Iterable[bytes], seen: set[bytes], is_hash: Guess) -> Iterator[list[Entry]]:
         fresh = [name for name in dict.fromkeys(names) if name not in seen]
         seen.update(fresh)
-        yield from self.read(fresh)
+        yield from self.read(fresh, is_hash)
 
     def read(self, names: Iterable[bytes], is_hash: Guess = no_guess, set_aside: SetAside = keep) -> Iterator[list[Entry]]:
         """The values of keys, from whichever nodes own them now; those that are gone are left out.

@@ -10,10 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from attrs import frozen
+from attrs import field, frozen
 
 from ..schema.address import Address
-from ..schema.fact import FactKind, Subject
+from ..schema.fact import Subject
 from ..schema.family import Command, get_family
 from ..schema.job import Job, State
 from ..schema.rule import Finding, Keyspace
@@ -22,9 +22,11 @@ from . import journal
 from .compare import judge
 from .confirm import confirming
 from .engine import Census, Difference, Progress, Report, Summary, Verification, silent
+from .intake import Intake
 from .order import listing_order, order_difference, pop_orders
 from .plan import Carried, Plan, carry
 from .queues import QueueStatus, counted, statuses
+from .sifting import Sieve, can_vouch
 from .source import open_source
 from .store import Store, open_store
 from .subjects import Gathering
@@ -50,6 +52,8 @@ class Reading:
     """In an order that depends on nothing but their ids, so that a second reading of the same keys gives the same."""
     remarks: tuple[Finding, ...] = ()
     """About the source itself."""
+    vouched: Census = field(factory=Census)
+    """The jobs that are left out, because no rule can find anything in them."""
 
     def jobs(self) -> Iterator[Job]:
         """Every job that has a record."""
@@ -69,8 +73,9 @@ class LocalEngine:
 
     def audit(self, source: Address, now_ms: int, report: Report[Finding], progress: Progress = silent) -> Census:
         """See Engine.audit."""
-        reading = self._read(source, now_ms, progress)
+        reading = self._read(source, now_ms, progress, suspects_only=True)
         census = Census()
+        census.merge(reading.vouched)
         for job in reading.jobs():
             census.count(job, now_ms)
         family = reading.keyspace.family
@@ -163,29 +168,38 @@ class LocalEngine:
         reading = self._read(source, now_ms, silent)
         return statuses(counted(reading.jobs(), now_ms), reading.keyspace)
 
-    def _read(self, address: Address, now_ms: int, progress: Progress, *, may_be_empty: bool = False) -> Reading:
-        """Reads a keyspace. Raises KeyspaceNotFound if there is none."""
+    def _read(
+        self, address: Address, now_ms: int, progress: Progress, *, may_be_empty: bool = False, suspects_only: bool = False
+    ) -> Reading:
+        """Reads a keyspace. Raises KeyspaceNotFound if there is none.
+
+        ``suspects_only``: jobs in which no rule can find anything may be left out (sifting.py); they are counted.
+        """
         family = get_family(address.family)
-        totals = Totals()
+        sieve = Sieve(address, now_ms) if suspects_only and can_vouch(address) else None
+        intake = sieve or Intake(address)
         gathering = Gathering(family)
         keys = 0
-        found = may_be_empty
         phase = f"reading {address.family} keys"
         progress(phase, 0, None)
         with open_source(address, self.throttle) as source:
-            for batch in source.entries(now_ms):
+            for batch in source.entries(now_ms, intake.is_record):
                 for entry in batch:
-                    for fact in family.facts(entry, address.prefix):
-                        family.tally(fact, totals)
-                        found = found or fact.kind is not FactKind.TOKEN
+                    for fact in intake.facts(entry):
                         gathering.add(fact)
                 keys += len(batch)
                 progress(phase, keys, source.expected(keys))
             progress(phase, keys, keys)
-            if not found:
+            if not (intake.close().speaks or may_be_empty):
                 raise source.nothing_found()
             remarks = tuple(source.remarks())
-        return Reading(Keyspace(family, address.prefix, now_ms, totals), tuple(gathering.subjects()), remarks)
+        vouched = Census()
+        if sieve is not None:
+            remembered, vouched = sieve.settle()
+            for fact in remembered:
+                gathering.add(fact)
+        keyspace = Keyspace(family, address.prefix, now_ms, intake.close().totals)
+        return Reading(keyspace, tuple(gathering.subjects()), remarks, vouched)
 
 
 def _write(

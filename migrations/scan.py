@@ -25,7 +25,7 @@ from ..schema.errors import ServerError
 from ..schema.fact import Entry
 from ..schema.family import KeyFamily
 from .globs import Selection
-from .reading import read_all
+from .reading import Guess, no_guess, read_all
 from .throttle import UNTHROTTLED, Throttle
 from .wire import Wire, wire
 
@@ -256,11 +256,12 @@ def entries(
     span: CursorRange = EVERYTHING,
     throttle: Throttle = UNTHROTTLED,
     passed: Callable[[int], None] | None = None,
+    is_hash: Guess = no_guess,
 ) -> Iterator[list[Entry]]:
     """Every key of a family's keyspace in the range, each key once, large ones in several entries.
 
-    ``passed`` is told each cursor up to which all has been read. Raises ServerError when the server was replaced during the
-    scan; redis-py's own errors pass through.
+    ``passed`` is told each cursor up to which all has been read; ``is_hash`` is as for ``read_entries``. Raises ServerError when
+    the server was replaced during the scan; redis-py's own errors pass through.
     """
     seen: set[bytes] = set()
     pace = throttle.pace()
@@ -268,4 +269,4 @@ def entries(
         for page in scan_range(client, span, family.globs(prefix), passed=passed):
             fresh = [key for key in dict.fromkeys(page) if key not in seen]
             seen.update(fresh)
-            yield from read_all(line, fresh, pace)
+            yield from read_all(line, fresh, pace, is_hash)

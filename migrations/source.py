@@ -21,6 +21,7 @@ from ..schema.family import get_family
 from ..schema.rule import Finding
 from .clusterscan import Cluster
 from .rdbfile import RdbFile, unread_keys
+from .reading import Guess, no_guess
 from .scan import POSITIONS, Cursors, entries, node, position
 from .survey import clock_ms, nothing_found
 from .throttle import UNTHROTTLED, Throttle
@@ -41,10 +42,11 @@ class Source(ABC):
         """About how many keys there are to read, those of others included."""
 
     @abstractmethod
-    def entries(self, now_ms: int) -> Iterator[list[Entry]]:
+    def entries(self, now_ms: int, is_hash: Guess = no_guess) -> Iterator[list[Entry]]:
         """Every key of the family's keyspace, each once, and perhaps others; large ones in several entries.
 
-        ``now_ms``: what times to live are counted from in a snapshot. Raises ServerError when the source proves not to be whole.
+        ``now_ms``: what times to live are counted from in a snapshot. ``is_hash``: as for ``read_entries``. Raises ServerError
+        when the source proves not to be whole.
         """
 
     def share(self) -> float | None:
@@ -80,11 +82,11 @@ class LiveSource(Source):
     def size(self) -> int:
         return int(self._client.dbsize())
 
-    def entries(self, now_ms: int) -> Iterator[list[Entry]]:
+    def entries(self, now_ms: int, is_hash: Guess = no_guess) -> Iterator[list[Entry]]:
         # Keys of others are scanned too and not seen: the position of the scan tells better than any number of keys.
         passed = self._pass if node(self._client).cursors is Cursors.POSITIONS else None
         family, prefix = get_family(self.address.family), self.address.prefix
-        return entries(self._client, family, prefix, throttle=self._throttle, passed=passed)
+        return entries(self._client, family, prefix, throttle=self._throttle, passed=passed, is_hash=is_hash)
 
     def share(self) -> float | None:
         return self._share
@@ -109,8 +111,8 @@ class ClusterSource(Source):
     def size(self) -> int:
         return self._cluster.size()
 
-    def entries(self, now_ms: int) -> Iterator[list[Entry]]:
-        return self._cluster.entries(get_family(self.address.family).globs(self.address.prefix))
+    def entries(self, now_ms: int, is_hash: Guess = no_guess) -> Iterator[list[Entry]]:
+        return self._cluster.entries(get_family(self.address.family).globs(self.address.prefix), is_hash)
 
     def nothing_found(self) -> KeyspaceNotFound:
         address = self.address
@@ -133,7 +135,7 @@ class FileSource(Source):
     def size(self) -> int:
         return sum(file.size for file in self._files)
 
-    def entries(self, now_ms: int) -> Iterator[list[Entry]]:
+    def entries(self, now_ms: int, is_hash: Guess = no_guess) -> Iterator[list[Entry]]:
         for file in self._files:
             yield from file.entries(self.address.db, now_ms)
 

@@ -25,6 +25,7 @@ from .rule import Finding, Keyspace, Rule
 from .spot import Recount, Spot
 from .text import to_bytes
 from .totals import Totals
+from .voucher import Voucher
 
 Command = tuple[bytes | str | int | float, ...]
 """One Redis command, ready to be packed."""
@@ -39,12 +40,12 @@ class Target:
 
     prefix: str
     now_ms: int
-
     generated: bool = False
     """True where only sound jobs of the family's own generator are written, each once, into a keyspace without any.
 
     Then nothing older has to be taken away, and nothing is lost that must be put aside: writers don't look for either.
     """
+
 
 class KeyFamily(ABC):
     """Everything known about one system's Redis keys. Implementations are stateless; every method is pure."""
@@ -90,6 +91,10 @@ class KeyFamily(ABC):
 
         Never raises for any bytes in key or value.
         """
+
+    def voucher(self, prefix: str, now_ms: int) -> Voucher | None:
+        """What spares an audit the sound jobs of this keyspace; None where the rules look at every job."""
+        return None
 
     def echoes(self, subject: Subject) -> Iterator[Fact]:
         """What this job tells other jobs that have claimed it: facts about them, to be joined with their own.
@@ -186,6 +191,10 @@ class KeyFamily(ABC):
         """
         raise UsageError(f"the family {self.name} has no generated keyspaces")
 
+    def sketch(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
+        """The jobs of ``generate`` for a ``generated`` target: they need not say more of themselves than ``write`` asks for."""
+        return self.generate(jobs, seed, now_ms, lots)
+
     def damage(self, rule: str, job: Job, target: Target) -> list[Command]:
         """The commands that break one rule of ``plantable`` at this sound, written job, and no other rule.
 
@@ -194,10 +203,6 @@ class KeyFamily(ABC):
         return []
 
     # What both engines run on the results of the above
-
-    def sketch(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
-        """The jobs of ``generate`` for a ``generated`` target: they need not say more of themselves than ``write`` asks for."""
-        return self.generate(jobs, seed, now_ms, lots)
 
     def findings(self, subject: Subject, keyspace: Keyspace) -> Iterator[Finding]:
         """All rules on one subject."""

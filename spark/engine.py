@@ -66,14 +66,16 @@ class SparkEngine:
 
     def audit(self, source: Address, now_ms: int, report: Report[Finding], progress: Progress = silent) -> Census:
         """See Engine.audit."""
-        with self._snapshot(source, now_ms, progress) as (snapshot, folder):
+        with self._snapshot(source, now_ms, progress, suspects_only=True) as (snapshot, folder):
             found = audit.findings(snapshot, self._number(source), f"{folder}/findings", progress, self._throttle)
             beside = Census()
             for finding in audit.of_keyspace(snapshot, beside):
                 report(finding)
             for finding in found.rows():
                 report(finding)
-            return audit.census(found, beside)
+            census = audit.census(found, beside)
+            census.merge(snapshot.vouched)
+            return census
 
     def migrate(
         self,
@@ -144,7 +146,7 @@ class SparkEngine:
 
     @contextlib.contextmanager
     def _snapshot(
-        self, source: Address, now_ms: int, progress: Progress, *, found: str | None = None
+        self, source: Address, now_ms: int, progress: Progress, *, suspects_only: bool = False, found: str | None = None
     ) -> Iterator[tuple[Snapshot, str]]:
         """A snapshot of the source, and a folder for what is made of it; both are gone after the block.
 
@@ -159,10 +161,11 @@ class SparkEngine:
             progress("starting Spark", 0, None)
             spark = self._given or session(self._master, self._settings, brief=brief)
             preflight.check(spark, folder, progress)
+            path = f"{folder}/source"
             if found is not None:
-                snapshot = kept.reopened(spark, source, now_ms, f"{folder}/source")
+                snapshot = kept.reopened(spark, source, now_ms, path)
             else:
-                snapshot = take(spark, source, now_ms, f"{folder}/source", progress, self._throttle)
+                snapshot = take(spark, source, now_ms, path, progress, self._throttle, suspects_only=suspects_only)
             must_speak(snapshot)
             yield snapshot, folder
 

@@ -17,12 +17,12 @@ from attrs import evolve, frozen
 from pyspark.sql import SparkSession
 
 from ..migrations.engine import Progress
+from ..migrations.intake import NewIntake
 from ..migrations.rdbfile import NotAPiece, Piece, RdbFile, unread_keys
 from ..migrations.source import snapshot_paths
 from ..schema.address import Address
 from ..schema.fact import Fact
 from ..schema.rule import Finding
-from .intake import NewIntake
 from .stage import Batches, Results, closing, run
 from .tables import FACTS, batches, fact_bytes
 

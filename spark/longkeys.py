@@ -17,6 +17,7 @@ from redis.crc import key_slot
 
 from ..migrations.clusterscan import REDIRECTED, Cluster
 from ..migrations.engine import Progress
+from ..migrations.intake import NewIntake
 from ..migrations.keyparts import KeyPart, cut, read_part
 from ..migrations.reading import BATCH
 from ..migrations.scan import Cursors, node
@@ -28,7 +29,6 @@ from ..schema.errors import ServerError
 from ..schema.fact import Fact
 from ..schema.text import to_text
 from .failures import located
-from .intake import NewIntake
 from .stage import Batches, Results, closing, run
 from .tables import FACTS, batches, fact_bytes
 

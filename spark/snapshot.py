@@ -25,8 +25,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ..migrations.clusterscan import Cluster, NodeName
 from ..migrations.engine import Census, Progress, silent
+from ..migrations.intake import Intake, NewIntake, Told
 from ..migrations.reading import Guess, SetAside, read_all
 from ..migrations.scan import Span, node, same_server, scan_range, split
+from ..migrations.sifting import can_vouch
 from ..migrations.source import open_source
 from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..migrations.wire import wire
@@ -39,7 +41,6 @@ from ..schema.rule import Finding, Keyspace
 from ..schema.totals import Totals
 from .failures import located
 from .files import read_files
-from .intake import Intake, NewIntake, Told
 from .longkeys import LongKeys, positions_known, read_long_keys
 from .stage import Batches, Results, closing, run
 from .tables import FACTS, batches, fact_bytes
@@ -116,7 +117,7 @@ def take(
     """
     remarks: list[Finding] = []
     intake: NewIntake = partial(Intake, address)
-    traced = suspects_only and get_family(address.family).voucher(address.prefix, now_ms) is not None
+    traced = suspects_only and can_vouch(address)
     if traced:
         os.makedirs(f"{path}-traces")
         intake = partial(Tracing, address, now_ms, f"{path}-traces")

@@ -1,19 +1,18 @@
-"""Traces: how the rules are spared from looking at millions of sound jobs, for families that have a Voucher (schema/voucher.py).
+"""Traces: what a Sifting (migrations/sifting.py) remembers, for keyspaces of any size.
 
     entries -> vouched for: a trace of each place claimed or found, in Parquet files that the tasks write themselves
             -> all others: facts, and a trace of doubt
     traces  -> by job: XOR of all marks -> suspects -> their traces become facts after all
 
 A trace holds what its key says about one job as an entry of its own, so that the family's own reader makes the facts, and no
-live server has to be read twice. What comes out is exact: the same findings and totals as from the facts of all jobs.
-tests/spark/test_traces.py. Called by snapshot.py.
+live server has to be read twice. tests/spark/test_traces.py. Called by snapshot.py.
 """
 
 from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,11 +21,12 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession, functions
 
 from ..migrations.engine import Census, Progress
+from ..migrations.intake import Told
+from ..migrations.sifting import Sifting, voucher_of
 from ..schema.address import Address
 from ..schema.fact import Entry, Fact
 from ..schema.family import get_family
-from ..schema.voucher import Home, Sound, Standing, Voucher
-from .intake import Intake, Told
+from ..schema.voucher import Home, Sound, Standing
 from .stage import Batches, Results, closing, run
 from .tables import FACTS, Column, Table, batches, fact_bytes
 
@@ -57,46 +57,16 @@ MOST_ATTACHED = 1_000
 """When traces go to the file. A log has up to a thousand lines."""
 
 
-def voucher_of(address: Address, now_ms: int) -> Voucher:
-    """The keyspace as its family, one that has a Voucher, sees it at a glance."""
-    voucher = get_family(address.family).voucher(address.prefix, now_ms)
-    if voucher is None:
-        raise ValueError(f"the family {address.family} has no Voucher")
-    return voucher
-
-
-class Tracing(Intake):
-    """Makes traces of the jobs for which the family vouches, in a file in ``folder``, and facts of the others."""
+class Tracing(Sifting):
+    """Leaves the traces of what it remembers in a file in ``folder``."""
 
     def __init__(self, address: Address, now_ms: int, folder: str) -> None:
-        super().__init__(address)
-        self._voucher = voucher_of(address, now_ms)
-        self._records = _Records(self._voucher.width)
+        super().__init__(address, now_ms)
+        self._records = _Records(self.voucher.width)
         self._attached: list[tuple[int, Entry]] = []
         self._doubts: list[int] = []
         self._path = os.path.join(folder, f"{uuid.uuid4()}.parquet")
         self._file: parquet.ParquetWriter | None = None
-
-    def is_record(self, key: bytes) -> object:
-        return self._voucher.record(key)
-
-    def facts(self, entry: Entry) -> Iterator[Fact]:
-        if entry.redis_type == "hash":
-            if self._take_record(entry):
-                return
-        elif entry.redis_type == "list":
-            number = self._voucher.attached(entry)
-            if number is not None:
-                self._attached.append((number, entry))
-                if len(self._attached) >= MOST_ATTACHED:
-                    self._flush()
-                return
-        else:
-            standing = self._voucher.standing(entry)
-            if standing is not None:
-                yield from self._take_place(entry, standing)
-                return
-        yield from self._doubtful(entry)
 
     def close(self) -> Told:
         self._flush()
@@ -107,46 +77,32 @@ class Tracing(Intake):
             told.files.append(self._path)
         return told
 
-    def _take_record(self, entry: Entry) -> bool:
-        """Whether it is the record of a job for which the family vouches."""
-        number = self._voucher.record(entry.key) if entry.ttl_ms is None and not entry.offset else None
-        sound = None if number is None else self._voucher.vouch(entry.value)
-        if number is None or sound is None:
-            return False
+    def add_record(self, number: int, sound: Sound, entry: Entry) -> None:
         self._records.add(number, sound, entry)
         if self._records.are_many:
             self._flush()
-        return True
 
-    def _take_place(self, entry: Entry, standing: Standing) -> Iterator[Fact]:
-        """Traces of the members that are known, and facts of the others."""
-        known = [index for index, number in enumerate(standing.numbers) if number is not None]
-        self._voucher.tally_standing(entry, standing, self._told.totals)
-        self._told.speaks = self._told.speaks or bool(known)
+    def add_standing(self, entry: Entry, standing: Standing, known: Sequence[int]) -> None:
         for start in range(0, len(known), ROWS):
             self._write(_standing(entry, standing, known[start : start + ROWS]))
-        if len(known) < len(standing.numbers):
-            for index, (item, number) in enumerate(zip(entry.value, standing.numbers, strict=True), entry.offset):
-                if number is None:
-                    yield from self._doubtful(Entry(entry.key, entry.redis_type, [item], entry.ttl_ms, index))
 
-    def _doubtful(self, entry: Entry) -> Iterator[Fact]:
-        """All facts of an entry, whose jobs the rules will look at."""
-        for fact in super().facts(entry):
-            if fact.job_id is not None:
-                self._doubts.append(self._voucher.number(fact.job_id, fact.scope))
-            yield fact
+    def add_attached(self, number: int, entry: Entry) -> None:
+        self._attached.append((number, entry))
+        if len(self._attached) >= MOST_ATTACHED:
+            self._flush()
+
+    def add_doubt(self, number: int) -> None:
+        self._doubts.append(number)
         if len(self._doubts) >= ROWS:
             self._write_doubts()
 
     def _flush(self) -> None:
         records = self._records
         if records.numbers:
-            self._told.speaks = True
-            self._voucher.tally_vouched(records.numbers, self._told.totals)
+            self.voucher.tally_vouched(records.numbers, self._told.totals)
             self._told.homes.update((home.mark, (home.queue, str(home.state))) for home in records.homes)
             self._write(records.batch())
-            self._records = _Records(self._voucher.width)
+            self._records = _Records(self.voucher.width)
         if self._attached:
             self._write(_attached(self._attached))
             self._attached = []

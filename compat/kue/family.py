@@ -16,9 +16,11 @@ from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
 from ...schema.spot import Recount, Spot
 from ...schema.totals import Totals
+from ...schema.voucher import Voucher
 from . import count, damage, generate, reader, repairs, writer
 from .keys import LOCKS, TELLING, versions
 from .rules import RULES
+from .voucher import KueVoucher
 from .whereabouts import recounts, whereabouts
 
 
@@ -45,6 +47,9 @@ class Kue(KeyFamily):
     def facts(self, entry: Entry, prefix: str) -> Iterator[Fact]:
         return reader.facts(entry, prefix)
 
+    def voucher(self, prefix: str, now_ms: int) -> Voucher:
+        return KueVoucher(prefix, now_ms)
+
     def tally(self, fact: Fact, totals: Totals) -> None:
         reader.tally(fact, totals)
 
@@ -54,14 +59,14 @@ class Kue(KeyFamily):
     def queues(self, keyspace: Keyspace) -> Iterable[str]:
         return keyspace.totals.names.get("types", ())
 
+    def count(self, prefix: str) -> Asking:
+        return count.count(prefix)
+
     def whereabouts(self, subject: Subject, keyspace: Keyspace) -> Iterable[Spot]:
         return whereabouts(subject, keyspace)
 
     def recounts(self, finding: Finding, keyspace: Keyspace) -> Iterable[Recount]:
         return recounts(finding, keyspace)
-
-    def count(self, prefix: str) -> Asking:
-        return count.count(prefix)
 
     def obstacles(self, job: Job) -> Iterator[Finding]:
         return writer.obstacles(job)

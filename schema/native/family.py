@@ -62,14 +62,14 @@ class Native(KeyFamily):
     def consumers(self, keyspace: Keyspace) -> Mapping[str, int]:
         return reader.consumers(keyspace.totals, keyspace.now_ms)
 
+    def count(self, prefix: str) -> Asking:
+        return count.count(prefix)
+
     def whereabouts(self, subject: Subject, keyspace: Keyspace) -> Iterable[Spot]:
         return whereabouts(subject, keyspace)
 
     def recounts(self, finding: Finding, keyspace: Keyspace) -> Iterable[Recount]:
         return recounts(finding, keyspace)
-
-    def count(self, prefix: str) -> Asking:
-        return count.count(prefix)
 
     def obstacles(self, job: Job) -> Iterator[Finding]:
         return writer.obstacles(job)

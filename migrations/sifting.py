@@ -1,0 +1,167 @@
+"""Sifting: how the rules are spared from looking at millions of sound jobs, for families that have a Voucher.
+
+    entries -> vouched for: remembered by the places that the job claims, and those where it is found
+            -> all others: facts, and a doubt about their jobs
+
+When all is read, the jobs that stand elsewhere than they claim, and those in doubt, are the suspects: what was remembered of them
+becomes facts after all, and the rules look at these alone. The findings and totals are those of the facts of all jobs. Here
+stands what can be kept in memory; spark/traces.py does the same for any size. Called by the local engine.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+
+from ..schema.address import Address
+from ..schema.fact import Entry, Fact
+from ..schema.family import get_family
+from ..schema.voucher import Home, Sound, Standing, Voucher
+from .engine import Census
+from .intake import Intake
+
+
+def can_vouch(address: Address) -> bool:
+    """Whether the family of a keyspace has a Voucher."""
+    return get_family(address.family).voucher(address.prefix, 0) is not None
+
+
+def voucher_of(address: Address, now_ms: int) -> Voucher:
+    """The keyspace as its family, one that has a Voucher, sees it at a glance."""
+    voucher = get_family(address.family).voucher(address.prefix, now_ms)
+    if voucher is None:
+        raise ValueError(f"the family {address.family} has no Voucher")
+    return voucher
+
+
+class Sifting(Intake):
+    """Makes facts only of what nobody vouches for; subclasses remember the rest."""
+
+    def __init__(self, address: Address, now_ms: int) -> None:
+        super().__init__(address)
+        self.voucher = voucher_of(address, now_ms)
+
+    def is_record(self, key: bytes) -> object:
+        return self.voucher.record(key)
+
+    def facts(self, entry: Entry) -> Iterator[Fact]:
+        if entry.redis_type == "hash":
+            number = self.voucher.record(entry.key) if entry.ttl_ms is None and not entry.offset else None
+            sound = None if number is None else self.voucher.vouch(entry.value)
+            if number is not None and sound is not None:
+                self._told.speaks = True
+                self.add_record(number, sound, entry)
+                return
+        elif entry.redis_type == "list":
+            number = self.voucher.attached(entry)
+            if number is not None:
+                self.add_attached(number, entry)
+                return
+        else:
+            standing = self.voucher.standing(entry)
+            if standing is not None:
+                yield from self._take_place(entry, standing)
+                return
+        yield from self._doubtful(entry)
+
+    def _take_place(self, entry: Entry, standing: Standing) -> Iterator[Fact]:
+        """Remembers the members that are known; the facts of the others."""
+        known = [index for index, number in enumerate(standing.numbers) if number is not None]
+        self.voucher.tally_standing(entry, standing, self._told.totals)
+        if known:
+            self._told.speaks = True
+            self.add_standing(entry, standing, known)
+        if len(known) < len(standing.numbers):
+            for index, (item, number) in enumerate(zip(entry.value, standing.numbers, strict=True), entry.offset):
+                if number is None:
+                    yield from self._doubtful(Entry(entry.key, entry.redis_type, [item], entry.ttl_ms, index))
+
+    def _doubtful(self, entry: Entry) -> Iterator[Fact]:
+        """All facts of an entry, whose jobs the rules will look at."""
+        for fact in super().facts(entry):
+            if fact.job_id is not None:
+                self.add_doubt(self.voucher.number(fact.job_id, fact.scope))
+            yield fact
+
+    @abstractmethod
+    def add_record(self, number: int, sound: Sound, entry: Entry) -> None:
+        """The record of a job for which the family vouches. Its tally is left to the subclass."""
+
+    @abstractmethod
+    def add_standing(self, entry: Entry, standing: Standing, known: Sequence[int]) -> None:
+        """The members of a place, and the indexes of those whose jobs are known."""
+
+    @abstractmethod
+    def add_attached(self, number: int, entry: Entry) -> None:
+        """A key that belongs to a job."""
+
+    @abstractmethod
+    def add_doubt(self, number: int) -> None:
+        """A job that the rules must look at."""
+
+
+class Sieve(Sifting):
+    """Remembers in memory."""
+
+    def __init__(self, address: Address, now_ms: int) -> None:
+        super().__init__(address, now_ms)
+        self._address = address
+        self._now_ms = now_ms
+        self._marks: dict[int, int] = {}
+        """The XOR of all places claimed and found, by job."""
+        self._records: dict[int, tuple[Home, int, Entry]] = {}
+        self._attached: dict[int, list[Entry]] = {}
+        self._standing: list[tuple[Entry, Standing]] = []
+        self._doubts: set[int] = set()
+
+    def add_record(self, number: int, sound: Sound, entry: Entry) -> None:
+        self._records[number] = (sound.home, sound.created_at, entry)
+        mark = self._marks.get(number, 0)
+        for place, score in zip(sound.home.places, sound.scores, strict=True):
+            mark ^= place.mark(score)
+        self._marks[number] = mark
+
+    def add_standing(self, entry: Entry, standing: Standing, known: Sequence[int]) -> None:
+        self._standing.append((entry, standing))
+        marks, mark = self._marks, standing.place.mark
+        for (_, score), number in zip(entry.value, standing.numbers, strict=True):
+            if number is not None:
+                marks[number] = marks.get(number, 0) ^ mark(score)
+
+    def add_attached(self, number: int, entry: Entry) -> None:
+        self._attached.setdefault(number, []).append(entry)
+
+    def add_doubt(self, number: int) -> None:
+        self._doubts.add(number)
+
+    def settle(self) -> tuple[Iterator[Fact], Census]:
+        """When all is read: the facts of the suspects that were remembered, and how many jobs are none. To be called once."""
+        self.voucher.tally_vouched(list(self._records), self._told.totals)
+        suspects = {number for number in self._marks.keys() | self._attached.keys() if not self._is_sound(number)}
+        sound = Census()
+        by_home: dict[Home, list[int]] = {}
+        for number, (home, created_at, _) in self._records.items():
+            if number not in suspects:
+                by_home.setdefault(home, []).append(created_at)
+        for home, times in by_home.items():
+            sound.count_created(home.queue, str(home.state), times, self._now_ms)
+        family = get_family(self._address.family)
+        return (fact for entry in self._entries(suspects) for fact in family.facts(entry, self._address.prefix)), sound
+
+    def _is_sound(self, number: int) -> bool:
+        record = self._records.get(number)
+        if record is None or self._marks[number] or number in self._doubts:
+            return False
+        return self.voucher.is_settled(record[0].queue, self._told.totals)
+
+    def _entries(self, suspects: set[int]) -> Iterable[Entry]:
+        """What was remembered of these jobs, an entry for each."""
+        for number in suspects:
+            if number in self._records:
+                yield self._records[number][2]
+            yield from self._attached.get(number, ())
+        if suspects:
+            for entry, standing in self._standing:
+                for index, member in enumerate(standing.numbers):
+                    if member in suspects:
+                        yield Entry(entry.key, entry.redis_type, [entry.value[index]], None, entry.offset + index)
