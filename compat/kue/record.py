@@ -14,8 +14,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from ...schema.job import Job, State, differences, rank_of
-from ...schema.text import is_json as is_json
-from ...schema.text import to_bytes, to_text
+from ...schema.text import is_json, to_bytes, to_text
 from ..numbers import bounded, number, number_text, whole, whole_score
 from .keys import EARLIEST_TIME, STATES, WORDS, valid_id
 

@@ -19,12 +19,12 @@ from ...schema.family import Command, Target
 from ...schema.job import Job, State
 from ...schema.obstacle import error, warning
 from ...schema.rule import Finding
-from ...schema.text import show, to_bytes, to_text
+from ...schema.text import is_json, show, to_bytes, to_text
 from ...schema.totals import Totals
 from ..scripts import script
 from .kept import Kept, with_aside
 from .keys import WORDS, layout, number_for, padded, valid_id
-from .record import Record, is_json, is_readable, lost, readable, standard
+from .record import Record, is_readable, lost, readable, standard
 
 _script = partial(script, __package__)
 
