@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from ferryman.migrations.source import open_source
 from ferryman.schema.address import Address
 from ferryman.schema.family import get_family
 
+from ..conftest import SERVERS
 from ..support.captures import capture
 from ..support.command import PROGRAM
 from ..support.keyspace import store
@@ -23,6 +25,13 @@ from ..support.servers import Server
 NOW = 1_795_262_676_000
 JOBS = 4000
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@pytest.fixture(scope="module")
+def any_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One kind: what is shown does not depend on it."""
+    with SERVERS[0].start(tmp_path_factory.mktemp("server")) as server:
+        yield server
 
 
 def watched(path: Path, *arguments: str) -> tuple[int, str]:
