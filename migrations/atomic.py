@@ -24,7 +24,7 @@ from ..schema.text import to_bytes
 from .chunks import CHUNK, LIST_CHUNK
 from .clusterscan import Cluster
 from .throttle import UNTHROTTLED, Pace, Throttle
-from .wire import Wire, pairs, wire
+from .wire import Wire, mapping, pairs, wire
 
 LONGEST_LIST = 100_000
 """Lists of more entries are not searched: a search holds the server for about a millisecond each 10,000."""
@@ -194,7 +194,7 @@ def _value(kind: str, reply: Any) -> Any:
         case "zset":
             return [(member, float(score)) for member, score in pairs(reply)]
         case "hash":
-            return dict(pairs(reply))
+            return mapping(reply)
         case "set":
             return list(reply)
     return reply

@@ -39,7 +39,7 @@ from .engine import Summary
 from .fence import Condition, Fence
 from .plan import Plan
 from .store import Store
-from .wire import pairs
+from .wire import mapping, pairs
 from .writing import FINISH, HOME, LANE, Run, journal_glob, journal_key, send
 
 
@@ -162,7 +162,7 @@ def _closed_lanes(store: Store, run: Run, parts: Sequence[str]) -> dict[bytes | 
 
     A server may lose in a failover what it had confirmed: the part in question is opened again, and a ServerError says so.
     """
-    closed = [dict(pairs(fields)) for fields in store.ask([("HGETALL", run.part_key(part)) for part in parts])]
+    closed = [mapping(fields) for fields in store.ask([("HGETALL", run.part_key(part)) for part in parts])]
     lanes: dict[bytes | None, dict[str, int]] = {}
     lost = [part for part, fields in zip(parts, closed, strict=True) if b"done" not in fields]
     for part, fields in zip(parts, closed, strict=True):

@@ -17,7 +17,7 @@ from ..schema.family import Command
 from ..schema.text import to_text
 from .chunks import CHUNK, LIST_CHUNK, list_chunks, run_before, scored, zset_chunks
 from .throttle import Pace
-from .wire import Wire, pairs
+from .wire import Wire, mapping, pairs
 
 T = TypeVar("T")
 
@@ -201,7 +201,7 @@ def _value(kind: str, reply: Any) -> Any:
         case "set":
             return list(reply[1])
         case "hash":
-            return dict(pairs(reply[1]))
+            return mapping(reply[1])
     return reply
 
 

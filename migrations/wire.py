@@ -108,3 +108,13 @@ def pairs(reply: Any) -> list[tuple[Any, Any]]:
     if reply and isinstance(reply[0], list | tuple):
         return [(first, second) for first, second in reply]
     return list(zip(reply[::2], reply[1::2], strict=True))
+
+
+def mapping(reply: Any) -> dict[Any, Any]:
+    """The reply to HGETALL or its like as a dict."""
+    if isinstance(reply, dict):
+        return reply
+    if reply and isinstance(reply[0], list | tuple):
+        return dict(reply)
+    words = iter(reply)
+    return dict(zip(words, words, strict=True))

@@ -40,7 +40,7 @@ from ..schema.job import Job
 from ..schema.text import to_bytes, to_text
 from .fence import Condition, Fence, PartlyApplied
 from .store import Store
-from .wire import pairs
+from .wire import mapping
 
 JOURNAL = "ferryman-migration"
 """First word of every key that a migration keeps for itself."""
@@ -182,7 +182,7 @@ class Part:
         self._key = run.part_key(part)
         self._token, fields = store.apply(run.fence, [("HINCRBY", self._key, "token", 1), ("HGETALL", self._key)])
         self._fence = (*run.fence, Condition(self._key, "token", b"%d" % self._token))
-        stored = dict(pairs(fields))
+        stored = mapping(fields)
         self._is_done = b"done" in stored
         self._closed = {name: int(count) for name, count in stored.items() if name.startswith(LANE)}
         self._lanes: dict[bytes | None, Lane] = {}
