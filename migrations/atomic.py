@@ -45,8 +45,9 @@ def open_reader(address: Address, throttle: Throttle = UNTHROTTLED) -> Iterator[
         with server_errors(address), Cluster(address) as cluster:
             yield Reader(lambda slot: wire(cluster.owner_of(slot)), throttle.pace(), has_slots=True)
         return
-    with open_client(address) as client, wire(client) as line:
-        yield Reader(lambda _slot: contextlib.nullcontext(line), throttle.pace())
+    with open_client(address) as client:
+        # Minutes may pass between two questions, in which a server may close the connection: each asks for one that is open.
+        yield Reader(lambda _slot: wire(client), throttle.pace())
 
 
 @define
@@ -71,7 +72,7 @@ class Reader:
         return found
 
     def ask(self, groups: Sequence[Sequence[Command]]) -> list[list[Any] | None]:
-        """The replies to the commands of each group, each with a key as its first word; None where the server refuses."""
+        """The replies to the commands of each group, which name one key each; None where the server refuses."""
         found: list[list[Any] | None] = [None] * len(groups)
         for slot, indexes in self._by_slot([[_key_of(command) for command in group] for group in groups]).items():
             with self._nodes(slot) as line:

@@ -2,9 +2,9 @@
 
 A scan reads keys at different moments, so a job that a worker moves meanwhile may be seen in two places or in none. Each job
 with findings is therefore looked at again, all that may speak of it at one moment, until two looks in a row see the same: what
-the rules say then is true. The first look comes after the scan itself, so a job at rest costs one. A job that never stands
-still keeps the findings that were there at every look. Original software may take several steps to move a job; two looks are
-then more than the one that could fall between them. Called by both engines' audits, by Spark in each task.
+the rules say then is true. The scan counts as a look, so a job at rest costs one more. A job that never stands still keeps the
+findings that were there at every look. (One look is not enough: original software may take several steps to move a job, and a
+look may fall between them.) Called by both engines' audits, by Spark in each task.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from ferryman.migrations.throttle import UNTHROTTLED
 from ferryman.migrations.wire import wire
 from ferryman.schema.address import Address
 from ferryman.schema.connect import open_client
-from ferryman.schema.fact import Subject
+from ferryman.schema.fact import Entry, Subject
 from ferryman.schema.family import get_family
 from ferryman.schema.rule import Finding, Keyspace, Severity
 from ferryman.schema.spot import Spot
@@ -191,6 +191,18 @@ def test_keys_that_would_hold_the_server_for_long_are_not_read_again(server: Ser
         (b"short", [b"b"], 4),
         (b"large", [b"7"], 0),
     ]
+
+
+def test_a_server_may_close_the_connection_between_two_looks(server: Server) -> None:
+    spots = [[Spot(b"text", "string")]]
+    client = server.client()
+    client.set("text", "here")
+    with open_reader(Address.parse(server.url(0, client_name="looking"))) as reader:
+        first = reader.read(spots)
+        for other in client.client_list():
+            if other["name"] == "looking":
+                client.client_kill_filter(_id=other["id"])
+        assert reader.read(spots) == first == [[Entry(b"text", "string", b"here")]]
 
 
 def test_without_the_right_to_transactions_findings_are_told_as_they_were_seen(server: Server) -> None:

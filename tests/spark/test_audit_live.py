@@ -17,7 +17,7 @@ MOST_AUDITS = 10
 
 
 def test_an_audit_while_jobs_move_tells_the_damage_and_nothing_else(spark: SparkSession, server: Server) -> None:
-    moved = Moved(server, get_family("ferryman"))
+    moved = Moved(server, get_family("kue"))
     engine = SparkEngine(spark, tasks=2, throttle=PACE)
     with moving(server, moved.steps):
         assert any(_seen(spark, moved) > moved.planted for _ in range(MOST_AUDITS)), "jobs did not move fast enough"
