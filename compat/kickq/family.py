@@ -66,21 +66,21 @@ class Kickq(KeyFamily):
     def finish(self, target: Target, written: Totals) -> list[Command]:
         return writer.finish(target, written)
 
-    def repair(self, finding: Finding, subject: Subject | None, keyspace: Keyspace) -> list[Command]:
-        return repairs.repair(finding, subject, keyspace)
-
     def tally_written(self, job: Job, totals: Totals) -> None:
         super().tally_written(job, totals)
         writer.tally_written(job, totals)
 
+    def repair(self, finding: Finding, subject: Subject | None, keyspace: Keyspace) -> list[Command]:
+        return repairs.repair(finding, subject, keyspace)
+
     def generate(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
         return generate.generate(jobs, seed, now_ms, lots)
 
-    def damage(self, rule: str, job: Job, target: Target) -> list[Command]:
-        return damage.damage(rule, job, target)
-
     def sketch(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
         return generate.sketch(jobs, seed, now_ms, lots)
+
+    def damage(self, rule: str, job: Job, target: Target) -> list[Command]:
+        return damage.damage(rule, job, target)
 
 
 FAMILY = Kickq()
