@@ -19,6 +19,7 @@ def interrogate(seen: Survey) -> None:
     for finding in family.keyspace_findings(keyspace):
         check(finding)
         family.repair(finding, None, keyspace)
+        list(family.recounts(finding, keyspace))
     family.version(keyspace)
     family.consumers(keyspace)
     list(family.queues(keyspace))
@@ -28,6 +29,9 @@ def interrogate(seen: Survey) -> None:
             for command in family.repair(finding, subject, keyspace):
                 assert keys_of(command)
         list(family.refusals(subject, keyspace))
+        for spot in family.whereabouts(subject, keyspace):
+            assert isinstance(spot.key, bytes)
+            assert spot.item is None or (isinstance(spot.item, bytes) and spot.redis_type in ("zset", "set", "hash", "list"))
         job = family.read(subject, keyspace)
         if job is None:
             continue
