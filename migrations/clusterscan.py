@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import redis
 from attrs import evolve
@@ -111,10 +111,12 @@ class Cluster:
 
     # Reading
 
-    def entries(self, globs: Iterable[str], is_hash: Guess = no_guess) -> Iterator[list[Entry]]:
+    def entries(
+        self, globs: Iterable[str], is_hash: Guess = no_guess, passed: Callable[[float], None] | None = None
+    ) -> Iterator[list[Entry]]:
         """Every key that one of the globs fits, each once, large ones in several entries.
 
-        ``is_hash``: as for ``read_entries``.
+        ``is_hash``: as for ``read_entries``. ``passed`` is told after each node which share of all nodes has been read.
         """
         wanted = tuple(globs)
         is_wanted = covering(wanted)
@@ -123,9 +125,12 @@ class Cluster:
         with contextlib.ExitStack() as stack:
             for name in self.masters():
                 stack.enter_context(same_server(self.client(name)))
-            for name in self.masters():
+            masters = self.masters()
+            for number, name in enumerate(masters, 1):
                 for page in scan_range(self.client(name), EVERYTHING, wanted):
                     yield from self._fresh(page, seen, is_hash)
+                if passed:
+                    passed(number / len(masters))
         while moved := self.moved_since(before):
             before = self.at_rest()
             for slot in moved:

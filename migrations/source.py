@@ -32,6 +32,7 @@ class Source(ABC):
 
     def __init__(self, address: Address) -> None:
         self.address = address
+        self._share: float | None = None
 
     @abstractmethod
     def clock_ms(self) -> int:
@@ -50,8 +51,11 @@ class Source(ABC):
         """
 
     def share(self) -> float | None:
-        """How much of all there is to read has been read, from 0 to 1; None where nobody can say."""
-        return None
+        """How much of all there is to read has been read, from 0 to 1; None while nobody can say."""
+        return self._share
+
+    def _pass(self, share: float) -> None:
+        self._share = share
 
     def expected(self, keys: int) -> int | None:
         """About how many keys the keyspace has, when so many have been read: what progress is measured by."""
@@ -74,7 +78,6 @@ class LiveSource(Source):
         super().__init__(address)
         self._client = client
         self._throttle = throttle
-        self._share: float | None = None
 
     def clock_ms(self) -> int:
         return clock_ms(self._client)
@@ -83,16 +86,13 @@ class LiveSource(Source):
         return int(self._client.dbsize())
 
     def entries(self, now_ms: int, is_hash: Guess = no_guess) -> Iterator[list[Entry]]:
-        # Keys of others are scanned too and not seen: the position of the scan tells better than any number of keys.
-        passed = self._pass if node(self._client).cursors is Cursors.POSITIONS else None
         family, prefix = get_family(self.address.family), self.address.prefix
+        # Keys of others are scanned too and not seen: the position of the scan tells better than any number of keys.
+        passed = self._pass_cursor if node(self._client).cursors is Cursors.POSITIONS else None
         return entries(self._client, family, prefix, throttle=self._throttle, passed=passed, is_hash=is_hash)
 
-    def share(self) -> float | None:
-        return self._share
-
-    def _pass(self, cursor: int) -> None:
-        self._share = position(cursor) / POSITIONS if cursor else 1.0
+    def _pass_cursor(self, cursor: int) -> None:
+        self._pass(position(cursor) / POSITIONS if cursor else 1.0)
 
     def nothing_found(self) -> KeyspaceNotFound:
         return nothing_found(self._client, self.address)
@@ -112,7 +112,7 @@ class ClusterSource(Source):
         return self._cluster.size()
 
     def entries(self, now_ms: int, is_hash: Guess = no_guess) -> Iterator[list[Entry]]:
-        return self._cluster.entries(get_family(self.address.family).globs(self.address.prefix), is_hash)
+        return self._cluster.entries(get_family(self.address.family).globs(self.address.prefix), is_hash, self._pass)
 
     def nothing_found(self) -> KeyspaceNotFound:
         address = self.address

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
+from ..migrations.intake import Intake
 from ..migrations.source import open_source
 from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..schema.address import Address
 from ..schema.fact import Subject
 from ..schema.family import get_family
 from ..schema.rule import Keyspace
-from ..schema.totals import Totals
 from .snapshot import tasks_for
 from .spill import Spill
 
@@ -39,16 +39,14 @@ def read_whole(address: Address, now_ms: int | None = None, throttle: Throttle =
 
     ``now_ms``: the moment that rules compare with, by default the server's clock or the snapshot's time. Raises ServerError.
     """
-    family, prefix = get_family(address.family), address.prefix
-    totals = Totals()
+    family, intake = get_family(address.family), Intake(address)
     tasks = tasks_for(address)
     with Spill(tasks) as spill, Spill(tasks) as told:
         with open_source(address, throttle) as source:
             now = source.clock_ms() if now_ms is None else now_ms
             for batch in source.entries(now):
                 for entry in batch:
-                    for fact in family.facts(entry, prefix):
-                        family.tally(fact, totals)
+                    for fact in intake.facts(entry):
                         if fact.job_id is not None:
                             spill.add(fact)
         if family.echoing:
@@ -56,4 +54,4 @@ def read_whole(address: Address, now_ms: int | None = None, throttle: Throttle =
                 for fact in (*subject.facts, *family.echoes(subject)):
                     told.add(fact)
             spill = told
-        yield Whole(Keyspace(family, prefix, now, totals), spill)
+        yield Whole(Keyspace(family, address.prefix, now, intake.close().totals), spill)

@@ -161,6 +161,17 @@ def test_an_audit_of_a_cluster_is_that_of_one_server(empty: Cluster, server: Ser
     assert first
 
 
+def test_the_masters_that_are_read_tell_how_much_is_left(empty: Cluster) -> None:
+    fill(empty)
+    with open_source(address(empty, prefix="spread")) as source:
+        assert source.expected(10) is None
+        shares = [source.share() for _ in source.entries(0)]
+        assert set(shares) <= {None, 1 / MASTERS, 2 / MASTERS}
+        assert shares[-1] == 2 / MASTERS
+        assert source.share() == 1
+        assert source.expected(10) == 10
+
+
 def test_what_is_not_there_is_said(empty: Cluster, server: Server) -> None:
     with pytest.raises(KeyspaceNotFound, match="among the 0 keys of the cluster"):
         list(LocalEngine().jobs(address(empty), 0))
