@@ -106,7 +106,8 @@ def main(jobs: int, rounds: int) -> None:
     bench.time("kue -> ferryman: read", lambda: [kue.read(subject, keyspace) for subject in subjects])
     carried = bench.time("read and decide", lambda: [carry(subject, keyspace, plan) for subject in subjects])
     jobs_there = [each.job for each in carried if each.job is not None]
-    bench.time("tally", lambda: [plan.writer.tally_written(job, Totals()) for job in jobs_there])
+    totals = Totals()
+    bench.time("tally", lambda: [plan.writer.tally_written(job, totals) for job in jobs_there])
     commands = bench.time("write", lambda: [plan.writer.write(job, plan.target) for job in jobs_there])
     bench.time("pack", lambda: packed(commands))
 
