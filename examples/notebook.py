@@ -32,7 +32,7 @@ jobs, findings = keyspace.jobs().cache(), keyspace.findings().cache()
 jobs.where(col("state") == "waiting").orderBy("created_at").select("queue", "id", "name", "priority").show(5, truncate=False)
 
 # %% What is broken, with the jobs that it is about
-findings.groupBy("rule", "severity").count().orderBy("rule").show()
+findings.groupBy("rule", "severity").count().orderBy("rule").show(100)
 broken = findings.join(jobs, findings.job_id == jobs.id).select("rule", "id", "state", "detail")
 broken.show(10, truncate=80)
 
