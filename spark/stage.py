@@ -116,7 +116,9 @@ def perform(spark: SparkSession, action: Callable[[], Any], phase: str, progress
                 for step, done, total in steps:
                     progress(step, done, total)
         except BaseException:
-            context.cancelJobGroup(group)
+            # A job that Spark has not begun yet can't be cancelled: it must be caught when it begins.
+            while not wait([doing], POLL_SECONDS).done:
+                context.cancelJobGroup(group)
             raise
         doing.result()
         for step, _, total in _steps(context, group, phase):

@@ -151,7 +151,7 @@ def test_a_cluster_without_workers_is_one_line(server: Server, client: redis.Red
             [sys.executable, "-c", program, "audit", server.url(0, family="kue"), "--engine", "spark", "--master", empty.url],
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=280,
             env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
             check=False,
         )
