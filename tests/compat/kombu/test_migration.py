@@ -188,9 +188,10 @@ def test_a_worker_runs_the_tasks_that_celery_left_in_its_order(server: Server, l
         lines = ledger.wait_for("run", 6)
         assert running.stop() == 0
     names = [line["name"] for line in lines]
-    assert names[:5] == ["first", "zipped", {"ü": ['quoted "\n', None, 1.5]}, "tried before", "priority 9"]
-    assert names[5:] == ["later"]
-    assert lines[5]["at"] >= due.timestamp() - 0.1
+    (later,) = (line["at"] for line in lines if line["name"] == "later")
+    assert later >= due.timestamp() - 0.1
+    names.remove("later")  # on a slow machine it is due before the worker has begun
+    assert names == ["first", "zipped", {"ü": ['quoted "\n', None, 1.5]}, "tried before", "priority 9"]
     assert "Traceback" not in running.log.read_text()
     with server.client(TARGET_DB) as client:
         assert list(client.scan_iter("*:job:*")) == []
