@@ -28,5 +28,5 @@ def test_the_notebook_shows_queues_findings_and_a_stream(
     assert isinstance(made["spark"], SparkSession)
     shown = capfd.readouterr().out
     assert "|act" in shown
-    assert re.search(r"\|KUE-8\s*\|\s*error\s*\|", shown)
+    assert re.search(r"\|\s*KUE-8\s*\|\s*error\s*\|", shown)
     assert made["spark"].sql("SELECT count(DISTINCT at_ms) AS looks FROM looks").first().looks == 1
