@@ -24,19 +24,19 @@ class Intake:
     def __init__(self, address: Address) -> None:
         self._family = get_family(address.family)
         self._prefix = address.prefix
-        self._told = Told()
+        self._outline = Outline()
 
     def facts(self, entry: Entry) -> Iterator[Fact]:
         """What an entry states, as far as it must be known job by job."""
-        told = self._told
+        outline = self._outline
         for fact in self._family.facts(entry, self._prefix):
-            self._family.tally(fact, told.totals)
-            told.speaks = told.speaks or fact.kind is not FactKind.TOKEN
+            self._family.tally(fact, outline.totals)
+            outline.speaks = outline.speaks or fact.kind is not FactKind.TOKEN
             yield fact
 
-    def close(self) -> Told:
+    def close(self) -> Outline:
         """What all entries together have told, after the last one."""
-        return self._told
+        return self._outline
 
     def is_record(self, key: bytes) -> object:
         """Whether a key of this name is the record of a job, in all likelihood: a hash of a few fields."""
@@ -48,7 +48,7 @@ NewIntake = Callable[[], Intake]
 
 
 @define
-class Told:
+class Outline:
     """What tasks say at their end. A monoid."""
 
     totals: Totals = field(factory=Totals)
@@ -69,12 +69,12 @@ class Told:
         }
 
     @classmethod
-    def of(cls, words: Iterable[str]) -> Told:
+    def of(cls, words: Iterable[str]) -> Outline:
         """What all tasks have told, by their closing words."""
-        told = cls()
+        outline = cls()
         for word in map(json.loads, words):
-            told.totals.merge(Totals.from_json(word["totals"]))
-            told.speaks = told.speaks or word["speaks"]
-            told.homes.update((mark, (queue, state)) for mark, queue, state in word["homes"])
-            told.files += word["files"]
-        return told
+            outline.totals.merge(Totals.from_json(word["totals"]))
+            outline.speaks = outline.speaks or word["speaks"]
+            outline.homes.update((mark, (queue, state)) for mark, queue, state in word["homes"])
+            outline.files += word["files"]
+        return outline

@@ -49,7 +49,7 @@ class Sifting(Intake):
             number = self.voucher.record(entry.key) if entry.ttl_ms is None and not entry.offset else None
             sound = None if number is None else self.voucher.vouch(entry.value)
             if number is not None and sound is not None:
-                self._told.speaks = True
+                self._outline.speaks = True
                 self.add_record(number, sound, entry)
                 return
         elif entry.redis_type == "list":
@@ -67,9 +67,9 @@ class Sifting(Intake):
     def _take_place(self, entry: Entry, standing: Standing) -> Iterator[Fact]:
         """Remembers the members that are known; the facts of the others."""
         known = [index for index, number in enumerate(standing.numbers) if number is not None]
-        self.voucher.tally_standing(entry, standing, self._told.totals)
+        self.voucher.tally_standing(entry, standing, self._outline.totals)
         if known:
-            self._told.speaks = True
+            self._outline.speaks = True
             self.add_standing(entry, standing, known)
         if len(known) < len(standing.numbers):
             for index, (item, number) in enumerate(zip(entry.value, standing.numbers, strict=True), entry.offset):
@@ -136,7 +136,7 @@ class Sieve(Sifting):
 
     def settle(self) -> tuple[Iterator[Fact], Census]:
         """When all is read: the facts of the suspects that were remembered, and how many jobs are none. To be called once."""
-        self.voucher.tally_vouched(list(self._records), self._told.totals)
+        self.voucher.tally_vouched(list(self._records), self._outline.totals)
         suspects = {number for number in self._marks.keys() | self._attached.keys() if not self._is_sound(number)}
         sound = Census()
         by_home: dict[Home, list[int]] = {}
@@ -152,7 +152,7 @@ class Sieve(Sifting):
         record = self._records.get(number)
         if record is None or self._marks[number] or number in self._doubts:
             return False
-        return self.voucher.is_settled(record[0].queue, self._told.totals)
+        return self.voucher.is_settled(record[0].queue, self._outline.totals)
 
     def _entries(self, suspects: set[int]) -> Iterable[Entry]:
         """What was remembered of these jobs, an entry for each."""

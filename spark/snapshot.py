@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ..migrations.clusterscan import Cluster, NodeName
 from ..migrations.engine import Census, Progress, silent
-from ..migrations.intake import Intake, NewIntake, Told
+from ..migrations.intake import Intake, NewIntake, Outline
 from ..migrations.reading import Guess, SetAside, read_all
 from ..migrations.scan import Span, node, same_server, scan_range, split
 from ..migrations.sifting import can_vouch
@@ -129,10 +129,10 @@ def take(
             task = _reading(address, share, intake, positions_known(address))
             facts = run(keys(spark, address), task, FACTS, path, f"reading {address.family} keys", progress)
             read_long_keys(spark, address, share, facts, intake, progress)
-    told = Told.of(facts.tails())
-    snapshot = Snapshot(address, now_ms, facts, told.totals, told.speaks, tuple(remarks))
+    outline = Outline.of(facts.tails())
+    snapshot = Snapshot(address, now_ms, facts, outline.totals, outline.speaks, tuple(remarks))
     if traced:
-        remade, vouched = suspects(spark, address, now_ms, told, f"{path}-traces", tasks_for(address), progress)
+        remade, vouched = suspects(spark, address, now_ms, outline, f"{path}-traces", tasks_for(address), progress)
         return evolve(snapshot, remade=remade, vouched=vouched)
     return snapshot
 

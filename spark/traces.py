@@ -21,7 +21,7 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession, functions
 
 from ..migrations.engine import Census, Progress
-from ..migrations.intake import Told
+from ..migrations.intake import Outline
 from ..migrations.sifting import Sifting, voucher_of
 from ..schema.address import Address
 from ..schema.fact import Entry, Fact
@@ -68,14 +68,14 @@ class Tracing(Sifting):
         self._path = os.path.join(folder, f"{uuid.uuid4()}.parquet")
         self._file: parquet.ParquetWriter | None = None
 
-    def close(self) -> Told:
+    def close(self) -> Outline:
         self._flush()
         self._write_doubts()
-        told = self._told
+        outline = self._outline
         if self._file is not None:
             self._file.close()
-            told.files.append(self._path)
-        return told
+            outline.files.append(self._path)
+        return outline
 
     def add_record(self, number: int, sound: Sound, entry: Entry) -> None:
         self._records.add(number, sound, entry)
@@ -99,8 +99,8 @@ class Tracing(Sifting):
     def _flush(self) -> None:
         records = self._records
         if records.numbers:
-            self.voucher.tally_vouched(records.numbers, self._told.totals)
-            self._told.homes.update((home.mark, (home.queue, str(home.state))) for home in records.homes)
+            self.voucher.tally_vouched(records.numbers, self._outline.totals)
+            self._outline.homes.update((home.mark, (home.queue, str(home.state))) for home in records.homes)
             self._write(records.batch())
             self._records = _Records(self.voucher.width)
         if self._attached:
@@ -240,10 +240,10 @@ NUMBERS: Table[int] = Table("numbers", int, (Column("number", "bigint", pa.int64
 
 
 def suspects(
-    spark: SparkSession, address: Address, now_ms: int, told: Told, folder: str, tasks: int, progress: Progress
+    spark: SparkSession, address: Address, now_ms: int, outline: Outline, folder: str, tasks: int, progress: Progress
 ) -> tuple[Results[Fact], Census]:
     """The facts that traces hold of the jobs at which the rules must look, and how many others there are."""
-    traces = spark.read.schema(DDL).parquet(*told.files) if told.files else spark.createDataFrame([], DDL)
+    traces = spark.read.schema(DDL).parquet(*outline.files) if outline.files else spark.createDataFrame([], DDL)
     by_job = traces.groupBy("number").agg(
         functions.bit_xor("mark").alias("mark"),
         functions.bit_or("kind").alias("kinds"),
@@ -251,8 +251,8 @@ def suspects(
         functions.max("created_at").alias("created_at"),
     )
     voucher = voucher_of(address, now_ms)
-    unsettled = [mark for mark, (queue, _) in told.homes.items() if not voucher.is_settled(queue, told.totals)]
-    task = _judging(told.homes, unsettled, now_ms)
+    unsettled = [mark for mark, (queue, _) in outline.homes.items() if not voucher.is_settled(queue, outline.totals)]
+    task = _judging(outline.homes, unsettled, now_ms)
     chosen = run(by_job, task, NUMBERS, f"{folder}/numbers", "comparing places", progress)
     sound = Census()
     for word in chosen.tails():
