@@ -25,8 +25,9 @@ from ferryman.schema.family import family_names, get_family
 from ferryman.schema.rule import Finding
 
 from ..support.captures import Capture, capture, captures, load, survey
-from ..support.servers import GENERATIONS, Server, ServerKind, generation
+from ..support.servers import GENERATIONS, Server, ServerKind, free_cluster_port, generation
 from ..support.snapshots import NOW, fill, plain, read, saved
+from ..support.topologies import wait_until
 
 
 @pytest.fixture(scope="module", params=GENERATIONS)
@@ -143,12 +144,11 @@ CLUSTERED = {"redis-6.2": Cursors.POSITIONS, "redis-8.2": Cursors.SLOTS, "valkey
 
 def test_what_cursors_are_is_told_from_the_server(client: redis.Redis, kind: ServerKind, tmp_path: Path) -> None:
     assert node(client).cursors is Cursors.POSITIONS
-    with kind.start(tmp_path, "--cluster-enabled", "yes") as alone, alone.client() as member:
+    node_alone = kind.start(tmp_path, "--cluster-enabled", "yes", port=free_cluster_port())
+    with node_alone as alone, alone.client() as member:
         member.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
         names = {b"{%d}:%d" % (number % 50, number) for number in range(3_000)}
-        # The script makes no cluster wait until it calls itself whole.
-        while b"cluster_state:ok" not in _text(member.execute_command("CLUSTER", "INFO")):
-            pass
+        wait_until(lambda: "ok" in str(member.execute_command("CLUSTER", "INFO")).partition("cluster_state")[2][:8])
         for name in names:
             member.set(name, 1)
         cursors = node(member).cursors
@@ -157,10 +157,6 @@ def test_what_cursors_are_is_told_from_the_server(client: redis.Redis, kind: Ser
             spans = split_slots(line, range(16384), 4) if cursors is Cursors.SLOTS else ranges(4)
         found = [key for span in spans for page in scan_range(member, span, ["*"], 10) for key in page]
         assert set(found) == names
-
-
-def _text(reply: object) -> bytes:
-    return reply if isinstance(reply, bytes) else repr(reply).encode()
 
 
 # Audits

@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import os
 import shutil
+import socket
 import subprocess
 import sysconfig
 import time
@@ -49,9 +50,9 @@ class ServerKind:
     binary: str
 
     @contextlib.contextmanager
-    def start(self, folder: Path, *options: str) -> Iterator[Server]:
+    def start(self, folder: Path, *options: str, port: int | None = None) -> Iterator[Server]:
         """Starts the program in ``folder`` with more command-line ``options``, and ends it at the end of the block."""
-        port = free_port()
+        port = port or free_port()
         command = [self.binary, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
         command += ["--save", "", "--appendonly", "no", *options]
         with (folder / "server.log").open("ab") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
@@ -75,6 +76,20 @@ def wait_until_answering(server: Server, seconds: float = 20.0) -> None:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.02)
+
+
+def free_cluster_port() -> int:
+    """A free port for a node of a cluster, which also listens 10,000 ports higher."""
+    return next(port for port in iter(free_port, None) if port < 55_000 and _is_free(port + 10_000))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 def installed_servers() -> list[ServerKind]:
