@@ -16,7 +16,7 @@ from ..schema.address import Address
 from ..schema.family import KeyFamily
 from ..schema.rule import Finding, Harm, Rule, Severity
 from .findings import Digest
-from .html import Content, Html, bar, document, element, joined, table
+from .html import Content, Html, bar, document, element, table, terms
 
 QUEUES = 200
 """Queues that are shown; the rest is added up."""
@@ -79,7 +79,7 @@ def _facts(audit: Audit) -> Html:
         ("Queues", len(audit.census.by_queue)),
         ("Rules", f"{len({rule.id for rule in audit.family.rules})}, {len({rule for rule, _ in audit.digest.numbers})} broken"),
     ]
-    return element("dl", *(joined([element("dt", name), element("dd", value)]) for name, value in rows))
+    return terms(rows)
 
 
 def _jobs(census: Census, now_ms: int) -> Iterator[Html]:

@@ -52,6 +52,11 @@ def table(
     return element("table", element("thead", line("th", columns)), element("tbody", *(line("td", row) for row in rows)), foot)
 
 
+def terms(facts: Iterable[tuple[str, Content]]) -> Html:
+    """A list of names, each with what it stands for."""
+    return element("dl", *(joined([element("dt", name), element("dd", value)]) for name, value in facts))
+
+
 def bar(share: float) -> Html:
     """A bar for a share from 0 to 1."""
     return element("span", element("span", class_="filled", style=f"width:{100 * max(0.0, min(share, 1.0)):.1f}%"), class_="bar")

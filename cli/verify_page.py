@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ..migrations.engine import Difference, Verification
 from ..schema.address import Address
-from .html import Content, document, element, joined, table
+from .html import Content, document, element, table, terms
 
 
 def verify_page(source: Address, target: Address, outcome: Verification, shown: Sequence[Difference]) -> str:
@@ -29,7 +29,7 @@ def verify_page(source: Address, target: Address, outcome: Verification, shown: 
         title,
         element("h1", title),
         element("p", element("span", name, class_=f"badge {kind}")),
-        element("dl", *(joined([element("dt", name), element("dd", value)]) for name, value in facts)),
+        terms(facts),
         *(_differences(outcome, shown) if outcome.differences else ()),
     )
 

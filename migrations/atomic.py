@@ -21,10 +21,10 @@ from ..schema.fact import Entry
 from ..schema.family import Command
 from ..schema.spot import Spot
 from ..schema.text import to_bytes
-from .chunks import CHUNK, LIST_CHUNK
+from .chunks import CHUNK, LIST_CHUNK, scored
 from .clusterscan import Cluster
 from .throttle import UNTHROTTLED, Pace, Throttle
-from .wire import Wire, mapping, pairs, wire
+from .wire import Wire, mapping, wire
 
 LONGEST_LIST = 100_000
 """Lists of more entries are not searched: a search holds the server for about a millisecond each 10,000."""
@@ -193,7 +193,7 @@ def _entry(spot: Spot, reply: Any, ttl_ms: int | None) -> Iterator[Entry]:
 def _value(kind: str, reply: Any) -> Any:
     match kind:
         case "zset":
-            return [(member, float(score)) for member, score in pairs(reply)]
+            return scored(reply)
         case "hash":
             return mapping(reply)
         case "set":

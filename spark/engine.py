@@ -69,13 +69,12 @@ class SparkEngine:
         with self._snapshot(source, now_ms, progress, suspects_only=True) as (snapshot, folder):
             found = audit.findings(snapshot, self._number(source), f"{folder}/findings", progress, self._throttle)
             beside = Census()
+            beside.merge(snapshot.vouched)
             for finding in audit.of_keyspace(snapshot, beside):
                 report(finding)
             for finding in found.rows():
                 report(finding)
-            census = audit.census(found, beside)
-            census.merge(snapshot.vouched)
-            return census
+            return audit.census(found, beside)
 
     def migrate(
         self,

@@ -8,7 +8,6 @@ become of the source since. Without it the source is read again. Called by the e
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import shutil
 import tempfile
@@ -17,9 +16,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from ..migrations.intake import Outline
 from ..schema.address import Address
 from ..schema.fact import Fact
-from ..schema.totals import Totals
 from .snapshot import Snapshot
 from .stage import Results
 from .tables import FACTS
@@ -63,8 +62,5 @@ def find(work: str | None, name: str | None) -> str | None:
 def reopened(spark: SparkSession, address: Address, now_ms: int, path: str) -> Snapshot:
     """The snapshot in a folder, as it was taken for the same address and moment."""
     facts: Results[Fact] = Results(spark, FACTS, path)
-    totals, speaks = Totals(), False
-    for word in map(json.loads, facts.tails()):
-        totals.merge(Totals.from_json(word["totals"]))
-        speaks = speaks or word["speaks"]
-    return Snapshot(address, now_ms, facts, totals, speaks)
+    outline = Outline.of(facts.tails())
+    return Snapshot(address, now_ms, facts, outline.totals, outline.speaks)

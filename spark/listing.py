@@ -29,9 +29,7 @@ def listed(snapshot: Snapshot, tasks: int, path: str, queue: str | None, state: 
         frame = frame.where(functions.col("queue") == encode_text(queue))
     if state is not None:
         frame = frame.where(functions.col("state") == str(state))
-    columns = JOBS.columns
-    for row in frame.orderBy(*_listing_order()).toLocalIterator():
-        yield JOBS.make(**{column.name: column.decode(row[column.name]) for column in columns})
+    yield from map(JOBS.row, frame.orderBy(*_listing_order()).toLocalIterator())
 
 
 def queues(snapshot: Snapshot, tasks: int, path: str) -> list[QueueStatus]:

@@ -16,7 +16,6 @@ import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, groupby
-from typing import TypeVar
 
 import pyarrow as pa
 import redis
@@ -45,8 +44,6 @@ from .longkeys import LongKeys, positions_known, read_long_keys
 from .stage import Batches, Results, closing, run
 from .tables import FACTS, batches, fact_bytes
 from .traces import Tracing, suspects
-
-T = TypeVar("T")
 
 KEYS_A_TASK = 25_000
 """How many keys a task reads, or jobs it works on, as long as that makes no more than MAX_TASKS."""

@@ -43,10 +43,8 @@ class Results(Generic[T]):
 
     def rows(self) -> Iterator[T]:
         """The rows, one partition after the other through the driver."""
-        columns = self.table.columns
         with spark_errors():
-            for row in self.frame().toLocalIterator():
-                yield self.table.make(**{column.name: column.decode(row[column.name]) for column in columns})
+            yield from map(self.table.row, self.frame().toLocalIterator())
 
     def tails(self) -> Iterator[str]:
         """The closing words of all tasks."""

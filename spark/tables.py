@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pyarrow as pa
 from attrs import Factory, field, fields, frozen, has
@@ -21,6 +21,9 @@ from ..migrations.engine import Difference
 from ..schema.fact import Fact, FactKind
 from ..schema.job import Job, State
 from ..schema.rule import Finding, Severity
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row
 
 T = TypeVar("T")
 
@@ -99,6 +102,10 @@ class Table(Generic[T]):
     def batch(self, rows: Sequence[T]) -> pa.RecordBatch:
         """The rows as one batch."""
         return pa.RecordBatch.from_arrays([column.cells(rows) for column in self.columns], schema=self.arrow)
+
+    def row(self, cells: Row) -> T:
+        """The value behind one row of a DataFrame."""
+        return self.make(**{column.name: column.decode(cells[column.name]) for column in self.columns})
 
     def rows(self, batch: pa.RecordBatch) -> Iterator[T]:
         """The rows of a batch; columns that it lacks are taken for null, and more columns are left alone."""

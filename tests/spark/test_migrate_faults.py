@@ -175,17 +175,14 @@ class Attempts:
             journal.finish(opened, self.run, self._plan, commands, summary, map(str, range(PARTS)))
 
 
+@pytest.fixture
+def attempts(spark: SparkSession, source: Address, target: Address, tmp_path: Path) -> Attempts:
+    return Attempts(spark, source, target, tmp_path)
+
+
 def test_an_attempt_that_was_given_up_writes_nothing_after_the_next_or_after_the_end(
-    spark: SparkSession,
-    server: Server,
-    door: Gate,
-    beside: Executor,
-    source: Address,
-    target: Address,
-    expected: dict[bytes, Entry],
-    tmp_path: Path,
+    attempts: Attempts, server: Server, door: Gate, beside: Executor, expected: dict[bytes, Entry]
 ) -> None:
-    attempts = Attempts(spark, source, target, tmp_path)
     hold = door.hold(batch(2))
     zombie = beside.submit(attempts.work, "first")
     hold.wait()
@@ -199,7 +196,7 @@ def test_an_attempt_that_was_given_up_writes_nothing_after_the_next_or_after_the
 
 
 def test_two_attempts_side_by_side_write_every_job_once(
-    spark: SparkSession,
+    attempts: Attempts,
     engine: SparkEngine,
     server: Server,
     door: Gate,
@@ -207,10 +204,8 @@ def test_two_attempts_side_by_side_write_every_job_once(
     source: Address,
     target: Address,
     expected: dict[bytes, Entry],
-    tmp_path: Path,
 ) -> None:
     ledger = Ledger(server)
-    attempts = Attempts(spark, source, target, tmp_path)
     first = door.hold(batch(2))
     attempting = [beside.submit(attempts.work, "first")]
     first.wait()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from attrs import define, field
 
-from .proxy import end_of
+from .proxy import end_of, shut
 from .servers import Server
 
 EXEC = b"*1\r\n$4\r\nEXEC\r\n"
@@ -100,9 +100,8 @@ class Gate:
         """Ends all connections."""
         for hold in self._holds:
             hold.release()
+        shut(*self._ends)
         for end in self._ends:
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
             end.close()
 
 
@@ -151,9 +150,7 @@ class _Link:
 def _guarded(pump: Callable[[], None], client: socket.socket, server: socket.socket) -> None:
     with contextlib.suppress(OSError):
         pump()
-    for end in (client, server):
-        with contextlib.suppress(OSError):
-            end.shutdown(socket.SHUT_RDWR)
+    shut(client, server)
 
 
 def owner(local: int, remote: int) -> int:
@@ -184,6 +181,5 @@ def gate(server: Server) -> Iterator[Gate]:
         try:
             yield running
         finally:
-            with contextlib.suppress(OSError):
-                listener.shutdown(socket.SHUT_RDWR)
+            shut(listener)
             running.close()

@@ -69,3 +69,15 @@ class Moved:
         found: list[Finding] = []
         census = engine.audit(self.address, self.now_ms, found.append)
         return {(finding.rule, finding.job_id) for finding in found if finding.severity is Severity.ERROR}, census
+
+    def assert_only_planted(self, engine: Engine, most: int) -> None:
+        """Audits until one saw a job that was moving, ``most`` times at most: each tells the damage, and nothing else."""
+        passing = 0
+        for _ in range(most):
+            found, census = self.errors(engine)
+            assert found == self.planted
+            assert not census.unconfirmed
+            passing += census.passing
+            if passing:
+                break
+        assert passing

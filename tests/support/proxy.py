@@ -46,6 +46,13 @@ def end_of(data: bytes, start: int = 0) -> int | None:
     return end if end <= len(data) else None
 
 
+def shut(*ends: socket.socket) -> None:
+    """Ends connections, and lets go of whoever waits for them."""
+    for end in ends:
+        with contextlib.suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+
+
 @define
 class Link:
     """One client's connection and its other half to the server."""
@@ -65,9 +72,7 @@ class Link:
 
     def shut(self) -> None:
         """Ends both halves."""
-        for end in (self.client, self.server):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+        shut(self.client, self.server)
 
 
 @define
@@ -213,7 +218,6 @@ def proxy(server: Server) -> Iterator[Proxy]:
         try:
             yield running
         finally:
-            with contextlib.suppress(OSError):
-                listener.shutdown(socket.SHUT_RDWR)
+            shut(listener)
             running.close()
     thread.join(5)
