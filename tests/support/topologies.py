@@ -72,7 +72,7 @@ def durable(kind: ServerKind, folder: Path, *options: str) -> Iterator[Daemon]:
 
 @define
 class Watched:
-    """A master with a replica, watched by Sentinels."""
+    """A master with replicas, watched by Sentinels."""
 
     servers: list[Daemon]
     sentinels: list[Daemon]
@@ -103,7 +103,7 @@ class Watched:
         return self.master()
 
     def wait_until_replicated(self) -> None:
-        """Returns when the replica has everything that the master has answered until now."""
+        """Returns when a replica has everything that the master has answered until now."""
         with self.master().server.client() as client:
             wait_until(lambda: client.execute_command("WAIT", 1, 1000) >= 1, 60.0)
 
@@ -124,22 +124,23 @@ def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
 
 
 @contextlib.contextmanager
-def watched(kind: ServerKind, folder: Path) -> Iterator[Watched]:
-    """A running master, replica and two Sentinels that agree fast."""
+def watched(kind: ServerKind, folder: Path, replicas: int = 1) -> Iterator[Watched]:
+    """A running master, its replicas and two Sentinels that agree fast."""
     with contextlib.ExitStack() as stack:
-        master = stack.enter_context(durable(kind, folder / "one"))
+        master = stack.enter_context(durable(kind, folder / "master"))
         port = str(master.server.port)
-        replica = stack.enter_context(durable(kind, folder / "two", "--replicaof", f"127.0.0.1 {port}"))
+        following = ("--replicaof", f"127.0.0.1 {port}")
+        servers = [stack.enter_context(durable(kind, folder / f"replica-{n}", *following)) for n in range(replicas)]
         sentinels = []
         for name in ("sentinel-one", "sentinel-two"):
             sentinel = _sentinel(kind, folder / name, port)
             stack.callback(sentinel.kill)
             sentinel.start()
             sentinels.append(sentinel)
-        running = Watched([master, replica], sentinels)
+        running = Watched([master, *servers], sentinels)
         for sentinel in sentinels:
             with sentinel.server.client() as client:
-                wait_until(lambda client=client: _knows_all(client, running.service))  # type: ignore[misc]
+                wait_until(lambda client=client: _knows_all(client, running))  # type: ignore[misc]
         yield running
 
 
@@ -155,12 +156,12 @@ def _sentinel(kind: ServerKind, folder: Path, master_port: str) -> Daemon:
     return Daemon(Server(kind.name, port, 0, folder, kind.binary), command)
 
 
-def _knows_all(client: redis.Redis, service: str) -> bool:
-    """Whether a Sentinel has found the replica, which it asks for from time to time, and the other Sentinel."""
-    flat = client.execute_command("SENTINEL", "MASTER", service)
+def _knows_all(client: redis.Redis, running: Watched) -> bool:
+    """Whether a Sentinel has found the replicas, which it asks for from time to time, and the other Sentinel."""
+    flat = client.execute_command("SENTINEL", "MASTER", running.service)
     state = dict(flat) if isinstance(flat, dict) else dict(zip(flat[::2], flat[1::2], strict=True))
     texts = {_text(name): _text(value) for name, value in state.items()}
-    return int(texts["num-slaves"]) >= 1 and int(texts["num-other-sentinels"]) >= 1
+    return int(texts["num-slaves"]) >= len(running.servers) - 1 and int(texts["num-other-sentinels"]) >= 1
 
 
 def _text(value: object) -> str:
