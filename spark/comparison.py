@@ -1,64 +1,28 @@
 """Comparison: whether a target holds what a plan promises for its source, for keyspaces of any size.
 
-Both sides become one table with a digest of each job. Grouping by job needs only names and digests; the jobs themselves are
-looked at only where the digests differ, by the same pure functions as in the local engine. Called by the engine.
+    subjects -> stands (stands.py): name and digest -> by job: those that differ -> their subjects -> jobs, field by field
+
+Millions of equal jobs pass as stands; those that differ are read again, from the snapshots, and compared by the same pure
+functions as in the local engine. Called by the engine.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator
 from itertools import groupby
 
-import pyarrow as pa
-from attrs import evolve, field, frozen
 from pyspark.sql import DataFrame, Window, functions
 
 from ..migrations.compare import judge
 from ..migrations.engine import Difference, Progress, Report, Verification
 from ..migrations.order import swapped
-from ..migrations.plan import Plan, carry
-from ..schema.family import KeyFamily
-from ..schema.job import JOB_FIELDS, Job, State
+from ..migrations.plan import Plan
+from ..schema.job import State
 from .snapshot import Snapshot
 from .stage import Batches, closing, perform, run
-from .tables import DIFFERENCES, JOBS, Column, Table, batches, decode_text, encode_json, job_bytes, text_column
-
-
-@frozen
-class Stand:
-    """One job on one side."""
-
-    job: Job
-    promised: bool
-    """On the source's side: as it shall stand at the target. Else as it stands there."""
-    refused_by: str | None = None
-    """The rule that keeps a job at the source, which then is shown as it stands there."""
-    digest: bytes = field(kw_only=True)
-
-
-def _of_job(column: Column) -> Column:
-    def get(stand: Stand) -> object:
-        return column.get(stand.job)
-
-    return evolve(column, get=get)
-
-
-def _stand(promised: bool, refused_by: str | None, digest: bytes, **cells: object) -> Stand:
-    return Stand(JOBS.make(**cells), promised, refused_by, digest=digest)
-
-
-STANDS: Table[Stand] = Table(
-    "stands",
-    _stand,
-    (
-        *map(_of_job, JOBS.columns),
-        Column("promised", "boolean", pa.bool_()),
-        text_column("refused_by"),
-        Column("digest", "binary", pa.binary()),
-    ),
-)
+from .stands import SIDES, STANDS, naming, promised, showing, standing
+from .tables import DIFFERENCES, batches, decode_text
 
 
 def compare_keyspaces(
@@ -71,29 +35,33 @@ def compare_keyspaces(
         outcome.count(difference)
         report(difference)
 
-    promised = run(source.subjects(tasks), _promising(source, plan), STANDS, f"{folder}/promised", "reading jobs", progress)
-    standing = run(target.subjects(tasks), _standing(target, plan), STANDS, f"{folder}/standing", "reading target", progress)
-    for word in map(json.loads, promised.tails()):
+    sides = ((source, promised(source, plan), "source"), (target, standing(target), "target"))
+    stands = []
+    for snapshot, see, name in sides:
+        path, phase = f"{folder}/stands-{name}", f"reading {name} jobs"
+        stands.append(run(snapshot.subjects(tasks), naming(see, plan.writer), STANDS, path, phase, progress))
+    for word in map(json.loads, stands[0].tails()):
         outcome.source_jobs += word["jobs"]
         outcome.refused += word["refused"]
-    outcome.target_jobs = sum(json.loads(word)["jobs"] for word in standing.tails())
-    both = promised.frame().unionByName(standing.frame())
+    outcome.target_jobs = sum(json.loads(word)["jobs"] for word in stands[1].tails())
+    both = stands[0].frame().unionByName(stands[1].frame())
 
     doubtful = _doubtful(both, f"{folder}/doubtful", progress)
     # Every other job stands on both sides, once.
     doubts = doubtful.agg(functions.sum("stands")).collect()[0][0] or 0
     outcome.matched = (outcome.source_jobs + outcome.target_jobs - doubts) // 2
     if doubts:
-        seen = (
-            both.join(doubtful, ["queue", "id"], "left_semi")
-            .repartition(tasks, "queue", "id")
-            .sortWithinPartitions("queue", "id")
-        )
-        found = run(seen, _judging(plan), DIFFERENCES, f"{folder}/differences", "comparing jobs", progress)
+        shown = []
+        for (snapshot, see, name), there in zip(sides, stands, strict=True):
+            subjects = there.frame().join(doubtful, ["queue", "id"], "left_semi").selectExpr("scope", "subject as job_id")
+            path, phase = f"{folder}/differing-{name}", f"reading differing {name} jobs"
+            shown.append(run(snapshot.subjects(tasks, subjects), showing(see), SIDES, path, phase, progress).frame())
+        by_job = shown[0].unionByName(shown[1]).repartition(tasks, "queue", "id").sortWithinPartitions("queue", "id")
+        found = run(by_job, _judging(plan), DIFFERENCES, f"{folder}/differences", "comparing jobs", progress)
         outcome.matched += sum(json.loads(word)["matched"] for word in found.tails())
         for difference in found.rows():
             tell(difference)
-    for difference in order_differences(promised.frame(), standing.frame()):
+    for difference in order_differences(stands[0].frame(), stands[1].frame()):
         tell(difference)
     return outcome
 
@@ -121,58 +89,6 @@ def order_differences(promised: DataFrame, standing: DataFrame) -> Iterator[Diff
         yield swapped(names[0], names[1], row["wanted"], row["found"], names[2])
 
 
-def digest(job: Job, target: KeyFamily) -> bytes:
-    """Equal for jobs between which a comparison would find no difference, but for rare ones that it then acquits."""
-    cells = [getattr(job, name) for name in JOB_FIELDS if name != "extra"]
-    cells.append(job.extra if target.keeps_extra else job.extra.get(target.name))
-    return hashlib.blake2b(encode_json(cells, sort_keys=True).encode(), digest_size=16).digest()
-
-
-def _promising(source: Snapshot, plan: Plan) -> Callable[[Batches], Batches]:
-    """The task that decides what shall stand at the target."""
-    read = source.reader()
-
-    def promise(rows: Batches) -> Batches:
-        jobs = refused = 0
-
-        def stands() -> Iterator[Stand]:
-            nonlocal jobs, refused
-            for subject, keyspace in read(rows):
-                carried = carry(subject, keyspace, plan)
-                if carried.original is None:
-                    continue
-                jobs += 1
-                refused += carried.refused
-                if carried.job is None:
-                    yield Stand(carried.original, True, carried.findings[0].rule, digest=b"")
-                else:
-                    yield Stand(carried.job, True, digest=digest(carried.job, plan.writer))
-
-        yield from closing(batches(STANDS, stands(), _bytes), STANDS, lambda: json.dumps({"jobs": jobs, "refused": refused}))
-
-    return promise
-
-
-def _standing(target: Snapshot, plan: Plan) -> Callable[[Batches], Batches]:
-    """The task that reads what stands at the target."""
-    read = target.reader()
-
-    def stand(rows: Batches) -> Batches:
-        jobs = 0
-
-        def stands() -> Iterator[Stand]:
-            nonlocal jobs
-            for subject, keyspace in read(rows):
-                job = keyspace.family.read(subject, keyspace)
-                if job is not None:
-                    jobs += 1
-                    yield Stand(job, False, digest=digest(job, plan.writer))
-
-        yield from closing(batches(STANDS, stands(), _bytes), STANDS, lambda: json.dumps({"jobs": jobs}))
-
-    return stand
-
-
 def _doubtful(both: DataFrame, path: str, progress: Progress) -> DataFrame:
     """The names of the jobs that do not stand on both sides with the same digest, and how often each stands."""
     groups = both.groupBy("queue", "id").agg(
@@ -188,32 +104,28 @@ def _doubtful(both: DataFrame, path: str, progress: Progress) -> DataFrame:
 
 
 def _judging(plan: Plan) -> Callable[[Batches], Batches]:
-    """The task that compares jobs field by field. Its rows come with all stands of one job in a row."""
+    """The task that compares jobs field by field. Its rows come with both sides of one job in a row."""
 
     def compare(rows: Batches) -> Batches:
         matched = 0
 
         def found() -> Iterator[Difference]:
             nonlocal matched
-            stands = (stand for batch in rows for stand in STANDS.rows(batch))
-            for _, group in groupby(stands, key=lambda stand: (stand.job.queue, stand.job.id)):
-                sides = {stand.promised: stand for stand in group}
-                promised, standing = sides.get(True), sides.get(False)
+            shown = (side for batch in rows for side in SIDES.rows(batch))
+            for _, group in groupby(shown, key=lambda side: (side.job.queue, side.job.id)):
+                sides = {side.promised: side for side in group}
+                wanted, there = sides.get(True), sides.get(False)
                 differences = list(
                     judge(
-                        promised.job if promised else None,
-                        promised.refused_by if promised else None,
-                        standing.job if standing else None,
+                        wanted.job if wanted else None,
+                        wanted.refused_by if wanted else None,
+                        there.job if there else None,
                         plan.writer,
                     )
                 )
-                matched += promised is not None and promised.refused_by is None and not differences
+                matched += wanted is not None and wanted.refused_by is None and not differences
                 yield from differences
 
         yield from closing(batches(DIFFERENCES, found()), DIFFERENCES, lambda: json.dumps({"matched": matched}))
 
     return compare
-
-
-def _bytes(stand: Stand) -> int:
-    return job_bytes(stand.job)

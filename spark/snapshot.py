@@ -72,10 +72,11 @@ class Snapshot:
         """What rules and readers may know."""
         return keyspace(self.address, self.now_ms, self.totals)
 
-    def subjects(self, partitions: int) -> DataFrame:
+    def subjects(self, partitions: int, only: DataFrame | None = None) -> DataFrame:
         """The facts about jobs, so that each partition has all facts of its jobs, those of one job in a row.
 
-        The same facts and the same number always give the same partitions in the same order.
+        ``only``: those whose ``scope`` and ``job_id`` stand there. The same facts and the same number always give the same
+        partitions in the same order.
         """
         about_jobs = self.facts.frame().where("job_id is not null")
         if self.remade is not None:
@@ -83,6 +84,8 @@ class Snapshot:
         if get_family(self.address.family).echoing:
             told = _by_job(about_jobs, partitions).mapInArrow(_echoing(self.address.family), FACTS.ddl)
             about_jobs = about_jobs.unionByName(told)
+        if only is not None:
+            about_jobs = about_jobs.join(only, ["scope", "job_id"], "left_semi").select(about_jobs.columns)
         return _by_job(about_jobs, partitions)
 
     def reader(self) -> Callable[[Batches], Iterator[tuple[Subject, Keyspace]]]:

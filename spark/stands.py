@@ -1,0 +1,175 @@
+"""Stands: how each job stands on one side of a comparison, as a line that is short enough for millions of them.
+
+A stand names a job and has a digest of all that would be compared. Jobs themselves, as sides, become rows of a table only where
+the stands of two sides differ. Called by comparison.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import marshal
+from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
+from typing import Any
+
+import pyarrow as pa
+from attrs import evolve, frozen
+
+from ..migrations.plan import Plan, carry
+from ..schema.fact import Subject
+from ..schema.family import KeyFamily
+from ..schema.job import JOB_FIELDS, Job, State
+from .snapshot import Snapshot
+from .stage import Batches, closing
+from .tables import JOBS, Column, Table, batches, bigint_column, job_bytes, text_column, word_column
+
+
+@frozen
+class Side:
+    """One job on one side."""
+
+    job: Job
+    promised: bool
+    """On the source's side: as it shall stand at the target. Else as it stands there."""
+    refused_by: str | None = None
+    """The rule that keeps a job at the source, which then is shown as it stands there."""
+
+
+@frozen
+class Stand:
+    """What tells whether the sides of a job differ, and where the facts about it are."""
+
+    queue: str
+    id: str
+    state: State
+    position: int | None
+    scope: str
+    subject: str
+    promised: bool
+    refused_by: str | None
+    digest: bytes
+
+
+def _of_job(column: Column) -> Column:
+    def get(side: Side) -> object:
+        return column.get(side.job)
+
+    return evolve(column, get=get)
+
+
+def _side(promised: bool, refused_by: str | None, **cells: object) -> Side:
+    return Side(JOBS.make(**cells), promised, refused_by)
+
+
+SIDES: Table[Side] = Table(
+    "sides",
+    _side,
+    (*map(_of_job, JOBS.columns), Column("promised", "boolean", pa.bool_()), text_column("refused_by")),
+)
+
+STANDS: Table[Stand] = Table(
+    "stands",
+    Stand,
+    (
+        text_column("queue"),
+        text_column("id"),
+        word_column("state", State),
+        bigint_column("position"),
+        text_column("scope"),
+        text_column("subject"),
+        Column("promised", "boolean", pa.bool_()),
+        text_column("refused_by"),
+        Column("digest", "binary", pa.binary()),
+    ),
+)
+
+Seen = Callable[[Batches], Iterator[tuple[Subject, Side]]]
+"""Tells the sides of the jobs in a partition of ``Snapshot.subjects``."""
+
+
+def promised(source: Snapshot, plan: Plan) -> Seen:
+    """What shall stand at the target, and what shall not."""
+    read = source.reader()
+
+    def see(rows: Batches) -> Iterator[tuple[Subject, Side]]:
+        for subject, keyspace in read(rows):
+            carried = carry(subject, keyspace, plan)
+            if carried.original is not None:
+                yield subject, Side(carried.job or carried.original, True, carried.refused_by)
+
+    return see
+
+
+def standing(target: Snapshot) -> Seen:
+    """What stands at the target."""
+    read = target.reader()
+
+    def see(rows: Batches) -> Iterator[tuple[Subject, Side]]:
+        for subject, keyspace in read(rows):
+            job = keyspace.family.read(subject, keyspace)
+            if job is not None:
+                yield subject, Side(job, False)
+
+    return see
+
+
+def naming(see: Seen, target: KeyFamily) -> Callable[[Batches], Batches]:
+    """The task that makes stands; it tells how many there are, and how many of them are refused."""
+
+    def name(rows: Batches) -> Batches:
+        jobs = refused = 0
+
+        def stands() -> Iterator[Stand]:
+            nonlocal jobs, refused
+            for subject, side in see(rows):
+                job = side.job
+                jobs += 1
+                refused += side.refused_by is not None
+                mark = b"" if side.refused_by else digest(job, target)
+                where = (job.queue, job.id, job.state, job.position, subject.scope, subject.job_id)
+                yield Stand(*where, side.promised, side.refused_by, mark)
+
+        yield from closing(batches(STANDS, stands()), STANDS, lambda: json.dumps({"jobs": jobs, "refused": refused}))
+
+    return name
+
+
+def showing(see: Seen) -> Callable[[Batches], Batches]:
+    """The task that shows whole jobs."""
+
+    def show(rows: Batches) -> Batches:
+        yield from closing(batches(SIDES, (side for _, side in see(rows)), _bytes), SIDES, str)
+
+    return show
+
+
+_compared = attrgetter(*(name for name in JOB_FIELDS if name not in ("state", "extra")))
+
+
+def digest(job: Job, target: KeyFamily) -> bytes:
+    """Equal for jobs between which a comparison would find no difference, but for rare ones that it then acquits.
+
+    Different jobs have different digests, but for one in 2^128.
+    """
+    extra = job.extra if target.keeps_extra else job.extra.get(target.name)
+    # Version 2 writes equal values in the same way, later ones by how often they are referred to.
+    cells = marshal.dumps((str(job.state), _plain(_compared(job)), _plain(extra)), 2)
+    return hashlib.blake2b(cells, digest_size=16).digest()
+
+
+def _plain(value: Any) -> Any:
+    """The value with its mappings in one order."""
+    match value:
+        case str() | bytes() | None:
+            return value
+        case Mapping():
+            return {key: _plain(value[key]) for key in sorted(value)}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case _:
+            return value
+
+
+def _bytes(side: Side) -> int:
+    return job_bytes(side.job)
