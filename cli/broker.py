@@ -1,9 +1,10 @@
-"""Broker: ferryman's own queues on a live server, for the commands that change them. Used by ``dead`` and ``cancel``."""
+"""Broker: ferryman's own queues on a live server, for the commands that ask it directly: ``dead``, ``cancel`` and ``metrics``."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 from attrs import frozen
 
@@ -29,15 +30,15 @@ class Broker:
 
 
 @contextlib.contextmanager
-def open_broker(url: Address) -> Iterator[Broker]:
+def open_broker(url: Address, **overrides: Any) -> Iterator[Broker]:
     """The queues at an address, for the length of the block, in which a failing server is a ServerError.
 
-    Raises UsageError for the keyspace of another system.
+    ``overrides`` go to redis-py's connections. Raises UsageError for the keyspace of another system.
     """
     if url.family != DEFAULT_FAMILY:
         raise UsageError(f"these are ferryman's own queues only; for {url.family} there is ferryman jobs URL --state failed")
     with server_errors(url):
-        wire = Settings(url).wire()
+        wire = Settings(url).wire(**overrides)
         try:
             yield Broker(wire, Live(url.prefix))
         finally:

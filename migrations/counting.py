@@ -2,7 +2,7 @@
 
 For whoever looks every few seconds. Only families whose indexes tell every state can be counted so (``KeyFamily.count``); the
 jobs of others must be read. A job that stands in no index, or in two, is counted as it stands there: that is what audits are
-for. Only reads. Called by the Spark streams.
+for. Only reads. Called by the Spark streams and ``ferryman metrics``.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ SERVERS = (Kind.TCP, Kind.TLS, Kind.UNIX, Kind.SENTINEL)
 """Addresses of one server, which any command may be sent to."""
 
 
-def count(address: Address) -> tuple[int, list[QueueStatus]] | None:
+def count(address: Address, **overrides: Any) -> tuple[int, list[QueueStatus]] | None:
     """The server's clock, Unix ms, and the jobs of every queue by state, queues by name; None where they must be read for that.
 
-    A status tells states alone. Raises ServerError naming the address.
+    A status tells states alone. ``overrides`` go to redis-py's connection. Raises ServerError naming the address.
     """
     asking = get_family(address.family).count(address.prefix)
     if asking is None or address.kind not in SERVERS:
         return None
-    with open_client(address) as client, wire(client) as line:
+    with open_client(address, **overrides) as client, wire(client) as line:
         now_ms = clock_ms(client)
         counted = _counted(line, asking)
     return now_ms, [QueueStatus(queue, states) for queue, states in sorted(counted.items())]

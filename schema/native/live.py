@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from attrs import field, frozen
 
-from ..call import Argument, Call
+from ..call import Argument, Call, Command
 from ..errors import UsageError
 from ..text import to_bytes
 from . import keys, results
@@ -283,6 +283,10 @@ class Live:
     def size(self, queue: str, *, by_priority: bool = False, now: int | None = None) -> Call[Size]:
         """Counts the queue's jobs and consumers, waiting jobs also by priority if asked to. Changes nothing."""
         return self._call("size", queue, now, (1 if by_priority else "",), results.size)
+
+    def counters(self, queue: str) -> Command[dict[str, int]]:
+        """What has happened to the queue's jobs since it was made, by the names in ``results.COUNTERS``."""
+        return Command(("HMGET", self.keys(queue).meta, *results.COUNTERS), results.counters)
 
     def purge(self, queue: str, *, limit: int = CHUNK, now: int | None = None) -> Call[Purged]:
         """Deletes up to ``limit`` jobs that wait or are scheduled. Call again while ``more``."""

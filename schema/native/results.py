@@ -14,9 +14,30 @@ from attrs import field, frozen
 from ..errors import MalformedValue
 from ..text import load_json, show, to_text
 from .place import ASCENDING, DESCENDING, PriorityOrder, priority_of
+from .record import whole
 
 Verdict = Literal["acked", "cancelled", "lost"]
 Place = Literal["waiting", "scheduled", "held", "dead", "done", "blocked"]
+
+COUNTERS = (
+    "published",
+    "deduplicated",
+    "delivered",
+    "acked",
+    "cancelled",
+    "requeued",
+    "released",
+    "reclaimed",
+    "expired",
+    "maxlen",
+    "broken",
+    "dead",
+    "forwarded",
+    "revived",
+    "removed",
+    "purged",
+)
+"""The fields of a queue's meta that count its jobs since it was made, as the scripts write them."""
 
 
 @frozen
@@ -105,9 +126,11 @@ class Outbox:
 
 @frozen
 class Size:
-    """A queue's counts. ``age_ms``: how long its first waiting job has waited. None where there is nothing to tell.
+    """A queue's counts. ``age_ms``: how long its first waiting job has waited, from its due time if it was delayed.
 
-    ``priorities``: how many wait with each priority, if that was asked for, the first to run first.
+    ``letters``: dead jobs that are still to go to the dead letter exchange. None where there is nothing to tell.
+    ``priorities`` and ``ages``: how many wait with each priority, and how long the first of them has, ms, if that was asked for,
+    the first to run first.
     """
 
     exists: bool
@@ -121,7 +144,9 @@ class Size:
     age_ms: int | None
     next_due_ms: int | None
     blocked: int
+    letters: int
     priorities: Mapping[int, int] = field(factory=dict)
+    ages: Mapping[int, int] = field(factory=dict)
 
 
 @frozen
@@ -250,8 +275,9 @@ def advanced(reply: Any) -> Advanced:
 
 
 def size(reply: Any) -> Size:
-    exists, waiting, scheduled, held, dead, done, consumers, routes, age, next_due, blocked, descending, *priorities = reply
+    exists, waiting, scheduled, held, dead, done, consumers, routes, age, next_due, blocked, letters, descending, *heads = reply
     order = DESCENDING if descending else ASCENDING
+    priorities = [(priority_of(int(float(place)), order), number, waited) for place, number, waited in heads]
     return Size(
         exists=bool(exists),
         waiting=waiting,
@@ -264,8 +290,15 @@ def size(reply: Any) -> Size:
         age_ms=None if age < 0 else age,
         next_due_ms=None if next_due < 0 else next_due,
         blocked=blocked,
-        priorities={priority_of(int(float(place)), order): number for place, number in priorities},
+        letters=letters,
+        priorities={priority: number for priority, number, _ in priorities},
+        ages={priority: waited for priority, _, waited in priorities if waited >= 0},
     )
+
+
+def counters(reply: Any) -> dict[str, int]:
+    """What stands in meta under ``COUNTERS``; 0 for what is no number."""
+    return {name: whole(raw) or 0 for name, raw in zip(COUNTERS, reply, strict=True)}
 
 
 def purged(reply: Any) -> Purged:

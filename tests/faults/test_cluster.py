@@ -19,6 +19,7 @@ from ..support.clusters import Cluster, cluster
 from ..support.command import ferryman
 from ..support.load import POLICY, Load
 from ..support.messages import round_trip
+from ..support.metrics import samples
 from ..support.servers import Server, ServerKind
 from ..support.topologies import wait_until
 from ..support.workers import Ledger, celery, worker
@@ -59,7 +60,7 @@ def test_everything_that_kombu_does_works_on_a_cluster(nodes):
     round_trip(nodes.url())
 
 
-def test_dead_letters_and_tasks_of_a_cluster_are_put_back_and_cancelled_from_the_command_line(nodes):
+def test_dead_letters_and_tasks_of_a_cluster_are_put_back_counted_and_cancelled_from_the_command_line(nodes):
     with Connection(nodes.url()) as connection, connection.channel() as channel:
         for queue in QUEUES[:3]:
             channel.queue_declare(queue)
@@ -68,6 +69,8 @@ def test_dead_letters_and_tasks_of_a_cluster_are_put_back_and_cancelled_from_the
         assert ferryman("dead", nodes.url(), "requeue", "--all", "--format", "json").lines() == [
             {"queue": queue, "action": "requeue", "number": 1} for queue in sorted(QUEUES[:3])
         ]
+        told = samples(ferryman("metrics", nodes.url()).stdout)
+        assert [told["ferryman_queue_messages", queue, "waiting", "0"] for queue in QUEUES[:3]] == [1, 1, 1]
         assert len(ferryman("cancel", nodes.url(), *QUEUES[:3], "--format", "json").lines()) == 3
         for queue in QUEUES[:3]:
             assert channel.queue_delete(queue) == 0

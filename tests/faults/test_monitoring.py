@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib.util
 import json
@@ -11,20 +12,28 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
+from ferryman.transport.flower import QueueLengths
 from kombu import Queue
 
 from ..support.brokers import FERRYMAN
 from ..support.command import ferryman
+from ..support.metrics import samples
 from ..support.servers import Server, free_port
 from ..support.topologies import wait_until
 from ..support.workers import ROOT, Ledger, environment, send, worker
 
 NOTE = "tests.support.tasks.note"
 NAP = "tests.support.tasks.nap"
+
+RANK = 2**45
+"""What lies between the places of two priorities."""
 
 
 @pytest.fixture
@@ -103,6 +112,45 @@ def test_the_numbers_that_one_call_gives_are_those_of_a_scan(server, ledger, tmp
             assert (line["waiting"], line["scheduled"], line["active"], line["failed"]) == expected
             assert line["priorities"] == {str(priority): number for priority, number in size.priorities.items()}
             assert sum(size.priorities.values()) == size.waiting
+
+
+def test_prometheus_and_flower_tell_the_numbers_of_a_scan(server, ledger, client, tmp_path):
+    with worker(server, tmp_path, concurrency=1, prefetch=3, late=1), FERRYMAN.connection(server) as connection:
+        send(server, [(NAP, [n, 10.0], {"priority": n % 3}) for n in range(9)])
+        send(server, [(NOTE, ["later"], {"countdown": 3600}), (NOTE, ["another queue"], {"queue": "other"})])
+        ledger.wait_for("start", 1)
+        with connection.channel() as channel:
+            Queue("other")(channel).get().reject()
+        pages = asyncio.run(QueueLengths(server.url(), {}, None).queues(["celery", "other"]))
+        outcome = ferryman("metrics", server.url())
+        scan = {key.removeprefix(b"ferryman:").decode(): read(client, key) for key in client.scan_iter("ferryman:*")}
+    told = samples(outcome.stdout)
+    for page in pages:
+        queue = page["name"]
+        keys = {name.removeprefix(f"{{{queue}}}:"): value for name, value in scan.items() if name.startswith(f"{{{queue}}}:")}
+        waiting, scheduled, dead = (keys.get(place, {}) for place in ("waiting", "scheduled", "dead"))
+        held = sum(len(value) for name, value in keys.items() if name.startswith("held:"))
+        priorities = Counter(str(int(place // RANK)) for place in waiting.values()) or Counter({"": 0})
+        expected = {("waiting", priority): number for priority, number in priorities.items()}
+        expected |= {("scheduled", ""): len(scheduled), ("active", ""): held, ("failed", ""): len(dead), ("completed", ""): 0}
+        states = {key[2:]: value for key, value in told.items() if key[:2] == ("ferryman_queue_messages", queue)}
+        assert states == expected
+        here = len(waiting) + len(scheduled) + held
+        assert (page["messages"], page["messages_ready"], page["messages_unacknowledged"]) == (here, len(waiting), held)
+        assert told["ferryman_queue_consumers", queue] == page["consumers"] == len(keys.get("consumers", {}))
+        assert told["ferryman_queue_published_total", queue] == int(keys["meta"][b"published"]) == here + len(dead)
+    listed = {each.decode() for each in client.smembers("ferryman:queues")}
+    assert {key[1] for key in told if key[0] == "ferryman_queue_up"} == listed
+
+
+def read(client: redis.Redis, key: bytes) -> Any:
+    """A sorted set or hash as a dict; nothing of other keys."""
+    match client.type(key):
+        case b"zset":
+            return dict(client.zrange(key, 0, -1, withscores=True))
+        case b"hash":
+            return client.hgetall(key)
+    return {}
 
 
 def fetch(port: int, path: str) -> str | None:

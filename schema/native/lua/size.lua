@@ -4,13 +4,20 @@
 -- ARGV[1]   now
 -- ARGV[2]   '1' to count the waiting jobs of each priority as well
 -- Result    {1 if the queue exists, waiting, scheduled, held, dead, done, consumers with a lease, routes, ms for which the first
---           waiting job has waited or -1, next due ms or -1, blocked, 1 if the order is descending, and for each priority that
---           waits {place of its first job, how many}}
+--           waiting job has waited or -1, next due ms or -1, blocked, letters in the outbox, 1 if the order is descending, and
+--           for each priority that waits {place of its first job, how many, ms for which that has waited or -1}}
 
 local RANK = 2 ^ 45 -- what lies between the places of two priorities
 
+-- For how long a job has been ready to be taken, ms; -1 where its hash does not tell.
+local function age(now, id)
+  local times = attempt('HMGET', JOB .. id, 'published_at', 'due_at') or {}
+  local published, due = tonumber(times[1] or nil), tonumber(times[2] or nil)
+  return published and math.max(0, now - math.max(published, due or 0)) or -1
+end
+
 -- From the first job of one priority straight to that of the next, so that it takes as long for a million jobs as for ten.
-local function priorities()
+local function priorities(now)
   local found, from = {}, '-inf'
   while true do
     local head = call('ZRANGEBYSCORE', WAITING, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
@@ -19,7 +26,7 @@ local function priorities()
     end
     local floor = math.floor(tonumber(head[2]) / RANK) * RANK
     from = string.format('%.0f', floor + RANK)
-    append(found, {head[2], call('ZCOUNT', WAITING, string.format('%.0f', floor), '(' .. from)})
+    append(found, {head[2], call('ZCOUNT', WAITING, string.format('%.0f', floor), '(' .. from), age(now, head[1])})
   end
 end
 
@@ -30,12 +37,7 @@ return answer(function()
   for _, consumer in ipairs(call('ZRANGE', CONSUMERS, 0, -1)) do
     held = held + call('ZCARD', HELD .. consumer)
   end
-  local age = -1
   local first = call('ZRANGE', WAITING, 0, 0)[1]
-  if first then
-    local published = tonumber(attempt('HGET', JOB .. first, 'published_at') or nil)
-    age = published and math.max(0, now - published) or -1
-  end
   local counts = {
     queue.schema and 1 or 0,
     call('ZCARD', WAITING),
@@ -45,12 +47,13 @@ return answer(function()
     call('ZCARD', DONE),
     call('ZCOUNT', CONSUMERS, '(' .. now, '+inf'),
     queue.routes or '0',
-    age,
+    first and age(now, first) or -1,
     tonumber(call('ZRANGE', SCHEDULED, 0, 0, 'WITHSCORES')[2]) or -1,
     call('SCARD', BLOCKED),
+    call('ZCARD', OUTBOX),
     queue.priority_order == 'descending' and 1 or 0,
   }
-  for _, priority in ipairs(ARGV[2] == '1' and priorities() or {}) do
+  for _, priority in ipairs(ARGV[2] == '1' and priorities(now) or {}) do
     append(counts, priority)
   end
   return counts

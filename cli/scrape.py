@@ -1,0 +1,144 @@
+"""Scrape: the numbers of a keyspace as Prometheus metrics. Used by ``ferryman metrics``; needs ``prometheus_client``.
+
+Each look is over a connection of its own, so that a server that was down is found again by the next one. Only one is under way
+at a time: who asks meanwhile is told the same, so that a server that does not answer gathers no requests.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+
+from attrs import define, field
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from ..schema.address import Address
+from ..schema.errors import FerrymanError
+from ..schema.job import State
+from .numbers import Numbers, look
+from .queues import RARE
+
+COUNTERS: Mapping[str, str] = {
+    "published": "Messages stored",
+    "deduplicated": "Messages not stored because another one held their unique key",
+    "delivered": "Messages handed to consumers, each time",
+    "acked": "Messages finished by their consumers",
+    "cancelled": "Messages finished by a consumer whose lease was over, before another one had taken them",
+    "requeued": "Messages given back by their consumers, to be delivered again",
+    "released": "Messages given back by consumers that had not begun them",
+    "reclaimed": "Messages taken back from consumers whose lease was over",
+    "expired": "Messages that were not delivered in their time",
+    "maxlen": "Messages that made room in a full queue",
+    "broken": "Messages that could not be delivered because they were damaged",
+    "dead": "Messages that became dead letters",
+    "forwarded": "Dead letters that a dead letter exchange has taken",
+    "revived": "Dead letters put back to their queue",
+    "removed": "Messages removed by id",
+    "purged": "Messages purged",
+}
+"""Counter of a queue -> what it counts. They begin anew when a queue is deleted and declared again."""
+
+Found = Mapping[str, Numbers | None]
+
+
+@define(eq=False)
+class Scrape(Collector):
+    """A collector for a ``prometheus_client`` registry.
+
+    ``complain`` takes the one line that says why there are no numbers, whenever it is another than before.
+    """
+
+    address: Address
+    complain: Callable[[str], None]
+    failure: str = field(default="", init=False)
+    """Why the last look gave no numbers; empty if it did."""
+    _found: Found | None = field(default=None, init=False, repr=False)
+    _looks: int = field(default=0, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def registry(self) -> CollectorRegistry:
+        """A registry of this collector alone: nothing of the process that shows the metrics."""
+        registry = CollectorRegistry()
+        registry.register(self)
+        return registry
+
+    def describe(self) -> list[Metric]:
+        """Nothing: a registry must not look at the server before it is asked to."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """The numbers of one look. ``ferryman_up`` is 0, and alone, if it failed; never raises for a server that fails."""
+        looks = self._looks
+        with self._lock:
+            if looks == self._looks:
+                self._found = self._look()
+                self._looks += 1
+            found = self._found
+        yield GaugeMetricFamily("ferryman_up", "Whether the server could be read", 0 if found is None else 1)
+        if found is not None:
+            yield from metrics(found)
+
+    def _look(self) -> Found | None:
+        try:
+            found = look(self.address)
+        except (FerrymanError, OSError) as error:
+            if self.failure != str(error):
+                self.failure = str(error)
+                self.complain(self.failure)
+            return None
+        self.failure = ""
+        return found
+
+
+def metrics(found: Found) -> list[Metric]:
+    """The metrics of queues by name; of those that can't be read, that alone."""
+    up = GaugeMetricFamily("ferryman_queue_up", "Whether the queue's numbers could be read", labels=["queue"])
+    messages = GaugeMetricFamily(
+        "ferryman_queue_messages",
+        "Messages by state; those that wait also by priority, where it is known",
+        labels=["queue", "state", "priority"],
+    )
+    ages = GaugeMetricFamily(
+        "ferryman_queue_oldest_age_seconds",
+        "How long the first waiting message of each priority has waited, from its due time if it was delayed",
+        labels=["queue", "priority"],
+    )
+    consumers = GaugeMetricFamily("ferryman_queue_consumers", "Consumers with a lease", labels=["queue"])
+    outbox = GaugeMetricFamily(
+        "ferryman_queue_outbox_messages", "Dead letters on their way to the dead letter exchange", labels=["queue"]
+    )
+    counters = {name: CounterMetricFamily(f"ferryman_queue_{name}", text, labels=["queue"]) for name, text in COUNTERS.items()}
+    for queue, numbers in {_label(name): numbers for name, numbers in found.items()}.items():
+        up.add_metric([queue], 0 if numbers is None else 1)
+        if numbers is None:
+            continue
+        for (state, priority), number in _by_state(numbers).items():
+            messages.add_metric([queue, str(state), priority], number)
+        for priority, age in numbers.ages_ms.items():
+            ages.add_metric([queue, priority], age / 1000)
+        if numbers.consumers is not None:
+            consumers.add_metric([queue], numbers.consumers)
+        if numbers.letters is not None:
+            outbox.add_metric([queue], numbers.letters)
+        for name, number in numbers.counters.items():
+            counters[name].add_metric([queue], number)
+    return [each for each in (up, messages, ages, consumers, outbox, *counters.values()) if each.samples]
+
+
+def _by_state(numbers: Numbers) -> dict[tuple[State, str], int]:
+    """Messages by state and priority. Every state but the rarest is there, be it 0, so that a graph has no gaps."""
+    told: dict[tuple[State, str], int] = {}
+    for state in State:
+        number = numbers.states.get(state, 0)
+        if state is State.WAITING and numbers.waiting:
+            told |= {(state, priority): each for priority, each in numbers.waiting.items()}
+        elif number or state not in RARE:
+            told[state, ""] = number
+    return told
+
+
+def _label(name: str) -> str:
+    """A queue's name as a label, which must be UTF-8."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

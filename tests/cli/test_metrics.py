@@ -1,0 +1,208 @@
+"""``ferryman metrics``: Prometheus gets the numbers that stand in Redis, whatever stands there, and whether or not it answers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import redis
+from ferryman.schema.call import run
+from ferryman.schema.native.live import Live, Publication
+from ferryman.schema.native.results import COUNTERS
+
+from ..support.captures import captures, load
+from ..support.command import PROGRAM, ferryman
+from ..support.metrics import Samples, samples
+from ..support.servers import Server, ServerKind, free_port, installed_servers
+from ..support.topologies import wait_until
+from ..support.workers import celery
+
+live = Live()
+
+
+def once(server: Server, **options: str) -> Samples:
+    outcome = ferryman("metrics", server.url(**options))
+    assert outcome.status == 0, outcome.stderr
+    return samples(outcome.stdout)
+
+
+def declare(client: redis.Redis, queue: str, **arguments: object) -> None:
+    client.sadd("ferryman:queues", queue.encode("utf-8", "surrogateescape"))
+    run(client, live.declare(queue, {name.replace("_", "-"): value for name, value in arguments.items()}))
+
+
+def publish(client: redis.Redis, queue: str, numbers: range, **fields: int) -> None:
+    run(client, live.publish(queue, "p", [Publication(f"p-{n}", b'{"headers":{}}\n[]', **fields) for n in numbers]))
+
+
+def test_every_state_and_counter_of_a_queue_is_told(server: Server, client: redis.Redis) -> None:
+    declare(client, "mail", x_dead_letter_exchange="graves")
+    publish(client, "mail", range(1, 6), priority=3)
+    publish(client, "mail", range(6, 8), priority=0)
+    publish(client, "mail", range(8, 9), delay_ms=3_600_000)
+    for job in run(client, live.take("mail", "ann", 3, 60_000)).jobs[:2]:
+        run(client, live.reject("mail", "ann", job.id, "rejected"))
+    found = once(server)
+    states = {key[2:]: value for key, value in found.items() if key[0] == "ferryman_queue_messages"}
+    assert states == {
+        ("waiting", "3"): 4,
+        ("scheduled", ""): 1,
+        ("active", ""): 1,
+        ("completed", ""): 0,
+        ("failed", ""): 2,
+    }
+    assert found["ferryman_up",] == found["ferryman_queue_up", "mail"] == found["ferryman_queue_consumers", "mail"] == 1
+    assert found["ferryman_queue_outbox_messages", "mail"] == 2
+    totals = {name: found[f"ferryman_queue_{name}_total", "mail"] for name in COUNTERS}
+    assert {name: number for name, number in totals.items() if number} == {"published": 8, "delivered": 3, "dead": 2}
+
+
+def test_an_age_is_that_of_the_oldest_message_of_its_priority_since_it_was_due(server: Server, client: redis.Redis) -> None:
+    declare(client, "mail")
+    for number, (priority, age) in enumerate([(0, 40), (0, 50), (5, 900), (5, 100)]):
+        now = client.time()[0] * 1000
+        job = Publication(f"p-{number}", b'{"headers":{}}\n[]', priority, due_ms=now - 20_000 if age == 50 else None)
+        run(client, live.publish("mail", "p", [job], now=now - age * 1000))
+    ages = {key[1:]: value for key, value in once(server).items() if key[0] == "ferryman_queue_oldest_age_seconds"}
+    assert ages.keys() == {("mail", "0"), ("mail", "5")}
+    assert 40 <= ages["mail", "0"] < 900 <= ages["mail", "5"]
+    run(client, live.take("mail", "ann", 1, 60_000))
+    assert 20 <= once(server)["ferryman_queue_oldest_age_seconds", "mail", "0"] < 40, "the delay is no waiting"
+
+
+def test_a_queue_that_can_not_be_read_hides_no_other(server: Server, client: redis.Redis) -> None:
+    for queue in ("sound", "torn", "newer"):
+        declare(client, queue)
+    publish(client, "sound", range(1, 4))
+    client.delete("ferryman:{torn}:waiting")
+    client.set("ferryman:{torn}:waiting", "no zset")
+    client.hset("ferryman:{newer}:meta", "schema", 2)
+    client.hset("ferryman:{sound}:meta", "acked", "many")
+    client.sadd("ferryman:queues", "gone")
+    found = once(server)
+    assert {key[1]: value for key, value in found.items() if key[0] == "ferryman_queue_up"} == {"sound": 1, "torn": 0, "newer": 0}
+    assert found["ferryman_queue_messages", "sound", "waiting", "0"] == 3
+    assert found["ferryman_queue_acked_total", "sound"] == 0
+    assert {key[1] for key in found if len(key) > 1 and key[0] != "ferryman_queue_up"} == {"sound"}
+
+
+def test_names_of_any_kind_are_labels(server: Server, client: redis.Redis) -> None:
+    names = ['quo"ted', "back\\slash", "li\nne", "{braced}", "grün", "\udcff"]
+    for name in names:
+        declare(client, name)
+    queues = {key[1] for key in once(server) if key[0] == "ferryman_queue_up"}
+    assert queues == {*names[:-1], "\\xff"}
+
+
+@pytest.mark.parametrize("family", ["kue", "kickq", "qless", "bee", "kombu", "pjq"])
+def test_other_systems_have_the_numbers_of_their_queues(server: Server, client: redis.Redis, family: str) -> None:
+    capture = next(each for each in captures(family) if each.name != "crashed")
+    load(capture, client)
+    url = server.url(family=family, prefix=capture.prefix) if capture.prefix else server.url(family=family)
+    found = samples(ferryman("metrics", url).stdout)
+    for line in ferryman("queues", url, "--format", "json").lines():
+        for state in ("waiting", "scheduled", "active", "completed", "failed"):
+            told = [number for key, number in found.items() if key[:3] == ("ferryman_queue_messages", line["queue"], state)]
+            assert sum(told) == line[state], (line, state)
+
+
+def test_a_server_that_is_down_is_told_by_the_metric_and_the_exit_status() -> None:
+    url = f"ferryman://127.0.0.1:{free_port()}/0"
+    outcome = ferryman("metrics", url)
+    assert samples(outcome.stdout) == {("ferryman_up",): 0}
+    assert outcome.status == 3
+    assert outcome.error.startswith(f"ferryman: {url}: can't be reached")
+
+
+@contextlib.contextmanager
+def exporter(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """``ferryman metrics … --listen``, and where it listens; killed at the end of the block unless it has ended."""
+    with subprocess.Popen([*PROGRAM, "metrics", *arguments], stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            yield process, process.stderr.readline().split()[-1]
+        finally:
+            process.kill()
+
+
+def scrape(address: str) -> Samples:
+    with urllib.request.urlopen(address, timeout=30) as reply:
+        assert reply.headers["Content-Type"].startswith("text/plain")
+        return samples(reply.read().decode())
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
+def test_each_request_is_one_look_also_when_the_server_goes_and_comes_back(tmp_path: Path, end: signal.Signals) -> None:
+    kind: ServerKind = installed_servers()[0]
+    port = free_port()
+    with kind.start(tmp_path, port=port) as server, server.client() as client:
+        declare(client, "mail")
+        with exporter(server.url(), "--listen", "0") as (process, address):
+            assert address.startswith("http://127.0.0.1:")
+            assert scrape(address)["ferryman_queue_messages", "mail", "waiting", ""] == 0
+            publish(client, "mail", range(1, 3))
+            before = client.info("commandstats")
+            assert scrape(address)["ferryman_queue_messages", "mail", "waiting", "0"] == 2
+            calls = {name: told["calls"] for name, told in client.info("commandstats").items()}
+            sent = {name: calls[name] - before.get(name, {}).get("calls", 0) for name in calls}
+            assert sent["cmdstat_smembers"] == sent["cmdstat_evalsha"] == 1
+            assert {"cmdstat_scan", "cmdstat_keys", "cmdstat_hgetall"}.isdisjoint(sent)
+            os.kill(server.pid, signal.SIGKILL)
+            assert scrape(address) == {("ferryman_up",): 0}
+            with kind.start(tmp_path, port=port):
+                assert scrape(address) == {("ferryman_up",): 1}
+                process.send_signal(end)
+                assert process.wait(20) == 0
+            assert process.stderr is not None
+            assert "Traceback" not in process.stderr.read()
+
+
+def test_a_frozen_server_is_told_to_all_who_ask_meanwhile(tmp_path: Path) -> None:
+    with (
+        installed_servers()[0].start(tmp_path) as server,
+        exporter(server.url(socket_timeout=1), "--listen", "0") as (_, address),
+        ThreadPoolExecutor(20) as requests,
+    ):
+        assert scrape(address)["ferryman_up",] == 1
+        os.kill(server.pid, signal.SIGSTOP)
+        assert list(requests.map(scrape, [address] * 20)) == [{("ferryman_up",): 0}] * 20
+        os.kill(server.pid, signal.SIGCONT)
+        wait_until(lambda: scrape(address)["ferryman_up",] == 1)
+
+
+@pytest.mark.parametrize("address", ["", "localhost", "localhost:http", "localhost:99999", ":-1"])
+def test_an_address_that_is_none_is_refused(server: Server, address: str) -> None:
+    outcome = ferryman("metrics", server.url(), "--listen", address)
+    assert (outcome.status, "[HOST:]PORT" in outcome.stderr) == (2, True)
+
+
+def test_a_port_that_is_taken_is_one_line(server: Server) -> None:
+    outcome = ferryman("metrics", server.url(), "--listen", str(server.port))
+    assert outcome.status == 2
+    assert f"127.0.0.1:{server.port}: Address already in use" in outcome.error
+
+
+def test_a_family_whose_jobs_must_be_read_is_not_served_by_http(server: Server) -> None:
+    outcome = ferryman("metrics", server.url(family="kickq"), "--listen", "0")
+    assert outcome.status == 2
+    assert "reading every job" in outcome.error
+
+
+def test_without_prometheus_client_the_error_names_what_to_install(server: Server) -> None:
+    program = "import sys; sys.modules['prometheus_client'] = None; from ferryman.cli.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", program, "metrics", server.url()], capture_output=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert b"pip install 'ferryman[metrics]'" in done.stderr
+
+
+def test_the_broker_of_an_app_has_metrics_too(server: Server, client: redis.Redis) -> None:
+    declare(client, "mail")
+    assert samples(celery(server, "ferryman", "metrics").stdout)["ferryman_queue_up", "mail"] == 1
