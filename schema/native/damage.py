@@ -14,7 +14,7 @@ from ..text import to_bytes
 from . import keys
 from .keys import QueueKeys
 from .record import Own, Stored, standard
-from .rules import LATE_MS
+from .rules import LATE_MS, STALE_MS
 
 LATER_MS = 60_000
 
@@ -94,6 +94,16 @@ def _sequence_lost(place: _Place) -> Iterator[Command]:
         yield ("HSET", place.names.meta, "sequence", 0)
 
 
+def _letter_stale(place: _Place) -> Iterator[Command]:
+    if place.stored.place == "dead":
+        yield ("ZADD", place.names.outbox, (place.now_ms - STALE_MS - LATER_MS) * keys.POSTED_PER_MS, place.id)
+
+
+def _letter_not_dead(place: _Place) -> Iterator[Command]:
+    if place.stored.place != "dead":
+        yield ("ZADD", place.names.outbox, place.now_ms * keys.POSTED_PER_MS, place.id)
+
+
 _PLANTS: Mapping[str, Callable[[_Place], Iterator[Command]]] = {
     "NATIVE-1": lambda place: iter([("DEL", place.record)]),
     "NATIVE-2": lambda place: iter([place.leave()]),
@@ -113,6 +123,10 @@ _PLANTS: Mapping[str, Callable[[_Place], Iterator[Command]]] = {
     "NATIVE-16": lambda place: iter([("SET", f"{place.prefix}:notes", "mine")]),
     "NATIVE-17": lambda place: iter([("PEXPIRE", place.record, 3_600_000)]),
     "NATIVE-18": lambda place: iter([("SREM", keys.queues(place.prefix), place.queue)]),
+    "NATIVE-19": _letter_stale,
+    "NATIVE-20": _letter_not_dead,
+    "NATIVE-21": lambda place: iter([("SET", place.names.unique("of one that is gone"), place.id)]),
+    "NATIVE-22": lambda place: iter([("HSET", place.names.meta, "dead_letter_exchange", '"graves"')]),
 }
 
 PLANTABLE = frozenset(_PLANTS)

@@ -14,6 +14,9 @@ from ..text import to_bytes
 
 DEFAULT_PREFIX = "ferryman"
 
+POSTED_PER_MS = 100
+"""A letter's number in the outbox is at least this times the moment of its death, ms (``post`` in ``lua/_queue.lua``)."""
+
 _ESCAPES = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D"})
 
 

@@ -26,9 +26,9 @@ from .record import Stored, whole, whole_score
 KINDS = {
     "record": FactKind.RECORD,
     **dict.fromkeys(PLACES, FactKind.PLACE),
-    **dict.fromkeys(("needs", "unblocks", "tag"), FactKind.NOTE),
+    **dict.fromkeys(("needs", "unblocks", "tag", "outbox"), FactKind.NOTE),
     "stats": FactKind.COUNTER,
-    **dict.fromkeys(("meta", "consumers", "queues", "forwarding", "outbox"), FactKind.REGISTRY),
+    **dict.fromkeys(("meta", "consumers", "queues", "forwarding"), FactKind.REGISTRY),
     **dict.fromkeys(("exchange", "fanout", "cursors"), FactKind.REGISTRY),
     **dict.fromkeys(("wake", "publisher", "unique", "connection"), FactKind.TOKEN),
 }
@@ -66,7 +66,12 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
         case "waiting" | "scheduled" | "held" | "dead" | "done":
             for index, (member, score) in enumerate(entry.value, entry.offset):
                 yield about_job(to_text(member), member=member, score=score, index=index, place=told.get("consumer"))
-        case "consumers" | "outbox":
+        case "outbox":
+            for member, score in entry.value:
+                yield about_job(to_text(member), member=member, score=score)
+        case "unique":
+            yield about_job(to_text(entry.value), place=told["label"], values=(entry.value,))
+        case "consumers":
             for member, score in entry.value:
                 yield about(member=member, score=score)
         case _:
@@ -117,6 +122,8 @@ def tally(fact: Fact, totals: Totals) -> None:
             totals.maximum("lease", whole_score(fact.score) or 0, consumer_label(queue, to_text(fact.member or b"")))
         case "queues":
             totals.name("registered", map(to_text, fact.values))
+        case "forwarding":
+            totals.name("looked at", map(to_text, fact.values))
         case "wake":
             totals.count("tokens", queue, len(fact.values))
         case "waiting" | "held":
@@ -135,6 +142,8 @@ def _tally_meta(fact: Fact, queue: str, totals: Totals) -> None:
         totals.name("descending", [queue])
     if b"expires" in fields:
         totals.name("temporary", [queue])
+    if b"dead_letter_exchange" in fields:
+        totals.name("forwarding", [queue])
     if fields.get(b"schema") != b"1":
         totals.name("other schema", [queue])
         totals.sample("other schema", to_text(fields.get(b"schema", b"")), queue)
@@ -159,6 +168,10 @@ class View:
     fields: dict[bytes, bytes] = field(factory=dict)
     places: list[Fact] = field(factory=list)
     needs: tuple[str, ...] = ()
+    letters: list[Fact] = field(factory=list)
+    """Its entries in the outbox: one, if any."""
+    claims: list[Fact] = field(factory=list)
+    """The dedup keys that name it."""
 
     @property
     def key(self) -> bytes:
@@ -194,6 +207,10 @@ def view_of(subject: Subject) -> View:
             view.places.append(fact)
         elif fact.role == "needs":
             view.needs = tuple(sorted({*view.needs, *map(to_text, fact.values)}))
+        elif fact.role == "outbox":
+            view.letters.append(fact)
+        elif fact.role == "unique":
+            view.claims.append(fact)
     return view
 
 

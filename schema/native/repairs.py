@@ -20,6 +20,7 @@ from .keys import QueueKeys
 from .place import ASCENDING, IMPORTED
 from .reader import View, view_of
 from .record import number
+from .rules import forwards, holds
 
 TOKEN = "1"
 EXACT = 2**53
@@ -108,6 +109,24 @@ def _blocked_by_nothing(view: View, keyspace: Keyspace) -> Iterator[Command]:
         yield from _to_waiting(view, keyspace)
 
 
+def _letter_stale(view: View, keyspace: Keyspace) -> Iterator[Command]:
+    if not forwards(view, keyspace):
+        yield ("HEXISTS", _keys(view, keyspace).meta, "dead_letter_exchange")
+        yield from _out_of(view.letters)
+
+
+def _letter_not_dead(view: View, keyspace: Keyspace) -> Iterator[Command]:
+    yield ("ZSCORE", _keys(view, keyspace).dead, to_bytes(view.job_id))
+    yield from _out_of(view.letters)
+
+
+def _claim_without_holder(view: View, keyspace: Keyspace) -> Iterator[Command]:
+    yield ("EXISTS", _keys(view, keyspace).job(view.job_id))
+    for claim in view.claims:
+        if claim.ttl_ms is None and not holds(view, claim):
+            yield ("DEL", claim.key)
+
+
 _ABOUT_JOBS: Mapping[str, Callable[[View, Keyspace], Iterator[Command]]] = {
     "NATIVE-1": _member_without_hash,
     "NATIVE-2": _hash_without_place,
@@ -116,6 +135,9 @@ _ABOUT_JOBS: Mapping[str, Callable[[View, Keyspace], Iterator[Command]]] = {
     "NATIVE-6": _odd_score,
     "NATIVE-7": _place_forgotten,
     "NATIVE-8": _blocked_by_nothing,
+    "NATIVE-19": _letter_stale,
+    "NATIVE-20": _letter_not_dead,
+    "NATIVE-21": _claim_without_holder,
 }
 
 
@@ -150,12 +172,18 @@ def _unregistered(finding: Finding, keyspace: Keyspace) -> Iterator[Command]:
     yield ("SADD", keys.queues(keyspace.prefix), to_bytes(finding.queue or ""))
 
 
+def _not_looked_at(finding: Finding, keyspace: Keyspace) -> Iterator[Command]:
+    yield ("HEXISTS", QueueKeys(keyspace.prefix, finding.queue or "").meta, "dead_letter_exchange")
+    yield ("SADD", keys.forwarding(keyspace.prefix), to_bytes(finding.queue or ""))
+
+
 _ABOUT_QUEUES: Mapping[str, Callable[[Finding, Keyspace], Iterator[Command]]] = {
     "NATIVE-13": _queue_missing,
     "NATIVE-14": _tokens,
     "NATIVE-15": _sequence_behind,
     "NATIVE-17": lambda finding, _keyspace: iter([("PERSIST", to_bytes(finding.key))]),
     "NATIVE-18": _unregistered,
+    "NATIVE-22": _not_looked_at,
 }
 
 REPAIRABLE = frozenset({*_ABOUT_JOBS, *_ABOUT_QUEUES})

@@ -10,17 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ..errors import MalformedValue
-from ..fact import Subject
+from ..fact import Fact, Subject
 from ..rule import Complaint, Harm, Keyspace, Rule, Severity
 from ..text import show, to_bytes
 from . import codec
 from .aside import Aside
-from .keys import QueueKeys
+from .keys import POSTED_PER_MS, QueueKeys
 from .reader import View, consumer_label, view_of
 from .record import number
 
 LATE_MS = 60_000
 """Due jobs and lapsed leases are seen at the next poll of any consumer, at most a lease later. What is older, nobody sees."""
+
+STALE_MS = 300_000
+"""Every client that consumes looks after dead letters on their way, at least twice a minute. What is older, nobody carries."""
 
 Check = Callable[[View, Keyspace], Iterator[Complaint]]
 
@@ -113,6 +116,43 @@ def _aside_malformed(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
             yield _say(view, f"what its migration kept can't be read: {error}")
 
 
+def _letter_stale(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+    for letter in view.letters:
+        posted = (letter.score or 0) / POSTED_PER_MS
+        if posted < keyspace.now_ms - STALE_MS:
+            late = (keyspace.now_ms - posted) / 1000
+            if forwards(view, keyspace):
+                why = "no consumer of any queue looks, or there is no room where it goes"
+            else:
+                why = "the queue has none any more"
+            yield _say(view, f"has waited {late:.0f} s to go to the dead letter exchange: {why}", letter.key)
+
+
+def forwards(view: View, keyspace: Keyspace) -> bool:
+    """Whether the job's queue has a dead letter exchange."""
+    return view.queue in _known(keyspace, "forwarding")
+
+
+def _letter_not_dead(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if not any(place.role == "dead" for place in view.places):
+        for letter in view.letters:
+            yield _say(view, "is to go to the dead letter exchange, but is not dead: it would run there as well", letter.key)
+
+
+def _claim_without_holder(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    for claim in view.claims:
+        # One with a TTL is held for that time, whatever becomes of the job.
+        if claim.ttl_ms is None and not holds(view, claim):
+            has_ended = "has ended" if view.fields.get(b"unique") == to_bytes(claim.place or "") else "does not hold it"
+            yield _say(view, f"has the unique key {show(claim.place or '', 80)!r}, but {has_ended}", claim.key)
+
+
+def holds(view: View, claim: Fact) -> bool:
+    """Whether the job holds the dedup key that names it."""
+    ended = any(place.role in ("dead", "done") for place in view.places)
+    return view.fields.get(b"unique") == to_bytes(claim.place or "") and not ended
+
+
 def _lease(view: View, consumer: str | None, keyspace: Keyspace) -> int | None:
     return keyspace.totals.maxima.get(("lease", consumer_label(view.queue, consumer or "")))
 
@@ -186,6 +226,12 @@ def _unregistered(keyspace: Keyspace) -> Iterator[Complaint]:
         yield Complaint("is not listed among the queues", _meta(queue, keyspace), queue)
 
 
+def _not_looked_at(keyspace: Keyspace) -> Iterator[Complaint]:
+    for queue in sorted(_known(keyspace, "forwarding") - _known(keyspace, "looked at")):
+        detail = "has a dead letter exchange, but is not listed as such: its letters wait for a consumer of its own"
+        yield Complaint(detail, _meta(queue, keyspace), queue)
+
+
 def _about_job(
     number: int, title: str, severity: Severity, harm: Harm, check: Check, repair: str | None = None, refuses: bool = False
 ) -> Rule:
@@ -227,5 +273,9 @@ RULES = (
     _about_queues(16, "Keys under the prefix are ours", WARNING, Harm.COSMETIC, _odd_keys, "move the key away"),
     _about_queues(17, "Only keys of temporary queues expire", ERROR, Harm.LOST, _expiring, "PERSIST the key"),
     _about_queues(18, "Lasting queues are listed", WARNING, Harm.COSMETIC, _unregistered, "declare the queue again"),
+    _about_job(19, "Dead letters are carried on", WARNING, Harm.LATE, _letter_stale, "start a consumer, or let them stay dead"),
+    _about_job(20, "Only dead jobs are letters", ERROR, Harm.DUPLICATE, _letter_not_dead, "strike the job off the outbox"),
+    _about_job(21, "Unique keys name who holds them", WARNING, Harm.LEAK, _claim_without_holder, "delete the key"),
+    _about_queues(22, "Queues that forward are listed", WARNING, Harm.LATE, _not_looked_at, "list the queue"),
 )
 """All rules. Jobs stay at the source (``refuses``) when nothing could run at the target: no place, or no message."""

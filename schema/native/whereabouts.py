@@ -13,14 +13,14 @@ from .reader import view_of
 
 
 def whereabouts(subject: Subject, keyspace: Keyspace) -> Iterator[Spot]:
-    """The hash, the places of its queue, and what the consumers hold that are named in it or were seen to hold it."""
+    """The hash, the places and the outbox of its queue, and what the consumers hold that are named in it or were seen to hold it."""
     yield from spoken(subject)
     if not subject.scope:
         return
     keys, view, own = QueueKeys(keyspace.prefix, subject.scope), view_of(subject), to_bytes(subject.job_id)
     yield Spot(keys.job(subject.job_id), "hash")
     yield Spot(keys.needs(subject.job_id), "set")
-    for place in (keys.waiting, keys.scheduled, keys.dead, keys.done):
+    for place in (keys.waiting, keys.scheduled, keys.dead, keys.done, keys.outbox):
         yield Spot(place, "zset", own)
     yield Spot(keys.blocked, "set", own)
     holders = {place.place for place in view.places if place.role == "held" and place.place}

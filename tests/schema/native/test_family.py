@@ -242,6 +242,10 @@ DAMAGES: dict[str, Callable[[redis.Redis], object]] = {
     "NATIVE-16": lambda client: client.set("ferryman:{q}:odd", "x"),
     "NATIVE-17": lambda client: client.pexpire(q.job("p-8"), 10**6),
     "NATIVE-18": lambda client: client.delete(keys.queues(PREFIX)),
+    "NATIVE-19": lambda client: client.zadd(q.outbox, {client.zrange(q.dead, 0, 0)[0]: (NOW - 10**6) * 100}),  # type: ignore[index]
+    "NATIVE-20": lambda client: client.zadd(q.outbox, {"p-8": NOW * 100}),
+    "NATIVE-21": lambda client: client.set(q.unique("k"), "p-8"),
+    "NATIVE-22": lambda client: client.hset(q.meta, "dead_letter_exchange", '"graves"'),
 }
 
 
