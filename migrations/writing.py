@@ -145,7 +145,7 @@ class Lane:
                 raise ValueError(identity)
         else:
             self._commands.extend(commands)
-            self._bytes += sum(len(word) for command in commands for word in command if isinstance(word, bytes))
+            self._bytes += sum(map(_weight, commands))
         return self.count > self._stood
 
     def flush(self) -> None:
@@ -246,6 +246,14 @@ class Part:
             f"the source has changed since the migration was interrupted (part {self._name}), so it can't go on there; "
             f"delete the target's keys and the keys {journal_glob(self._run.epoch)}, then migrate again"
         )
+
+
+def _weight(command: Command) -> int:
+    """About how many bytes a command has."""
+    try:
+        return sum(map(len, command))  # type: ignore[arg-type]
+    except TypeError:  # a number is among its words
+        return sum(len(word) for word in command if isinstance(word, bytes | str))
 
 
 def _lane_field(tag: bytes | None) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import entry_points
 from typing import Any, ClassVar
 
@@ -216,9 +216,12 @@ class KeyFamily(ABC):
 
     def refusals(self, subject: Subject, keyspace: Keyspace) -> Iterator[Finding]:
         """The findings that keep this job from being carried to another keyspace."""
-        for rule in self.rules:
-            if rule.refuses:
-                yield from rule.check(subject, keyspace)
+        for rule in self._refusing:
+            yield from rule.check(subject, keyspace)
+
+    @cached_property
+    def _refusing(self) -> tuple[Rule, ...]:
+        return tuple(rule for rule in self.rules if rule.refuses)
 
 
 GROUP = "ferryman.families"

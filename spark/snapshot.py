@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, groupby
+from operator import attrgetter
 
 import pyarrow as pa
 import redis
@@ -262,7 +263,7 @@ def _echoing(name: str) -> Callable[[Batches], Batches]:
 def subjects(rows: Batches) -> Iterator[Subject]:
     """The subjects in a partition of ``Snapshot.subjects``; one at a time is in memory."""
     facts = (fact for batch in rows for fact in FACTS.rows(batch))
-    for _, group in groupby(facts, key=lambda fact: (fact.scope, fact.job_id)):
+    for _, group in groupby(facts, key=attrgetter("scope", "job_id")):
         yield join(tuple(group))
 
 

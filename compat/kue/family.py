@@ -17,9 +17,10 @@ from ...schema.rule import Finding, Keyspace
 from ...schema.spot import Recount, Spot
 from ...schema.totals import Totals
 from ...schema.voucher import Voucher
-from . import count, damage, generate, reader, repairs, writer
+from . import count, damage, generate, reader, record_rules, repairs, writer
 from .keys import LOCKS, TELLING, versions
 from .rules import RULES
+from .view import view_of
 from .voucher import KueVoucher
 from .whereabouts import recounts, whereabouts
 
@@ -55,6 +56,9 @@ class Kue(KeyFamily):
 
     def read(self, subject: Subject, keyspace: Keyspace) -> Job | None:
         return reader.read(subject)
+
+    def refusals(self, subject: Subject, keyspace: Keyspace) -> Iterator[Finding]:
+        return iter(()) if record_rules.are_silent(view_of(subject)) else super().refusals(subject, keyspace)
 
     def queues(self, keyspace: Keyspace) -> Iterable[str]:
         return keyspace.totals.names.get("types", ())

@@ -24,6 +24,13 @@ FINISHED = frozenset({State.COMPLETED, State.FAILED})
 book: Rulebook[View] = Rulebook(view_of)
 
 
+def are_silent(view: View) -> bool:
+    """Whether no rule of this folder that refuses can find anything: of nearly all jobs, at a glance."""
+    if view.state in FINISHED:
+        return True
+    return view.state in (State.WAITING, State.SCHEDULED) and is_json(view.fields.get(b"data"))
+
+
 @book.about_jobs(
     "KUE-2",
     "Every job hash has a type; without one it is not carried",

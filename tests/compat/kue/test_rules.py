@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 from ferryman.compat.kue import FAMILY
-from ferryman.schema.fact import Entry
-from ferryman.schema.rule import Finding, Severity
-from hypothesis import given
+from ferryman.schema.fact import Entry, join
+from ferryman.schema.family import KeyFamily
+from ferryman.schema.rule import Finding, Keyspace, Severity
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from ...support.captures import Capture, capture, captures, survey
-from .strategies import numbers
+from .strategies import hashes, numbers
 
 NOW = 1_800_000_000_000
 CREATED = NOW - 60_000
@@ -235,3 +236,12 @@ def test_many_odd_keys_are_counted_and_the_first_are_named() -> None:
     findings = survey(FAMILY, entries, "q", NOW).findings()
     assert len(findings) == 21
     assert "30 more" in findings[-1].detail
+
+
+@given(hashes())
+def test_a_job_is_refused_for_what_the_rules_that_refuse_find(record: dict[bytes, bytes]) -> None:
+    subject = join(list(FAMILY.facts(Entry(b"q:job:7", "hash", record), "q")))
+    keyspace = Keyspace(FAMILY, "q", NOW)
+    expected = list(KeyFamily.refusals(FAMILY, subject, keyspace))
+    event(f"refused: {bool(expected)}")
+    assert list(FAMILY.refusals(subject, keyspace)) == expected
