@@ -22,6 +22,7 @@ from . import journal
 from .compare import judge
 from .confirm import confirming
 from .engine import Census, Difference, Progress, Report, Summary, Verification, silent
+from .hoard import hoarding
 from .intake import Intake
 from .order import listing_order, order_difference, pop_orders
 from .plan import Carried, Plan, carry
@@ -71,6 +72,7 @@ class LocalEngine:
     def __init__(self, throttle: Throttle = UNTHROTTLED) -> None:
         self.throttle = throttle
 
+    @hoarding()
     def audit(self, source: Address, now_ms: int, report: Report[Finding], progress: Progress = silent) -> Census:
         """See Engine.audit."""
         reading = self._read(source, now_ms, progress, suspects_only=True)
@@ -90,6 +92,7 @@ class LocalEngine:
         census.passing, census.unconfirmed = confirmation.passing, confirmation.unconfirmed
         return census
 
+    @hoarding()
     def migrate(
         self,
         source: Address,
@@ -124,6 +127,7 @@ class LocalEngine:
         summary.seconds = time.monotonic() - started
         return summary
 
+    @hoarding()
     def verify(
         self, source: Address, target: Address, plan: Plan, report: Report[Difference], progress: Progress = silent
     ) -> Verification:
@@ -159,10 +163,13 @@ class LocalEngine:
 
     def jobs(self, source: Address, now_ms: int, queue: str | None = None, state: State | None = None) -> Iterator[Job]:
         """See Engine.jobs."""
-        reading = self._read(source, now_ms, silent)
-        wanted = (job for job in reading.jobs() if queue in (None, job.queue) and state in (None, job.state))
-        yield from sorted(wanted, key=listing_order)
+        with hoarding():
+            reading = self._read(source, now_ms, silent)
+            wanted = (job for job in reading.jobs() if queue in (None, job.queue) and state in (None, job.state))
+            found = sorted(wanted, key=listing_order)
+        yield from found
 
+    @hoarding()
     def queues(self, source: Address, now_ms: int) -> list[QueueStatus]:
         """See Engine.queues."""
         reading = self._read(source, now_ms, silent)
