@@ -1,7 +1,7 @@
 """Hoard: who keeps a whole keyspace in memory is spared the search for cycles among millions of values that have none.
 
-Python's collector goes through all that is alive again and again while it grows, which takes as long as the work itself. Reference
-counts free values as ever. Called by the local engine.
+Python's collector goes through all that is alive again and again while it grows, which takes as long as the work itself.
+Reference counts free values as ever. Called by the local engine.
 """
 
 from __future__ import annotations

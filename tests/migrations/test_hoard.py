@@ -41,7 +41,11 @@ def test_a_keyspace_is_listed_without_a_look_at_all_that_lives(server: Server, e
 
 
 def test_the_collector_is_as_before_also_after_an_error(eager: tuple[int, int, int]) -> None:
-    with pytest.raises(ZeroDivisionError), hoarding():
+    @hoarding()
+    def fail() -> None:
         assert gc.get_threshold() != eager
         raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
     assert gc.get_threshold() == eager
