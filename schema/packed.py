@@ -80,19 +80,19 @@ def _encode(value: Any) -> Any:
 
 
 def _decode(value: Any) -> Any:
-    match value:
-        case {"b64": str(text), **rest} if not rest:
-            try:
-                return base64.b64decode(text, validate=True)
-            except (binascii.Error, ValueError):
-                raise MalformedValue("packed bytes are not base64") from None
-        case {"float": ("nan" | "inf" | "-inf") as text, **rest} if not rest:
-            return float(text)
-        case {"plain": dict(plain), **rest} if not rest:
-            return {key: _decode(each) for key, each in plain.items()}
-        case dict():
-            return {key: _decode(each) for key, each in value.items()}
-        case list():
-            return [_decode(each) for each in value]
-        case _:
-            return value
+    if isinstance(value, list):
+        return [_decode(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        match value:
+            case {"b64": str(text)}:
+                try:
+                    return base64.b64decode(text, validate=True)
+                except (binascii.Error, ValueError):
+                    raise MalformedValue("packed bytes are not base64") from None
+            case {"float": ("nan" | "inf" | "-inf") as text}:
+                return float(text)
+            case {"plain": dict(plain)}:
+                return {key: _decode(each) for key, each in plain.items()}
+    return {key: _decode(each) for key, each in value.items()}

@@ -15,7 +15,7 @@ from ..errors import MalformedValue
 from ..job import Job, differences
 from ..packed import pack, unpack
 from .place import ASCENDING, SEQUENCES, PriorityOrder
-from .record import LARGEST, NAME, PLACE_OF, Own, Stored, canonical, message_of, standard, whole_score
+from .record import LARGEST, NAME, PLACE_OF, Own, Stored, canonical, message_of, standard, standard_at, turn_of, whole_score
 
 MOVING = frozenset({"due_at", "started_at", "finished_at", "attempts", "error", "worker", "lease_expires_at"})
 """Fields that transitions change. What is aside about them holds only while the job stands where it stood."""
@@ -61,12 +61,11 @@ class Aside:
                     return cls(checked, extra, moment, native)
         raise MalformedValue("the job field does not have the form that the writer gives it")
 
-    def restored(self, job: Job, stored: Stored) -> Job:
-        """The job with what was aside; without what transitions change, where it has moved."""
-        fields = self.fields
-        if stored.moment != self.moment:
-            fields = {name: value for name, value in fields.items() if name not in MOVING}
-        return evolve(job, **fields, extra=self.extra)
+    def holding(self, stored: Stored) -> dict[str, Any]:
+        """The fields of Job that were aside; without what transitions change, where the job has moved."""
+        has_moved = stored.moment != self.moment
+        fields = {name: value for name, value in self.fields.items() if not (has_moved and name in MOVING)}
+        return {**fields, "extra": self.extra}
 
 
 def _checked(name: str, value: Any) -> Any:
@@ -105,11 +104,9 @@ def stored_with_aside(job: Job, own: Own) -> Stored:
     return evolve(stored, fields={**stored.fields, Aside.FIELD: aside.pack()})
 
 
-def job_of(job_id: str, queue: str, stored: Stored, order: PriorityOrder = ASCENDING) -> Job:
-    """The job with everything: canonical fields, what was aside, and what goes back byte for byte."""
-    job = canonical(job_id, queue, stored, order)
-    native = True
-    fields = dict(stored.fields)
+def job_of(job_id: str, queue: str, stored: Stored, order: PriorityOrder = ASCENDING, position: int | None = None) -> Job:
+    """The job with everything: canonical fields, what was aside, and what goes back byte for byte. ``position``: as in Job."""
+    native, fields, restored = True, dict(stored.fields), {}
     raw = fields.pop(Aside.FIELD, None)
     if raw is not None:
         try:
@@ -117,25 +114,24 @@ def job_of(job_id: str, queue: str, stored: Stored, order: PriorityOrder = ASCEN
         except MalformedValue:
             fields[Aside.FIELD] = raw
         else:
-            job = aside.restored(job, stored)
-            native = aside.native
+            native, restored = aside.native, aside.holding(stored)
     score = whole_score(stored.waiting_score)
-    if score is not None:
-        # A migration made the sequence of a position (``standard``), also for jobs that were not due yet.
-        position = None if native else score % SEQUENCES - 1
-        job = evolve(job, rank=score // SEQUENCES, position=position)
+    rank = None if score is None else score // SEQUENCES
+    # A migration made the sequence of a position (``standard``), also for jobs that were not due yet.
+    written = None if native or score is None else score % SEQUENCES - 1
+    job = evolve(canonical(job_id, queue, stored, order), **restored, rank=rank, position=position)
     found = message_of(fields)
     own = Own(None if found is None else found[1], stored.waiting_score if native else None, order if native else ASCENDING)
-    own = evolve(own, fields=_differences(fields, job, own))
-    kept = own.to_extra()
+    differences = _differences(fields, job, own, turn_of(job.state, rank, written, own))
+    kept = (evolve(own, fields=differences) if differences else own).to_extra()
     return evolve(job, extra={**job.extra, NAME: kept}) if kept else job
 
 
-def _differences(fields: Mapping[bytes, bytes], job: Job, own: Own) -> dict[bytes, bytes | None]:
+def _differences(fields: Mapping[bytes, bytes], job: Job, own: Own, turn: float | None) -> dict[bytes, bytes | None]:
     """The hash fields that writing the job would not give, with their bytes; None for those that it would add."""
     if job.state not in PLACE_OF:
         return dict(fields)
-    expected = standard(job, own).fields
+    expected = standard_at(job, own, turn).fields
     differences: dict[bytes, bytes | None] = {name: raw for name, raw in fields.items() if expected.get(name) != raw}
     differences.update((name, None) for name in expected if name not in fields)
     return differences

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from attrs import define, evolve, field
+from attrs import define, field
 
 from ..fact import Entry, Fact, FactKind, Subject
 from ..job import Job
@@ -219,6 +219,6 @@ def read(subject: Subject, keyspace: Keyspace) -> Job | None:
     view = view_of(subject)
     if view.record is None:
         return None
-    job = job_of(view.job_id, view.queue, view.stored(keyspace.totals), order_of(view.queue, keyspace.totals))
     place = view.own_place
-    return evolve(job, position=place.index if place is not None and place.role == "waiting" else None)
+    position = place.index if place is not None and place.role == "waiting" else None
+    return job_of(view.job_id, view.queue, view.stored(keyspace.totals), order_of(view.queue, keyspace.totals), position)

@@ -180,17 +180,26 @@ def canonical(job_id: str, queue: str, stored: Stored, order: PriorityOrder = AS
 
 def waiting_score(job: Job, own: Own) -> float | None:
     """The place in waiting that the job gets, now or when its time has come; None for a job that never had one."""
-    if own.score is not None or (job.state is not State.WAITING and job.rank is None):
+    return turn_of(job.state, job.rank, job.position, own)
+
+
+def turn_of(state: State, rank: int | None, position: int | None, own: Own) -> float | None:
+    """``waiting_score`` of a job with this state, rank and position."""
+    if own.score is not None or (state is not State.WAITING and rank is None):
         return own.score
     # The source's pop order, inside the rank that its family gives. Below IMPORTED: ahead of what is published from now on.
-    sequence = 0 if job.position is None else min(job.position + 1, IMPORTED - 1)
-    return float((job.rank or 0) * SEQUENCES + sequence)
+    sequence = 0 if position is None else min(position + 1, IMPORTED - 1)
+    return float((rank or 0) * SEQUENCES + sequence)
 
 
 def standard(job: Job, own: Own) -> Stored:
     """What the scripts would have stored for this job. Only for a job in a state that has a place."""
+    return standard_at(job, own, waiting_score(job, own))
+
+
+def standard_at(job: Job, own: Own, turn: float | None) -> Stored:
+    """``standard`` of a job whose place in waiting is known."""
     place = PLACE_OF[job.state]
-    turn = waiting_score(job, own)
     fields: dict[bytes, bytes] = {}
     if own.head is None:
         fields[b"payload"] = job.payload or b""
