@@ -33,6 +33,11 @@ def result(reply: Any, what: str) -> Any:
             raise QueueArgumentsError(
                 f"{what} has priority_order {order!r} since its first declaration: use that, or delete the queue first"
             )
+        case b"lasts":
+            raise QueueArgumentsError(
+                f"{what} was declared to last and has messages, which would vanish with it: declare it without x-expires, "
+                "or delete or empty it first"
+            )
         case b"type":
             known, wanted = map(show, details)
             raise ExchangeTypeError(f"{what} is a {known} exchange and can't be declared as {wanted}: delete it first")

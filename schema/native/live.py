@@ -106,7 +106,8 @@ class Live:
         The scripts honour those in ``arguments.SETTINGS``, also for publishers that never declare; all are stored as JSON in
         ``meta``. ``priority_order`` None takes the order that stands, ``ascending`` for a new queue. A queue that lasts (one
         without ``x-expires``) also belongs in the set ``keys.queues(prefix)``, in another cluster slot: ``SADD`` it first.
-        Raises QueueArgumentsError for arguments that can't be honoured, and from the reply for a contradicting priority order.
+        Raises QueueArgumentsError for arguments that can't be honoured; and from the reply for a contradicting priority order,
+        and for ``x-expires`` of a queue with jobs that was declared without.
         """
         order = ASCENDING if priority_order is None else check_order(priority_order)
         args = (order, "" if priority_order is None else 1, *arguments_for_meta(queue, arguments))

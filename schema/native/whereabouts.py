@@ -13,7 +13,7 @@ from .reader import view_of
 
 
 def whereabouts(subject: Subject, keyspace: Keyspace) -> Iterator[Spot]:
-    """The hash, the places and the outbox of its queue, and what the consumers hold that are named in it or were seen to hold it."""
+    """The hash, places and outbox of its queue, and what the consumers hold that are named in it or were seen to hold it."""
     yield from spoken(subject)
     if not subject.scope:
         return

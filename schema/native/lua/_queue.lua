@@ -60,6 +60,17 @@ local function create_queue(now, order)
   call('HSET', META, 'schema', queue.schema, 'priority_order', order, 'routes', queue.routes, 'sequence', IMPORTED)
 end
 
+-- Whether anybody has declared the queue, be it without arguments: a publish can make one as well.
+local function is_declared()
+  return call('HEXISTS', META, 'arguments') == 1
+end
+
+local function note_declaration()
+  if not is_declared() then
+    call('HSET', META, 'arguments', '{}')
+  end
+end
+
 -- A first write that needs no memory and changes nothing (rule 2): removes the members from rank 1 to rank 0.
 local function drain()
   call('ZREMRANGEBYRANK', WAITING, 1, 0)

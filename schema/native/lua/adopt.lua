@@ -18,6 +18,7 @@ local reply = answer(function()
   if (tonumber(call('HGET', META, 'sequence') or nil) or 0) < least then
     call('HSET', META, 'sequence', least)
   end
+  note_declaration() -- it was made to last
   if queue.max_bytes then
     weigh_all()
   end

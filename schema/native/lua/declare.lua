@@ -1,4 +1,6 @@
--- Declares a queue: creates it, or updates its arguments. Refused ('order') for another priority order than its first one.
+-- Declares a queue: creates it, or updates its arguments. Refused ('order') for another priority order than its first one, and
+-- ('lasts') where it was declared to last, has jobs, and would be temporary from now on: they would vanish with it. One that a
+-- publish has made was never declared.
 --
 -- KEYS      the queue's, see _queue.lua
 -- ARGV[1]   now
@@ -21,6 +23,24 @@ local function last_for_ever()
   call('HDEL', META, 'horizon')
 end
 
+local function has_jobs()
+  local found = call('EXISTS', WAITING, SCHEDULED, DEAD, DONE, BLOCKED) > 0
+  each_held(function(key)
+    found = found or call('EXISTS', key) == 1
+  end)
+  return found
+end
+
+-- Whether this declaration says of a setting that the queue is to have it.
+local function gives(name)
+  for i = 5, #ARGV, 2 do
+    if ARGV[i] == name then
+      return ARGV[i + 1] ~= ''
+    end
+  end
+  return false
+end
+
 local function set(name, value)
   if value == '' then
     call('HDEL', META, name)
@@ -41,6 +61,8 @@ return answer(function()
     created = 1
   elseif ARGV[3] == '1' and (queue.priority_order or 'ascending') ~= ARGV[2] then
     refuse('order', queue.priority_order or 'ascending')
+  elseif not queue.expires and gives('expires') and is_declared() and has_jobs() then
+    refuse('lasts')
   end
   if ARGV[4] ~= '' then
     local temporary, had_account = queue.expires, queue.max_bytes
@@ -54,6 +76,8 @@ return answer(function()
     if temporary and not queue.expires then
       last_for_ever()
     end
+  else
+    note_declaration()
   end
   settle(now)
   return {created, call('ZCARD', WAITING), call('ZCOUNT', CONSUMERS, '(' .. now, '+inf'), queue.routes or '0'}
