@@ -49,6 +49,19 @@ class Outbox(NamedTuple):
     """For exchanges that route by them."""
 
 
+class Shipment(NamedTuple):
+    """Messages for one queue."""
+
+    queue: str
+    publications: Sequence[Publication]
+    routes: int | None = None
+    """The version of the queue's routes by which they were found."""
+
+
+MOST_LIMITED = 10_000
+"""Queues that a publisher remembers as having limits."""
+
+
 class Publisher:
     """One sequential publisher: a channel."""
 
@@ -62,6 +75,8 @@ class Publisher:
         self._durability = Durability(transport.settings.durability, transport.settings.reply_timeout)
         self._client = transport.client
         """kombu's connection. A transport that is closed forgets it."""
+        self._limited: set[str] = set()
+        """Queues that the short script does not serve."""
         self._begin()
 
     def _begin(self) -> None:
@@ -158,17 +173,13 @@ class Publisher:
 
     def _send(self, direct: Mapping[str, list[Outbox]], broadcasts: Sequence[Outbox]) -> list[Outbox]:
         """Publishes what needs no routes: to queues by name, and to streams. Gives the messages that nobody has taken."""
-        calls = [self._call(queue, [each.publication for each in those], self.creates) for queue, those in direct.items()]
-        results = self._run_all([*calls, *map(self._broadcast, broadcasts)])
+        shipments = [Shipment(queue, [each.publication for each in those]) for queue, those in direct.items()]
+        results, stream_ids = self._ship(shipments, [self._broadcast(message) for message in broadcasts])
         unwanted = []
-        for (queue, those), result in zip(direct.items(), results, strict=False):
+        for (queue, those), result in zip(direct.items(), results, strict=True):
             if not self._is_stored(queue, result):
                 unwanted += those
-        stream_ids = results[len(calls) :]
         return unwanted + [message for message, stream_id in zip(broadcasts, stream_ids, strict=True) if not stream_id]
-
-    def _run_all(self, calls: Sequence[AnyCall]) -> list[Any]:
-        return self._durability.run_all(self._transport.wire, calls)
 
     def _broadcast(self, message: Outbox) -> Call[bytes]:
         frame, is_repeated = message.publication.message, message.is_repeated
@@ -188,8 +199,8 @@ class Publisher:
                 for queue in table.queues(message.routing_key, message.headers):
                     if (queue, message.publication.id) not in stored:
                         wanted.setdefault(queue, []).append(message.publication)
-            calls = [self._call(queue, those, routes=table.routes[queue]) for queue, those in wanted.items()]
-            *results, version = self._run_all([*calls, transport.exchanges.version(exchange)])
+            shipments = [Shipment(queue, those, table.routes[queue]) for queue, those in wanted.items()]
+            results, (version,) = self._ship(shipments, [transport.exchanges.version(exchange)])
             for (queue, those), result in zip(wanted.items(), results, strict=True):
                 if self._is_stored(queue, result):
                     stored.update((queue, publication.id) for publication in those)
@@ -201,14 +212,34 @@ class Publisher:
         arrived = {job_id for _, job_id in stored}
         return [message for message in messages if message.publication.id not in arrived]
 
-    def _call(
-        self, queue: str, publications: Sequence[Publication], create: bool = False, routes: int | None = None
-    ) -> Call[Published]:
+    def _ship(self, shipments: Sequence[Shipment], others: Sequence[AnyCall]) -> tuple[list[Published], list[Any]]:
+        """Sends shipments and other calls in one round trip, and another for what the short script leaves to the long one."""
+        calls = [self._short(shipment) or self._long(shipment) for shipment in shipments]
+        results = self._durability.run_all(self._transport.wire, [*calls, *others])
+        published, answers = results[: len(calls)], results[len(calls) :]
+        left = [at for at, result in enumerate(published) if result.status == "other"]
+        if left:
+            rest = [self._long(shipments[at]) for at in left]
+            for at, result in zip(left, self._durability.run_all(self._transport.wire, rest), strict=True):
+                published[at] = result
+                if all(result.fresh) and not result.created and len(self._limited) < MOST_LIMITED:
+                    self._limited.add(shipments[at].queue)
+        return published, answers
+
+    def _short(self, shipment: Shipment) -> Call[Published] | None:
+        """The script for one plain message and a queue without limits; None where that will not do."""
+        queue, publications, routes = shipment
+        if self.is_ordered or len(publications) > 1 or queue in self._limited or self._durability.needed:
+            return None  # nobody is to wait for the confirmation of what the short script may not have stored
+        return self._transport.live.publish_one(queue, _producer(publications), publications[0], routes=routes)
+
+    def _long(self, shipment: Shipment) -> Call[Published]:
+        queue, publications, routes = shipment
         return self._transport.live.publish(
             queue,
-            publications[0].id.rpartition("-")[0],
+            _producer(publications),
             publications,
-            create=create,
+            create=self.creates and routes is None,
             routes=routes,
             priority_order=self._transport.settings.priority_order,
             ordered=self.is_ordered,
@@ -223,6 +254,11 @@ class Publisher:
         if result.has_letters:
             self._transport.letters.mark(queue)
         return result.status == "stored"
+
+
+def _producer(publications: Sequence[Publication]) -> str:
+    """Whose numbers their ids are."""
+    return publications[0].id.rpartition("-")[0]
 
 
 class Forwarder(Publisher):

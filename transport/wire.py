@@ -119,19 +119,25 @@ class NodeWire(Wire):
             return []
         with self._lock:
             replies = self._send([call.words for call in calls])
-            unknown = [
-                (at, call.eval())
-                for at, (call, reply) in enumerate(zip(calls, replies, strict=True))
-                if isinstance(reply, NoScriptError) and isinstance(call, Call)
-            ]
-            if unknown:
-                for (at, _), reply in zip(unknown, self._send([words for _, words in unknown]), strict=True):
-                    replies[at] = reply
+            self._teach(calls, replies)
             return replies
 
     def run_confirmed(self, calls: Sequence[AnyCall], question: Command[int]) -> tuple[list[Any], int]:
-        *results, answer = self.run_all([*calls, question])
-        return results, answer
+        with self._lock:
+            *replies, answer = self._send([call.words for call in (*calls, question)])
+            if self._teach(calls, replies):
+                (answer,) = self._send([question.words])  # it was asked before everything was done
+            self._raise_first([*replies, answer])
+        return [call.parse(reply) for call, reply in zip(calls, replies, strict=True)], question.parse(answer)
+
+    def _teach(self, calls: Sequence[AnyCall], replies: list[Any]) -> bool:
+        """Runs anew, in the place of its reply, what failed because the server did not know a script. Whether there was any."""
+        unknown = {at: calls[at] for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)}
+        again = {at: call.eval() for at, call in unknown.items() if isinstance(call, Call)}
+        if again:
+            for at, reply in zip(again, self._send(list(again.values())), strict=True):
+                replies[at] = reply
+        return bool(again)
 
     def scan(self, pattern: str) -> Iterator[bytes]:
         cursor = b"0"

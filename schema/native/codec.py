@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from ..errors import MalformedValue, UsageError
@@ -46,9 +47,15 @@ def decode(message: bytes, revive: Callable[[dict[str, Any]], Any] | None = None
     return head, body
 
 
+@lru_cache(maxsize=16)
+def _encoder(default: Default | None, ensure_ascii: bool = False) -> Callable[[Any], str]:
+    """``json.dumps`` makes one anew for each message."""
+    return json.JSONEncoder(ensure_ascii=ensure_ascii, separators=(",", ":"), default=default).encode
+
+
 def _dump(head: Mapping[str, Any], default: Default | None) -> bytes:
     try:
-        return json.dumps(head, ensure_ascii=False, separators=(",", ":"), default=default).encode("utf-8")
+        return _encoder(default)(head).encode("utf-8")
     except UnicodeEncodeError:
         # A lone surrogate has no UTF-8 form, but JSON can escape it.
-        return json.dumps(head, separators=(",", ":"), default=default).encode("ascii")
+        return _encoder(default, ensure_ascii=True)(head).encode("ascii")

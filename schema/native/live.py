@@ -76,6 +76,11 @@ class Publication(NamedTuple):
     unique: str | None = None
     unique_ttl_ms: int | None = None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it may be taken at once, for ever, whatever else is stored."""
+        return self.due_ms is None and self.delay_ms is None and self.ttl_ms is None and self.unique is None
+
 
 @lru_cache(maxsize=4096)
 def queue_keys(prefix: str, queue: str) -> QueueKeys:
@@ -158,6 +163,34 @@ class Live:
                 args += _unique(message)
         memory = self.keys(queue).publisher(_check_name(producer, "producer"))
         return self._call("publish", queue, now, args, results.published, (memory,))
+
+    def publish_one(
+        self, queue: str, producer: str, message: Publication, *, routes: int | None = None, now: int | None = None
+    ) -> Call[Published] | None:
+        """``publish`` for nearly every message, for half of what that costs the server: one plain job for a queue without limits.
+
+        None for a message that is not plain or has no number. Status ``other``: nothing was stored, and it takes ``publish``,
+        because there is no such queue, it has limits of any kind, or the job may have been stored before.
+        """
+        number = _number(producer, message.id)
+        if number is None or not message.is_plain:
+            return None
+        names = self.keys(queue)
+        job_id = _check_name(message.id, "id")
+        return Call(
+            script("publish_one"),
+            (names.meta, names.waiting, names.wake, names.job(job_id), names.publisher(_check_name(producer, "producer"))),
+            (
+                _optional(now),
+                _optional(routes),
+                to_bytes(job_id),
+                number,
+                check_priority(message.priority),
+                message.message,
+                REMEMBERED_MS,
+            ),
+            lambda reply: results.published(result(reply, f"queue {queue!r}")),
+        )
 
     def bump_routes(self, queue: str, *, now: int | None = None) -> Call[int]:
         """Changes the queue's routes version after a binding to it was removed; gives the new one, 0 if there is no queue.

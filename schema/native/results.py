@@ -55,12 +55,13 @@ class Published:
     """What became of a publish.
 
     ``status``: ``stored``; or nothing was stored: ``missing`` (there is no such queue), ``stale`` (the queue's routes have
-    changed since the caller read them), ``overflow`` (x-max-length reached, x-overflow is reject-publish). ``fresh``: for each
+    changed since the caller read them), ``overflow`` (x-max-length reached, x-overflow is reject-publish), ``other`` (it takes
+    another script, see ``Live.publish_one``). ``fresh``: for each
     job in order, False for one that had been stored before. ``routes``: the version now. ``has_letters``: dead jobs of the queue
     wait to be carried to its dead letter exchange (``outbox``). ``created``: there was no such queue before; list it.
     """
 
-    status: Literal["stored", "missing", "stale", "overflow"]
+    status: Literal["stored", "missing", "stale", "overflow", "other"]
     fresh: tuple[bool, ...] = ()
     routes: int = 0
     has_letters: bool = False
@@ -199,6 +200,8 @@ def published(reply: Any) -> Published:
     match reply:
         case [b"missing"]:
             return Published("missing")
+        case [b"other"]:
+            return Published("other")
         case [b"stale", routes]:
             return Published("stale", routes=int(routes))
         case [b"overflow", routes]:

@@ -17,6 +17,8 @@ from ..call import Script
 _COMMENTS = re.compile(r"^ *--.*\n", re.MULTILINE)
 _BEGIN = re.compile(r"^(?=local )", re.MULTILINE)
 _NAMES = re.compile(r"local (?:function )?(\w+(?:, \w+)*)")
+_ALONE = ("look", "publish_one")
+"""Scripts with keys of their own: one is about several queues, the other about few keys of one."""
 
 
 @cache
@@ -24,7 +26,7 @@ def script(name: str) -> Script:
     """The script of the transition ``lua/<name>.lua`` with what it needs of the pieces."""
     kind = name.partition("_")[0]
     piece = kind if kind in ("exchange", "fanout") else "queue"
-    pieces = ["_common"] if name == "look" else ["_common", f"_{piece}"]  # look is about several queues
+    pieces = ["_common"] if name in _ALONE else ["_common", f"_{piece}"]
     text = _read(name)
     for definition in reversed([each for piece in pieces for each in definitions(piece)]):
         if any(re.search(rf"\b{defined}\b", text) for defined in names(definition)):

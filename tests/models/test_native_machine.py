@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import pytest
 import redis
 from ferryman.schema.call import Call, run
-from ferryman.schema.native.live import Live, Publication
+from ferryman.schema.native.live import Live, Publication, Published
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
@@ -91,17 +91,25 @@ class NativeQueue(RuleBasedStateMachine):
             batch.append(Publication(f"{PRODUCER}-{self.published}", b"{}\nbody", priority, due, ttl, unique=unique))
         self.last_batch = batch
         self.touch(*(job.id for job in batch))
-        result = self.send(self.live.publish(QUEUE, PRODUCER, batch, now=self.now))
+        result = self.send_batch(batch)
         stored = [self.model.publish(job.id, job.priority, job.due_ms, job.ttl_ms, job.unique, self.now) for job in batch]
         assert list(result.fresh) == stored
 
     @precondition(lambda self: self.last_batch)
     @rule()
     def publish_the_same_again(self) -> None:
-        result = self.send(self.live.publish(QUEUE, PRODUCER, self.last_batch, now=self.now))
+        result = self.send_batch(self.last_batch)
         assert not any(result.fresh)
 
     # Consuming
+
+    def send_batch(self, batch: list[Publication]) -> Published:
+        """By the short script, where that will do."""
+        short = self.live.publish_one(QUEUE, PRODUCER, batch[0], now=self.now) if len(batch) == 1 else None
+        result = self.send(short) if short else None
+        if result is None or result.status == "other":
+            result = self.send(self.live.publish(QUEUE, PRODUCER, batch, now=self.now))
+        return result
 
     @rule(consumer=consumers, n=st.integers(0, 4), lease=leases, woken=st.booleans())
     def take(self, consumer: str, n: int, lease: int, woken: bool) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import ferryman.transport  # noqa: F401 - registers the URL schemes
 import pytest
 from ferryman.schema.errors import UsageError
@@ -10,6 +13,7 @@ from kombu import Connection, Exchange, Producer, Queue
 from kombu.exceptions import OperationalError
 
 from ..support.servers import ServerKind
+from ..support.topologies import wait_until
 
 
 def publish(url, n=1, **options):
@@ -27,16 +31,52 @@ def waits_for_disk(client):
     return (int(major), int(minor)) >= (7, 2)
 
 
-def test_a_publish_returns_when_a_replica_has_it(kind, tmp_path):
+@pytest.fixture
+def master(kind, tmp_path):
+    with kind.start(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def replica(kind, tmp_path, master):
     folder = tmp_path / "replica"
     folder.mkdir()
-    with kind.start(tmp_path) as master, kind.start(folder, "--replicaof", master.host, str(master.port)) as replica:
+    with kind.start(folder, "--replicaof", master.host, str(master.port)) as running:
+        wait_until_replicated(master)
+        yield running
+
+
+def wait_until_replicated(master):
+    """Returns when a replica has said that it has everything (WAIT adds to that, and says less)."""
+
+    def is_level():
+        told = client.info("replication")
+        return told["slave0"]["offset"] == told["master_repl_offset"]
+
+    with master.client() as client:
+        wait_until(lambda: client.execute_command("WAIT", 1, 5000) == 1)
+        wait_until(is_level)
+
+
+def test_a_publish_returns_when_a_replica_has_it(master, replica):
+    publish(master.url(durability="replica:1"))
+    with replica.client() as copy:
+        assert copy.zcard("ferryman:{q}:waiting") == 1
+
+
+def test_a_publish_whose_script_the_server_has_forgotten_waits_as_well(master, replica):
+    """The question was answered before the script ran."""
+    with Connection(master.url(durability="replica:1", socket_timeout=2)) as connection, connection.channel() as channel:
+        Producer(channel).publish({"n": 1}, routing_key="q")
         with master.client() as client:
-            while client.execute_command("WAIT", 1, 5000) < 1:
-                continue
-        publish(master.url(durability="replica:1"))
-        with replica.client() as copy:
-            assert copy.zcard("ferryman:{q}:waiting") == 1
+            client.script_flush()
+        wait_until_replicated(master)
+        os.kill(replica.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(NotDurable, match="0 of 1 have it"):
+                Producer(channel).publish({"n": 2}, routing_key="q")
+        finally:
+            os.kill(replica.pid, signal.SIGCONT)
 
 
 def test_a_publish_that_no_replica_confirms_is_an_error_and_repeating_it_stores_it_once(server, client):

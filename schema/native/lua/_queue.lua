@@ -107,8 +107,9 @@ end
 -- Where a queue limits the bytes that wait, keeps account of them in meta `bytes`: called with the ids that come to waiting (1) or
 -- leave it (-1), while their hashes are there.
 local function weigh(ids, sign)
-  if queue.max_bytes then
-    call('HINCRBY', META, 'bytes', sign * weight(ids))
+  local bytes = queue.max_bytes and weight(ids) or 0
+  if bytes > 0 then -- Redis takes no "-0"
+    call('HINCRBY', META, 'bytes', sign * bytes)
   end
 end
 

@@ -77,6 +77,14 @@ def test_a_queue_of_limited_bytes_refuses_more_if_it_was_declared_so(send: Send)
     assert send(live.publish("q", "p", bodies(1, start=6))).status == "overflow"
 
 
+def test_empty_bodies_and_an_empty_queue_are_taken_like_others(send: Send) -> None:
+    send(live.declare("q", {"x-max-length-bytes": 300}))
+    assert send(live.take("q", "ann", 9, LEASE)).jobs == ()
+    send(live.publish("q", "p", bodies(0, 0)))
+    taken = send(live.take("q", "ann", 9, LEASE))
+    assert send(live.ack("q", "ann", ids(taken))) == ("acked", "acked")
+
+
 def test_the_bytes_of_a_queue_are_those_that_wait_whatever_happens(send: Send, client: redis.Redis) -> None:
     send(live.publish("q", "p", bodies(10, 20), create=True))
     send(live.declare("q", {"x-max-length-bytes": 1_000}))
