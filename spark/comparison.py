@@ -77,6 +77,13 @@ def order_differences(promised: DataFrame, standing: DataFrame) -> Iterator[Diff
         return placed.select("queue", "id", functions.col("position").alias(name))
 
     common = waiting(promised, "wanted").join(waiting(standing, "found"), ["queue", "id"])
+    along = Window.partitionBy("queue").orderBy("wanted", "id")
+    place = functions.struct("found", "id")
+    steps = common.select("queue", (functions.lag(place).over(along) > place).alias("is_back"))
+    elsewhere = steps.where("is_back").select("queue").distinct()
+    if elsewhere.isEmpty():
+        return
+    common = common.join(elsewhere, "queue", "left_semi")
     for name in ("wanted", "found"):
         order = Window.partitionBy("queue").orderBy(name, "id")
         common = common.withColumn(name, functions.row_number().over(order) - 1)

@@ -144,7 +144,7 @@ def showing(see: Seen) -> Callable[[Batches], Batches]:
     return show
 
 
-_compared = attrgetter(*(name for name in JOB_FIELDS if name not in ("state", "extra")))
+_compared = attrgetter(*(name for name in JOB_FIELDS if name not in ("state", "history", "extra")))
 
 
 def digest(job: Job, target: KeyFamily) -> bytes:
@@ -154,21 +154,15 @@ def digest(job: Job, target: KeyFamily) -> bytes:
     """
     extra = job.extra if target.keeps_extra else job.extra.get(target.name)
     # Version 2 writes equal values in the same way, later ones by how often they are referred to.
-    cells = marshal.dumps((str(job.state), _plain(_compared(job)), _plain(extra)), 2)
+    cells = marshal.dumps((str(job.state), _compared(job), _ordered(job.history), _ordered(extra)), 2)
     return hashlib.blake2b(cells, digest_size=16).digest()
 
 
-def _plain(value: Any) -> Any:
+def _ordered(value: Any) -> Any:
     """The value with its mappings in one order."""
-    match value:
-        case str() | bytes() | None:
-            return value
-        case Mapping():
-            return {key: _plain(value[key]) for key in sorted(value)}
-        case list() | tuple():
-            return [_plain(each) for each in value]
-        case _:
-            return value
+    if isinstance(value, Mapping):
+        return {key: _ordered(value[key]) for key in sorted(value)}
+    return [_ordered(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _bytes(side: Side) -> int:

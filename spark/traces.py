@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -144,10 +145,8 @@ class _Records:
         self._scores.extend(scores)
         self._created_at.append(created_at)
         self._keys.append(entry.key)
-        for name, value in entry.value.items():
-            self._values.append(name)
-            self._values.append(value)
-            self._size += len(value)
+        self._values.extend(chain.from_iterable(entry.value.items()))
+        self._size += sum(map(len, entry.value.values()))
         self._ends.append(len(self._values))
 
     @property
