@@ -139,6 +139,14 @@ def scrape(address: str) -> Samples:
         return samples(reply.read().decode())
 
 
+def test_it_may_begin_before_the_server(tmp_path: Path) -> None:
+    port = free_port()
+    with exporter(f"ferryman://127.0.0.1:{port}/0", "--listen", "127.0.0.1:0") as (_, address):
+        assert scrape(address) == {("ferryman_up",): 0}
+        with installed_servers()[0].start(tmp_path, port=port):
+            assert scrape(address) == {("ferryman_up",): 1}
+
+
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
 def test_each_request_is_one_look_also_when_the_server_goes_and_comes_back(tmp_path: Path, end: signal.Signals) -> None:
     kind: ServerKind = installed_servers()[0]

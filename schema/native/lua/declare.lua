@@ -19,7 +19,13 @@ local function last_for_ever()
     persist(KEYS[key])
   end
   each_held(persist)
-  each_job(persist)
+  each_job(function(key)
+    persist(key)
+    local unique = attempt('HGET', key, 'unique')
+    if unique then
+      persist(UNIQUE .. unique)
+    end
+  end)
   call('HDEL', META, 'horizon')
 end
 

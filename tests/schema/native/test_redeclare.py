@@ -125,6 +125,15 @@ def test_a_queue_that_a_publish_has_made_takes_what_its_first_declaration_says(s
     assert expiring(client) == {q.publisher("p")}
 
 
+def test_jobs_of_a_queue_that_lasts_after_all_keep_their_dedup_keys(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {"x-expires": 10**6}))
+    send(live.publish("q", "p", [*jobs(1, unique="k"), *jobs(2, unique="timed", unique_ttl_ms=10**6)]))
+    send(live.take("q", "ann", 1, LEASE))
+    assert expiring(client) >= {q.unique("k"), q.unique("timed")}
+    send(live.declare("q", {"x-max-length": 9}))
+    assert expiring(client) == {q.unique("timed"), q.publisher("p")}
+
+
 def test_a_lower_greatest_priority_counts_for_what_is_published_later(send: Send) -> None:
     send(live.declare("q", {"x-max-priority": 9}, "descending"))
     send(live.publish("q", "p", jobs(1, priority=9)))
