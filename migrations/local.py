@@ -219,7 +219,8 @@ def _write(
             written = False
             if carried.job is not None:
                 family.tally_written(carried.job, totals)
-                written = part.put(identity(carried.job), family.write(carried.job, plan.target))
+                commands = plan.commands(carried.job, fresh=run.is_first and carried.is_alone)
+                written = part.put(identity(carried.job), commands)
             _note(carried, summary, report, written=written)
         part.close()
     return family.finish(plan.target, totals)

@@ -17,7 +17,7 @@ from attrs import evolve, frozen
 from ..schema.address import Address
 from ..schema.errors import UsageError
 from ..schema.fact import Subject
-from ..schema.family import KeyFamily, Target, get_family
+from ..schema.family import Command, KeyFamily, Target, get_family
 from ..schema.job import Job, State
 from ..schema.rule import Finding, Keyspace, Severity
 from ..schema.totals import Totals
@@ -88,6 +88,10 @@ class Plan:
         """What the writer needs to know."""
         return Target(self.target_prefix, self.now_ms)
 
+    def commands(self, job: Job, *, fresh: bool) -> list[Command]:
+        """What stores a carried job. ``fresh``: as in Target."""
+        return self.writer.write(job, Target(self.target_prefix, self.now_ms, fresh=fresh))
+
     def choices(self) -> dict[str, Any]:
         """What the user chose, for the journal: a resumed run and verify go on with the same choices."""
         return {"now_ms": self.now_ms, "active": str(self.active), "lossy": self.lossy}
@@ -107,6 +111,8 @@ class Carried:
     """The job as it shall stand at the target; None when it stays at the source."""
     findings: tuple[Finding, ...] = ()
     """Why it stays, or what of it is lost on the way."""
+    is_alone: bool = False
+    """Its id is that of its keys, not one that was kept aside: keys can't give two jobs of the source the same queue and id."""
 
     @property
     def refused(self) -> bool:
@@ -132,7 +138,8 @@ def carry(subject: Subject, keyspace: Keyspace, plan: Plan) -> Carried:
     job = requeued(original, family.name, plan.now_ms) if original.state is State.ACTIVE else original
     obstacles = tuple(plan.writer.obstacles(job))
     passes = plan.lossy and all(finding.severity is not Severity.ERROR for finding in obstacles)
-    return Carried(original, job if passes or not obstacles else None, obstacles)
+    is_alone = original.id == subject.job_id and subject.scope in ("", original.queue)
+    return Carried(original, job if passes or not obstacles else None, obstacles, is_alone)
 
 
 def requeued(job: Job, family: str, now_ms: int) -> Job:

@@ -68,6 +68,11 @@ class Run:
     token: int
 
     @property
+    def is_first(self) -> bool:
+        """Whether no other run of this migration has written to the target, which was free of jobs when it began."""
+        return self.token == 1
+
+    @property
     def key(self) -> bytes:
         """The journal's hash."""
         return journal_key(self.epoch)

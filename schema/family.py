@@ -45,6 +45,8 @@ class Target:
 
     Then nothing older has to be taken away, and nothing is lost that must be put aside: writers don't look for either.
     """
+    fresh: bool = False
+    """True where nothing of a job stands but what the same commands have left: writers need not take anything away."""
 
 
 class KeyFamily(ABC):

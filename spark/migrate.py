@@ -61,7 +61,8 @@ def writing(snapshot: Snapshot, plan: Plan, target: Address, run: Run) -> Callab
                     is_new = False
                     if carried.job is not None:
                         plan.writer.tally_written(carried.job, written)
-                        is_new = part.put(identity(carried.job), plan.writer.write(carried.job, plan.target))
+                        commands = plan.commands(carried.job, fresh=run.is_first and carried.is_alone)
+                        is_new = part.put(identity(carried.job), commands)
                     summary.count(carried, written=is_new)
                     yield from carried.findings
                 part.close()

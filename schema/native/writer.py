@@ -1,6 +1,7 @@
 """Writing native keyspaces: a Job to the Redis commands that store it as the scripts would have.
 
-The writer replaces whatever the target holds of a job's id and leaves it in exactly one place, so commands may be sent again.
+The writer replaces whatever the target holds of a job's id, if it may hold anything, and leaves it in exactly one place, so
+commands may be sent again.
 What makes a queue of the jobs (its order, sequence and wake token) comes last and for all at once (``finish``). Called by
 ``family.py``.
 """
@@ -52,7 +53,7 @@ def write(job: Job, target: Target) -> list[Command]:
     job_id = to_bytes(job.id)
     key = names.job(job.id)
     commands: list[Command] = []
-    if not target.generated:
+    if not (target.generated or target.fresh):
         commands += (("DEL", key, names.needs(job.id)), ("SREM", names.blocked, job_id))
         # What goes to its own place is moved there.
         commands += [("ZREM", at, job_id) for place, at in places.items() if place != stored.place]

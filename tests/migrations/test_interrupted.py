@@ -22,7 +22,7 @@ from ..support.command import PROGRAM, ferryman
 from ..support.keyspace import store
 from ..support.servers import Server
 
-JOBS = 1200
+JOBS = 2400
 OPENING = 4
 """How often HSET changes a part before its first batch."""
 
