@@ -108,7 +108,7 @@ def main(jobs: int, rounds: int) -> None:
     jobs_there = [each.job for each in carried if each.job is not None]
     totals = Totals()
     bench.time("tally", lambda: [plan.writer.tally_written(job, totals) for job in jobs_there])
-    commands = bench.time("write", lambda: [plan.writer.write(job, plan.target) for job in jobs_there])
+    commands = bench.time("write", lambda: [plan.commands(job, fresh=True) for job in jobs_there])
     bench.time("pack", lambda: packed(commands))
 
 

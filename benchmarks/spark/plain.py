@@ -32,7 +32,7 @@ def migrate(source: redis.Redis, target: redis.Redis, plan: Plan) -> int:
             carried = carry(join(facts), keyspace, plan)
             if carried.job is not None:
                 written += 1
-                for command in plan.writer.write(carried.job, plan.target):
+                for command in plan.commands(carried.job, fresh=True):
                     writing.execute_command(*command)
         writing.execute()
     return written
