@@ -39,7 +39,7 @@ from ..support.servers import Server, free_port
 from ..support.topologies import wait_until
 
 NOW = 1_795_262_676_000
-JOBS = 900
+JOBS = 1800
 PARTS = 3
 PATIENCE = 240.0
 DB = 2
