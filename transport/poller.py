@@ -174,22 +174,19 @@ class Poller:
     def _step(self) -> None:
         self._receive()
         self._transport.letters.tend()
-        end = time.monotonic() + SLICE
-        while True:
-            if self._gives_way():
-                return
-            self._fetch()
-            self._flush_acks()
-            if not self._ready:
-                break
-            # A callback may have set a timer, and the loop has looked at its timers before this turn's tick.
+        if self._gives_way():
+            return
+        self._fetch()
+        self._flush_acks()
+        if self._ready:
+            # The loop is to turn first: to see timers that callbacks set, and to write to the pool what they gave it.
             self._bell.ring()
+            end = time.monotonic() + SLICE
             while self._ready and time.monotonic() < end:
                 self._hand_out_guarded()
                 if self._gives_way():
-                    return
-            if time.monotonic() >= end:
-                return
+                    break
+            return
         self._ask()
         for wait in (self._wakes, self.fanout):
             for fd in wait.sockets():
