@@ -105,6 +105,8 @@ table { border-collapse: collapse; width: 100%; margin: .6rem 0; font-size: .92r
 th, td { text-align: left; vertical-align: top; padding: .28rem .9rem .28rem 0; border-bottom: 1px solid var(--line); }
 th { font-weight: 600; color: var(--faint); white-space: nowrap; }
 td { overflow-wrap: anywhere; }
+td code { display: inline-block; }
+td code, td:first-child { min-width: 6rem; }
 tfoot td { font-weight: 600; border-bottom: 0; }
 section { break-inside: avoid-page; }
 .faint, dt { color: var(--faint); }
