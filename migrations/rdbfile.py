@@ -17,12 +17,13 @@ from __future__ import annotations
 import contextlib
 import mmap
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from ..schema.errors import ServerError, UsageError
 from ..schema.fact import Entry
@@ -42,6 +43,10 @@ PROOF = b"FERRYMAN"
 """Stands where the checksum of a whole file stands: whoever reads it there has read to the end of the piece."""
 
 
+Row = tuple[bytes, str, Any, int | None]
+"""What makes an Entry: key, Redis type, value, ms left to live."""
+
+
 @frozen
 class Piece:
     """A part of a file that begins and ends, as far as is known, between two records."""
@@ -52,17 +57,17 @@ class Piece:
     """The database to which its first records belong, as far as is known."""
 
 
-@frozen
+@define
 class Decoded:
     """What a piece held."""
 
-    entries: list[Entry]
+    entries: list[Entry] = field(factory=list)
     """The keys of the wanted database that had not expired: a server that loads the file drops those that have."""
-    last_db: int
+    last_db: int = 0
     """The database to which the first records of the next piece belong."""
-    announced: int
+    announced: int = 0
     """How many keys the wanted database has, as far as this piece tells."""
-    keys: int
+    keys: int = 0
     """Keys of the wanted database in this piece that could be read, expired ones too."""
 
 
@@ -189,30 +194,40 @@ class RdbFile:
 
     def decode(self, piece: Piece, db: int, now_ms: int) -> Decoded:
         """The entries of one database in a piece. Raises NotAPiece when its borders prove wrong, and nothing else."""
-        entries: list[Entry] = []
-        current, announced, keys, proven = piece.db, 0, 0, False
+        decoded = Decoded()
+        decoded.entries.extend(Entry(*row) for row in self.unproven(piece, db, now_ms, decoded))
+        return decoded
+
+    def unproven(self, piece: Piece, db: int, now_ms: int, told: Decoded | None = None) -> Iterator[Row]:
+        """The same one by one, and not yet as entries. None of them counts unless the last is followed by no NotAPiece.
+
+        ``told``: where all else is noted that ``decode`` tells.
+        """
+        told = told or Decoded()
+        current, proven = piece.db, False
         last = piece.end == len(self._data)
         try:
             for item in self._items(piece.start, piece.end, last=last):
                 kind = item["type"]
-                if kind == "checksum":
+                if kind in _VALUES:
+                    if current != db:
+                        continue
+                    told.keys += 1
+                    expiry = item["expiry"]
+                    if expiry is None or expiry > now_ms:
+                        redis_type, value = _VALUES[kind]
+                        yield item["key"], redis_type, value(item), None if expiry is None else expiry - now_ms
+                elif kind == "checksum":
                     proven = len(item["checksum"]) == self._checksum if last else item["checksum"] == PROOF
                 elif kind == "select_db":
                     current = item["db"]
-                elif current != db:
-                    continue
-                elif kind == "resize_db":
-                    announced += item["db_size"]
-                elif (found := _value(item)) is not None:
-                    keys += 1
-                    expiry = item["expiry"]
-                    if expiry is None or expiry > now_ms:
-                        entries.append(Entry(item["key"], *found, None if expiry is None else expiry - now_ms))
+                elif kind == "resize_db" and current == db:
+                    told.announced += item["db_size"]
         except ValueError as error:
             raise NotAPiece(str(error)) from None
+        told.last_db = current
         if not proven:
             raise NotAPiece("the piece ends inside a record")
-        return Decoded(entries, current, announced, keys)
 
     def entries(self, db: int, now_ms: int) -> Iterator[list[Entry]]:
         """Every key of one database, one piece after the other. Raises ServerError for a file that is cut short or damaged."""
@@ -259,20 +274,18 @@ class RdbFile:
             yield from RdbDecoder(part.name)
 
 
-def _value(item: Mapping[str, Any]) -> tuple[str, Any] | None:
-    """Redis type and value of what the decoder gives; None for a remark about the file."""
-    match item["type"]:
-        case "string":
-            return "string", item["value"]
-        case "list":
-            return "list", item["values"]
-        case "set":
-            return "set", item["members"]
-        case "sorted_set":
-            return "zset", [(member, score) for score, member in sorted(item["values"])]
-        case "hash":
-            return "hash", item["values"]
-    return None
+def _ascending(item: Mapping[str, Any]) -> list[tuple[bytes, float]]:
+    return [(member, score) for score, member in sorted(item["values"])]
+
+
+_VALUES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
+    "hash": ("hash", itemgetter("values")),
+    "string": ("string", itemgetter("value")),
+    "list": ("list", itemgetter("values")),
+    "set": ("set", itemgetter("members")),
+    "sorted_set": ("zset", _ascending),
+}
+"""Redis type, and the value of an Entry, by the decoder's word for it. All its other words are remarks about the file."""
 
 
 def unread_keys(path: str | Path, announced: int, keys: int) -> list[Finding]:

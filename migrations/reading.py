@@ -55,7 +55,8 @@ def read_all(
     line: Wire, names: Sequence[bytes], pace: Pace, is_hash: Guess = no_guess, set_aside: SetAside = keep
 ) -> Iterator[list[Entry]]:
     """The values of any number of keys, in batches, no faster than ``pace`` wants. See ``read_entries``."""
-    start, size = 0, BATCH
+    most = pace.throttle.batch(BATCH)
+    start, size = 0, most
     while start < len(names):
         batch = names[start : start + size]
         pace.begin()
@@ -65,7 +66,7 @@ def read_all(
         start += len(batch)
         if first is not None:
             weighed = first[::SAMPLE]
-            size = max(1, min(BATCH, BATCH_BYTES * len(weighed) // (sum(map(_weight, weighed)) + 1)))
+            size = max(1, min(most, BATCH_BYTES * len(weighed) // (sum(map(_weight, weighed)) + 1)))
             yield first
             yield from found
 
@@ -102,7 +103,7 @@ def read_entries(
                 for offset, value in _further(line, head):
                     yield [Entry(head.key, head.kind, value, head.ttl_ms, offset)]
             except redis.exceptions.ResponseError as error:
-                if not _is_wrong_type(error):
+                if not is_wrong_type(error):
                     raise
                 # Another key stands there now; what was read of the old one counts, as if it had gone away.
 
@@ -127,21 +128,21 @@ def _heads(line: Wire, keys: Sequence[bytes], is_hash: Guess) -> list[_Head]:
     stand: list[tuple[bytes, str, int | None, Command | None]] = []
     again: list[bytes] = []
     for key, hit, told, ttl in zip(keys, guessed, answers[::2], answers[1::2], strict=True):
-        if hit and _is_wrong_type(told):
+        if hit and is_wrong_type(told):
             again.append(key)
         elif hit:
-            if _checked(told):
-                stand.append((key, "hash", _ttl(_checked(ttl)), ("HGETALL", key) if told <= SMALL_HASH else _FIRST["hash"](key)))
+            if checked(told):
+                stand.append((key, "hash", _ttl(checked(ttl)), ("HGETALL", key) if told <= SMALL_HASH else _FIRST["hash"](key)))
         elif (kind := _kind(told)) != MISSING:
-            stand.append((key, kind, _ttl(_checked(ttl)), _FIRST[kind](key) if kind in _FIRST else None))
+            stand.append((key, kind, _ttl(checked(ttl)), _FIRST[kind](key) if kind in _FIRST else None))
     replies = iter(line.call(read for *_, read in stand if read is not None))
     heads = []
     for key, kind, ttl_ms, read in stand:
         reply = None if read is None else next(replies)
-        if _is_wrong_type(reply):
+        if is_wrong_type(reply):
             heads += _head_at_once(line, key)
         else:
-            reply = _checked(reply)
+            reply = checked(reply)
             heads.append(_Head(key, kind, ttl_ms, (b"0", reply) if read is not None and read[0] == "HGETALL" else reply))
     return heads + (_heads(line, again, no_guess) if again else [])
 
@@ -149,25 +150,26 @@ def _heads(line: Wire, keys: Sequence[bytes], is_hash: Guess) -> list[_Head]:
 def _head_at_once(line: Wire, key: bytes) -> list[_Head]:
     """The same for one key that changes its type between two commands: asked for as every type, in one transaction."""
     reads = [first(key) for first in _FIRST.values()]
-    replies = _checked(line.call([("MULTI",), ("TYPE", key), ("PTTL", key), *reads, ("EXEC",)])[-1])
-    kind, ttl_ms = _kind(replies[0]), _ttl(_checked(replies[1]))
+    replies = checked(line.call([("MULTI",), ("TYPE", key), ("PTTL", key), *reads, ("EXEC",)])[-1])
+    kind, ttl_ms = _kind(replies[0]), _ttl(checked(replies[1]))
     by_kind = dict(zip(_FIRST, replies[2:], strict=True))
-    return [] if kind == MISSING else [_Head(key, kind, ttl_ms, _checked(by_kind.get(kind)))]
+    return [] if kind == MISSING else [_Head(key, kind, ttl_ms, checked(by_kind.get(kind)))]
 
 
 def _kind(reply: Any) -> str:
-    return to_text(_checked(reply))
+    return to_text(checked(reply))
 
 
 def _ttl(reply: int) -> int | None:
     return reply if reply >= 0 else None
 
 
-def _is_wrong_type(reply: Any) -> bool:
+def is_wrong_type(reply: Any) -> bool:
+    """Whether it says that the key is of another type than the command is for."""
     return isinstance(reply, redis.exceptions.ResponseError) and str(reply).startswith("WRONGTYPE")
 
 
-def _checked(reply: Any) -> Any:
+def checked(reply: Any) -> Any:
     """The reply, unless it is an error. Raises the error."""
     if isinstance(reply, Exception):
         raise reply

@@ -220,12 +220,13 @@ def scan_range(
     globs: Sequence[str],
     count: int = SCAN_COUNT,
     passed: Callable[[int], None] | None = None,
+    kind: str | None = None,
 ) -> Iterator[list[bytes]]:
     """The names of the keys in the range that one of the globs fits, page by page; a name may come twice.
 
-    ``passed`` is told each cursor to which all pages have been given out. Globs without a wildcard cost no scan: their keys
-    come first, in the span that has the start, whether they exist or not. Raises ServerError when the cursors prove not to be
-    positions after all.
+    ``kind``: leave out keys of other Redis types where SCAN itself can do that. ``passed`` is told each cursor to which all pages
+    have been given out. Globs without a wildcard cost no scan: their keys come first, in the span that has the start, whether
+    they exist or not. Raises ServerError when the cursors prove not to be positions after all.
     """
     selection = Selection.of(globs)
     if span.has_start and selection.exact:
@@ -233,9 +234,10 @@ def scan_range(
     if selection.match is None:
         return
     cursor = span.first
+    words = ("MATCH", selection.match, "COUNT", count, *(("TYPE", kind) if kind else ()))
     with wire(client) as line:
         while True:
-            reply = line.ask("SCAN", cursor, "MATCH", selection.match, "COUNT", count)
+            reply = line.ask("SCAN", cursor, *words)
             following, keys = int(reply[0]), reply[1]
             keys = [key for key in keys if selection.wants(key)]
             if keys:

@@ -15,6 +15,8 @@ from ..schema.errors import UsageError
 
 POLITE = 20_000
 """Keys a second of the throttle ``polite``."""
+POLITE_BATCH = 20
+"""Keys that are read in one round trip then: who comes between two of them waits for as many answers."""
 SLOW = 3.0
 """An answer that takes so many times as long as the quickest of its kind shows a busy server."""
 LONGEST = 1.0
@@ -37,6 +39,10 @@ class Throttle:
         if text.isascii() and text.isdigit() and int(text) > 0:
             return cls(int(text))
         raise UsageError(f"--throttle must be 'polite' or a whole number of keys a second, not {text!r}")
+
+    def batch(self, most: int) -> int:
+        """How many keys are read in one round trip, of those that would be without a throttle."""
+        return min(most, POLITE_BATCH) if self.yields else most
 
     def shared(self, tasks: int) -> Throttle:
         """The part of one of so many tasks that read side by side."""

@@ -28,6 +28,8 @@ class Wire:
         self._connection = connection
         self._reader: Any = None
         self._buffer = bytearray(BUFFER)
+        self.received = 0
+        """Bytes of replies so far."""
 
     def call(self, commands: Iterable[Command]) -> list[Any]:
         """Sends all commands at once and returns one reply each; an error reply stands in the list as an exception.
@@ -37,6 +39,18 @@ class Wire:
         batch = list(commands)
         self.send(batch)
         return self.replies(len(batch))
+
+    def ask_each(self, keys: Sequence[bytes], *commands: Sequence[bytes]) -> list[list[Any]]:
+        """The replies to each of these commands about every key, sent at once; the key comes after a command's first word.
+
+        ``call`` for thousands of keys in half of the time. Error replies stand in the lists as exceptions.
+        """
+        number = len(keys)
+        if not number:
+            return [[] for _ in commands]
+        self._connection.send_packed_command([b"".join(packed_each(command, keys) for command in commands)])
+        replies = self.replies(number * len(commands))
+        return [replies[start : start + number] for start in range(0, len(replies), number)]
 
     def send(self, commands: Sequence[Command]) -> None:
         """Sends all commands at once and reads nothing: ``replies`` must fetch what is answered."""
@@ -82,6 +96,7 @@ class Wire:
             raise redis.exceptions.ConnectionError(f"the connection broke: {error}") from error
         if not size:
             raise redis.exceptions.ConnectionError("the server has closed the connection")
+        self.received += size
         self._reader.feed(self._buffer, 0, size)
 
 
@@ -99,6 +114,14 @@ def wire(client: redis.Redis) -> Iterator[Wire]:
         raise
     finally:
         client.connection_pool.release(connection)
+
+
+def packed_each(command: Sequence[bytes], keys: Iterable[bytes]) -> bytes:
+    """One command for each key, which comes after the first word, as they go over the wire."""
+    name, *others = command
+    before = b"*%d\r\n$%d\r\n%b\r\n$" % (1 + len(command), len(name), name)
+    after = b"".join(b"\r\n$%d\r\n%b" % (len(word), word) for word in others) + b"\r\n"
+    return b"".join([b"%b%d\r\n%b%b" % (before, len(key), key, after) for key in keys])
 
 
 def pairs(reply: Any) -> list[tuple[Any, Any]]:

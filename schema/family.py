@@ -66,6 +66,8 @@ class KeyFamily(ABC):
     """The ids of the rules that ``damage`` can break."""
     echoing: ClassVar[bool] = False
     """True for a family whose jobs must know of each other's state: engines then ask every subject for its ``echoes``."""
+    names_records: ClassVar[bool] = True
+    """False for a family in which a name doesn't tell whether a hash is a job's record: any hash may be one, or none is."""
 
     # Recognising
 

@@ -6,9 +6,11 @@
 
 Options for reading:
     url         the keyspace, see schema/address.py
-    table       jobs (default), findings, totals, facts or keys
-    partitions  for facts and keys: how many tasks read side by side (default 1). With more than one on a server, a key at the
-                border of two ranges may appear twice; ``ferryman.spark.frames`` has the same tables in parallel without that
+    table       jobs (default), findings, totals, facts, keys or entries (each key with all that it holds)
+    partitions  for facts, keys and entries: how many tasks read side by side (default 1). With more than one on a server, a key
+                at the border of two ranges may appear twice; ``ferryman.spark.frames`` has facts in parallel without that
+    fields      for entries: only the records of jobs, and of these only some fields, each in a column: state,type,priority.
+                Where a family's names don't tell what is a record (pjq, kombu), every hash counts as one
     now         the moment that rules compare with, Unix ms (default: the server's clock, or the time of the snapshot)
 
 A source's tasks can't exchange rows, so one task makes the tables jobs and findings, with the facts of all jobs on its disk
@@ -26,22 +28,27 @@ Options for streams (stream.py): url, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 from attrs import frozen
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
 
 from ..migrations.globs import covering
 from ..migrations.rdbfile import NotAPiece, Piece, RdbFile
 from ..migrations.scan import EVERYTHING, CursorRange, entries, node, same_server, scan_range, split
 from ..migrations.source import open_source, snapshot_paths
-from ..migrations.throttle import Throttle
+from ..migrations.throttle import UNTHROTTLED, Throttle
+from ..migrations.wire import wire
 from ..schema.address import Address, Kind
 from ..schema.connect import open_client
 from ..schema.errors import ServerError, UsageError
+from ..schema.fact import Entry
 from ..schema.family import get_family
+from .entries import ENTRIES, entry_bytes
+from .forms import Fields, Form, Whole, parse_fields
 from .sink import Sink, begin
 from .stream import EventsStream, Stream, TotalsStream, Watch
 from .tables import FACTS, FINDINGS, JOBS, Table, batches, fact_bytes, job_bytes
@@ -53,10 +60,11 @@ TABLES: Mapping[str, Table[Any] | None] = {
     "findings": FINDINGS,
     "facts": FACTS,
     "keys": None,
+    "entries": ENTRIES,
     "totals": TOTALS,
     "events": EVENTS,
 }
-READ_OPTIONS = frozenset({"url", "table", "partitions", "now"})
+READ_OPTIONS = frozenset({"url", "table", "partitions", "fields", "now"})
 STREAM_OPTIONS = frozenset({"url", "table", "every", "patience", "throttle", "state", "startingoffsets"})
 WRITE_OPTIONS = frozenset({"url", "lossy"})
 
@@ -68,20 +76,25 @@ class Ferryman(DataSource):  # type: ignore[misc]
     def name(cls) -> str:
         return "ferryman"
 
-    def schema(self) -> str:
-        table = TABLES[_table(self.options)]
+    def schema(self) -> str | StructType:
+        table, form = TABLES[_table(self.options)], _form(self.options)
+        if table is ENTRIES:
+            return form.schema
         return table.ddl if table else "key binary"
 
     def reader(self, schema: Any) -> DataSourceReader:
         _check(self.options, READ_OPTIONS)
         address = Address.parse(_option(self.options, "url"))
         now = _number(self.options, "now")
+        form = _form(self.options)
         match _table(self.options):
-            case "facts" | "keys" as table:
+            case "facts" | "keys" | "entries" as table:
                 number = _number(self.options, "partitions") or 1
                 if address.kind is Kind.RDB:
-                    return PieceReader(address, table, number, now)
-                return RangeReader(address, table, number)
+                    return PieceReader(address, table, form, number, now)
+                if address.kind is Kind.CLUSTER and not isinstance(form, Whole):
+                    raise UsageError("option 'fields' can't be had from a cluster; leave it out, and pick from the column fields")
+                return RangeReader(address, table, form, number)
             case "events":
                 raise UsageError("the table events is a stream: use spark.readStream")
             case table:
@@ -125,10 +138,12 @@ class Range(InputPartition):  # type: ignore[misc]
 
 @frozen
 class RangeReader(DataSourceReader):  # type: ignore[misc]
-    """Reads the tables that need no join: keys and facts."""
+    """Reads the tables that need no join: keys, entries and facts."""
 
     address: Address
     table: str
+    form: Form
+    """Of the table entries."""
     number: int
 
     def partitions(self) -> Sequence[Range]:
@@ -144,9 +159,17 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
             yield from self._read_cluster()
             return
         with open_client(self.address) as client, same_server(client, partition.run_id):
+            kind = "hash" if isinstance(self.form, Fields) else None
+            pages = scan_range(client, partition.span, family.globs(prefix), kind=kind)
             if self.table == "keys":
-                for page in scan_range(client, partition.span, family.globs(prefix)):
+                for page in pages:
                     yield pa.RecordBatch.from_arrays([pa.array(page, pa.binary())], ["key"])
+                return
+            if self.table == "entries":
+                if partition.span.whole:
+                    pages = _distinct(pages)
+                with wire(client) as line:
+                    yield from self.form.read(line, pages, UNTHROTTLED.pace(), self.address)
                 return
             found = entries(client, family, prefix, partition.span)
             facts = (fact for batch in found for entry in batch for fact in family.facts(entry, prefix))
@@ -160,6 +183,8 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
                 if self.table == "keys":
                     names = [entry.key for entry in batch if not entry.offset]
                     yield pa.RecordBatch.from_arrays([pa.array(names, pa.binary())], ["key"])
+                elif self.table == "entries":
+                    yield from batches(ENTRIES, batch, entry_bytes)
                 else:
                     yield from batches(FACTS, (fact for entry in batch for fact in family.facts(entry, prefix)), fact_bytes)
 
@@ -178,6 +203,7 @@ class PieceReader(DataSourceReader):  # type: ignore[misc]
 
     address: Address
     table: str
+    form: Form
     number: int
     now_ms: int | None
 
@@ -190,21 +216,26 @@ class PieceReader(DataSourceReader):  # type: ignore[misc]
 
     def read(self, partition: FilePiece) -> Iterator[pa.RecordBatch]:
         family, prefix = get_family(self.address.family), self.address.prefix
+        is_wanted = covering(family.globs(prefix))
         with RdbFile(partition.path) as file:
             now_ms = file.written_at_ms if self.now_ms is None else self.now_ms
+            rows = (row for row in file.unproven(partition.piece, self.address.db, now_ms) if is_wanted(row[0]))
             try:
-                found = file.decode(partition.piece, self.address.db, now_ms).entries
+                match self.table:
+                    case "keys":
+                        names = pa.array([row[0] for row in rows], pa.binary())
+                        proven = [pa.RecordBatch.from_arrays([names], ["key"])]
+                    case "entries":
+                        proven = list(self.form.batches(rows, self.address))
+                    case _:
+                        facts = (fact for row in rows for fact in family.facts(Entry(*row), prefix))
+                        proven = list(batches(FACTS, facts, fact_bytes))
             except NotAPiece as error:
                 raise ServerError(
                     f"{partition.path}: a part of the file can't be read on its own ({error}); use option partitions=1 or "
                     "ferryman.spark.frames, which find better parts by themselves"
                 ) from None
-        if self.table == "keys":
-            is_wanted = covering(family.globs(prefix))
-            names = [entry.key for entry in found if is_wanted(entry.key)]
-            yield pa.RecordBatch.from_arrays([pa.array(names, pa.binary())], ["key"])
-            return
-        yield from batches(FACTS, (fact for entry in found for fact in family.facts(entry, prefix)), fact_bytes)
+        yield from proven
 
 
 @frozen
@@ -232,6 +263,25 @@ class WholeReader(DataSourceReader):  # type: ignore[misc]
                 yield from batches(FINDINGS, family.keyspace_findings(keyspace))
                 found = (finding for subject in whole.subjects() for finding in family.findings(subject, keyspace))
                 yield from batches(FINDINGS, found)
+
+
+def _distinct(pages: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
+    """The names that SCAN gives, each once."""
+    seen: set[bytes] = set()
+    for page in pages:
+        fresh = [key for key in dict.fromkeys(page) if key not in seen]
+        seen.update(fresh)
+        yield fresh
+
+
+def _form(options: Mapping[str, str]) -> Form:
+    """What the rows of the table entries are."""
+    text = options.get("fields")
+    if text is None:
+        return Whole()
+    if _table(options) != "entries":
+        raise UsageError("option 'fields' goes with the table entries alone")
+    return parse_fields(text)
 
 
 def _check(options: Mapping[str, str], known: frozenset[str]) -> None:

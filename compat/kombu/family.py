@@ -28,6 +28,7 @@ class Kombu(KeyFamily):
     name = "kombu"
     title = "kombu, the stock Celery broker on redis:// (4 to 5.7)"
     default_prefix = ""
+    names_records = False
     rules = RULES
     keeps_extra = True
     repairable = repairs.REPAIRABLE

@@ -28,6 +28,7 @@ class Pjq(KeyFamily):
     name = "pjq"
     title = "pjq, processor-job-queue for MQTT workers (JavaScript and Python, 2017 on)"
     default_prefix = ""
+    names_records = False
     rules = RULES
     keeps_extra = True
     repairable = repairs.REPAIRABLE

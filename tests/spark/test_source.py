@@ -166,8 +166,8 @@ def test_jobs_are_never_overwritten_as_a_whole(spark: SparkSession, server: Serv
 def wrong_options(server: Server) -> Iterator[tuple[dict[str, str], str]]:
     url = server.url(0)
     yield {}, "option 'url' is missing"
-    yield {"url": url, "tabel": "jobs"}, "unknown option 'tabel'; known are: now, partitions, table, url"
-    yield {"url": url, "table": "workers"}, "there is no table 'workers'; there are: jobs, findings, facts, keys, totals, events"
+    yield {"url": url, "tabel": "jobs"}, "unknown option 'tabel'; known are: fields, now, partitions, table, url"
+    yield {"url": url, "table": "workers"}, "there is no table 'workers'; there are: jobs, findings, facts, keys, entries, totals, events"
     yield {"url": url, "now": "today"}, "option 'now' must be a whole number"
     yield {"url": f"{url}?colour=red"}, "unknown parameter 'colour'"
     yield {"url": "ferryman://:sesame@127.0.0.1:1/0"}, "can't be reached"

@@ -1,0 +1,180 @@
+"""Hashes as the server sends them: nothing lost, nothing invented, whatever happens to the keys between two commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import pytest
+import redis
+from ferryman.migrations.hashes import Hashes, Picked, read_fields, read_whole, record_test
+from ferryman.migrations.reading import BATCH, BATCH_BYTES, SMALL_HASH
+from ferryman.migrations.throttle import POLITE_BATCH, UNTHROTTLED, Throttle
+from ferryman.migrations.wire import Wire, wire
+from ferryman.schema.address import Address
+from ferryman.schema.connect import open_client
+from ferryman.schema.fact import FactKind
+from ferryman.schema.family import Command, family_names, get_family
+from redis.exceptions import NoPermissionError
+
+from ..support.captures import captures
+from ..support.servers import Server
+
+FREE = UNTHROTTLED.pace()
+NAMED = [name for name in family_names() if get_family(name).names_records]
+
+
+@pytest.fixture
+def line(server: Server) -> Iterator[Wire]:
+    with open_client(Address.parse(server.url())) as client, wire(client) as connected:
+        yield connected
+
+
+def interrupted(line: Wire, monkeypatch: pytest.MonkeyPatch, command: bytes, event: Callable[[], object]) -> None:
+    """Makes something happen just before a command is sent about each key."""
+    ask = line.ask_each
+
+    def ask_later(keys: Sequence[bytes], *commands: Sequence[bytes]) -> list[list[Any]]:
+        if commands[0][0] == command:
+            event()
+        return ask(keys, *commands)
+
+    monkeypatch.setattr(line, "ask_each", ask_later)
+
+
+def whole(line: Wire, *keys: bytes) -> tuple[dict[bytes, dict[bytes, bytes]], list[bytes]]:
+    """The hashes that are read, and the keys that are left."""
+    found: dict[bytes, dict[bytes, bytes]] = {}
+    others: list[bytes] = []
+    for read, left in read_whole(line, keys, FREE):
+        assert len(read.keys) == len(read.ttls) == len(read.replies)
+        found.update(
+            (key, dict(zip(words[::2], words[1::2], strict=True))) for key, words in zip(read.keys, read.replies, strict=True)
+        )
+        others += left
+    return found, others
+
+
+def picked(line: Wire, keys: Sequence[bytes], *fields: bytes) -> dict[bytes, list[bytes | None]]:
+    """The values of some fields, by key."""
+    return {
+        key: list(values)
+        for found in read_fields(line, keys, fields, FREE)
+        for key, values in zip(found.keys, found.rows, strict=True)
+    }
+
+
+def test_a_hash_is_read_with_its_time_to_live(client: redis.Redis, line: Wire) -> None:
+    client.hset(b"\xffstays", mapping={b"\x00": b"\r\n", b"": b""})
+    client.hset("goes", "field", "value")
+    client.pexpire("goes", 60_000)
+    ((found, left),) = read_whole(line, [b"\xffstays", b"goes"], FREE)
+    assert left == []
+    assert [dict(zip(each[::2], each[1::2], strict=True)) for each in found.replies] == [
+        {b"\x00": b"\r\n", b"": b""},
+        {b"field": b"value"},
+    ]
+    stays, goes = found.ttls
+    assert stays < 0 < goes <= 60_000
+
+
+def test_keys_that_are_no_small_hashes_are_left_and_missing_ones_are_not(client: redis.Redis, line: Wire) -> None:
+    client.hset("job", "state", "active")
+    client.hset("large", mapping={str(number): "" for number in range(SMALL_HASH + 1)})
+    client.set("text", "job")
+    assert whole(line, b"job", b"large", b"text", b"missing") == ({b"job": {b"state": b"active"}}, [b"large", b"text"])
+
+
+def test_a_hash_that_goes_away_or_becomes_a_text_after_its_length_was_told(
+    client: redis.Redis, line: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("stays", "goes", "changes"):
+        client.hset(name, "field", name)
+
+    def event() -> None:
+        client.delete("goes", "changes")
+        client.set("changes", "text")
+
+    interrupted(line, monkeypatch, b"HGETALL", event)
+    assert whole(line, b"goes", b"stays", b"changes") == ({b"stays": {b"field": b"stays"}}, [b"changes"])
+
+
+def test_fields_that_a_hash_lacks_are_none(client: redis.Redis, line: Wire) -> None:
+    client.hset("one", mapping={"state": "active", b"\xff": b"\x00"})
+    client.hset("none", "other", "field")
+    client.set("text", "job")
+    assert picked(line, [b"one", b"none", b"missing", b"text"], b"state", b"\xff", b"type") == {
+        b"one": [b"active", b"\x00", None],
+        b"none": [None, None, None],
+    }
+
+
+def test_a_hash_that_goes_away_or_comes_back_before_it_is_asked_whether_it_is_there(
+    client: redis.Redis, line: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("stays", "goes", "changes"):
+        client.hset(name, "other", "field")
+    call = line.call
+
+    def call_later(commands: Iterable[Command]) -> list[Any]:
+        client.delete("goes", "changes")
+        client.set("changes", "text")
+        client.hset("comes", "state", "active")
+        return call(commands)
+
+    monkeypatch.setattr(line, "call", call_later)
+    keys = [b"stays", b"goes", b"changes", b"comes"]
+    assert picked(line, keys, b"state", b"type") == {b"stays": [None, None], b"comes": [b"active", None]}
+
+
+def test_an_error_of_the_server_is_raised(client: redis.Redis, line: Wire) -> None:
+    client.hset("job", "state", "active")
+    client.acl_setuser("reader", enabled=True, nopass=True, keys=["*"], commands=["+hlen", "+pttl"])
+    line.ask("AUTH", "reader", "")
+    try:
+        with pytest.raises(NoPermissionError, match="hgetall"):
+            whole(line, b"job")
+        with pytest.raises(NoPermissionError, match="hmget"):
+            picked(line, [b"job"], b"state")
+    finally:
+        client.acl_deluser("reader")
+
+
+def sizes(found: Iterator[tuple[Hashes, list[bytes]]] | Iterator[Picked]) -> list[int]:
+    """How many keys each batch has."""
+    return [len(each.keys if isinstance(each, Picked) else each[0].keys) for each in found]
+
+
+def test_batches_hold_less_where_values_are_large_and_where_the_throttle_is_polite(client: redis.Redis, line: Wire) -> None:
+    keys = [str(number).encode() for number in range(3 * BATCH)]
+    large = BATCH_BYTES // 10
+    client.eval(
+        "for _, key in ipairs(KEYS) do redis.call('hset', key, 'data', string.rep('x', ARGV[1])) end", len(keys), *keys, 9
+    )
+    polite = Throttle(1e9, yields=True).pace()
+    for read in (lambda pace: read_whole(line, keys, pace), lambda pace: read_fields(line, keys, [b"data"], pace)):
+        assert sizes(read(FREE)) == [BATCH] * 3
+        assert sizes(read(polite)) == [POLITE_BATCH] * (3 * BATCH // POLITE_BATCH)
+    for key in keys[:20]:
+        client.hset(key, "data", bytes(large))
+    assert sizes(read_fields(line, keys[:20] * 6, [b"data"], FREE))[0] == BATCH
+    assert max(sizes(read_fields(line, keys[:20] * 6, [b"data"], FREE))[1:]) <= 10
+    client.flushall()
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_name_tells_whether_a_hash_is_a_record(name: str) -> None:
+    family = get_family(name)
+    known = [(case, entry) for case in captures(name) for entry in case.entries() if entry.redis_type == "hash"]
+    for case, entry in known:
+        states_record = any(fact.kind is FactKind.RECORD for fact in family.facts(entry, case.prefix))
+        assert bool(record_test(family, case.prefix)(entry.key)) == states_record, entry.key
+
+
+def test_records_of_a_family_whose_names_do_not_tell_are_all_hashes() -> None:
+    assert record_test(get_family("pjq"), "")(b"whatever")
+
+
+def test_the_first_job_of_all_is_a_record_though_nobody_vouches_for_it() -> None:
+    assert record_test(get_family("kue"), "q")(b"q:job:0")
+    assert not record_test(get_family("kue"), "q")(b"q:settings")
