@@ -26,7 +26,7 @@ from ..schema.fact import Entry
 from ..schema.text import to_text
 from .globs import covering
 from .reading import BATCH, Guess, SetAside, keep, no_guess, read_all
-from .scan import EVERYTHING, Cursors, Span, node, same_server, scan_range, split, split_slots
+from .scan import EVERYTHING, SCAN_COUNT, Cursors, Span, node, same_server, scan_range, split, split_slots
 from .survey import clock_ms
 from .throttle import UNTHROTTLED, Throttle
 from .wire import Wire, wire
@@ -121,13 +121,14 @@ class Cluster:
         wanted = tuple(globs)
         is_wanted = covering(wanted)
         seen: set[bytes] = set()
+        count = self._pace.throttle.page(SCAN_COUNT)
         before = self.at_rest()
         with contextlib.ExitStack() as stack:
             for name in self.masters():
                 stack.enter_context(same_server(self.client(name)))
             masters = self.masters()
             for number, name in enumerate(masters, 1):
-                for page in scan_range(self.client(name), EVERYTHING, wanted):
+                for page in scan_range(self.client(name), EVERYTHING, wanted, count):
                     yield from self._fresh(page, seen, is_hash)
                 if passed:
                     passed(number / len(masters))

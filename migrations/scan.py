@@ -268,7 +268,7 @@ def entries(
     seen: set[bytes] = set()
     pace = throttle.pace()
     with same_server(client), wire(client) as line:
-        for page in scan_range(client, span, family.globs(prefix), passed=passed):
+        for page in scan_range(client, span, family.globs(prefix), throttle.page(SCAN_COUNT), passed):
             fresh = [key for key in dict.fromkeys(page) if key not in seen]
             seen.update(fresh)
             yield from read_all(line, fresh, pace, is_hash)

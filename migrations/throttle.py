@@ -1,8 +1,9 @@
 """Throttle: how fast a live server is read, so that its own clients don't feel it.
 
 Batches are small anyway (``reading.BATCH``); a throttle adds pauses between them. A rate is keys a second, of all tasks that read
-side by side together. ``polite`` is a modest rate that also yields when the server answers more slowly than it did: it is busy
-with others then. Plain values travel to Spark's executors; the state is each task's own. Called by the scans.
+side by side together. ``polite`` is a modest rate in still smaller batches, which also yields when the server answers more slowly
+than it did: it is busy with others then. Plain values travel to Spark's executors; the state is each task's own. Called by the
+scans.
 """
 
 from __future__ import annotations
@@ -16,9 +17,13 @@ from ..schema.errors import UsageError
 POLITE = 20_000
 """Keys a second of the throttle ``polite``."""
 POLITE_BATCH = 20
-"""Keys that are read in one round trip then: who comes between two of them waits for as many answers."""
+"""Keys that it reads in one round trip. Another client's command may have to wait until the server has answered for all."""
+POLITE_PAGE = 100
+"""Keys that one of its SCAN calls looks at: a tenth of a millisecond."""
 SLOW = 3.0
 """An answer that takes so many times as long as the quickest of its kind shows a busy server."""
+LAG = 0.002
+"""Seconds that a reader may be behind its rate and still catch up: sleeps last longer than they should."""
 LONGEST = 1.0
 """Seconds of a pause for a busy server at most, and of one sleep, so that interrupts are seen."""
 
@@ -43,6 +48,10 @@ class Throttle:
     def batch(self, most: int) -> int:
         """How many keys are read in one round trip, of those that would be without a throttle."""
         return min(most, POLITE_BATCH) if self.yields else most
+
+    def page(self, most: int) -> int:
+        """How many keys a SCAN call looks at, of those that it would without a throttle."""
+        return min(most, POLITE_PAGE) if self.yields else most
 
     def shared(self, tasks: int) -> Throttle:
         """The part of one of so many tasks that read side by side."""
@@ -72,6 +81,7 @@ class Pace:
         while (left := self._due - time.monotonic()) > 0:
             time.sleep(min(left, LONGEST))
         self._began = time.monotonic()
+        self._due = max(self._due, self._began - LAG) if self._due else self._began
 
     def end(self, keys: int) -> None:
         """A batch of so many keys has come."""
@@ -79,7 +89,7 @@ class Pace:
             return
         now = time.monotonic()
         took = now - self._began
-        self._due = self._began + keys / self.throttle.keys_per_second
+        self._due += keys / self.throttle.keys_per_second
         self._quickest = min(self._quickest, took / keys)
         if self.throttle.yields and took / keys > SLOW * self._quickest:
             self._due = max(self._due, now + min(LONGEST, took))

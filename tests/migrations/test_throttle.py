@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 from ferryman.migrations import throttle
 from ferryman.migrations.reading import BATCH
+from ferryman.migrations.scan import SCAN_COUNT
 from ferryman.migrations.source import open_source
-from ferryman.migrations.throttle import POLITE, UNTHROTTLED, Pace, Throttle
+from ferryman.migrations.throttle import LAG, POLITE, POLITE_BATCH, POLITE_PAGE, UNTHROTTLED, Pace, Throttle
 from ferryman.schema.address import Address
 from ferryman.schema.errors import UsageError
 
@@ -73,6 +74,28 @@ def test_politeness_gives_a_busy_server_as_much_time_as_it_takes(clock: Clock) -
     assert clock.now - quiet_since == pytest.approx(100 / POLITE - 0.001)
 
 
+def test_what_sleeping_too_long_costs_is_made_up_for(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    sleep = clock.sleep
+    monkeypatch.setattr(clock, "sleep", lambda seconds: sleep(seconds + 0.0002))
+    pace = Throttle(1000).pace()
+    began = clock.now
+    for _ in range(1000):
+        read(pace, clock, 0.0, 10)
+    pace.begin()
+    assert clock.now - began == pytest.approx(10, abs=2 * LAG)
+
+
+def test_a_pause_of_the_reader_is_not_made_up_for(clock: Clock) -> None:
+    pace = Throttle(1000).pace()
+    read(pace, clock, 0.0, 10)
+    clock.sleep(60)
+    began = clock.now
+    for _ in range(100):
+        read(pace, clock, 0.0, 10)
+    pace.begin()
+    assert clock.now - began == pytest.approx(1, abs=2 * LAG)
+
+
 def test_tasks_share_a_rate() -> None:
     assert Throttle(1000, yields=True).shared(4) == Throttle(250, yields=True)
     assert UNTHROTTLED.shared(4) == UNTHROTTLED
@@ -105,3 +128,18 @@ def test_a_throttled_reading_is_the_same_and_takes_its_time(server: Server, monk
     assert sorted(map(repr, throttled)) == sorted(map(repr, free))
     # The last batch is followed by nothing, and keys that are not there are asked for as well.
     assert len(free) // BATCH * BATCH <= (clock.now - 100) * 50 <= len(free) + BATCH
+
+
+def test_politeness_asks_for_little_at_once(server: Server) -> None:
+    with server.client() as client:
+        client.mset({f"q:{number}": "" for number in range(1000)})
+        calls: list[int] = []
+        for throttle in (UNTHROTTLED, Throttle(1e6, yields=True)):
+            client.config_resetstat()
+            with open_source(Address.parse(server.url(family="kue")), throttle) as source:
+                sizes = [len(batch) for batch in source.entries(0)]
+            assert sum(sizes) == 1000
+            assert max(sizes) == (POLITE_BATCH if throttle.yields else BATCH)
+            calls.append(client.info("commandstats")["cmdstat_scan"]["calls"])
+        assert calls[0] <= 1000 // SCAN_COUNT + 2
+        assert calls[1] >= 1000 // (2 * POLITE_PAGE)
