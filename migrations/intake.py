@@ -16,6 +16,8 @@ from ..schema.address import Address
 from ..schema.fact import Entry, Fact, FactKind
 from ..schema.family import get_family
 from ..schema.totals import Totals
+from .hashes import Hashes
+from .wire import mapping
 
 
 class Intake:
@@ -34,8 +36,17 @@ class Intake:
             outline.speaks = outline.speaks or fact.kind is not FactKind.TOKEN
             yield fact
 
+    def hashes(self, hashes: Hashes) -> Iterator[Fact]:
+        """The same for many small hashes."""
+        for key, ttl_ms, reply in zip(hashes.keys, hashes.ttls, hashes.replies, strict=True):
+            yield from self.facts(Entry(key, "hash", mapping(reply), ttl_ms if ttl_ms >= 0 else None))
+
+    def rest(self) -> Iterator[Fact]:
+        """What was held back, after the last entry."""
+        return iter(())
+
     def close(self) -> Outline:
-        """What all entries together have told, after the last one."""
+        """What all entries together have told, after the rest."""
         return self._outline
 
     def is_record(self, key: bytes) -> object:

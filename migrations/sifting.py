@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ..schema.address import Address
 from ..schema.fact import Entry, Fact
 from ..schema.family import get_family
-from ..schema.voucher import Home, Sound, Standing, Voucher
+from ..schema.voucher import Home, Standing, Voucher
 from .engine import Census
 from .intake import Intake
 
@@ -45,51 +45,38 @@ class Sifting(Intake):
         return self.voucher.record(key)
 
     def facts(self, entry: Entry) -> Iterator[Fact]:
-        if entry.redis_type == "hash":
-            number = self.voucher.record(entry.key) if entry.ttl_ms is None and not entry.offset else None
-            sound = None if number is None else self.voucher.vouch(entry.value)
-            if number is not None and sound is not None:
-                self._outline.speaks = True
-                self.add_record(number, sound, entry)
-                return
-        elif entry.redis_type == "list":
-            number = self.voucher.attached(entry)
-            if number is not None:
-                self.add_attached(number, entry)
-                return
+        if entry.redis_type == "hash" and entry.ttl_ms is None and not entry.offset and self.is_record(entry.key):
+            yield from self.of_record(entry)
+        elif entry.redis_type == "list" and (number := self.voucher.attached(entry)) is not None:
+            self.add_attached(number, entry)
+        elif entry.redis_type == "zset":
+            yield from self.of_place(entry)
         else:
-            standing = self.voucher.standing(entry)
-            if standing is not None:
-                yield from self._take_place(entry, standing)
-                return
-        yield from self._doubtful(entry)
+            yield from self.doubtful(entry)
 
-    def _take_place(self, entry: Entry, standing: Standing) -> Iterator[Fact]:
-        """Remembers the members that are known; the facts of the others."""
-        known = [index for index, number in enumerate(standing.numbers) if number is not None]
-        self.voucher.tally_standing(entry, standing, self._outline.totals)
-        if known:
-            self._outline.speaks = True
-            self.add_standing(entry, standing, known)
-        if len(known) < len(standing.numbers):
-            for index, (item, number) in enumerate(zip(entry.value, standing.numbers, strict=True), entry.offset):
-                if number is None:
-                    yield from self._doubtful(Entry(entry.key, entry.redis_type, [item], entry.ttl_ms, index))
-
-    def _doubtful(self, entry: Entry) -> Iterator[Fact]:
+    def doubtful(self, entry: Entry) -> Iterator[Fact]:
         """All facts of an entry, whose jobs the rules will look at."""
         for fact in super().facts(entry):
             if fact.job_id is not None:
                 self.add_doubt(self.voucher.number(fact.job_id, fact.scope))
             yield fact
 
-    @abstractmethod
-    def add_record(self, number: int, sound: Sound, entry: Entry) -> None:
-        """The record of a job for which the family vouches. Its tally is left to the subclass."""
+    def of_standing(self, entry: Entry, known: Sequence[int]) -> Iterator[Fact]:
+        """Counts the members of a place whose jobs are known, by their indexes; the facts of the others."""
+        items = entry.value
+        self.voucher.tally_standing(entry, [items[index][1] for index in known], self._outline.totals)
+        self._outline.speaks = self._outline.speaks or bool(known)
+        if len(known) < len(items):
+            for index in sorted(set(range(len(items))).difference(known)):
+                yield from self.doubtful(Entry(entry.key, "zset", [items[index]], entry.ttl_ms, entry.offset + index))
 
     @abstractmethod
-    def add_standing(self, entry: Entry, standing: Standing, known: Sequence[int]) -> None:
-        """The members of a place, and the indexes of those whose jobs are known."""
+    def of_record(self, entry: Entry) -> Iterator[Fact]:
+        """Remembers what by its name is a job's record, if the family vouches for it; else its facts."""
+
+    @abstractmethod
+    def of_place(self, entry: Entry) -> Iterator[Fact]:
+        """Remembers the members of a place, if it is one; the facts of those that name no job, and of all other zsets."""
 
     @abstractmethod
     def add_attached(self, number: int, entry: Entry) -> None:
@@ -114,19 +101,29 @@ class Sieve(Sifting):
         self._standing: list[tuple[Entry, Standing]] = []
         self._doubts: set[int] = set()
 
-    def add_record(self, number: int, sound: Sound, entry: Entry) -> None:
+    def of_record(self, entry: Entry) -> Iterator[Fact]:
+        number, sound = self.voucher.record(entry.key), self.voucher.vouch(entry.value)
+        if number is None or sound is None:
+            yield from self.doubtful(entry)
+            return
+        self._outline.speaks = True
         self._records[number] = (sound.home, sound.created_at, entry)
         mark = self._marks.get(number, 0)
         for place, score in zip(sound.home.places, sound.scores, strict=True):
             mark ^= place.mark(score)
         self._marks[number] = mark
 
-    def add_standing(self, entry: Entry, standing: Standing, known: Sequence[int]) -> None:
+    def of_place(self, entry: Entry) -> Iterator[Fact]:
+        standing = self.voucher.standing(entry)
+        if standing is None:
+            yield from self.doubtful(entry)
+            return
         self._standing.append((entry, standing))
         marks, mark = self._marks, standing.place.mark
         for (_, score), number in zip(entry.value, standing.numbers, strict=True):
             if number is not None:
                 marks[number] = marks.get(number, 0) ^ mark(score)
+        yield from self.of_standing(entry, [index for index, number in enumerate(standing.numbers) if number is not None])
 
     def add_attached(self, number: int, entry: Entry) -> None:
         self._attached.setdefault(number, []).append(entry)

@@ -7,7 +7,7 @@ both are the same. Only jobs whose number is not zero, or for which nobody vouch
 
 A Voucher never decides that something is wrong; it only says what need not be looked at. Marks have 64 bits: a job that
 stands elsewhere is taken for sound with a probability of 2^-64. Pure. Implemented in a family's ``voucher.py``, called by
-spark/traces.py.
+migrations/sifting.py and spark/sound.py.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from __future__ import annotations
 import hashlib
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from attrs import field, frozen
 
-from .fact import Entry
+from .fact import Entry, Subject
 from .job import State
 from .totals import Totals
 
@@ -72,6 +72,16 @@ class Sound(NamedTuple):
     """Unix ms, as in Job."""
 
 
+class Member(NamedTuple):
+    """A job's entry in one of its places."""
+
+    key: bytes
+    member: bytes
+    score: float
+    rank: int
+    """From the low end, 0 first."""
+
+
 @frozen
 class Standing:
     """The members of one entry of a place, all of them jobs."""
@@ -79,6 +89,40 @@ class Standing:
     place: Place
     numbers: Sequence[int | None]
     """The job of each member, in order; None for a member that must be looked at more closely."""
+
+
+class Vouched(NamedTuple):
+    """Many jobs for which a family vouches: arrays with a cell for each."""
+
+    rows: Any
+    """Which of the records that were shown."""
+    numbers: Any
+    homes: list[Home]
+    at_home: Any
+    """Indexes of ``homes``."""
+    scores: Any
+    """A row for each job: as in Sound."""
+    created_at: Any
+
+
+class Standings(NamedTuple):
+    """A Standing as an array."""
+
+    place: Place
+    numbers: Any
+    """-1 for a member that must be looked at more closely."""
+
+
+class Columns(ABC):
+    """What a Voucher says, of many keys at once: always the same as of each alone."""
+
+    @abstractmethod
+    def vouch(self, keys: Sequence[bytes], names: Sequence[tuple[bytes, ...]], values: Sequence[Sequence[bytes]]) -> Vouched:
+        """See Voucher.vouch. Of each hash its key, the names of its fields, and their values in the same order."""
+
+    @abstractmethod
+    def standings(self, entry: Entry) -> Standings | None:
+        """See Voucher.standing."""
 
 
 class Voucher(ABC):
@@ -115,12 +159,23 @@ class Voucher(ABC):
         """The number of the job to which a key belongs in which no rule can find anything if the job is there (a log)."""
 
     @abstractmethod
+    def subject(self, number: int, record: tuple[bytes, ...], members: Iterable[Member], attached: Iterable[Entry]) -> Subject:
+        """The subject of a job for which ``vouch`` has vouched: what ``KeyFamily.facts`` makes of its keys, joined.
+
+        ``record``: its fields and their values in turn; ``members``: its entries in all of its places.
+        """
+
+    @abstractmethod
     def tally_vouched(self, numbers: Sequence[int], totals: Totals) -> None:
         """What ``KeyFamily.tally`` adds for the records of these jobs, for which ``vouch`` has vouched."""
 
     @abstractmethod
-    def tally_standing(self, entry: Entry, standing: Standing, totals: Totals) -> None:
-        """What ``KeyFamily.tally`` adds for the members of the entry that have a number."""
+    def tally_standing(self, entry: Entry, scores: Sequence[float], totals: Totals) -> None:
+        """What ``KeyFamily.tally`` adds for the members of a place that have a number; ``scores``: theirs."""
+
+    @abstractmethod
+    def columns(self) -> Columns:
+        """The same for many at once. Needs numpy."""
 
     def is_settled(self, queue: str, totals: Totals) -> bool:
         """Whether rules need not look at the jobs of a queue for the sake of the totals, which are known only at the end."""

@@ -14,14 +14,12 @@ from .stage import Batches, Results, closing, run
 from .tables import FINDINGS, batches
 
 
-def findings(
-    snapshot: Snapshot, tasks: int, path: str, progress: Progress = silent, again: Throttle | None = None
-) -> Results[Finding]:
-    """What all rules say about single jobs, as a table in the folder ``path``; its tails count the jobs.
+def findings(snapshot: Snapshot, path: str, progress: Progress = silent, again: Throttle | None = None) -> Results[Finding]:
+    """What all rules say about single jobs, as a table in the folder ``path``; its tails count the jobs that are facts.
 
     ``again``: look at a live source again, no faster than this with all tasks together, and tell what still holds.
     """
-    frame = snapshot.subjects(tasks)
+    frame, tasks = snapshot.subjects(), snapshot.tasks
     share = None if again is None else again.shared(min(tasks, frame.sparkSession.sparkContext.defaultParallelism))
     return run(frame, _checking(snapshot, share, MOST // tasks), FINDINGS, path, "checking jobs", progress)
 

@@ -19,14 +19,15 @@ from ..migrations.engine import Difference, Progress, Report, Verification
 from ..migrations.order import swapped
 from ..migrations.plan import Plan
 from ..schema.job import State
+from .chosen import choose
 from .snapshot import Snapshot
 from .stage import Batches, closing, perform, run
-from .stands import SIDES, STANDS, naming, promised, showing, standing
+from .stands import SIDES, STANDS, See, naming, promised, showing, standing
 from .tables import DIFFERENCES, batches, decode_text
 
 
 def compare_keyspaces(
-    source: Snapshot, target: Snapshot, plan: Plan, tasks: int, folder: str, report: Report[Difference], progress: Progress
+    source: Snapshot, target: Snapshot, plan: Plan, folder: str, report: Report[Difference], progress: Progress
 ) -> Verification:
     """Reports every difference, and counts."""
     outcome = Verification()
@@ -35,11 +36,11 @@ def compare_keyspaces(
         outcome.count(difference)
         report(difference)
 
-    sides = ((source, promised(source, plan), "source"), (target, standing(target), "target"))
+    sides: tuple[tuple[Snapshot, See, str], ...] = ((source, promised(plan), "source"), (target, standing, "target"))
     stands = []
     for snapshot, see, name in sides:
         path, phase = f"{folder}/stands-{name}", f"reading {name} jobs"
-        stands.append(run(snapshot.subjects(tasks), naming(see, plan.writer), STANDS, path, phase, progress))
+        stands.append(snapshot.work(naming(see, plan.writer), STANDS, path, phase, progress))
     for word in map(json.loads, stands[0].tails()):
         outcome.source_jobs += word["jobs"]
         outcome.refused += word["refused"]
@@ -53,10 +54,11 @@ def compare_keyspaces(
     if doubts:
         shown = []
         for (snapshot, see, name), there in zip(sides, stands, strict=True):
-            subjects = there.frame().join(doubtful, ["queue", "id"], "left_semi").selectExpr("scope", "subject as job_id")
+            differing = there.frame().join(doubtful, ["queue", "id"], "left_semi")
             path, phase = f"{folder}/differing-{name}", f"reading differing {name} jobs"
-            shown.append(run(snapshot.subjects(tasks, subjects), showing(see), SIDES, path, phase, progress).frame())
-        by_job = shown[0].unionByName(shown[1]).repartition(tasks, "queue", "id").sortWithinPartitions("queue", "id")
+            chosen = choose(differing.selectExpr("scope", "subject as job_id", "part"), f"{path}-chosen")
+            shown.append(snapshot.work(showing(see), SIDES, path, phase, progress, chosen).frame())
+        by_job = shown[0].unionByName(shown[1]).repartition(source.tasks, "queue", "id").sortWithinPartitions("queue", "id")
         found = run(by_job, _judging(plan), DIFFERENCES, f"{folder}/differences", "comparing jobs", progress)
         outcome.matched += sum(json.loads(word)["matched"] for word in found.tails())
         for difference in found.rows():

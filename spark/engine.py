@@ -28,7 +28,6 @@ from . import audit, kept, listing, migrate, preflight
 from .comparison import compare_keyspaces
 from .session import session
 from .snapshot import Snapshot, must_speak, take, tasks_for
-from .stage import run
 from .tables import FINDINGS
 
 BRIEF_KEYS = 200_000
@@ -66,8 +65,8 @@ class SparkEngine:
 
     def audit(self, source: Address, now_ms: int, report: Report[Finding], progress: Progress = silent) -> Census:
         """See Engine.audit."""
-        with self._snapshot(source, now_ms, progress, suspects_only=True) as (snapshot, folder):
-            found = audit.findings(snapshot, self._number(source), f"{folder}/findings", progress, self._throttle)
+        with self._snapshot(source, now_ms, progress) as (snapshot, folder):
+            found = audit.findings(snapshot, f"{folder}/findings", progress, self._throttle)
             beside = Census()
             beside.merge(snapshot.vouched)
             for finding in audit.of_keyspace(snapshot, beside):
@@ -98,10 +97,10 @@ class SparkEngine:
                 return earlier.summary.again()
             plan = earlier.plan
         found = kept.find(self._work, earlier.reading) if earlier and not dry_run else None
-        with self._snapshot(source, plan.now_ms, progress, found=found) as (snapshot, folder):
-            frame, path = snapshot.subjects(tasks), f"{folder}/carried"
+        with self._snapshot(source, plan.now_ms, progress, tasks, found) as (snapshot, folder):
+            path = f"{folder}/carried"
             if dry_run:
-                counted = run(frame, migrate.counting(snapshot, plan), FINDINGS, path, "counting jobs", progress)
+                counted = snapshot.work(migrate.counting(plan), FINDINGS, path, "counting jobs", progress)
                 summary, _ = migrate.outcome(counted, report)
             else:
                 with open_store(target) as store:
@@ -109,12 +108,13 @@ class SparkEngine:
                     writer = journal.begin(store, source, target, plan, f"{LAYOUT}{tasks}", earlier, reading)
                 if reading:
                     kept.keep(folder)
-                task, path = migrate.writing(snapshot, plan, target, writer), f"{path}-{writer.token}"
-                summary, written = migrate.outcome(run(frame, task, FINDINGS, path, "writing jobs", progress), report)
+                work, path = migrate.writing(plan, target, writer), f"{path}-{writer.token}"
+                done = snapshot.work(work, FINDINGS, path, "writing jobs", progress)
+                summary, written = migrate.outcome(done, report)
                 summary.seconds = time.monotonic() - started
                 with open_store(target) as store:
-                    parts = map(str, range(tasks))
-                    journal.finish(store, writer, plan, plan.writer.finish(plan.target, written), summary, parts)
+                    migrate.close_rest(store, writer, snapshot.parts, done)
+                    journal.finish(store, writer, plan, plan.writer.finish(plan.target, written), summary, snapshot.parts)
         summary.seconds = time.monotonic() - started
         return summary
 
@@ -124,32 +124,33 @@ class SparkEngine:
         """See Engine.verify."""
         started = time.monotonic()
         with self._snapshot(source, plan.now_ms, progress) as (promised, folder):
-            standing = take(promised.facts.spark, target, plan.now_ms, f"{folder}/target", progress, self._throttle)
-            tasks = max(self._number(source), self._number(target))
-            outcome = compare_keyspaces(promised, standing, plan, tasks, folder, report, progress)
+            spark, tasks = promised.facts.spark, self._number(target)
+            standing = take(spark, target, plan.now_ms, f"{folder}/target", tasks, progress, self._throttle)
+            outcome = compare_keyspaces(promised, standing, plan, folder, report, progress)
         outcome.seconds = time.monotonic() - started
         return outcome
 
     def jobs(self, source: Address, now_ms: int, queue: str | None = None, state: State | None = None) -> Iterator[Job]:
         """See Engine.jobs."""
         with self._snapshot(source, now_ms, silent) as (snapshot, folder):
-            yield from listing.listed(snapshot, self._number(source), f"{folder}/jobs", queue, state)
+            yield from listing.listed(snapshot, f"{folder}/jobs", queue, state)
 
     def queues(self, source: Address, now_ms: int) -> list[QueueStatus]:
         """See Engine.queues."""
         with self._snapshot(source, now_ms, silent) as (snapshot, folder):
-            return listing.queues(snapshot, self._number(source), f"{folder}/queues")
+            return listing.queues(snapshot, f"{folder}/queues")
 
     def _number(self, address: Address) -> int:
         return self._tasks or tasks_for(address)
 
     @contextlib.contextmanager
     def _snapshot(
-        self, source: Address, now_ms: int, progress: Progress, *, suspects_only: bool = False, found: str | None = None
+        self, source: Address, now_ms: int, progress: Progress, tasks: int | None = None, found: str | None = None
     ) -> Iterator[tuple[Snapshot, str]]:
         """A snapshot of the source, and a folder for what is made of it; both are gone after the block.
 
-        ``found``: a folder that has the snapshot already. Such a one stays when an error ends the block.
+        ``tasks``: into how many partitions its jobs are cut. ``found``: a folder that has the snapshot already. Such a one stays
+        when an error ends the block.
         """
         brief = False
         if found is None:
@@ -160,11 +161,11 @@ class SparkEngine:
             progress("starting Spark", 0, None)
             spark = self._given or session(self._master, self._settings, brief=brief)
             preflight.check(spark, folder, progress)
-            path = f"{folder}/source"
+            path, tasks = f"{folder}/source", tasks or self._number(source)
             if found is not None:
-                snapshot = kept.reopened(spark, source, now_ms, path)
+                snapshot = kept.reopened(spark, source, now_ms, path, tasks)
             else:
-                snapshot = take(spark, source, now_ms, path, progress, self._throttle, suspects_only=suspects_only)
+                snapshot = take(spark, source, now_ms, path, tasks, progress, self._throttle)
             must_speak(snapshot)
             yield snapshot, folder
 

@@ -31,7 +31,6 @@ class Frames:
     spark: SparkSession = field(repr=False)
     snapshot: Snapshot
     folder: str
-    tasks: int
 
     def facts(self) -> DataFrame:
         """What each key states."""
@@ -39,11 +38,11 @@ class Frames:
 
     def jobs(self) -> DataFrame:
         """Every job that has a record."""
-        return listing.jobs(self.snapshot, self.tasks, self._path("jobs")).frame()
+        return listing.jobs(self.snapshot, self._path("jobs")).frame()
 
     def findings(self) -> DataFrame:
         """Every broken rule."""
-        found = audit.findings(self.snapshot, self.tasks, self._path("findings")).frame()
+        found = audit.findings(self.snapshot, self._path("findings")).frame()
         batch = FINDINGS.batch(audit.of_keyspace(self.snapshot))
         return found.unionByName(self.spark.createDataFrame(batch.to_pylist(), FINDINGS.ddl))
 
@@ -65,4 +64,5 @@ def read(spark: SparkSession, url: str, now_ms: int | None = None, work: str | N
     if work is None:
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
     preflight.check(spark, folder)
-    return Frames(spark, take(spark, address, now, f"{folder}/facts"), folder, tasks_for(address))
+    # Who asks for facts wants those of all jobs.
+    return Frames(spark, take(spark, address, now, f"{folder}/facts", tasks_for(address), sift=False), folder)

@@ -16,10 +16,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from ..migrations.intake import Outline
 from ..schema.address import Address
-from ..schema.fact import Fact
-from .snapshot import Snapshot
+from .snapshot import Snapshot, taken
 from .stage import Results
 from .tables import FACTS
 
@@ -59,8 +57,6 @@ def find(work: str | None, name: str | None) -> str | None:
     return str(path) if (path / SNAPSHOT / COMPLETE).is_file() else None
 
 
-def reopened(spark: SparkSession, address: Address, now_ms: int, path: str) -> Snapshot:
-    """The snapshot in a folder, as it was taken for the same address and moment."""
-    facts: Results[Fact] = Results(spark, FACTS, path)
-    outline = Outline.of(facts.tails())
-    return Snapshot(address, now_ms, facts, outline.totals, outline.speaks)
+def reopened(spark: SparkSession, address: Address, now_ms: int, path: str, tasks: int) -> Snapshot:
+    """The snapshot in a folder, as it was taken for the same address, moment and number of tasks."""
+    return taken(address, now_ms, tasks, Results(spark, FACTS, path))

@@ -6,25 +6,25 @@ Called by the engine and by frames.py.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from pyspark.sql import Column, functions
 
 from ..migrations.queues import QueueStatus, counted, statuses
 from ..schema.job import Job, State
-from .snapshot import Snapshot
-from .stage import Batches, Results, closing, run
+from .snapshot import Jobs, Snapshot, Work
+from .stage import Batches, Results, closing
 from .tables import JOBS, batches, encode_text, job_bytes
 
 
-def jobs(snapshot: Snapshot, tasks: int, path: str) -> Results[Job]:
+def jobs(snapshot: Snapshot, path: str) -> Results[Job]:
     """Every job of a snapshot that has a record, as a table in the folder ``path``."""
-    return run(snapshot.subjects(tasks), _reading(snapshot), JOBS, path, "reading jobs")
+    return snapshot.work(_reading, JOBS, path, "reading jobs")
 
 
-def listed(snapshot: Snapshot, tasks: int, path: str, queue: str | None, state: State | None) -> Iterator[Job]:
+def listed(snapshot: Snapshot, path: str, queue: str | None, state: State | None) -> Iterator[Job]:
     """Jobs by queue and state; waiting jobs as they will run, and all others by id, numbers as numbers."""
-    frame = jobs(snapshot, tasks, path).frame()
+    frame = jobs(snapshot, path).frame()
     if queue is not None:
         frame = frame.where(functions.col("queue") == encode_text(queue))
     if state is not None:
@@ -32,9 +32,9 @@ def listed(snapshot: Snapshot, tasks: int, path: str, queue: str | None, state: 
     yield from map(JOBS.row, frame.orderBy(*_listing_order()).toLocalIterator())
 
 
-def queues(snapshot: Snapshot, tasks: int, path: str) -> list[QueueStatus]:
+def queues(snapshot: Snapshot, path: str) -> list[QueueStatus]:
     """Every queue of a snapshot with its numbers, by name."""
-    told = run(snapshot.subjects(tasks), _counting(snapshot), JOBS, path, "counting jobs")
+    told = snapshot.work(_counting(snapshot.now_ms), JOBS, path, "counting jobs")
     parts = (QueueStatus.from_dict(part) for tail in told.tails() for part in json.loads(tail))
     return statuses(parts, snapshot.keyspace)
 
@@ -52,21 +52,14 @@ def _listing_order() -> list[Column]:
     ]
 
 
-def _reading(snapshot: Snapshot) -> Callable[[Batches], Batches]:
-    read = snapshot.reader()
-
-    def read_jobs(rows: Batches) -> Batches:
-        found = (keyspace.family.read(subject, keyspace) for subject, keyspace in read(rows))
-        yield from closing(batches(JOBS, filter(None, found), job_bytes), JOBS, str)
-
-    return read_jobs
+def _reading(_part: str, jobs: Jobs) -> Batches:
+    found = (keyspace.family.read(subject, keyspace) for subject, keyspace in jobs)
+    yield from closing(batches(JOBS, filter(None, found), job_bytes), JOBS, str)
 
 
-def _counting(snapshot: Snapshot) -> Callable[[Batches], Batches]:
-    read, now_ms = snapshot.reader(), snapshot.now_ms
-
-    def count(rows: Batches) -> Batches:
-        found = (keyspace.family.read(subject, keyspace) for subject, keyspace in read(rows))
+def _counting(now_ms: int) -> Work:
+    def count(_part: str, jobs: Jobs) -> Batches:
+        found = (keyspace.family.read(subject, keyspace) for subject, keyspace in jobs)
         numbers = counted(filter(None, found), now_ms)
         yield from closing(iter(()), JOBS, lambda: json.dumps([part.to_dict() for part in numbers]))
 

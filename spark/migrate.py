@@ -1,62 +1,57 @@
 """Migrate: the tasks that decide about the jobs of a snapshot and write them to the target. Called by the engine.
 
-The jobs of one partition are one part of the migration's journal, so a task that is tried again, a second copy of it, or a later
+Each part of the snapshot is one part of the migration's journal, so a task that is tried again, a second copy of it, or a later
 run goes on where the part stands, and writers that were given up are refused (``migrations/writing.py``). Every attempt
-decides about all jobs of its partition, also of a part that is done: findings and counts come from the attempt that Spark
+decides about all jobs of its part, also of one that is done: findings and counts come from the attempt that Spark
 keeps, whichever wrote the jobs.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-
-from pyspark import TaskContext
+from collections.abc import Iterable, Iterator
 
 from ..migrations.engine import Report, Summary
 from ..migrations.plan import Plan, carry
-from ..migrations.store import open_store
+from ..migrations.store import Store, open_store
 from ..migrations.writing import Run, identity, open_part
 from ..schema.address import Address
 from ..schema.rule import Finding
 from ..schema.totals import Totals
-from .snapshot import Snapshot
+from .snapshot import Jobs, Work
 from .stage import Batches, Results, closing
 from .tables import FINDINGS, batches
 
 
-def counting(snapshot: Snapshot, plan: Plan) -> Callable[[Batches], Batches]:
-    """The task of a dry run: decides about every job, and writes nothing."""
-    read = snapshot.reader()
+def counting(plan: Plan) -> Work:
+    """The work of a dry run: decides about every job, and writes nothing."""
 
-    def count(rows: Batches) -> Batches:
+    def count(part: str, jobs: Jobs) -> Batches:
         summary = Summary()
 
         def findings() -> Iterator[Finding]:
-            for subject, keyspace in read(rows):
+            for subject, keyspace in jobs:
                 carried = carry(subject, keyspace, plan)
                 summary.count(carried, written=carried.job is not None)
                 yield from carried.findings
 
-        yield from closing(batches(FINDINGS, findings()), FINDINGS, lambda: _word(summary, Totals()))
+        yield from closing(batches(FINDINGS, findings()), FINDINGS, lambda: _word(part, summary, Totals()))
 
     return count
 
 
-def writing(snapshot: Snapshot, plan: Plan, target: Address, run: Run) -> Callable[[Batches], Batches]:
-    """The task that writes the jobs of its partition.
+def writing(plan: Plan, target: Address, run: Run) -> Work:
+    """The work that writes the jobs of a part.
 
     Its counts tell what this run has written, whichever attempt of the task it was that sent it.
     """
-    read = snapshot.reader()
 
-    def write(rows: Batches) -> Batches:
+    def write(name: str, jobs: Jobs) -> Batches:
         summary, written = Summary(), Totals()
 
         def findings() -> Iterator[Finding]:
-            name = str(TaskContext.get().partitionId())
             with open_store(target) as store, open_part(store, run, name) as part:
-                for subject, keyspace in read(rows):
+                for subject, keyspace in jobs:
                     carried = carry(subject, keyspace, plan)
                     is_new = False
                     if carried.job is not None:
@@ -67,9 +62,18 @@ def writing(snapshot: Snapshot, plan: Plan, target: Address, run: Run) -> Callab
                     yield from carried.findings
                 part.close()
 
-        yield from closing(batches(FINDINGS, findings()), FINDINGS, lambda: _word(summary, written))
+        yield from closing(batches(FINDINGS, findings()), FINDINGS, lambda: _word(name, summary, written))
 
     return write
+
+
+def close_rest(store: Store, run: Run, parts: Iterable[str], results: Results[Finding]) -> None:
+    """Closes the parts that no task had, since they have no jobs. Raises MigrationRefused if they had some in an earlier run."""
+    done = {json.loads(word)["part"] for word in results.tails()}
+    for name in parts:
+        if name not in done:
+            with open_part(store, run, name) as part:
+                part.close()
 
 
 def outcome(results: Results[Finding], report: Report[Finding]) -> tuple[Summary, Totals]:
@@ -84,5 +88,5 @@ def outcome(results: Results[Finding], report: Report[Finding]) -> tuple[Summary
     return summary, written
 
 
-def _word(summary: Summary, written: Totals) -> str:
-    return json.dumps({"summary": summary.to_dict(), "written": written.to_json()})
+def _word(part: str, summary: Summary, written: Totals) -> str:
+    return json.dumps({"part": part, "summary": summary.to_dict(), "written": written.to_json()})

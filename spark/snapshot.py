@@ -13,20 +13,24 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain, groupby
 from operator import attrgetter
+from typing import TypeVar
 
 import pyarrow as pa
 import redis
 from attrs import evolve, field, frozen
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from ..migrations.clusterscan import Cluster, NodeName
 from ..migrations.engine import Census, Progress, silent
+from ..migrations.hashes import read_whole
 from ..migrations.intake import Intake, NewIntake, Outline
-from ..migrations.reading import Guess, SetAside, read_all
+from ..migrations.reading import no_guess, read_all
 from ..migrations.scan import Span, node, same_server, scan_range, split
 from ..migrations.sifting import can_vouch
 from ..migrations.source import open_source
@@ -35,16 +39,26 @@ from ..migrations.wire import wire
 from ..schema.address import Address, Kind
 from ..schema.connect import open_client, server_errors
 from ..schema.errors import ServerError
-from ..schema.fact import Entry, Fact, Subject, join
+from ..schema.fact import Fact, Subject, join
 from ..schema.family import get_family
 from ..schema.rule import Finding, Keyspace
 from ..schema.totals import Totals
+from .chosen import Chosen, chosen_of
 from .failures import located
 from .files import read_files
 from .longkeys import LongKeys, positions_known, read_long_keys
+from .sound import Traces
 from .stage import Batches, Results, closing, run
-from .tables import FACTS, batches, fact_bytes
-from .traces import Tracing, suspects
+from .tables import FACTS, Table, batches, fact_bytes
+from .traces import Tracing
+
+T = TypeVar("T")
+
+Jobs = Iterator[tuple[Subject, Keyspace]]
+Work = Callable[[str, Jobs], Batches]
+"""What a task does with the jobs of a part: its name, and they in an order that is always the same. To be made by ``closing``."""
+SOUND = "sound-"
+"""Before the number of a part, where its jobs are no facts."""
 
 KEYS_A_TASK = 25_000
 """How many keys a task reads, or jobs it works on, as long as that makes no more than MAX_TASKS."""
@@ -53,52 +67,89 @@ MAX_TASKS = 1024
 
 @frozen
 class Snapshot:
-    """The facts of a keyspace in a folder."""
+    """The facts of a keyspace in a folder, and the traces of the jobs that became none."""
 
     address: Address
     now_ms: int
+    tasks: int
+    """Into how many partitions jobs are cut."""
     facts: Results[Fact]
     totals: Totals
     speaks: bool
     """The keyspace has a key that is more than a wake-up token or lock."""
     remarks: tuple[Finding, ...] = ()
     """About the source itself."""
-    vouched: Census = field(factory=Census)
-    """The jobs that are left out, because no rule can find anything in them."""
+    traces: Traces | None = None
+    """Of jobs in which no rule can find anything, and which are no facts (sound.py)."""
     remade: Results[Fact] | None = None
-    """More facts, of jobs that were to be left out."""
+    """More facts, of jobs that turned out not to be among these."""
+    vouched: Census = field(factory=Census)
+    """How many they are."""
 
     @property
     def keyspace(self) -> Keyspace:
         """What rules and readers may know."""
         return keyspace(self.address, self.now_ms, self.totals)
 
-    def subjects(self, partitions: int, only: DataFrame | None = None) -> DataFrame:
+    @property
+    def parts(self) -> list[str]:
+        """The names of all parts that ``work`` may do, the same for each snapshot of this keyspace with so many tasks."""
+        parts = [str(part) for part in range(self.tasks)]
+        return parts + [f"{SOUND}{part}" for part in parts] if can_vouch(self.address) else parts
+
+    def subjects(self, only: Chosen | None = None) -> DataFrame:
         """The facts about jobs, so that each partition has all facts of its jobs, those of one job in a row.
 
-        ``only``: those whose ``scope`` and ``job_id`` stand there. The same facts and the same number always give the same
-        partitions in the same order.
+        The same facts always give the same partitions in the same order.
         """
         about_jobs = self.facts.frame().where("job_id is not null")
         if self.remade is not None:
             about_jobs = about_jobs.unionByName(self.remade.frame())
         if get_family(self.address.family).echoing:
-            told = _by_job(about_jobs, partitions).mapInArrow(_echoing(self.address.family), FACTS.ddl)
+            told = _by_job(about_jobs, self.tasks).mapInArrow(_echoing(self.address.family), FACTS.ddl)
             about_jobs = about_jobs.unionByName(told)
         if only is not None:
-            about_jobs = about_jobs.join(only, ["scope", "job_id"], "left_semi").select(about_jobs.columns)
-        return _by_job(about_jobs, partitions)
+            about_jobs = about_jobs.join(only.frame, ["scope", "job_id"], "left_semi").select(about_jobs.columns)
+        return _by_job(about_jobs, self.tasks)
 
-    def reader(self) -> Callable[[Batches], Iterator[tuple[Subject, Keyspace]]]:
-        """The function that a task calls on its partition of ``subjects``."""
+    def work(
+        self, work: Work, table: Table[T], path: str, phase: str, progress: Progress = silent, only: Chosen | None = None
+    ) -> Results[T]:
+        """Does ``work`` on every job, part by part: see ``stage.run``. ``only``: on these jobs.
+
+        Jobs that are facts and those that are none are parts of their own. A part without a job may be left out.
+        """
+        done = run(self.subjects(only), self._on_facts(work), table, path, phase, progress)
+        if self.traces is not None:
+            steps = done.spark.range(0, self.tasks, 1, self.tasks)
+            chosen = None if only is None else only.path
+            run(steps, self._on_traces(work, self.traces, chosen), table, path, phase, progress, more=True)
+        return done
+
+    def _on_facts(self, work: Work) -> Callable[[Batches], Batches]:
+        known = self._known()
+
+        def task(rows: Batches) -> Batches:
+            keyspace = known()
+            yield from work(str(TaskContext.get().partitionId()), ((subject, keyspace) for subject in subjects(rows)))
+
+        return task
+
+    def _on_traces(self, work: Work, traces: Traces, chosen: str | None) -> Callable[[Batches], Batches]:
+        known = self._known()
+
+        def task(rows: Batches) -> Batches:
+            keyspace = known()
+            for bucket in (bucket for row in rows for bucket in row.column("id").to_pylist()):
+                ids = None if chosen is None else chosen_of(chosen, f"{SOUND}{bucket}")
+                yield from work(f"{SOUND}{bucket}", ((subject, keyspace) for subject in traces.subjects(bucket, ids)))
+
+        return task
+
+    def _known(self) -> Callable[[], Keyspace]:
+        """What a task knows of the keyspace."""
         address, now_ms, totals = self.address, self.now_ms, self.totals.to_json()
-
-        def read(rows: Batches) -> Iterator[tuple[Subject, Keyspace]]:
-            known = keyspace(address, now_ms, Totals.from_json(totals))
-            for subject in subjects(rows):
-                yield subject, known
-
-        return read
+        return lambda: keyspace(address, now_ms, Totals.from_json(totals))
 
 
 def take(
@@ -106,36 +157,66 @@ def take(
     address: Address,
     now_ms: int,
     path: str,
+    tasks: int,
     progress: Progress = silent,
     throttle: Throttle = UNTHROTTLED,
     *,
-    suspects_only: bool = False,
+    sift: bool = True,
 ) -> Snapshot:
     """Reads a keyspace into the folder ``path``, a server no faster than ``throttle``.
 
-    ``suspects_only``: jobs in which no rule can find anything may be left out (traces.py); they are counted. Raises
-    ServerError when the source fails or is replaced meanwhile.
+    ``sift``: jobs in which no rule can find anything need not become facts. Raises ServerError when the source fails or is
+    replaced meanwhile.
     """
     remarks: list[Finding] = []
     intake: NewIntake = partial(Intake, address)
-    traced = suspects_only and can_vouch(address)
-    if traced:
+    if sift and can_vouch(address):
         os.makedirs(f"{path}-traces")
-        intake = partial(Tracing, address, now_ms, f"{path}-traces")
+        intake = partial(Tracing, address, now_ms, f"{path}-traces", tasks)
     if address.kind is Kind.RDB:
-        facts, remarks = read_files(spark, address, now_ms, tasks_for(address), path, progress, intake)
+        facts, remarks = read_files(spark, address, now_ms, tasks, path, progress, intake)
     else:
         with _same_servers(address), _at_rest(address):
             share = throttle.shared(spark.sparkContext.defaultParallelism)
             task = _reading(address, share, intake, positions_known(address))
             facts = run(keys(spark, address), task, FACTS, path, f"reading {address.family} keys", progress)
             read_long_keys(spark, address, share, facts, intake, progress)
+    return taken(address, now_ms, tasks, facts, remarks, progress)
+
+
+def taken(
+    address: Address, now_ms: int, tasks: int, facts: Results[Fact], remarks: Sequence[Finding] = (), progress: Progress = silent
+) -> Snapshot:
+    """The snapshot of which these are the facts, and their closing words tell of the traces."""
     outline = Outline.of(facts.tails())
-    snapshot = Snapshot(address, now_ms, facts, outline.totals, outline.speaks, tuple(remarks))
-    if traced:
-        remade, vouched = suspects(spark, address, now_ms, outline, f"{path}-traces", tasks_for(address), progress)
-        return evolve(snapshot, remade=remade, vouched=vouched)
-    return snapshot
+    snapshot = Snapshot(address, now_ms, tasks, facts, outline.totals, outline.speaks, tuple(remarks))
+    if not outline.files:
+        return snapshot
+    traces = Traces.of(address, now_ms, outline, tasks)
+    steps, path = facts.spark.range(0, tasks, 1, tasks), f"{facts.path}-suspects-{uuid.uuid4()}"
+    remade = run(steps, _judging(traces), FACTS, path, "comparing places", progress)
+    vouched = Census()
+    for word in remade.tails():
+        vouched.merge(Census.from_json(word))
+    return evolve(snapshot, traces=traces, remade=remade, vouched=vouched)
+
+
+def _judging(traces: Traces) -> Callable[[Batches], Batches]:
+    """The task that makes facts of the suspects of the buckets it is given, and counts the other jobs."""
+
+    def judge(rows: Batches) -> Batches:
+        family, counted = get_family(traces.address.family), Census()
+
+        def facts() -> Iterator[Fact]:
+            for bucket in (bucket for row in rows for bucket in row.column("id").to_pylist()):
+                sound = traces.judge(bucket)
+                counted.merge(sound.census)
+                for entry in traces.suspects(bucket, sound):
+                    yield from family.facts(entry, traces.address.prefix)
+
+        yield from closing(batches(FACTS, facts(), fact_bytes), FACTS, counted.to_json)
+
+    return judge
 
 
 @contextlib.contextmanager
@@ -279,10 +360,10 @@ def _reading(address: Address, throttle: Throttle, intake: NewIntake, by_cursor:
         taker, longs = intake(), LongKeys(by_cursor)
 
         def facts() -> Iterator[Fact]:
-            with _reader(address, throttle, taker.is_record, longs.set_aside) as read_keys:
-                for row in rows:
-                    for entry in chain.from_iterable(read_keys(row.column("key").to_pylist())):
-                        yield from taker.facts(entry)
+            names = (row.column("key").to_pylist() for row in rows)
+            reading = _of_cluster if address.kind is Kind.CLUSTER else _of_server
+            yield from reading(address, throttle, names, taker, longs)
+            yield from taker.rest()
 
         def word() -> str:
             return json.dumps(taker.close().to_json() | longs.to_json())
@@ -292,15 +373,25 @@ def _reading(address: Address, throttle: Throttle, intake: NewIntake, by_cursor:
     return read
 
 
-@contextlib.contextmanager
-def _reader(
-    address: Address, throttle: Throttle, is_hash: Guess, set_aside: SetAside
-) -> Iterator[Callable[[list[bytes]], Iterator[list[Entry]]]]:
-    """The function that reads the values of keys."""
-    if address.kind is Kind.CLUSTER:
-        with server_errors(address), Cluster(address, throttle) as cluster:
-            yield partial(cluster.read, is_hash=is_hash, set_aside=set_aside)
-        return
+def _of_server(
+    address: Address, throttle: Throttle, names: Iterator[list[bytes]], taker: Intake, longs: LongKeys
+) -> Iterator[Fact]:
     pace = throttle.pace()
     with open_client(address) as client, wire(client) as line:
-        yield lambda names: read_all(line, names, pace, is_hash, set_aside)
+        for page in names:
+            likely = list(filter(taker.is_record, page))
+            others = [key for key in page if not taker.is_record(key)] if likely else page
+            for hashes, left in read_whole(line, likely, pace):
+                yield from taker.hashes(hashes)
+                others += left
+            for entry in chain.from_iterable(read_all(line, others, pace, no_guess, longs.set_aside)):
+                yield from taker.facts(entry)
+
+
+def _of_cluster(
+    address: Address, throttle: Throttle, names: Iterator[list[bytes]], taker: Intake, longs: LongKeys
+) -> Iterator[Fact]:
+    with server_errors(address), Cluster(address, throttle) as cluster:
+        for page in names:
+            for entry in chain.from_iterable(cluster.read(page, is_hash=taker.is_record, set_aside=longs.set_aside)):
+                yield from taker.facts(entry)

@@ -20,7 +20,7 @@ from ..migrations.plan import Plan, carry
 from ..schema.fact import Subject
 from ..schema.family import KeyFamily
 from ..schema.job import JOB_FIELDS, Job, State
-from .snapshot import Snapshot
+from .snapshot import Jobs, Work
 from .stage import Batches, closing
 from .tables import JOBS, Column, Table, batches, bigint_column, job_bytes, text_column, word_column
 
@@ -46,6 +46,8 @@ class Stand:
     position: int | None
     scope: str
     subject: str
+    part: str
+    """Of ``Snapshot.work``."""
     promised: bool
     refused_by: str | None
     digest: bytes
@@ -78,22 +80,22 @@ STANDS: Table[Stand] = Table(
         bigint_column("position"),
         text_column("scope"),
         text_column("subject"),
+        text_column("part"),
         Column("promised", "boolean", pa.bool_()),
         text_column("refused_by"),
         Column("digest", "binary", pa.binary()),
     ),
 )
 
-Seen = Callable[[Batches], Iterator[tuple[Subject, Side]]]
-"""Tells the sides of the jobs in a partition of ``Snapshot.subjects``."""
+See = Callable[[Jobs], Iterator[tuple[Subject, Side]]]
+"""Tells the sides of jobs."""
 
 
-def promised(source: Snapshot, plan: Plan) -> Seen:
+def promised(plan: Plan) -> See:
     """What shall stand at the target, and what shall not."""
-    read = source.reader()
 
-    def see(rows: Batches) -> Iterator[tuple[Subject, Side]]:
-        for subject, keyspace in read(rows):
+    def see(jobs: Jobs) -> Iterator[tuple[Subject, Side]]:
+        for subject, keyspace in jobs:
             carried = carry(subject, keyspace, plan)
             if carried.original is not None:
                 yield subject, Side(carried.job or carried.original, True, carried.refused_by)
@@ -101,45 +103,40 @@ def promised(source: Snapshot, plan: Plan) -> Seen:
     return see
 
 
-def standing(target: Snapshot) -> Seen:
+def standing(jobs: Jobs) -> Iterator[tuple[Subject, Side]]:
     """What stands at the target."""
-    read = target.reader()
-
-    def see(rows: Batches) -> Iterator[tuple[Subject, Side]]:
-        for subject, keyspace in read(rows):
-            job = keyspace.family.read(subject, keyspace)
-            if job is not None:
-                yield subject, Side(job, False)
-
-    return see
+    for subject, keyspace in jobs:
+        job = keyspace.family.read(subject, keyspace)
+        if job is not None:
+            yield subject, Side(job, False)
 
 
-def naming(see: Seen, target: KeyFamily) -> Callable[[Batches], Batches]:
-    """The task that makes stands; it tells how many there are, and how many of them are refused."""
+def naming(see: See, target: KeyFamily) -> Work:
+    """The work that makes stands; it tells how many there are, and how many of them are refused."""
 
-    def name(rows: Batches) -> Batches:
-        jobs = refused = 0
+    def name(part: str, jobs: Jobs) -> Batches:
+        number = refused = 0
 
         def stands() -> Iterator[Stand]:
-            nonlocal jobs, refused
-            for subject, side in see(rows):
+            nonlocal number, refused
+            for subject, side in see(jobs):
                 job = side.job
-                jobs += 1
+                number += 1
                 refused += side.refused_by is not None
                 mark = b"" if side.refused_by else digest(job, target)
-                where = (job.queue, job.id, job.state, job.position, subject.scope, subject.job_id)
+                where = (job.queue, job.id, job.state, job.position, subject.scope, subject.job_id, part)
                 yield Stand(*where, side.promised, side.refused_by, mark)
 
-        yield from closing(batches(STANDS, stands()), STANDS, lambda: json.dumps({"jobs": jobs, "refused": refused}))
+        yield from closing(batches(STANDS, stands()), STANDS, lambda: json.dumps({"jobs": number, "refused": refused}))
 
     return name
 
 
-def showing(see: Seen) -> Callable[[Batches], Batches]:
-    """The task that shows whole jobs."""
+def showing(see: See) -> Work:
+    """The work that shows whole jobs."""
 
-    def show(rows: Batches) -> Batches:
-        yield from closing(batches(SIDES, (side for _, side in see(rows)), _bytes), SIDES, str)
+    def show(_part: str, jobs: Jobs) -> Batches:
+        yield from closing(batches(SIDES, (side for _, side in see(jobs)), _bytes), SIDES, str)
 
     return show
 

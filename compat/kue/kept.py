@@ -87,7 +87,8 @@ class Kept:
         if self.state:
             extra["state"] = self.state
         if self.fields:
-            extra["fields"] = {to_text(name): value for name, value in self.fields.items()}
+            # Sorted: servers and commands tell the fields of a hash in different orders, which means nothing.
+            extra["fields"] = {to_text(name): self.fields[name] for name in sorted(self.fields)}
         if self.plain:
             extra["members"] = str(Form.PLAIN)
         if self.scores:

@@ -6,14 +6,14 @@ to the rules, and may well be sound. tests/compat/kue/test_voucher.py holds ever
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from ...schema.fact import Entry
+from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.job import State
 from ...schema.text import is_json, to_text
 from ...schema.totals import Totals
-from ...schema.voucher import Home, Place, Sound, Standing, Voucher
+from ...schema.voucher import Columns, Home, Member, Place, Sound, Standing, Voucher
 from ..numbers import number
 from .keys import BORROWED, EARLIEST_TIME, WORDS, Form, is_borrowed, layout
 from .record import INDEXES, state_of
@@ -24,22 +24,37 @@ CALM = frozenset({State.WAITING, State.SCHEDULED, State.COMPLETED, State.FAILED}
 
 MOST_HOMES = 100_000
 ID_DIGITS = 16
-MOST_DIGITS = 60
-"""Of all times and counters of a job together."""
+MOST_DIGITS = 18
+"""Of a time or a counter."""
 LATEST = 2**53
 """Numbers up to here are the same in Python, JavaScript, a 64-bit column and a double."""
+
+
+@lru_cache(maxsize=1024)
+def priority_of(raw: bytes) -> float | None:
+    """The score of a priority; None for what is no number."""
+    value = number(raw)
+    return None if value is None else float(value)
 
 
 class KueVoucher(Voucher):
     """The keyspace under ``prefix`` at ``now_ms`` (Unix ms)."""
 
     width = len(INDEXES)
+    most_digits = ID_DIGITS
+    latest = LATEST
+    times = (b"created_at", b"updated_at", b"promote_at")
+    texts = (b"data", b"result", b"progress_data", b"backoff")
+    """What must be JSON."""
+    needed = frozenset({b"type", b"state", b"priority", b"data", b"max_attempts", *times})
+    """The fields without which nobody vouches."""
 
     def __init__(self, prefix: str, now_ms: int) -> None:
         self._layout = layout(prefix)
         self._head = self._layout.key("record", id="")
-        self._late = now_ms - LATE_MS
+        self.late = now_ms - LATE_MS
         self._homes: dict[tuple[bytes | None, bytes | None], Home | None] = {}
+        self._indexes: dict[bytes, tuple[str, str | None, str | None]] = {}
 
     def record(self, key: bytes) -> int | None:
         digits = key[len(self._head) :]
@@ -52,18 +67,17 @@ class KueVoucher(Voucher):
 
     def vouch(self, fields: Mapping[bytes, bytes]) -> Sound | None:
         get = fields.get
-        home = self._home(get(b"type"), get(b"state"))
-        score = _priority(get(b"priority", b""))
-        if home is None or score is None or not is_json(get(b"data")):
+        home = self.home(get(b"type"), get(b"state"))
+        score = priority_of(get(b"priority", b""))
+        if home is None or score is None or b"data" not in fields:
             return None
-        for name in _JSON:
+        for name in self.texts:
             text = get(name)
             if text is not None and not is_json(text):
                 return None
-        numbers = [get(name, b"") for name in _TIMES]
+        numbers = [get(name, b"") for name in self.times]
         numbers += get(b"max_attempts", b""), get(b"attempts", b"0")
-        digits = b"".join(numbers)
-        if not digits.isdigit() or len(digits) > MOST_DIGITS or not all(numbers):
+        if not b"".join(numbers).isdigit() or not all(numbers) or max(map(len, numbers)) > MOST_DIGITS:
             return None
         created_at, updated_at, due_at, allowed, made = map(int, numbers)
         if not created_at <= updated_at <= LATEST or not created_at <= due_at <= LATEST or not made <= allowed or allowed < 1:
@@ -72,7 +86,7 @@ class KueVoucher(Voucher):
         match home.state:
             case State.SCHEDULED:
                 by_state = float(due_at)
-                if due_at < self._late:
+                if due_at < self.late:
                     return None
             case State.COMPLETED:
                 if made < 1 or get(b"removeOnComplete") or get(b"progress") != b"100":
@@ -83,12 +97,20 @@ class KueVoucher(Voucher):
         return Sound(home, (score, by_state, score), created_at)
 
     def standing(self, entry: Entry) -> Standing | None:
+        place = self.place(entry)
+        return None if place is None else Standing(place, [_padded_number(member) for member, _ in entry.value])
+
+    def place(self, entry: Entry) -> Place | None:
+        """The index that an entry is of; None for all other entries, and one that expires."""
         if entry.redis_type != "zset" or entry.ttl_ms is not None:
             return None
         match = self._layout.parse(entry.key, entry.redis_type)
-        if match is None or match.role not in INDEXES:
-            return None
-        return Standing(Place(entry.key), [_padded_number(member) for member, _ in entry.value])
+        return None if match is None or match.role not in INDEXES else Place(entry.key)
+
+    def columns(self) -> Columns:
+        from .columns import KueColumns  # needs numpy, which only comes with Spark
+
+        return KueColumns(self)
 
     def attached(self, entry: Entry) -> int | None:
         if entry.redis_type != "list" or entry.ttl_ms is not None or not entry.key.startswith(self._head):
@@ -96,15 +118,24 @@ class KueVoucher(Voucher):
         match = self._layout.parse(entry.key, entry.redis_type)
         return int(match.fields["id"]) if match is not None and match.role == "log" else None
 
+    def subject(self, number: int, record: tuple[bytes, ...], members: Iterable[Member], attached: Iterable[Entry]) -> Subject:
+        job_id = str(number)
+        facts = [Fact(FactKind.RECORD, "record", self._head + job_id.encode(), "hash", job_id, values=record)]
+        for key, member, score, rank in members:
+            role, queue, word = self._index(key)
+            facts.append(Fact(FactKind.PLACE, role, key, "zset", job_id, "", queue, word, member, score, rank))
+        for entry in attached:
+            facts.append(Fact(FactKind.NOTE, "log", entry.key, "list", job_id, values=tuple(entry.value), index=entry.offset))
+        return Subject(job_id, "", tuple(facts))
+
     def tally_vouched(self, numbers: Sequence[int], totals: Totals) -> None:
         own = [each for each in numbers if each < BORROWED or not is_borrowed(str(each))]
         if own:
             totals.maximum("highest id", max(own))
         totals.count("trace", "0.9", len(numbers))
 
-    def tally_standing(self, entry: Entry, standing: Standing, totals: Totals) -> None:
+    def tally_standing(self, entry: Entry, scores: Sequence[float], totals: Totals) -> None:
         told = self._layout.parse(entry.key, entry.redis_type)
-        scores = [score for (_, score), each in zip(entry.value, standing.numbers, strict=True) if each is not None]
         if not scores or told is None:
             return
         totals.count("members", Form.PADDED, len(scores))
@@ -119,7 +150,19 @@ class KueVoucher(Voucher):
     def is_settled(self, queue: str, totals: Totals) -> bool:
         return queue in totals.names.get("types", ())
 
-    def _home(self, queue: bytes | None, word: bytes | None) -> Home | None:
+    def _index(self, key: bytes) -> tuple[str, str | None, str | None]:
+        """The role of an index, and the type and state of which its key speaks."""
+        told = self._indexes.get(key)
+        if told is None:
+            match = self._layout.parse(key, "zset")
+            if match is None:
+                raise ValueError(f"{key!r} is no index")
+            if len(self._indexes) >= MOST_HOMES:
+                self._indexes.clear()
+            told = self._indexes[key] = (match.role, match.fields.get("queue"), match.fields.get("state"))
+        return told
+
+    def home(self, queue: bytes | None, word: bytes | None) -> Home | None:
         """The home of all jobs of a type in a state; None where a rule must look."""
         known = self._homes
         if (queue, word) not in known:
@@ -135,16 +178,6 @@ class KueVoucher(Voucher):
         name = to_text(queue)
         keys = (self._layout.key(role, queue=name, state=WORDS[state]) for role in INDEXES)
         return Home(name, state, tuple(map(Place, keys)))
-
-
-_JSON = (b"result", b"progress_data", b"backoff")
-_TIMES = (b"created_at", b"updated_at", b"promote_at")
-
-
-@lru_cache(maxsize=1024)
-def _priority(raw: bytes) -> float | None:
-    value = number(raw)
-    return None if value is None else float(value)
 
 
 def _padded_number(member: bytes) -> int | None:

@@ -26,7 +26,7 @@ def test_members_of_long_keys_are_told_once_with_their_indexes(
     ranked = [member.decode() for member in client.zrange("bee:ss:queue:mail", 0, -1)]
     phases: set[str] = set()
     address = Address.parse(server.url(family="bee"))
-    take(spark, address, NOW, f"{tmp_path}/facts", lambda phase, *_: phases.add(phase))
+    take(spark, address, NOW, f"{tmp_path}/facts", 2, lambda phase, *_: phases.add(phase))
     assert "reading long keys" in phases
     facts = parquet.read_table(f"{tmp_path}/facts", columns=["role", "job_id", "index"]).to_pydict()
     told: dict[str, list[tuple[int, str]]] = {"queue": [], "hashes": [], "tag": []}

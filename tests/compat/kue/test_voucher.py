@@ -5,10 +5,11 @@ from __future__ import annotations
 from ferryman.compat.kue import FAMILY
 from ferryman.compat.kue.generate import generate
 from ferryman.compat.kue.keys import padded
-from ferryman.schema.fact import Entry
+from ferryman.schema.fact import Entry, join
 from ferryman.schema.family import Target
 from ferryman.schema.job import Job, State
 from ferryman.schema.text import to_bytes
+from ferryman.schema.voucher import Member
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
@@ -23,7 +24,7 @@ TARGET = Target(PREFIX, NOW)
 edges = st.one_of(texts, st.sampled_from([b"%d" % (NOW + shift) for shift in (-(10**12), -3001, -3000, 0, 10**9)]))
 
 
-def _stored(job: Job) -> dict[bytes, bytes]:
+def stored_as(job: Job) -> dict[bytes, bytes]:
     """The hash of a job, as its writer writes it."""
     (words,) = (command[2:] for command in FAMILY.write(job, TARGET) if command[0] == "HSET")
     return dict(zip(map(_raw, words[::2]), map(_raw, words[1::2]), strict=True))
@@ -53,7 +54,7 @@ def as_is(record: dict[bytes, bytes], job_id: str = "7") -> tuple[list[Entry], o
 @settings(max_examples=400)
 @given(st.sampled_from(JOBS), st.dictionaries(fields, edges, max_size=2), st.sets(fields, max_size=2))
 def test_no_rule_finds_anything_in_a_job_that_is_vouched_for(job, changes, missing) -> None:
-    stored = _stored(job)
+    stored = stored_as(job)
     record = {name: value for name, value in {**stored, **changes}.items() if name not in missing}
     entries, sound = as_is(record)
     event(f"vouched for: {sound is not None}, changed: {record != stored}")
@@ -66,10 +67,25 @@ def test_no_rule_finds_anything_in_a_job_that_is_vouched_for(job, changes, missi
     assert FAMILY.voucher(PREFIX, NOW).is_settled(read.queue, seen.keyspace.totals)
 
 
+@given(st.sampled_from(JOBS), st.lists(st.binary(max_size=9), max_size=3), st.integers(0, 99))
+def test_the_subject_of_a_job_is_what_its_keys_state(job, lines, rank) -> None:
+    record = stored_as(job)
+    sound = FAMILY.voucher(PREFIX, NOW).vouch(record)
+    member = padded("7").encode()
+    members = [Member(place.key, member, score, rank) for place, score in zip(sound.home.places, sound.scores, strict=True)]
+    logs = [Entry(f"{PREFIX}:job:7:log".encode(), "list", lines)] if lines else []
+    keys = [Entry(f"{PREFIX}:job:7".encode(), "hash", record), *logs]
+    keys += [Entry(each.key, "zset", [(each.member, each.score)], None, each.rank) for each in members]
+    stated = join([fact for key in keys for fact in FAMILY.facts(key, PREFIX)])
+    flat = tuple(text for pair in record.items() for text in pair)
+    made = FAMILY.voucher(PREFIX, NOW).subject(7, flat, members, logs)
+    assert (made.job_id, made.scope, set(made.facts)) == (stated.job_id, stated.scope, set(stated.facts))
+
+
 def test_generated_jobs_are_vouched_for_unless_they_are_active() -> None:
     voucher = FAMILY.voucher(PREFIX, NOW)
     jobs = list(generate(2000, 5, NOW))
-    vouched = [job for job in jobs if voucher.vouch(_stored(job)) is not None]
+    vouched = [job for job in jobs if voucher.vouch(stored_as(job)) is not None]
     assert vouched == [job for job in jobs if job.state is not State.ACTIVE]
 
 
@@ -77,7 +93,7 @@ def test_a_job_stands_where_the_voucher_says() -> None:
     """Against the writer: the marks of all places and scores that a sound job has."""
     voucher = FAMILY.voucher(PREFIX, NOW)
     for job in JOBS:
-        home, scores, _ = voucher.vouch(_stored(job))
+        home, scores, _ = voucher.vouch(stored_as(job))
         claimed = {place.key: score for place, score in zip(home.places, scores, strict=True)}
         written = {
             command[1]: float(command[2])

@@ -1,0 +1,38 @@
+"""Chosen: some jobs of a snapshot, of which a second step wants to know more than the first has told.
+
+As a table for jobs that are facts, and as a file for each part for those that are none. Called by comparison.py.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from attrs import field, frozen
+from pyarrow import parquet
+from pyspark.sql import DataFrame
+
+from .tables import decode_text
+
+
+@frozen
+class Chosen:
+    """The jobs in a folder."""
+
+    frame: DataFrame = field(repr=False)
+    """The columns ``scope`` and ``job_id``."""
+    path: str
+
+
+def choose(jobs: DataFrame, path: str) -> Chosen:
+    """Jobs by the columns ``scope``, ``job_id`` and ``part``: the part of ``Snapshot.work`` to which they belong."""
+    jobs.repartition("part").write.partitionBy("part").parquet(path)
+    return Chosen(jobs.sparkSession.read.schema("scope string, job_id string, part string").parquet(path), path)
+
+
+def chosen_of(path: str, part: str) -> frozenset[str]:
+    """The ids of the chosen jobs of a part."""
+    folder = Path(path, f"part={part}")
+    if not folder.exists():
+        return frozenset()
+    ids = parquet.read_table(folder, columns=["job_id"]).column(0).to_pylist()
+    return frozenset(decode_text(each) or "" for each in ids)

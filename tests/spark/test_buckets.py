@@ -1,0 +1,49 @@
+"""Rows that were put into buckets are all read again, each once, by whoever reads the bucket of their number."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from ferryman.spark.buckets import BucketFile, buckets_of, read_bucket
+
+SCHEMA = pa.schema([("number", pa.int64()), ("text", pa.list_(pa.field("element", pa.binary()))), ("left", pa.int64())])
+ROWS = 1_000
+
+
+def rows(start: int) -> pa.RecordBatch:
+    numbers = range(start, start + ROWS)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(numbers, pa.int64()),
+            pa.array([[b"%d" % n] * (n % 3) for n in numbers], SCHEMA.field(1).type),
+            pa.array(numbers),
+        ],
+        schema=SCHEMA,
+    )
+
+
+@pytest.mark.parametrize("count", [1, 7, 2_000])
+def test_each_row_is_in_the_bucket_of_its_number(count: int, tmp_path: Path) -> None:
+    paths = [str(tmp_path / "one"), str(tmp_path / "two")]
+    for path, starts in zip(paths, ([0, ROWS], [2 * ROWS]), strict=True):
+        file = BucketFile(path, SCHEMA, count)
+        for start in starts:
+            file.write(rows(start))
+        file.close()
+    found: list[int] = []
+    for bucket in range(count):
+        for batch in read_bucket(paths, bucket, count, [0, 1]):
+            assert batch.schema.names == ["number", "text"]
+            numbers, texts = (column.to_pylist() for column in batch.columns)
+            assert texts == [[b"%d" % n] * (n % 3) for n in numbers]
+            assert set(buckets_of(np.array(numbers), count).tolist()) == {bucket}
+            found += numbers
+    assert sorted(found) == list(range(3 * ROWS))
+
+
+def test_numbers_in_a_row_are_spread_evenly() -> None:
+    sizes = np.bincount(buckets_of(np.arange(1, 100_001), 16).astype(int))
+    assert sizes.min() > 0.9 * 100_000 / 16
