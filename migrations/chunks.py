@@ -56,7 +56,9 @@ def zset_chunks(line: Wire, key: bytes, rank: int, after: Scored | None, until: 
 
 
 def scored(reply: object) -> list[Scored]:
-    """The members in a reply WITHSCORES."""
+    """The members in a reply WITHSCORES, of either version of the protocol."""
+    if isinstance(reply, list) and reply and isinstance(reply[0], bytes):
+        return list(zip(reply[::2], map(float, reply[1::2]), strict=True))
     return [(member, float(score)) for member, score in pairs(reply)]
 
 

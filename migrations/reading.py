@@ -17,7 +17,7 @@ from ..schema.family import Command
 from ..schema.text import to_text
 from .chunks import CHUNK, LIST_CHUNK, list_chunks, run_before, scored, zset_chunks
 from .throttle import Pace
-from .wire import Wire, mapping, pairs
+from .wire import Wire, mapping
 
 T = TypeVar("T")
 
@@ -212,7 +212,8 @@ def _has_more(head: _Head) -> bool:
         case "list":
             return len(head.reply) == LIST_CHUNK
         case "zset":
-            return len(pairs(head.reply)) == CHUNK
+            in_turn = bool(head.reply) and isinstance(head.reply[0], bytes)
+            return len(head.reply) == (2 * CHUNK if in_turn else CHUNK)
         case "set" | "hash":
             return int(head.reply[0]) != 0
     return False
@@ -224,7 +225,7 @@ def _further(line: Wire, head: _Head) -> Iterator[tuple[int, Any]]:
         case "list":
             yield from numbered(LIST_CHUNK, list_chunks(line, head.key, LIST_CHUNK, run_before(head.reply)))
         case "zset":
-            yield from numbered(CHUNK, zset_chunks(line, head.key, CHUNK, _value(head.kind, head.reply)[-1]))
+            yield from numbered(CHUNK, zset_chunks(line, head.key, CHUNK, scored(head.reply[-2:])[-1]))
         case _:
             yield from _cursor_chunks(line, head)
 
