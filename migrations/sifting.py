@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ..schema.address import Address
 from ..schema.fact import Entry, Fact
 from ..schema.family import get_family
-from ..schema.voucher import Home, Standing, Voucher
+from ..schema.voucher import WORD, Home, Standing, Voucher
 from .engine import Census
 from .intake import Intake
 
@@ -95,11 +95,13 @@ class Sieve(Sifting):
         self._address = address
         self._now_ms = now_ms
         self._marks: dict[int, int] = {}
-        """The XOR of all places claimed and found, by job."""
+        """The sum of all places found less all claimed, by job."""
         self._records: dict[int, tuple[Home, int, Entry]] = {}
         self._attached: dict[int, list[Entry]] = {}
         self._standing: list[tuple[Entry, Standing]] = []
         self._doubts: set[int] = set()
+        self._homes: dict[int, Home] = {}
+        """Of jobs whose places tell what their records don't."""
 
     def of_record(self, entry: Entry) -> Iterator[Fact]:
         number, sound = self.voucher.record(entry.key), self.voucher.vouch(entry.value)
@@ -108,10 +110,8 @@ class Sieve(Sifting):
             return
         self._outline.speaks = True
         self._records[number] = (sound.home, sound.created_at, entry)
-        mark = self._marks.get(number, 0)
-        for place, score in zip(sound.home.places, sound.scores, strict=True):
-            mark ^= place.mark(score)
-        self._marks[number] = mark
+        claimed = sum(place.mark(score) for place, score in zip(sound.home.places, sound.scores, strict=True))
+        self._marks[number] = (self._marks.get(number, 0) - claimed) % WORD
 
     def of_place(self, entry: Entry) -> Iterator[Fact]:
         standing = self.voucher.standing(entry)
@@ -122,7 +122,9 @@ class Sieve(Sifting):
         marks, mark = self._marks, standing.place.mark
         for (_, score), number in zip(entry.value, standing.numbers, strict=True):
             if number is not None:
-                marks[number] = marks.get(number, 0) ^ mark(score)
+                marks[number] = (marks.get(number, 0) + mark(score)) % WORD
+                if standing.home is not None:
+                    self._homes[number] = standing.home
         yield from self.of_standing(entry, [index for index, number in enumerate(standing.numbers) if number is not None])
 
     def add_attached(self, number: int, entry: Entry) -> None:
@@ -133,13 +135,13 @@ class Sieve(Sifting):
 
     def settle(self) -> tuple[Iterator[Fact], Census]:
         """When all is read: the facts of the suspects that were remembered, and how many jobs are none. To be called once."""
-        self.voucher.tally_vouched(list(self._records), self._outline.totals)
+        self.voucher.tally_vouched([entry.key for _, _, entry in self._records.values()], self._outline.totals)
         suspects = {number for number in self._marks.keys() | self._attached.keys() if not self._is_sound(number)}
         sound = Census()
         by_home: dict[Home, list[int]] = {}
         for number, (home, created_at, _) in self._records.items():
             if number not in suspects:
-                by_home.setdefault(home, []).append(created_at)
+                by_home.setdefault(self._homes.get(number, home), []).append(created_at)
         for home, times in by_home.items():
             sound.count_created(home.queue, str(home.state), times, self._now_ms)
         family = get_family(self._address.family)
@@ -149,7 +151,7 @@ class Sieve(Sifting):
         record = self._records.get(number)
         if record is None or self._marks[number] or number in self._doubts:
             return False
-        return self.voucher.is_settled(record[0].queue, self._outline.totals)
+        return self.voucher.is_settled(self._homes.get(number, record[0]).queue, self._outline.totals)
 
     def _entries(self, suspects: set[int]) -> Iterable[Entry]:
         """What was remembered of these jobs, an entry for each."""

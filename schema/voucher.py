@@ -2,8 +2,9 @@
 
 Nearly all jobs of a keyspace are plainly sound. Where a family has a Voucher, a glance at the record decides whether the rules
 could find anything in it, provided that the job stands in exactly the places where its record says it does (``vouch``). An
-engine then compares places claimed with places found by one number for each job, the XOR of their marks, which is zero when
-both are the same. Only jobs whose number is not zero, or for which nobody vouches, become facts, subjects and findings.
+engine then compares places claimed with places found by one number for each job: the sum of the marks of all places found, less
+those of all claimed. Only jobs where it is not zero, or for which nobody vouches, become facts, subjects and findings. A family
+whose records don't say where their jobs stand claims one place for each, ANYWHERE.
 
 A Voucher never decides that something is wrong; it only says what need not be looked at. Marks have 64 bits: a job that
 stands elsewhere is taken for sound with a probability of 2^-64. Pure. Implemented in a family's ``voucher.py``, called by
@@ -25,6 +26,7 @@ from .job import State
 from .totals import Totals
 
 WORD = 1 << 64
+MIX = (0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB)
 
 
 @frozen
@@ -38,12 +40,20 @@ class Place:
     def __attrs_post_init__(self) -> None:
         base, factor = struct.unpack("<QQ", hashlib.blake2b(self.key, digest_size=16).digest())
         object.__setattr__(self, "base", base)
-        object.__setattr__(self, "factor", factor | 1)
+        object.__setattr__(self, "factor", factor | 1 if self.key else 0)
 
     def mark(self, score: float) -> int:
-        """The mark of standing here with this score; engines compute the same for whole arrays."""
+        """The mark of standing here with this score; spark/traces.py computes the same for whole arrays."""
         bits: int = struct.unpack("<Q", struct.pack("<d", score + 0.0))[0]
-        return (self.base + bits * self.factor) % WORD
+        # Scores differ in few bits, and marks are added up: what is added must differ in all bits (splitmix64).
+        mark = (self.base + bits * self.factor) % WORD
+        mark = (mark ^ mark >> 30) * MIX[0] % WORD
+        mark = (mark ^ mark >> 27) * MIX[1] % WORD
+        return mark ^ mark >> 31
+
+
+ANYWHERE = Place(b"")
+"""For all places of a family whose records don't tell theirs: to stand in any of them, with any score, has the same mark."""
 
 
 @frozen(eq=False)
@@ -51,13 +61,16 @@ class Home:
     """What all jobs of one queue and state have in common. Compared by identity: a Voucher makes each once."""
 
     queue: str
-    state: State
+    state: State | None
+    """None: the place tells, which has a home of its own."""
     places: tuple[Place, ...]
     """The places where such a job stands, in the order of the scores that ``vouch`` gives. The same number for all homes."""
 
     @property
     def mark(self) -> int:
-        """A signed 64-bit number for the queue and the state, the same everywhere."""
+        """A signed 64-bit number for the queue and the state, the same everywhere; 0 for a home that does not tell."""
+        if self.state is None:
+            return 0
         text = f"{self.state}\0{self.queue}".encode("utf-8", "surrogatepass")
         return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), signed=True)
 
@@ -89,6 +102,8 @@ class Standing:
     place: Place
     numbers: Sequence[int | None]
     """The job of each member, in order; None for a member that must be looked at more closely."""
+    home: Home | None = None
+    """That of all members, if their records don't tell."""
 
 
 class Vouched(NamedTuple):
@@ -111,6 +126,7 @@ class Standings(NamedTuple):
     place: Place
     numbers: Any
     """-1 for a member that must be looked at more closely."""
+    home: Home | None = None
 
 
 class Columns(ABC):
@@ -159,23 +175,25 @@ class Voucher(ABC):
         """The number of the job to which a key belongs in which no rule can find anything if the job is there (a log)."""
 
     @abstractmethod
-    def subject(self, number: int, record: tuple[bytes, ...], members: Iterable[Member], attached: Iterable[Entry]) -> Subject:
+    def subject(self, key: bytes, record: tuple[bytes, ...], members: Iterable[Member], attached: Iterable[Entry]) -> Subject:
         """The subject of a job for which ``vouch`` has vouched: what ``KeyFamily.facts`` makes of its keys, joined.
 
-        ``record``: its fields and their values in turn; ``members``: its entries in all of its places.
+        ``key``: of its record; ``record``: the fields and their values in turn; ``members``: its entries in all of its places.
         """
 
     @abstractmethod
-    def tally_vouched(self, numbers: Sequence[int], totals: Totals) -> None:
-        """What ``KeyFamily.tally`` adds for the records of these jobs, for which ``vouch`` has vouched."""
+    def tally_vouched(self, keys: Sequence[bytes], totals: Totals) -> None:
+        """What ``KeyFamily.tally`` adds for the records with these keys, for which ``vouch`` has vouched."""
 
     @abstractmethod
     def tally_standing(self, entry: Entry, scores: Sequence[float], totals: Totals) -> None:
         """What ``KeyFamily.tally`` adds for the members of a place that have a number; ``scores``: theirs."""
 
-    @abstractmethod
     def columns(self) -> Columns:
         """The same for many at once. Needs numpy."""
+        from .columns import OneByOne
+
+        return OneByOne(self)
 
     def is_settled(self, queue: str, totals: Totals) -> bool:
         """Whether rules need not look at the jobs of a queue for the sake of the totals, which are known only at the end."""

@@ -29,10 +29,12 @@ def choose(jobs: DataFrame, path: str) -> Chosen:
     return Chosen(jobs.sparkSession.read.schema("scope string, job_id string, part string").parquet(path), path)
 
 
-def chosen_of(path: str, part: str) -> frozenset[str]:
-    """The ids of the chosen jobs of a part."""
+def chosen_of(path: str, part: str) -> frozenset[tuple[str, str]]:
+    """The scopes and ids of the chosen jobs of a part."""
     folder = Path(path, f"part={part}")
     if not folder.exists():
         return frozenset()
-    ids = parquet.read_table(folder, columns=["job_id"]).column(0).to_pylist()
-    return frozenset(decode_text(each) or "" for each in ids)
+    scopes, ids = (
+        map(decode_text, column.to_pylist()) for column in parquet.read_table(folder, columns=["scope", "job_id"]).columns
+    )
+    return frozenset((scope or "", job_id or "") for scope, job_id in zip(scopes, ids, strict=True))

@@ -1,6 +1,6 @@
 """Sound: the jobs whose traces say that all is well, and those that the rules must look at after all.
 
-    traces of a bucket -> by job: XOR of all marks -> sound: counted, and made subjects for whoever reads jobs
+    traces of a bucket -> by job: sum of all marks -> sound: counted, and made subjects for whoever reads jobs
                                                    -> suspects: their traces become facts
 
 Each bucket (buckets.py) is the work of one task, which has all traces of its jobs; what a bucket says is the same whenever it is
@@ -79,12 +79,11 @@ class Traces:
         number, kind, mark, home, created_at, size = (column[order] for column in cells)
         starts = np.flatnonzero(np.concatenate(([True], number[1:] != number[:-1])))
         is_sound = (
-            (np.bitwise_xor.reduceat(mark, starts) == 0)
+            (np.add.reduceat(mark, starts) == 0)
             & (np.add.reduceat(kind == RECORD, starts, dtype=int) == 1)
-            & (np.add.reduceat(kind == PLACE, starts, dtype=int) == self._voucher().width)
             & (np.bitwise_or.reduceat(kind, starts) & DOUBT == 0)
         )
-        # Of a job that has one record, this is the sum of the record's cell and zeros.
+        # Of a job that stands where it claims, this is the sum of one cell and zeros.
         homes = np.add.reduceat(home, starts)
         is_sound &= ~np.isin(homes, list(self.unsettled))
         homes, created = homes[is_sound], np.add.reduceat(created_at, starts)[is_sound]
@@ -100,26 +99,27 @@ class Traces:
             if wanted.any():
                 yield from map(_entry, batch.filter(pa.array(wanted)).to_pylist())
 
-    def subjects(self, bucket: int, only: Collection[str] | None = None) -> Iterator[Subject]:
-        """The sound jobs of a bucket in the order of their numbers; only those with some ids, if they are given."""
+    def subjects(self, bucket: int, only: Collection[tuple[str, str]] | None = None) -> Iterator[Subject]:
+        """The sound jobs of a bucket in the order of their numbers. ``only``: these, by scope and id."""
         voucher, sound = self._voucher(), self.judge(bucket)
         numbers, sizes = sound.numbers, sound.sizes
         if only is not None:
-            wanted = np.isin(numbers, [voucher.number(job_id, "") for job_id in only])
+            wanted = np.isin(numbers, [voucher.number(job_id, scope) for scope, job_id in only])
             numbers, sizes = numbers[wanted], sizes[wanted]
         slabs = np.cumsum(sizes) // SLAB_BYTES
         for slab in np.unique(slabs):
-            for number, traces in _by_number(self._traces(bucket, numbers[slabs == slab])):
+            for traces in _by_number(self._traces(bucket, numbers[slabs == slab])):
+                name = b""
                 record: tuple[bytes, ...] = ()
                 members, attached = [], []
                 for kind, key, index, score, values in traces:
                     if kind == RECORD:
-                        record = tuple(values)
+                        name, record = key, tuple(values)
                     elif kind == PLACE:
                         members.append(Member(key, values[0], score, index))
                     else:
                         attached.append(Entry(key, TYPES[kind], values, None, index))
-                yield voucher.subject(number, record, members, attached)
+                yield voucher.subject(name, record, members, attached)
 
     def _traces(self, bucket: int, numbers: Any) -> pa.Table:
         """All traces of some jobs of a bucket, by number."""
@@ -145,11 +145,11 @@ _Trace = tuple[int, bytes, int, float, list[bytes]]
 """Kind, key, index, score and values."""
 
 
-def _by_number(table: pa.Table) -> Iterator[tuple[int, list[_Trace]]]:
+def _by_number(table: pa.Table) -> Iterator[list[_Trace]]:
     """The traces of each job, which stand in a row."""
     rows = (row for batch in table.to_batches(max_chunksize=ROWS) for row in _rows(batch))
-    for number, group in groupby(rows, key=itemgetter(0)):
-        yield number, [trace for _, trace in group]
+    for _, group in groupby(rows, key=itemgetter(0)):
+        yield [trace for _, trace in group]
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[tuple[int, _Trace]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -25,7 +25,7 @@ from ..migrations.sifting import Sifting
 from ..migrations.wire import mapping
 from ..schema.address import Address
 from ..schema.fact import Entry, Fact
-from ..schema.voucher import Standings, Vouched
+from ..schema.voucher import MIX, Home, Standings, Vouched
 from .buckets import BucketFile
 
 RECORD, PLACE, ATTACHED, DOUBT = 1, 2, 4, 8
@@ -43,8 +43,8 @@ COLUMNS = {
     "score": pa.float64(),
     "values": pa.list_(pa.field("element", pa.binary())),
 }
-"""``home`` and ``created_at`` are those of a record; ``values`` its fields and their values in turn, a member, or lines, and
-``size`` their bytes."""
+"""``home`` is that of a record, or of a place that tells it, ``created_at`` that of a record; ``values`` are its fields and their
+values in turn, a member, or lines, and ``size`` their bytes."""
 SCHEMA = pa.schema(list(COLUMNS.items()))
 
 ROWS = 40_000
@@ -112,8 +112,8 @@ class Tracing(Sifting):
         if rows:
             outline = self._outline
             outline.speaks = True
-            outline.homes.update((home.mark, (home.queue, str(home.state))) for home in found.homes)
-            self.voucher.tally_vouched(found.numbers.tolist(), outline.totals)
+            self._note(found.homes)
+            self.voucher.tally_vouched([held.keys[row] for row in rows], outline.totals)
             self._add(_records(held, rows, found))
         for row in sorted(set(range(len(held.keys))).difference(rows)):
             fields = dict(zip(held.names[row], held.values[row], strict=True))
@@ -126,8 +126,12 @@ class Tracing(Sifting):
             return
         known = np.flatnonzero(found.numbers >= 0)
         if len(known):
+            self._note([found.home] if found.home else [])
             self._add(_members(entry, found, known))
         yield from self.of_standing(entry, known.tolist())
+
+    def _note(self, homes: Iterable[Home]) -> None:
+        self._outline.homes.update((home.mark, (home.queue, str(home.state))) for home in homes if home.state is not None)
 
     def add_attached(self, number: int, entry: Entry) -> None:
         self._attached.append((number, entry))
@@ -179,18 +183,18 @@ class _Held:
 
 
 def _records(held: _Held, rows: Sequence[int], found: Vouched) -> pa.RecordBatch:
-    """The traces of records; each has the marks of all places that it claims."""
+    """The traces of records; each takes away the marks of all places that it claims."""
     bases = np.array([[place.base for place in home.places] for home in found.homes], np.uint64)
     factors = np.array([[place.factor for place in home.places] for home in found.homes], np.uint64)
     homes = np.array([home.mark for home in found.homes], np.int64)
-    marks = _marks(bases[found.at_home], factors[found.at_home], found.scores)
+    claimed = marks(bases[found.at_home], factors[found.at_home], found.scores)
     texts = list(chain.from_iterable(chain.from_iterable(zip(held.names[row], held.values[row], strict=True)) for row in rows))
     ends = np.cumsum([2 * len(held.names[row]) for row in rows])
     return _batch(
         len(rows),
         number=pa.array(found.numbers),
         kind=_same(RECORD, len(rows), pa.int64()),
-        mark=pa.array(np.bitwise_xor.reduce(marks, axis=1).view(np.int64)),
+        mark=pa.array(-np.add.reduce(claimed, axis=1)),
         home=pa.array(homes[found.at_home]),
         created_at=pa.array(found.created_at),
         key=pa.array([held.keys[row] for row in rows], pa.binary()),
@@ -203,12 +207,12 @@ def _members(entry: Entry, found: Standings, known: Any) -> pa.RecordBatch:
     members, scores = zip(*entry.value, strict=True)
     rows = len(known)
     array = np.array(scores, np.float64)[known]
-    marks = _marks(np.uint64(found.place.base), np.uint64(found.place.factor), array)
     return _batch(
         rows,
         number=pa.array(found.numbers[known]),
         kind=_same(PLACE, rows, pa.int64()),
-        mark=pa.array(marks.view(np.int64)),
+        mark=pa.array(marks(np.uint64(found.place.base), np.uint64(found.place.factor), array)),
+        home=_same(found.home.mark if found.home else 0, rows, pa.int64()),
         key=_same(entry.key, rows, pa.binary()),
         index=pa.array(known + entry.offset),
         score=pa.array(array),
@@ -229,10 +233,13 @@ def _attached(those: Sequence[tuple[int, Entry]]) -> pa.RecordBatch:
     )
 
 
-def _marks(bases: Any, factors: Any, scores: Any) -> Any:
-    """``Place.mark`` for whole arrays; no score of a zset is NaN."""
+def marks(bases: Any, factors: Any, scores: Any) -> Any:
+    """``Place.mark`` for whole arrays, as signed numbers; no score of a zset is NaN."""
     with np.errstate(over="ignore"):
-        return bases + (scores + 0.0).view(np.uint64) * factors
+        found = bases + (scores + 0.0).view(np.uint64) * factors
+        found = (found ^ found >> np.uint64(30)) * np.uint64(MIX[0])
+        found = (found ^ found >> np.uint64(27)) * np.uint64(MIX[1])
+        return (found ^ found >> np.uint64(31)).view(np.int64)
 
 
 def _same(value: Any, rows: int, kind: pa.DataType) -> pa.Array:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import repeat
-from typing import Any
 
 import numpy as np
 
+from ...schema.columns import Found, numbers_of
 from ...schema.fact import Entry
 from ...schema.job import State
 from ...schema.text import is_json
-from ...schema.voucher import Columns, Home, Sound, Standings, Vouched
+from ...schema.voucher import Columns, Standings, Vouched
 from ..digits import ZERO, numbers_in
 from .voucher import KueVoucher, priority_of
 
@@ -32,8 +32,8 @@ class KueColumns(Columns):
         self._voucher = voucher
 
     def vouch(self, keys: Sequence[bytes], names: Sequence[tuple[bytes, ...]], values: Values) -> Vouched:
-        voucher, found = self._voucher, _Found()
-        numbers = np.array([-1 if number is None else number for number in map(voucher.record, keys)], np.int64)
+        voucher, found = self._voucher, Found()
+        numbers = numbers_of(voucher, keys)
         tables: dict[tuple[bytes, ...], list[int]] = {}
         for row, shape in enumerate(names):
             if numbers[row] >= 0:
@@ -60,7 +60,7 @@ class KueColumns(Columns):
         is_padded = (told == sizes) & (sizes <= self._voucher.most_digits) & (bar == ord("|")) & ((digit != ZERO) | (sizes == 1))
         return Standings(place, np.where(is_padded, numbers_in(members, 3), -1))
 
-    def _together(self, shape: tuple[bytes, ...], rows: Sequence[int], values: Values, found: _Found) -> None:
+    def _together(self, shape: tuple[bytes, ...], rows: Sequence[int], values: Values, found: Found) -> None:
         """Looks at records that have the same fields."""
         voucher, size = self._voucher, len(rows)
         column = dict(zip(shape, zip(*(values[row] for row in rows), strict=True), strict=True))
@@ -93,35 +93,5 @@ class KueColumns(Columns):
         )
 
 
-_CODES = {state: code for code, state in enumerate(State)}
+_CODES: dict[State | None, int] = {state: code for code, state in enumerate(State)}
 SCHEDULED, COMPLETED, FAILED = (_CODES[state] for state in (State.SCHEDULED, State.COMPLETED, State.FAILED))
-
-
-class _Found:
-    """The jobs for which the family vouches, as they are found."""
-
-    def __init__(self) -> None:
-        self._rows: list[int] = []
-        self._at_home: list[int] = []
-        self._homes: dict[Any, int] = {}
-        self._scores: list[Any] = []
-        self._created_at: list[int] = []
-
-    def add(self, row: int, sound: Sound) -> None:
-        """One."""
-        self.add_all([row], [sound.home], np.array([sound.scores], np.float64), [sound.created_at])
-
-    def add_all(self, rows: Sequence[int], homes: Sequence[Home | None], scores: Any, created_at: Sequence[int]) -> None:
-        """Some; all have a home."""
-        known = self._homes
-        self._rows += rows
-        self._at_home += [known.setdefault(home, len(known)) for home in homes]
-        self._scores.append(scores)
-        self._created_at += created_at
-
-    def vouched(self, numbers: Any, width: int) -> Vouched:
-        """All. ``numbers``: those of the jobs of all rows."""
-        rows = np.array(self._rows, np.int64)
-        scores = np.concatenate(self._scores) if self._scores else np.empty((0, width))
-        at_home = np.array(self._at_home, np.int64)
-        return Vouched(rows, numbers[rows], list(self._homes), at_home, scores, np.array(self._created_at, np.int64))

@@ -118,21 +118,22 @@ class KueVoucher(Voucher):
         match = self._layout.parse(entry.key, entry.redis_type)
         return int(match.fields["id"]) if match is not None and match.role == "log" else None
 
-    def subject(self, number: int, record: tuple[bytes, ...], members: Iterable[Member], attached: Iterable[Entry]) -> Subject:
-        job_id = str(number)
-        facts = [Fact(FactKind.RECORD, "record", self._head + job_id.encode(), "hash", job_id, values=record)]
-        for key, member, score, rank in members:
-            role, queue, word = self._index(key)
-            facts.append(Fact(FactKind.PLACE, role, key, "zset", job_id, "", queue, word, member, score, rank))
+    def subject(self, key: bytes, record: tuple[bytes, ...], members: Iterable[Member], attached: Iterable[Entry]) -> Subject:
+        job_id = key[len(self._head) :].decode()
+        facts = [Fact(FactKind.RECORD, "record", key, "hash", job_id, values=record)]
+        for index, member, score, rank in members:
+            role, queue, word = self._index(index)
+            facts.append(Fact(FactKind.PLACE, role, index, "zset", job_id, "", queue, word, member, score, rank))
         for entry in attached:
             facts.append(Fact(FactKind.NOTE, "log", entry.key, "list", job_id, values=tuple(entry.value), index=entry.offset))
         return Subject(job_id, "", tuple(facts))
 
-    def tally_vouched(self, numbers: Sequence[int], totals: Totals) -> None:
+    def tally_vouched(self, keys: Sequence[bytes], totals: Totals) -> None:
+        numbers = (int(key[len(self._head) :]) for key in keys)
         own = [each for each in numbers if each < BORROWED or not is_borrowed(str(each))]
         if own:
             totals.maximum("highest id", max(own))
-        totals.count("trace", "0.9", len(numbers))
+        totals.count("trace", "0.9", len(keys))
 
     def tally_standing(self, entry: Entry, scores: Sequence[float], totals: Totals) -> None:
         told = self._layout.parse(entry.key, entry.redis_type)

@@ -15,11 +15,13 @@ from ..keys import glob_escape
 from ..rule import Finding, Keyspace
 from ..spot import Recount, Spot
 from ..totals import Totals
+from ..voucher import Voucher
 from . import count, damage, generate, reader, repairs, writer
 from .keys import DEFAULT_PREFIX
 from .layout import TELLING
 from .record import NAME
 from .rules import RULES
+from .voucher import NativeVoucher
 from .whereabouts import recounts, whereabouts
 
 
@@ -48,6 +50,9 @@ class Native(KeyFamily):
 
     def facts(self, entry: Entry, prefix: str) -> Iterator[Fact]:
         return reader.facts(entry, prefix)
+
+    def voucher(self, prefix: str, now_ms: int) -> Voucher:
+        return NativeVoucher(prefix, now_ms)
 
     def tally(self, fact: Fact, totals: Totals) -> None:
         reader.tally(fact, totals)

@@ -86,7 +86,7 @@ def keyspace(server: Server, db: int = DB) -> dict[bytes, Entry]:
 
 def batch(number: int) -> When:
     """The so-manieth batch of jobs of some part: before it the part and its lane are opened."""
-    return lambda transaction, count: count == number + 2 and b":part:" in transaction
+    return lambda transaction, count: count == number + 2 and b":part:sound-" in transaction
 
 
 def doing(word: bytes) -> When:

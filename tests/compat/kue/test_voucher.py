@@ -78,7 +78,7 @@ def test_the_subject_of_a_job_is_what_its_keys_state(job, lines, rank) -> None:
     keys += [Entry(each.key, "zset", [(each.member, each.score)], None, each.rank) for each in members]
     stated = join([fact for key in keys for fact in FAMILY.facts(key, PREFIX)])
     flat = tuple(text for pair in record.items() for text in pair)
-    made = FAMILY.voucher(PREFIX, NOW).subject(7, flat, members, logs)
+    made = FAMILY.voucher(PREFIX, NOW).subject(keys[0].key, flat, members, logs)
     assert (made.job_id, made.scope, set(made.facts)) == (stated.job_id, stated.scope, set(stated.facts))
 
 

@@ -1,0 +1,133 @@
+"""Sound jobs of our own queues at a glance: those for which no rule of ``rules.py`` can find anything.
+
+A record does not say where its job stands, so it claims to stand anywhere, once. Jobs that are held, blocked, tagged, letters, or
+have a unique key are left to the rules. tests/schema/native/test_voucher.py holds every rule against it. Called by ``family.py``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+
+from ..errors import MalformedValue
+from ..fact import Entry, Fact, FactKind, Subject
+from ..text import to_bytes, to_text
+from ..totals import Totals
+from ..voucher import ANYWHERE, Home, Member, Sound, Standing, Voucher
+from . import codec
+from .aside import Aside
+from .keys import is_escaped, unescape
+from .layout import layout
+from .place import sequence_of
+from .record import CANCELLED, STATES, number, whole, whole_score
+from .rules import LATE_MS
+
+CALM = frozenset({"waiting", "scheduled", "dead", "done"})
+"""The roles of the places where nobody holds a job."""
+SOMEWHERE = Home("", None, (ANYWHERE,))
+MOST_QUEUES = 100_000
+
+
+class NativeVoucher(Voucher):
+    """The keyspace under ``prefix`` at ``now_ms`` (Unix ms)."""
+
+    width = 1
+
+    def __init__(self, prefix: str, now_ms: int) -> None:
+        self._layout = layout(prefix)
+        self._head = to_bytes(prefix) + b":{"
+        self._late = now_ms - LATE_MS
+        self._queues: dict[bytes, str | None] = {}
+        self._homes: dict[tuple[str, str], Home] = {}
+
+    def record(self, key: bytes) -> int | None:
+        told = self._told(key)
+        return None if told is None else self.number(told[1], told[0])
+
+    def number(self, job_id: str, scope: str) -> int:
+        name = to_bytes(f"{len(scope)}:{scope}{job_id}")
+        return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest()) >> 1
+
+    def vouch(self, fields: Mapping[bytes, bytes]) -> Sound | None:
+        get = fields.get
+        created_at, score, aside = whole(get(b"published_at")), get(b"score"), get(Aside.FIELD)
+        if created_at is None or get(b"reason") == CANCELLED or (score is not None and number(score) is None):
+            return None
+        try:
+            if b"payload" not in fields:
+                codec.decode(fields.get(b"message", b""))
+            if aside is not None and "created_at" in Aside.unpack(aside).fields:
+                return None
+        except MalformedValue:
+            return None
+        return Sound(SOMEWHERE, (0.0,), created_at)
+
+    def standing(self, entry: Entry) -> Standing | None:
+        match = self._layout.parse(entry.key, entry.redis_type) if entry.ttl_ms is None else None
+        if match is None or match.role not in CALM or not is_escaped(match.fields["tag"]):
+            return None
+        queue, role = unescape(match.fields["tag"]), match.role
+        is_odd = {"waiting": _is_inexact, "scheduled": self._is_late}.get(role, _never)
+        numbers = [None if is_odd(score) else self.number(to_text(member), queue) for member, score in entry.value]
+        return Standing(ANYWHERE, numbers, self._home(queue, role))
+
+    def attached(self, entry: Entry) -> int | None:
+        return None
+
+    def subject(self, key: bytes, record: tuple[bytes, ...], members: Iterable[Member], attached: Iterable[Entry]) -> Subject:
+        told = self._told(key)
+        if told is None:
+            raise ValueError(f"{key!r} is no record")
+        queue, job_id = told
+        facts = [Fact(FactKind.RECORD, "record", key, "hash", job_id, queue, queue, values=record)]
+        for place, member, score, rank in members:
+            role = place.rpartition(b":")[2].decode()
+            facts.append(Fact(FactKind.PLACE, role, place, "zset", job_id, queue, queue, None, member, score, rank))
+        return Subject(job_id, queue, tuple(facts))
+
+    def tally_vouched(self, keys: Sequence[bytes], totals: Totals) -> None:
+        for key in keys:
+            told = self._told(key)
+            if told is not None:
+                totals.count("records", told[0])
+
+    def tally_standing(self, entry: Entry, scores: Sequence[float], totals: Totals) -> None:
+        match = self._layout.parse(entry.key, entry.redis_type)
+        if scores and match is not None and match.role == "waiting":
+            queue = unescape(match.fields["tag"])
+            totals.count("waiting", queue, len(scores))
+            totals.maximum("highest sequence", max(sequence_of(whole_score(score) or 0) for score in scores), queue)
+
+    def _told(self, key: bytes) -> tuple[str, str] | None:
+        """The queue and the id in the name of a record."""
+        if not key.startswith(self._head):
+            return None
+        tag, _, name = key[len(self._head) :].partition(b"}:job:")
+        if not name:
+            return None
+        if tag not in self._queues:
+            if len(self._queues) >= MOST_QUEUES:
+                self._queues.clear()
+            text = to_text(tag)
+            self._queues[tag] = unescape(text) if text and is_escaped(text) else None
+        queue = self._queues[tag]
+        return None if queue is None else (queue, to_text(name))
+
+    def _is_late(self, due_at: float) -> bool:
+        return due_at < self._late
+
+    def _home(self, queue: str, role: str) -> Home:
+        known = self._homes.get((queue, role))
+        if known is None:
+            if len(self._homes) >= MOST_QUEUES:
+                self._homes.clear()
+            known = self._homes[queue, role] = Home(queue, STATES[role], (ANYWHERE,))
+        return known
+
+
+def _is_inexact(score: float) -> bool:
+    return not score.is_integer() or abs(score) > 2**53
+
+
+def _never(_score: float) -> bool:
+    return False
