@@ -86,6 +86,11 @@ class Wire:
                 replies.append(reply)
         return replies
 
+    def _peer(self) -> str:
+        """Who answers: one of several nodes, perhaps."""
+        host, port = (getattr(self._connection, name, None) for name in ("host", "port"))
+        return f"{host}:{port}" if host else "the server"
+
     def _fill(self) -> None:
         """Waits for more bytes, as long as the client's ``socket_timeout`` says."""
         try:
@@ -93,9 +98,9 @@ class Wire:
         except TimeoutError as error:
             raise redis.exceptions.TimeoutError("no reply in time") from error
         except OSError as error:
-            raise redis.exceptions.ConnectionError(f"the connection broke: {error}") from error
+            raise redis.exceptions.ConnectionError(f"the connection to {self._peer()} broke: {error}") from error
         if not size:
-            raise redis.exceptions.ConnectionError("the server has closed the connection")
+            raise redis.exceptions.ConnectionError(f"{self._peer()} has closed the connection")
         self.received += size
         self._reader.feed(self._buffer, 0, size)
 

@@ -8,6 +8,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import ferryman.transport
 import pytest
@@ -85,9 +86,11 @@ def run(store: Store) -> Run:
 def everything(nodes: Cluster) -> dict[bytes, Entry]:
     """The keys of all masters."""
     found: dict[bytes, Entry] = {}
-    for node in nodes.nodes[:MASTERS]:
-        with node.server.client() as client:
-            found |= dump(client)
+    for node in nodes.nodes:
+        if node.process is not None:
+            with node.server.client() as client:
+                if client.execute_command("ROLE")[0] == b"master":
+                    found |= dump(client)
     return found
 
 
@@ -178,6 +181,32 @@ def test_a_killed_migration_goes_on(source: str, server: Server, nodes: Cluster)
     assert ferryman("migrate", source, nodes.url(), "--resume").status == 0
     with server.client(1) as client:
         assert jobs_of(everything(nodes)) == jobs_of(dump(client))
+
+
+def test_a_master_that_dies_is_named_and_its_replica_gets_the_rest(server: Server, tmp_path: Path) -> None:
+    with server.client() as client:
+        store_jobs(client, get_family("kue"), "q", generate(10 * JOBS, 7, NOW))
+    source = server.url(family="kue")
+    assert ferryman("migrate", source, server.url(1), "--now", str(NOW)).status == 0
+    with cluster(SERVERS[0], tmp_path) as nodes:
+        command = [*PROGRAM, "migrate", source, nodes.url(), "--now", str(NOW)]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as migration:
+            dead = nodes.nodes[1]  # which the address does not name
+            with dead.server.client() as client:
+                wait_until(lambda: migration.poll() is not None or any(client.scan_iter("*:lane:*")))
+                migration.send_signal(signal.SIGSTOP)
+                lane = next(client.scan_iter("*:lane:*"))
+            dead.kill()
+            migration.send_signal(signal.SIGCONT)
+            error = migration.communicate()[1]
+        assert (migration.returncode, f"127.0.0.1:{dead.server.port}" in error) == (3, True), error
+        wait_until(lambda: nodes.owner(lane) is not dead, 60)
+        nodes.wait_until_sound()
+        assert ferryman("migrate", source, nodes.url(), "--resume").status == 0
+        assert ferryman("verify", source, nodes.url()).status == 0
+        stored = everything(nodes)
+    with server.client(1) as client:
+        assert jobs_of(stored) == jobs_of(dump(client))
 
 
 def test_a_job_worked_off_meanwhile_does_not_come_back(store: Store, run: Run) -> None:
