@@ -1,7 +1,7 @@
 """Forms: what the rows of the table ``entries`` are, and how a task makes them of what it reads.
 
-Whole: every key, with all that it holds. Fields: only the records of jobs, with some of their fields as columns. Hashes go from
-replies to columns without a dict or an Entry for each. Called by the data source.
+Whole: every key, with all that it holds. Records: the same of the records of jobs alone. Fields: some fields of these, each in a
+column. Hashes go from replies to columns without a dict or an Entry for each. Called by the data source.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import binascii
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import ClassVar
 
 import pyarrow as pa
 from attrs import define, field, frozen
@@ -18,7 +19,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from ..migrations.hashes import Hashes, Picked, read_fields, read_whole, record_guess, record_test
 from ..migrations.rdbfile import Row
-from ..migrations.reading import read_all
+from ..migrations.reading import Guess, read_all
 from ..migrations.throttle import Pace
 from ..migrations.wire import Wire
 from ..schema.address import Address
@@ -100,6 +101,8 @@ class Form(ABC):
     """What rows there are."""
 
     arrow: pa.Schema
+    kind: ClassVar[str | None] = None
+    """The one Redis type that keys with rows have, if it is only one."""
 
     @property
     @abstractmethod
@@ -125,7 +128,7 @@ class Whole(Form):
         return ENTRIES.ddl
 
     def read(self, line: Wire, pages: Iterable[Sequence[bytes]], pace: Pace, address: Address) -> Batches:
-        is_record = record_guess(get_family(address.family), address.prefix)
+        is_record = self._guess(address)
         rows, others, received = _HashRows(), list[bytes](), line.received
         for page in pages:
             likely = [key for key in page if is_record(key)]
@@ -143,8 +146,13 @@ class Whole(Form):
         yield rows.batch()
         yield from self._read_any(line, others, pace)
 
+    def _guess(self, address: Address) -> Guess:
+        """Which keys are hashes in all likelihood."""
+        return record_guess(get_family(address.family), address.prefix)
+
     def _read_any(self, line: Wire, keys: Sequence[bytes], pace: Pace) -> Batches:
-        return batches(ENTRIES, chain.from_iterable(read_all(line, keys, pace)), entry_bytes)
+        entries = chain.from_iterable(read_all(line, keys, pace))
+        return batches(ENTRIES, (entry for entry in entries if self.kind in (None, entry.redis_type)), entry_bytes)
 
     def batches(self, found: Iterable[Row], address: Address) -> Batches:
         rows, others = _HashRows(), list[Entry]()
@@ -163,10 +171,28 @@ class Whole(Form):
         yield ENTRIES.batch(others)
 
 
+class Records(Whole):
+    """The records of jobs, with all that they hold."""
+
+    kind = "hash"
+
+    def read(self, line: Wire, pages: Iterable[Sequence[bytes]], pace: Pace, address: Address) -> Batches:
+        is_record = record_test(get_family(address.family), address.prefix)
+        return super().read(line, ([key for key in page if is_record(key)] for page in pages), pace, address)
+
+    def _guess(self, address: Address) -> Guess:
+        return lambda _key: True
+
+    def batches(self, found: Iterable[Row], address: Address) -> Batches:
+        is_record = record_test(get_family(address.family), address.prefix)
+        return super().batches((row for row in found if row[1] == "hash" and is_record(row[0])), address)
+
+
 @frozen
 class Fields(Form):
-    """The records of jobs, with some of their fields; null where a record lacks one."""
+    """Some fields of the records of jobs; null where a record lacks one."""
 
+    kind = "hash"
     columns: tuple[str, ...]
     fields: tuple[bytes, ...]
     """The field behind each column."""
@@ -205,11 +231,16 @@ class Fields(Form):
 # The option ``fields``
 
 
-def parse_fields(text: str) -> Fields:
-    """The fields that a user has asked for: names with commas between them, or ``b64:`` and the base64 of one.
+ALL = "*"
+
+
+def parse_fields(text: str) -> Form:
+    """What a user has asked for: names of fields with commas between them, ``b64:`` and the base64 of one, or ``*`` for all.
 
     Columns are named as given. Raises UsageError.
     """
+    if text.strip() == ALL:
+        return Records()
     columns = [name.strip() for name in text.split(",")]
     fields = list(map(_field, columns))
     for index, (column, name) in enumerate(zip(columns, fields, strict=True)):

@@ -9,8 +9,9 @@ Options for reading:
     table       jobs (default), findings, totals, facts, keys or entries (each key with all that it holds)
     partitions  for facts, keys and entries: how many tasks read side by side (default 1). With more than one on a server, a key
                 at the border of two ranges may appear twice; ``ferryman.spark.frames`` has facts in parallel without that
-    fields      for entries: only the records of jobs, and of these only some fields, each in a column: state,type,priority.
-                Where a family's names don't tell what is a record (pjq, kombu), every hash counts as one
+    fields      for entries: only the records of jobs, and of these only some fields, each in a column: state,type,priority; or *
+                for the records with all their fields, in the table's own columns. Where a family's names don't tell what is a
+                record (pjq, kombu), every hash counts as one
     now         the moment that rules compare with, Unix ms (default: the server's clock, or the time of the snapshot)
 
 A source's tasks can't exchange rows, so one task makes the tables jobs and findings, with the facts of all jobs on its disk
@@ -48,7 +49,7 @@ from ..schema.errors import ServerError, UsageError
 from ..schema.fact import Entry
 from ..schema.family import get_family
 from .entries import ENTRIES, entry_bytes
-from .forms import Fields, Form, Whole, parse_fields
+from .forms import Form, Whole, parse_fields
 from .sink import Sink, begin
 from .stream import EventsStream, Stream, TotalsStream, Watch
 from .tables import FACTS, FINDINGS, JOBS, Table, batches, fact_bytes, job_bytes
@@ -92,7 +93,7 @@ class Ferryman(DataSource):  # type: ignore[misc]
                 number = _number(self.options, "partitions") or 1
                 if address.kind is Kind.RDB:
                     return PieceReader(address, table, form, number, now)
-                if address.kind is Kind.CLUSTER and not isinstance(form, Whole):
+                if address.kind is Kind.CLUSTER and form.kind:
                     raise UsageError("option 'fields' can't be had from a cluster; leave it out, and pick from the column fields")
                 return RangeReader(address, table, form, number)
             case "events":
@@ -159,7 +160,7 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
             yield from self._read_cluster()
             return
         with open_client(self.address) as client, same_server(client, partition.run_id):
-            kind = "hash" if isinstance(self.form, Fields) else None
+            kind = self.form.kind if self.table == "entries" else None
             pages = scan_range(client, partition.span, family.globs(prefix), kind=kind)
             if self.table == "keys":
                 for page in pages:

@@ -26,10 +26,8 @@ from ferryman.spark.tables import ROWS
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from ..conftest import SERVERS
 from ..support import snapshots
-from ..support.captures import Capture, capture, captures, commands, dump, load
-from ..support.clusters import cluster
+from ..support.captures import Capture, capture, captures, dump, load
 from ..support.servers import Server
 
 SYSTEMS = ("bee", "kickq", "kombu", "kue", "pjq", "qless")
@@ -102,6 +100,17 @@ def test_fields_are_those_of_the_records_of_jobs_and_null_where_one_lacks_them(
     assert picked(f"ferryman+rdb://{path}?family={case.system}&prefix={quote(case.prefix)}", text) == expected
 
 
+@EVERY_CASE
+def test_records_can_be_had_without_the_keys_beside_them(server: Server, case: Capture, tmp_path: Path) -> None:
+    client = server.client()
+    load(case, client)
+    is_record = record_test(get_family(case.system), case.prefix)
+    records = {key: entry for key, entry in dump(client).items() if entry.redis_type == "hash" and is_record(key)}
+    assert by_key(entries(url_of(case, server), fields="*")) == records
+    path = snapshots.saved(client, server, tmp_path)
+    assert by_key(entries(f"ferryman+rdb://{path}?family={case.system}&prefix={quote(case.prefix)}", fields="*")) == records
+
+
 def test_ranges_and_pieces_together_have_every_key(server: Server, client: redis.Redis, tmp_path: Path) -> None:
     """More than one batch of hashes and of others, in several tasks; keys at the borders of ranges may be there twice."""
     number = 12 * ROWS
@@ -135,6 +144,10 @@ def test_long_keys_come_in_parts_with_the_index_of_their_first_items(server: Ser
     assert items[b"q:job:1:log"] == client.lrange("q:job:1:log", 0, -1)
     assert all(sum(entry.key == key for entry in found) > 1 for key in items)
     assert picked(server.url(0, family="kue"), "f7") == {b"q:job:1": (b"7",)}
+    records = entries(server.url(0, family="kue"), fields="*")
+    assert (
+        sum(len(entry.value) for entry in records if entry.key == b"q:job:1") == 3 * CHUNK == sum(len(e.value) for e in records)
+    )
 
 
 def test_other_types_are_rows_without_values(server: Server, client: redis.Redis) -> None:
@@ -182,6 +195,9 @@ def test_keys_that_go_and_change_while_they_are_read_are_rows_of_what_they_were_
         for _ in range(5):
             found = {entry.key: entry.value for entry in entries(server.url(0, family="kue"))}
             rows = picked(server.url(0, family="kue"), "state")
+            records = entries(server.url(0, family="kue"), fields="*")
+            assert {entry.redis_type for entry in records} == {"hash"}
+            assert steady <= {entry.key.decode() for entry in records}
             assert {key for key in found if key < b"q:job:9"} == {key for key in rows if key < b"q:job:9"}
             for name in steady:
                 assert found.pop(name.encode()) == {b"state": b"active", b"name": name.encode()}
@@ -219,18 +235,6 @@ def test_the_tables_have_the_schemas_that_spark_expects(spark: SparkSession, ser
     fields = table(spark, url, fields="state,type")
     assert to_arrow_schema(fields.schema) == parse_fields("state,type").arrow
     assert fields.count() == 0
-
-
-def test_a_cluster_is_read_whole(any_server: Server, tmp_path: Path) -> None:
-    case = capture("kue", "healthy")
-    with cluster(SERVERS[0], tmp_path) as nodes:
-        for entry in case.entries():
-            for words in commands(entry):
-                nodes.say(nodes.owner(entry.key), *words)  # type: ignore[arg-type]
-        load(case, any_server.client())
-        assert by_key(entries(nodes.url(family="kue"))) == dump(any_server.client())
-        with pytest.raises(UsageError, match="can't be had from a cluster"):
-            list(batches(nodes.url(family="kue"), fields="state"))
 
 
 WRONG_FIELDS = {
