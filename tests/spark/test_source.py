@@ -167,7 +167,8 @@ def wrong_options(server: Server) -> Iterator[tuple[dict[str, str], str]]:
     url = server.url(0)
     yield {}, "option 'url' is missing"
     yield {"url": url, "tabel": "jobs"}, "unknown option 'tabel'; known are: fields, now, partitions, table, url"
-    yield {"url": url, "table": "workers"}, "there is no table 'workers'; there are: jobs, findings, facts, keys, entries, totals, events"
+    known = "jobs, findings, facts, keys, entries, totals, events"
+    yield {"url": url, "table": "workers"}, f"there is no table 'workers'; there are: {known}"
     yield {"url": url, "now": "today"}, "option 'now' must be a whole number"
     yield {"url": f"{url}?colour=red"}, "unknown parameter 'colour'"
     yield {"url": "ferryman://:sesame@127.0.0.1:1/0"}, "can't be reached"
