@@ -1,7 +1,7 @@
-"""Hoard: who keeps a whole keyspace in memory is spared the search for cycles among millions of values that have none.
+"""Hoard: who keeps a whole keyspace, or a share of it, in memory is spared the search for cycles among values that have none.
 
 Python's collector goes through all that is alive again and again while it grows, which takes as long as the work itself.
-Reference counts free values as ever. Called by the local engine.
+Reference counts free values as ever. Called by the local engine and for Spark tasks.
 """
 
 from __future__ import annotations

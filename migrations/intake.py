@@ -41,12 +41,8 @@ class Intake:
         for key, ttl_ms, reply in zip(hashes.keys, hashes.ttls, hashes.replies, strict=True):
             yield from self.facts(Entry(key, "hash", mapping(reply), ttl_ms if ttl_ms >= 0 else None))
 
-    def rest(self) -> Iterator[Fact]:
-        """What was held back, after the last entry."""
-        return iter(())
-
     def close(self) -> Outline:
-        """What all entries together have told, after the rest."""
+        """What all entries together have told, after the last one."""
         return self._outline
 
     def is_record(self, key: bytes) -> object:

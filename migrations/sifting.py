@@ -45,14 +45,14 @@ class Sifting(Intake):
         return self.voucher.record(key)
 
     def facts(self, entry: Entry) -> Iterator[Fact]:
-        if entry.redis_type == "hash" and entry.ttl_ms is None and not entry.offset and self.is_record(entry.key):
-            yield from self.of_record(entry)
-        elif entry.redis_type == "list" and (number := self.voucher.attached(entry)) is not None:
+        kind = entry.redis_type
+        if kind == "hash" and entry.ttl_ms is None and not entry.offset:
+            number = self.voucher.record(entry.key)
+            return self.doubtful(entry) if number is None else self.of_record(number, entry)
+        if kind == "list" and (number := self.voucher.attached(entry)) is not None:
             self.add_attached(number, entry)
-        elif entry.redis_type == "zset":
-            yield from self.of_place(entry)
-        else:
-            yield from self.doubtful(entry)
+            return iter(())
+        return self.of_place(entry) if kind == "zset" else self.doubtful(entry)
 
     def doubtful(self, entry: Entry) -> Iterator[Fact]:
         """All facts of an entry, whose jobs the rules will look at."""
@@ -71,8 +71,8 @@ class Sifting(Intake):
                 yield from self.doubtful(Entry(entry.key, "zset", [items[index]], entry.ttl_ms, entry.offset + index))
 
     @abstractmethod
-    def of_record(self, entry: Entry) -> Iterator[Fact]:
-        """Remembers what by its name is a job's record, if the family vouches for it; else its facts."""
+    def of_record(self, number: int, entry: Entry) -> Iterator[Fact]:
+        """Remembers what by its name is the record of the job with this number, if the family vouches for it; else its facts."""
 
     @abstractmethod
     def of_place(self, entry: Entry) -> Iterator[Fact]:
@@ -103,21 +103,20 @@ class Sieve(Sifting):
         self._homes: dict[int, Home] = {}
         """Of jobs whose places tell what their records don't."""
 
-    def of_record(self, entry: Entry) -> Iterator[Fact]:
-        number, sound = self.voucher.record(entry.key), self.voucher.vouch(entry.value)
-        if number is None or sound is None:
-            yield from self.doubtful(entry)
-            return
+    def of_record(self, number: int, entry: Entry) -> Iterator[Fact]:
+        sound = self.voucher.vouch(entry.value)
+        if sound is None:
+            return self.doubtful(entry)
         self._outline.speaks = True
         self._records[number] = (sound.home, sound.created_at, entry)
         claimed = sum(place.mark(score) for place, score in zip(sound.home.places, sound.scores, strict=True))
         self._marks[number] = (self._marks.get(number, 0) - claimed) % WORD
+        return iter(())
 
     def of_place(self, entry: Entry) -> Iterator[Fact]:
         standing = self.voucher.standing(entry)
         if standing is None:
-            yield from self.doubtful(entry)
-            return
+            return self.doubtful(entry)
         self._standing.append((entry, standing))
         marks, mark = self._marks, standing.place.mark
         for (_, score), number in zip(entry.value, standing.numbers, strict=True):
@@ -125,7 +124,7 @@ class Sieve(Sifting):
                 marks[number] = (marks.get(number, 0) + mark(score)) % WORD
                 if standing.home is not None:
                     self._homes[number] = standing.home
-        yield from self.of_standing(entry, [index for index, number in enumerate(standing.numbers) if number is not None])
+        return self.of_standing(entry, [index for index, number in enumerate(standing.numbers) if number is not None])
 
     def add_attached(self, number: int, entry: Entry) -> None:
         self._attached.setdefault(number, []).append(entry)

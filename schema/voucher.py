@@ -17,7 +17,7 @@ import hashlib
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from attrs import field, frozen
 
@@ -106,41 +106,6 @@ class Standing:
     """That of all members, if their records don't tell."""
 
 
-class Vouched(NamedTuple):
-    """Many jobs for which a family vouches: arrays with a cell for each."""
-
-    rows: Any
-    """Which of the records that were shown."""
-    numbers: Any
-    homes: list[Home]
-    at_home: Any
-    """Indexes of ``homes``."""
-    scores: Any
-    """A row for each job: as in Sound."""
-    created_at: Any
-
-
-class Standings(NamedTuple):
-    """A Standing as an array."""
-
-    place: Place
-    numbers: Any
-    """-1 for a member that must be looked at more closely."""
-    home: Home | None = None
-
-
-class Columns(ABC):
-    """What a Voucher says, of many keys at once: always the same as of each alone."""
-
-    @abstractmethod
-    def vouch(self, keys: Sequence[bytes], names: Sequence[tuple[bytes, ...]], values: Sequence[Sequence[bytes]]) -> Vouched:
-        """See Voucher.vouch. Of each hash its key, the names of its fields, and their values in the same order."""
-
-    @abstractmethod
-    def standings(self, entry: Entry) -> Standings | None:
-        """See Voucher.standing."""
-
-
 class Voucher(ABC):
     """One keyspace at one moment, as a family sees it at a glance. Not for use by two threads at once: it may remember homes."""
 
@@ -188,12 +153,6 @@ class Voucher(ABC):
     @abstractmethod
     def tally_standing(self, entry: Entry, scores: Sequence[float], totals: Totals) -> None:
         """What ``KeyFamily.tally`` adds for the members of a place that have a number; ``scores``: theirs."""
-
-    def columns(self) -> Columns:
-        """The same for many at once. Needs numpy."""
-        from .columns import OneByOne
-
-        return OneByOne(self)
 
     def is_settled(self, queue: str, totals: Totals) -> bool:
         """Whether rules need not look at the jobs of a queue for the sake of the totals, which are known only at the end."""

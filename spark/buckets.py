@@ -23,7 +23,7 @@ SHIFT = np.uint64(33)
 def buckets_of(numbers: Any, count: int) -> Any:
     """The bucket, 0 to ``count`` - 1, of each of the whole numbers in an array."""
     with np.errstate(over="ignore"):
-        return ((numbers.astype(np.uint64) * FACTOR) >> SHIFT) % np.uint64(count)
+        return (((numbers.astype(np.uint64) * FACTOR) >> SHIFT) % np.uint64(count)).astype(np.int64)
 
 
 class BucketFile:
@@ -31,13 +31,14 @@ class BucketFile:
 
     def __init__(self, path: str, schema: pa.Schema, count: int) -> None:
         self._count = count
-        self._writer = pa.ipc.new_file(path, schema, options=pa.ipc.IpcWriteOptions(compression="lz4"))
+        self._writer = pa.ipc.new_file(path, schema, options=pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False))
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Adds a round of one batch for each bucket, with these rows: the more at once, the better."""
         buckets = buckets_of(rows.column("number").to_numpy(), self._count)
-        rows = rows.take(pa.array(np.argsort(buckets, kind="stable")))
-        ends = np.cumsum(np.bincount(buckets.astype(np.int64), minlength=self._count)).tolist()
+        if (buckets[1:] < buckets[:-1]).any():
+            rows = rows.take(pa.array(np.argsort(buckets, kind="stable")))
+        ends = np.cumsum(np.bincount(buckets, minlength=self._count)).tolist()
         for start, end in zip([0, *ends], ends, strict=False):
             self._writer.write_batch(rows.slice(start, end - start))
 

@@ -31,7 +31,7 @@ from ..migrations.engine import Census, Progress, silent
 from ..migrations.hashes import read_whole
 from ..migrations.intake import Intake, NewIntake, Outline
 from ..migrations.reading import no_guess, read_all
-from ..migrations.scan import Span, node, same_server, scan_range, split
+from ..migrations.scan import SCAN_COUNT, Span, node, same_server, scan_range, split
 from ..migrations.sifting import can_vouch
 from ..migrations.source import open_source
 from ..migrations.throttle import UNTHROTTLED, Throttle
@@ -179,7 +179,7 @@ def take(
         with _same_servers(address), _at_rest(address):
             share = throttle.shared(spark.sparkContext.defaultParallelism)
             task = _reading(address, share, intake, positions_known(address))
-            facts = run(keys(spark, address), task, FACTS, path, f"reading {address.family} keys", progress)
+            facts = run(keys(spark, address, throttle), task, FACTS, path, f"reading {address.family} keys", progress)
             read_long_keys(spark, address, share, facts, intake, progress)
     return taken(address, now_ms, tasks, facts, remarks, progress)
 
@@ -271,10 +271,11 @@ def tasks_for(address: Address) -> int:
         return min(MAX_TASKS, source.size() // KEYS_A_TASK + 1)
 
 
-def keys(spark: SparkSession, address: Address) -> DataFrame:
+def keys(spark: SparkSession, address: Address, throttle: Throttle = UNTHROTTLED) -> DataFrame:
     """The names of a keyspace's keys, each once, in the column ``key``."""
     tasks = tasks_for(address)
     parts = _parts(address, tasks)
+    count = throttle.page(SCAN_COUNT)
 
     def scan(rows: Batches) -> Batches:
         globs = get_family(address.family).globs(address.prefix)
@@ -283,7 +284,7 @@ def keys(spark: SparkSession, address: Address) -> DataFrame:
                 part = parts[index]
                 work = f"scanning range {index + 1} of {len(parts)} of {part.place(address)}"
                 with located(work), part.client(address) as client, same_server(client, part.run_id):
-                    for page in scan_range(client, part.span, globs):
+                    for page in scan_range(client, part.span, globs, count):
                         yield pa.RecordBatch.from_arrays([pa.array(page, pa.binary())], ["key"])
 
     names = spark.range(0, len(parts), 1, len(parts)).mapInArrow(scan, "key binary")
@@ -363,7 +364,6 @@ def _reading(address: Address, throttle: Throttle, intake: NewIntake, by_cursor:
             names = (row.column("key").to_pylist() for row in rows)
             reading = _of_cluster if address.kind is Kind.CLUSTER else _of_server
             yield from reading(address, throttle, names, taker, longs)
-            yield from taker.rest()
 
         def word() -> str:
             return json.dumps(taker.close().to_json() | longs.to_json())

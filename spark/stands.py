@@ -1,7 +1,7 @@
 """Stands: how each job stands on one side of a comparison, as a line that is short enough for millions of them.
 
-A stand names a job and has a digest of all that would be compared. Jobs themselves, as sides, become rows of a table only where
-the stands of two sides differ. Called by comparison.py.
+A stand names a job and has a digest of all that would be compared. Stands lie in files by bucket (buckets.py); jobs themselves,
+as sides, become rows of a table only where the stands of two sides differ. Called by comparison.py.
 """
 
 from __future__ import annotations
@@ -9,7 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import marshal
+import os
+import uuid
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
@@ -20,9 +23,11 @@ from ..migrations.plan import Plan, carry
 from ..schema.fact import Subject
 from ..schema.family import KeyFamily
 from ..schema.job import JOB_FIELDS, Job, State
+from ..schema.text import to_bytes
+from .buckets import BucketFile
 from .snapshot import Jobs, Work
 from .stage import Batches, closing
-from .tables import JOBS, Column, Table, batches, bigint_column, job_bytes, text_column, word_column
+from .tables import JOBS, Column, Table, batches, bigint_column, job_bytes, text_column
 
 
 @frozen
@@ -40,17 +45,18 @@ class Side:
 class Stand:
     """What tells whether the sides of a job differ, and where the facts about it are."""
 
+    number: int
+    """The same for jobs of the same queue and id, and most likely no others."""
     queue: str
     id: str
-    state: State
-    position: int | None
+    turn: int | None
+    """Its position among the waiting jobs of its queue, if it is one."""
     scope: str
     subject: str
     part: str
     """Of ``Snapshot.work``."""
-    promised: bool
-    refused_by: str | None
     digest: bytes
+    """Empty for a job that is refused."""
 
 
 def _of_job(column: Column) -> Column:
@@ -74,18 +80,18 @@ STANDS: Table[Stand] = Table(
     "stands",
     Stand,
     (
+        bigint_column("number"),
         text_column("queue"),
         text_column("id"),
-        word_column("state", State),
-        bigint_column("position"),
+        bigint_column("turn"),
         text_column("scope"),
         text_column("subject"),
         text_column("part"),
-        Column("promised", "boolean", pa.bool_()),
-        text_column("refused_by"),
         Column("digest", "binary", pa.binary()),
     ),
 )
+ROWS = 20_000
+"""Stands in a round of a file."""
 
 See = Callable[[Jobs], Iterator[tuple[Subject, Side]]]
 """Tells the sides of jobs."""
@@ -111,25 +117,37 @@ def standing(jobs: Jobs) -> Iterator[tuple[Subject, Side]]:
             yield subject, Side(job, False)
 
 
-def naming(see: See, target: KeyFamily) -> Work:
-    """The work that makes stands; it tells how many there are, and how many of them are refused."""
+def naming(see: See, target: KeyFamily, folder: str, buckets: int) -> Work:
+    """The work that leaves stands in a file in ``folder``; it tells its path, their number, and how many of them are refused."""
 
     def name(part: str, jobs: Jobs) -> Batches:
-        number = refused = 0
+        told: dict[str, Any] = {"jobs": 0, "refused": 0}
 
         def stands() -> Iterator[Stand]:
-            nonlocal number, refused
             for subject, side in see(jobs):
                 job = side.job
-                number += 1
-                refused += side.refused_by is not None
+                told["jobs"] += 1
+                told["refused"] += side.refused_by is not None
                 mark = b"" if side.refused_by else digest(job, target)
-                where = (job.queue, job.id, job.state, job.position, subject.scope, subject.job_id, part)
-                yield Stand(*where, side.promised, side.refused_by, mark)
+                turn = job.position if job.state is State.WAITING and side.refused_by is None else None
+                yield Stand(_number(job), job.queue, job.id, turn, subject.scope, subject.job_id, part, mark)
 
-        yield from closing(batches(STANDS, stands()), STANDS, lambda: json.dumps({"jobs": number, "refused": refused}))
+        file, rows = None, stands()
+        while round_of := list(islice(rows, ROWS)):
+            if file is None:
+                told["file"] = os.path.join(folder, f"{uuid.uuid4()}.arrow")
+                file = BucketFile(told["file"], STANDS.arrow, buckets)
+            file.write(STANDS.batch(round_of))
+        if file is not None:
+            file.close()
+        yield from closing(iter(()), STANDS, lambda: json.dumps(told))
 
     return name
+
+
+def _number(job: Job) -> int:
+    name = to_bytes(f"{job.queue}\0{job.id}")
+    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest()) >> 1
 
 
 def showing(see: See) -> Work:

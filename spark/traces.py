@@ -12,21 +12,18 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from attrs import define, field
 
-from ..migrations.hashes import Hashes
 from ..migrations.intake import Outline
 from ..migrations.sifting import Sifting
-from ..migrations.wire import mapping
 from ..schema.address import Address
 from ..schema.fact import Entry, Fact
-from ..schema.voucher import MIX, Home, Standings, Vouched
-from .buckets import BucketFile
+from ..schema.voucher import MIX, Home, Sound, Standing
+from .buckets import BucketFile, buckets_of
 
 RECORD, PLACE, ATTACHED, DOUBT = 1, 2, 4, 8
 """What a trace is of; of a job with the bit of doubt, facts tell what no trace does."""
@@ -50,8 +47,9 @@ SCHEMA = pa.schema(list(COLUMNS.items()))
 ROWS = 40_000
 BYTES = 16 << 20
 """When traces go to the file."""
-ENTRIES = 1_000
-"""When entries become traces: an entry may be a log of a thousand lines."""
+RECORDS = 10_000
+LOGS = 1_000
+"""How many entries of a kind are held before they become traces: a log may have a thousand lines."""
 
 
 class Tracing(Sifting):
@@ -59,8 +57,7 @@ class Tracing(Sifting):
 
     def __init__(self, address: Address, now_ms: int, folder: str, buckets: int) -> None:
         super().__init__(address, now_ms)
-        self._columns = self.voucher.columns()
-        self._held = _Held()
+        self._records = _Records()
         self._attached: list[tuple[int, Entry]] = []
         self._doubts: list[int] = []
         self._path = os.path.join(folder, f"{uuid.uuid4()}.arrow")
@@ -70,6 +67,7 @@ class Tracing(Sifting):
         self._rows = self._bytes = 0
 
     def close(self) -> Outline:
+        self._flush_records()
         self._flush_attached()
         self._flush_doubts()
         self._write()
@@ -79,69 +77,47 @@ class Tracing(Sifting):
             outline.files.append(self._path)
         return outline
 
-    def of_record(self, entry: Entry) -> Iterator[Fact]:
-        yield from self._hold(entry.key, tuple(entry.value), list(entry.value.values()))
-
-    def hashes(self, hashes: Hashes) -> Iterator[Fact]:
-        for key, ttl_ms, reply in zip(hashes.keys, hashes.ttls, hashes.replies, strict=True):
-            if ttl_ms < 0:
-                yield from self._hold(key, tuple(reply[::2]), reply[1::2])
-            else:
-                yield from self.doubtful(Entry(key, "hash", mapping(reply), ttl_ms))
-
-    def rest(self) -> Iterator[Fact]:
-        yield from self._vouch()
-
-    def _hold(self, key: bytes, names: tuple[bytes, ...], values: Sequence[bytes]) -> Iterator[Fact]:
-        """Takes a record, to be looked at with others."""
-        held = self._held
-        held.keys.append(key)
-        held.names.append(names)
-        held.values.append(values)
-        held.size += sum(map(len, values))
-        if len(held.keys) >= ENTRIES or held.size >= BYTES:
-            yield from self._vouch()
-
-    def _vouch(self) -> Iterator[Fact]:
-        """Remembers the records for which the family vouches; the facts of the others."""
-        held, self._held = self._held, _Held()
-        if not held.keys:
-            return
-        found = self._columns.vouch(held.keys, held.names, held.values)
-        rows = found.rows.tolist()
-        if rows:
-            outline = self._outline
-            outline.speaks = True
-            self._note(found.homes)
-            self.voucher.tally_vouched([held.keys[row] for row in rows], outline.totals)
-            self._add(_records(held, rows, found))
-        for row in sorted(set(range(len(held.keys))).difference(rows)):
-            fields = dict(zip(held.names[row], held.values[row], strict=True))
-            yield from self.doubtful(Entry(held.keys[row], "hash", fields))
+    def of_record(self, number: int, entry: Entry) -> Iterator[Fact]:
+        sound = self.voucher.vouch(entry.value)
+        if sound is None:
+            return self.doubtful(entry)
+        self._records.add(number, sound, entry)
+        if self._records.are_many:
+            self._flush_records()
+        return iter(())
 
     def of_place(self, entry: Entry) -> Iterator[Fact]:
-        found = self._columns.standings(entry)
-        if found is None:
-            yield from self.doubtful(entry)
-            return
-        known = np.flatnonzero(found.numbers >= 0)
-        if len(known):
-            self._note([found.home] if found.home else [])
-            self._add(_members(entry, found, known))
-        yield from self.of_standing(entry, known.tolist())
+        standing = self.voucher.standing(entry)
+        if standing is None:
+            return self.doubtful(entry)
+        known = [index for index, number in enumerate(standing.numbers) if number is not None]
+        if known:
+            self._note([standing.home] if standing.home else [])
+            self._add(_members(entry, standing, known))
+        return self.of_standing(entry, known)
 
     def _note(self, homes: Iterable[Home]) -> None:
         self._outline.homes.update((home.mark, (home.queue, str(home.state))) for home in homes if home.state is not None)
 
     def add_attached(self, number: int, entry: Entry) -> None:
         self._attached.append((number, entry))
-        if len(self._attached) >= ENTRIES:
+        if len(self._attached) >= LOGS:
             self._flush_attached()
 
     def add_doubt(self, number: int) -> None:
         self._doubts.append(number)
         if len(self._doubts) >= ROWS:
             self._flush_doubts()
+
+    def _flush_records(self) -> None:
+        records = self._records
+        if records.rows:
+            outline = self._outline
+            outline.speaks = True
+            self._note(records.homes)
+            self.voucher.tally_vouched([entry.key for _, _, entry in records.rows], outline.totals)
+            self._write_now(records.batch(self._buckets))
+            self._records = _Records()
 
     def _flush_attached(self) -> None:
         if self._attached:
@@ -162,61 +138,83 @@ class Tracing(Sifting):
             self._write()
 
     def _write(self) -> None:
-        if not self._waiting:
-            return
-        if self._file is None:
-            self._file = BucketFile(self._path, SCHEMA, self._buckets)
-        for rows in pa.Table.from_batches(self._waiting).combine_chunks().to_batches():
-            self._file.write(rows)
+        if self._waiting:
+            for rows in pa.Table.from_batches(self._waiting).combine_chunks().to_batches():
+                self._write_now(rows)
         self._waiting = []
         self._rows = self._bytes = 0
 
-
-@define
-class _Held:
-    """Records that wait to be looked at together."""
-
-    keys: list[bytes] = field(factory=list)
-    names: list[tuple[bytes, ...]] = field(factory=list)
-    values: list[Sequence[bytes]] = field(factory=list)
-    size: int = 0
+    def _write_now(self, rows: pa.RecordBatch) -> None:
+        if self._file is None:
+            self._file = BucketFile(self._path, SCHEMA, self._buckets)
+        self._file.write(rows)
 
 
-def _records(held: _Held, rows: Sequence[int], found: Vouched) -> pa.RecordBatch:
-    """The traces of records; each takes away the marks of all places that it claims."""
-    bases = np.array([[place.base for place in home.places] for home in found.homes], np.uint64)
-    factors = np.array([[place.factor for place in home.places] for home in found.homes], np.uint64)
-    homes = np.array([home.mark for home in found.homes], np.int64)
-    claimed = marks(bases[found.at_home], factors[found.at_home], found.scores)
-    texts = list(chain.from_iterable(chain.from_iterable(zip(held.names[row], held.values[row], strict=True)) for row in rows))
-    ends = np.cumsum([2 * len(held.names[row]) for row in rows])
-    return _batch(
-        len(rows),
-        number=pa.array(found.numbers),
-        kind=_same(RECORD, len(rows), pa.int64()),
-        mark=pa.array(-np.add.reduce(claimed, axis=1)),
-        home=pa.array(homes[found.at_home]),
-        created_at=pa.array(found.created_at),
-        key=pa.array([held.keys[row] for row in rows], pa.binary()),
-        values=_lists([0, *ends.tolist()], texts),
-    )
+class _Records:
+    """Vouched records on their way to the file."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[int, int, Entry]] = []
+        """Of each its number, the index of its home, and what was read."""
+        self.homes: dict[Home, int] = {}
+        self._scores: list[Sequence[float]] = []
+        self._created_at: list[int] = []
+        self._size = 0
+
+    def add(self, number: int, sound: Sound, entry: Entry) -> None:
+        """One record."""
+        home, scores, created_at = sound
+        self.rows.append((number, self.homes.setdefault(home, len(self.homes)), entry))
+        self._scores.append(scores)
+        self._created_at.append(created_at)
+        self._size += sum(map(len, entry.value.values()))
+
+    @property
+    def are_many(self) -> bool:
+        """Whether they are to go to the file now."""
+        return len(self.rows) >= RECORDS or self._size >= BYTES
+
+    def batch(self, buckets: int) -> pa.RecordBatch:
+        """Their traces, by bucket; each takes away the marks of all places that it claims."""
+        numbers = np.array([number for number, _, _ in self.rows], np.int64)
+        # Sorted before they are arrays of texts, which are slow to sort.
+        order = np.argsort(buckets_of(numbers, buckets), kind="stable")
+        rows = [self.rows[index] for index in order.tolist()]
+        at_home = np.array([home for _, home, _ in rows])
+        bases = np.array([[place.base for place in home.places] for home in self.homes], np.uint64)
+        factors = np.array([[place.factor for place in home.places] for home in self.homes], np.uint64)
+        homes = np.array([home.mark for home in self.homes], np.int64)
+        claimed = marks(bases[at_home], factors[at_home], np.array(self._scores)[order])
+        fields = [entry.value for _, _, entry in rows]
+        texts = list(chain.from_iterable(chain.from_iterable(map(dict.items, fields))))
+        return _batch(
+            len(rows),
+            number=pa.array(numbers[order]),
+            kind=_same(RECORD, len(rows), pa.int64()),
+            mark=pa.array(-np.add.reduce(claimed, axis=1)),
+            home=pa.array(homes[at_home]),
+            created_at=pa.array(np.array(self._created_at, np.int64)[order]),
+            key=pa.array([entry.key for _, _, entry in rows], pa.binary()),
+            values=_lists([0, *accumulate(2 * len(each) for each in fields)], texts),
+        )
 
 
-def _members(entry: Entry, found: Standings, known: Any) -> pa.RecordBatch:
+def _members(entry: Entry, standing: Standing, known: Sequence[int]) -> pa.RecordBatch:
     """The traces of the members of a place that are known."""
-    members, scores = zip(*entry.value, strict=True)
     rows = len(known)
-    array = np.array(scores, np.float64)[known]
+    items = entry.value if rows == len(entry.value) else [entry.value[index] for index in known]
+    members, scores = zip(*items, strict=True)
+    place, array = standing.place, np.array(scores, np.float64)
     return _batch(
         rows,
-        number=pa.array(found.numbers[known]),
+        number=pa.array([standing.numbers[index] for index in known], pa.int64()),
         kind=_same(PLACE, rows, pa.int64()),
-        mark=pa.array(marks(np.uint64(found.place.base), np.uint64(found.place.factor), array)),
-        home=_same(found.home.mark if found.home else 0, rows, pa.int64()),
+        mark=pa.array(marks(np.uint64(place.base), np.uint64(place.factor), array)),
+        home=_same(standing.home.mark if standing.home else 0, rows, pa.int64()),
         key=_same(entry.key, rows, pa.binary()),
-        index=pa.array(known + entry.offset),
+        index=pa.array(np.array(known) + entry.offset),
         score=pa.array(array),
-        values=_lists(range(rows + 1), members if rows == len(members) else [members[index] for index in known.tolist()]),
+        values=_lists(range(rows + 1), members),
     )
 
 

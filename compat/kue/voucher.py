@@ -13,7 +13,7 @@ from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.job import State
 from ...schema.text import is_json, to_text
 from ...schema.totals import Totals
-from ...schema.voucher import Columns, Home, Member, Place, Sound, Standing, Voucher
+from ...schema.voucher import Home, Member, Place, Sound, Standing, Voucher
 from ..numbers import number
 from .keys import BORROWED, EARLIEST_TIME, WORDS, Form, is_borrowed, layout
 from .record import INDEXES, state_of
@@ -30,29 +30,15 @@ LATEST = 2**53
 """Numbers up to here are the same in Python, JavaScript, a 64-bit column and a double."""
 
 
-@lru_cache(maxsize=1024)
-def priority_of(raw: bytes) -> float | None:
-    """The score of a priority; None for what is no number."""
-    value = number(raw)
-    return None if value is None else float(value)
-
-
 class KueVoucher(Voucher):
     """The keyspace under ``prefix`` at ``now_ms`` (Unix ms)."""
 
     width = len(INDEXES)
-    most_digits = ID_DIGITS
-    latest = LATEST
-    times = (b"created_at", b"updated_at", b"promote_at")
-    texts = (b"data", b"result", b"progress_data", b"backoff")
-    """What must be JSON."""
-    needed = frozenset({b"type", b"state", b"priority", b"data", b"max_attempts", *times})
-    """The fields without which nobody vouches."""
 
     def __init__(self, prefix: str, now_ms: int) -> None:
         self._layout = layout(prefix)
         self._head = self._layout.key("record", id="")
-        self.late = now_ms - LATE_MS
+        self._late = now_ms - LATE_MS
         self._homes: dict[tuple[bytes | None, bytes | None], Home | None] = {}
         self._indexes: dict[bytes, tuple[str, str | None, str | None]] = {}
 
@@ -67,15 +53,15 @@ class KueVoucher(Voucher):
 
     def vouch(self, fields: Mapping[bytes, bytes]) -> Sound | None:
         get = fields.get
-        home = self.home(get(b"type"), get(b"state"))
-        score = priority_of(get(b"priority", b""))
+        home = self._home(get(b"type"), get(b"state"))
+        score = _priority(get(b"priority", b""))
         if home is None or score is None or b"data" not in fields:
             return None
-        for name in self.texts:
+        for name in _JSON:
             text = get(name)
             if text is not None and not is_json(text):
                 return None
-        numbers = [get(name, b"") for name in self.times]
+        numbers = [get(name, b"") for name in _TIMES]
         numbers += get(b"max_attempts", b""), get(b"attempts", b"0")
         if not b"".join(numbers).isdigit() or not all(numbers) or max(map(len, numbers)) > MOST_DIGITS:
             return None
@@ -86,7 +72,7 @@ class KueVoucher(Voucher):
         match home.state:
             case State.SCHEDULED:
                 by_state = float(due_at)
-                if due_at < self.late:
+                if due_at < self._late:
                     return None
             case State.COMPLETED:
                 if made < 1 or get(b"removeOnComplete") or get(b"progress") != b"100":
@@ -97,20 +83,12 @@ class KueVoucher(Voucher):
         return Sound(home, (score, by_state, score), created_at)
 
     def standing(self, entry: Entry) -> Standing | None:
-        place = self.place(entry)
-        return None if place is None else Standing(place, [_padded_number(member) for member, _ in entry.value])
-
-    def place(self, entry: Entry) -> Place | None:
-        """The index that an entry is of; None for all other entries, and one that expires."""
         if entry.redis_type != "zset" or entry.ttl_ms is not None:
             return None
         match = self._layout.parse(entry.key, entry.redis_type)
-        return None if match is None or match.role not in INDEXES else Place(entry.key)
-
-    def columns(self) -> Columns:
-        from .columns import KueColumns  # needs numpy, which only comes with Spark
-
-        return KueColumns(self)
+        if match is None or match.role not in INDEXES:
+            return None
+        return Standing(Place(entry.key), [_padded_number(member) for member, _ in entry.value])
 
     def attached(self, entry: Entry) -> int | None:
         if entry.redis_type != "list" or entry.ttl_ms is not None or not entry.key.startswith(self._head):
@@ -163,7 +141,7 @@ class KueVoucher(Voucher):
             told = self._indexes[key] = (match.role, match.fields.get("queue"), match.fields.get("state"))
         return told
 
-    def home(self, queue: bytes | None, word: bytes | None) -> Home | None:
+    def _home(self, queue: bytes | None, word: bytes | None) -> Home | None:
         """The home of all jobs of a type in a state; None where a rule must look."""
         known = self._homes
         if (queue, word) not in known:
@@ -179,6 +157,16 @@ class KueVoucher(Voucher):
         name = to_text(queue)
         keys = (self._layout.key(role, queue=name, state=WORDS[state]) for role in INDEXES)
         return Home(name, state, tuple(map(Place, keys)))
+
+
+_JSON = (b"data", b"result", b"progress_data", b"backoff")
+_TIMES = (b"created_at", b"updated_at", b"promote_at")
+
+
+@lru_cache(maxsize=1024)
+def _priority(raw: bytes) -> float | None:
+    value = number(raw)
+    return None if value is None else float(value)
 
 
 def _padded_number(member: bytes) -> int | None:
