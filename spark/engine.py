@@ -18,6 +18,7 @@ from ..migrations import journal
 from ..migrations.engine import Census, Difference, Progress, Report, Summary, Verification, silent
 from ..migrations.plan import Plan
 from ..migrations.queues import QueueStatus
+from ..migrations.sifting import can_vouch
 from ..migrations.source import open_source
 from ..migrations.store import open_store
 from ..migrations.throttle import UNTHROTTLED, Throttle
@@ -31,7 +32,8 @@ from .snapshot import Snapshot, must_speak, take, tasks_for
 from .tables import FINDINGS
 
 BRIEF_KEYS = 200_000
-"""Up to so many keys in the database, a new session is set up for a short life."""
+BRIEF_VOUCHED_KEYS = 5_000_000
+"""Up to so many keys in the database, a new session is set up for a short life: more where Java has little to do (traces.py)."""
 LAYOUT = "spark/"
 """Before the number of partitions, in the journal: a resumed run must cut the work in the same way."""
 
@@ -156,7 +158,7 @@ class SparkEngine:
         if found is None:
             with open_source(source) as opened:
                 # A server that is down, or a file that is not there, is known before Spark has taken its seconds to start.
-                brief = opened.size() <= BRIEF_KEYS
+                brief = opened.size() <= (BRIEF_VOUCHED_KEYS if can_vouch(source) else BRIEF_KEYS)
         with kept.folder(self._work, found) as folder:
             progress("starting Spark", 0, None)
             spark = self._given or session(self._master, self._settings, brief=brief)

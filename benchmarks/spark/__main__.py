@@ -162,7 +162,7 @@ def _ignore(_found: object) -> None:
 @click.option("--markdown", is_flag=True, help="Tables for docs/spark.md.")
 def main(sizes: tuple[int, ...], markdown: bool) -> None:
     """Measures each size, in the order given."""
-    session()
+    session(brief=True)  # as commands do for keyspaces of these families up to five million keys
     for jobs in sizes:
         with tempfile.TemporaryDirectory() as folder:
             folders = [Path(folder, name) for name in ("source", "target")]
