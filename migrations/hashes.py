@@ -5,7 +5,7 @@ here too: a key that goes away is left out, batches are bounded, no command hold
 key that is no small hash, or none any more, is handed back for ``read_all``.
 
 Only reads. The client must be one of ``schema/connect.py``, whose replies have the form of version 2 of the protocol. Called by
-the data source's table ``entries``.
+Spark's snapshots and by the data source's table ``entries``.
 """
 
 from __future__ import annotations

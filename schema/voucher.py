@@ -8,7 +8,7 @@ whose records don't say where their jobs stand claims one place for each, ANYWHE
 
 A Voucher never decides that something is wrong; it only says what need not be looked at. Marks have 64 bits: a job that
 stands elsewhere is taken for sound with a probability of 2^-64. Pure. Implemented in a family's ``voucher.py``, called by
-migrations/sifting.py and spark/sound.py.
+migrations/sifting.py and by traces.py and sound.py of spark/.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from .totals import Totals
 
 WORD = 1 << 64
 MIX = (0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB)
+"""The factors of splitmix64, which makes numbers that differ in few bits differ in half of them."""
 
 
 @frozen
@@ -45,7 +46,7 @@ class Place:
     def mark(self, score: float) -> int:
         """The mark of standing here with this score; spark/traces.py computes the same for whole arrays."""
         bits: int = struct.unpack("<Q", struct.pack("<d", score + 0.0))[0]
-        # Scores differ in few bits, and marks are added up: what is added must differ in all bits (splitmix64).
+        # Scores differ in few bits, and marks are added up: what is added must not.
         mark = (self.base + bits * self.factor) % WORD
         mark = (mark ^ mark >> 30) * MIX[0] % WORD
         mark = (mark ^ mark >> 27) * MIX[1] % WORD
@@ -108,9 +109,6 @@ class Standing:
 
 class Voucher(ABC):
     """One keyspace at one moment, as a family sees it at a glance. Not for use by two threads at once: it may remember homes."""
-
-    width: int
-    """How many places a job has."""
 
     @abstractmethod
     def record(self, key: bytes) -> int | None:

@@ -81,10 +81,10 @@ class Snapshot:
     """About the source itself."""
     traces: Traces | None = None
     """Of jobs in which no rule can find anything, and which are no facts (sound.py)."""
+    vouched: Census = field(factory=Census)
+    """How many these are."""
     remade: Results[Fact] | None = None
     """More facts, of jobs that turned out not to be among these."""
-    vouched: Census = field(factory=Census)
-    """How many they are."""
 
     @property
     def keyspace(self) -> Keyspace:

@@ -30,7 +30,7 @@ from .traces import ATTACHED, COLUMNS, DOUBT, PLACE, RECORD, SCHEMA
 TYPES = {RECORD: "hash", PLACE: "zset", ATTACHED: "list"}
 """The Redis type of the key behind a trace."""
 NAMES = list(COLUMNS)
-BRIEF = [NAMES.index(name) for name in ("number", "kind", "mark", "home", "created_at", "size")]
+TELLING = [NAMES.index(name) for name in ("number", "kind", "mark", "home", "created_at", "size")]
 WHOLE = range(len(NAMES))
 SLAB_BYTES = 32 << 20
 """What is made subjects at once, so that memory does not grow with the payloads of jobs."""
@@ -38,7 +38,7 @@ ROWS = 10_000
 """How many traces of these become Python's objects at once."""
 
 
-class Sound(NamedTuple):
+class Judged(NamedTuple):
     """The sound jobs of a bucket."""
 
     numbers: Any
@@ -68,12 +68,12 @@ class Traces:
         unsettled = (mark for mark, (queue, _) in outline.homes.items() if not voucher.is_settled(queue, outline.totals))
         return cls(address, now_ms, tuple(sorted(outline.files)), buckets, outline.homes, frozenset(unsettled))
 
-    def judge(self, bucket: int) -> Sound:
+    def judge(self, bucket: int) -> Judged:
         """The sound jobs of a bucket."""
         census = Census()
-        batches = list(read_bucket(self.files, bucket, self.buckets, BRIEF))
+        batches = list(read_bucket(self.files, bucket, self.buckets, TELLING))
         if not batches:
-            return Sound(np.empty(0, np.int64), np.empty(0, np.int64), census)
+            return Judged(np.empty(0, np.int64), np.empty(0, np.int64), census)
         cells = [column.to_numpy() for column in pa.Table.from_batches(batches).columns]
         order = np.argsort(cells[0], kind="stable")
         number, kind, mark, home, created_at, size = (column[order] for column in cells)
@@ -89,9 +89,9 @@ class Traces:
         homes, created = homes[is_sound], np.add.reduceat(created_at, starts)[is_sound]
         for each in np.unique(homes).tolist():
             census.count_created(*self.homes[each], created[homes == each].tolist(), self.now_ms)
-        return Sound(number[starts][is_sound], np.add.reduceat(size, starts)[is_sound], census)
+        return Judged(number[starts][is_sound], np.add.reduceat(size, starts)[is_sound], census)
 
-    def suspects(self, bucket: int, sound: Sound) -> Iterator[Entry]:
+    def suspects(self, bucket: int, sound: Judged) -> Iterator[Entry]:
         """What the traces of all jobs but the sound ones hold, an entry for each."""
         for batch in read_bucket(self.files, bucket, self.buckets, WHOLE):
             number, kind = (batch.column(NAMES.index(name)).to_numpy() for name in ("number", "kind"))

@@ -33,8 +33,6 @@ LATEST = 2**53
 class KueVoucher(Voucher):
     """The keyspace under ``prefix`` at ``now_ms`` (Unix ms)."""
 
-    width = len(INDEXES)
-
     def __init__(self, prefix: str, now_ms: int) -> None:
         self._layout = layout(prefix)
         self._head = self._layout.key("record", id="")

@@ -31,8 +31,6 @@ MOST_QUEUES = 100_000
 class NativeVoucher(Voucher):
     """The keyspace under ``prefix`` at ``now_ms`` (Unix ms)."""
 
-    width = 1
-
     def __init__(self, prefix: str, now_ms: int) -> None:
         self._layout = layout(prefix)
         self._head = to_bytes(prefix) + b":{"

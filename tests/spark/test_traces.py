@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from random import Random
 
+import numpy as np
 from attrs import evolve
 from ferryman.compat.kue import FAMILY
 from ferryman.compat.kue.generate import generate
@@ -15,8 +16,12 @@ from ferryman.schema.address import Address
 from ferryman.schema.family import Target
 from ferryman.schema.job import State
 from ferryman.schema.rule import Finding
+from ferryman.schema.voucher import Place
 from ferryman.spark.engine import SparkEngine
 from ferryman.spark.snapshot import take
+from ferryman.spark.traces import marks
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from ..support.keyspace import store
@@ -36,6 +41,13 @@ def audited(engine: Engine, source: Address) -> tuple[list[Finding], Census]:
     findings: list[Finding] = []
     census = engine.audit(source, NOW, findings.append)
     return sorted((evolve(each, detail=re.sub(r" in \d+ s", "", each.detail)) for each in findings), key=repr), census
+
+
+@given(st.lists(st.floats(allow_nan=False), min_size=1), st.binary())
+def test_marks_of_many_are_those_of_each(scores: list[float], key: bytes) -> None:
+    place = Place(key)
+    found = marks(np.uint64(place.base), np.uint64(place.factor), np.array(scores))
+    assert found.view(np.uint64).tolist() == [place.mark(score) for score in scores]
 
 
 def test_sound_jobs_become_no_facts(spark: SparkSession, server: Server, tmp_path: Path) -> None:
