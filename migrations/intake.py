@@ -41,8 +41,12 @@ class Intake:
         for key, ttl_ms, reply in zip(hashes.keys, hashes.ttls, hashes.replies, strict=True):
             yield from self.facts(Entry(key, "hash", mapping(reply), ttl_ms if ttl_ms >= 0 else None))
 
+    def rest(self) -> Iterator[Fact]:
+        """The facts that are still to come when the last entry has been given."""
+        return iter(())
+
     def close(self) -> Outline:
-        """What all entries together have told, after the last one."""
+        """What all entries together have told, after the last one and the rest of the facts."""
         return self._outline
 
     def is_record(self, key: bytes) -> object:

@@ -196,6 +196,8 @@ class LocalEngine:
                         gathering.add(fact)
                 keys += len(batch)
                 progress(phase, keys, source.expected(keys))
+            for fact in intake.rest():
+                gathering.add(fact)
             progress(phase, keys, keys)
             if not (intake.close().speaks or may_be_empty):
                 raise source.nothing_found()

@@ -11,14 +11,27 @@ stands what can be kept in memory; spark/traces.py does the same for any size. C
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
+from typing import TypeVar
+
+from attrs import define, field, frozen
 
 from ..schema.address import Address
 from ..schema.fact import Entry, Fact
 from ..schema.family import get_family
 from ..schema.voucher import WORD, Home, Standing, Voucher
 from .engine import Census
+from .hashes import Hashes
 from .intake import Intake
+from .wire import mapping
+
+T = TypeVar("T")
+
+RECORDS = 10_000
+BYTES = 16 << 20
+"""How many records, or bytes of these, are looked at together: those with the same fields as a table, column by column."""
 
 
 def can_vouch(address: Address) -> bool:
@@ -34,25 +47,95 @@ def voucher_of(address: Address, now_ms: int) -> Voucher:
     return voucher
 
 
+@frozen
+class Records:
+    """Records for which a family vouches, and which have the same fields."""
+
+    names: tuple[bytes, ...]
+    """Of the fields."""
+    keys: Sequence[bytes]
+    numbers: Sequence[int]
+    """Of their jobs."""
+    rows: Sequence[Sequence[bytes]]
+    """The values of their fields."""
+    homes: Sequence[Home]
+    scores: Sequence[Sequence[float]]
+    created_at: Sequence[int]
+    """As in Vouched."""
+
+
+@define
+class _Pile:
+    """Records that have the same fields, before anybody has looked at them."""
+
+    keys: list[bytes] = field(factory=list)
+    rows: list[Sequence[bytes]] = field(factory=list)
+
+
 class Sifting(Intake):
     """Makes facts only of what nobody vouches for; subclasses remember the rest."""
 
     def __init__(self, address: Address, now_ms: int) -> None:
         super().__init__(address)
         self.voucher = voucher_of(address, now_ms)
+        self._piles: defaultdict[tuple[bytes, ...], _Pile] = defaultdict(_Pile)
+        self._piled = self._bytes = 0
 
     def is_record(self, key: bytes) -> object:
         return self.voucher.record(key)
 
+    def hashes(self, hashes: Hashes) -> Iterator[Fact]:
+        for key, ttl_ms, reply in zip(hashes.keys, hashes.ttls, hashes.replies, strict=True):
+            if ttl_ms < 0:
+                pile = self._piles[tuple(reply[::2])]
+                pile.keys.append(key)
+                pile.rows.append(reply[1::2])
+            else:
+                yield from self.doubtful(Entry(key, "hash", mapping(reply), ttl_ms))
+        yield from self._piled_up(len(hashes.keys), hashes.size)
+
     def facts(self, entry: Entry) -> Iterator[Fact]:
         kind = entry.redis_type
         if kind == "hash" and entry.ttl_ms is None and not entry.offset:
-            number = self.voucher.record(entry.key)
-            return self.doubtful(entry) if number is None else self.of_record(number, entry)
+            pile, values = self._piles[tuple(entry.value)], entry.value.values()
+            pile.keys.append(entry.key)
+            pile.rows.append(tuple(values))
+            return self._piled_up(1, sum(map(len, values)))
         if kind == "list" and (number := self.voucher.attached(entry)) is not None:
             self.add_attached(number, entry)
             return iter(())
         return self.of_place(entry) if kind == "zset" else self.doubtful(entry)
+
+    def _piled_up(self, records: int, size: int) -> Iterator[Fact]:
+        """So many records more are on the piles: the facts of those for which nobody vouches, when it is time to look at them."""
+        self._piled += records
+        self._bytes += size
+        return self.rest() if self._piled >= RECORDS or self._bytes >= BYTES else iter(())
+
+    def rest(self) -> Iterator[Fact]:
+        piles, self._piles = self._piles, defaultdict(_Pile)
+        self._piled = self._bytes = 0
+        for names, pile in piles.items():
+            yield from self._sift(names, pile)
+
+    def _sift(self, names: tuple[bytes, ...], pile: _Pile) -> Iterator[Fact]:
+        keys, rows = pile.keys, pile.rows
+        numbers = list(map(self.voucher.record, keys))
+        homes, scores, created_at = self.voucher.vouch(dict(zip(names, zip(*rows, strict=True), strict=True)))
+        sound = [number is not None and home is not None for number, home in zip(numbers, homes, strict=True)]
+        if any(sound):
+
+            def those(column: Sequence[T]) -> Sequence[T]:
+                return column if all(sound) else list(compress(column, sound))
+
+            self._outline.speaks = True
+            self.voucher.tally_vouched(those(keys), self._outline.totals)
+            known = [number for number in those(numbers) if number is not None]
+            claimed = [home for home in those(homes) if home is not None]
+            self.add_records(Records(names, those(keys), known, those(rows), claimed, [*map(those, scores)], those(created_at)))
+        for key, row, is_sound in zip(keys, rows, sound, strict=True):
+            if not is_sound:
+                yield from self.doubtful(Entry(key, "hash", dict(zip(names, row, strict=True))))
 
     def doubtful(self, entry: Entry) -> Iterator[Fact]:
         """All facts of an entry, whose jobs the rules will look at."""
@@ -71,8 +154,8 @@ class Sifting(Intake):
                 yield from self.doubtful(Entry(entry.key, "zset", [items[index]], entry.ttl_ms, entry.offset + index))
 
     @abstractmethod
-    def of_record(self, number: int, entry: Entry) -> Iterator[Fact]:
-        """Remembers what by its name is the record of the job with this number, if the family vouches for it; else its facts."""
+    def add_records(self, records: Records) -> None:
+        """Records for which the family vouches."""
 
     @abstractmethod
     def of_place(self, entry: Entry) -> Iterator[Fact]:
@@ -103,15 +186,15 @@ class Sieve(Sifting):
         self._homes: dict[int, Home] = {}
         """Of jobs whose places tell what their records don't."""
 
-    def of_record(self, number: int, entry: Entry) -> Iterator[Fact]:
-        sound = self.voucher.vouch(entry.value)
-        if sound is None:
-            return self.doubtful(entry)
-        self._outline.speaks = True
-        self._records[number] = (sound.home, sound.created_at, entry)
-        claimed = sum(place.mark(score) for place, score in zip(sound.home.places, sound.scores, strict=True))
-        self._marks[number] = (self._marks.get(number, 0) - claimed) % WORD
-        return iter(())
+    def add_records(self, records: Records) -> None:
+        entries = (
+            Entry(key, "hash", dict(zip(records.names, row, strict=True)))
+            for key, row in zip(records.keys, records.rows, strict=True)
+        )
+        self._records.update(zip(records.numbers, zip(records.homes, records.created_at, entries, strict=True), strict=True))
+        for number, home, *scores in zip(records.numbers, records.homes, *records.scores, strict=True):
+            claimed = sum(place.mark(score) for place, score in zip(home.places, scores, strict=True))
+            self._marks[number] = (self._marks.get(number, 0) - claimed) % WORD
 
     def of_place(self, entry: Entry) -> Iterator[Fact]:
         standing = self.voucher.standing(entry)
@@ -134,7 +217,6 @@ class Sieve(Sifting):
 
     def settle(self) -> tuple[Iterator[Fact], Census]:
         """When all is read: the facts of the suspects that were remembered, and how many jobs are none. To be called once."""
-        self.voucher.tally_vouched([entry.key for _, _, entry in self._records.values()], self._outline.totals)
         suspects = {number for number in self._marks.keys() | self._attached.keys() if not self._is_sound(number)}
         sound = Census()
         by_home: dict[Home, list[int]] = {}

@@ -7,8 +7,10 @@ Redis values are bytes and may be anything. Inside the program a name that came 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .errors import MalformedValue
@@ -75,6 +77,16 @@ def is_json(raw: bytes | None) -> bool:
     except MalformedValue:
         return False
     return True
+
+
+def not_json(raws: Sequence[bytes]) -> list[int]:
+    """The indexes of the texts that are no JSON, as ``is_json`` has it; all at once is quicker than one by one."""
+    # A text of so few bytes can't be nested too deep.
+    if orjson is not None and max(map(len, raws), default=0) <= MAX_JSON_DEPTH:
+        with contextlib.suppress(ValueError):
+            deque(map(orjson.loads, raws), maxlen=0)
+            return []
+    return [index for index, raw in enumerate(raws) if not is_json(raw)]
 
 
 def load_loose_json(raw: bytes) -> Any:

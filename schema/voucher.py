@@ -76,14 +76,24 @@ class Home:
         return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), signed=True)
 
 
-class Sound(NamedTuple):
-    """What there is to know of a job for which a family vouches."""
+class Vouched(NamedTuple):
+    """What there is to know of jobs for which a family vouches, in columns."""
 
-    home: Home
-    scores: Sequence[float]
-    """In the places of its home."""
-    created_at: int
+    homes: Sequence[Home | None]
+    """None: the rules must look, and the other columns mean nothing."""
+    scores: Sequence[Sequence[float]]
+    """In each of the places of their homes."""
+    created_at: Sequence[int]
     """Unix ms, as in Job."""
+
+    @classmethod
+    def nobody(cls, rows: int) -> Vouched:
+        """The rules must look at all of so many jobs."""
+        return cls([None] * rows, [], [0] * rows)
+
+
+Columns = Mapping[bytes, Sequence[bytes]]
+"""The records of some jobs that have the same fields: the values of each field, of one job after the other."""
 
 
 class Member(NamedTuple):
@@ -122,11 +132,11 @@ class Voucher(ABC):
         """The same number, for a job named by a fact."""
 
     @abstractmethod
-    def vouch(self, fields: Mapping[bytes, bytes]) -> Sound | None:
-        """Where the job with this record stands, if no rule can find anything as long as it does.
+    def vouch(self, records: Columns) -> Vouched:
+        """Where the jobs with these records stand, if no rule can find anything as long as they do.
 
-        What is not in the record the caller sees to: the key does not expire, the job stands in those places and in no
-        other, and its queue ``is_settled``. None: the rules must look.
+        What is not in a record the caller sees to: the key does not expire, the job stands in those places and in no
+        other, and its queue ``is_settled``.
         """
 
     @abstractmethod

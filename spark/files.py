@@ -121,6 +121,7 @@ def _reading(
                 said.append((index, True, decoded.last_db, decoded.announced, decoded.keys))
                 for entry in decoded.entries:
                     yield from taker.facts(entry)
+            yield from taker.rest()
 
         def word() -> str:
             return json.dumps({**taker.close().to_json(), "pieces": said})

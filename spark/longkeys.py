@@ -87,6 +87,7 @@ def _reading(address: Address, throttle: Throttle, parts: Sequence[KeyPart], int
                         pace.end(BATCH)  # a chunk keeps the server busy for as long
                         yield from taker.facts(entry)
                         pace.begin()
+            yield from taker.rest()
 
         def word() -> str:
             return json.dumps(taker.close().to_json() | {"parts": []})

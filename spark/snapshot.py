@@ -364,6 +364,7 @@ def _reading(address: Address, throttle: Throttle, intake: NewIntake, by_cursor:
             names = (row.column("key").to_pylist() for row in rows)
             reading = _of_cluster if address.kind is Kind.CLUSTER else _of_server
             yield from reading(address, throttle, names, taker, longs)
+            yield from taker.rest()
 
         def word() -> str:
             return json.dumps(taker.close().to_json() | longs.to_json())

@@ -20,6 +20,7 @@ from attrs import Factory, field, fields, frozen, has
 from ..migrations.engine import Difference
 from ..schema.fact import Fact, FactKind
 from ..schema.job import Job, State
+from ..schema.memo import Memo
 from ..schema.rule import Finding, Severity
 
 if TYPE_CHECKING:
@@ -33,17 +34,6 @@ BIGINT_MAX = (1 << 63) - 1
 
 def _same(value: Any) -> Any:
     return value
-
-
-class _Memo(dict[Any, Any]):
-    """The values of a function, each found once: a batch has thousands of equal names."""
-
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        self._function = function
-
-    def __missing__(self, argument: Any) -> Any:
-        value = self[argument] = self._function(argument)
-        return value
 
 
 @frozen
@@ -71,7 +61,7 @@ class Column:
 def _mapped(function: Callable[[Any], Any], values: Iterable[Any], repeats: bool) -> list[Any]:
     if function is _same:
         return list(values)
-    return list(map(_Memo(function).__getitem__ if repeats else function, values))
+    return list(map(Memo(function).__getitem__ if repeats else function, values))
 
 
 @frozen

@@ -12,18 +12,18 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, chain
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from ..migrations.intake import Outline
-from ..migrations.sifting import Sifting
+from ..migrations.sifting import Records, Sifting
 from ..schema.address import Address
 from ..schema.fact import Entry, Fact
-from ..schema.voucher import MIX, Home, Sound, Standing
-from .buckets import BucketFile, buckets_of
+from ..schema.voucher import MIX, Home, Standing
+from .buckets import BucketFile
 
 RECORD, PLACE, ATTACHED, DOUBT = 1, 2, 4, 8
 """What a trace is of; of a job with the bit of doubt, facts tell what no trace does."""
@@ -47,9 +47,8 @@ SCHEMA = pa.schema(list(COLUMNS.items()))
 ROWS = 40_000
 BYTES = 16 << 20
 """When traces go to the file."""
-RECORDS = 10_000
 LOGS = 1_000
-"""How many entries of a kind are held before they become traces: a log may have a thousand lines."""
+"""How many of them are held before they become traces: each may have a thousand lines."""
 
 
 class Tracing(Sifting):
@@ -57,7 +56,6 @@ class Tracing(Sifting):
 
     def __init__(self, address: Address, now_ms: int, folder: str, buckets: int) -> None:
         super().__init__(address, now_ms)
-        self._records = _Records()
         self._attached: list[tuple[int, Entry]] = []
         self._doubts: list[int] = []
         self._path = os.path.join(folder, f"{uuid.uuid4()}.arrow")
@@ -67,7 +65,6 @@ class Tracing(Sifting):
         self._rows = self._bytes = 0
 
     def close(self) -> Outline:
-        self._flush_records()
         self._flush_attached()
         self._flush_doubts()
         self._write()
@@ -77,14 +74,10 @@ class Tracing(Sifting):
             outline.files.append(self._path)
         return outline
 
-    def of_record(self, number: int, entry: Entry) -> Iterator[Fact]:
-        sound = self.voucher.vouch(entry.value)
-        if sound is None:
-            return self.doubtful(entry)
-        self._records.add(number, sound, entry)
-        if self._records.are_many:
-            self._flush_records()
-        return iter(())
+    def add_records(self, records: Records) -> None:
+        homes = dict.fromkeys(records.homes)
+        self._note(homes)
+        self._add(_records(records, list(homes)))
 
     def of_place(self, entry: Entry) -> Iterator[Fact]:
         standing = self.voucher.standing(entry)
@@ -108,16 +101,6 @@ class Tracing(Sifting):
         self._doubts.append(number)
         if len(self._doubts) >= ROWS:
             self._flush_doubts()
-
-    def _flush_records(self) -> None:
-        records = self._records
-        if records.rows:
-            outline = self._outline
-            outline.speaks = True
-            self._note(records.homes)
-            self.voucher.tally_vouched([entry.key for _, _, entry in records.rows], outline.totals)
-            self._write_now(records.batch(self._buckets))
-            self._records = _Records()
 
     def _flush_attached(self) -> None:
         if self._attached:
@@ -150,53 +133,29 @@ class Tracing(Sifting):
         self._file.write(rows)
 
 
-class _Records:
-    """Vouched records on their way to the file."""
-
-    def __init__(self) -> None:
-        self.rows: list[tuple[int, int, Entry]] = []
-        """Of each its number, the index of its home, and what was read."""
-        self.homes: dict[Home, int] = {}
-        self._scores: list[Sequence[float]] = []
-        self._created_at: list[int] = []
-        self._size = 0
-
-    def add(self, number: int, sound: Sound, entry: Entry) -> None:
-        """One record."""
-        home, scores, created_at = sound
-        self.rows.append((number, self.homes.setdefault(home, len(self.homes)), entry))
-        self._scores.append(scores)
-        self._created_at.append(created_at)
-        self._size += sum(map(len, entry.value.values()))
-
-    @property
-    def are_many(self) -> bool:
-        """Whether they are to go to the file now."""
-        return len(self.rows) >= RECORDS or self._size >= BYTES
-
-    def batch(self, buckets: int) -> pa.RecordBatch:
-        """Their traces, by bucket; each takes away the marks of all places that it claims."""
-        numbers = np.array([number for number, _, _ in self.rows], np.int64)
-        # Sorted before they are arrays of texts, which are slow to sort.
-        order = np.argsort(buckets_of(numbers, buckets), kind="stable")
-        rows = [self.rows[index] for index in order.tolist()]
-        at_home = np.array([home for _, home, _ in rows])
-        bases = np.array([[place.base for place in home.places] for home in self.homes], np.uint64)
-        factors = np.array([[place.factor for place in home.places] for home in self.homes], np.uint64)
-        homes = np.array([home.mark for home in self.homes], np.int64)
-        claimed = marks(bases[at_home], factors[at_home], np.array(self._scores)[order])
-        fields = [entry.value for _, _, entry in rows]
-        texts = list(chain.from_iterable(chain.from_iterable(map(dict.items, fields))))
-        return _batch(
-            len(rows),
-            number=pa.array(numbers[order]),
-            kind=_same(RECORD, len(rows), pa.int64()),
-            mark=pa.array(-np.add.reduce(claimed, axis=1)),
-            home=pa.array(homes[at_home]),
-            created_at=pa.array(np.array(self._created_at, np.int64)[order]),
-            key=pa.array([entry.key for _, _, entry in rows], pa.binary()),
-            values=_lists([0, *accumulate(2 * len(each) for each in fields)], texts),
-        )
+def _records(records: Records, homes: Sequence[Home]) -> pa.RecordBatch:
+    """The traces of records, with ``homes`` for each of theirs; each takes away the marks of all places that it claims."""
+    rows, fields = len(records.keys), len(records.names)
+    index = {home: number for number, home in enumerate(homes)}
+    at_home = np.array([index[home] for home in records.homes])
+    bases = np.array([[place.base for place in home.places] for home in homes], np.uint64)
+    factors = np.array([[place.factor for place in home.places] for home in homes], np.uint64)
+    scores = np.array(records.scores, np.float64).transpose()
+    claimed = marks(bases[at_home], factors[at_home], np.ascontiguousarray(scores))
+    texts = pa.array([*records.names, *chain.from_iterable(records.rows)], pa.binary())
+    in_turn = np.empty((rows, 2 * fields), np.int64)
+    in_turn[:, ::2] = np.arange(fields)
+    in_turn[:, 1::2] = np.arange(fields, fields + rows * fields).reshape(rows, fields)
+    return _batch(
+        rows,
+        number=pa.array(records.numbers, pa.int64()),
+        kind=_same(RECORD, rows, pa.int64()),
+        mark=pa.array(-np.add.reduce(claimed, axis=1)),
+        home=pa.array(np.array([home.mark for home in homes], np.int64)[at_home]),
+        created_at=pa.array(records.created_at, pa.int64()),
+        key=pa.array(records.keys, pa.binary()),
+        values=_lists(np.arange(0, 2 * fields * rows + 1, 2 * fields), texts.take(pa.array(in_turn.ravel()))),
+    )
 
 
 def _members(entry: Entry, standing: Standing, known: Sequence[int]) -> pa.RecordBatch:
@@ -214,7 +173,7 @@ def _members(entry: Entry, standing: Standing, known: Sequence[int]) -> pa.Recor
         key=_same(entry.key, rows, pa.binary()),
         index=pa.array(np.array(known) + entry.offset),
         score=pa.array(array),
-        values=_lists(range(rows + 1), members),
+        values=_lists(np.arange(rows + 1), pa.array(members, pa.binary())),
     )
 
 
@@ -244,8 +203,8 @@ def _same(value: Any, rows: int, kind: pa.DataType) -> pa.Array:
     return pa.repeat(pa.scalar(value, kind), rows)
 
 
-def _lists(ends: Sequence[int], items: Sequence[bytes]) -> pa.ListArray:
-    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.array(items, pa.binary()), type=COLUMNS["values"])
+def _lists(ends: Any, texts: pa.Array) -> pa.ListArray:
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), texts, type=COLUMNS["values"])
 
 
 def _batch(rows: int, **arrays: pa.Array) -> pa.RecordBatch:

@@ -6,14 +6,14 @@ to the rules, and may well be sound. tests/compat/kue/test_voucher.py holds ever
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
 
 from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.job import State
-from ...schema.text import is_json, to_text
+from ...schema.memo import Memo
+from ...schema.text import not_json, to_text
 from ...schema.totals import Totals
-from ...schema.voucher import Home, Member, Place, Sound, Standing, Voucher
+from ...schema.voucher import Columns, Home, Member, Place, Standing, Vouched, Voucher
 from ..numbers import number
 from .keys import BORROWED, EARLIEST_TIME, WORDS, Form, is_borrowed, layout
 from .record import INDEXES, state_of
@@ -22,7 +22,9 @@ from .record_rules import LATE_MS
 CALM = frozenset({State.WAITING, State.SCHEDULED, State.COMPLETED, State.FAILED})
 """Of an active job keys alone never tell whether all is well."""
 
-MOST_HOMES = 100_000
+NEEDED = frozenset({b"type", b"state", b"priority", b"data", b"created_at", b"updated_at", b"promote_at", b"max_attempts"})
+"""The fields without which nobody vouches for a job."""
+JSON = frozenset({b"data", b"result", b"progress_data", b"backoff"})
 ID_DIGITS = 16
 MOST_DIGITS = 18
 """Of a time or a counter."""
@@ -37,48 +39,56 @@ class KueVoucher(Voucher):
         self._layout = layout(prefix)
         self._head = self._layout.key("record", id="")
         self._late = now_ms - LATE_MS
-        self._homes: dict[tuple[bytes | None, bytes | None], Home | None] = {}
-        self._indexes: dict[bytes, tuple[str, str | None, str | None]] = {}
+        self._homes = Memo(self._home)
+        self._scores = Memo(_priority)
+        self._indexes = Memo(self._index)
 
     def record(self, key: bytes) -> int | None:
-        digits = key[len(self._head) :]
-        if not key.startswith(self._head) or not digits.isdigit() or len(digits) > ID_DIGITS:
+        if not key.startswith(self._head):
             return None
-        return None if digits[:1] == b"0" else int(digits)
+        digits = key[len(self._head) :]
+        return int(digits) if digits.isdigit() and len(digits) <= ID_DIGITS and digits[0] != ord("0") else None
 
     def number(self, job_id: str, scope: str) -> int:
         return int(job_id)
 
-    def vouch(self, fields: Mapping[bytes, bytes]) -> Sound | None:
-        get = fields.get
-        home = self._home(get(b"type"), get(b"state"))
-        score = _priority(get(b"priority", b""))
-        if home is None or score is None or b"data" not in fields:
-            return None
-        for name in _JSON:
-            text = get(name)
-            if text is not None and not is_json(text):
-                return None
-        numbers = [get(name, b"") for name in _TIMES]
-        numbers += get(b"max_attempts", b""), get(b"attempts", b"0")
-        if not b"".join(numbers).isdigit() or not all(numbers) or max(map(len, numbers)) > MOST_DIGITS:
-            return None
-        created_at, updated_at, due_at, allowed, made = map(int, numbers)
-        if not created_at <= updated_at <= LATEST or not created_at <= due_at <= LATEST or not made <= allowed or allowed < 1:
-            return None
-        by_state = score
-        match home.state:
-            case State.SCHEDULED:
-                by_state = float(due_at)
-                if due_at < self._late:
-                    return None
-            case State.COMPLETED:
-                if made < 1 or get(b"removeOnComplete") or get(b"progress") != b"100":
-                    return None
-            case State.FAILED:
-                if made != allowed or b"failed_at" not in fields or b"error" not in fields:
-                    return None
-        return Sound(home, (score, by_state, score), created_at)
+    def vouch(self, records: Columns) -> Vouched:
+        rows = len(records[next(iter(records))])
+        if not records.keys() >= NEEDED:
+            return Vouched.nobody(rows)
+        homes = [self._homes[told] for told in zip(records[b"type"], records[b"state"], strict=True)]
+        scores = list(map(self._scores.__getitem__, records[b"priority"]))
+        created_at = _wholes(records[b"created_at"])
+        numbers = (_wholes(records[name]) for name in (b"updated_at", b"promote_at", b"max_attempts"))
+        made = _wholes(records[b"attempts"]) if b"attempts" in records else [0] * rows
+        can_fail = b"failed_at" in records and b"error" in records
+        progress, passing = (records.get(name, [b""] * rows) for name in (b"progress", b"removeOnComplete"))
+        by_state = list(scores)
+        columns = zip(homes, scores, created_at, *numbers, made, strict=True)
+        for row, (home, score, created, updated, due, allowed, used) in enumerate(columns):
+            is_sound = (
+                home is not None
+                and score is not None
+                and 0 <= created <= updated <= LATEST
+                and created <= due <= LATEST
+                and 0 <= used <= allowed
+                and allowed >= 1
+            )
+            if is_sound:
+                match home.state:
+                    case State.SCHEDULED:
+                        by_state[row] = float(due)
+                        is_sound = due >= self._late
+                    case State.COMPLETED:
+                        is_sound = used >= 1 and not passing[row] and progress[row] == b"100"
+                    case State.FAILED:
+                        is_sound = used == allowed and can_fail
+            if not is_sound:
+                homes[row] = None
+        for name in JSON & records.keys():
+            for row in not_json(records[name]):
+                homes[row] = None
+        return Vouched(homes, (scores, by_state, scores), created_at)
 
     def standing(self, entry: Entry) -> Standing | None:
         if entry.redis_type != "zset" or entry.ttl_ms is not None:
@@ -98,7 +108,7 @@ class KueVoucher(Voucher):
         job_id = key[len(self._head) :].decode()
         facts = [Fact(FactKind.RECORD, "record", key, "hash", job_id, values=record)]
         for index, member, score, rank in members:
-            role, queue, word = self._index(index)
+            role, queue, word = self._indexes[index]
             facts.append(Fact(FactKind.PLACE, role, index, "zset", job_id, "", queue, word, member, score, rank))
         for entry in attached:
             facts.append(Fact(FactKind.NOTE, "log", entry.key, "list", job_id, values=tuple(entry.value), index=entry.offset))
@@ -129,27 +139,15 @@ class KueVoucher(Voucher):
 
     def _index(self, key: bytes) -> tuple[str, str | None, str | None]:
         """The role of an index, and the type and state of which its key speaks."""
-        told = self._indexes.get(key)
-        if told is None:
-            match = self._layout.parse(key, "zset")
-            if match is None:
-                raise ValueError(f"{key!r} is no index")
-            if len(self._indexes) >= MOST_HOMES:
-                self._indexes.clear()
-            told = self._indexes[key] = (match.role, match.fields.get("queue"), match.fields.get("state"))
-        return told
+        match = self._layout.parse(key, "zset")
+        if match is None:
+            raise ValueError(f"{key!r} is no index")
+        return match.role, match.fields.get("queue"), match.fields.get("state")
 
-    def _home(self, queue: bytes | None, word: bytes | None) -> Home | None:
+    def _home(self, told: tuple[bytes, bytes]) -> Home | None:
         """The home of all jobs of a type in a state; None where a rule must look."""
-        known = self._homes
-        if (queue, word) not in known:
-            if len(known) >= MOST_HOMES:
-                known.clear()
-            known[queue, word] = self._new_home(queue, word)
-        return known[queue, word]
-
-    def _new_home(self, queue: bytes | None, word: bytes | None) -> Home | None:
-        state = state_of({name: value for name, value in ((b"type", queue), (b"state", word)) if value is not None})
+        queue, word = told
+        state = state_of({b"type": queue, b"state": word})
         if state not in CALM or not queue:
             return None
         name = to_text(queue)
@@ -157,14 +155,16 @@ class KueVoucher(Voucher):
         return Home(name, state, tuple(map(Place, keys)))
 
 
-_JSON = (b"data", b"result", b"progress_data", b"backoff")
-_TIMES = (b"created_at", b"updated_at", b"promote_at")
-
-
-@lru_cache(maxsize=1024)
 def _priority(raw: bytes) -> float | None:
     value = number(raw)
     return None if value is None else float(value)
+
+
+def _wholes(column: Sequence[bytes]) -> list[int]:
+    """The numbers in a column; -1 for each that has an odd notation."""
+    if b"".join(column).isdigit() and all(column) and max(map(len, column)) <= MOST_DIGITS:
+        return list(map(int, column))
+    return [int(raw) if raw.isdigit() and len(raw) <= MOST_DIGITS else -1 for raw in column]
 
 
 def _padded_number(member: bytes) -> int | None:

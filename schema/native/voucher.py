@@ -7,13 +7,14 @@ have a unique key are left to the rules. tests/schema/native/test_voucher.py hol
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from ..errors import MalformedValue
 from ..fact import Entry, Fact, FactKind, Subject
+from ..memo import Memo
 from ..text import to_bytes, to_text
 from ..totals import Totals
-from ..voucher import ANYWHERE, Home, Member, Sound, Standing, Voucher
+from ..voucher import ANYWHERE, Columns, Home, Member, Standing, Vouched, Voucher
 from . import codec
 from .aside import Aside
 from .keys import is_escaped, unescape
@@ -25,7 +26,6 @@ from .rules import LATE_MS
 CALM = frozenset({"waiting", "scheduled", "dead", "done"})
 """The roles of the places where nobody holds a job."""
 SOMEWHERE = Home("", None, (ANYWHERE,))
-MOST_QUEUES = 100_000
 
 
 class NativeVoucher(Voucher):
@@ -35,8 +35,8 @@ class NativeVoucher(Voucher):
         self._layout = layout(prefix)
         self._head = to_bytes(prefix) + b":{"
         self._late = now_ms - LATE_MS
-        self._queues: dict[bytes, str | None] = {}
-        self._homes: dict[tuple[str, str], Home] = {}
+        self._queues = Memo(_queue)
+        self._homes = Memo(_home)
 
     def record(self, key: bytes) -> int | None:
         told = self._told(key)
@@ -46,19 +46,22 @@ class NativeVoucher(Voucher):
         name = to_bytes(f"{len(scope)}:{scope}{job_id}")
         return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest()) >> 1
 
-    def vouch(self, fields: Mapping[bytes, bytes]) -> Sound | None:
-        get = fields.get
-        created_at, score, aside = whole(get(b"published_at")), get(b"score"), get(Aside.FIELD)
-        if created_at is None or get(b"reason") == CANCELLED or (score is not None and number(score) is None):
-            return None
-        try:
-            if b"payload" not in fields:
-                codec.decode(fields.get(b"message", b""))
-            if aside is not None and "created_at" in Aside.unpack(aside).fields:
-                return None
-        except MalformedValue:
-            return None
-        return Sound(SOMEWHERE, (0.0,), created_at)
+    def vouch(self, records: Columns) -> Vouched:
+        rows = len(records[next(iter(records))])
+        if b"published_at" not in records or not records.keys() & {b"payload", b"message"}:
+            return Vouched.nobody(rows)
+        created_at = list(map(whole, records[b"published_at"]))
+        odd = {row for row, time in enumerate(created_at) if time is None}
+        if b"reason" in records:
+            odd.update(row for row, reason in enumerate(records[b"reason"]) if reason == CANCELLED)
+        if b"score" in records:
+            odd.update(row for row, score in enumerate(records[b"score"]) if number(score) is None)
+        if b"payload" not in records:
+            odd.update(row for row, message in enumerate(records[b"message"]) if not _is_message(message))
+        if Aside.FIELD in records:
+            odd.update(row for row, aside in enumerate(records[Aside.FIELD]) if not _is_calm(aside))
+        homes = [None if row in odd else SOMEWHERE for row in range(rows)]
+        return Vouched(homes, ([0.0] * rows,), [time or 0 for time in created_at])
 
     def standing(self, entry: Entry) -> Standing | None:
         match = self._layout.parse(entry.key, entry.redis_type) if entry.ttl_ms is None else None
@@ -67,7 +70,7 @@ class NativeVoucher(Voucher):
         queue, role = unescape(match.fields["tag"]), match.role
         is_odd = {"waiting": _is_inexact, "scheduled": self._is_late}.get(role, _never)
         numbers = [None if is_odd(score) else self.number(to_text(member), queue) for member, score in entry.value]
-        return Standing(ANYWHERE, numbers, self._home(queue, role))
+        return Standing(ANYWHERE, numbers, self._homes[queue, role])
 
     def attached(self, entry: Entry) -> int | None:
         return None
@@ -101,26 +104,39 @@ class NativeVoucher(Voucher):
         if not key.startswith(self._head):
             return None
         tag, _, name = key[len(self._head) :].partition(b"}:job:")
-        if not name:
-            return None
-        if tag not in self._queues:
-            if len(self._queues) >= MOST_QUEUES:
-                self._queues.clear()
-            text = to_text(tag)
-            self._queues[tag] = unescape(text) if text and is_escaped(text) else None
-        queue = self._queues[tag]
+        queue = self._queues[tag] if name else None
         return None if queue is None else (queue, to_text(name))
 
     def _is_late(self, due_at: float) -> bool:
         return due_at < self._late
 
-    def _home(self, queue: str, role: str) -> Home:
-        known = self._homes.get((queue, role))
-        if known is None:
-            if len(self._homes) >= MOST_QUEUES:
-                self._homes.clear()
-            known = self._homes[queue, role] = Home(queue, STATES[role], (ANYWHERE,))
-        return known
+
+def _queue(tag: bytes) -> str | None:
+    """The queue in whose keys a tag stands; None for what is no tag."""
+    text = to_text(tag)
+    return unescape(text) if text and is_escaped(text) else None
+
+
+def _home(told: tuple[str, str]) -> Home:
+    """The home of all jobs of a queue in places of a role."""
+    queue, role = told
+    return Home(queue, STATES[role], (ANYWHERE,))
+
+
+def _is_message(raw: bytes) -> bool:
+    try:
+        codec.decode(raw)
+    except MalformedValue:
+        return False
+    return True
+
+
+def _is_calm(aside: bytes) -> bool:
+    """Whether what is aside can be read, and does not tell another time of publication."""
+    try:
+        return "created_at" not in Aside.unpack(aside).fields
+    except MalformedValue:
+        return False
 
 
 def _is_inexact(score: float) -> bool:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 import redis
@@ -32,14 +31,14 @@ def line(server: Server) -> Iterator[Wire]:
 
 def interrupted(line: Wire, monkeypatch: pytest.MonkeyPatch, command: bytes, event: Callable[[], object]) -> None:
     """Makes something happen just before a command is sent about each key."""
-    ask = line.ask_each
+    send = line.send_each
 
-    def ask_later(keys: Sequence[bytes], *commands: Sequence[bytes]) -> list[list[Any]]:
+    def send_later(keys: Sequence[bytes], *commands: Sequence[bytes]) -> None:
         if commands[0][0] == command:
             event()
-        return ask(keys, *commands)
+        send(keys, *commands)
 
-    monkeypatch.setattr(line, "ask_each", ask_later)
+    monkeypatch.setattr(line, "send_each", send_later)
 
 
 def whole(line: Wire, *keys: bytes) -> tuple[dict[bytes, dict[bytes, bytes]], list[bytes]]:
@@ -114,17 +113,32 @@ def test_a_hash_that_goes_away_or_comes_back_before_it_is_asked_whether_it_is_th
 ) -> None:
     for name in ("stays", "goes", "changes"):
         client.hset(name, "other", "field")
-    call = line.call
+    send = line.send
 
-    def call_later(commands: Iterable[Command]) -> list[Any]:
+    def send_later(commands: Sequence[Command]) -> None:
         client.delete("goes", "changes")
         client.set("changes", "text")
         client.hset("comes", "state", "active")
-        return call(commands)
+        send(commands)
 
-    monkeypatch.setattr(line, "call", call_later)
+    monkeypatch.setattr(line, "send", send_later)
     keys = [b"stays", b"goes", b"changes", b"comes"]
     assert picked(line, keys, b"state", b"type") == {b"stays": [None, None], b"comes": [b"active", None]}
+
+
+def test_answers_belong_to_their_keys_though_the_next_are_asked_for_before(client: redis.Redis, line: Wire) -> None:
+    keys = [str(number).encode() for number in range(5 * BATCH)]
+    for key in keys:
+        if key[-1:] not in b"123":
+            client.hset(key, "state" if key[-1:] < b"7" else "other", key)
+        elif key[-1:] == b"1":
+            client.set(key, "text")
+    there = [key for key in keys if key[-1:] not in b"123"]
+    expected = {key: {b"state" if key[-1:] < b"7" else b"other": key} for key in there}
+    found, others = whole(line, *keys)
+    assert found == expected
+    assert others == [key for key in keys if key[-1:] == b"1"]
+    assert picked(line, keys, b"state") == {key: [fields.get(b"state")] for key, fields in expected.items()}
 
 
 def test_an_error_of_the_server_is_raised(client: redis.Redis, line: Wire) -> None:

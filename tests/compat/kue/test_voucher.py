@@ -14,6 +14,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from ...support.captures import survey
+from ...support.vouching import vouch
 from .strategies import fields, texts
 
 NOW = 1_800_000_000_000
@@ -36,7 +37,7 @@ def _raw(word: bytes | str | int | float) -> bytes:
 
 def as_is(record: dict[bytes, bytes], job_id: str = "7") -> tuple[list[Entry], object]:
     """The keyspace in which a job stands just where the voucher says, and what it says; nothing where it does not vouch."""
-    sound = FAMILY.voucher(PREFIX, NOW).vouch(record)
+    sound = vouch(FAMILY.voucher(PREFIX, NOW), record)
     if sound is None:
         return [], None
     member = padded(job_id).encode()
@@ -70,7 +71,7 @@ def test_no_rule_finds_anything_in_a_job_that_is_vouched_for(job, changes, missi
 @given(st.sampled_from(JOBS), st.lists(st.binary(max_size=9), max_size=3), st.integers(0, 99))
 def test_the_subject_of_a_job_is_what_its_keys_state(job, lines, rank) -> None:
     record = stored_as(job)
-    sound = FAMILY.voucher(PREFIX, NOW).vouch(record)
+    sound = vouch(FAMILY.voucher(PREFIX, NOW), record)
     member = padded("7").encode()
     members = [Member(place.key, member, score, rank) for place, score in zip(sound.home.places, sound.scores, strict=True)]
     logs = [Entry(f"{PREFIX}:job:7:log".encode(), "list", lines)] if lines else []
@@ -82,10 +83,24 @@ def test_the_subject_of_a_job_is_what_its_keys_state(job, lines, rank) -> None:
     assert (made.job_id, made.scope, set(made.facts)) == (stated.job_id, stated.scope, set(stated.facts))
 
 
+@given(st.lists(st.tuples(st.sampled_from(JOBS), st.none() | st.tuples(fields, edges)), min_size=1))
+def test_records_are_vouched_for_together_as_one_by_one(those) -> None:
+    voucher = FAMILY.voucher(PREFIX, NOW)
+    records = [{**stored_as(job), **dict([change] if change else [])} for job, change in those]
+    names = set.intersection(*map(set, records))
+    records = [{name: record[name] for name in names} for record in records]
+    homes, scores, created_at = voucher.vouch({name: [record[name] for record in records] for name in names})
+    for row, record in enumerate(records):
+        sound = vouch(voucher, record)
+        assert homes[row] == (sound and sound.home)
+        if sound:
+            assert (tuple(column[row] for column in scores), created_at[row]) == (sound.scores, sound.created_at)
+
+
 def test_generated_jobs_are_vouched_for_unless_they_are_active() -> None:
     voucher = FAMILY.voucher(PREFIX, NOW)
     jobs = list(generate(2000, 5, NOW))
-    vouched = [job for job in jobs if voucher.vouch(stored_as(job)) is not None]
+    vouched = [job for job in jobs if vouch(voucher, stored_as(job)) is not None]
     assert vouched == [job for job in jobs if job.state is not State.ACTIVE]
 
 
@@ -93,7 +108,7 @@ def test_a_job_stands_where_the_voucher_says() -> None:
     """Against the writer: the marks of all places and scores that a sound job has."""
     voucher = FAMILY.voucher(PREFIX, NOW)
     for job in JOBS:
-        home, scores, _ = voucher.vouch(stored_as(job))
+        home, scores, _ = vouch(voucher, stored_as(job))
         claimed = {place.key: score for place, score in zip(home.places, scores, strict=True)}
         written = {
             command[1]: float(command[2])

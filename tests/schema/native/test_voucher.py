@@ -16,6 +16,7 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from ...support.captures import survey
+from ...support.vouching import vouch
 from .test_hostile import fields, texts
 
 NOW = 1_800_000_000_000
@@ -69,7 +70,7 @@ def test_no_rule_finds_anything_in_a_job_that_is_vouched_for(job, changes, missi
     if score is not None:
         place = Entry(place.key, "zset", [(place.value[0][0], score)])
     voucher = FAMILY.voucher(PREFIX, NOW)
-    sound, standing = voucher.vouch(value), voucher.standing(place)
+    sound, standing = vouch(voucher, value), voucher.standing(place)
     vouched = sound is not None and standing.numbers == [voucher.record(record.key)]
     event(f"vouched for: {vouched}, changed: {bool(changes or missing or score)}")
     if not vouched:
@@ -85,7 +86,7 @@ def test_no_rule_finds_anything_in_a_job_that_is_vouched_for(job, changes, missi
 
 def test_nearly_all_jobs_are_vouched_for() -> None:
     voucher = FAMILY.voucher(PREFIX, NOW)
-    told = Counter((job.state in CALM, voucher.vouch(stored(job)[0].value) is not None) for job in JOBS)
+    told = Counter((job.state in CALM, vouch(voucher, stored(job)[0].value) is not None) for job in JOBS)
     assert told[True, False] == 0 < told[True, True]
 
 
