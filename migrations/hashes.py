@@ -18,6 +18,7 @@ from attrs import frozen
 
 from ..schema.fact import Entry, FactKind
 from ..schema.family import Command, KeyFamily
+from .chunks import LIST_CHUNK
 from .reading import BATCH, BATCH_BYTES, SAMPLE, SMALL_HASH, Guess, checked, is_wrong_type, no_guess
 from .throttle import Pace
 from .wire import Wire
@@ -40,6 +41,16 @@ class Hashes:
     replies: Sequence[Reply]
     size: int
     """Bytes of the replies, about."""
+
+
+@frozen
+class Lists:
+    """Some keys, each a list of fewer items than LIST_CHUNK."""
+
+    keys: Sequence[bytes]
+    ttls: Sequence[int]
+    """As above."""
+    replies: Sequence[Sequence[bytes]]
 
 
 @frozen
@@ -70,6 +81,11 @@ def read_whole(line: Wire, keys: Sequence[bytes], pace: Pace) -> Iterator[tuple[
     The line is its own until the last batch is out.
     """
     return _in_batches(keys, pace, lambda batch: _whole(line, batch), lambda found: found[0].replies)
+
+
+def read_lists(line: Wire, keys: Sequence[bytes], pace: Pace) -> Iterator[tuple[Lists, list[bytes]]]:
+    """The short lists among the keys, in batches, each with the keys that are left, as above."""
+    return _in_batches(keys, pace, lambda batch: _lists(line, batch), lambda found: found[0].replies)
 
 
 def read_fields(line: Wire, keys: Sequence[bytes], fields: Sequence[bytes], pace: Pace) -> Iterator[Picked]:
@@ -141,6 +157,19 @@ def _whole(line: Wire, keys: Sequence[bytes]) -> Asking[tuple[Hashes, list[bytes
     if not _are(int, ttls):
         ttls = list(map(checked, ttls))
     return Hashes(keys, ttls, replies, size), left
+
+
+def _lists(line: Wire, keys: Sequence[bytes]) -> Asking[tuple[Lists, list[bytes]]]:
+    line.send_each(keys, (b"PTTL",), (b"LRANGE", b"0", b"%d" % (LIST_CHUNK - 1)))
+    yield
+    ttls, replies = line.replies(len(keys)), line.replies(len(keys))
+    if _are(int, ttls) and _are(list, replies) and all(replies) and max(map(len, replies)) < LIST_CHUNK:
+        return Lists(keys, ttls, replies), []
+    left = [key for key, items in zip(keys, replies, strict=True) if is_wrong_type(items) or len(checked(items)) == LIST_CHUNK]
+    others = set(left)
+    there = [index for index, items in enumerate(replies) if keys[index] not in others and items]
+    keys, ttls, replies = ([column[index] for index in there] for column in (keys, ttls, replies))
+    return Lists(keys, list(map(checked, ttls)), replies), left
 
 
 def _fields(line: Wire, keys: Sequence[bytes], fields: Sequence[bytes]) -> Asking[Picked]:

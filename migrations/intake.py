@@ -16,7 +16,7 @@ from ..schema.address import Address
 from ..schema.fact import Entry, Fact, FactKind
 from ..schema.family import get_family
 from ..schema.totals import Totals
-from .hashes import Hashes
+from .hashes import Hashes, Lists
 from .wire import mapping
 
 
@@ -41,6 +41,15 @@ class Intake:
         for key, ttl_ms, reply in zip(hashes.keys, hashes.ttls, hashes.replies, strict=True):
             yield from self.facts(Entry(key, "hash", mapping(reply), ttl_ms if ttl_ms >= 0 else None))
 
+    def lists(self, lists: Lists) -> Iterator[Fact]:
+        """The same for many short lists."""
+        for key, ttl_ms, items in zip(lists.keys, lists.ttls, lists.replies, strict=True):
+            yield from self.facts(Entry(key, "list", items, ttl_ms if ttl_ms >= 0 else None))
+
+    def row(self, key: bytes, kind: str, value: Any, ttl_ms: int | None) -> Iterator[Fact]:
+        """The same for a key in a snapshot file, whole."""
+        return self.facts(Entry(key, kind, value, ttl_ms))
+
     def rest(self) -> Iterator[Fact]:
         """The facts that are still to come when the last entry has been given."""
         return iter(())
@@ -49,8 +58,12 @@ class Intake:
         """What all entries together have told, after the last one and the rest of the facts."""
         return self._outline
 
-    def is_record(self, key: bytes) -> object:
+    def is_record(self, key: bytes) -> bool:
         """Whether a key of this name is the record of a job, in all likelihood: a hash of a few fields."""
+        return False
+
+    def is_list(self, key: bytes) -> bool:
+        """Whether a key of this name is a short list, in all likelihood."""
         return False
 
 

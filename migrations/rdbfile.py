@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import mmap
+import re
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -39,6 +40,8 @@ BYTES_A_KEY = 400
 FACTS = 4096
 """Bytes at the start of a file within which it speaks of itself."""
 END = b"\xff"
+CHANGE_OF_DB = re.compile(rb"%b[\x00-\x3f]%b" % (re.escape(bytes([SELECT_DB])), re.escape(bytes([RESIZE_DB]))), re.DOTALL)
+"""What a file says where the keys of another database begin, and may hold elsewhere by chance."""
 PROOF = b"FERRYMAN"
 """Stands where the checksum of a whole file stands: whoever reads it there has read to the end of the piece."""
 
@@ -61,7 +64,7 @@ class Piece:
 class Decoded:
     """What a piece held."""
 
-    entries: list[Entry] = field(factory=list)
+    rows: list[Row] = field(factory=list)
     """The keys of the wanted database that had not expired: a server that loads the file drops those that have."""
     last_db: int = 0
     """The database to which the first records of the next piece belong."""
@@ -159,17 +162,18 @@ class RdbFile:
             found = boundary(self._data, max(cut, borders[-1]))
             if found is not None and borders[-1] < found < size:
                 borders.append(found)
-        return [Piece(start, end, self._likely_db(start)) for start, end in pairwise([*borders, size])]
+        db, pieces = 0, []
+        for start, end in pairwise([*borders, size]):
+            pieces.append(Piece(start, end, db))
+            db = self._likely_db(start, end, db)
+        return pieces
 
-    def _likely_db(self, at: int) -> int:
-        """The database of the record at a position: a guess, from what looks like a change of databases before it."""
-        while at > HEADER:
-            at = self._data.rfind(bytes([SELECT_DB]), HEADER, at)
-            if at < 0:
-                break
-            if self._data[at + 1] < 0x40 and self._data[at + 2] == RESIZE_DB:
-                return self._data[at + 1]
-        return 0
+    def _likely_db(self, start: int, end: int, db: int) -> int:
+        """The database at the end of a piece that begins in ``db``: a guess, from what looks like a change of databases."""
+        with memoryview(self._data) as view, view[start:end] as piece:
+            for change in CHANGE_OF_DB.finditer(piece):
+                db = change[0][1]
+        return db
 
     @staticmethod
     def joined(pieces: Sequence[Piece], wrong: Collection[int]) -> list[Piece]:
@@ -193,13 +197,13 @@ class RdbFile:
     # Decoding
 
     def decode(self, piece: Piece, db: int, now_ms: int) -> Decoded:
-        """The entries of one database in a piece. Raises NotAPiece when its borders prove wrong, and nothing else."""
+        """The keys of one database in a piece. Raises NotAPiece when its borders prove wrong, and nothing else."""
         decoded = Decoded()
-        decoded.entries.extend(Entry(*row) for row in self.unproven(piece, db, now_ms, decoded))
+        decoded.rows.extend(self.unproven(piece, db, now_ms, decoded))
         return decoded
 
     def unproven(self, piece: Piece, db: int, now_ms: int, told: Decoded | None = None) -> Iterator[Row]:
-        """The same one by one, and not yet as entries. None of them counts unless the last is followed by no NotAPiece.
+        """The same one by one. None of them counts unless the last is followed by no NotAPiece.
 
         ``told``: where all else is noted that ``decode`` tells.
         """
@@ -247,8 +251,8 @@ class RdbFile:
             self.announced += decoded.announced
             self.keys += decoded.keys
             self.passed = piece.end
-            if decoded.entries:
-                yield decoded.entries
+            if decoded.rows:
+                yield [Entry(*row) for row in decoded.rows]
             index += 1
 
     def damaged(self, piece: Piece, reason: str) -> ServerError:

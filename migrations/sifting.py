@@ -14,7 +14,7 @@ from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from attrs import define, field, frozen
 
@@ -81,15 +81,16 @@ class Sifting(Intake):
         self._piles: defaultdict[tuple[bytes, ...], _Pile] = defaultdict(_Pile)
         self._piled = self._bytes = 0
 
-    def is_record(self, key: bytes) -> object:
-        return self.voucher.record(key)
+    def is_record(self, key: bytes) -> bool:
+        return self.voucher.record(key) is not None
+
+    def is_list(self, key: bytes) -> bool:
+        return self.voucher.attached(key) is not None
 
     def hashes(self, hashes: Hashes) -> Iterator[Fact]:
         for key, ttl_ms, reply in zip(hashes.keys, hashes.ttls, hashes.replies, strict=True):
             if ttl_ms < 0:
-                pile = self._piles[tuple(reply[::2])]
-                pile.keys.append(key)
-                pile.rows.append(reply[1::2])
+                self._pile_up(key, tuple(reply[::2]), reply[1::2])
             else:
                 yield from self.doubtful(Entry(key, "hash", mapping(reply), ttl_ms))
         yield from self._piled_up(len(hashes.keys), hashes.size)
@@ -97,14 +98,25 @@ class Sifting(Intake):
     def facts(self, entry: Entry) -> Iterator[Fact]:
         kind = entry.redis_type
         if kind == "hash" and entry.ttl_ms is None and not entry.offset:
-            pile, values = self._piles[tuple(entry.value)], entry.value.values()
-            pile.keys.append(entry.key)
-            pile.rows.append(tuple(values))
+            values = tuple(entry.value.values())
+            self._pile_up(entry.key, tuple(entry.value), values)
             return self._piled_up(1, sum(map(len, values)))
-        if kind == "list" and (number := self.voucher.attached(entry)) is not None:
+        if kind == "list" and entry.ttl_ms is None and (number := self.voucher.attached(entry.key)) is not None:
             self.add_attached(number, entry)
             return iter(())
         return self.of_place(entry) if kind == "zset" else self.doubtful(entry)
+
+    def row(self, key: bytes, kind: str, value: Any, ttl_ms: int | None) -> Iterator[Fact]:
+        if kind != "hash" or ttl_ms is not None:
+            return self.facts(Entry(key, kind, value, ttl_ms))
+        # Its bytes are in memory already, as part of a piece of a file.
+        self._pile_up(key, tuple(value), tuple(value.values()))
+        return self._piled_up(1, 0)
+
+    def _pile_up(self, key: bytes, names: tuple[bytes, ...], values: Sequence[bytes]) -> None:
+        pile = self._piles[names]
+        pile.keys.append(key)
+        pile.rows.append(values)
 
     def _piled_up(self, records: int, size: int) -> Iterator[Fact]:
         """So many records more are on the piles: the facts of those for which nobody vouches, when it is time to look at them."""

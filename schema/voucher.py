@@ -143,9 +143,12 @@ class Voucher(ABC):
     def standing(self, entry: Entry) -> Standing | None:
         """The jobs in a place, for an entry that is one and does not expire; None for all other entries."""
 
-    @abstractmethod
-    def attached(self, entry: Entry) -> int | None:
-        """The number of the job to which a key belongs in which no rule can find anything if the job is there (a log)."""
+    def attached(self, key: bytes) -> int | None:
+        """The number of the job to which a list belongs in which no rule can find anything if the job is there (a log).
+
+        By the name of its key; None for every other key. The caller sees to it that the key is a list and does not expire.
+        """
+        return None
 
     @abstractmethod
     def subject(self, key: bytes, record: tuple[bytes, ...], members: Iterable[Member], attached: Iterable[Entry]) -> Subject:

@@ -27,8 +27,9 @@ from ..schema.job import Job, State
 from ..schema.rule import Finding
 from . import audit, kept, listing, migrate, preflight
 from .comparison import compare_keyspaces
+from .names import tasks_for
 from .session import session
-from .snapshot import Snapshot, must_speak, take, tasks_for
+from .snapshot import Snapshot, must_speak, take
 from .tables import FINDINGS
 
 BRIEF_KEYS = 200_000

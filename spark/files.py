@@ -119,8 +119,8 @@ def _reading(
                         said.append((index, False, 0, 0, 0))
                         continue
                 said.append((index, True, decoded.last_db, decoded.announced, decoded.keys))
-                for entry in decoded.entries:
-                    yield from taker.facts(entry)
+                for row in decoded.rows:
+                    yield from taker.row(*row)
             yield from taker.rest()
 
         def word() -> str:

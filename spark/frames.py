@@ -20,7 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from ..migrations.source import open_source
 from ..schema.address import Address
 from . import audit, listing, preflight
-from .snapshot import Snapshot, take, tasks_for
+from .names import tasks_for
+from .snapshot import Snapshot, take
 from .tables import FINDINGS
 
 

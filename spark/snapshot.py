@@ -1,11 +1,10 @@
 """Snapshot: a keyspace read once, key by key in parallel, and kept as a Parquet folder of facts.
 
-    cursor ranges -> key names -> distinct -> values -> facts (and totals) -> Parquet -> subjects
-    pieces of RDB files (files.py) -----------------------^
+    names of keys (names.py) -> values -> facts (and totals) -> Parquet -> subjects
+    pieces of RDB files (files.py) -------^
 
-A server that is read twice answers differently, so everything that is asked about a keyspace is asked of its snapshot. Keys
-are made distinct before they are read: two ranges may both name a key at their border, and what is read twice is counted
-twice. No task holds more than a batch, and nothing but totals passes through the driver. Only reads from the server.
+A server that is read twice answers differently, so everything that is asked about a keyspace is asked of its snapshot. No task
+holds more than a batch, and nothing but totals passes through the driver. Only reads from the server.
 """
 
 from __future__ import annotations
@@ -20,18 +19,16 @@ from itertools import chain, groupby
 from operator import attrgetter
 from typing import TypeVar
 
-import pyarrow as pa
-import redis
 from attrs import evolve, field, frozen
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from ..migrations.clusterscan import Cluster, NodeName
+from ..migrations.clusterscan import Cluster
 from ..migrations.engine import Census, Progress, silent
-from ..migrations.hashes import read_whole
+from ..migrations.hashes import read_lists, read_whole
 from ..migrations.intake import Intake, NewIntake, Outline
 from ..migrations.reading import no_guess, read_all
-from ..migrations.scan import SCAN_COUNT, Span, node, same_server, scan_range, split
+from ..migrations.scan import node
 from ..migrations.sifting import can_vouch
 from ..migrations.source import open_source
 from ..migrations.throttle import UNTHROTTLED, Throttle
@@ -44,9 +41,9 @@ from ..schema.family import get_family
 from ..schema.rule import Finding, Keyspace
 from ..schema.totals import Totals
 from .chosen import Chosen, chosen_of
-from .failures import located
 from .files import read_files
 from .longkeys import LongKeys, positions_known, read_long_keys
+from .names import Names, list_names
 from .sound import Traces
 from .stage import Batches, Results, closing, run
 from .tables import FACTS, Table, batches, fact_bytes
@@ -59,10 +56,6 @@ Work = Callable[[str, Jobs], Batches]
 """What a task does with the jobs of a part: its name, and they in an order that is always the same. To be made by ``closing``."""
 SOUND = "sound-"
 """Before the number of a part, where its jobs are no facts."""
-
-KEYS_A_TASK = 25_000
-"""How many keys a task reads, or jobs it works on, as long as that makes no more than MAX_TASKS."""
-MAX_TASKS = 1024
 
 
 @frozen
@@ -178,8 +171,11 @@ def take(
     else:
         with _same_servers(address), _at_rest(address):
             share = throttle.shared(spark.sparkContext.defaultParallelism)
-            task = _reading(address, share, intake, positions_known(address))
-            facts = run(keys(spark, address, throttle), task, FACTS, path, f"reading {address.family} keys", progress)
+            names = list_names(spark, address, throttle, f"{path}-names", progress)
+            steps = spark.range(0, names.parts, 1, names.parts)
+            task = _reading(address, share, intake, names, positions_known(address))
+            facts = run(steps, task, FACTS, path, f"reading {address.family} keys", progress)
+            names.remove()
             read_long_keys(spark, address, share, facts, intake, progress)
     return taken(address, now_ms, tasks, facts, remarks, progress)
 
@@ -265,69 +261,6 @@ def must_speak(snapshot: Snapshot) -> None:
             raise source.nothing_found()
 
 
-def tasks_for(address: Address) -> int:
-    """Into how many partitions the work on a keyspace is best cut."""
-    with open_source(address) as source:
-        return min(MAX_TASKS, source.size() // KEYS_A_TASK + 1)
-
-
-def keys(spark: SparkSession, address: Address, throttle: Throttle = UNTHROTTLED) -> DataFrame:
-    """The names of a keyspace's keys, each once, in the column ``key``."""
-    tasks = tasks_for(address)
-    parts = _parts(address, tasks)
-    count = throttle.page(SCAN_COUNT)
-
-    def scan(rows: Batches) -> Batches:
-        globs = get_family(address.family).globs(address.prefix)
-        for row in rows:
-            for index in row.column("id").to_pylist():
-                part = parts[index]
-                work = f"scanning range {index + 1} of {len(parts)} of {part.place(address)}"
-                with located(work), part.client(address) as client, same_server(client, part.run_id):
-                    for page in scan_range(client, part.span, globs, count):
-                        yield pa.RecordBatch.from_arrays([pa.array(page, pa.binary())], ["key"])
-
-    names = spark.range(0, len(parts), 1, len(parts)).mapInArrow(scan, "key binary")
-    return names.repartition(tasks, "key").dropDuplicates(["key"])
-
-
-@frozen
-class Part:
-    """What one task scans: a span of the keys of one node."""
-
-    span: Span
-    run_id: str | None
-    node: NodeName | None = None
-    """None: the one server of the address."""
-
-    def place(self, address: Address) -> str:
-        """Where it lies, for people."""
-        return ":".join(map(str, self.node)) if self.node else address.display()
-
-    @contextlib.contextmanager
-    def client(self, address: Address) -> Iterator[redis.Redis]:
-        """A client for the node."""
-        if self.node is None:
-            with open_client(address) as client:
-                yield client
-            return
-        with server_errors(address), Cluster(address) as cluster:
-            yield cluster.client(self.node)
-
-
-def _parts(address: Address, number: int) -> list[Part]:
-    """The scan in about this many parts."""
-    if address.kind is not Kind.CLUSTER:
-        with open_client(address) as client:
-            run_id = node(client).run_id
-            return [Part(span, run_id) for span in split(client, number)]
-    with server_errors(address), Cluster(address) as cluster:
-        masters = cluster.masters()
-        share = number // len(masters) + 1
-        run_ids = {name: node(cluster.client(name)).run_id for name in masters}
-        return [Part(span, run_ids[name], name) for name in masters for span in cluster.spans(name, share)]
-
-
 def _by_job(facts: DataFrame, partitions: int) -> DataFrame:
     return facts.repartition(partitions, "scope", "job_id").sortWithinPartitions("scope", "job_id")
 
@@ -354,16 +287,18 @@ def keyspace(address: Address, now_ms: int, totals: Totals) -> Keyspace:
     return Keyspace(get_family(address.family), address.prefix, now_ms, totals)
 
 
-def _reading(address: Address, throttle: Throttle, intake: NewIntake, by_cursor: bool) -> Callable[[Batches], Batches]:
-    """The task that reads the keys it is given, for an intake to make facts of them; long keys it sets aside."""
+def _reading(
+    address: Address, throttle: Throttle, intake: NewIntake, names: Names, by_cursor: bool
+) -> Callable[[Batches], Batches]:
+    """The task that reads the keys of the parts it is given, for an intake to make facts of them; long keys it sets aside."""
 
     def read(rows: Batches) -> Batches:
         taker, longs = intake(), LongKeys(by_cursor)
 
         def facts() -> Iterator[Fact]:
-            names = (row.column("key").to_pylist() for row in rows)
+            pages = (page for row in rows for part in row.column("id").to_pylist() for page in names.of(part))
             reading = _of_cluster if address.kind is Kind.CLUSTER else _of_server
-            yield from reading(address, throttle, names, taker, longs)
+            yield from reading(address, throttle, pages, taker, longs)
             yield from taker.rest()
 
         def word() -> str:
@@ -375,24 +310,27 @@ def _reading(address: Address, throttle: Throttle, intake: NewIntake, by_cursor:
 
 
 def _of_server(
-    address: Address, throttle: Throttle, names: Iterator[list[bytes]], taker: Intake, longs: LongKeys
+    address: Address, throttle: Throttle, pages: Iterator[list[bytes]], taker: Intake, longs: LongKeys
 ) -> Iterator[Fact]:
     pace = throttle.pace()
     with open_client(address) as client, wire(client) as line:
-        for page in names:
-            likely = list(filter(taker.is_record, page))
-            others = [key for key in page if not taker.is_record(key)] if likely else page
-            for hashes, left in read_whole(line, likely, pace):
+        for page in pages:
+            records, lists = list(filter(taker.is_record, page)), list(filter(taker.is_list, page))
+            others = list(set(page).difference(records, lists))
+            for hashes, left in read_whole(line, records, pace):
                 yield from taker.hashes(hashes)
+                others += left
+            for found, left in read_lists(line, lists, pace):
+                yield from taker.lists(found)
                 others += left
             for entry in chain.from_iterable(read_all(line, others, pace, no_guess, longs.set_aside)):
                 yield from taker.facts(entry)
 
 
 def _of_cluster(
-    address: Address, throttle: Throttle, names: Iterator[list[bytes]], taker: Intake, longs: LongKeys
+    address: Address, throttle: Throttle, pages: Iterator[list[bytes]], taker: Intake, longs: LongKeys
 ) -> Iterator[Fact]:
     with server_errors(address), Cluster(address, throttle) as cluster:
-        for page in names:
+        for page in pages:
             for entry in chain.from_iterable(cluster.read(page, is_hash=taker.is_record, set_aside=longs.set_aside)):
                 yield from taker.facts(entry)

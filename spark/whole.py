@@ -17,7 +17,7 @@ from ..schema.address import Address
 from ..schema.fact import Subject
 from ..schema.family import get_family
 from ..schema.rule import Keyspace
-from .snapshot import tasks_for
+from .names import tasks_for
 from .spill import Spill
 
 

@@ -26,6 +26,8 @@ NEEDED = frozenset({b"type", b"state", b"priority", b"data", b"created_at", b"up
 """The fields without which nobody vouches for a job."""
 JSON = frozenset({b"data", b"result", b"progress_data", b"backoff"})
 ID_DIGITS = 16
+LOG = b":log"
+"""The end of the name of a job's log."""
 MOST_DIGITS = 18
 """Of a time or a counter."""
 LATEST = 2**53
@@ -96,13 +98,10 @@ class KueVoucher(Voucher):
         match = self._layout.parse(entry.key, entry.redis_type)
         if match is None or match.role not in INDEXES:
             return None
-        return Standing(Place(entry.key), [_padded_number(member) for member, _ in entry.value])
+        return Standing(Place(entry.key), _padded_numbers([member for member, _ in entry.value]))
 
-    def attached(self, entry: Entry) -> int | None:
-        if entry.redis_type != "list" or entry.ttl_ms is not None or not entry.key.startswith(self._head):
-            return None
-        match = self._layout.parse(entry.key, entry.redis_type)
-        return int(match.fields["id"]) if match is not None and match.role == "log" else None
+    def attached(self, key: bytes) -> int | None:
+        return self.record(key.removesuffix(LOG)) if key.endswith(LOG) else None
 
     def subject(self, key: bytes, record: tuple[bytes, ...], members: Iterable[Member], attached: Iterable[Entry]) -> Subject:
         job_id = key[len(self._head) :].decode()
@@ -165,6 +164,19 @@ def _wholes(column: Sequence[bytes]) -> list[int]:
     if b"".join(column).isdigit() and all(column) and max(map(len, column)) <= MOST_DIGITS:
         return list(map(int, column))
     return [int(raw) if raw.isdigit() and len(raw) <= MOST_DIGITS else -1 for raw in column]
+
+
+def _padded_numbers(members: Sequence[bytes]) -> Sequence[int | None]:
+    """The jobs that members name."""
+    digits = [member[3:] for member in members]
+    forms = {(member[:3], len(member) - 3) for member in members}
+    if (
+        all(0 < size <= ID_DIGITS and prefix == b"%02d|" % size for prefix, size in forms)
+        and b"".join(digits).isdigit()
+        and b"|0" not in b" ".join(members)
+    ):
+        return list(map(int, digits))
+    return list(map(_padded_number, members))
 
 
 def _padded_number(member: bytes) -> int | None:

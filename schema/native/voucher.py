@@ -72,9 +72,6 @@ class NativeVoucher(Voucher):
         numbers = [None if is_odd(score) else self.number(to_text(member), queue) for member, score in entry.value]
         return Standing(ANYWHERE, numbers, self._homes[queue, role])
 
-    def attached(self, entry: Entry) -> int | None:
-        return None
-
     def subject(self, key: bytes, record: tuple[bytes, ...], members: Iterable[Member], attached: Iterable[Entry]) -> Subject:
         told = self._told(key)
         if told is None:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 import redis
-from ferryman.migrations.hashes import Hashes, Picked, read_fields, read_whole, record_test
+from ferryman.migrations.chunks import LIST_CHUNK
+from ferryman.migrations.hashes import Hashes, Picked, read_fields, read_lists, read_whole, record_test
 from ferryman.migrations.reading import BATCH, BATCH_BYTES, SMALL_HASH
 from ferryman.migrations.throttle import POLITE_BATCH, UNTHROTTLED, Throttle
 from ferryman.migrations.wire import Wire, wire
@@ -96,6 +97,22 @@ def test_a_hash_that_goes_away_or_becomes_a_text_after_its_length_was_told(
 
     interrupted(line, monkeypatch, b"HGETALL", event)
     assert whole(line, b"goes", b"stays", b"changes") == ({b"stays": {b"field": b"stays"}}, [b"changes"])
+
+
+def test_short_lists_are_read_with_their_times_to_live_and_other_keys_are_left(client: redis.Redis, line: Wire) -> None:
+    client.rpush("stays", b"\r\n", b"", "third")
+    client.rpush("goes", "item")
+    client.pexpire("goes", 60_000)
+    assert [left for _, left in read_lists(line, [b"stays", b"goes"], FREE)] == [[]]
+    client.rpush("long", *range(LIST_CHUNK))
+    client.rpush("just short", *range(LIST_CHUNK - 1))
+    client.set("text", "job")
+    ((found, left),) = read_lists(line, [b"stays", b"missing", b"long", b"goes", b"text", b"just short"], FREE)
+    assert left == [b"long", b"text"]
+    assert found.keys == [b"stays", b"goes", b"just short"]
+    assert found.replies[:2] == [[b"\r\n", b"", b"third"], [b"item"]]
+    stays, goes, _ = found.ttls
+    assert stays < 0 < goes <= 60_000
 
 
 def test_fields_that_a_hash_lacks_are_none(client: redis.Redis, line: Wire) -> None:

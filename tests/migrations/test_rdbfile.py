@@ -13,6 +13,7 @@ from ferryman.migrations.rdbfile import Piece, RdbFile
 from ferryman.migrations.source import open_source
 from ferryman.schema.address import Address
 from ferryman.schema.errors import KeyspaceNotFound, ServerError, UsageError
+from ferryman.schema.fact import Entry
 from ferryman.schema.family import family_names, get_family
 from ferryman.schema.job import Job
 from ferryman.schema.rule import Finding
@@ -32,7 +33,8 @@ def full(client: redis.Redis, server: Server, tmp_path: Path) -> tuple[Path, dic
     fill(client)
     path = saved(client, server, tmp_path)
     with RdbFile(path) as file:
-        return path, plain(file.decode(Piece(9, path.stat().st_size, 0), 0, 0).entries)
+        rows = file.decode(Piece(9, path.stat().st_size, 0), 0, 0).rows
+        return path, plain([Entry(*row) for row in rows])
 
 
 def test_what_is_read_is_what_the_server_has(full: tuple[Path, dict[bytes, tuple[str, object]]], server: Server) -> None:

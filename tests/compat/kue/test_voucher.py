@@ -120,9 +120,11 @@ def test_a_job_stands_where_the_voucher_says() -> None:
 
 def test_members_of_today_s_form_are_known_and_no_others() -> None:
     voucher = FAMILY.voucher(PREFIX, NOW)
-    members = [b"01|7", b"16|1234567890123456", b"7", b"02|7", b"02|07", b"01|x", b"", b"01|\xd9\xa3"]
-    standing = voucher.standing(Entry(b"q:jobs", "zset", [(member, 0.0) for member in members]))
-    assert standing.numbers == [7, 1234567890123456, None, None, None, None, None, None]
+    expected = {b"01|7": 7, b"16|1234567890123456": 1234567890123456, b"01|0": 0}
+    expected |= dict.fromkeys((b"7", b"02|7", b"02|07", b"01|x", b"", b"01|\xd9\xa3", b"17|12345678901234567", b"00|"))
+    for members in (list(expected), [b"01|7", b"02|70"], *([b"01|7", member] for member in expected)):
+        standing = voucher.standing(Entry(b"q:jobs", "zset", [(member, 0.0) for member in members]))
+        assert standing.numbers == [{**expected, b"02|70": 70}[member] for member in members]
 
 
 def test_keys_that_expire_or_are_no_index_are_left_to_the_rules() -> None:
@@ -131,9 +133,8 @@ def test_keys_that_expire_or_are_no_index_are_left_to_the_rules() -> None:
     assert voucher.standing(Entry(b"q:jobs:email:inactive", "zset", items)) is not None
     assert voucher.standing(Entry(b"q:jobs", "zset", items, 5000)) is None
     assert voucher.standing(Entry(b"q:search:word:X", "zset", items)) is None
-    assert voucher.attached(Entry(b"q:job:7:log", "list", [b"line"])) == 7
-    assert voucher.attached(Entry(b"q:job:7:log", "list", [b"line"], 5000)) is None
-    assert voucher.attached(Entry(b"q:email:jobs", "list", [b"1"])) is None
+    assert voucher.attached(b"q:job:7:log") == 7
+    assert [voucher.attached(key) for key in (b"q:job:7", b"q:job:07:log", b"q:job::log", b"q:email:jobs")] == [None] * 4
     assert voucher.record(b"q:job:7") == 7
     assert [voucher.record(key) for key in (b"q:job:types", b"q:job:07", b"q:job:7:log", b"r:job:7", b"q:job:" + b"9" * 20)] == [
         None

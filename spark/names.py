@@ -1,0 +1,148 @@
+"""Names: the names of a keyspace's keys, each once, in parts for as many tasks.
+
+    ranges of cursors -> names, by the bucket of each (buckets.py) -> distinct names of a bucket
+
+Two ranges may both name a key at their border, and what is read twice is counted twice: so nothing is read before all has been
+named. Only reads from the server. Called by snapshot.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from zlib import crc32
+
+import pyarrow as pa
+import redis
+from attrs import frozen
+from pyspark.sql import SparkSession
+
+from ..migrations.clusterscan import Cluster, NodeName
+from ..migrations.engine import Progress, silent
+from ..migrations.hoard import hoarding
+from ..migrations.scan import SCAN_COUNT, Span, node, same_server, scan_range, split
+from ..migrations.source import open_source
+from ..migrations.throttle import Throttle
+from ..schema.address import Address, Kind
+from ..schema.connect import open_client, server_errors
+from ..schema.family import get_family
+from .buckets import BucketFile, read_bucket
+from .failures import located
+from .stage import Batches, perform
+
+KEYS_A_TASK = 25_000
+"""How many keys a task reads, or jobs it works on, as long as that makes no more than MAX_TASKS."""
+MAX_TASKS = 1024
+ROWS = 40_000
+"""Names that go to a file at once."""
+PAGE = 10_000
+"""Names that are Python's own at once."""
+SCHEMA = pa.schema([("number", pa.int64()), ("key", pa.binary())])
+
+
+@frozen
+class Names:
+    """All names. A plain value: it travels to executors."""
+
+    folder: str
+    files: tuple[str, ...]
+    parts: int
+
+    def of(self, part: int) -> Iterator[list[bytes]]:
+        """The names of a part, a page at a time."""
+        found = pa.chunked_array([rows.column(0) for rows in read_bucket(self.files, part, self.parts, [1])], pa.binary())
+        # As Arrow's texts they take little more than their bytes.
+        distinct = found.unique()
+        for start in range(0, len(distinct), PAGE):
+            yield distinct.slice(start, PAGE).to_pylist()
+
+    def remove(self) -> None:
+        """Deletes them."""
+        shutil.rmtree(self.folder)
+
+
+def list_names(spark: SparkSession, address: Address, throttle: Throttle, folder: str, progress: Progress = silent) -> Names:
+    """Scans a keyspace; the names are in the new ``folder``, which the executors share. Raises ServerError."""
+    os.makedirs(folder)
+    number = tasks_for(address)
+    parts = _parts(address, number)
+    scans = spark.range(0, len(parts), 1, len(parts)).mapInArrow(
+        _scanning(address, throttle, parts, folder, number), "file string"
+    )
+    files: list[str] = []
+    perform(spark, lambda: files.extend(row.file for row in scans.collect()), f"scanning {address.family} keys", progress)
+    return Names(folder, tuple(sorted(files)), number)
+
+
+def _scanning(address: Address, throttle: Throttle, parts: list[Part], folder: str, buckets: int) -> Callable[[Batches], Batches]:
+    """The task that leaves the names of the parts it is given in a file, of which it tells."""
+    globs = get_family(address.family).globs(address.prefix)
+    count = throttle.page(SCAN_COUNT)
+
+    def scan(rows: Batches) -> Batches:
+        path = os.path.join(folder, f"{uuid.uuid4()}.arrow")
+        with hoarding(), contextlib.closing(BucketFile(path, SCHEMA, buckets)) as file:
+            names: list[bytes] = []
+            for index in (index for row in rows for index in row.column("id").to_pylist()):
+                part = parts[index]
+                work = f"scanning range {index + 1} of {len(parts)} of {part.place(address)}"
+                with located(work), part.client(address) as client, same_server(client, part.run_id):
+                    for page in scan_range(client, part.span, globs, count):
+                        names += page
+                        if len(names) >= ROWS:
+                            file.write(_batch(names))
+                            names = []
+            file.write(_batch(names))
+        yield pa.RecordBatch.from_arrays([pa.array([path])], ["file"])
+
+    return scan
+
+
+def _batch(names: list[bytes]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array(map(crc32, names), pa.int64()), pa.array(names, pa.binary())], schema=SCHEMA)
+
+
+def tasks_for(address: Address) -> int:
+    """Into how many partitions the work on a keyspace is best cut."""
+    with open_source(address) as source:
+        return min(MAX_TASKS, source.size() // KEYS_A_TASK + 1)
+
+
+@frozen
+class Part:
+    """What one task scans: a span of the keys of one node."""
+
+    span: Span
+    run_id: str | None
+    node: NodeName | None = None
+    """None: the one server of the address."""
+
+    def place(self, address: Address) -> str:
+        """Where it lies, for people."""
+        return ":".join(map(str, self.node)) if self.node else address.display()
+
+    @contextlib.contextmanager
+    def client(self, address: Address) -> Iterator[redis.Redis]:
+        """A client for the node."""
+        if self.node is None:
+            with open_client(address) as client:
+                yield client
+            return
+        with server_errors(address), Cluster(address) as cluster:
+            yield cluster.client(self.node)
+
+
+def _parts(address: Address, number: int) -> list[Part]:
+    """The scan in about this many parts."""
+    if address.kind is not Kind.CLUSTER:
+        with open_client(address) as client:
+            run_id = node(client).run_id
+            return [Part(span, run_id) for span in split(client, number)]
+    with server_errors(address), Cluster(address) as cluster:
+        masters = cluster.masters()
+        share = number // len(masters) + 1
+        run_ids = {name: node(cluster.client(name)).run_id for name in masters}
+        return [Part(span, run_ids[name], name) for name in masters for span in cluster.spans(name, share)]
