@@ -109,9 +109,9 @@ class Sifting(Intake):
     def row(self, key: bytes, kind: str, value: Any, ttl_ms: int | None) -> Iterator[Fact]:
         if kind != "hash" or ttl_ms is not None:
             return self.facts(Entry(key, kind, value, ttl_ms))
-        # Its bytes are in memory already, as part of a piece of a file.
-        self._pile_up(key, tuple(value), tuple(value.values()))
-        return self._piled_up(1, 0)
+        values = tuple(value.values())
+        self._pile_up(key, tuple(value), values)
+        return self._piled_up(1, sum(map(len, values)))
 
     def _pile_up(self, key: bytes, names: tuple[bytes, ...], values: Sequence[bytes]) -> None:
         pile = self._piles[names]

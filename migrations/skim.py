@@ -12,7 +12,7 @@ from typing import Protocol
 
 RUN = 64
 """Records in a row that must make sense."""
-WINDOW = 1 << 20
+WINDOW = 1 << 17
 """Bytes in which a beginning is looked for. In a value that is longer there is none."""
 LONGEST_KEY = 1 << 16
 """A record whose key is longer is not believed, and neither is one whose key is empty: a field of zeros is full of these."""

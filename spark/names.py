@@ -33,7 +33,7 @@ from .buckets import BucketFile, read_bucket
 from .failures import located
 from .stage import Batches, perform
 
-KEYS_A_TASK = 25_000
+KEYS_A_TASK = 50_000
 """How many keys a task reads, or jobs it works on, as long as that makes no more than MAX_TASKS."""
 MAX_TASKS = 1024
 ROWS = 40_000
