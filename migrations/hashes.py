@@ -10,8 +10,7 @@ Spark's snapshots and by the data source's table ``entries``.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from attrs import frozen
@@ -40,7 +39,7 @@ class Hashes:
     """In ms, negative for a key that stays."""
     replies: Sequence[Reply]
     size: int
-    """Bytes of the replies, about."""
+    """Bytes of the replies."""
 
 
 @frozen
@@ -76,10 +75,7 @@ def record_guess(family: KeyFamily, prefix: str) -> Guess:
 
 
 def read_whole(line: Wire, keys: Sequence[bytes], pace: Pace) -> Iterator[tuple[Hashes, list[bytes]]]:
-    """The hashes among the keys, in batches, each with the keys of the batch that are left to be read in another way.
-
-    The line is its own until the last batch is out.
-    """
+    """The hashes among the keys, in batches, each with the keys of the batch that are left to be read in another way."""
     return _in_batches(keys, pace, lambda batch: _whole(line, batch), lambda found: found[0].replies)
 
 
@@ -89,43 +85,22 @@ def read_lists(line: Wire, keys: Sequence[bytes], pace: Pace) -> Iterator[tuple[
 
 
 def read_fields(line: Wire, keys: Sequence[bytes], fields: Sequence[bytes], pace: Pace) -> Iterator[Picked]:
-    """These fields of the hashes among the keys, in batches. Keys of other types are left out. The line: as above."""
+    """These fields of the hashes among the keys, in batches. Keys of other types are left out."""
     return _in_batches(keys, pace, lambda batch: _fields(line, batch, fields), lambda found: found.rows)
 
 
-Asking = Generator[None, None, T]
-"""Sends commands, yields, reads what is answered, sends more …, and returns what it has found."""
-
-
 def _in_batches(
-    keys: Sequence[bytes], pace: Pace, ask: Callable[[Sequence[bytes]], Asking[T]], rows: Callable[[T], Sequence[Values]]
+    keys: Sequence[bytes], pace: Pace, read: Callable[[Sequence[bytes]], T], rows: Callable[[T], Sequence[Values]]
 ) -> Iterator[T]:
-    """What ``ask`` finds of the keys, so many at a time as made about BATCH_BYTES the last time.
-
-    Without a throttle a batch is asked for before the one before it is given out: the server does not wait for us, nor we for it.
-    """
-    most = size = pace.throttle.batch(BATCH)
-    start, ahead = 0, 1
-    asked: deque[tuple[int, Asking[T]]] = deque()
-    while asked or start < len(keys):
-        while len(asked) < ahead and start < len(keys):
-            batch = keys[start : start + size]
-            start += len(batch)
-            pace.begin()
-            asking = ask(batch)
-            next(asking)
-            asked.append((len(batch), asking))
-        # Answers come in the order of the questions.
-        number, asking = asked.popleft()
-        try:
-            next(asking)
-        except StopIteration as done:
-            found: T = done.value
-        else:
-            asked.append((number, asking))
-            continue
-        pace.end(number)
-        ahead = 1 if pace.throttle.keys_per_second else 2
+    """What ``read`` gives of the keys, so many at a time as made about BATCH_BYTES the last time."""
+    start, most = 0, pace.throttle.batch(BATCH)
+    size = most
+    while start < len(keys):
+        batch = keys[start : start + size]
+        pace.begin()
+        found = read(batch)
+        pace.end(len(batch))
+        start += len(batch)
         weighed = rows(found)[::SAMPLE]
         size = max(1, min(most, BATCH_BYTES * len(weighed) // (sum(map(_weight, weighed)) + 1))) if weighed else most
         yield found
@@ -135,20 +110,16 @@ def _weight(values: Values) -> int:
     return sum(map(len, filter(None, values)))
 
 
-def _whole(line: Wire, keys: Sequence[bytes]) -> Asking[tuple[Hashes, list[bytes]]]:
+def _whole(line: Wire, keys: Sequence[bytes]) -> tuple[Hashes, list[bytes]]:
     # The length of a hash tells its type as well, and whether one plain command may read it.
-    line.send_each(keys, (b"HLEN",), (b"PTTL",))
-    yield
-    lengths, ttls = line.replies(len(keys)), line.replies(len(keys))
+    lengths, ttls = line.ask_each(keys, (b"HLEN",), (b"PTTL",))
     left: list[bytes] = []
     if not (_are(int, lengths) and min(lengths) > 0 and max(lengths) <= SMALL_HASH):
         left = [key for key, length in zip(keys, lengths, strict=True) if is_wrong_type(length) or checked(length) > SMALL_HASH]
         small = [index for index, length in enumerate(lengths) if type(length) is int and 0 < length <= SMALL_HASH]
         keys, ttls = [keys[index] for index in small], [ttls[index] for index in small]
-    line.send_each(keys, (b"HGETALL",))
-    yield
     received = line.received
-    replies = line.replies(len(keys))
+    (replies,) = line.ask_each(keys, (b"HGETALL",))
     size = line.received - received
     if not (_are(list, replies) and all(replies)):
         left += [key for key, reply in zip(keys, replies, strict=True) if is_wrong_type(reply)]
@@ -159,10 +130,8 @@ def _whole(line: Wire, keys: Sequence[bytes]) -> Asking[tuple[Hashes, list[bytes
     return Hashes(keys, ttls, replies, size), left
 
 
-def _lists(line: Wire, keys: Sequence[bytes]) -> Asking[tuple[Lists, list[bytes]]]:
-    line.send_each(keys, (b"PTTL",), (b"LRANGE", b"0", b"%d" % (LIST_CHUNK - 1)))
-    yield
-    ttls, replies = line.replies(len(keys)), line.replies(len(keys))
+def _lists(line: Wire, keys: Sequence[bytes]) -> tuple[Lists, list[bytes]]:
+    ttls, replies = line.ask_each(keys, (b"PTTL",), (b"LRANGE", b"0", b"%d" % (LIST_CHUNK - 1)))
     if _are(int, ttls) and _are(list, replies) and all(replies) and max(map(len, replies)) < LIST_CHUNK:
         return Lists(keys, ttls, replies), []
     left = [key for key, items in zip(keys, replies, strict=True) if is_wrong_type(items) or len(checked(items)) == LIST_CHUNK]
@@ -172,10 +141,8 @@ def _lists(line: Wire, keys: Sequence[bytes]) -> Asking[tuple[Lists, list[bytes]
     return Lists(keys, list(map(checked, ttls)), replies), left
 
 
-def _fields(line: Wire, keys: Sequence[bytes], fields: Sequence[bytes]) -> Asking[Picked]:
-    line.send_each(keys, (b"HMGET", *fields))
-    yield
-    replies = line.replies(len(keys))
+def _fields(line: Wire, keys: Sequence[bytes], fields: Sequence[bytes]) -> Picked:
+    (replies,) = line.ask_each(keys, (b"HMGET", *fields))
     if not _are(list, replies):
         there = [index for index, reply in enumerate(replies) if not is_wrong_type(reply) and checked(reply)]
         keys, replies = [keys[index] for index in there], [replies[index] for index in there]
@@ -184,24 +151,22 @@ def _fields(line: Wire, keys: Sequence[bytes], fields: Sequence[bytes]) -> Askin
     if nothing not in replies:
         return Picked(keys, replies)
     doubtful = [index for index, values in enumerate(replies) if values == nothing]
-    line.send(_at_once([keys[index] for index in doubtful], fields))
-    yield
-    answers = checked(line.replies(2 + 2 * len(doubtful))[-1])
-    answered = {
-        index: checked(values)
-        for index, length, values in zip(doubtful, answers[::2], answers[1::2], strict=True)
-        if not is_wrong_type(length) and checked(length)
-    }
+    answers = _at_once(line, [keys[index] for index in doubtful], fields)
+    answered = {index: values for index, values in zip(doubtful, answers, strict=True) if values is not None}
     there = [index for index, values in enumerate(replies) if index in answered or values != nothing]
     return Picked([keys[index] for index in there], [answered.get(index, replies[index]) for index in there])
 
 
-def _at_once(keys: Sequence[bytes], fields: Sequence[bytes]) -> list[Command]:
-    """What asks for the fields of each key at one moment, and whether it is a hash then."""
+def _at_once(line: Wire, keys: Sequence[bytes], fields: Sequence[bytes]) -> list[Values | None]:
+    """The fields of each key at a moment when it was a hash; None for one that is none, or is gone."""
     commands: list[Command] = []
     for key in keys:
         commands += ("HLEN", key), ("HMGET", key, *fields)
-    return [("MULTI",), *commands, ("EXEC",)]
+    replies = checked(line.call([("MULTI",), *commands, ("EXEC",)])[-1])
+    return [
+        None if is_wrong_type(length) or not checked(length) else checked(values)
+        for length, values in zip(replies[::2], replies[1::2], strict=True)
+    ]
 
 
 def _are(kind: type, replies: Sequence[Any]) -> bool:

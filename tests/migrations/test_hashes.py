@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import pytest
 import redis
@@ -32,14 +33,14 @@ def line(server: Server) -> Iterator[Wire]:
 
 def interrupted(line: Wire, monkeypatch: pytest.MonkeyPatch, command: bytes, event: Callable[[], object]) -> None:
     """Makes something happen just before a command is sent about each key."""
-    send = line.send_each
+    ask = line.ask_each
 
-    def send_later(keys: Sequence[bytes], *commands: Sequence[bytes]) -> None:
+    def ask_later(keys: Sequence[bytes], *commands: Sequence[bytes]) -> list[list[Any]]:
         if commands[0][0] == command:
             event()
-        send(keys, *commands)
+        return ask(keys, *commands)
 
-    monkeypatch.setattr(line, "send_each", send_later)
+    monkeypatch.setattr(line, "ask_each", ask_later)
 
 
 def whole(line: Wire, *keys: bytes) -> tuple[dict[bytes, dict[bytes, bytes]], list[bytes]]:
@@ -130,20 +131,20 @@ def test_a_hash_that_goes_away_or_comes_back_before_it_is_asked_whether_it_is_th
 ) -> None:
     for name in ("stays", "goes", "changes"):
         client.hset(name, "other", "field")
-    send = line.send
+    call = line.call
 
-    def send_later(commands: Sequence[Command]) -> None:
+    def call_later(commands: Iterable[Command]) -> list[Any]:
         client.delete("goes", "changes")
         client.set("changes", "text")
         client.hset("comes", "state", "active")
-        send(commands)
+        return call(commands)
 
-    monkeypatch.setattr(line, "send", send_later)
+    monkeypatch.setattr(line, "call", call_later)
     keys = [b"stays", b"goes", b"changes", b"comes"]
     assert picked(line, keys, b"state", b"type") == {b"stays": [None, None], b"comes": [b"active", None]}
 
 
-def test_answers_belong_to_their_keys_though_the_next_are_asked_for_before(client: redis.Redis, line: Wire) -> None:
+def test_answers_belong_to_their_keys(client: redis.Redis, line: Wire) -> None:
     keys = [str(number).encode() for number in range(5 * BATCH)]
     for key in keys:
         if key[-1:] not in b"123":
