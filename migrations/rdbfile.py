@@ -208,7 +208,7 @@ class RdbFile:
         ``told``: where all else is noted that ``decode`` tells.
         """
         told = told or Decoded()
-        current, proven = piece.db, False
+        current, proven, keys = piece.db, False, 0
         last = piece.end == len(self._data)
         try:
             for item in self._items(piece.start, piece.end, last=last):
@@ -216,11 +216,13 @@ class RdbFile:
                 if kind in _VALUES:
                     if current != db:
                         continue
-                    told.keys += 1
+                    keys += 1
+                    redis_type, value = _VALUES[kind]
                     expiry = item["expiry"]
-                    if expiry is None or expiry > now_ms:
-                        redis_type, value = _VALUES[kind]
-                        yield item["key"], redis_type, value(item), None if expiry is None else expiry - now_ms
+                    if expiry is None:
+                        yield item["key"], redis_type, value(item), None
+                    elif expiry > now_ms:
+                        yield item["key"], redis_type, value(item), expiry - now_ms
                 elif kind == "checksum":
                     proven = len(item["checksum"]) == self._checksum if last else item["checksum"] == PROOF
                 elif kind == "select_db":
@@ -229,7 +231,7 @@ class RdbFile:
                     told.announced += item["db_size"]
         except ValueError as error:
             raise NotAPiece(str(error)) from None
-        told.last_db = current
+        told.keys, told.last_db = keys, current
         if not proven:
             raise NotAPiece("the piece ends inside a record")
 

@@ -32,15 +32,19 @@ from .tables import BASE64, BYTES, ROWS, batches
 
 KEY = "key"
 """The column with the name of a record's key."""
+AT_HAND = 200
+"""How many rows of a file become columns at once."""
 
 Batches = Iterator[pa.RecordBatch]
 
 
 @define
 class _HashRows:
-    """Rows of ENTRIES for hashes. Replies become columns at once: to keep thousands of them would slow Python down."""
+    """Rows of ENTRIES for hashes. They become columns while the processor still has them at hand, a few hundred at a time."""
 
-    keys: list[bytes] = field(factory=list)
+    count: int = 0
+    _packed: list[pa.RecordBatch] = field(factory=list)
+    _keys: list[bytes] = field(factory=list)
     _ttls: list[int | None] = field(factory=list)
     _sizes: list[int] = field(factory=list)
     _names: list[bytes] = field(factory=list)
@@ -48,24 +52,43 @@ class _HashRows:
 
     def add(self, found: Hashes) -> None:
         """Hashes of a server."""
-        self.keys += found.keys
-        self._ttls += [ttl if ttl >= 0 else None for ttl in found.ttls]
-        self._sizes += [len(reply) // 2 for reply in found.replies]
         words = list(chain.from_iterable(found.replies))
-        self._names += words[::2]
-        self._values += words[1::2]
+        self._pack(
+            hashes(
+                found.keys,
+                [ttl if ttl >= 0 else None for ttl in found.ttls],
+                [len(reply) // 2 for reply in found.replies],
+                words[::2],
+                words[1::2],
+            )
+        )
 
     def put(self, key: bytes, fields: Mapping[bytes, bytes], ttl_ms: int | None) -> None:
         """A hash of a file."""
-        self.keys.append(key)
+        self._keys.append(key)
         self._ttls.append(ttl_ms)
         self._sizes.append(len(fields))
         self._names += fields
         self._values += fields.values()
+        self.count += 1
+        if len(self._keys) >= AT_HAND:
+            self._pack_put()
 
-    def batch(self) -> pa.RecordBatch:
-        """All rows so far."""
-        return hashes(self.keys, self._ttls, self._sizes, self._names, self._values)
+    def batches(self) -> Batches:
+        """All rows so far, which are none any more."""
+        self._pack_put()
+        yield from pa.Table.from_batches(self._packed, ENTRIES.arrow).combine_chunks().to_batches()
+        self._packed, self.count = [], 0
+
+    def _pack_put(self) -> None:
+        if self._keys:
+            self.count -= len(self._keys)
+            self._pack(hashes(self._keys, self._ttls, self._sizes, self._names, self._values))
+            self._keys, self._ttls, self._sizes, self._names, self._values = [], [], [], [], []
+
+    def _pack(self, rows: pa.RecordBatch) -> None:
+        self._packed.append(rows)
+        self.count += rows.num_rows
 
 
 @define
@@ -137,13 +160,13 @@ class Whole(Form):
             for found, left in read_whole(line, likely, pace):
                 others += left
                 rows.add(found)
-                if len(rows.keys) >= ROWS or line.received - received >= BYTES:
-                    yield rows.batch()
-                    rows, received = _HashRows(), line.received
+                if rows.count >= ROWS or line.received - received >= BYTES:
+                    yield from rows.batches()
+                    received = line.received
             if len(others) >= ROWS:
                 yield from self._read_any(line, others, pace)
                 others, received = [], line.received
-        yield rows.batch()
+        yield from rows.batches()
         yield from self._read_any(line, others, pace)
 
     def _guess(self, address: Address) -> Guess:
@@ -159,15 +182,14 @@ class Whole(Form):
         for key, kind, value, ttl_ms in found:
             if kind == "hash":
                 rows.put(key, value, ttl_ms)
-                if len(rows.keys) >= ROWS:
-                    yield rows.batch()
-                    rows = _HashRows()
+                if rows.count >= ROWS:
+                    yield from rows.batches()
             else:
                 others.append(Entry(key, kind, value, ttl_ms))
                 if len(others) >= ROWS:
                     yield ENTRIES.batch(others)
                     others = []
-        yield rows.batch()
+        yield from rows.batches()
         yield ENTRIES.batch(others)
 
 
