@@ -132,7 +132,8 @@ def carry(subject: Subject, keyspace: Keyspace, plan: Plan) -> Carried:
     if original is None:
         # Nothing to carry, but nothing to hide either: what is left of the job shows up in the report.
         return Carried(None, None, tuple(family.findings(subject, keyspace)))
-    refusals = (*family.refusals(subject, keyspace), *_active_refusals(original, plan))
+    refused = () if subject.vouched else family.refusals(subject, keyspace)
+    refusals = (*refused, *_active_refusals(original, plan))
     if refusals:
         return Carried(original, None, refusals)
     job = requeued(original, family.name, plan.now_ms) if original.state is State.ACTIVE else original

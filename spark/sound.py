@@ -10,8 +10,7 @@ asked. tests/spark/test_traces.py. Called by snapshot.py.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from itertools import groupby, pairwise
-from operator import itemgetter
+from itertools import pairwise, starmap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,8 +33,8 @@ TELLING = [NAMES.index(name) for name in ("number", "kind", "mark", "home", "cre
 WHOLE = range(len(NAMES))
 SLAB_BYTES = 32 << 20
 """What is made subjects at once, so that memory does not grow with the payloads of jobs."""
-ROWS = 10_000
-"""How many traces of these become Python's objects at once."""
+JOBS = 1_000
+"""How many of these become Python's objects at once."""
 
 
 class Judged(NamedTuple):
@@ -108,27 +107,17 @@ class Traces:
             numbers, sizes = numbers[wanted], sizes[wanted]
         slabs = np.cumsum(sizes) // SLAB_BYTES
         for slab in np.unique(slabs):
-            for traces in _by_number(self._traces(bucket, numbers[slabs == slab])):
-                name = b""
-                record: tuple[bytes, ...] = ()
-                members, attached = [], []
-                for kind, key, index, score, values in traces:
-                    if kind == RECORD:
-                        name, record = key, tuple(values)
-                    elif kind == PLACE:
-                        members.append(Member(key, values[0], score, index))
-                    else:
-                        attached.append(Entry(key, TYPES[kind], values, None, index))
-                yield voucher.subject(name, record, members, attached)
+            yield from _subjects(voucher, self._traces(bucket, numbers[slabs == slab]))
 
     def _traces(self, bucket: int, numbers: Any) -> pa.Table:
-        """All traces of some jobs of a bucket, by number."""
+        """All traces of some sound jobs of a bucket: of one after the other the record, its places, and the rest."""
         rows = []
         for batch in read_bucket(self.files, bucket, self.buckets, WHOLE):
             wanted = _among(batch.column(0).to_numpy(), numbers)
             rows.append(batch if wanted.all() else batch.filter(pa.array(wanted)))
         table = pa.Table.from_batches(rows, SCHEMA)
-        return table.take(pa.array(np.argsort(table.column(0).to_numpy(), kind="stable")))
+        order = np.lexsort((table.column(NAMES.index("kind")).to_numpy(), table.column(0).to_numpy()))
+        return table.take(pa.array(order))
 
     def _voucher(self) -> Voucher:
         return voucher_of(self.address, self.now_ms)
@@ -141,26 +130,36 @@ def _among(numbers: Any, those: Any) -> Any:
     return those[np.minimum(np.searchsorted(those, numbers), len(those) - 1)] == numbers
 
 
-_Trace = tuple[int, bytes, int, float, list[bytes]]
-"""Kind, key, index, score and values."""
+def _subjects(voucher: Voucher, traces: pa.Table) -> Iterator[Subject]:
+    """The subjects of sound jobs, of which these are all traces: each job has one record, which comes first."""
+    kinds = traces.column(NAMES.index("kind")).to_numpy()
+    starts = np.flatnonzero(kinds == RECORD)
+    ends = np.append(starts[1:], len(kinds))
+    middles = starts + 1 + np.add.reduceat(kinds == PLACE, starts, dtype=int)
+    for first in range(0, len(starts), JOBS):
+        those = slice(first, first + JOBS)
+        begin, end = int(starts[those][0]), int(ends[those][-1])
+        keys, indexes, scores, values = _cells(traces.slice(begin, end - begin))
+        bounds = (column[those] - begin for column in (starts, middles, ends))
+        for start, middle, stop in zip(*(column.tolist() for column in bounds), strict=True):
+            places, rest = slice(start + 1, middle), slice(middle, stop)
+            members = zip(keys[places], (text for (text,) in values[places]), scores[places], indexes[places], strict=True)
+            attached = zip(keys[rest], values[rest], indexes[rest], strict=True)
+            yield voucher.subject(
+                keys[start],
+                tuple(values[start]),
+                starmap(Member, members),
+                [Entry(key, TYPES[ATTACHED], lines, None, index) for key, lines, index in attached],
+            )
 
 
-def _by_number(table: pa.Table) -> Iterator[list[_Trace]]:
-    """The traces of each job, which stand in a row."""
-    rows = (row for batch in table.to_batches(max_chunksize=ROWS) for row in _rows(batch))
-    for _, group in groupby(rows, key=itemgetter(0)):
-        yield [trace for _, trace in group]
-
-
-def _rows(batch: pa.RecordBatch) -> Iterator[tuple[int, _Trace]]:
-    """The rows of a batch; pyarrow's own ``to_pylist`` takes four times as long for lists."""
-    column = dict(zip(NAMES, batch.columns, strict=True))
-    numbers, *cells = (column[name].to_pylist() for name in ("number", "kind", "key", "index", "score"))
-    lists = column["values"]
+def _cells(traces: pa.Table) -> tuple[list[bytes], list[int], list[float], list[list[bytes]]]:
+    """Keys, indexes, scores and values; pyarrow's own ``to_pylist`` takes four times as long for lists."""
+    keys, indexes, scores = (traces.column(name).to_pylist() for name in ("key", "index", "score"))
+    lists = traces.column("values").combine_chunks()
     texts = lists.flatten().to_pylist()
-    ends = np.cumsum(lists.value_lengths().to_numpy()).tolist()
-    values = [texts[start:end] for start, end in pairwise([0, *ends])]
-    return zip(numbers, zip(*cells, values, strict=True), strict=True)
+    bounds = np.cumsum(np.append(0, lists.value_lengths().to_numpy())).tolist()
+    return keys, indexes, scores, [texts[start:end] for start, end in pairwise(bounds)]
 
 
 def _entry(cells: dict[str, Any]) -> Entry:

@@ -111,7 +111,7 @@ class KueVoucher(Voucher):
             facts.append(Fact(FactKind.PLACE, role, index, "zset", job_id, "", queue, word, member, score, rank))
         for entry in attached:
             facts.append(Fact(FactKind.NOTE, "log", entry.key, "list", job_id, values=tuple(entry.value), index=entry.offset))
-        return Subject(job_id, "", tuple(facts))
+        return Subject(job_id, "", tuple(facts), vouched=True)
 
     def tally_vouched(self, keys: Sequence[bytes], totals: Totals) -> None:
         numbers = (int(key[len(self._head) :]) for key in keys)

@@ -81,7 +81,7 @@ class NativeVoucher(Voucher):
         for place, member, score, rank in members:
             role = place.rpartition(b":")[2].decode()
             facts.append(Fact(FactKind.PLACE, role, place, "zset", job_id, queue, queue, None, member, score, rank))
-        return Subject(job_id, queue, tuple(facts))
+        return Subject(job_id, queue, tuple(facts), vouched=True)
 
     def tally_vouched(self, keys: Sequence[bytes], totals: Totals) -> None:
         for key in keys:

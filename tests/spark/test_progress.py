@@ -25,7 +25,7 @@ def test_every_step_ends_with_all_the_tasks_that_it_began_with(engine: SparkEngi
         told[phase].append((done, total))
 
     engine.audit(Address.parse(server.url(family="kue")), NOW, lambda _: None, progress)
-    assert list(told)[:3] == ["starting Spark", "reading kue keys", "reading kue keys, step 2"]
+    assert list(told)[:3] == ["starting Spark", "scanning kue keys", "reading kue keys"]
     checking = [phase for phase in told if phase.startswith("checking jobs")]
     assert told[checking[-1]][-1] == (TASKS, TASKS)
     for phase, reports in told.items():
