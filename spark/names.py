@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from ..migrations.clusterscan import Cluster, NodeName
 from ..migrations.engine import Progress, silent
-from ..migrations.hoard import hoarding
+from ..migrations.hoard import hoarding, settle
 from ..migrations.scan import SCAN_COUNT, Span, node, same_server, scan_range, split
 from ..migrations.source import open_source
 from ..migrations.throttle import Throttle
@@ -83,6 +83,7 @@ def _scanning(address: Address, throttle: Throttle, parts: list[Part], folder: s
     count = throttle.page(SCAN_COUNT)
 
     def scan(rows: Batches) -> Batches:
+        settle()
         path = os.path.join(folder, f"{uuid.uuid4()}.arrow")
         with hoarding(), contextlib.closing(BucketFile(path, SCHEMA, buckets)) as file:
             names: list[bytes] = []

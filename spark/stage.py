@@ -18,7 +18,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from ..migrations.engine import Progress, silent
-from ..migrations.hoard import hoarding
+from ..migrations.hoard import hoarding, settle
 from .failures import located, spark_errors
 from .tables import Table
 
@@ -74,6 +74,7 @@ def run(
     """
 
     def part(rows: Batches) -> Batches:
+        settle()
         with located(f"{phase}, part {TaskContext.get().partitionId() + 1}"), hoarding():
             yield from task(rows)
 

@@ -1,0 +1,94 @@
+"""How audits and migrations with Spark grow with the keyspace: time a job, and the memory of the largest Python worker.
+
+    python -m benchmarks.spark.growth --jobs 100000 --jobs 1000000 --jobs 5000000
+
+Each size has servers and a Spark session of its own, as a command has; starting the session does not count. Needs Linux, the
+extra ``dev``, and about 2 GB of memory for each million jobs, 4 GB with ``--migrate``.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import click
+from ferryman.migrations.fill import Filling, fill
+from ferryman.migrations.plan import Plan
+from ferryman.schema.address import Address
+from ferryman.spark.engine import SparkEngine
+from ferryman.spark.session import session
+
+from tests.support.servers import installed_servers
+
+NOW = 1_795_262_676_000
+SAMPLE_SECONDS = 0.2
+
+
+@click.command()
+@click.option("--jobs", "sizes", default=[100_000, 1_000_000, 5_000_000], multiple=True, show_default=True)
+@click.option("--migrate", is_flag=True, help="Migrates what was audited.")
+def main(sizes: tuple[int, ...], migrate: bool) -> None:
+    """Prints a table for docs/spark.md."""
+    click.echo("| jobs | work | µs a job | largest worker, MB |\n|--:|---|--:|--:|")
+    kind = installed_servers()[-1]
+    for jobs in sizes:
+        with tempfile.TemporaryDirectory() as folder:
+            folders = [Path(folder, name) for name in ("source", "target")]
+            for each in folders:
+                each.mkdir()
+            with kind.start(folders[0]) as source, kind.start(folders[1]) as target:
+                addresses = Address.parse(source.url(0, family="kue")), Address.parse(target.url(0))
+                fill(addresses[0], Filling(jobs, 1, NOW))
+                for work in ("audit", "migrate") if migrate else ("audit",):
+                    with ProcessPoolExecutor(1, get_context("spawn")) as fresh:
+                        seconds, largest = fresh.submit(_measured, work, *addresses).result()
+                    click.echo(f"| {jobs:,} | {work} | {seconds / jobs * 1e6:.1f} | {largest} |")
+
+
+def _measured(work: str, source: Address, target: Address) -> tuple[float, int]:
+    """The seconds that some work takes, and the megabytes of the largest worker."""
+    session(brief=True)
+    engine, workers = SparkEngine(), _Workers()
+    workers.start()
+    started = time.perf_counter()
+    if work == "audit":
+        engine.audit(source, NOW, lambda _: None)
+    else:
+        engine.migrate(source, target, Plan.between(source, target, NOW), lambda _: None)
+    seconds = time.perf_counter() - started
+    workers.done.set()
+    workers.join()
+    return seconds, workers.largest
+
+
+class _Workers(threading.Thread):
+    """Watches the memory of Spark's Python workers."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.done = threading.Event()
+        self.largest = 0
+        """Megabytes."""
+
+    def run(self) -> None:
+        while not self.done.wait(SAMPLE_SECONDS):
+            for folder in Path("/proc").glob("[0-9]*"):
+                try:
+                    if b"pyspark.daemon" in (folder / "cmdline").read_bytes():
+                        self.largest = max(self.largest, _resident(folder))
+                except OSError:  # it has ended
+                    continue
+
+
+def _resident(folder: Path) -> int:
+    """The megabytes that a process has in memory."""
+    words = (line.split() for line in (folder / "status").read_text().splitlines())
+    return next(int(line[1]) // 1024 for line in words if line[0] == "VmRSS:")
+
+
+if __name__ == "__main__":
+    main()
