@@ -13,6 +13,7 @@ Options for reading:
                 for the records with all their fields, in the table's own columns. Where a family's names don't tell what is a
                 record (pjq, kombu), every hash counts as one
     now         the moment that rules compare with, Unix ms (default: the server's clock, or the time of the snapshot)
+    throttle    keys a second that all tasks together read from a server, or polite, as on the command line (default: no limit)
 
 A source's tasks can't exchange rows, so one task makes the tables jobs and findings, with the facts of all jobs on its disk
 meanwhile: right for any size, and not the fastest; that is frames.py too. A keyspace without keys is an empty table. Every
@@ -40,7 +41,7 @@ from pyspark.sql.types import StructType
 from ..migrations.globs import covering
 from ..migrations.hoard import settle
 from ..migrations.rdbfile import NotAPiece, Piece, RdbFile
-from ..migrations.scan import EVERYTHING, CursorRange, entries, node, same_server, scan_range, split
+from ..migrations.scan import EVERYTHING, SCAN_COUNT, CursorRange, entries, node, same_server, scan_range, split
 from ..migrations.source import open_source, snapshot_paths
 from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..migrations.wire import wire
@@ -66,7 +67,7 @@ TABLES: Mapping[str, Table[Any] | None] = {
     "totals": TOTALS,
     "events": EVENTS,
 }
-READ_OPTIONS = frozenset({"url", "table", "partitions", "fields", "now"})
+READ_OPTIONS = frozenset({"url", "table", "partitions", "fields", "now", "throttle"})
 STREAM_OPTIONS = frozenset({"url", "table", "every", "patience", "throttle", "state", "startingoffsets"})
 WRITE_OPTIONS = frozenset({"url", "lossy"})
 
@@ -88,7 +89,7 @@ class Ferryman(DataSource):  # type: ignore[misc]
         _check(self.options, READ_OPTIONS)
         address = Address.parse(_option(self.options, "url"))
         now = _number(self.options, "now")
-        form = _form(self.options)
+        form, throttle = _form(self.options), _throttle(self.options)
         match _table(self.options):
             case "facts" | "keys" | "entries" as table:
                 number = _number(self.options, "partitions") or 1
@@ -96,11 +97,11 @@ class Ferryman(DataSource):  # type: ignore[misc]
                     return PieceReader(address, table, form, number, now)
                 if address.kind is Kind.CLUSTER and form.kind:
                     raise UsageError("option 'fields' can't be had from a cluster; leave it out, and pick from the column fields")
-                return RangeReader(address, table, form, number)
+                return RangeReader(address, table, form, number, throttle.shared(number))
             case "events":
                 raise UsageError("the table events is a stream: use spark.readStream")
             case table:
-                return WholeReader(address, table, now)
+                return WholeReader(address, table, now, throttle)
 
     def streamReader(self, schema: Any) -> Stream:  # noqa: N802 - Spark's name
         _check(self.options, STREAM_OPTIONS)
@@ -110,7 +111,7 @@ class Ferryman(DataSource):  # type: ignore[misc]
         table = _table(self.options)
         every = _seconds(self.options, "every", 60 if table == "events" else 5)
         patience = _seconds(self.options, "patience", 30)
-        watch = Watch(address, round(1000 * every), patience, Throttle.parse(self.options.get("throttle", "polite")))
+        watch = Watch(address, round(1000 * every), patience, _throttle(self.options, "polite"))
         match table:
             case "totals":
                 return TotalsStream(watch)
@@ -147,6 +148,8 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
     form: Form
     """Of the table entries."""
     number: int
+    throttle: Throttle
+    """Of one of so many tasks."""
 
     def partitions(self) -> Sequence[Range]:
         if self.address.kind is Kind.CLUSTER:
@@ -163,7 +166,7 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
             return
         with open_client(self.address) as client, same_server(client, partition.run_id):
             kind = self.form.kind if self.table == "entries" else None
-            pages = scan_range(client, partition.span, family.globs(prefix), kind=kind)
+            pages = scan_range(client, partition.span, family.globs(prefix), self.throttle.page(SCAN_COUNT), kind=kind)
             if self.table == "keys":
                 for page in pages:
                     yield pa.RecordBatch.from_arrays([pa.array(page, pa.binary())], ["key"])
@@ -172,16 +175,16 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
                 if partition.span.whole:
                     pages = _distinct(pages)
                 with wire(client) as line:
-                    yield from self.form.read(line, pages, UNTHROTTLED.pace(), self.address)
+                    yield from self.form.read(line, pages, self.throttle.pace(), self.address)
                 return
-            found = entries(client, family, prefix, partition.span)
+            found = entries(client, family, prefix, partition.span, self.throttle)
             facts = (fact for batch in found for entry in batch for fact in family.facts(entry, prefix))
             yield from batches(FACTS, facts, fact_bytes)
 
     def _read_cluster(self) -> Iterator[pa.RecordBatch]:
         """All nodes in one task, which sees to it that slots that move are not missed."""
         family, prefix = get_family(self.address.family), self.address.prefix
-        with open_source(self.address) as source:
+        with open_source(self.address, self.throttle) as source:
             for batch in source.entries(0):
                 if self.table == "keys":
                     names = [entry.key for entry in batch if not entry.offset]
@@ -249,15 +252,16 @@ class WholeReader(DataSourceReader):  # type: ignore[misc]
     address: Address
     table: str
     now_ms: int | None
+    throttle: Throttle
 
     def partitions(self) -> Sequence[Range]:
         return [Range(EVERYTHING, None)]
 
     def read(self, partition: Range) -> Iterator[pa.RecordBatch]:
         if self.table == "totals":
-            yield from batches(TOTALS, totals(self.address, now_ms=self.now_ms))
+            yield from batches(TOTALS, totals(self.address, self.throttle, now_ms=self.now_ms))
             return
-        with read_whole(self.address, self.now_ms) as whole:
+        with read_whole(self.address, self.now_ms, self.throttle) as whole:
             keyspace = whole.keyspace
             family = keyspace.family
             if self.table == "jobs":
@@ -292,6 +296,16 @@ def _check(options: Mapping[str, str], known: frozenset[str]) -> None:
     for name in options:
         if name.lower() not in known:
             raise UsageError(f"unknown option {name!r}; known are: {', '.join(sorted(known))}")
+
+
+def _throttle(options: Mapping[str, str], default: str | None = None) -> Throttle:
+    text = options.get("throttle", default)
+    if text is None:
+        return UNTHROTTLED
+    try:
+        return Throttle.parse(text)
+    except UsageError as error:
+        raise UsageError(str(error).replace("--throttle", "option 'throttle'")) from None
 
 
 def _option(options: Mapping[str, str], name: str) -> str:

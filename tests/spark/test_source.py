@@ -10,6 +10,7 @@ import redis
 from attrs import evolve
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
+from ferryman.migrations.reading import BATCH
 from ferryman.schema.address import Address
 from ferryman.schema.job import State
 from ferryman.schema.rule import Finding
@@ -80,6 +81,28 @@ def test_frames_show_the_same_as_the_data_source(spark: SparkSession, loaded: Ca
     assert keyspace.facts().count() == facts
     assert values(keyspace.jobs(), JOBS) == jobs
     assert values(keyspace.findings(), FINDINGS) == found
+
+
+@pytest.mark.parametrize("options", [{"table": "entries", "fields": "*"}, {"table": "facts"}, {"table": "jobs"}], ids=repr)
+def test_a_table_is_read_no_faster_than_its_throttle_allows(
+    spark: SparkSession, server: Server, client: redis.Redis, options: dict[str, str]
+) -> None:
+    for number in range(4 * BATCH):
+        client.hset(f"q:job:{number}", "type", "mail")
+    before = client.config_get("slowlog-*")
+    client.config_set("slowlog-log-slower-than", 0)
+    client.config_set("slowlog-max-len", 100_000)
+    client.slowlog_reset()
+    try:
+        assert table(spark, server.url(0, family="kue"), throttle=BATCH, **options).count()
+        asked = [each["start_time"] for each in client.slowlog_get(100_000) if each["command"].startswith((b"HGETALL", b"HSCAN"))]
+    finally:
+        client.config_set("slowlog-log-slower-than", before["slowlog-log-slower-than"])
+        client.config_set("slowlog-max-len", before["slowlog-max-len"])
+        client.slowlog_reset()
+    # One batch a second; times are whole seconds.
+    assert len(asked) == 4 * BATCH
+    assert max(asked) - min(asked) >= 2
 
 
 @pytest.mark.usefixtures("loaded")
@@ -166,7 +189,8 @@ def test_jobs_are_never_overwritten_as_a_whole(spark: SparkSession, server: Serv
 def wrong_options(server: Server) -> Iterator[tuple[dict[str, str], str]]:
     url = server.url(0)
     yield {}, "option 'url' is missing"
-    yield {"url": url, "tabel": "jobs"}, "unknown option 'tabel'; known are: fields, now, partitions, table, url"
+    yield {"url": url, "throttle": "slow"}, "option 'throttle' must be 'polite' or a whole number of keys a second, not 'slow'"
+    yield {"url": url, "tabel": "jobs"}, "unknown option 'tabel'; known are: fields, now, partitions, table, throttle, url"
     known = "jobs, findings, facts, keys, entries, totals, events"
     yield {"url": url, "table": "workers"}, f"there is no table 'workers'; there are: {known}"
     yield {"url": url, "now": "today"}, "option 'now' must be a whole number"
