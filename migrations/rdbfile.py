@@ -6,7 +6,8 @@ An RDB file can't be entered in the middle by looking it up; ``skim.boundary`` g
 proves it: a piece is handed to the decoder with the file's own header before it and an end mark with eight letters behind it.
 A decoder that starts at a true beginning and comes to exactly that end mark has shown that the next piece begins truly as
 well; the first one does, so the proof runs through the file. Where it fails, the piece is joined with the next, and nothing of
-it is given out. Pieces are decoded as a whole: memory is bounded by PIECE, or by the largest single key.
+it counts: ``decode`` gives a piece out when it is proven, and whoever takes what is ``unproven`` has to throw it away. Memory is
+bounded by PIECE, or by the largest single key.
 
 Only reads. Decoding is rdb-py's. Streams and modules are no data of any queue here; they are counted, not read. Called by the
 local engine and by Spark tasks.
