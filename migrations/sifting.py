@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any, TypeVar
 
@@ -79,7 +79,7 @@ class Sifting(Intake):
         super().__init__(address)
         self.voucher = voucher_of(address, now_ms)
         self._piles: defaultdict[tuple[bytes, ...], _Pile] = defaultdict(_Pile)
-        self._piled = self._bytes = 0
+        self._piled = self._piled_bytes = 0
 
     def is_record(self, key: bytes) -> bool:
         return self.voucher.record(key) is not None
@@ -98,19 +98,22 @@ class Sifting(Intake):
     def facts(self, entry: Entry) -> Iterator[Fact]:
         kind = entry.redis_type
         if kind == "hash" and entry.ttl_ms is None and not entry.offset:
-            values = tuple(entry.value.values())
-            self._pile_up(entry.key, tuple(entry.value), values)
-            return self._piled_up(1, sum(map(len, values)))
+            return self._record(entry.key, entry.value)
         if kind == "list" and entry.ttl_ms is None and (number := self.voucher.attached(entry.key)) is not None:
             self.add_attached(number, entry)
             return iter(())
         return self.of_place(entry) if kind == "zset" else self.doubtful(entry)
 
     def row(self, key: bytes, kind: str, value: Any, ttl_ms: int | None) -> Iterator[Fact]:
-        if kind != "hash" or ttl_ms is not None:
-            return self.facts(Entry(key, kind, value, ttl_ms))
-        values = tuple(value.values())
-        self._pile_up(key, tuple(value), values)
+        if kind == "hash" and ttl_ms is None:
+            return self._record(key, value)
+        return self.facts(Entry(key, kind, value, ttl_ms))
+
+    def _record(self, key: bytes, fields: Mapping[bytes, bytes]) -> Iterator[Fact]:
+        if not fields:  # those of a large hash may come later
+            return self.doubtful(Entry(key, "hash", fields))
+        values = tuple(fields.values())
+        self._pile_up(key, tuple(fields), values)
         return self._piled_up(1, sum(map(len, values)))
 
     def _pile_up(self, key: bytes, names: tuple[bytes, ...], values: Sequence[bytes]) -> None:
@@ -121,12 +124,12 @@ class Sifting(Intake):
     def _piled_up(self, records: int, size: int) -> Iterator[Fact]:
         """So many records more are on the piles: the facts of those for which nobody vouches, when it is time to look at them."""
         self._piled += records
-        self._bytes += size
-        return self.rest() if self._piled >= RECORDS or self._bytes >= BYTES else iter(())
+        self._piled_bytes += size
+        return self.rest() if self._piled >= RECORDS or self._piled_bytes >= BYTES else iter(())
 
     def rest(self) -> Iterator[Fact]:
         piles, self._piles = self._piles, defaultdict(_Pile)
-        self._piled = self._bytes = 0
+        self._piled = self._piled_bytes = 0
         for names, pile in piles.items():
             yield from self._sift(names, pile)
 
@@ -135,11 +138,12 @@ class Sifting(Intake):
         numbers = list(map(self.voucher.record, keys))
         homes, scores, created_at = self.voucher.vouch(dict(zip(names, zip(*rows, strict=True), strict=True)))
         sound = [number is not None and home is not None for number, home in zip(numbers, homes, strict=True)]
+        all_sound = all(sound)
+
+        def those(column: Sequence[T]) -> Sequence[T]:
+            return column if all_sound else list(compress(column, sound))
+
         if any(sound):
-
-            def those(column: Sequence[T]) -> Sequence[T]:
-                return column if all(sound) else list(compress(column, sound))
-
             self._outline.speaks = True
             self.voucher.tally_vouched(those(keys), self._outline.totals)
             known = [number for number in those(numbers) if number is not None]

@@ -19,6 +19,7 @@ from ferryman.migrations.intake import Intake
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.sifting import Sieve
 from ferryman.schema.address import Address
+from ferryman.schema.fact import Entry
 from ferryman.schema.family import Target
 from ferryman.schema.job import State
 from ferryman.schema.rule import Finding
@@ -50,6 +51,12 @@ def expected(client: redis.Redis) -> tuple[list[Finding], Census]:
     for job in seen.jobs():
         census.count(job, NOW)
     return told(seen.findings()), census
+
+
+def test_a_large_hash_may_begin_with_a_chunk_without_fields() -> None:
+    entry = Entry(b"q:job:1", "hash", {})
+    sieve = Sieve(ADDRESS, NOW)
+    assert [*sieve.facts(entry), *sieve.rest()] == list(Intake(ADDRESS).facts(entry))
 
 
 def test_only_jobs_for_which_nobody_vouches_become_facts(client: redis.Redis) -> None:
