@@ -16,7 +16,7 @@ YOUNG, MIDDLE, OLD = 50_000, 20, 1_000
 
 
 @cache
-def settle() -> None:
+def freeze_loaded() -> None:
     """Takes all that is loaded now out of every later search for cycles. For Spark's workers, which search after each task."""
     gc.freeze()
 

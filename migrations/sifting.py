@@ -48,8 +48,8 @@ def voucher_of(address: Address, now_ms: int) -> Voucher:
 
 
 @frozen
-class Records:
-    """Records for which a family vouches, and which have the same fields."""
+class SoundRecords:
+    """SoundRecords for which a family vouches, and which have the same fields."""
 
     names: tuple[bytes, ...]
     """Of the fields."""
@@ -66,7 +66,7 @@ class Records:
 
 @define
 class _Pile:
-    """Records that have the same fields, before anybody has looked at them."""
+    """SoundRecords that have the same fields, before anybody has looked at them."""
 
     keys: list[bytes] = field(factory=list)
     rows: list[Sequence[bytes]] = field(factory=list)
@@ -148,7 +148,9 @@ class Sifting(Intake):
             self.voucher.tally_vouched(those(keys), self._outline.totals)
             known = [number for number in those(numbers) if number is not None]
             claimed = [home for home in those(homes) if home is not None]
-            self.add_records(Records(names, those(keys), known, those(rows), claimed, [*map(those, scores)], those(created_at)))
+            self.add_records(
+                SoundRecords(names, those(keys), known, those(rows), claimed, [*map(those, scores)], those(created_at))
+            )
         for key, row, is_sound in zip(keys, rows, sound, strict=True):
             if not is_sound:
                 yield from self.doubtful(Entry(key, "hash", dict(zip(names, row, strict=True))))
@@ -170,8 +172,8 @@ class Sifting(Intake):
                 yield from self.doubtful(Entry(entry.key, "zset", [items[index]], entry.ttl_ms, entry.offset + index))
 
     @abstractmethod
-    def add_records(self, records: Records) -> None:
-        """Records for which the family vouches."""
+    def add_records(self, records: SoundRecords) -> None:
+        """SoundRecords for which the family vouches."""
 
     @abstractmethod
     def of_place(self, entry: Entry) -> Iterator[Fact]:
@@ -202,7 +204,7 @@ class Sieve(Sifting):
         self._homes: dict[int, Home] = {}
         """Of jobs whose places tell what their records don't."""
 
-    def add_records(self, records: Records) -> None:
+    def add_records(self, records: SoundRecords) -> None:
         entries = (
             Entry(key, "hash", dict(zip(records.names, row, strict=True)))
             for key, row in zip(records.keys, records.rows, strict=True)

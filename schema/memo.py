@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 MOST = 100_000
+"""Values that are remembered at once."""
 
 
 class Memo(dict[Any, Any]):

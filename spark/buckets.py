@@ -4,8 +4,8 @@
     task of bucket n <- the n-th batch of each round, of every file
 
 That is a shuffle of rows that only Python looks at: they never pass through Java, and stay on disk for as many questions as there
-are. Driver and executors share the folder, as they share the snapshot's. Written by
-traces.py and stands.py, read by sound.py and comparison.py.
+are. Driver and executors share the folder, as they share the snapshot's. Written by names.py, traces.py and stands.py, read by
+names.py, sound.py and comparison.py.
 """
 
 from __future__ import annotations

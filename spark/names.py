@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from ..migrations.clusterscan import Cluster, NodeName
 from ..migrations.engine import Progress, silent
-from ..migrations.hoard import hoarding, settle
+from ..migrations.hoard import freeze_loaded, hoarding
 from ..migrations.scan import SCAN_COUNT, Span, node, same_server, scan_range, split
 from ..migrations.source import open_source
 from ..migrations.throttle import Throttle
@@ -68,30 +68,29 @@ def list_names(spark: SparkSession, address: Address, throttle: Throttle, folder
     """Scans a keyspace; the names are in the new ``folder``, which the executors share. Raises ServerError."""
     os.makedirs(folder)
     number = tasks_for(address)
-    parts = _parts(address, number)
-    scans = spark.range(0, len(parts), 1, len(parts)).mapInArrow(
-        _scanning(address, throttle, parts, folder, number), "file string"
-    )
+    scans = _scans(address, number)
+    task = _scanning(address, throttle, scans, folder, number)
+    done = spark.range(0, len(scans), 1, len(scans)).mapInArrow(task, "file string")
     files: list[str] = []
-    perform(spark, lambda: files.extend(row.file for row in scans.collect()), f"scanning {address.family} keys", progress)
+    perform(spark, lambda: files.extend(row.file for row in done.collect()), f"scanning {address.family} keys", progress)
     return Names(folder, tuple(sorted(files)), number)
 
 
-def _scanning(address: Address, throttle: Throttle, parts: list[Part], folder: str, buckets: int) -> Callable[[Batches], Batches]:
-    """The task that leaves the names of the parts it is given in a file, of which it tells."""
+def _scanning(address: Address, throttle: Throttle, scans: list[Scan], folder: str, buckets: int) -> Callable[[Batches], Batches]:
+    """The task that leaves the names that the scans it is given find in a file, of which it tells."""
     globs = get_family(address.family).globs(address.prefix)
     count = throttle.page(SCAN_COUNT)
 
     def scan(rows: Batches) -> Batches:
-        settle()
+        freeze_loaded()
         path = os.path.join(folder, f"{uuid.uuid4()}.arrow")
         with hoarding(), contextlib.closing(BucketFile(path, SCHEMA, buckets)) as file:
             names: list[bytes] = []
             for index in (index for row in rows for index in row.column("id").to_pylist()):
-                part = parts[index]
-                work = f"scanning range {index + 1} of {len(parts)} of {part.place(address)}"
-                with located(work), part.client(address) as client, same_server(client, part.run_id):
-                    for page in scan_range(client, part.span, globs, count):
+                each = scans[index]
+                work = f"scanning range {index + 1} of {len(scans)} of {each.place(address)}"
+                with located(work), each.client(address) as client, same_server(client, each.run_id):
+                    for page in scan_range(client, each.span, globs, count):
                         names += page
                         if len(names) >= ROWS:
                             file.write(_batch(names))
@@ -113,7 +112,7 @@ def tasks_for(address: Address) -> int:
 
 
 @frozen
-class Part:
+class Scan:
     """What one task scans: a span of the keys of one node."""
 
     span: Span
@@ -136,14 +135,14 @@ class Part:
             yield cluster.client(self.node)
 
 
-def _parts(address: Address, number: int) -> list[Part]:
-    """The scan in about this many parts."""
+def _scans(address: Address, number: int) -> list[Scan]:
+    """The scans, about this many, that together find every key."""
     if address.kind is not Kind.CLUSTER:
         with open_client(address) as client:
             run_id = node(client).run_id
-            return [Part(span, run_id) for span in split(client, number)]
+            return [Scan(span, run_id) for span in split(client, number)]
     with server_errors(address), Cluster(address) as cluster:
         masters = cluster.masters()
         share = number // len(masters) + 1
         run_ids = {name: node(cluster.client(name)).run_id for name in masters}
-        return [Part(span, run_ids[name], name) for name in masters for span in cluster.spans(name, share)]
+        return [Scan(span, run_ids[name], name) for name in masters for span in cluster.spans(name, share)]

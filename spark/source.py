@@ -39,7 +39,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from ..migrations.globs import covering
-from ..migrations.hoard import settle
+from ..migrations.hoard import freeze_loaded
 from ..migrations.rdbfile import NotAPiece, Piece, RdbFile
 from ..migrations.scan import EVERYTHING, SCAN_COUNT, CursorRange, entries, node, same_server, scan_range, split
 from ..migrations.source import open_source, snapshot_paths
@@ -159,7 +159,7 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
             return [Range(span, run_id) for span in split(client, self.number)]
 
     def read(self, partition: Range) -> Iterator[pa.RecordBatch]:
-        settle()
+        freeze_loaded()
         family, prefix = get_family(self.address.family), self.address.prefix
         if self.address.kind is Kind.CLUSTER:
             yield from self._read_cluster()
@@ -221,7 +221,7 @@ class PieceReader(DataSourceReader):  # type: ignore[misc]
         return parts
 
     def read(self, partition: FilePiece) -> Iterator[pa.RecordBatch]:
-        settle()
+        freeze_loaded()
         family, prefix = get_family(self.address.family), self.address.prefix
         is_wanted = covering(family.globs(prefix))
         with RdbFile(partition.path) as file:

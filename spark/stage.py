@@ -18,7 +18,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from ..migrations.engine import Progress, silent
-from ..migrations.hoard import hoarding, settle
+from ..migrations.hoard import freeze_loaded, hoarding
 from .failures import located, spark_errors
 from .tables import Table
 
@@ -74,7 +74,7 @@ def run(
     """
 
     def part(rows: Batches) -> Batches:
-        settle()
+        freeze_loaded()
         with located(f"{phase}, part {TaskContext.get().partitionId() + 1}"), hoarding():
             yield from task(rows)
 

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..migrations.intake import Outline
-from ..migrations.sifting import Records, Sifting
+from ..migrations.sifting import Sifting, SoundRecords
 from ..schema.address import Address
 from ..schema.fact import Entry, Fact
 from ..schema.voucher import MIX, Home, Standing
@@ -48,7 +48,7 @@ ROWS = 40_000
 BYTES = 16 << 20
 """When traces go to the file."""
 LOGS = 1_000
-"""How many of them are held before they become traces: each may have a thousand lines."""
+"""How many logs are held before they become traces: each may have a thousand lines."""
 
 
 class Tracing(Sifting):
@@ -74,7 +74,7 @@ class Tracing(Sifting):
             outline.files.append(self._path)
         return outline
 
-    def add_records(self, records: Records) -> None:
+    def add_records(self, records: SoundRecords) -> None:
         homes = dict.fromkeys(records.homes)
         self._note(homes)
         self._add(_records(records, list(homes)))
@@ -122,18 +122,14 @@ class Tracing(Sifting):
 
     def _write(self) -> None:
         if self._waiting:
+            self._file = self._file or BucketFile(self._path, SCHEMA, self._buckets)
             for rows in pa.Table.from_batches(self._waiting).combine_chunks().to_batches():
-                self._write_now(rows)
+                self._file.write(rows)
         self._waiting = []
         self._rows = self._bytes = 0
 
-    def _write_now(self, rows: pa.RecordBatch) -> None:
-        if self._file is None:
-            self._file = BucketFile(self._path, SCHEMA, self._buckets)
-        self._file.write(rows)
 
-
-def _records(records: Records, homes: Sequence[Home]) -> pa.RecordBatch:
+def _records(records: SoundRecords, homes: Sequence[Home]) -> pa.RecordBatch:
     """The traces of records, with ``homes`` for each of theirs; each takes away the marks of all places that it claims."""
     rows, fields = len(records.keys), len(records.names)
     index = {home: number for number, home in enumerate(homes)}

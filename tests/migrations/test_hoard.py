@@ -58,13 +58,13 @@ def test_what_is_loaded_is_left_alone_and_what_comes_later_is_not(tmp_path: Path
     program = tmp_path / "program.py"
     program.write_text(
         "import gc\n"
-        "from ferryman.migrations.hoard import settle\n"
-        "settle()\n"
+        "from ferryman.migrations.hoard import freeze_loaded\n"
+        "freeze_loaded()\n"
         "assert gc.get_freeze_count() > 1000\n"
         "gc.collect()\n"
         "circle = []\n"
         "circle.append(circle)\n"
-        "settle()\n"
+        "freeze_loaded()\n"
         "del circle\n"
         "assert gc.collect() == 1\n"
     )
