@@ -8,7 +8,7 @@ to a server, and a plan never holds an address: it travels to executors and into
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -19,6 +19,7 @@ from ..schema.errors import UsageError
 from ..schema.fact import Subject
 from ..schema.family import Command, KeyFamily, Target, get_family
 from ..schema.job import Job, State
+from ..schema.jobtable import JobTable
 from ..schema.rule import Finding, Keyspace, Severity
 from ..schema.totals import Totals
 
@@ -90,7 +91,14 @@ class Plan:
 
     def commands(self, job: Job, *, fresh: bool) -> list[Command]:
         """What stores a carried job. ``fresh``: as in Target."""
-        return self.writer.write(job, Target(self.target_prefix, self.now_ms, fresh=fresh))
+        return self.writer.write(job, self._written(fresh))
+
+    def commands_of_table(self, jobs: JobTable, written: Totals, *, fresh: bool) -> Sequence[Sequence[Command]] | None:
+        """What stores each of many carried jobs, which are added to ``written``; see KeyFamily.write_table."""
+        return self.writer.write_table(jobs, self._written(fresh), written)
+
+    def _written(self, fresh: bool) -> Target:
+        return Target(self.target_prefix, self.now_ms, fresh=fresh)
 
     def choices(self) -> dict[str, Any]:
         """What the user chose, for the journal: a resumed run and verify go on with the same choices."""
@@ -141,6 +149,13 @@ def carry(subject: Subject, keyspace: Keyspace, plan: Plan) -> Carried:
     passes = plan.lossy and all(finding.severity is not Severity.ERROR for finding in obstacles)
     is_alone = original.id == subject.job_id and subject.scope in ("", original.queue)
     return Carried(original, job if passes or not obstacles else None, obstacles, is_alone)
+
+
+def carry_table(jobs: JobTable, plan: Plan) -> Carried | None:
+    """What becomes of each of many sound jobs, told of one: they go over as they are. None where ``carry`` must decide."""
+    if jobs.like.state is State.ACTIVE or not plan.writer.takes(jobs):
+        return None
+    return Carried(jobs.like, jobs.like, is_alone=True)
 
 
 def requeued(job: Job, family: str, now_ms: int) -> Job:

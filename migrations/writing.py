@@ -37,6 +37,7 @@ from attrs import frozen
 from ..schema.errors import MigrationRefused, StaleWriter
 from ..schema.family import Command
 from ..schema.job import Job
+from ..schema.jobtable import JobTable
 from ..schema.text import to_bytes, to_text
 from .fence import Condition, Fence, PartlyApplied
 from .store import Store
@@ -115,6 +116,12 @@ def journal_glob(epoch: str) -> str:
 def identity(job: Job) -> bytes:
     """What the digest knows a job by: should it be another one when a part is opened again, the source has changed."""
     return to_bytes(f"{job.queue}\0{job.id}\0{job.state}")
+
+
+def identities(jobs: JobTable) -> Iterator[bytes]:
+    """The identity of each job."""
+    queue, state = jobs.like.queue, jobs.like.state
+    return (to_bytes(f"{queue}\0{job_id}\0{state}") for job_id in jobs.columns["id"])
 
 
 class Lane:

@@ -20,6 +20,7 @@ from .draw import EVERY_LOT, Lots
 from .errors import UnknownFamily, UsageError
 from .fact import Entry, Fact, Subject
 from .job import Job, State
+from .jobtable import JobTable
 from .keys import hash_tag
 from .rule import Finding, Keyspace, Rule
 from .spot import Recount, Spot
@@ -159,6 +160,17 @@ class KeyFamily(ABC):
         Commands that are not (wake-up tokens, counters) belong to ``finish``. All keys of one job share one cluster slot
         where the family allows it.
         """
+
+    def takes(self, jobs: JobTable) -> bool:
+        """Whether ``obstacles`` has nothing to say of any of these jobs; False also where that is not known of all at once."""
+        return False
+
+    def write_table(self, jobs: JobTable, target: Target, written: Totals) -> Sequence[Sequence[Command]] | None:
+        """What ``write`` gives for each of these jobs, which the family ``takes``, with what ``tally_written`` adds for all.
+
+        None, and nothing added, where each job must be written by itself.
+        """
+        return None
 
     def has_tags(self, prefix: str) -> bool:
         """Whether all keys of a job share a hash tag, and so a slot of a cluster: here, where the prefix holds one for all."""

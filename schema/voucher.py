@@ -16,13 +16,15 @@ from __future__ import annotations
 import hashlib
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, repeat, starmap
 from typing import NamedTuple
 
 from attrs import field, frozen
 
 from .fact import Entry, Subject
 from .job import State
+from .jobtable import JobTable
 from .totals import Totals
 
 WORD = 1 << 64
@@ -106,6 +108,36 @@ class Member(NamedTuple):
     """From the low end, 0 first."""
 
 
+class Members(NamedTuple):
+    """The entries of some jobs in one of their places, in columns as in Member."""
+
+    members: Sequence[bytes]
+    scores: Sequence[float]
+    ranks: Sequence[int]
+
+
+@frozen
+class SoundJobs:
+    """Jobs of one home whose records have the same fields, for which ``vouch`` has vouched: what their keys hold, in columns."""
+
+    keys: Sequence[bytes]
+    """Of their records."""
+    records: Columns
+    places: Mapping[bytes, Members]
+    """By key."""
+    attached: Sequence[Sequence[Entry]]
+    """By job, those of one key in their order."""
+
+    def subjects(self, voucher: Voucher) -> Iterator[Subject]:
+        """Each job by itself."""
+        names = list(self.records)
+        rows = zip(*self.records.values(), strict=True)
+        members = [zip(repeat(key), *columns) for key, columns in self.places.items()]
+        for key, values, attached, *places in zip(self.keys, rows, self.attached, *members, strict=False):
+            record = tuple(chain.from_iterable(zip(names, values, strict=True)))
+            yield voucher.subject(key, record, starmap(Member, places), attached)
+
+
 @frozen
 class Standing:
     """The members of one entry of a place, all of them jobs."""
@@ -156,6 +188,13 @@ class Voucher(ABC):
 
         ``key``: of its record; ``record``: the fields and their values in turn; ``members``: its entries in all of its places.
         """
+
+    def table(self, jobs: SoundJobs, totals: Totals) -> JobTable | None:
+        """The jobs that ``KeyFamily.read`` would make of the subjects of these, read with these totals, in their order.
+
+        None where that takes a closer look at one of them.
+        """
+        return None
 
     @abstractmethod
     def tally_vouched(self, keys: Sequence[bytes], totals: Totals) -> None:

@@ -25,7 +25,7 @@ from .buckets import read_bucket
 from .chosen import choose
 from .snapshot import Snapshot
 from .stage import Batches, closing, run
-from .stands import SIDES, STANDS, See, Stand, naming, promised, showing, standing
+from .stands import SIDES, STANDS, Promised, See, Stand, Standing, naming, showing
 from .tables import DIFFERENCES, Column, Table, batches, bigint_column, decode_text, text_column
 
 
@@ -39,7 +39,7 @@ def compare_keyspaces(
         outcome.count(difference)
         report(difference)
 
-    sides: tuple[tuple[Snapshot, See, str], ...] = ((source, promised(plan), "source"), (target, standing, "target"))
+    sides: tuple[tuple[Snapshot, See, str], ...] = ((source, Promised(plan), "source"), (target, Standing(), "target"))
     files = []
     for snapshot, see, name in sides:
         path, phase = f"{folder}/stands-{name}", f"reading {name} jobs"

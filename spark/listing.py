@@ -12,7 +12,8 @@ from pyspark.sql import Column, functions
 
 from ..migrations.queues import QueueStatus, counted, statuses
 from ..schema.job import Job, State
-from .snapshot import Jobs, Snapshot, Work
+from .jobs import Jobs
+from .snapshot import Snapshot, Work
 from .stage import Batches, Results, closing
 from .tables import JOBS, batches, encode_text, job_bytes
 
@@ -52,15 +53,18 @@ def _listing_order() -> list[Column]:
     ]
 
 
+def _read(jobs: Jobs) -> Iterator[Job]:
+    keyspace = jobs.keyspace
+    return filter(None, jobs.each(lambda subject: keyspace.family.read(subject, keyspace)))
+
+
 def _reading(_part: str, jobs: Jobs) -> Batches:
-    found = (keyspace.family.read(subject, keyspace) for subject, keyspace in jobs)
-    yield from closing(batches(JOBS, filter(None, found), job_bytes), JOBS, str)
+    yield from closing(batches(JOBS, _read(jobs), job_bytes), JOBS, str)
 
 
 def _counting(now_ms: int) -> Work:
     def count(_part: str, jobs: Jobs) -> Batches:
-        found = (keyspace.family.read(subject, keyspace) for subject, keyspace in jobs)
-        numbers = counted(filter(None, found), now_ms)
+        numbers = counted(_read(jobs), now_ms)
         yield from closing(iter(()), JOBS, lambda: json.dumps([part.to_dict() for part in numbers]))
 
     return count

@@ -9,16 +9,21 @@ keeps, whichever wrote the jobs.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 
 from ..migrations.engine import Report, Summary
-from ..migrations.plan import Plan, carry
+from ..migrations.plan import Carried, Plan, carry, carry_table
 from ..migrations.store import Store, open_store
-from ..migrations.writing import Run, identity, open_part
+from ..migrations.writing import Run, identities, identity, open_part
 from ..schema.address import Address
+from ..schema.fact import Subject
+from ..schema.family import Command
+from ..schema.jobtable import JobTable
 from ..schema.rule import Finding
 from ..schema.totals import Totals
-from .snapshot import Jobs, Work
+from .jobs import Jobs
+from .snapshot import Work
 from .stage import Batches, Results, closing
 from .tables import FINDINGS, batches
 
@@ -29,9 +34,12 @@ def counting(plan: Plan) -> Work:
     def count(part: str, jobs: Jobs) -> Batches:
         summary = Summary()
 
+        def many(table: JobTable) -> Sequence[Carried] | None:
+            carried = carry_table(table, plan)
+            return None if carried is None else [carried] * len(table)
+
         def findings() -> Iterator[Finding]:
-            for subject, keyspace in jobs:
-                carried = carry(subject, keyspace, plan)
+            for carried in jobs.each(lambda subject: carry(subject, jobs.keyspace, plan), many):
                 summary.count(carried, written=carried.job is not None)
                 yield from carried.findings
 
@@ -49,16 +57,24 @@ def writing(plan: Plan, target: Address, run: Run) -> Work:
     def write(name: str, jobs: Jobs) -> Batches:
         summary, written = Summary(), Totals()
 
+        def one(subject: Subject) -> tuple[Carried, bytes, Sequence[Command]]:
+            carried = carry(subject, jobs.keyspace, plan)
+            if carried.job is None:
+                return carried, b"", ()
+            plan.writer.tally_written(carried.job, written)
+            return carried, identity(carried.job), plan.commands(carried.job, fresh=run.is_first and carried.is_alone)
+
+        def many(table: JobTable) -> Sequence[tuple[Carried, bytes, Sequence[Command]]] | None:
+            carried = carry_table(table, plan)
+            commands = None if carried is None else plan.commands_of_table(table, written, fresh=run.is_first)
+            if carried is None or commands is None:
+                return None
+            return list(zip(repeat(carried), identities(table), commands, strict=False))
+
         def findings() -> Iterator[Finding]:
             with open_store(target) as store, open_part(store, run, name) as part:
-                for subject, keyspace in jobs:
-                    carried = carry(subject, keyspace, plan)
-                    is_new = False
-                    if carried.job is not None:
-                        plan.writer.tally_written(carried.job, written)
-                        commands = plan.commands(carried.job, fresh=run.is_first and carried.is_alone)
-                        is_new = part.put(identity(carried.job), commands)
-                    summary.count(carried, written=is_new)
+                for carried, job, commands in jobs.each(one, many):
+                    summary.count(carried, written=bool(commands) and part.put(job, commands))
                     yield from carried.findings
                 part.close()
 

@@ -42,6 +42,7 @@ from ..schema.rule import Finding, Keyspace
 from ..schema.totals import Totals
 from .chosen import Chosen, chosen_of
 from .files import read_files
+from .jobs import BucketJobs, FactJobs, Jobs
 from .longkeys import LongKeys, positions_known, read_long_keys
 from .names import Names, list_names
 from .sound import Traces
@@ -51,9 +52,8 @@ from .traces import Tracing
 
 T = TypeVar("T")
 
-Jobs = Iterator[tuple[Subject, Keyspace]]
 Work = Callable[[str, Jobs], Batches]
-"""What a task does with the jobs of a part: its name, and they in an order that is always the same. To be made by ``closing``."""
+"""What a task does with the jobs of a part, by its name. To be made by ``closing``."""
 SOUND = "sound-"
 """Before the number of a part, where its jobs are no facts."""
 
@@ -123,8 +123,7 @@ class Snapshot:
         known = self._known()
 
         def task(rows: Batches) -> Batches:
-            keyspace = known()
-            yield from work(str(TaskContext.get().partitionId()), ((subject, keyspace) for subject in subjects(rows)))
+            yield from work(str(TaskContext.get().partitionId()), FactJobs(known(), subjects(rows)))
 
         return task
 
@@ -135,7 +134,7 @@ class Snapshot:
             keyspace = known()
             for bucket in (bucket for row in rows for bucket in row.column("id").to_pylist()):
                 ids = None if chosen is None else chosen_of(chosen, f"{SOUND}{bucket}")
-                yield from work(f"{SOUND}{bucket}", ((subject, keyspace) for subject in traces.subjects(bucket, ids)))
+                yield from work(f"{SOUND}{bucket}", BucketJobs(keyspace, traces, bucket, ids))
 
         return task
 
@@ -206,7 +205,7 @@ def _judging(traces: Traces) -> Callable[[Batches], Batches]:
         def facts() -> Iterator[Fact]:
             for bucket in (bucket for row in rows for bucket in row.column("id").to_pylist()):
                 sound = traces.judge(bucket)
-                counted.merge(sound.census)
+                counted.merge(traces.census(sound))
                 for entry in traces.suspects(bucket, sound):
                     yield from family.facts(entry, traces.address.prefix)
 

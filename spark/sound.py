@@ -1,6 +1,6 @@
 """Sound: the jobs whose traces say that all is well, and those that the rules must look at after all.
 
-    traces of a bucket -> by job: sum of all marks -> sound: counted, and made subjects for whoever reads jobs
+    traces of a bucket -> by job: sum of all marks -> sound: counted, and grouped by kind for whoever reads jobs
                                                    -> suspects: their traces become facts
 
 Each bucket (buckets.py) is the work of one task, which has all traces of its jobs; what a bucket says is the same whenever it is
@@ -9,8 +9,8 @@ asked. tests/spark/test_traces.py. Called by snapshot.py.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from itertools import pairwise, starmap
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,10 +21,10 @@ from ..migrations.engine import Census
 from ..migrations.intake import Outline
 from ..migrations.sifting import voucher_of
 from ..schema.address import Address
-from ..schema.fact import Entry, Subject
-from ..schema.voucher import Member, Voucher
+from ..schema.fact import Entry
+from ..schema.voucher import Columns, Members, SoundJobs, Voucher
 from .buckets import read_bucket
-from .traces import ATTACHED, COLUMNS, DOUBT, PLACE, RECORD, SCHEMA
+from .traces import ATTACHED, COLUMNS, DOUBT, PLACE, RECORD, SCHEMA, unpack_names
 
 TYPES = {RECORD: "hash", PLACE: "zset", ATTACHED: "list"}
 """The Redis type of the key behind a trace."""
@@ -34,7 +34,7 @@ WHOLE = range(len(NAMES))
 SLAB_BYTES = 32 << 20
 """What is made subjects at once, so that memory does not grow with the payloads of jobs."""
 JOBS = 1_000
-"""How many of these become Python's objects at once."""
+"""How many of these become Python's objects at once: a Group has no more."""
 
 
 class Judged(NamedTuple):
@@ -42,9 +42,20 @@ class Judged(NamedTuple):
 
     numbers: Any
     """In ascending order."""
+    homes: Any
+    """The ``Home.mark`` of each."""
     sizes: Any
     """The bytes of all traces of each."""
-    census: Census
+    created_at: Any
+    """Unix ms, of each."""
+
+
+class Group(NamedTuple):
+    """Some of the sound jobs of a slab."""
+
+    rows: Sequence[int]
+    """Which they are, of the slab's jobs in the order of their numbers."""
+    jobs: SoundJobs
 
 
 @frozen
@@ -69,10 +80,9 @@ class Traces:
 
     def judge(self, bucket: int) -> Judged:
         """The sound jobs of a bucket."""
-        census = Census()
         batches = list(read_bucket(self.files, bucket, self.buckets, TELLING))
         if not batches:
-            return Judged(np.empty(0, np.int64), np.empty(0, np.int64), census)
+            return Judged(*(np.empty(0, np.int64) for _ in Judged._fields))
         cells = [column.to_numpy() for column in pa.Table.from_batches(batches).columns]
         order = np.argsort(cells[0], kind="stable")
         number, kind, mark, home, created_at, size = (column[order] for column in cells)
@@ -85,10 +95,15 @@ class Traces:
         # Of a job that stands where it claims, this is the sum of one cell and zeros.
         homes = np.add.reduceat(home, starts)
         is_sound &= ~np.isin(homes, list(self.unsettled))
-        homes, created = homes[is_sound], np.add.reduceat(created_at, starts)[is_sound]
-        for each in np.unique(homes).tolist():
-            census.count_created(*self.homes[each], created[homes == each].tolist(), self.now_ms)
-        return Judged(number[starts][is_sound], np.add.reduceat(size, starts)[is_sound], census)
+        sizes, created = (np.add.reduceat(column, starts) for column in (size, created_at))
+        return Judged(*(column[is_sound] for column in (number[starts], homes, sizes, created)))
+
+    def census(self, sound: Judged) -> Census:
+        """How many jobs are sound, where they stand, and how old they are."""
+        census = Census()
+        for home in np.unique(sound.homes).tolist():
+            census.count_created(*self.homes[home], sound.created_at[sound.homes == home].tolist(), self.now_ms)
+        return census
 
     def suspects(self, bucket: int, sound: Judged) -> Iterator[Entry]:
         """What the traces of all jobs but the sound ones hold, an entry for each."""
@@ -98,29 +113,30 @@ class Traces:
             if wanted.any():
                 yield from map(_entry, batch.filter(pa.array(wanted)).to_pylist())
 
-    def subjects(self, bucket: int, only: Collection[tuple[str, str]] | None = None) -> Iterator[Subject]:
-        """The sound jobs of a bucket in the order of their numbers. ``only``: these, by scope and id."""
-        voucher, sound = self._voucher(), self.judge(bucket)
-        numbers, sizes = sound.numbers, sound.sizes
+    def slabs(self, bucket: int, only: Collection[tuple[str, str]] | None = None) -> Iterator[Iterator[Group]]:
+        """The sound jobs of a bucket, as many at once as memory should hold. ``only``: these, by scope and id."""
+        sound = self.judge(bucket)
+        wanted = np.ones(len(sound.numbers), bool)
         if only is not None:
-            wanted = np.isin(numbers, [voucher.number(job_id, scope) for scope, job_id in only])
-            numbers, sizes = numbers[wanted], sizes[wanted]
+            voucher = self.voucher()
+            wanted = np.isin(sound.numbers, [voucher.number(job_id, scope) for scope, job_id in only])
+        numbers, homes, sizes = (column[wanted] for column in (sound.numbers, sound.homes, sound.sizes))
         slabs = np.cumsum(sizes) // SLAB_BYTES
         for slab in np.unique(slabs):
-            yield from _subjects(voucher, self._traces(bucket, numbers[slabs == slab]))
+            those = slabs == slab
+            yield _groups(self._traces(bucket, numbers[those]), numbers[those], homes[those])
+
+    def voucher(self) -> Voucher:
+        """The keyspace as its family sees it at a glance."""
+        return voucher_of(self.address, self.now_ms)
 
     def _traces(self, bucket: int, numbers: Any) -> pa.Table:
-        """All traces of some sound jobs of a bucket: of one after the other the record, its places, and the rest."""
+        """All traces of some sound jobs of a bucket."""
         rows = []
         for batch in read_bucket(self.files, bucket, self.buckets, WHOLE):
             wanted = _among(batch.column(0).to_numpy(), numbers)
             rows.append(batch if wanted.all() else batch.filter(pa.array(wanted)))
-        table = pa.Table.from_batches(rows, SCHEMA)
-        order = np.lexsort((table.column(NAMES.index("kind")).to_numpy(), table.column(0).to_numpy()))
-        return table.take(pa.array(order))
-
-    def _voucher(self) -> Voucher:
-        return voucher_of(self.address, self.now_ms)
+        return pa.Table.from_batches(rows, SCHEMA).combine_chunks()
 
 
 def _among(numbers: Any, those: Any) -> Any:
@@ -130,36 +146,75 @@ def _among(numbers: Any, those: Any) -> Any:
     return those[np.minimum(np.searchsorted(those, numbers), len(those) - 1)] == numbers
 
 
-def _subjects(voucher: Voucher, traces: pa.Table) -> Iterator[Subject]:
-    """The subjects of sound jobs, of which these are all traces: each job has one record, which comes first."""
-    kinds = traces.column(NAMES.index("kind")).to_numpy()
-    starts = np.flatnonzero(kinds == RECORD)
-    ends = np.append(starts[1:], len(kinds))
-    middles = starts + 1 + np.add.reduceat(kinds == PLACE, starts, dtype=int)
-    for first in range(0, len(starts), JOBS):
-        those = slice(first, first + JOBS)
-        begin, end = int(starts[those][0]), int(ends[those][-1])
-        keys, indexes, scores, values = _cells(traces.slice(begin, end - begin))
-        bounds = (column[those] - begin for column in (starts, middles, ends))
-        for start, middle, stop in zip(*(column.tolist() for column in bounds), strict=True):
-            places, rest = slice(start + 1, middle), slice(middle, stop)
-            members = zip(keys[places], (text for (text,) in values[places]), scores[places], indexes[places], strict=True)
-            attached = zip(keys[rest], values[rest], indexes[rest], strict=True)
-            yield voucher.subject(
-                keys[start],
-                tuple(values[start]),
-                starmap(Member, members),
-                [Entry(key, TYPES[ATTACHED], lines, None, index) for key, lines, index in attached],
+def _groups(traces: pa.Table, numbers: Any, homes: Any) -> Iterator[Group]:
+    """The sound jobs with these numbers, which are in ascending order, and these homes; these are all of their traces."""
+    number, kind, index = (traces.column(name).fill_null(0).to_numpy() for name in ("number", "kind", "index"))
+    job = np.searchsorted(numbers, number)
+    # Each job has one record, and stands in as many places as all others, those of one home in the same.
+    records = _sorted(np.flatnonzero(kind == RECORD), job)
+    shapes = _codes(traces, "names")[records]
+    by_kind = np.lexsort((shapes, homes))
+    turn = np.argsort(by_kind)[job]
+    records = traces.take(pa.array(records[by_kind]))
+    places = _sorted(np.flatnonzero(kind == PLACE), _codes(traces, "key"), turn).reshape(len(numbers), -1)
+    stands = [traces.take(pa.array(place)) for place in places.transpose()]
+    attached = _sorted(np.flatnonzero(kind == ATTACHED), index, turn)
+    ends = np.searchsorted(turn[attached], np.arange(len(numbers) + 1)).tolist()
+    attached = traces.take(pa.array(attached))
+    kinds = np.stack((shapes, homes))[:, by_kind]
+    borders = np.flatnonzero((kinds[:, 1:] != kinds[:, :-1]).any(axis=0)) + 1
+    for begin, border in pairwise([0, *borders.tolist(), len(numbers)]):
+        for start in range(begin, border, JOBS):
+            end = min(start + JOBS, border)
+            entries = _entries(attached.slice(ends[start], ends[end] - ends[start]))
+            yield Group(
+                by_kind[start:end].tolist(),
+                SoundJobs(
+                    records.column("key").slice(start, end - start).to_pylist(),
+                    _columns(records.slice(start, end - start)),
+                    dict(_members(place.slice(start, end - start)) for place in stands),
+                    [list(islice(entries, last - first)) for first, last in pairwise(ends[start : end + 1])],
+                ),
             )
 
 
-def _cells(traces: pa.Table) -> tuple[list[bytes], list[int], list[float], list[list[bytes]]]:
-    """Keys, indexes, scores and values; pyarrow's own ``to_pylist`` takes four times as long for lists."""
-    keys, indexes, scores = (traces.column(name).to_pylist() for name in ("key", "index", "score"))
-    lists = traces.column("values").combine_chunks()
-    texts = lists.flatten().to_pylist()
+def _columns(records: pa.Table) -> Columns:
+    """The fields of records that have the same."""
+    names, values = unpack_names(records.column("names")[0].as_py()), _texts(records)
+    return {name: values[index :: len(names)] for index, name in enumerate(names)}
+
+
+def _members(place: pa.Table) -> tuple[bytes, Members]:
+    """The key of a place, and what stands there."""
+    key, scores, ranks = (place.column(name) for name in ("key", "score", "index"))
+    return key[0].as_py(), Members(_texts(place), scores.to_pylist(), ranks.to_pylist())
+
+
+def _sorted(rows: Any, *columns: Any) -> Any:
+    """Rows in the order of the last of these columns, and in that of the one before it where that is the same."""
+    return rows[np.lexsort([column[rows] for column in columns])]
+
+
+def _codes(traces: pa.Table, name: str) -> Any:
+    """A number for each text of a column, the same for the same text."""
+    texts = traces.column(name).combine_chunks().dictionary_encode()
+    return texts.indices.fill_null(-1).to_numpy()
+
+
+def _texts(traces: pa.Table) -> list[bytes]:
+    """The values of all of these, one after the other."""
+    texts: list[bytes] = traces.column("values").combine_chunks().flatten().to_pylist()
+    return texts
+
+
+def _entries(attached: pa.Table) -> Iterator[Entry]:
+    """The entries behind traces of keys that belong to jobs; pyarrow's own ``to_pylist`` takes four times as long for lists."""
+    keys, indexes = (attached.column(name).to_pylist() for name in ("key", "index"))
+    lists = attached.column("values").combine_chunks()
+    texts = _texts(attached)
     bounds = np.cumsum(np.append(0, lists.value_lengths().to_numpy())).tolist()
-    return keys, indexes, scores, [texts[start:end] for start, end in pairwise(bounds)]
+    for key, index, (start, end) in zip(keys, indexes, pairwise(bounds), strict=True):
+        yield Entry(key, TYPES[ATTACHED], texts[start:end], None, index)
 
 
 def _entry(cells: dict[str, Any]) -> Entry:
@@ -168,7 +223,7 @@ def _entry(cells: dict[str, Any]) -> Entry:
     kind = TYPES[cells["kind"]]
     match kind:
         case "hash":
-            value: Any = dict(zip(values[::2], values[1::2], strict=True))
+            value: Any = dict(zip(unpack_names(cells["names"]), values, strict=True))
         case "zset":
             value = [(values[0], cells["score"])]
         case _:

@@ -11,21 +11,25 @@ import json
 import marshal
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, repeat
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from attrs import evolve, frozen
 
-from ..migrations.plan import Plan, carry
+from ..migrations.plan import Plan, carry, carry_table
 from ..schema.fact import Subject
 from ..schema.family import KeyFamily
 from ..schema.job import JOB_FIELDS, Job, State
+from ..schema.jobtable import JobTable
+from ..schema.rule import Keyspace
 from ..schema.text import to_bytes
 from .buckets import BucketFile
-from .snapshot import Jobs, Work
+from .jobs import Jobs
+from .snapshot import Work
 from .stage import Batches, closing
 from .tables import JOBS, Column, Table, batches, bigint_column, job_bytes, text_column
 
@@ -41,8 +45,7 @@ class Side:
     """The rule that keeps a job at the source, which then is shown as it stands there."""
 
 
-@frozen
-class Stand:
+class Stand(NamedTuple):
     """What tells whether the sides of a job differ, and where the facts about it are."""
 
     number: int
@@ -93,28 +96,43 @@ STANDS: Table[Stand] = Table(
 ROWS = 20_000
 """Stands in a round of a file."""
 
-See = Callable[[Jobs], Iterator[tuple[Subject, Side]]]
-"""Tells the sides of jobs."""
+
+class See(ABC):
+    """How jobs are seen on one side."""
+
+    @abstractmethod
+    def side(self, subject: Subject, keyspace: Keyspace) -> Side | None:
+        """The side of a job; None where there is none."""
+
+    @abstractmethod
+    def is_table(self, jobs: JobTable) -> bool:
+        """Whether the sides of all of these jobs are they themselves."""
 
 
-def promised(plan: Plan) -> See:
+@frozen
+class Promised(See):
     """What shall stand at the target, and what shall not."""
 
-    def see(jobs: Jobs) -> Iterator[tuple[Subject, Side]]:
-        for subject, keyspace in jobs:
-            carried = carry(subject, keyspace, plan)
-            if carried.original is not None:
-                yield subject, Side(carried.job or carried.original, True, carried.refused_by)
+    plan: Plan
 
-    return see
+    def side(self, subject: Subject, keyspace: Keyspace) -> Side | None:
+        carried = carry(subject, keyspace, self.plan)
+        return Side(carried.job or carried.original, True, carried.refused_by) if carried.original else None
+
+    def is_table(self, jobs: JobTable) -> bool:
+        return carry_table(jobs, self.plan) is not None
 
 
-def standing(jobs: Jobs) -> Iterator[tuple[Subject, Side]]:
+@frozen
+class Standing(See):
     """What stands at the target."""
-    for subject, keyspace in jobs:
+
+    def side(self, subject: Subject, keyspace: Keyspace) -> Side | None:
         job = keyspace.family.read(subject, keyspace)
-        if job is not None:
-            yield subject, Side(job, False)
+        return Side(job, False) if job else None
+
+    def is_table(self, jobs: JobTable) -> bool:
+        return True
 
 
 def naming(see: See, target: KeyFamily, folder: str, buckets: int) -> Work:
@@ -123,21 +141,27 @@ def naming(see: See, target: KeyFamily, folder: str, buckets: int) -> Work:
     def name(part: str, jobs: Jobs) -> Batches:
         told: dict[str, Any] = {"jobs": 0, "refused": 0}
 
-        def stands() -> Iterator[Stand]:
-            for subject, side in see(jobs):
-                job = side.job
-                told["jobs"] += 1
-                told["refused"] += side.refused_by is not None
-                mark = b"" if side.refused_by else digest(job, target)
-                turn = job.position if job.state is State.WAITING and side.refused_by is None else None
-                yield Stand(_number(job), job.queue, job.id, turn, subject.scope, subject.job_id, part, mark)
+        def one(subject: Subject) -> Stand | None:
+            side = see.side(subject, jobs.keyspace)
+            if side is None:
+                return None
+            job, mark = side.job, b""
+            if side.refused_by is None:
+                mark = digest(job, target)
+            turn = job.position if job.state is State.WAITING and side.refused_by is None else None
+            return Stand(_number(job.queue, job.id), job.queue, job.id, turn, subject.scope, subject.job_id, part, mark)
 
-        file, rows = None, stands()
-        while round_of := list(islice(rows, ROWS)):
+        def many(table: JobTable) -> Sequence[Stand] | None:
+            return list(_stands(table, part, target)) if see.is_table(table) else None
+
+        file, stands = None, filter(None, jobs.each(one, many))
+        while round_of := list(islice(stands, ROWS)):
             if file is None:
                 told["file"] = os.path.join(folder, f"{uuid.uuid4()}.arrow")
                 file = BucketFile(told["file"], STANDS.arrow, buckets)
             file.write(STANDS.batch(round_of))
+            told["jobs"] += len(round_of)
+            told["refused"] += sum(not stand.digest for stand in round_of)
         if file is not None:
             file.close()
         yield from closing(iter(()), STANDS, lambda: json.dumps(told))
@@ -145,8 +169,16 @@ def naming(see: See, target: KeyFamily, folder: str, buckets: int) -> Work:
     return name
 
 
-def _number(job: Job) -> int:
-    name = to_bytes(f"{job.queue}\0{job.id}")
+def _stands(jobs: JobTable, part: str, target: KeyFamily) -> Iterator[Stand]:
+    """The stands of the jobs of a table."""
+    queue = jobs.like.queue
+    turns = jobs.column("position") if jobs.like.state is State.WAITING else repeat(None)
+    for job_id, turn, mark in zip(jobs.columns["id"], turns, digests(jobs, target), strict=False):
+        yield Stand(_number(queue, job_id), queue, job_id, turn, jobs.scope, job_id, part, mark)
+
+
+def _number(queue: str, job_id: str) -> int:
+    name = to_bytes(f"{queue}\0{job_id}")
     return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest()) >> 1
 
 
@@ -154,12 +186,14 @@ def showing(see: See) -> Work:
     """The work that shows whole jobs."""
 
     def show(_part: str, jobs: Jobs) -> Batches:
-        yield from closing(batches(SIDES, (side for _, side in see(jobs)), _bytes), SIDES, str)
+        sides = filter(None, jobs.each(lambda subject: see.side(subject, jobs.keyspace)))
+        yield from closing(batches(SIDES, sides, _bytes), SIDES, str)
 
     return show
 
 
-_compared = attrgetter(*(name for name in JOB_FIELDS if name not in ("state", "history", "extra")))
+COMPARED = tuple(name for name in JOB_FIELDS if name not in ("state", "history", "extra"))
+_compared = attrgetter(*COMPARED)
 
 
 def digest(job: Job, target: KeyFamily) -> bytes:
@@ -167,9 +201,19 @@ def digest(job: Job, target: KeyFamily) -> bytes:
 
     Different jobs have different digests, but for one in 2^128.
     """
-    extra = job.extra if target.keeps_extra else job.extra.get(target.name)
+    return _digest(job.state, _compared(job), job.history, job.extra, target)
+
+
+def digests(jobs: JobTable, target: KeyFamily) -> Iterator[bytes]:
+    """``digest`` of each job."""
+    cells = zip(*map(jobs.column, COMPARED), strict=False)
+    return map(_digest, repeat(jobs.like.state), cells, jobs.column("history"), jobs.column("extra"), repeat(target))
+
+
+def _digest(state: State, compared: tuple[Any, ...], history: Any, extra: Mapping[str, Any], target: KeyFamily) -> bytes:
+    kept = extra if target.keeps_extra else extra.get(target.name)
     # Version 2 writes equal values in the same way, later ones by how often they are referred to.
-    cells = marshal.dumps((str(job.state), _compared(job), _ordered(job.history), _ordered(extra)), 2)
+    cells = marshal.dumps((str(state), compared, _ordered(history), _ordered(kept)), 2)
     return hashlib.blake2b(cells, digest_size=16).digest()
 
 

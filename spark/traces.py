@@ -38,10 +38,11 @@ COLUMNS = {
     "key": pa.binary(),
     "index": pa.int64(),
     "score": pa.float64(),
+    "names": pa.binary(),
     "values": pa.list_(pa.field("element", pa.binary())),
 }
-"""``home`` is that of a record, or of a place that tells it, ``created_at`` that of a record; ``values`` are its fields and their
-values in turn, a member, or lines, and ``size`` their bytes."""
+"""``home`` is that of a record, or of a place that tells it, ``created_at`` that of a record, ``names`` those of its fields
+(``pack_names``). ``values`` are the values of these, a member, or lines, and ``size`` their bytes."""
 SCHEMA = pa.schema(list(COLUMNS.items()))
 
 ROWS = 40_000
@@ -138,10 +139,7 @@ def _records(records: SoundRecords, homes: Sequence[Home]) -> pa.RecordBatch:
     factors = np.array([[place.factor for place in home.places] for home in homes], np.uint64)
     scores = np.array(records.scores, np.float64).transpose()
     claimed = marks(bases[at_home], factors[at_home], np.ascontiguousarray(scores))
-    texts = pa.array([*records.names, *chain.from_iterable(records.rows)], pa.binary())
-    in_turn = np.empty((rows, 2 * fields), np.int64)
-    in_turn[:, ::2] = np.arange(fields)
-    in_turn[:, 1::2] = np.arange(fields, fields + rows * fields).reshape(rows, fields)
+    texts = pa.array(list(chain.from_iterable(records.rows)), pa.binary())
     return _batch(
         rows,
         number=pa.array(records.numbers, pa.int64()),
@@ -150,7 +148,8 @@ def _records(records: SoundRecords, homes: Sequence[Home]) -> pa.RecordBatch:
         home=pa.array(np.array([home.mark for home in homes], np.int64)[at_home]),
         created_at=pa.array(records.created_at, pa.int64()),
         key=pa.array(records.keys, pa.binary()),
-        values=_lists(np.arange(0, 2 * fields * rows + 1, 2 * fields), texts.take(pa.array(in_turn.ravel()))),
+        names=_same(pack_names(records.names), rows, pa.binary()),
+        values=_lists(np.arange(0, fields * rows + 1, fields), texts),
     )
 
 
@@ -193,6 +192,22 @@ def marks(bases: Any, factors: Any, scores: Any) -> Any:
         found = (found ^ found >> np.uint64(30)) * np.uint64(MIX[0])
         found = (found ^ found >> np.uint64(27)) * np.uint64(MIX[1])
         return (found ^ found >> np.uint64(31)).view(np.int64)
+
+
+def pack_names(names: Iterable[bytes]) -> bytes:
+    """Names of fields as one text: each with its length before it."""
+    return b"".join(b"%d:%b" % (len(name), name) for name in names)
+
+
+def unpack_names(text: bytes) -> list[bytes]:
+    """The names behind ``pack_names``."""
+    names, start = [], 0
+    while start < len(text):
+        colon = text.index(b":", start)
+        end = colon + 1 + int(text[start:colon])
+        names.append(text[colon + 1 : end])
+        start = end
+    return names
 
 
 def _same(value: Any, rows: int, kind: pa.DataType) -> pa.Array:

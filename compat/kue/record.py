@@ -92,7 +92,7 @@ def canonical(
         finished_at=finished_at,
         attempts=whole(get(b"attempts", b"0")),
         max_attempts=whole(get(b"max_attempts", b"1")),
-        progress=_progress(get(b"progress")),
+        progress=progress_of(get(b"progress")),
         result=get(b"result"),
         error=None if error is None else to_text(error),
         worker=None if worker is None else to_text(worker),
@@ -122,7 +122,8 @@ def _due_at(record: Record) -> int | None:
     return due_at(record.fields) if promote_at is None else promote_at
 
 
-def _progress(raw: bytes | None) -> float | None:
+def progress_of(raw: bytes | None) -> float | None:
+    """From 0 to 1, of a text in percent; None where it says anything else."""
     if raw is None:
         return 0.0
     percent = number(raw)

@@ -10,14 +10,16 @@ from collections.abc import Iterable, Sequence
 
 from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.job import State
+from ...schema.jobtable import JobTable
 from ...schema.memo import Memo
 from ...schema.text import not_json, to_text
 from ...schema.totals import Totals
-from ...schema.voucher import Columns, Home, Member, Place, Standing, Vouched, Voucher
-from ..numbers import number
+from ...schema.voucher import Columns, Home, Member, Place, SoundJobs, Standing, Vouched, Voucher
+from ..numbers import number, wholes
 from .keys import BORROWED, EARLIEST_TIME, WORDS, Form, is_borrowed, layout
 from .record import INDEXES, state_of
 from .record_rules import LATE_MS
+from .table import table
 
 CALM = frozenset({State.WAITING, State.SCHEDULED, State.COMPLETED, State.FAILED})
 """Of an active job keys alone never tell whether all is well."""
@@ -28,8 +30,6 @@ JSON = frozenset({b"data", b"result", b"progress_data", b"backoff"})
 ID_DIGITS = 16
 LOG = b":log"
 """The end of the name of a job's log."""
-MOST_DIGITS = 18
-"""Of a time or a counter."""
 LATEST = 2**53
 """Numbers up to here are the same in Python, JavaScript, a 64-bit column and a double."""
 
@@ -73,7 +73,7 @@ class KueVoucher(Voucher):
                 and score is not None
                 and 0 <= created <= updated <= LATEST
                 and created <= due <= LATEST
-                and 0 <= used <= allowed
+                and 0 <= used <= allowed <= LATEST
                 and allowed >= 1
             )
             if is_sound:
@@ -112,6 +112,12 @@ class KueVoucher(Voucher):
         for entry in attached:
             facts.append(Fact(FactKind.NOTE, "log", entry.key, "list", job_id, values=tuple(entry.value), index=entry.offset))
         return Subject(job_id, "", tuple(facts), vouched=True)
+
+    def table(self, jobs: SoundJobs, totals: Totals) -> JobTable | None:
+        records = jobs.records
+        home = self._homes[records[b"type"][0], records[b"state"][0]]
+        ids = [key[len(self._head) :].decode() for key in jobs.keys]
+        return table(ids, jobs, home.queue, home.state, jobs.places[home.places[INDEXES.index("by_type")].key])
 
     def tally_vouched(self, keys: Sequence[bytes], totals: Totals) -> None:
         numbers = (int(key[len(self._head) :]) for key in keys)
@@ -160,10 +166,8 @@ def _priority(raw: bytes) -> float | None:
 
 
 def _wholes(column: Sequence[bytes]) -> list[int]:
-    """The numbers in a column; -1 for each that has an odd notation."""
-    if b"".join(column).isdigit() and all(column) and max(map(len, column)) <= MOST_DIGITS:
-        return list(map(int, column))
-    return [int(raw) if raw.isdigit() and len(raw) <= MOST_DIGITS else -1 for raw in column]
+    """The numbers in a column; -1 for what is none."""
+    return [-1 if value is None else value for value in wholes(column)]
 
 
 def _padded_numbers(members: Sequence[bytes]) -> Sequence[int | None]:

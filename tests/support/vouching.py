@@ -1,11 +1,12 @@
-"""What a Voucher says of one record."""
+"""What a Voucher says of one record, and jobs in columns as it takes them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ferryman.schema.voucher import Home, Voucher
+from ferryman.schema.fact import Entry
+from ferryman.schema.voucher import Home, Member, Members, SoundJobs, Voucher
 
 
 class Sound(NamedTuple):
@@ -20,3 +21,22 @@ def vouch(voucher: Voucher, record: Mapping[bytes, bytes]) -> Sound | None:
     """None where the rules must look."""
     homes, scores, created_at = voucher.vouch({name: [value] for name, value in record.items()})
     return None if homes[0] is None else Sound(homes[0], tuple(column[0] for column in scores), created_at[0])
+
+
+class Job(NamedTuple):
+    """The keys of a sound job."""
+
+    key: bytes
+    record: Mapping[bytes, bytes]
+    members: Sequence[Member]
+    """In the same places in the same order for all jobs of a home."""
+    attached: Sequence[Entry] = ()
+
+
+def sound_jobs(jobs: Sequence[Job]) -> SoundJobs:
+    """Jobs of one home, whose records have the same fields, in columns."""
+    columns = {name: [job.record[name] for job in jobs] for name in jobs[0].record}
+    places = {}
+    for members in zip(*(job.members for job in jobs), strict=True):
+        places[members[0].key] = Members(*([getattr(each, name) for each in members] for name in ("member", "score", "rank")))
+    return SoundJobs([job.key for job in jobs], columns, places, [job.attached for job in jobs])

@@ -1,0 +1,77 @@
+"""Sound kue jobs in a table are those that the reader makes of each by itself."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from ferryman.compat.kue import FAMILY
+from ferryman.compat.kue.keys import padded
+from ferryman.schema.rule import Keyspace
+from ferryman.schema.totals import Totals
+from ferryman.schema.voucher import Member
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from ...support.vouching import Entry, Job, sound_jobs, vouch
+from .strategies import fields, texts
+from .test_voucher import JOBS, NOW, PREFIX, edges, stored_as
+
+KEYSPACE = Keyspace(FAMILY, PREFIX, NOW, Totals())
+
+numbers = st.one_of(
+    st.sampled_from([b"0", b"1", b"2", b"07", b"100", b"1.0", b"1e3", b"-0", b"-5", b"x", b"9" * 18, b"9" * 19, b"1" * 20]),
+    st.integers(0, 2 * NOW).map(lambda number: b"%d" % number),
+)
+
+
+def stored(job_id: int, record: dict[bytes, bytes], rank: int, lines: list[bytes]) -> Job | None:
+    """The keys of the job with this record, if it is vouched for."""
+    sound = vouch(FAMILY.voucher(PREFIX, NOW), record)
+    if sound is None:
+        return None
+    member = padded(str(job_id)).encode()
+    members = [Member(place.key, member, score, rank) for place, score in zip(sound.home.places, sound.scores, strict=True)]
+    logs = [Entry(b"%b:job:%d:log" % (PREFIX.encode(), job_id), "list", lines)] if lines else []
+    return Job(b"%b:job:%d" % (PREFIX.encode(), job_id), record, members, logs)
+
+
+@settings(max_examples=500)
+@given(st.data())
+def test_jobs_in_a_table_are_those_that_the_reader_makes_of_each(data: st.DataObject) -> None:
+    base = stored_as(data.draw(st.sampled_from(JOBS)))
+    more = data.draw(st.dictionaries(fields, edges, max_size=2))
+    names = sorted({**base, **more}.keys() - data.draw(st.sets(fields, max_size=1)))
+    rows = data.draw(
+        st.lists(
+            st.tuples(
+                st.none() | st.tuples(st.sampled_from(names), numbers | texts), st.lists(st.binary(max_size=3), max_size=2)
+            ),
+            min_size=1,
+            max_size=4,
+        )
+    )
+    jobs = []
+    for number, (change, lines) in enumerate(rows, 1):
+        record = {**base, **more} | dict([change] if change else [])
+        jobs.append(stored(number, {name: record[name] for name in names}, number * 3, lines))
+    homes = defaultdict(list)
+    for job in filter(None, jobs):
+        homes[job.record[b"type"], job.record[b"state"]].append(job)
+    voucher = FAMILY.voucher(PREFIX, NOW)
+    for those in homes.values():
+        sound = sound_jobs(those)
+        read = [FAMILY.read(subject, KEYSPACE) for subject in sound.subjects(voucher)]
+        table = voucher.table(sound, KEYSPACE.totals)
+        event(f"table: {table is not None}, kept: {any(job.extra for job in read)}")
+        assert table is not None or b"ferryman" in names
+        if table is not None:
+            made = list(table.jobs())
+            assert list(map(repr, made)) == list(map(repr, read))
+            assert [(job.position, job.rank) for job in made] == [(job.position, job.rank) for job in read]
+
+
+def test_ids_that_kue_could_not_have_given_out_are_read_one_by_one() -> None:
+    record = stored_as(JOBS[0])
+    for job_id, is_table in ((2**53 - 1, True), (2**53, False)):
+        voucher = FAMILY.voucher(PREFIX, NOW)
+        assert (voucher.table(sound_jobs([stored(job_id, record, 0, [])]), Totals()) is not None) == is_table
