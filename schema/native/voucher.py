@@ -11,17 +11,20 @@ from collections.abc import Iterable, Sequence
 
 from ..errors import MalformedValue
 from ..fact import Entry, Fact, FactKind, Subject
+from ..jobtable import JobTable
 from ..memo import Memo
 from ..text import to_bytes, to_text
 from ..totals import Totals
-from ..voucher import ANYWHERE, Columns, Home, Member, Standing, Vouched, Voucher
+from ..voucher import ANYWHERE, Columns, Home, Member, SoundJobs, Standing, Vouched, Voucher
 from . import codec
-from .aside import Aside
+from .aside import Aside, plain
 from .keys import is_escaped, unescape
 from .layout import layout
-from .place import sequence_of
+from .place import ASCENDING, sequence_of
+from .reader import order_of
 from .record import CANCELLED, STATES, number, whole, whole_score
 from .rules import LATE_MS
+from .table import read_table
 
 CALM = frozenset({"waiting", "scheduled", "dead", "done"})
 """The roles of the places where nobody holds a job."""
@@ -83,6 +86,14 @@ class NativeVoucher(Voucher):
             facts.append(Fact(FactKind.PLACE, role, place, "zset", job_id, queue, queue, None, member, score, rank))
         return Subject(job_id, queue, tuple(facts), vouched=True)
 
+    def table(self, jobs: SoundJobs, totals: Totals) -> JobTable | None:
+        told = self._told(jobs.keys[0])
+        if told is None or order_of(told[0], totals) != ASCENDING:
+            return None
+        queue, first = told
+        start = len(jobs.keys[0]) - len(to_bytes(first))
+        return read_table([to_text(key[start:]) for key in jobs.keys], jobs, queue)
+
     def tally_vouched(self, keys: Sequence[bytes], totals: Totals) -> None:
         for key in keys:
             told = self._told(key)
@@ -130,6 +141,8 @@ def _is_message(raw: bytes) -> bool:
 
 def _is_calm(aside: bytes) -> bool:
     """Whether what is aside can be read, and does not tell another time of publication."""
+    if plain(aside) is not None:
+        return True
     try:
         return "created_at" not in Aside.unpack(aside).fields
     except MalformedValue:

@@ -1,20 +1,32 @@
-"""Jobs in a table are written as each of them by itself, and of no job with an obstacle a table is taken."""
+"""Jobs in a table are written as each of them by itself, and read so; a table with a job that has an obstacle is not taken."""
 
 from __future__ import annotations
 
+from base64 import b64decode
 from itertools import groupby
+from json import loads
 
 from attrs import evolve
 from ferryman.compat.kue.generate import generate as kue_jobs
+from ferryman.schema.fact import Entry
 from ferryman.schema.family import Target
 from ferryman.schema.job import JOB_FIELDS, Job, State
 from ferryman.schema.jobtable import ATTRIBUTES, JobTable
 from ferryman.schema.native import FAMILY
+from ferryman.schema.native.aside import Aside, plain, plain_extra
+from ferryman.schema.native.table import MOMENTS
+from ferryman.schema.rule import Keyspace
 from ferryman.schema.totals import Totals
+from ferryman.schema.voucher import Member
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from ...compat.kue.strategies import jobs as any_jobs
+from ...support.vouching import Job as Keys
+from ...support.vouching import sound_jobs, vouch
+from .test_hostile import fields as field_names
+from .test_hostile import texts
+from .test_voucher import MIGRATED, PREFIX, PUBLISHED, stored
 
 NOW = 1_800_000_000_000
 TARGET = Target("ferryman", NOW, fresh=True)
@@ -91,3 +103,104 @@ def test_nearly_all_jobs_are_written_from_tables() -> None:
 def test_what_may_stand_at_the_target_is_taken_away_job_by_job() -> None:
     table = table_of([evolve(JOBS[0], rank=0)])
     assert FAMILY.write_table(table, Target("ferryman", NOW), Totals()) is None
+
+
+# Reading
+
+KEYSPACE = Keyspace(FAMILY, PREFIX, NOW, Totals())
+CALM = [job for job in (*MIGRATED, *PUBLISHED[:60]) if job.state in MOMENTS and not (job.unique_key or job.tags)]
+
+numbers = st.one_of(
+    st.sampled_from([b"0", b"-1", b"+1", b"07", b"1_0", b" 1", b"1.0", b"", b"9" * 18, b"9" * 19, b"1" * 5000, b"%d" % 2**53]),
+    st.integers(-(2**64), 2**64).map(lambda number: b"%d" % number),
+)
+moved = st.sampled_from([0.0, -0.0, 0.5, 1.0, 2.0**45, 2.0**40, 2.0**53 + 2, 1e300, float("inf")])
+
+
+def keys_of(job: Job, number: int, changes: dict[bytes, bytes], missing: set[bytes], score: float | None) -> Keys | None:
+    """The keys of a job after some changes, if it is vouched for as it stands there."""
+    record, (place,) = stored(evolve(job, id=str(number)))
+    value = {name: text for name, text in {**record.value, **changes}.items() if name not in missing}
+    if not value:
+        return None
+    member = place.value[0][0]
+    entry = Entry(place.key, "zset", [(member, place.value[0][1] if score is None else score)])
+    voucher = FAMILY.voucher(PREFIX, NOW)
+    if vouch(voucher, value) is None or voucher.standing(entry).numbers == [None]:
+        return None
+    return Keys(record.key, value, [Member(place.key, member, entry.value[0][1], 3 * number)])
+
+
+def check_read(those: list[Keys]) -> bool:
+    sound, voucher = sound_jobs(those), FAMILY.voucher(PREFIX, NOW)
+    table = voucher.table(sound, KEYSPACE.totals)
+    if table is not None:
+        read = [FAMILY.read(subject, KEYSPACE) for subject in sound.subjects(voucher)]
+        made = list(table.jobs())
+        assert list(map(repr, made)) == list(map(repr, read))
+        assert [(job.position, job.rank) for job in made] == [(job.position, job.rank) for job in read]
+        assert {(subject.scope, subject.job_id) for subject in sound.subjects(voucher)} == {(table.scope, job.id) for job in made}
+    return table is not None
+
+
+@settings(max_examples=800)
+@given(st.sampled_from(CALM), st.sets(field_names, max_size=1), st.data())
+def test_jobs_in_a_table_are_those_that_the_reader_makes_of_each(job, missing, data) -> None:
+    names = data.draw(st.sets(field_names, max_size=1))
+    found = []
+    for number in range(1, 1 + data.draw(st.integers(1, 3))):
+        changes = {name: data.draw(numbers | texts) for name in names}
+        found.append(keys_of(job, number, changes, missing, data.draw(st.none() | moved)))
+    those = [keys for keys in found if keys is not None]
+    if those:
+        event(f"table: {check_read(those)}, changed: {bool(names or missing)}")
+
+
+@given(st.lists(st.sampled_from(MIGRATED), min_size=1, max_size=20))
+def test_migrated_jobs_are_read_from_tables(jobs) -> None:
+    def kind(keys: Keys) -> tuple[object, ...]:
+        return keys.members[0].key, tuple(keys.record)
+
+    found = [keys_of(job, number, {}, set(), None) for number, job in enumerate(jobs, 1) if job in CALM]
+    for _, group in groupby(sorted(filter(None, found), key=kind), key=kind):
+        assert check_read(list(group))
+
+
+def test_a_queue_of_the_other_order_is_read_job_by_job() -> None:
+    keys, totals = keys_of(CALM[0], 1, {}, set(), None), Totals()
+    totals.name("descending", [CALM[0].queue])
+    assert FAMILY.voucher(PREFIX, NOW).table(sound_jobs([keys]), totals) is None
+
+
+@settings(max_examples=500)
+@given(any_jobs(), st.data())
+def test_what_is_plainly_aside_is_what_is_aside(job, data) -> None:
+    fields = {
+        name: getattr(job, name) for name in ("priority", "updated_at", "max_attempts", "progress", "result", "ttl", "logs")
+    }
+    told = {name: value for name, value in fields.items() if data.draw(st.booleans())}
+    place, score = data.draw(st.sampled_from(["waiting", "dead", "x"])), data.draw(st.floats(0, 2.0**53).map(float.__floor__))
+    text = Aside(
+        told, data.draw(st.just({}) | st.just(job.extra)), [place, float(score)], data.draw(st.sampled_from([False, False, True]))
+    ).pack()
+    at = data.draw(st.none() | st.integers(0, len(text)))
+    if at is not None:
+        text = text[:at] + data.draw(st.sampled_from([b"", b",", b"}", b"0", b"=", b"-"])) + text[at + 1 :]
+    found = plain(text)
+    event(f"plain: {found is not None}")
+    if found is None:
+        return
+    aside = Aside.unpack(text)
+    priority, updated_at, max_attempts, progress, result, ttl, logs, extra, where, when = found
+    again = {
+        "priority": priority and int(priority),
+        "updated_at": updated_at and int(updated_at),
+        "max_attempts": max_attempts and int(max_attempts),
+        "progress": progress and float(progress),
+        "result": None if result is None else b64decode(result),
+        "ttl": ttl and int(ttl),
+        "logs": None if logs is None else tuple(b64decode(each["b64"]) for each in loads(b"[%b]" % logs)),
+    }
+    assert aside == Aside(
+        {name: value for name, value in again.items() if value is not None}, plain_extra(extra), [where.decode(), float(when)]
+    )
