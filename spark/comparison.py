@@ -12,8 +12,11 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from attrs import frozen
 from pyspark.sql import DataFrame, Window, functions
 
@@ -110,34 +113,68 @@ def _comparing(source: Sequence[str], target: Sequence[str], buckets: int) -> Ca
     def compare(rows: Batches) -> Batches:
         matched = 0
 
-        def compared() -> Iterator[Compared]:
+        def compared() -> Batches:
             nonlocal matched
             for bucket in (bucket for row in rows for bucket in row.column("id").to_pylist()):
                 wanted, found = (_stands(paths, bucket, buckets) for paths in (source, target))
-                for name in wanted.keys() | found.keys():
-                    ours, theirs = wanted.get(name, ()), found.get(name, ())
-                    turns = [(one.turn, other.turn) for one in ours for other in theirs]
-                    yield from (Compared(*name, *pair) for pair in turns if None not in pair)
-                    if len(ours) == len(theirs) == 1 and ours[0].digest == theirs[0].digest:
-                        matched += 1
-                        continue
-                    for each in ours:
-                        yield Compared(*name, None, None, each.scope, each.subject, each.part, True)
-                    for each in theirs:
-                        yield Compared(*name, None, None, each.scope, each.subject, each.part, False)
+                ours, theirs = _alike(wanted, found)
+                matched += len(ours)
+                yield from _turns(wanted.take(pa.array(ours)), found.take(pa.array(theirs)))
+                yield from batches(COMPARED, _doubtful(_without(wanted, ours), _without(found, theirs)))
 
-        yield from closing(batches(COMPARED, compared()), COMPARED, lambda: str(matched))
+        yield from closing(compared(), COMPARED, lambda: str(matched))
 
     return compare
 
 
-def _stands(paths: Sequence[str], bucket: int, buckets: int) -> dict[tuple[str, str], list[Stand]]:
-    """The stands in a bucket, by queue and id."""
-    found: dict[tuple[str, str], list[Stand]] = {}
-    for batch in read_bucket(paths, bucket, buckets, range(len(STANDS.columns))):
-        for stand in STANDS.rows(batch):
-            found.setdefault((stand.queue, stand.id), []).append(stand)
-    return found
+def _stands(paths: Sequence[str], bucket: int, buckets: int) -> pa.Table:
+    """The stands in a bucket."""
+    rows = read_bucket(paths, bucket, buckets, range(len(STANDS.columns)))
+    return pa.Table.from_batches(rows, STANDS.arrow).combine_chunks()
+
+
+def _alike(wanted: pa.Table, found: pa.Table) -> tuple[Any, Any]:
+    """The rows of jobs that stand once on both sides, with the same digest: in the one table, and in the other."""
+    once = [_once(side.column("number").to_numpy()) for side in (wanted, found)]
+    _, *both = np.intersect1d(once[0][0], once[1][0], assume_unique=True, return_indices=True)
+    ours, theirs = (rows[those] for (_, rows), those in zip(once, both, strict=True))
+    equal = np.ones(len(ours), bool)
+    for name in ("queue", "id", "digest"):
+        equal &= pc.equal(wanted.column(name).take(pa.array(ours)), found.column(name).take(pa.array(theirs))).to_numpy()
+    return ours[equal], theirs[equal]
+
+
+def _once(numbers: Any) -> tuple[Any, Any]:
+    """The numbers that are there once, and where."""
+    each, first, count = np.unique(numbers, return_index=True, return_counts=True)
+    return each[count == 1], first[count == 1]
+
+
+def _without(stands: pa.Table, rows: Any) -> list[Stand]:
+    others = np.ones(len(stands), bool)
+    others[rows] = False
+    return [stand for batch in stands.filter(pa.array(others)).to_batches() for stand in STANDS.rows(batch)]
+
+
+def _turns(wanted: pa.Table, found: pa.Table) -> Batches:
+    """The turns of jobs, which are the same in both, as far as both have one."""
+    columns = [wanted.column("queue"), wanted.column("id"), wanted.column("turn"), found.column("turn")]
+    nothing = [pa.nulls(len(wanted), field.type) for field in list(COMPARED.arrow)[len(columns) :]]
+    both = pc.and_(columns[2].is_valid(), columns[3].is_valid())
+    yield from pa.table([*columns, *nothing], COMPARED.arrow).filter(both).combine_chunks().to_batches()
+
+
+def _doubtful(wanted: Sequence[Stand], found: Sequence[Stand]) -> Iterator[Compared]:
+    """What to look at again, and turns, of jobs that are not simply alike."""
+    sides: dict[tuple[str, str], tuple[list[Stand], list[Stand]]] = {}
+    for number, stands in enumerate((wanted, found)):
+        for stand in stands:
+            sides.setdefault((stand.queue, stand.id), ([], []))[number].append(stand)
+    for name, (ours, theirs) in sides.items():
+        turns = [(one.turn, other.turn) for one in ours for other in theirs]
+        yield from (Compared(*name, *pair) for pair in turns if None not in pair)
+        for is_promised, stands in ((True, ours), (False, theirs)):
+            yield from (Compared(*name, None, None, each.scope, each.subject, each.part, is_promised) for each in stands)
 
 
 def order_differences(common: DataFrame) -> Iterator[Difference]:

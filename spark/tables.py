@@ -81,7 +81,7 @@ class Table(Generic[T]):
         object.__setattr__(
             self,
             "_in_order",
-            isinstance(self.make, type) and has(self.make) and [each.name for each in fields(self.make)] == names,
+            _fields(self.make) == names,
         )
 
     @property
@@ -108,6 +108,13 @@ class Table(Generic[T]):
             return map(self.make, *values)
         names = [column.name for column in self.columns]
         return (self.make(**dict(zip(names, row, strict=True))) for row in zip(*values, strict=True))
+
+
+def _fields(make: Callable[..., Any]) -> list[str]:
+    """The fields of a class, in the order in which it takes them."""
+    if isinstance(make, type) and has(make):
+        return [each.name for each in fields(make)]
+    return list(getattr(make, "_fields", ()))
 
 
 ROWS = 2_000

@@ -6,8 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 import redis
+from hypothesis import settings
 
 from .support.servers import Server, installed_servers
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 # The embedded Valkey always runs; a system redis-server joins in where one is found.
 SERVERS = installed_servers()

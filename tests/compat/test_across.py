@@ -122,7 +122,7 @@ def jobs(draw: st.DrawFn) -> Job:
 
 
 @pytest.mark.parametrize("name", GENERATING)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(job=jobs())
 def test_a_job_that_is_not_refused_reads_back_as_it_was(lasting: Server, name: str, job: Job) -> None:
     family = get_family(name)

@@ -24,7 +24,7 @@ from ..support.captures import dump
 from ..support.mending import NOW, Ward, changed, named
 from ..support.servers import Server
 
-on_a_server = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+on_a_server = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 KEYSPACES = {"kue": kue.entries("q"), "kombu": kombu.entries(), "ferryman": native.entries()}
 

@@ -70,7 +70,7 @@ def test_what_stands_at_the_beginning_can_be_left_out(told: Told) -> None:
     assert looks(told, old, [*old, *new], silently=True) == [[], new]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.sets(st.integers(0, 6)), max_size=8))
 def test_whatever_comes_and_goes_nothing_is_told_twice_and_nothing_missed(sights: list[set[int]]) -> None:
     with TemporaryDirectory() as folder:

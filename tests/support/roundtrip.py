@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from .captures import Capture, dump, survey
 from .keyspace import store
 
-on_a_server = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=20)
+on_a_server = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
 """For properties that take the ``client`` fixture: each example empties the server itself."""
 
 

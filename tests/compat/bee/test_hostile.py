@@ -19,7 +19,7 @@ from .strategies import DEEP, entries
 NOW = 1_800_000_000_000
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(entries(), max_size=14))
 def test_no_bytes_at_all_make_the_family_fail(keys: list[Entry]) -> None:
     interrogate(survey(FAMILY, keys, "bee", NOW))

@@ -198,7 +198,7 @@ def test_keys_of_others_are_left_alone_and_unknown_ones_named() -> None:
     assert (fact.kind, fact.role) == (FactKind.ODD, "record")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(entries(), min_size=1, max_size=6), st.randoms())
 def test_the_order_of_facts_does_not_matter(keys: list[Entry], random: Any) -> None:
     unique = {(entry.key, entry.offset): entry for entry in [*keys, record("1", status="queued")]}.values()

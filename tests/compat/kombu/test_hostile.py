@@ -18,7 +18,7 @@ from ...support.mending import NOW
 from .strategies import entries
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(entries(), max_size=14), st.sampled_from(["", "app1:"]))
 def test_no_bytes_at_all_make_the_family_fail(keys: list[Entry], prefix: str) -> None:
     interrogate(survey(FAMILY, keys, prefix, NOW))

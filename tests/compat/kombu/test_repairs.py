@@ -23,7 +23,7 @@ def test_every_rule_can_be_planted() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32), pick=st.integers(0, 59), prefix=st.sampled_from(["", "app1:"]))
 def test_a_planted_damage_is_all_that_is_found_and_is_mended(
     server: Server, client: redis.Redis, rule: str, seed: int, pick: int, prefix: str

@@ -20,7 +20,7 @@ FIELDS = (
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(entries("q"), max_size=14))
 def test_no_bytes_at_all_make_the_family_fail(keys: list[Entry]) -> None:
     interrogate(survey(FAMILY, keys, "q", NOW))

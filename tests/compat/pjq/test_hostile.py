@@ -21,7 +21,7 @@ from ...support.hostile import interrogate
 from .strategies import CONTAINERS, NOW_MS, OLD, WORKERS, entries, usual_type
 
 GENEROUS_SECONDS = 10.0
-any_time = settings(deadline=None, max_examples=60)
+any_time = settings(max_examples=60)
 """Texts that cost some time are among those that are drawn."""
 
 

@@ -22,7 +22,7 @@ NESTED = b"[" * 100_000 + b"]" * 100_000
 LARGE = b'"' + b"x" * 5_000_000 + b'"'
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(entries(), max_size=12), st.integers(0, 2**53))
 def test_no_bytes_at_all_make_the_family_fail(keys: list[Entry], now_ms: int) -> None:
     interrogate(survey(FAMILY, keys, "ql", now_ms))
@@ -30,7 +30,7 @@ def test_no_bytes_at_all_make_the_family_fail(keys: list[Entry], now_ms: int) ->
         list(FAMILY.prefixes(entry.key, entry.redis_type))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(entries(), max_size=8))
 def test_what_was_read_of_any_bytes_can_be_written(client: redis.Redis, keys: list[Entry]) -> None:
     client.flushdb()

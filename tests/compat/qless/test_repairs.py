@@ -25,7 +25,7 @@ def test_every_rule_can_be_planted_but_those_that_one_job_cant_break() -> None:
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in NOT_PLANTED])
-@settings(max_examples=2, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=2, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32), pick=st.integers(0, 39))
 def test_a_planted_damage_is_all_that_is_found_and_is_mended(
     server: Server, client: redis.Redis, rule: str, seed: int, pick: int

@@ -138,7 +138,7 @@ def test_a_job_of_any_family_is_stored_and_read_back(job: Job) -> None:
     assert job_of(job.id, job.queue, stored) == job
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(jobs, min_size=1, max_size=5, unique_by=lambda job: job.id))
 def test_jobs_written_to_a_server_are_read_back_however_often(any_server: Any, found: list[Job]) -> None:
     found = [evolve(job, queue="q", worker=f"w{job.id}") for job in found]

@@ -53,7 +53,7 @@ def entries(draw: st.DrawFn) -> Entry:
     return Entry(key, redis_type, draw(values[redis_type]), draw(st.one_of(st.none(), st.integers(0, 2**50))))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(entries(), max_size=14))
 def test_no_bytes_at_all_make_the_family_fail(keys: list[Entry]) -> None:
     interrogate(survey(FAMILY, keys, "ferryman", NOW))

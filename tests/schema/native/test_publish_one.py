@@ -39,7 +39,7 @@ histories = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(order=st.sampled_from(["ascending", "descending"]), history=histories)
 def test_whatever_was_before_it_leaves_the_same_keyspace_as_the_long_script(
     any_server: Any, order: Any, history: list[tuple[Any, ...]]
