@@ -8,6 +8,7 @@ Callers: the command line and tests. Implementations: local.LocalEngine, and fer
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
@@ -88,8 +89,17 @@ class Census:
         self.by_state[state] += number
         self.by_queue[queue] += number
         self.by_place[place] += number
-        self.oldest[place] = min(min(created_at), self.oldest.get(place, created_at[0]))
-        self.by_age.update(Counter((state, age_of(each, now_ms)) for each in created_at))
+        times = sorted(created_at)
+        self.oldest[place] = min(times[0], self.oldest.get(place, times[0]))
+        older = number
+        for step, ms in AGES.items():
+            younger, older = older, bisect_right(times, now_ms - ms, 0, older)
+            self._count_age(state, step, younger - older)
+        self._count_age(state, OLDER, older)
+
+    def _count_age(self, state: str, step: str, number: int) -> None:
+        if number:
+            self.by_age[state, step] += number
 
     def merge(self, other: Census) -> None:
         """Adds what another part counted."""

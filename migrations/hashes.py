@@ -71,7 +71,7 @@ def record_test(family: KeyFamily, prefix: str) -> Guess:
 def record_guess(family: KeyFamily, prefix: str) -> Guess:
     """Tells quickly of the name of a key whether it is that of a job's record in all likelihood; false where nothing does."""
     voucher = family.voucher(prefix, 0)
-    return no_guess if voucher is None else lambda key: voucher.record(key) is not None
+    return no_guess if voucher is None else voucher.is_record
 
 
 def read_whole(line: Wire, keys: Sequence[bytes], pace: Pace) -> Iterator[tuple[Hashes, list[bytes]]]:

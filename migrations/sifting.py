@@ -82,7 +82,7 @@ class Sifting(Intake):
         self._piled = self._piled_bytes = 0
 
     def is_record(self, key: bytes) -> bool:
-        return self.voucher.record(key) is not None
+        return self.voucher.is_record(key)
 
     def is_list(self, key: bytes) -> bool:
         return self.voucher.attached(key) is not None

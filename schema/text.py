@@ -81,11 +81,12 @@ def is_json(raw: bytes | None) -> bool:
 
 def not_json(raws: Sequence[bytes]) -> list[int]:
     """The indexes of the texts that are no JSON, as ``is_json`` has it; all at once is quicker than one by one."""
-    # A text of so few bytes can't be nested too deep.
-    if orjson is not None and max(map(len, raws), default=0) <= MAX_JSON_DEPTH:
+    if orjson is not None:
+        # A text of so few bytes can't be nested too deep.
+        short = [raw for raw in raws if len(raw) <= MAX_JSON_DEPTH]
         with contextlib.suppress(ValueError):
-            deque(map(orjson.loads, raws), maxlen=0)
-            return []
+            deque(map(orjson.loads, short), maxlen=0)
+            return [index for index, raw in enumerate(raws) if len(raw) > MAX_JSON_DEPTH and not is_json(raw)]
     return [index for index, raw in enumerate(raws) if not is_json(raw)]
 
 

@@ -159,6 +159,10 @@ class Voucher(ABC):
         Different jobs have different numbers, but for one in 2^63.
         """
 
+    def is_record(self, key: bytes) -> bool:
+        """Whether ``record`` has a number for a key."""
+        return self.record(key) is not None
+
     @abstractmethod
     def number(self, job_id: str, scope: str) -> int:
         """The same number, for a job named by a fact."""

@@ -28,46 +28,59 @@ from .buckets import read_bucket
 from .chosen import choose
 from .snapshot import Snapshot
 from .stage import Batches, closing, run
-from .stands import SIDES, STANDS, Promised, See, Stand, Standing, naming, showing
+from .stands import SIDES, STANDS, See, Stand, naming, showing
 from .tables import DIFFERENCES, Column, Table, batches, bigint_column, decode_text, text_column
 
 
+@frozen
+class Seen:
+    """One side, of which stands are told."""
+
+    snapshot: Snapshot
+    see: See
+    name: str
+    files: tuple[str, ...]
+    """With the stands, in so many ``buckets``."""
+    buckets: int
+    jobs: int
+    refused: int
+
+
+def seen(snapshot: Snapshot, see: See, name: str, plan: Plan, folder: str, buckets: int, progress: Progress) -> Seen:
+    """Tells the stands of the jobs of a snapshot, the source's or the target's."""
+    path = f"{folder}/stands-{name}"
+    os.mkdir(path)
+    done = snapshot.work(naming(see, plan.writer, path, buckets), STANDS, f"{path}/told", f"reading {name} jobs", progress)
+    told = list(map(json.loads, done.tails()))
+    files = tuple(sorted(word["file"] for word in told if "file" in word))
+    jobs, refused = (sum(word[what] for word in told) for what in ("jobs", "refused"))
+    return Seen(snapshot, see, name, files, buckets, jobs, refused)
+
+
 def compare_keyspaces(
-    source: Snapshot, target: Snapshot, plan: Plan, folder: str, report: Report[Difference], progress: Progress
+    source: Seen, target: Seen, plan: Plan, folder: str, report: Report[Difference], progress: Progress
 ) -> Verification:
     """Reports every difference, and counts."""
-    outcome = Verification()
+    outcome = Verification(source.jobs, target.jobs, refused=source.refused)
 
     def tell(difference: Difference) -> None:
         outcome.count(difference)
         report(difference)
 
-    sides: tuple[tuple[Snapshot, See, str], ...] = ((source, Promised(plan), "source"), (target, Standing(), "target"))
-    files = []
-    for snapshot, see, name in sides:
-        path, phase = f"{folder}/stands-{name}", f"reading {name} jobs"
-        os.mkdir(path)
-        done = snapshot.work(naming(see, plan.writer, path, source.tasks), STANDS, f"{path}/told", phase, progress)
-        told = list(map(json.loads, done.tails()))
-        files.append(sorted(word["file"] for word in told if "file" in word))
-        if snapshot is source:
-            outcome.source_jobs = sum(word["jobs"] for word in told)
-            outcome.refused = sum(word["refused"] for word in told)
-        else:
-            outcome.target_jobs = sum(word["jobs"] for word in told)
-    steps = done.spark.range(0, source.tasks, 1, source.tasks)
-    task = _comparing(files[0], files[1], source.tasks)
+    tasks = source.buckets
+    steps = source.snapshot.facts.spark.range(0, tasks, 1, tasks)
+    task = _comparing(source.files, target.files, tasks)
     compared = run(steps, task, COMPARED, f"{folder}/compared", "comparing digests", progress)
     outcome.matched = sum(map(int, compared.tails()))
     doubtful = compared.frame().where("part is not null")
     if not doubtful.isEmpty():
         shown = []
-        for snapshot, see, name in sides:
-            path, phase = f"{folder}/differing-{name}", f"reading differing {name} jobs"
-            differing = doubtful.where(functions.col("promised") == (snapshot is source))
+        for side in (source, target):
+            path, phase = f"{folder}/differing-{side.name}", f"reading differing {side.name} jobs"
+            differing = doubtful.where(functions.col("promised") == (side is source))
             chosen = choose(differing.selectExpr("scope", "subject as job_id", "part"), f"{path}-chosen")
-            shown.append(snapshot.work(showing(see), SIDES, path, phase, progress, chosen).frame())
-        by_job = shown[0].unionByName(shown[1]).repartition(source.tasks, "queue", "id").sortWithinPartitions("queue", "id")
+            shown.append(side.snapshot.work(showing(side.see), SIDES, path, phase, progress, chosen).frame())
+        by_job = shown[0].unionByName(shown[1]).repartition(tasks, "queue", "id").sortWithinPartitions("queue", "id")
         found = run(by_job, _judging(plan), DIFFERENCES, f"{folder}/differences", "comparing jobs", progress)
         outcome.matched += sum(json.loads(word)["matched"] for word in found.tails())
         for difference in found.rows():

@@ -26,10 +26,12 @@ from ..schema.address import Address
 from ..schema.job import Job, State
 from ..schema.rule import Finding
 from . import audit, kept, listing, migrate, preflight
-from .comparison import compare_keyspaces
+from .comparison import compare_keyspaces, seen
 from .names import tasks_for
 from .session import session
 from .snapshot import Snapshot, must_speak, take
+from .stage import beside
+from .stands import Promised, Standing
 from .tables import FINDINGS
 
 BRIEF_KEYS = 200_000
@@ -126,10 +128,12 @@ class SparkEngine:
     ) -> Verification:
         """See Engine.verify."""
         started = time.monotonic()
-        with self._snapshot(source, plan.now_ms, progress) as (promised, folder):
-            spark, tasks = promised.facts.spark, self._number(target)
-            standing = take(spark, target, plan.now_ms, f"{folder}/target", tasks, progress, self._throttle)
-            outcome = compare_keyspaces(promised, standing, plan, folder, report, progress)
+        with self._snapshot(source, plan.now_ms, progress) as (snapshot, folder):
+            spark, tasks, buckets = snapshot.facts.spark, self._number(target), snapshot.tasks
+            with beside(lambda stopping: seen(snapshot, Promised(plan), "source", plan, folder, buckets, stopping)) as promised:
+                there = take(spark, target, plan.now_ms, f"{folder}/target", tasks, progress, self._throttle)
+                standing = seen(there, Standing(), "target", plan, folder, buckets, progress)
+            outcome = compare_keyspaces(promised.result(), standing, plan, folder, report, progress)
         outcome.seconds = time.monotonic() - started
         return outcome
 

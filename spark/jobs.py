@@ -15,6 +15,7 @@ from attrs import frozen
 from ..schema.fact import Subject
 from ..schema.jobtable import JobTable
 from ..schema.rule import Keyspace
+from ..schema.voucher import SoundJobs, Voucher
 from .sound import Traces
 
 T = TypeVar("T")
@@ -22,12 +23,18 @@ T = TypeVar("T")
 One = Callable[[Subject], T]
 Many = Callable[[JobTable], Sequence[T] | None]
 """As One for each job of a table; None where each must be looked at by itself."""
+Some = Callable[[JobTable], Iterable[T] | None]
+"""The same, but for how many things it makes."""
 
 
 class Jobs(ABC):
     """The jobs of a part, in an order that is always the same."""
 
     keyspace: Keyspace
+
+    @abstractmethod
+    def some(self, one: One[T], many: Some[T]) -> Iterator[T]:
+        """What ``one`` makes of each job and ``many`` of those in a table, one or more things, in any order."""
 
     @abstractmethod
     def each(self, one: One[T], many: Many[T] | None = None) -> Iterator[T]:
@@ -40,6 +47,9 @@ class FactJobs(Jobs):
 
     keyspace: Keyspace
     subjects: Iterable[Subject]
+
+    def some(self, one: One[T], many: Some[T]) -> Iterator[T]:
+        return map(one, self.subjects)
 
     def each(self, one: One[T], many: Many[T] | None = None) -> Iterator[T]:
         return map(one, self.subjects)
@@ -55,12 +65,21 @@ class BucketJobs(Jobs):
     only: Collection[tuple[str, str]] | None = None
     """These, by scope and id."""
 
+    def some(self, one: One[T], many: Some[T]) -> Iterator[T]:
+        voucher = self.traces.voucher()
+        for groups in self.traces.slabs(self.bucket, self.only):
+            for _, jobs in groups:
+                yield from self._made(voucher, jobs, one, many)
+
     def each(self, one: One[T], many: Many[T] | None = None) -> Iterator[T]:
         voucher = self.traces.voucher()
         for groups in self.traces.slabs(self.bucket, self.only):
             found: dict[int, T] = {}
             for rows, jobs in groups:
-                table = None if many is None else voucher.table(jobs, self.keyspace.totals)
-                made = None if many is None or table is None else many(table)
-                found.update(zip(rows, map(one, jobs.subjects(voucher)) if made is None else made, strict=True))
+                found.update(zip(rows, self._made(voucher, jobs, one, many), strict=True))
             yield from map(found.__getitem__, range(len(found)))
+
+    def _made(self, voucher: Voucher, jobs: SoundJobs, one: One[T], many: Some[T] | None) -> Iterable[T]:
+        table = None if many is None else voucher.table(jobs, self.keyspace.totals)
+        made = None if many is None or table is None else many(table)
+        return map(one, jobs.subjects(voucher)) if made is None else made

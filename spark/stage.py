@@ -7,6 +7,8 @@ null; Spark keeps exactly one for each task, whatever was retried. Called by the
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -123,6 +125,30 @@ def perform(spark: SparkSession, action: Callable[[], Any], phase: str, progress
         doing.result()
         for step, _, total in _steps(context, group, phase):
             progress(step, total, total)
+
+
+class Stopped(Exception):
+    """Raised in a thread that nobody waits for any more."""
+
+
+@contextlib.contextmanager
+def beside(work: Callable[[Progress], T]) -> Iterator[Future[T]]:
+    """Does ``work`` in a thread of its own, so that Spark has tasks of two steps when one has too few; waits for it at the end.
+
+    ``work`` is given the progress to tell: nobody sees it, but an error in the block stops the work there.
+    """
+    is_over = threading.Event()
+
+    def stopping(_phase: str, _done: int, _total: int | None) -> None:
+        if is_over.is_set():
+            raise Stopped
+
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            yield pool.submit(work, stopping)
+        except BaseException:
+            is_over.set()
+            raise
 
 
 def _steps(context: Any, group: str, phase: str) -> Iterator[tuple[str, int, int]]:

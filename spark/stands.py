@@ -12,12 +12,13 @@ import marshal
 import os
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice, repeat
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import repeat
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from attrs import evolve, frozen
 
 from ..migrations.plan import Plan, carry, carry_table
@@ -31,7 +32,7 @@ from .buckets import BucketFile
 from .jobs import Jobs
 from .snapshot import Work
 from .stage import Batches, closing
-from .tables import JOBS, Column, Table, batches, bigint_column, job_bytes, text_column
+from .tables import JOBS, Column, Table, batches, bigint_column, encode_text, job_bytes, text_column
 
 
 @frozen
@@ -151,17 +152,17 @@ def naming(see: See, target: KeyFamily, folder: str, buckets: int) -> Work:
             turn = job.position if job.state is State.WAITING and side.refused_by is None else None
             return Stand(_number(job.queue, job.id), job.queue, job.id, turn, subject.scope, subject.job_id, part, mark)
 
-        def many(table: JobTable) -> Sequence[Stand] | None:
-            return list(_stands(table, part, target)) if see.is_table(table) else None
+        def many(table: JobTable) -> list[pa.RecordBatch] | None:
+            return [_stands(table, part, target)] if see.is_table(table) else None
 
-        file, stands = None, filter(None, jobs.each(one, many))
-        while round_of := list(islice(stands, ROWS)):
+        file = None
+        for stands in _rounds(jobs.some(one, many)):
             if file is None:
                 told["file"] = os.path.join(folder, f"{uuid.uuid4()}.arrow")
                 file = BucketFile(told["file"], STANDS.arrow, buckets)
-            file.write(STANDS.batch(round_of))
-            told["jobs"] += len(round_of)
-            told["refused"] += sum(not stand.digest for stand in round_of)
+            file.write(stands)
+            told["jobs"] += stands.num_rows
+            told["refused"] += pc.sum(pc.equal(stands.column("digest"), b"")).as_py()
         if file is not None:
             file.close()
         yield from closing(iter(()), STANDS, lambda: json.dumps(told))
@@ -169,12 +170,50 @@ def naming(see: See, target: KeyFamily, folder: str, buckets: int) -> Work:
     return name
 
 
-def _stands(jobs: JobTable, part: str, target: KeyFamily) -> Iterator[Stand]:
+def _rounds(found: Iterable[Stand | pa.RecordBatch | None]) -> Batches:
+    """Stands, which come one by one or many at once, in batches of some ROWS."""
+    single: list[Stand] = []
+    tables: list[pa.RecordBatch] = []
+    rows = 0
+
+    def all_rows() -> pa.RecordBatch:
+        (batch,) = pa.Table.from_batches([STANDS.batch(single), *tables]).combine_chunks().to_batches()
+        return batch
+
+    for each in filter(None, found):
+        if isinstance(each, Stand):
+            single.append(each)
+            rows += 1
+        else:
+            tables.append(each)
+            rows += each.num_rows
+        if rows >= ROWS:
+            yield all_rows()
+            single, tables, rows = [], [], 0
+    if rows:
+        yield all_rows()
+
+
+def _stands(jobs: JobTable, part: str, target: KeyFamily) -> pa.RecordBatch:
     """The stands of the jobs of a table."""
-    queue = jobs.like.queue
-    turns = jobs.column("position") if jobs.like.state is State.WAITING else repeat(None)
-    for job_id, turn, mark in zip(jobs.columns["id"], turns, digests(jobs, target), strict=False):
-        yield Stand(_number(queue, job_id), queue, job_id, turn, jobs.scope, job_id, part, mark)
+    queue, ids, rows = jobs.like.queue, jobs.columns["id"], len(jobs)
+    names = pa.array(list(map(encode_text, ids)), pa.string())
+    turns = jobs.columns.get("position") if jobs.like.state is State.WAITING else None
+    cells = {
+        "number": pa.array([_number(queue, job_id) for job_id in ids], pa.int64()),
+        "queue": _same(queue, rows),
+        "id": names,
+        "turn": pa.nulls(rows, pa.int64()) if turns is None else pa.array(turns, pa.int64()),
+        "scope": _same(jobs.scope, rows),
+        "subject": names,
+        "part": _same(part, rows),
+        "digest": pa.array(digests(jobs, target), pa.binary()),
+    }
+    return pa.RecordBatch.from_arrays([cells[name] for name in STANDS.arrow.names], schema=STANDS.arrow)
+
+
+def _same(text: str, rows: int) -> pa.Array:
+    return pa.repeat(pa.scalar(encode_text(text), pa.string()), rows)
 
 
 def _number(queue: str, job_id: str) -> int:
@@ -211,14 +250,17 @@ def digests(jobs: JobTable, target: KeyFamily) -> Iterator[bytes]:
 
 
 def _digest(state: State, compared: tuple[Any, ...], history: Any, extra: Mapping[str, Any], target: KeyFamily) -> bytes:
-    kept = extra if target.keeps_extra else extra.get(target.name)
+    kept: Any = extra if target.keeps_extra else extra.get(target.name)
     # Version 2 writes equal values in the same way, later ones by how often they are referred to.
-    cells = marshal.dumps((str(state), compared, _ordered(history), _ordered(kept)), 2)
+    cells = marshal.dumps((str(state), compared, _ordered(history), _ordered(kept) if kept else kept), 2)
     return hashlib.blake2b(cells, digest_size=16).digest()
 
 
 def _ordered(value: Any) -> Any:
     """The value with its mappings in one order."""
+    kind = type(value)
+    if kind is bytes or kind is str:  # most are, and to ask whether they are mappings takes longer than all else
+        return value
     if isinstance(value, Mapping):
         return {key: _ordered(value[key]) for key in sorted(value)}
     return [_ordered(each) for each in value] if isinstance(value, list | tuple) else value

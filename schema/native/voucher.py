@@ -7,6 +7,7 @@ have a unique key are left to the rules. tests/schema/native/test_voucher.py hol
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from ..errors import MalformedValue
@@ -44,6 +45,9 @@ class NativeVoucher(Voucher):
     def record(self, key: bytes) -> int | None:
         told = self._told(key)
         return None if told is None else self.number(told[1], told[0])
+
+    def is_record(self, key: bytes) -> bool:
+        return self._told(key) is not None
 
     def number(self, job_id: str, scope: str) -> int:
         name = to_bytes(f"{len(scope)}:{scope}{job_id}")
@@ -95,10 +99,9 @@ class NativeVoucher(Voucher):
         return read_table([to_text(key[start:]) for key in jobs.keys], jobs, queue)
 
     def tally_vouched(self, keys: Sequence[bytes], totals: Totals) -> None:
-        for key in keys:
-            told = self._told(key)
-            if told is not None:
-                totals.count("records", told[0])
+        start = len(self._head)
+        for tag, records in Counter(key[start:].partition(b"}")[0] for key in keys).items():
+            totals.count("records", self._queues[tag], records)
 
     def tally_standing(self, entry: Entry, scores: Sequence[float], totals: Totals) -> None:
         match = self._layout.parse(entry.key, entry.redis_type)
