@@ -1,0 +1,77 @@
+"""Stands are compared as columns; what comes out is what a look at each of them gives."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+from ferryman.spark.buckets import BucketFile
+from ferryman.spark.comparison import COMPARED, _comparing
+from ferryman.spark.stands import STANDS, Stand
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+stands = st.builds(
+    Stand,
+    number=st.integers(0, 5),
+    queue=st.sampled_from(["mail", "mail ü", "\udc80"]),
+    id=st.sampled_from(["1", "2"]),
+    turn=st.none() | st.integers(0, 3),
+    scope=st.just(""),
+    subject=st.sampled_from(["1", "2"]),
+    part=st.sampled_from(["0", "sound-1"]),
+    digest=st.sampled_from([b"", b"a", b"b"]),
+)
+
+
+def told(folder: Path, sides: list[list[Stand]], buckets: int) -> tuple[Counter[object], int]:
+    """What the tasks for all buckets say: rows, and how many jobs are the same on both sides."""
+    paths = []
+    for number, side in enumerate(sides):
+        path = str(folder / str(number))
+        file = BucketFile(path, STANDS.arrow, buckets)
+        file.write(STANDS.batch(side))
+        file.close()
+        paths.append([path])
+    batch = pa.RecordBatch.from_arrays([pa.array(range(buckets), pa.int64())], ["id"])
+    *found, tail = _comparing(*paths, buckets)(iter([batch]))
+    return Counter(row for each in found for row in COMPARED.rows(each.drop_columns(["tail"]))), int(
+        tail.column("tail")[0].as_py()
+    )
+
+
+def expected(sides: list[list[Stand]]) -> tuple[Counter[object], int]:
+    """The same, one job after the other; jobs that share a number by chance are looked at again."""
+    shared = Counter(number for number, *_ in {stand[:3] for side in sides for stand in side})
+    rows, matched = Counter[object](), 0
+    for name in {(stand.queue, stand.id) for side in sides for stand in side}:
+        ours, theirs = ([stand for stand in side if (stand.queue, stand.id) == name] for side in sides)
+        for one in ours:
+            for other in theirs:
+                if one.turn is not None and other.turn is not None:
+                    rows[COMPARED.make(*name, one.turn, other.turn)] += 1
+        if len(ours) == len(theirs) == 1 and ours[0].digest == theirs[0].digest and shared[ours[0].number] == 1:
+            matched += 1
+            continue
+        for is_promised, those in ((True, ours), (False, theirs)):
+            for each in those:
+                rows[COMPARED.make(*name, None, None, each.scope, each.subject, each.part, is_promised)] += 1
+    return rows, matched
+
+
+@settings(max_examples=200)
+@given(st.lists(stands, max_size=8), st.lists(stands, max_size=8), st.data())
+def test_stands_are_compared_as_each_of_them_would_be(ours, theirs, data) -> None:
+    # As stands have it: jobs of one name have one number, and others may have the same by chance.
+    numbers = {}
+
+    def numbered(stand: Stand) -> Stand:
+        return stand._replace(number=numbers.setdefault((stand.queue, stand.id), stand.number))
+
+    sides = [list(map(numbered, side)) for side in (ours, theirs)]
+    with tempfile.TemporaryDirectory() as folder:
+        rows, matched = told(Path(folder), sides, data.draw(st.integers(1, 3)))
+    event(f"matched: {min(matched, 1)}")
+    assert (rows, matched) == expected(sides)
