@@ -32,7 +32,7 @@ NAMES = list(COLUMNS)
 TELLING = [NAMES.index(name) for name in ("number", "kind", "mark", "home", "created_at", "size")]
 WHOLE = range(len(NAMES))
 SLAB_BYTES = 32 << 20
-"""What is made subjects at once, so that memory does not grow with the payloads of jobs."""
+"""How much of what keys hold is taken at once, so that memory does not grow with the payloads of jobs."""
 JOBS = 1_000
 """How many of these become Python's objects at once: a Group has no more."""
 
