@@ -1,9 +1,9 @@
 """JobTable: many jobs at once, where they have so much in common that nobody need look at each.
 
-Nearly all jobs of a keyspace are sound and of a few kinds, and thirty small functions for each are most of what a migration
-costs. So who reads sound jobs may give those of one kind as a table, and who writes jobs may take one. What comes out is what
-``Voucher.subject``, ``KeyFamily.read`` and ``KeyFamily.write`` make of each job by itself; where a table could not say that, or
-nobody has thought of it, these are asked. Made by a family's Voucher, used by Spark's tasks.
+Nearly all jobs of a keyspace are sound and of a few kinds, and to treat each by itself is most of what a migration costs. So
+who reads sound jobs may give those of one kind as a table, and who writes jobs may take one. What comes out is what
+``Voucher.subject``, ``KeyFamily.read`` and ``KeyFamily.write`` make of each job; where a table can't say that, these are asked.
+Made by a family's Voucher, used by Spark's tasks.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
-from attrs import evolve, fields, frozen
+from attrs import fields, frozen
 
 from .job import Job
 
@@ -47,9 +47,3 @@ class JobTable:
         rows, same = len(self), self.like
         others = ((name, getattr(same, name)) for name in ATTRIBUTES if name not in self.columns)
         return {**self.columns, **{name: [value] * rows for name, value in others if value not in (None, (), {})}}
-
-    def jobs(self) -> Iterator[Job]:
-        """Each job by itself."""
-        names = list(self.columns)
-        for values in zip(*self.columns.values(), strict=True):
-            yield evolve(self.like, **dict(zip(names, values, strict=True)))

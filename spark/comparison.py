@@ -129,7 +129,7 @@ def _comparing(source: Sequence[str], target: Sequence[str], buckets: int) -> Ca
         def compared() -> Batches:
             nonlocal matched
             for bucket in (bucket for row in rows for bucket in row.column("id").to_pylist()):
-                wanted, found = (_stands(paths, bucket, buckets) for paths in (source, target))
+                wanted, found = (_read_stands(paths, bucket, buckets) for paths in (source, target))
                 ours, theirs = _alike(wanted, found)
                 matched += len(ours)
                 yield from _turns(wanted.take(pa.array(ours)), found.take(pa.array(theirs)))
@@ -140,7 +140,7 @@ def _comparing(source: Sequence[str], target: Sequence[str], buckets: int) -> Ca
     return compare
 
 
-def _stands(paths: Sequence[str], bucket: int, buckets: int) -> pa.Table:
+def _read_stands(paths: Sequence[str], bucket: int, buckets: int) -> pa.Table:
     """The stands in a bucket."""
     rows = read_bucket(paths, bucket, buckets, range(len(STANDS.columns)))
     return pa.Table.from_batches(rows, STANDS.arrow).combine_chunks()

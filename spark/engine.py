@@ -26,7 +26,7 @@ from ..schema.address import Address
 from ..schema.job import Job, State
 from ..schema.rule import Finding
 from . import audit, kept, listing, migrate, preflight
-from .comparison import compare_keyspaces, seen
+from .comparison import Seen, compare_keyspaces, seen
 from .names import tasks_for
 from .session import session
 from .snapshot import Snapshot, must_speak, take
@@ -72,13 +72,13 @@ class SparkEngine:
         """See Engine.audit."""
         with self._snapshot(source, now_ms, progress) as (snapshot, folder):
             found = audit.findings(snapshot, f"{folder}/findings", progress, self._throttle)
-            beside = Census()
-            beside.merge(snapshot.vouched)
-            for finding in audit.of_keyspace(snapshot, beside):
+            vouched = Census()
+            vouched.merge(snapshot.vouched)
+            for finding in audit.of_keyspace(snapshot, vouched):
                 report(finding)
             for finding in found.rows():
                 report(finding)
-            return audit.census(found, beside)
+            return audit.census(found, vouched)
 
     def migrate(
         self,
@@ -130,9 +130,13 @@ class SparkEngine:
         started = time.monotonic()
         with self._snapshot(source, plan.now_ms, progress) as (snapshot, folder):
             spark, tasks, buckets = snapshot.facts.spark, self._number(target), snapshot.tasks
-            with beside(lambda stopping: seen(snapshot, Promised(plan), "source", plan, folder, buckets, stopping)) as promised:
-                there = take(spark, target, plan.now_ms, f"{folder}/target", tasks, progress, self._throttle)
-                standing = seen(there, Standing(), "target", plan, folder, buckets, progress)
+
+            def see_source(telling: Progress) -> Seen:
+                return seen(snapshot, Promised(plan), "source", plan, folder, buckets, telling)
+
+            with beside(see_source, progress) as (promised, telling):
+                there = take(spark, target, plan.now_ms, f"{folder}/target", tasks, telling, self._throttle)
+                standing = seen(there, Standing(), "target", plan, folder, buckets, telling)
             outcome = compare_keyspaces(promised.result(), standing, plan, folder, report, progress)
         outcome.seconds = time.monotonic() - started
         return outcome

@@ -33,11 +33,11 @@ class Jobs(ABC):
     keyspace: Keyspace
 
     @abstractmethod
-    def some(self, one: One[T], many: Some[T]) -> Iterator[T]:
+    def in_any_order(self, one: One[T], many: Some[T]) -> Iterator[T]:
         """What ``one`` makes of each job and ``many`` of those in a table, one or more things, in any order."""
 
     @abstractmethod
-    def each(self, one: One[T], many: Many[T] | None = None) -> Iterator[T]:
+    def in_order(self, one: One[T], many: Many[T] | None = None) -> Iterator[T]:
         """What ``one`` makes of the subject of each job. ``many`` must make the same of jobs in a table."""
 
 
@@ -48,10 +48,10 @@ class FactJobs(Jobs):
     keyspace: Keyspace
     subjects: Iterable[Subject]
 
-    def some(self, one: One[T], many: Some[T]) -> Iterator[T]:
+    def in_order(self, one: One[T], many: Many[T] | None = None) -> Iterator[T]:
         return map(one, self.subjects)
 
-    def each(self, one: One[T], many: Many[T] | None = None) -> Iterator[T]:
+    def in_any_order(self, one: One[T], many: Some[T]) -> Iterator[T]:
         return map(one, self.subjects)
 
 
@@ -65,13 +65,13 @@ class BucketJobs(Jobs):
     only: Collection[tuple[str, str]] | None = None
     """These, by scope and id."""
 
-    def some(self, one: One[T], many: Some[T]) -> Iterator[T]:
+    def in_any_order(self, one: One[T], many: Some[T]) -> Iterator[T]:
         voucher = self.traces.voucher()
         for groups in self.traces.slabs(self.bucket, self.only):
             for _, jobs in groups:
                 yield from self._made(voucher, jobs, one, many)
 
-    def each(self, one: One[T], many: Many[T] | None = None) -> Iterator[T]:
+    def in_order(self, one: One[T], many: Many[T] | None = None) -> Iterator[T]:
         voucher = self.traces.voucher()
         for groups in self.traces.slabs(self.bucket, self.only):
             found: dict[int, T] = {}

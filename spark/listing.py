@@ -55,7 +55,7 @@ def _listing_order() -> list[Column]:
 
 def _read(jobs: Jobs) -> Iterator[Job]:
     keyspace = jobs.keyspace
-    return filter(None, jobs.each(lambda subject: keyspace.family.read(subject, keyspace)))
+    return filter(None, jobs.in_order(lambda subject: keyspace.family.read(subject, keyspace)))
 
 
 def _reading(_part: str, jobs: Jobs) -> Batches:

@@ -39,7 +39,7 @@ def counting(plan: Plan) -> Work:
             return None if carried is None else [carried] * len(table)
 
         def findings() -> Iterator[Finding]:
-            for carried in jobs.each(lambda subject: carry(subject, jobs.keyspace, plan), many):
+            for carried in jobs.in_order(lambda subject: carry(subject, jobs.keyspace, plan), many):
                 summary.count(carried, written=carried.job is not None)
                 yield from carried.findings
 
@@ -73,7 +73,7 @@ def writing(plan: Plan, target: Address, run: Run) -> Work:
 
         def findings() -> Iterator[Finding]:
             with open_store(target) as store, open_part(store, run, name) as part:
-                for carried, job, commands in jobs.each(one, many):
+                for carried, job, commands in jobs.in_order(one, many):
                     summary.count(carried, written=bool(commands) and part.put(job, commands))
                     yield from carried.findings
                 part.close()

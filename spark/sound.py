@@ -32,7 +32,9 @@ NAMES = list(COLUMNS)
 TELLING = [NAMES.index(name) for name in ("number", "kind", "mark", "home", "created_at", "size")]
 WHOLE = range(len(NAMES))
 SLAB_BYTES = 32 << 20
-"""How much of what keys hold is taken at once, so that memory does not grow with the payloads of jobs."""
+"""How much of what keys hold is taken at once, so that memory grows neither with payloads nor with the number of jobs."""
+JOB_BYTES = 500
+"""What a job counts beside what its keys hold."""
 JOBS = 1_000
 """How many of these become Python's objects at once: a Group has no more."""
 
@@ -121,7 +123,7 @@ class Traces:
             voucher = self.voucher()
             wanted = np.isin(sound.numbers, [voucher.number(job_id, scope) for scope, job_id in only])
         numbers, homes, sizes = (column[wanted] for column in (sound.numbers, sound.homes, sound.sizes))
-        slabs = np.cumsum(sizes) // SLAB_BYTES
+        slabs = np.cumsum(sizes + JOB_BYTES) // SLAB_BYTES
         for slab in np.unique(slabs):
             those = slabs == slab
             yield _groups(self._traces(bucket, numbers[those]), numbers[those], homes[those])

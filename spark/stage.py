@@ -132,20 +132,33 @@ class Stopped(Exception):
 
 
 @contextlib.contextmanager
-def beside(work: Callable[[Progress], T]) -> Iterator[Future[T]]:
-    """Does ``work`` in a thread of its own, so that Spark has tasks of two steps when one has too few; waits for it at the end.
+def beside(work: Callable[[Progress], T], progress: Progress = silent) -> Iterator[tuple[Future[T], Progress]]:
+    """Does ``work`` in a thread of its own, so that Spark has tasks of two steps when one has too few; ends when both have.
 
-    ``work`` is given the progress to tell: nobody sees it, but an error in the block stops the work there.
+    Gives what it will return, and the progress for the block to tell: that raises the error of the work as soon as there is one.
+    The work's own is shown once the block has nothing more to tell, and stops the work when the block fails.
     """
     is_over = threading.Event()
+    latest: list[tuple[str, int, int | None]] = []
 
-    def stopping(_phase: str, _done: int, _total: int | None) -> None:
+    def of_work(phase: str, done: int, total: int | None) -> None:
+        latest[:] = [(phase, done, total)]
         if is_over.is_set():
             raise Stopped
 
     with ThreadPoolExecutor(1) as pool:
+        doing = pool.submit(work, of_work)
+
+        def of_block(phase: str, done: int, total: int | None) -> None:
+            if doing.done():
+                doing.result()
+            progress(phase, done, total)
+
         try:
-            yield pool.submit(work, stopping)
+            yield doing, of_block
+            while not wait([doing], POLL_SECONDS).done:
+                for each in latest:
+                    progress(*each)
         except BaseException:
             is_over.set()
             raise

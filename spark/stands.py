@@ -13,7 +13,7 @@ import os
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import repeat
+from itertools import islice, repeat
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -150,13 +150,13 @@ def naming(see: See, target: KeyFamily, folder: str, buckets: int) -> Work:
             if side.refused_by is None:
                 mark = digest(job, target)
             turn = job.position if job.state is State.WAITING and side.refused_by is None else None
-            return Stand(_number(job.queue, job.id), job.queue, job.id, turn, subject.scope, subject.job_id, part, mark)
+            return Stand(number_of(job.queue, job.id), job.queue, job.id, turn, subject.scope, subject.job_id, part, mark)
 
         def many(table: JobTable) -> list[pa.RecordBatch] | None:
-            return [_stands(table, part, target)] if see.is_table(table) else None
+            return [stands_of(table, part, target)] if see.is_table(table) else None
 
         file = None
-        for stands in _rounds(jobs.some(one, many)):
+        for stands in _rounds(jobs.in_any_order(one, many)):
             if file is None:
                 told["file"] = os.path.join(folder, f"{uuid.uuid4()}.arrow")
                 file = BucketFile(told["file"], STANDS.arrow, buckets)
@@ -194,13 +194,13 @@ def _rounds(found: Iterable[Stand | pa.RecordBatch | None]) -> Batches:
         yield all_rows()
 
 
-def _stands(jobs: JobTable, part: str, target: KeyFamily) -> pa.RecordBatch:
+def stands_of(jobs: JobTable, part: str, target: KeyFamily) -> pa.RecordBatch:
     """The stands of the jobs of a table."""
     queue, ids, rows = jobs.like.queue, jobs.columns["id"], len(jobs)
     names = pa.array(list(map(encode_text, ids)), pa.string())
-    turns = jobs.columns.get("position") if jobs.like.state is State.WAITING else None
+    turns = list(islice(jobs.column("position"), rows)) if jobs.like.state is State.WAITING else None
     cells = {
-        "number": pa.array([_number(queue, job_id) for job_id in ids], pa.int64()),
+        "number": pa.array([number_of(queue, job_id) for job_id in ids], pa.int64()),
         "queue": _same(queue, rows),
         "id": names,
         "turn": pa.nulls(rows, pa.int64()) if turns is None else pa.array(turns, pa.int64()),
@@ -216,7 +216,8 @@ def _same(text: str, rows: int) -> pa.Array:
     return pa.repeat(pa.scalar(encode_text(text), pa.string()), rows)
 
 
-def _number(queue: str, job_id: str) -> int:
+def number_of(queue: str, job_id: str) -> int:
+    """The number of a stand."""
     name = to_bytes(f"{queue}\0{job_id}")
     return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest()) >> 1
 
@@ -225,14 +226,14 @@ def showing(see: See) -> Work:
     """The work that shows whole jobs."""
 
     def show(_part: str, jobs: Jobs) -> Batches:
-        sides = filter(None, jobs.each(lambda subject: see.side(subject, jobs.keyspace)))
+        sides = filter(None, jobs.in_order(lambda subject: see.side(subject, jobs.keyspace)))
         yield from closing(batches(SIDES, sides, _bytes), SIDES, str)
 
     return show
 
 
-COMPARED = tuple(name for name in JOB_FIELDS if name not in ("state", "history", "extra"))
-_compared = attrgetter(*COMPARED)
+FIELDS = tuple(name for name in JOB_FIELDS if name not in ("state", "history", "extra"))
+_compared = attrgetter(*FIELDS)
 
 
 def digest(job: Job, target: KeyFamily) -> bytes:
@@ -245,7 +246,7 @@ def digest(job: Job, target: KeyFamily) -> bytes:
 
 def digests(jobs: JobTable, target: KeyFamily) -> Iterator[bytes]:
     """``digest`` of each job."""
-    cells = zip(*map(jobs.column, COMPARED), strict=False)
+    cells = zip(*map(jobs.column, FIELDS), strict=False)
     return map(_digest, repeat(jobs.like.state), cells, jobs.column("history"), jobs.column("extra"), repeat(target))
 
 

@@ -78,11 +78,7 @@ class Table(Generic[T]):
     def __attrs_post_init__(self) -> None:
         names = [column.name for column in self.columns]
         object.__setattr__(self, "arrow", pa.schema([(column.name, column.arrow) for column in self.columns]))
-        object.__setattr__(
-            self,
-            "_in_order",
-            _fields(self.make) == names,
-        )
+        object.__setattr__(self, "_in_order", _fields(self.make) == names)
 
     @property
     def ddl(self) -> str:

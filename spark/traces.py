@@ -42,7 +42,8 @@ COLUMNS = {
     "values": pa.list_(pa.field("element", pa.binary())),
 }
 """``home`` is that of a record, or of a place that tells it, ``created_at`` that of a record, ``names`` those of its fields
-(``pack_names``). ``values`` are the values of these, a member, or lines, and ``size`` their bytes."""
+(``pack_names``). ``values`` are the values of these, a member, or lines, and ``size`` the bytes of
+both."""
 SCHEMA = pa.schema(list(COLUMNS.items()))
 
 ROWS = 40_000
@@ -139,7 +140,9 @@ def _records(records: SoundRecords, homes: Sequence[Home]) -> pa.RecordBatch:
     factors = np.array([[place.factor for place in home.places] for home in homes], np.uint64)
     scores = np.array(records.scores, np.float64).transpose()
     claimed = marks(bases[at_home], factors[at_home], np.ascontiguousarray(scores))
+    names = pack_names(records.names)
     texts = pa.array(list(chain.from_iterable(records.rows)), pa.binary())
+    values = _lists(np.arange(0, fields * rows + 1, fields), texts)
     return _batch(
         rows,
         number=pa.array(records.numbers, pa.int64()),
@@ -148,8 +151,9 @@ def _records(records: SoundRecords, homes: Sequence[Home]) -> pa.RecordBatch:
         home=pa.array(np.array([home.mark for home in homes], np.int64)[at_home]),
         created_at=pa.array(records.created_at, pa.int64()),
         key=pa.array(records.keys, pa.binary()),
-        names=_same(pack_names(records.names), rows, pa.binary()),
-        values=_lists(np.arange(0, fields * rows + 1, fields), texts),
+        names=_same(names, rows, pa.binary()),
+        values=values,
+        size=pa.array(_sizes(values) + len(names)),
     )
 
 
@@ -220,7 +224,7 @@ def _lists(ends: Any, texts: pa.Array) -> pa.ListArray:
 
 def _batch(rows: int, **arrays: pa.Array) -> pa.RecordBatch:
     """The columns that are given; numbers that are not are 0, all else null."""
-    if "values" in arrays:
+    if "values" in arrays and "size" not in arrays:
         arrays["size"] = pa.array(_sizes(arrays["values"]))
     for name in ("mark", "home", "created_at", "size"):
         arrays.setdefault(name, _same(0, rows, pa.int64()))

@@ -28,7 +28,7 @@ ALWAYS_GIVEN_BACK = frozenset({b"type", b"data", b"state", b"workerId", b"result
 Column = Sequence[Any]
 
 
-def table(ids: Sequence[str], jobs: SoundJobs, queue: str, state: State, by_type: Members) -> JobTable | None:
+def read_table(ids: Sequence[str], jobs: SoundJobs, queue: str, state: State, by_type: Members) -> JobTable | None:
     """The jobs; None where something may be put aside in their records. ``by_type``: their places in the index of that role."""
     fields = jobs.records
     if FIELD in fields or max(map(int, ids)) > LARGEST_ID:

@@ -19,7 +19,7 @@ from ..numbers import number, wholes
 from .keys import BORROWED, EARLIEST_TIME, WORDS, Form, is_borrowed, layout
 from .record import INDEXES, state_of
 from .record_rules import LATE_MS
-from .table import table
+from .table import read_table
 
 CALM = frozenset({State.WAITING, State.SCHEDULED, State.COMPLETED, State.FAILED})
 """Of an active job keys alone never tell whether all is well."""
@@ -73,7 +73,7 @@ class KueVoucher(Voucher):
                 and score is not None
                 and 0 <= created <= updated <= LATEST
                 and created <= due <= LATEST
-                and 0 <= used <= allowed <= LATEST
+                and 0 <= used <= allowed <= LATEST  # beyond, JavaScript counts otherwise
                 and allowed >= 1
             )
             if is_sound:
@@ -117,7 +117,7 @@ class KueVoucher(Voucher):
         records = jobs.records
         home = self._homes[records[b"type"][0], records[b"state"][0]]
         ids = [key[len(self._head) :].decode() for key in jobs.keys]
-        return table(ids, jobs, home.queue, home.state, jobs.places[home.places[INDEXES.index("by_type")].key])
+        return read_table(ids, jobs, home.queue, home.state, jobs.places[home.places[INDEXES.index("by_type")].key])
 
     def tally_vouched(self, keys: Sequence[bytes], totals: Totals) -> None:
         numbers = (int(key[len(self._head) :]) for key in keys)

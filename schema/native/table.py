@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any
 
 from ..family import Command, Target
@@ -55,7 +55,7 @@ def write_table(table: JobTable, target: Target, written: Totals) -> Sequence[Se
     state, queue, rows, told = table.like.state, table.like.queue, len(table), table.told()
     place, moment = PLACE_OF[state], MOMENTS[state]
     is_plain = told.keys() >= NEEDED and RARE.isdisjoint(told) and moment in (None, *told)
-    if not (target.fresh and is_plain) or ("finished_at" in told and moment != "finished_at"):
+    if not (target.fresh and is_plain) or target.generated or ("finished_at" in told and moment != "finished_at"):
         return None
     if any(None in column for column in told.values()):
         return None
@@ -65,7 +65,7 @@ def write_table(table: JobTable, target: Target, written: Totals) -> Sequence[Se
         return None
     turns = _turns(told)
     scores: Column = turns if moment is None else told[moment]
-    if max(map(abs, scores)) > EXACT:
+    if max(map(abs, chain(turns, scores))) > EXACT:
         return None
     fields: list[Iterable[bytes]] = [repeat(b"payload"), told["payload"], repeat(b"name"), texts["name"]]
     for field, name in NUMBERS.items():
@@ -134,12 +134,12 @@ def read_table(ids: Sequence[str], jobs: SoundJobs, queue: str) -> JobTable | No
     ((key, members),) = jobs.places.items()
     try:
         return _read(ids, jobs.records, queue, key.rpartition(b":")[2].decode(), members)
-    except ValueError:
+    except _Unlike:
         return None
 
 
 def _read(ids: Sequence[str], fields: Columns, queue: str, place: str, members: Members) -> JobTable:
-    """As above. Raises ValueError where something of a job is not as it was left."""
+    """As above. Raises _Unlike where something of a job is not as it was left."""
     state = STATES[place]
     needed = {b"payload", b"name", b"published_at", Aside.FIELD} | ALSO.get(state, frozenset())
     remembered = fields.get(b"score") if state in REMEMBERING else None
@@ -189,15 +189,22 @@ def _read(ids: Sequence[str], fields: Columns, queue: str, place: str, members: 
     return JobTable.of({"queue": queue, "state": state}, columns, queue)
 
 
+class _Unlike(Exception):
+    """A job is not as a migration has left it."""
+
+
 def _expect(as_it_was_left: bool) -> None:
     if not as_it_was_left:
-        raise ValueError
+        raise _Unlike
 
 
 def _exact(texts: Sequence[bytes]) -> list[int]:
-    """Whole numbers that are written as they would be again. Raises ValueError for others."""
+    """Whole numbers that are written as they would be again. Raises _Unlike for others."""
     _expect(max(map(len, texts)) <= DIGITS)
-    numbers = list(map(int, texts))
+    try:
+        numbers = list(map(int, texts))
+    except ValueError:
+        raise _Unlike from None
     _expect(list(map(b"%d".__mod__, numbers)) == texts)
     return numbers
 

@@ -8,6 +8,8 @@ from urllib.parse import quote
 
 import pytest
 from attrs import evolve
+from ferryman.compat.kue import FAMILY as KUE
+from ferryman.compat.kue.generate import generate
 from ferryman.migrations.engine import Census, Difference, Engine, Summary, Verification
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
@@ -18,6 +20,7 @@ from ferryman.schema.rule import Finding
 from ferryman.spark.engine import SparkEngine
 
 from ..support.captures import Capture, captures, dump, load
+from ..support.keyspace import store
 from ..support.servers import Server
 
 T = TypeVar("T")
@@ -131,3 +134,36 @@ def test_verify_names_the_same_differences(engine: SparkEngine, server: Server) 
     outcome, differences = verify(engine, source, target, plan)
     assert (outcome, differences) == verify(LOCAL, source, target, plan)
     assert {"payload", "missing", "unexpected", "order"} <= {difference.field for difference in differences}
+
+
+def test_verify_sees_each_kind_of_damage_to_a_target_of_our_own(engine: SparkEngine, server: Server) -> None:
+    """Both sides come as tables; what differs in one job of a thousand must show."""
+    now = 1_800_000_000_000
+    jobs = list(generate(300, 5, now))
+    store(server.client(), KUE, "q", jobs, now)
+    source, target = Address.parse(server.url(0, family="kue")), target_of(server, 1, "ferryman")
+    plan = Plan.between(source, target, now)
+    migrate(engine, source, target, plan)
+    assert verify(engine, source, target, plan)[0].matched == len(jobs)
+    client = server.client(1)
+    waiting = [job for job in jobs if job.state is State.WAITING and job.queue == "email"]
+    keys = [f"new:{{email}}:job:{job.id}" for job in waiting]
+    changes = ({"payload": "{}"}, {"name": "other"}, {"published_at": 5}, {"deliveries": 7}, {"consumer": "w"}, {"error": "no"})
+    for key, fields in zip(keys, changes, strict=False):
+        client.hset(key, mapping=fields)
+    aside = client.hget(keys[6], "job")
+    assert aside is not None
+    client.hset(keys[6], "job", aside.replace(b'"max_attempts":', b'"max_attempts":4'))
+    client.delete(keys[7])
+    client.zrem("new:{email}:waiting", waiting[7].id)
+    client.copy(keys[8], "new:{email}:job:stray")
+    client.zadd("new:{email}:waiting", {"stray": 2**44})
+    places = [client.zscore("new:{email}:waiting", job.id) for job in waiting[9:11]]
+    client.zadd("new:{email}:waiting", {job.id: score for job, score in zip(waiting[9:11], reversed(places), strict=True)})
+    done = next(job for job in jobs if job.state is State.COMPLETED)
+    client.zincrby(f"new:{{{done.queue}}}:done", 1, done.id)
+    outcome, differences = verify(engine, source, target, plan)
+    assert (outcome, differences) == verify(LOCAL, source, target, plan)
+    fields = {difference.field for difference in differences}
+    assert {"payload", "name", "created_at", "attempts", "worker", "error", "max_attempts"} <= fields
+    assert {"missing", "unexpected", "order", "finished_at"} <= fields

@@ -8,7 +8,8 @@ from attrs import evolve
 from ferryman.compat.kue import FAMILY as KUE
 from ferryman.migrations.compare import differences
 from ferryman.schema.job import JOB_FIELDS, Job, State
-from ferryman.spark.stands import digest
+from ferryman.schema.jobtable import ATTRIBUTES, JobTable
+from ferryman.spark.stands import digest, digests
 from hypothesis import event, given
 from hypothesis import strategies as st
 
@@ -39,3 +40,13 @@ def test_the_order_of_what_is_kept_does_not_matter(job: Job) -> None:
 def test_where_one_field_ends_another_begins() -> None:
     job = Job("7", "mail", "mail", State.WAITING)
     assert digest(evolve(job, id="71", queue="ail"), KUE) != digest(evolve(job, id="7", queue="1ail"), KUE)
+
+
+@given(st.lists(jobs(), min_size=1, max_size=3), st.sampled_from([KUE, TOY]))
+def test_digests_of_a_table_are_those_of_its_jobs(those: list[Job], target: Any) -> None:
+    those = [evolve(job, queue=those[0].queue, state=those[0].state) for job in those]
+    columns = {name: [getattr(job, name) for job in those] for name in ATTRIBUTES}
+    table = JobTable(
+        those[0], {name: column for name, column in columns.items() if name == "id" or len(set(map(repr, column))) > 1}
+    )
+    assert list(digests(table, target)) == [digest(job, target) for job in those]

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from attrs import evolve
 from ferryman.schema.fact import Entry
+from ferryman.schema.job import Job
+from ferryman.schema.jobtable import JobTable
 from ferryman.schema.voucher import Home, Member, Members, SoundJobs, Voucher
 
 
@@ -23,7 +26,7 @@ def vouch(voucher: Voucher, record: Mapping[bytes, bytes]) -> Sound | None:
     return None if homes[0] is None else Sound(homes[0], tuple(column[0] for column in scores), created_at[0])
 
 
-class Job(NamedTuple):
+class Keys(NamedTuple):
     """The keys of a sound job."""
 
     key: bytes
@@ -33,10 +36,16 @@ class Job(NamedTuple):
     attached: Sequence[Entry] = ()
 
 
-def sound_jobs(jobs: Sequence[Job]) -> SoundJobs:
+def sound_jobs(jobs: Sequence[Keys]) -> SoundJobs:
     """Jobs of one home, whose records have the same fields, in columns."""
     columns = {name: [job.record[name] for job in jobs] for name in jobs[0].record}
     places = {}
     for members in zip(*(job.members for job in jobs), strict=True):
         places[members[0].key] = Members(*([getattr(each, name) for each in members] for name in ("member", "score", "rank")))
     return SoundJobs([job.key for job in jobs], columns, places, [job.attached for job in jobs])
+
+
+def jobs_of(table: JobTable) -> list[Job]:
+    """Each job of a table by itself."""
+    names = list(table.columns)
+    return [evolve(table.like, **dict(zip(names, row, strict=True))) for row in zip(*table.columns.values(), strict=True)]

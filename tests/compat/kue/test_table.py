@@ -6,13 +6,14 @@ from collections import defaultdict
 
 from ferryman.compat.kue import FAMILY
 from ferryman.compat.kue.keys import padded
+from ferryman.schema.fact import Entry
 from ferryman.schema.rule import Keyspace
 from ferryman.schema.totals import Totals
 from ferryman.schema.voucher import Member
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from ...support.vouching import Entry, Job, sound_jobs, vouch
+from ...support.vouching import Keys, jobs_of, sound_jobs, vouch
 from .strategies import fields, texts
 from .test_voucher import JOBS, NOW, PREFIX, edges, stored_as
 
@@ -24,15 +25,17 @@ numbers = st.one_of(
 )
 
 
-def stored(job_id: int, record: dict[bytes, bytes], rank: int, lines: list[bytes]) -> Job | None:
+def stored(job_id: int, record: dict[bytes, bytes], rank: int, lines: list[bytes]) -> Keys | None:
     """The keys of the job with this record, if it is vouched for."""
     sound = vouch(FAMILY.voucher(PREFIX, NOW), record)
     if sound is None:
         return None
     member = padded(str(job_id)).encode()
     members = [Member(place.key, member, score, rank) for place, score in zip(sound.home.places, sound.scores, strict=True)]
-    logs = [Entry(b"%b:job:%d:log" % (PREFIX.encode(), job_id), "list", lines)] if lines else []
-    return Job(b"%b:job:%d" % (PREFIX.encode(), job_id), record, members, logs)
+    log = b"%b:job:%d:log" % (PREFIX.encode(), job_id)
+    # A long one comes in parts.
+    logs = [Entry(log, "list", [line], None, index) for index, line in enumerate(lines)]
+    return Keys(b"%b:job:%d" % (PREFIX.encode(), job_id), record, members, logs)
 
 
 @settings(max_examples=500)
@@ -65,7 +68,7 @@ def test_jobs_in_a_table_are_those_that_the_reader_makes_of_each(data: st.DataOb
         event(f"table: {table is not None}, kept: {any(job.extra for job in read)}")
         assert table is not None or b"ferryman" in names
         if table is not None:
-            made = list(table.jobs())
+            made = jobs_of(table)
             assert list(map(repr, made)) == list(map(repr, read))
             assert [(job.position, job.rank) for job in made] == [(job.position, job.rank) for job in read]
 

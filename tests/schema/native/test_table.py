@@ -22,8 +22,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from ...compat.kue.strategies import jobs as any_jobs
-from ...support.vouching import Job as Keys
-from ...support.vouching import sound_jobs, vouch
+from ...support.vouching import Keys, jobs_of, sound_jobs, vouch
 from .test_hostile import fields as field_names
 from .test_hostile import texts
 from .test_voucher import MIGRATED, PREFIX, PUBLISHED, stored
@@ -45,7 +44,7 @@ def table_of(jobs: list[Job]) -> JobTable:
 
 def check(jobs: list[Job]) -> None:
     table, written, expected = table_of(jobs), Totals(), Totals()
-    assert list(map(repr, table.jobs())) == list(map(repr, jobs))
+    assert list(map(repr, jobs_of(table))) == list(map(repr, jobs))
     if not FAMILY.takes(table):
         event("not taken")
         return
@@ -103,6 +102,7 @@ def test_nearly_all_jobs_are_written_from_tables() -> None:
 def test_what_may_stand_at_the_target_is_taken_away_job_by_job() -> None:
     table = table_of([evolve(JOBS[0], rank=0)])
     assert FAMILY.write_table(table, Target("ferryman", NOW), Totals()) is None
+    assert FAMILY.write_table(table, Target("ferryman", NOW, fresh=True, generated=True), Totals()) is None
 
 
 # Reading
@@ -136,7 +136,7 @@ def check_read(those: list[Keys]) -> bool:
     table = voucher.table(sound, KEYSPACE.totals)
     if table is not None:
         read = [FAMILY.read(subject, KEYSPACE) for subject in sound.subjects(voucher)]
-        made = list(table.jobs())
+        made = jobs_of(table)
         assert list(map(repr, made)) == list(map(repr, read))
         assert [(job.position, job.rank) for job in made] == [(job.position, job.rank) for job in read]
         assert {(subject.scope, subject.job_id) for subject in sound.subjects(voucher)} == {(table.scope, job.id) for job in made}
