@@ -27,7 +27,7 @@ from ..schema.text import to_text
 from .globs import covering
 from .reading import BATCH, Guess, SetAside, keep, no_guess, read_all
 from .scan import EVERYTHING, SCAN_COUNT, Cursors, Span, node, same_server, scan_range, split, split_slots
-from .survey import clock_ms
+from .survey import clock_ms, memory
 from .throttle import UNTHROTTLED, Throttle
 from .wire import Wire, wire
 
@@ -100,6 +100,10 @@ class Cluster:
     def size(self) -> int:
         """How many keys all masters have."""
         return sum(int(self.client(name).dbsize()) for name in self.masters())
+
+    def memory(self) -> int:
+        """About how many bytes of memory they fill; 0 where they don't say."""
+        return sum(memory(self.client(name)) for name in self.masters())
 
     def spans(self, name: NodeName, number: int) -> Sequence[Span]:
         """The keys of a node in at most about this many spans, which can be scanned side by side."""

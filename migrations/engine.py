@@ -80,15 +80,17 @@ class Census:
         if now_ms is not None:
             self.by_age[state, age_of(job.created_at, now_ms)] += 1
 
-    def count_created(self, queue: str, state: str, created_at: Sequence[int], now_ms: int) -> None:
-        """Adds many jobs of one queue and state, by when they were created, Unix ms."""
-        if not created_at:
-            return
+    def count_created(self, queue: str, state: str, created_at: Sequence[int], now_ms: int, undated: int = 0) -> None:
+        """Adds many jobs of one queue and state, by when they were created, Unix ms; and so many of which nothing tells it."""
         place, number = (queue, state), len(created_at)
-        self.jobs += number
-        self.by_state[state] += number
-        self.by_queue[queue] += number
-        self.by_place[place] += number
+        if number + undated:
+            self.jobs += number + undated
+            self.by_state[state] += number + undated
+            self.by_queue[queue] += number + undated
+            self.by_place[place] += number + undated
+            self._count_age(state, UNDATED, undated)
+        if not number:
+            return
         times = sorted(created_at)
         self.oldest[place] = min(times[0], self.oldest.get(place, times[0]))
         older = number

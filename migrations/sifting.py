@@ -21,7 +21,8 @@ from attrs import define, field, frozen
 from ..schema.address import Address
 from ..schema.fact import Entry, Fact
 from ..schema.family import get_family
-from ..schema.voucher import WORD, Home, Standing, Voucher
+from ..schema.voucher import WORD, Home, Items, Standing, Voucher
+from .chunks import LIST_CHUNK
 from .engine import Census
 from .hashes import Hashes
 from .intake import Intake
@@ -49,7 +50,7 @@ def voucher_of(address: Address, now_ms: int) -> Voucher:
 
 @frozen
 class SoundRecords:
-    """SoundRecords for which a family vouches, and which have the same fields."""
+    """Records for which a family vouches, and which have the same fields."""
 
     names: tuple[bytes, ...]
     """Of the fields."""
@@ -60,13 +61,13 @@ class SoundRecords:
     """The values of their fields."""
     homes: Sequence[Home]
     scores: Sequence[Sequence[float]]
-    created_at: Sequence[int]
+    created_at: Sequence[int | None]
     """As in Vouched."""
 
 
 @define
 class _Pile:
-    """SoundRecords that have the same fields, before anybody has looked at them."""
+    """Records that have the same fields, before anybody has looked at them."""
 
     keys: list[bytes] = field(factory=list)
     rows: list[Sequence[bytes]] = field(factory=list)
@@ -102,6 +103,8 @@ class Sifting(Intake):
         if kind == "list" and entry.ttl_ms is None and (number := self.voucher.attached(entry.key)) is not None:
             self.add_attached(number, entry)
             return iter(())
+        if kind == "list":
+            return self._of_list(entry)
         return self.of_place(entry) if kind == "zset" else self.doubtful(entry)
 
     def row(self, key: bytes, kind: str, value: Any, ttl_ms: int | None) -> Iterator[Fact]:
@@ -155,6 +158,22 @@ class Sifting(Intake):
             if not is_sound:
                 yield from self.doubtful(Entry(key, "hash", dict(zip(names, row, strict=True))))
 
+    def _of_list(self, entry: Entry) -> Iterator[Fact]:
+        """Remembers the items of a list that are jobs for which the family vouches; the facts of all else."""
+        # A snapshot file gives a list whole, however long it is.
+        for start in range(0, len(entry.value) or 1, LIST_CHUNK):
+            part = Entry(entry.key, "list", entry.value[start : start + LIST_CHUNK], entry.ttl_ms, entry.offset + start)
+            items = self.voucher.items(part, self._outline.totals)
+            if items is None:
+                yield from self.doubtful(part)
+                continue
+            known = [index for index, number in enumerate(items.numbers) if number is not None]
+            if known:
+                self._outline.speaks = True
+                self.add_items(part, items, known)
+            for index in sorted(set(range(len(part.value))).difference(known)):
+                yield from self.doubtful(Entry(part.key, "list", [part.value[index]], None, part.offset + index))
+
     def doubtful(self, entry: Entry) -> Iterator[Fact]:
         """All facts of an entry, whose jobs the rules will look at."""
         for fact in super().facts(entry):
@@ -173,7 +192,11 @@ class Sifting(Intake):
 
     @abstractmethod
     def add_records(self, records: SoundRecords) -> None:
-        """SoundRecords for which the family vouches."""
+        """Records for which the family vouches."""
+
+    @abstractmethod
+    def add_items(self, entry: Entry, items: Items, known: Sequence[int]) -> None:
+        """The items of an entry for which the family vouches, by their indexes: at least one."""
 
     @abstractmethod
     def of_place(self, entry: Entry) -> Iterator[Fact]:
@@ -197,7 +220,7 @@ class Sieve(Sifting):
         self._now_ms = now_ms
         self._marks: dict[int, int] = {}
         """The sum of all places found less all claimed, by job."""
-        self._records: dict[int, tuple[Home, int, Entry]] = {}
+        self._records: dict[int, tuple[Home, int | None, Entry]] = {}
         self._attached: dict[int, list[Entry]] = {}
         self._standing: list[tuple[Entry, Standing]] = []
         self._doubts: set[int] = set()
@@ -213,6 +236,18 @@ class Sieve(Sifting):
         for number, home, *scores in zip(records.numbers, records.homes, *records.scores, strict=True):
             claimed = sum(place.mark(score) for place, score in zip(home.places, scores, strict=True))
             self._marks[number] = (self._marks.get(number, 0) - claimed) % WORD
+
+    def add_items(self, entry: Entry, items: Items, known: Sequence[int]) -> None:
+        for index in known:
+            number, home = items.numbers[index], items.homes[index]
+            assert number is not None and home is not None
+            item = Entry(entry.key, "list", [entry.value[index]], None, entry.offset + index)
+            if number in self._records:
+                self._attached.setdefault(number, []).append(item)
+                self._doubts.add(number)
+            else:
+                self._marks.setdefault(number, 0)
+                self._records[number] = home, items.created_at[index], item
 
     def of_place(self, entry: Entry) -> Iterator[Fact]:
         standing = self.voucher.standing(entry)
@@ -237,12 +272,13 @@ class Sieve(Sifting):
         """When all is read: the facts of the suspects that were remembered, and how many jobs are none. To be called once."""
         suspects = {number for number in self._marks.keys() | self._attached.keys() if not self._is_sound(number)}
         sound = Census()
-        by_home: dict[Home, list[int]] = {}
+        by_home: dict[Home, list[int | None]] = {}
         for number, (home, created_at, _) in self._records.items():
             if number not in suspects:
                 by_home.setdefault(self._homes.get(number, home), []).append(created_at)
-        for home, times in by_home.items():
-            sound.count_created(home.queue, str(home.state), times, self._now_ms)
+        for home, created in by_home.items():
+            times = [each for each in created if each is not None]
+            sound.count_created(home.queue, str(home.state), times, self._now_ms, len(created) - len(times))
         family = get_family(self._address.family)
         return (fact for entry in self._entries(suspects) for fact in family.facts(entry, self._address.prefix)), sound
 

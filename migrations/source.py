@@ -23,7 +23,7 @@ from .clusterscan import Cluster
 from .rdbfile import RdbFile, unread_keys
 from .reading import Guess, no_guess
 from .scan import POSITIONS, Cursors, entries, node, position
-from .survey import clock_ms, nothing_found
+from .survey import clock_ms, memory, nothing_found
 from .throttle import UNTHROTTLED, Throttle
 
 
@@ -41,6 +41,10 @@ class Source(ABC):
     @abstractmethod
     def size(self) -> int:
         """About how many keys there are to read, those of others included."""
+
+    def memory(self) -> int:
+        """About how many bytes of servers' memory hold these; 0 where nobody says."""
+        return 0
 
     @abstractmethod
     def entries(self, now_ms: int, is_hash: Guess = no_guess) -> Iterator[list[Entry]]:
@@ -85,6 +89,9 @@ class LiveSource(Source):
     def size(self) -> int:
         return int(self._client.dbsize())
 
+    def memory(self) -> int:
+        return memory(self._client)
+
     def entries(self, now_ms: int, is_hash: Guess = no_guess) -> Iterator[list[Entry]]:
         family, prefix = get_family(self.address.family), self.address.prefix
         # Keys of others are scanned too and not seen: the position of the scan tells better than any number of keys.
@@ -110,6 +117,9 @@ class ClusterSource(Source):
 
     def size(self) -> int:
         return self._cluster.size()
+
+    def memory(self) -> int:
+        return self._cluster.memory()
 
     def entries(self, now_ms: int, is_hash: Guess = no_guess) -> Iterator[list[Entry]]:
         return self._cluster.entries(get_family(self.address.family).globs(self.address.prefix), is_hash, self._pass)

@@ -23,6 +23,20 @@ def clock_ms(client: redis.Redis) -> int:
     return int(seconds) * 1000 + int(microseconds) // 1000
 
 
+FEW_KEYS = 10_000
+"""So few keys may hold most of what a server has: queues of many jobs."""
+
+
+def memory(client: redis.Redis) -> int:
+    """About how many bytes of the server's memory a database fills; 0 where the server doesn't say."""
+    try:
+        held, databases = client.info("memory").get("used_memory_dataset", 0), client.info("keyspace")
+    except redis.exceptions.NoPermissionError:
+        return 0
+    keys, all_keys = client.dbsize(), sum(told["keys"] for told in databases.values())
+    return int(held * min(1.0, keys / all_keys)) if keys > FEW_KEYS and all_keys else int(held)
+
+
 def occupant(client: redis.Redis, family: KeyFamily, prefix: str) -> bytes | None:
     """A key of the keyspace that speaks of a job or makes no sense; None if it is free for a migration.
 

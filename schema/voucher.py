@@ -4,7 +4,8 @@ Nearly all jobs of a keyspace are plainly sound. Where a family has a Voucher, a
 could find anything in it, provided that the job stands in exactly the places where its record says it does (``vouch``). An
 engine then compares places claimed with places found by one number for each job: the sum of the marks of all places found, less
 those of all claimed. Only jobs where it is not zero, or for which nobody vouches, become facts, subjects and findings. A family
-whose records don't say where their jobs stand claims one place for each, ANYWHERE.
+whose records don't say where their jobs stand claims one place for each, ANYWHERE. One whose jobs have no keys, but are items of
+lists, vouches for these (``items``): a job is sound then if there is one such item, and nobody doubts it.
 
 A Voucher never decides that something is wrong; it only says what need not be looked at. Marks have 64 bits: a job that
 stands elsewhere is taken for sound with a probability of 2^-64. Pure. Implemented in a family's ``voucher.py``, called by
@@ -85,13 +86,24 @@ class Vouched(NamedTuple):
     """None: the rules must look, and the other columns mean nothing."""
     scores: Sequence[Sequence[float]]
     """In each of the places of their homes."""
-    created_at: Sequence[int]
+    created_at: Sequence[int | None]
     """Unix ms, as in Job."""
 
     @classmethod
     def nobody(cls, rows: int) -> Vouched:
         """The rules must look at all of so many jobs."""
         return cls([None] * rows, [], [0] * rows)
+
+
+class Items(NamedTuple):
+    """What there is to know of the items of a list, each of them a job, in columns."""
+
+    numbers: Sequence[int | None]
+    """Of the jobs. None: the rules must look, and the other columns mean nothing."""
+    homes: Sequence[Home | None]
+    """Without places."""
+    created_at: Sequence[int | None]
+    """As in Vouched."""
 
 
 Columns = Mapping[bytes, Sequence[bytes]]
@@ -121,8 +133,9 @@ class SoundJobs:
     """Jobs of one home whose records have the same fields, for which ``vouch`` has vouched: what their keys hold, in columns."""
 
     keys: Sequence[bytes]
-    """Of their records."""
+    """Of their records, or the list of which they are items."""
     records: Columns
+    """None for items: these are their own members in the place that the list is."""
     places: Mapping[bytes, Members]
     """By key."""
     attached: Sequence[Sequence[Entry]]
@@ -131,7 +144,7 @@ class SoundJobs:
     def subjects(self, voucher: Voucher) -> Iterator[Subject]:
         """Each job by itself."""
         names = list(self.records)
-        rows = zip(*self.records.values(), strict=True)
+        rows = zip(*self.records.values(), strict=True) if names else repeat(())
         members = [zip(repeat(key), *columns) for key, columns in self.places.items()]
         for key, values, attached, *places in zip(self.keys, rows, self.attached, *members, strict=False):
             record = tuple(chain.from_iterable(zip(names, values, strict=True)))
@@ -152,12 +165,12 @@ class Standing:
 class Voucher(ABC):
     """One keyspace at one moment, as a family sees it at a glance. Not for use by two threads at once: it may remember homes."""
 
-    @abstractmethod
     def record(self, key: bytes) -> int | None:
         """The number (below 2^63) of the job whose record, a hash, a key of this name is; None for every other key.
 
-        Different jobs have different numbers, but for one in 2^63.
+        Different jobs have different numbers, but for one in 2^63. Jobs that share one are left to the rules.
         """
+        return None
 
     def is_record(self, key: bytes) -> bool:
         """Whether ``record`` has a number for a key."""
@@ -167,17 +180,25 @@ class Voucher(ABC):
     def number(self, job_id: str, scope: str) -> int:
         """The same number, for a job named by a fact."""
 
-    @abstractmethod
     def vouch(self, records: Columns) -> Vouched:
         """Where the jobs with these records stand, if no rule can find anything as long as they do.
 
         What is not in a record the caller sees to: the key does not expire, the job stands in those places and in no
         other, and its queue ``is_settled``.
         """
+        return Vouched.nobody(len(records[next(iter(records))]))
 
-    @abstractmethod
     def standing(self, entry: Entry) -> Standing | None:
         """The jobs in a place, for an entry that is one and does not expire; None for all other entries."""
+        return None
+
+    def items(self, entry: Entry, totals: Totals) -> Items | None:
+        """The jobs that are items of an entry, if no rule can find anything in them as long as each is there but once.
+
+        Adds what ``KeyFamily.tally`` adds for those that have a number. The others must state, each in an entry of its own, what
+        they state in this one. None for an entry whose items are no jobs, that expires, or that takes a closer look.
+        """
+        return None
 
     def attached(self, key: bytes) -> int | None:
         """The number of the job to which a list belongs in which no rule can find anything if the job is there (a log).
@@ -191,6 +212,7 @@ class Voucher(ABC):
         """The subject of a job for which ``vouch`` has vouched: what ``KeyFamily.facts`` makes of its keys, joined.
 
         ``key``: of its record; ``record``: the fields and their values in turn; ``members``: its entries in all of its places.
+        Of a job that is an item ``key`` is the list, ``record`` is empty, and the one member is the item, with its index as rank.
         """
 
     def table(self, jobs: SoundJobs, totals: Totals) -> JobTable | None:
@@ -200,13 +222,13 @@ class Voucher(ABC):
         """
         return None
 
-    @abstractmethod
     def tally_vouched(self, keys: Sequence[bytes], totals: Totals) -> None:
         """What ``KeyFamily.tally`` adds for the records with these keys, for which ``vouch`` has vouched."""
+        assert not keys, "whoever vouches counts what is vouched for"
 
-    @abstractmethod
     def tally_standing(self, entry: Entry, scores: Sequence[float], totals: Totals) -> None:
         """What ``KeyFamily.tally`` adds for the members of a place that have a number; ``scores``: theirs."""
+        assert not scores, "whoever knows the members of a place counts them"
 
     def is_settled(self, queue: str, totals: Totals) -> bool:
         """Whether rules need not look at the jobs of a queue for the sake of the totals, which are known only at the end."""

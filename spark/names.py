@@ -35,7 +35,11 @@ from .stage import Batches, perform
 
 KEYS_A_TASK = 50_000
 """How many keys a task reads, or jobs it works on, as long as that makes no more than MAX_TASKS."""
+BYTES_A_TASK = 70_000_000
+"""What these fill of a server's memory. Where few keys hold many jobs it tells how many tasks there should be, up to MOST_BY_BYTES:
+other keys may be what fills it."""
 MAX_TASKS = 1024
+MOST_BY_BYTES = 64
 ROWS = 40_000
 """Names that go to a file at once."""
 PAGE = 10_000
@@ -108,7 +112,8 @@ def _batch(names: list[bytes]) -> pa.RecordBatch:
 def tasks_for(address: Address) -> int:
     """Into how many partitions the work on a keyspace is best cut."""
     with open_source(address) as source:
-        return min(MAX_TASKS, source.size() // KEYS_A_TASK + 1)
+        by_bytes = min(MOST_BY_BYTES, source.memory() // BYTES_A_TASK)
+        return min(MAX_TASKS, max(source.size() // KEYS_A_TASK, by_bytes) + 1)
 
 
 @frozen

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from attrs import frozen
 
 from ..migrations.engine import Census
@@ -24,7 +25,7 @@ from ..schema.address import Address
 from ..schema.fact import Entry
 from ..schema.voucher import Columns, Members, SoundJobs, Voucher
 from .buckets import read_bucket
-from .traces import ATTACHED, COLUMNS, DOUBT, PLACE, RECORD, SCHEMA, unpack_names
+from .traces import ATTACHED, COLUMNS, DOUBT, PLACE, RECORD, SCHEMA, UNDATED, unpack_names
 
 TYPES = {RECORD: "hash", PLACE: "zset", ATTACHED: "list"}
 """The Redis type of the key behind a trace."""
@@ -49,7 +50,7 @@ class Judged(NamedTuple):
     sizes: Any
     """The bytes of all traces of each."""
     created_at: Any
-    """Unix ms, of each."""
+    """Unix ms, of each; UNDATED where nothing tells."""
 
 
 class Group(NamedTuple):
@@ -104,7 +105,9 @@ class Traces:
         """How many jobs are sound, where they stand, and how old they are."""
         census = Census()
         for home in np.unique(sound.homes).tolist():
-            census.count_created(*self.homes[home], sound.created_at[sound.homes == home].tolist(), self.now_ms)
+            created_at = sound.created_at[sound.homes == home]
+            times = created_at[created_at != UNDATED].tolist()
+            census.count_created(*self.homes[home], times, self.now_ms, len(created_at) - len(times))
         return census
 
     def suspects(self, bucket: int, sound: Judged) -> Iterator[Entry]:
@@ -154,11 +157,12 @@ def _groups(traces: pa.Table, numbers: Any, homes: Any) -> Iterator[Group]:
     job = np.searchsorted(numbers, number)
     # Each job has one record, and stands in as many places as all others, those of one home in the same.
     records = _sorted(np.flatnonzero(kind == RECORD), job)
-    shapes = _codes(traces, "names")[records]
+    told = traces.select(["names", "key"]).take(pa.array(records))
+    shapes = _codes(pc.coalesce(*told.columns))
     by_kind = np.lexsort((shapes, homes))
     turn = np.argsort(by_kind)[job]
     records = traces.take(pa.array(records[by_kind]))
-    places = _sorted(np.flatnonzero(kind == PLACE), _codes(traces, "key"), turn).reshape(len(numbers), -1)
+    places = _sorted(np.flatnonzero(kind == PLACE), _codes(traces.column("key")), turn).reshape(len(numbers), -1)
     stands = [traces.take(pa.array(place)) for place in places.transpose()]
     attached = _sorted(np.flatnonzero(kind == ATTACHED), index, turn)
     ends = np.searchsorted(turn[attached], np.arange(len(numbers) + 1)).tolist()
@@ -169,20 +173,26 @@ def _groups(traces: pa.Table, numbers: Any, homes: Any) -> Iterator[Group]:
         for start in range(begin, border, JOBS):
             end = min(start + JOBS, border)
             entries = _entries(attached.slice(ends[start], ends[end] - ends[start]))
+            alike = records.slice(start, end - start)
+            columns = _columns(alike)
+            stand = (place.slice(start, end - start) for place in stands) if columns else (alike,)
             yield Group(
                 by_kind[start:end].tolist(),
                 SoundJobs(
-                    records.column("key").slice(start, end - start).to_pylist(),
-                    _columns(records.slice(start, end - start)),
-                    dict(_members(place.slice(start, end - start)) for place in stands),
+                    alike.column("key").to_pylist(),
+                    columns,
+                    dict(map(_members, stand)),
                     [list(islice(entries, last - first)) for first, last in pairwise(ends[start : end + 1])],
                 ),
             )
 
 
 def _columns(records: pa.Table) -> Columns:
-    """The fields of records that have the same."""
-    names, values = unpack_names(records.column("names")[0].as_py()), _texts(records)
+    """The fields of records that have the same; none of items."""
+    packed = records.column("names")[0].as_py()
+    if packed is None:
+        return {}
+    names, values = unpack_names(packed), _texts(records)
     return {name: values[index :: len(names)] for index, name in enumerate(names)}
 
 
@@ -197,10 +207,9 @@ def _sorted(rows: Any, *columns: Any) -> Any:
     return rows[np.lexsort([column[rows] for column in columns])]
 
 
-def _codes(traces: pa.Table, name: str) -> Any:
+def _codes(texts: pa.ChunkedArray) -> Any:
     """A number for each text of a column, the same for the same text."""
-    texts = traces.column(name).combine_chunks().dictionary_encode()
-    return texts.indices.fill_null(-1).to_numpy()
+    return texts.combine_chunks().dictionary_encode().indices.to_numpy()
 
 
 def _texts(traces: pa.Table) -> list[bytes]:
@@ -222,7 +231,7 @@ def _entries(attached: pa.Table) -> Iterator[Entry]:
 def _entry(cells: dict[str, Any]) -> Entry:
     """The entry behind a trace."""
     values = cells["values"]
-    kind = TYPES[cells["kind"]]
+    kind = "list" if cells["names"] is None and cells["kind"] == RECORD else TYPES[cells["kind"]]
     match kind:
         case "hash":
             value: Any = dict(zip(unpack_names(cells["names"]), values, strict=True))

@@ -13,6 +13,7 @@ import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,15 @@ from ..migrations.intake import Outline
 from ..migrations.sifting import Sifting, SoundRecords
 from ..schema.address import Address
 from ..schema.fact import Entry, Fact
-from ..schema.voucher import MIX, Home, Standing
+from ..schema.memo import Memo
+from ..schema.voucher import MIX, Home, Items, Standing
 from .buckets import BucketFile
 
 RECORD, PLACE, ATTACHED, DOUBT = 1, 2, 4, 8
-"""What a trace is of; of a job with the bit of doubt, facts tell what no trace does."""
+"""What a trace is of; of a job with the bit of doubt, facts tell what no trace does. A job that is an item of a list is its own
+record."""
+UNDATED = -(2**63)
+"""Stands for the moment of creation where nothing tells it."""
 
 COLUMNS = {
     "number": pa.int64(),
@@ -42,7 +47,7 @@ COLUMNS = {
     "values": pa.list_(pa.field("element", pa.binary())),
 }
 """``home`` is that of a record, or of a place that tells it, ``created_at`` that of a record, ``names`` those of its fields
-(``pack_names``). ``values`` are the values of these, a member, or lines, and ``size`` the bytes of
+(``pack_names``), null for an item. ``values`` are the values of these, an item, a member, or lines, and ``size`` the bytes of
 both."""
 SCHEMA = pa.schema(list(COLUMNS.items()))
 
@@ -80,6 +85,11 @@ class Tracing(Sifting):
         homes = dict.fromkeys(records.homes)
         self._note(homes)
         self._add(_records(records, list(homes)))
+
+    def add_items(self, entry: Entry, items: Items, known: Sequence[int]) -> None:
+        homes = [home for home in map(items.homes.__getitem__, known) if home is not None]
+        self._note(dict.fromkeys(homes))
+        self._add(_items(entry, items, known, homes))
 
     def of_place(self, entry: Entry) -> Iterator[Fact]:
         standing = self.voucher.standing(entry)
@@ -149,12 +159,32 @@ def _records(records: SoundRecords, homes: Sequence[Home]) -> pa.RecordBatch:
         kind=_same(RECORD, rows, pa.int64()),
         mark=pa.array(-np.add.reduce(claimed, axis=1)),
         home=pa.array(np.array([home.mark for home in homes], np.int64)[at_home]),
-        created_at=pa.array(records.created_at, pa.int64()),
+        created_at=_dates(records.created_at),
         key=pa.array(records.keys, pa.binary()),
         names=_same(names, rows, pa.binary()),
         values=values,
         size=pa.array(_sizes(values) + len(names)),
     )
+
+
+def _items(entry: Entry, items: Items, known: Sequence[int], homes: Sequence[Home]) -> pa.RecordBatch:
+    """The traces of the items of a list that are known, which have these homes."""
+    rows = len(known)
+    return _batch(
+        rows,
+        number=pa.array([items.numbers[index] for index in known], pa.int64()),
+        kind=_same(RECORD, rows, pa.int64()),
+        home=pa.array(map(Memo(attrgetter("mark")).__getitem__, homes), pa.int64()),
+        created_at=_dates([items.created_at[index] for index in known]),
+        key=_same(entry.key, rows, pa.binary()),
+        index=pa.array(np.array(known) + entry.offset),
+        score=_same(0.0, rows, pa.float64()),
+        values=_lists(np.arange(rows + 1), pa.array([entry.value[index] for index in known], pa.binary())),
+    )
+
+
+def _dates(created_at: Sequence[int | None]) -> pa.Array:
+    return pa.array(created_at, pa.int64()).fill_null(UNDATED)
 
 
 def _members(entry: Entry, standing: Standing, known: Sequence[int]) -> pa.RecordBatch:

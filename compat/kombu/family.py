@@ -19,6 +19,7 @@ from ...schema.totals import Totals
 from . import damage, generate, reader, repairs, writer
 from .keys import DEFAULT_QUEUE, TELLING
 from .rules import RULES
+from .voucher import KombuVoucher
 from .whereabouts import whereabouts
 
 
@@ -50,6 +51,9 @@ class Kombu(KeyFamily):
 
     def facts(self, entry: Entry, prefix: str) -> Iterator[Fact]:
         return reader.facts(entry, prefix)
+
+    def voucher(self, prefix: str, now_ms: int) -> KombuVoucher:
+        return KombuVoucher(prefix, now_ms)
 
     def tally(self, fact: Fact, totals: Totals) -> None:
         reader.tally(fact, totals)

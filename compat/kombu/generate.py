@@ -50,8 +50,7 @@ BODIES = 512
 def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
     """``jobs`` messages as they stand at ``now_ms``."""
     for made in sketch(jobs, seed, now_ms, lots):
-        rank = rank_of(made.record.step)
-        yield evolve(job_of(made.id, made.record), position=made.position, rank=rank)
+        yield job_of(made.id, evolve(made.record, position=made.position))
 
 
 def sketch(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Sketch]:

@@ -25,7 +25,7 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from ...schema.errors import MalformedValue
-from ...schema.job import Job, State, differences
+from ...schema.job import Job, State, differences, rank_of
 from ...schema.native import codec
 from ...schema.native.record import NAME as NATIVE
 from ...schema.native.record import Own
@@ -144,12 +144,15 @@ class Stand:
     """The moment to which an eta is compared."""
     bindings: Sequence[Binding] = field(factory=tuple)
     """Those of the queue."""
+    position: int | None = None
+    """As in Job."""
 
 
 def job_of(job_id: str, stand: Stand) -> Job:
     """The job with everything: canonical fields, what was aside, and what goes back byte for byte."""
     message, aside = _taken_aside(stand.record.message)
-    job = canonical(job_id, stand.queue, evolve(stand.record, message=message), stand.now_ms)
+    record = stand.record if aside is None else evolve(stand.record, message=message)
+    job = canonical(job_id, stand.queue, record, stand.now_ms)
     own = own_of(message, job)
     extra: dict[str, Any] = {}
     if aside is not None:
@@ -176,7 +179,7 @@ def job_of(job_id: str, stand: Stand) -> Job:
     ).to_extra()
     if kept:
         extra[NAME] = kept
-    return evolve(job, extra=extra)
+    return evolve(job, extra=extra, position=stand.position, rank=rank_of(stand.step))
 
 
 def _taken_aside(message: Message) -> tuple[Message, Aside | None]:

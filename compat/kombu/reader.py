@@ -14,11 +14,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from attrs import evolve
-
 from ...schema.errors import MalformedValue
 from ...schema.fact import Entry, Fact, FactKind, Subject
-from ...schema.job import Job, State, rank_of
+from ...schema.job import Job, State
 from ...schema.rule import Keyspace
 from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
@@ -84,9 +82,9 @@ def _list_facts(entry: Entry, queue: str, step: str, *, certain: bool) -> Iterat
         return
     items = [(raw, _decoded(raw)) for raw in entry.value]
     messages = [message for _, message in items if message is not None]
-    if messages and all(_is_of_another_prefix(message, queue) for message in messages):
+    if messages and all(is_meant_elsewhere(message.exchange, message.routing_key, queue) for message in messages):
         return
-    if not (certain or messages or queue == DEFAULT_QUEUE or any(_looks_like_message(raw) for raw in entry.value)):
+    if not (certain or messages or queue == DEFAULT_QUEUE or any(looks_like_message(raw) for raw in entry.value)):
         return
     for index, (raw, message) in enumerate(items, entry.offset):
         tag = _unnamed(raw) if message is None else message.tag
@@ -130,13 +128,13 @@ def _decoded_delivery(raw: bytes) -> tuple[Message, str, str] | None:
         return None
 
 
-def _is_of_another_prefix(message: Message, queue: str) -> bool:
-    """Whether the message was sent to a queue with the end of this name: the rest is the prefix of another keyspace."""
-    sent_to = message.routing_key
-    return message.exchange == "" and sent_to != "" and queue != sent_to and queue.endswith(sent_to)
+def is_meant_elsewhere(exchange: str, routing_key: str, queue: str) -> bool:
+    """Whether a message was sent to a queue with the end of this name: the rest is the prefix of another keyspace."""
+    return exchange == "" and routing_key != "" and queue != routing_key and queue.endswith(routing_key)
 
 
-def _looks_like_message(raw: bytes) -> bool:
+def looks_like_message(raw: bytes) -> bool:
+    """Whether a text was meant to be a message."""
     return raw.startswith(b"{") and any(word in raw for word in MESSAGE_WORDS)
 
 
@@ -223,9 +221,9 @@ def read(subject: Subject, keyspace: Keyspace) -> Job | None:
     known = bindings_of(keyspace.totals)
     queue = view.queue_among(known) or ""
     record = view.record(view.message)
-    stand = Stand(queue, record, text_of(view.own), view.step, keyspace.now_ms, known.by_queue.get(queue, ()))
-    job = job_of(view.job_id, stand)
-    return evolve(job, position=_position(view, keyspace.totals), rank=rank_of(view.step))
+    position = _position(view, keyspace.totals)
+    stand = Stand(queue, record, text_of(view.own), view.step, keyspace.now_ms, known.by_queue.get(queue, ()), position)
+    return job_of(view.job_id, stand)
 
 
 def _position(view: View, totals: Totals) -> int | None:

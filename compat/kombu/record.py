@@ -13,13 +13,13 @@ import binascii
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from attrs import evolve, frozen
 
 from ...schema.errors import MalformedValue
 from ...schema.job import Job, State
-from ...schema.text import load_json, to_bytes, to_text
+from ...schema.text import glance_json, load_json, to_bytes, to_text
 from ..moments import EPOCH, MILLISECOND, moment
 from ..numbers import bounded
 from .keys import VISIBILITY_TIMEOUT_MS, step_of
@@ -81,7 +81,7 @@ class Message:
     def in_base64(self) -> Message:
         """The message with its body in base64, as the transport does it whatever the publisher says of the encoding."""
         properties = {name: value for name, value in self.properties.items() if name != "body_encoding"}
-        return evolve(self, head={**self.head, "properties": properties})
+        return Message({**self.head, "properties": properties}, self.body)
 
     @property
     def is_plain(self) -> bool:
@@ -120,6 +120,13 @@ def encode_delivery(message: Message) -> bytes:
 
 
 def _message(value: Any) -> Message:
+    _, properties, body = _checked(value)
+    message = Message({name: part for name, part in value.items() if name != "body"}, body)
+    return message.in_base64() if properties.get("body_encoding") == BASE64 else message
+
+
+def _checked(value: Any) -> tuple[Mapping[str, Any], Mapping[str, Any], bytes | None]:
+    """Headers, properties and body of a message that a consumer can take. Raises MalformedValue for any other value."""
     if not isinstance(value, dict):
         raise MalformedValue(f"a JSON {type(value).__name__} instead of a message")
     properties, headers = value.get("properties"), value.get("headers")
@@ -130,11 +137,26 @@ def _message(value: Any) -> Message:
         raise MalformedValue("a message without a delivery tag")
     match info:
         case {"exchange": str() | None, "routing_key": str() | None}:
-            body = _body(value.get("body"), properties.get("body_encoding"))
-        case _:
-            raise MalformedValue("a message whose delivery_info names no exchange and routing key")
-    message = Message({name: part for name, part in value.items() if name != "body"}, body)
-    return message.in_base64() if properties.get("body_encoding") == BASE64 else message
+            return headers or {}, properties, _body(value.get("body"), properties.get("body_encoding"))
+    raise MalformedValue("a message whose delivery_info names no exchange and routing key")
+
+
+class Glance(NamedTuple):
+    """What can be seen of a message from outside."""
+
+    tag: str
+    exchange: str
+    routing_key: str
+    headers: Mapping[str, Any]
+
+
+def glance(raw: bytes) -> Glance:
+    """What ``decode`` finds in a list entry, at a third of the cost. Raises MalformedValue as it does, and for a numeric tag."""
+    headers, properties, _ = _checked(glance_json(raw))
+    tag, info = properties["delivery_tag"], properties["delivery_info"]
+    if not isinstance(tag, str):
+        raise MalformedValue("a delivery tag that is a number, which may have been rounded")
+    return Glance(tag, info["exchange"] or "", info["routing_key"] or "", headers)
 
 
 def _body(text: Any, encoding: Any) -> bytes | None:

@@ -55,10 +55,12 @@ class NativeVoucher(Voucher):
 
     def vouch(self, records: Columns) -> Vouched:
         rows = len(records[next(iter(records))])
-        if b"published_at" not in records or not records.keys() & {b"payload", b"message"}:
+        if not records.keys() & {b"payload", b"message"}:
             return Vouched.nobody(rows)
-        created_at = list(map(whole, records[b"published_at"]))
-        odd = {row for row, time in enumerate(created_at) if time is None}
+        # Messages of kombu don't say when they were published.
+        is_dated = b"published_at" in records
+        created_at = list(map(whole, records[b"published_at"])) if is_dated else [None] * rows
+        odd = {row for row, time in enumerate(created_at) if is_dated and time is None}
         if b"reason" in records:
             odd.update(row for row, reason in enumerate(records[b"reason"]) if reason == CANCELLED)
         if b"score" in records:
@@ -68,7 +70,7 @@ class NativeVoucher(Voucher):
         if Aside.FIELD in records:
             odd.update(row for row, aside in enumerate(records[Aside.FIELD]) if not _is_calm(aside))
         homes = [None if row in odd else SOMEWHERE for row in range(rows)]
-        return Vouched(homes, ([0.0] * rows,), [time or 0 for time in created_at])
+        return Vouched(homes, ([0.0] * rows,), created_at)
 
     def standing(self, entry: Entry) -> Standing | None:
         match = self._layout.parse(entry.key, entry.redis_type) if entry.ttl_ms is None else None

@@ -31,9 +31,13 @@ BACK = ("crashed", "hash-tag")
 """The captures that are carried to their own family again, the others to ferryman: each path is taken by two."""
 
 
-@pytest.fixture(params=[*captures("kue"), *(case for case in captures("bee") if case.name in ("healthy", "crashed"))], ids=str)
+OTHERS = [case for family in ("bee", "kombu") for case in captures(family) if case.name in ("healthy", "crashed")]
+
+
+@pytest.fixture(params=[*captures("kue"), *OTHERS], ids=str)
 def loaded(request: pytest.FixtureRequest, server: Server) -> Capture:
-    """A capture, in database 0. The jobs of kue speak for themselves, those of bee tell each other how they stand."""
+    """A capture, in database 0. Jobs of kue have keys of their own, those of bee tell each other how they stand, and those of
+    kombu are items of lists."""
     capture: Capture = request.param
     load(capture, server.client())
     return capture

@@ -8,6 +8,8 @@ from random import Random
 
 import numpy as np
 from attrs import evolve
+from ferryman.compat.kombu import FAMILY as KOMBU
+from ferryman.compat.kombu.generate import generate as kombu_jobs
 from ferryman.compat.kue import FAMILY
 from ferryman.compat.kue.generate import generate
 from ferryman.migrations.engine import Census, Engine
@@ -84,3 +86,26 @@ def test_a_snapshot_file_is_audited_in_the_same_way(engine: SparkEngine, server:
     expected = audited(LocalEngine(), address(server))
     assert audited(engine, source) == expected
     assert "KUE-4" in {finding.rule for finding in expected[0]}
+
+
+def test_messages_in_lists_are_left_out_too(engine: SparkEngine, spark: SparkSession, server: Server, tmp_path: Path) -> None:
+    """They have no keys of their own; those that are damaged, held or waiting twice are looked at, from a server and a file."""
+    client, jobs = server.client(), list(kombu_jobs(400, 11, NOW))
+    store(client, KOMBU, "", jobs, NOW)
+    source = Address.parse(server.url(0, family="kombu"))
+    snapshot = take(spark, source, NOW, str(tmp_path / "facts"), 3)
+    assert snapshot.vouched.jobs == sum(job.state is not State.ACTIVE for job in jobs) > 300
+    assert snapshot.totals == take(spark, source, NOW, str(tmp_path / "all"), 3, sift=False).totals
+    sound = Random(5).sample(jobs, len(jobs))
+    for rule in sorted(KOMBU.plantable):
+        for job in [job for job in sound if KOMBU.damage(rule, job, Target("", NOW))][:3]:
+            sound.remove(job)
+            for command in KOMBU.damage(rule, job, Target("", NOW)):
+                client.execute_command(*command)
+    client.rpush(sound[0].queue, *client.lrange(sound[0].queue, 0, 1))
+    expected = audited(LocalEngine(), source)
+    assert {finding.rule for finding in expected[0]} >= KOMBU.plantable
+    assert audited(engine, source) == expected
+    client.save()
+    path = Path(client.config_get("dir")["dir"]) / client.config_get("dbfilename")["dbfilename"]
+    assert audited(engine, Address.parse(f"ferryman+rdb://{path}?family=kombu&db=0")) == expected

@@ -1,0 +1,113 @@
+"""Sound messages at a glance: those that wait in their list, and in which no rule of ``rules.py`` can find anything.
+
+Any message that a consumer can take is sound as long as it waits once, no consumer has it, and its list is a queue of this
+keyspace. Messages that a consumer has, those that came from another family, and those of Celery 3 are left to the rules.
+tests/compat/kombu/test_voucher.py holds every rule against it. Called by ``family.py``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from ...schema.errors import MalformedValue
+from ...schema.fact import Entry, Fact, FactKind, Subject
+from ...schema.job import State
+from ...schema.memo import Memo
+from ...schema.text import to_bytes
+from ...schema.totals import Totals
+from ...schema.voucher import Home, Items, Member, Voucher
+from ..moments import moment
+from .bindings import is_of_another_prefix
+from .kept import HEADER
+from .keys import DEFAULT_QUEUE, LISTS, is_control, lane, layout
+from .reader import is_meant_elsewhere, looks_like_message
+from .record import Glance, decode, glance
+
+
+class KombuVoucher(Voucher):
+    """The keyspace under ``prefix`` at ``now_ms`` (Unix ms)."""
+
+    def __init__(self, prefix: str, now_ms: int) -> None:
+        self._prefix = prefix
+        self._layout = layout(prefix)
+        self._now_ms = now_ms
+        self._lists = Memo(self._list)
+        self._homes = Memo(_home)
+
+    def number(self, job_id: str, scope: str) -> int:
+        # Not of the scope: a consumer's copy of a message has none, and must cast doubt on the one that waits.
+        return int.from_bytes(hashlib.blake2b(to_bytes(job_id), digest_size=8).digest()) >> 1
+
+    def items(self, entry: Entry, totals: Totals) -> Items | None:
+        if entry.redis_type != "list" or entry.ttl_ms is not None or self._lists[entry.key] is None:
+            return None
+        queue, step, is_certain = self._lists[entry.key]
+        seen = list(map(_glance, entry.value))
+        if any(each is not None and is_meant_elsewhere(each.exchange, each.routing_key, queue) for each in seen):
+            return None
+        if not all(_states_by_itself(raw, queue, is_certain) for raw, each in zip(entry.value, seen, strict=True) if each is None):
+            return None
+        states = [None if each is None else self._state(each) for each in seen]
+        those = [(index, each) for index, (each, state) in enumerate(zip(seen, states, strict=True)) if each and state]
+        if those:
+            totals.maximum("length", entry.offset + those[-1][0] + 1, lane(queue, int(step)))
+            by_name = sum(each.exchange == "" and each.routing_key == queue for _, each in those)
+            totals.count("sent by name", queue, by_name)
+        return Items(
+            [self.number(each.tag, queue) if each and state else None for each, state in zip(seen, states, strict=True)],
+            [self._homes[queue, state] if state else None for state in states],
+            [None] * len(seen),
+        )
+
+    def subject(self, key: bytes, record: tuple[bytes, ...], members: Iterable[Member], attached: Iterable[Entry]) -> Subject:
+        queue, step, _ = self._lists[key]
+        ((_, raw, _, index),) = members
+        seen = glance(raw)
+        sent_to = to_bytes(seen.routing_key) if seen.exchange == "" else None
+        values = (b"message", raw)
+        fact = Fact(
+            FactKind.RECORD, "waiting", key, "list", seen.tag, queue, queue, step, member=sent_to, index=index, values=values
+        )
+        return Subject(seen.tag, queue, (fact,), vouched=True)
+
+    def is_settled(self, queue: str, totals: Totals) -> bool:
+        return not is_of_another_prefix(queue, totals)
+
+    def _list(self, key: bytes) -> tuple[str, str, bool] | None:
+        """The queue and the bucket of a list, and whether its name alone proves that it is one; None for any other key."""
+        match = next(self._layout.matches(key), None)
+        if match is None or match.role not in LISTS or is_control(match.fields["queue"]):
+            return None
+        queue = match.fields["queue"]
+        is_certain = bool(self._prefix) or match.role == "bucket" or queue == DEFAULT_QUEUE
+        return queue, match.fields.get("step", "0"), is_certain
+
+    def _state(self, seen: Glance) -> State | None:
+        """The state of a waiting message; None where it takes a closer look."""
+        if not isinstance(seen.headers.get("task"), str) or HEADER in seen.headers:
+            return None
+        due_at = moment(seen.headers.get("eta"))
+        return State.WAITING if due_at is None or due_at <= self._now_ms else State.SCHEDULED
+
+
+def _home(told: tuple[str, State]) -> Home:
+    """The home of all messages of a queue in a state."""
+    queue, state = told
+    return Home(queue, state, ())
+
+
+def _glance(raw: bytes) -> Glance | None:
+    try:
+        return glance(raw)
+    except MalformedValue:
+        return None
+
+
+def _states_by_itself(raw: bytes, queue: str, is_certain: bool) -> bool:
+    """Whether an item states alone in its list what it states among messages."""
+    try:
+        message = decode(raw)
+    except MalformedValue:
+        return is_certain or looks_like_message(raw)
+    return not is_meant_elsewhere(message.exchange, message.routing_key, queue)
