@@ -50,6 +50,8 @@ def split(raw: bytes) -> dict[str, Member]:
         return _split(raw.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise MalformedValue(f"not a JSON object: {show(str(error))}") from None
+    except StopIteration as end:
+        raise MalformedValue(f"not a JSON object: no value at character {end.value}") from None
 
 
 def join(members: Members) -> bytes:
@@ -90,7 +92,7 @@ def _split(text: str) -> dict[str, Member]:
     while more:
         if text[at : at + 1] != '"':
             raise ValueError(f"no name at character {at}")
-        name, at = _DECODER.raw_decode(text, at)
+        name, at = _SCAN(text, at)
         if text[at : at + 1] != ":":
             at = _spaces(text, at)
             if text[at : at + 1] != ":":
@@ -98,7 +100,7 @@ def _split(text: str) -> dict[str, Member]:
         start = at + 1
         if text[start : start + 1] in _SPACES:
             start = _spaces(text, start)
-        value, at = _DECODER.raw_decode(text, start)
+        value, at = _SCAN(text, start)
         found[name] = Member(value, text[start:at].encode("utf-8"))
         if text[at : at + 1] in _SPACES:
             at = _spaces(text, at)
@@ -130,5 +132,6 @@ _SPACES = frozenset(" \t\n\r")
 _SOME_SPACES = re.compile(r"[ \t\n\r]+")
 _LONE = re.compile("[\ud800-\udfff]")
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_SCAN = json.JSONDecoder(parse_constant=_refuse_constant).scan_once
+"""The value that begins at a position, and where it ends; ``raw_decode`` calls it for each, and takes as long again."""
 _CONSTANTS = {value: Member(value, stringify(value)) for value in (None, True, False)}

@@ -20,7 +20,7 @@ from ..schema.rule import Finding, Keyspace
 from ..schema.totals import Totals
 from . import journal
 from .compare import judge
-from .confirm import confirming
+from .confirm import Found, confirming
 from .engine import Census, Difference, Progress, Report, Summary, Verification, silent
 from .hoard import hoarding
 from .intake import Intake
@@ -78,16 +78,20 @@ class LocalEngine:
         reading = self._read(source, now_ms, progress, suspects_only=True)
         census = Census()
         census.merge(reading.vouched)
-        for job in reading.jobs():
-            census.count(job, now_ms)
         family = reading.keyspace.family
-        subjects = _counted(reading.subjects, "checking jobs", progress)
-        found = ((subject, list(family.findings(subject, reading.keyspace))) for subject in subjects)
+
+        def checked() -> Iterator[Found]:
+            for subject in _counted(reading.subjects, "checking jobs", progress):
+                job = family.read(subject, reading.keyspace)
+                if job is not None:
+                    census.count(job, now_ms)
+                yield subject, list(family.findings(subject, reading.keyspace))
+
         with confirming(source, reading.keyspace, self.throttle) as confirmation:
             of_keyspace = confirmation.told_of_keyspace(family.keyspace_findings(reading.keyspace))
             for finding in (*reading.remarks, *of_keyspace):
                 report(finding)
-            for finding in confirmation.told(found):
+            for finding in confirmation.told(checked()):
                 report(finding)
         census.passing, census.unconfirmed = confirmation.passing, confirmation.unconfirmed
         return census

@@ -6,7 +6,7 @@ them in one pass; reports only show findings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -94,17 +94,17 @@ class Rule:
     subject: SubjectCheck | None = field(default=None, repr=False)
     keyspace: KeyspaceCheck | None = field(default=None, repr=False)
 
-    def check(self, subject: Subject, keyspace: Keyspace) -> Iterator[Finding]:
+    def check(self, subject: Subject, keyspace: Keyspace) -> Sequence[Finding]:
         """The findings of this rule about one job."""
-        if self.subject is not None:
-            for complaint in self.subject(subject, keyspace):
-                yield self._finding(complaint, subject.job_id)
+        if self.subject is None:
+            return ()
+        return [self._finding(complaint, subject.job_id) for complaint in self.subject(subject, keyspace)]
 
-    def check_totals(self, keyspace: Keyspace) -> Iterator[Finding]:
+    def check_totals(self, keyspace: Keyspace) -> Sequence[Finding]:
         """The findings of this rule about the keyspace as a whole."""
-        if self.keyspace is not None:
-            for complaint in self.keyspace(keyspace):
-                yield self._finding(complaint, None)
+        if self.keyspace is None:
+            return ()
+        return [self._finding(complaint, None) for complaint in self.keyspace(keyspace)]
 
     def _finding(self, complaint: Complaint, job_id: str | None) -> Finding:
         severity = complaint.severity or self.severity

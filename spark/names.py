@@ -24,6 +24,7 @@ from ..migrations.clusterscan import Cluster, NodeName
 from ..migrations.engine import Progress, silent
 from ..migrations.hoard import freeze_loaded, hoarding
 from ..migrations.scan import SCAN_COUNT, Span, node, same_server, scan_range, split
+from ..migrations.sifting import can_vouch
 from ..migrations.source import open_source
 from ..migrations.throttle import Throttle
 from ..schema.address import Address, Kind
@@ -33,11 +34,12 @@ from .buckets import BucketFile, read_bucket
 from .failures import located
 from .stage import Batches, perform
 
-KEYS_A_TASK = 50_000
-"""How many keys a task reads, or jobs it works on, as long as that makes no more than MAX_TASKS."""
-BYTES_A_TASK = 70_000_000
-"""What these fill of a server's memory. Where few keys hold many jobs it tells how many tasks there should be, up to MOST_BY_BYTES:
-other keys may be what fills it."""
+KEYS_A_TASK = 20_000
+VOUCHED_KEYS_A_TASK = 50_000
+"""How many keys a task reads, or jobs it works on, as long as that makes no more than MAX_TASKS; more where most cost little."""
+BYTES_A_KEY = 1_400
+"""What a job fills of a server's memory, about. Where few keys hold many jobs this tells how many tasks there should be, up to
+MOST_BY_BYTES: other keys may be what fills it."""
 MAX_TASKS = 1024
 MOST_BY_BYTES = 64
 ROWS = 40_000
@@ -112,8 +114,9 @@ def _batch(names: list[bytes]) -> pa.RecordBatch:
 def tasks_for(address: Address) -> int:
     """Into how many partitions the work on a keyspace is best cut."""
     with open_source(address) as source:
-        by_bytes = min(MOST_BY_BYTES, source.memory() // BYTES_A_TASK)
-        return min(MAX_TASKS, max(source.size() // KEYS_A_TASK, by_bytes) + 1)
+        share = VOUCHED_KEYS_A_TASK if can_vouch(address) else KEYS_A_TASK
+        by_bytes = min(MOST_BY_BYTES, source.memory() // (share * BYTES_A_KEY))
+        return min(MAX_TASKS, max(source.size() // share, by_bytes) + 1)
 
 
 @frozen
