@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -132,6 +132,6 @@ _SPACES = frozenset(" \t\n\r")
 _SOME_SPACES = re.compile(r"[ \t\n\r]+")
 _LONE = re.compile("[\ud800-\udfff]")
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-_SCAN = json.JSONDecoder(parse_constant=_refuse_constant).scan_once
+_SCAN: Callable[[str, int], tuple[Any, int]] = vars(json.JSONDecoder(parse_constant=_refuse_constant))["scan_once"]
 """The value that begins at a position, and where it ends; ``raw_decode`` calls it for each, and takes as long again."""
 _CONSTANTS = {value: Member(value, stringify(value)) for value in (None, True, False)}

@@ -82,18 +82,18 @@ class Census:
 
     def count_created(self, queue: str, state: str, created_at: Sequence[int], now_ms: int, undated: int = 0) -> None:
         """Adds many jobs of one queue and state, by when they were created, Unix ms; and so many of which nothing tells it."""
-        place, number = (queue, state), len(created_at)
-        if number + undated:
-            self.jobs += number + undated
-            self.by_state[state] += number + undated
-            self.by_queue[queue] += number + undated
-            self.by_place[place] += number + undated
-            self._count_age(state, UNDATED, undated)
+        place, number = (queue, state), len(created_at) + undated
         if not number:
             return
+        self.jobs += number
+        self.by_state[state] += number
+        self.by_queue[queue] += number
+        self.by_place[place] += number
+        self._count_age(state, UNDATED, undated)
         times = sorted(created_at)
-        self.oldest[place] = min(times[0], self.oldest.get(place, times[0]))
-        older = number
+        if times:
+            self.oldest[place] = min(times[0], self.oldest.get(place, times[0]))
+        older = len(times)
         for step, ms in AGES.items():
             younger, older = older, bisect_right(times, now_ms - ms, 0, older)
             self._count_age(state, step, younger - older)

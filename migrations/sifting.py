@@ -21,7 +21,7 @@ from attrs import define, field, frozen
 from ..schema.address import Address
 from ..schema.fact import Entry, Fact
 from ..schema.family import get_family
-from ..schema.voucher import WORD, Home, Items, Standing, Voucher
+from ..schema.voucher import WORD, Home, Item, Standing, Voucher
 from .chunks import LIST_CHUNK
 from .engine import Census
 from .hashes import Hashes
@@ -167,12 +167,13 @@ class Sifting(Intake):
             if items is None:
                 yield from self.doubtful(part)
                 continue
-            known = [index for index, number in enumerate(items.numbers) if number is not None]
+            known = [(index, item) for index, item in enumerate(items) if item is not None]
             if known:
                 self._outline.speaks = True
-                self.add_items(part, items, known)
-            for index in sorted(set(range(len(part.value))).difference(known)):
-                yield from self.doubtful(Entry(part.key, "list", [part.value[index]], None, part.offset + index))
+                self.add_items(part, known)
+            for index, item in enumerate(items):
+                if item is None:
+                    yield from self.doubtful(Entry(part.key, "list", [part.value[index]], None, part.offset + index))
 
     def doubtful(self, entry: Entry) -> Iterator[Fact]:
         """All facts of an entry, whose jobs the rules will look at."""
@@ -195,8 +196,8 @@ class Sifting(Intake):
         """Records for which the family vouches."""
 
     @abstractmethod
-    def add_items(self, entry: Entry, items: Items, known: Sequence[int]) -> None:
-        """The items of an entry for which the family vouches, by their indexes: at least one."""
+    def add_items(self, entry: Entry, known: Sequence[tuple[int, Item]]) -> None:
+        """The items of an entry for which the family vouches, with their indexes: at least one."""
 
     @abstractmethod
     def of_place(self, entry: Entry) -> Iterator[Fact]:
@@ -237,17 +238,15 @@ class Sieve(Sifting):
             claimed = sum(place.mark(score) for place, score in zip(home.places, scores, strict=True))
             self._marks[number] = (self._marks.get(number, 0) - claimed) % WORD
 
-    def add_items(self, entry: Entry, items: Items, known: Sequence[int]) -> None:
-        for index in known:
-            number, home = items.numbers[index], items.homes[index]
-            assert number is not None and home is not None
+    def add_items(self, entry: Entry, known: Sequence[tuple[int, Item]]) -> None:
+        for index, (number, home, created_at) in known:
             item = Entry(entry.key, "list", [entry.value[index]], None, entry.offset + index)
             if number in self._records:
                 self._attached.setdefault(number, []).append(item)
                 self._doubts.add(number)
             else:
                 self._marks.setdefault(number, 0)
-                self._records[number] = home, items.created_at[index], item
+                self._records[number] = home, created_at, item
 
     def of_place(self, entry: Entry) -> Iterator[Fact]:
         standing = self.voucher.standing(entry)

@@ -16,15 +16,14 @@ from ..schema.family import KeyFamily
 from ..schema.text import show
 from .scan import entries
 
+FEW_KEYS = 10_000
+"""So few keys may hold most of what a server has: queues of many jobs."""
+
 
 def clock_ms(client: redis.Redis) -> int:
     """The server's time in Unix milliseconds: the only clock that all machines share."""
     seconds, microseconds = client.time()
     return int(seconds) * 1000 + int(microseconds) // 1000
-
-
-FEW_KEYS = 10_000
-"""So few keys may hold most of what a server has: queues of many jobs."""
 
 
 def memory(client: redis.Redis) -> int:
@@ -33,7 +32,7 @@ def memory(client: redis.Redis) -> int:
         held, databases = client.info("memory").get("used_memory_dataset", 0), client.info("keyspace")
     except redis.exceptions.NoPermissionError:
         return 0
-    keys, all_keys = client.dbsize(), sum(told["keys"] for told in databases.values())
+    keys, all_keys = client.dbsize(), sum(told.get("keys", 0) for told in databases.values() if isinstance(told, dict))
     return int(held * min(1.0, keys / all_keys)) if keys > FEW_KEYS and all_keys else int(held)
 
 

@@ -95,15 +95,15 @@ class Vouched(NamedTuple):
         return cls([None] * rows, [], [0] * rows)
 
 
-class Items(NamedTuple):
-    """What there is to know of the items of a list, each of them a job, in columns."""
+class Item(NamedTuple):
+    """An item of a list that is a job by itself, for which a family vouches."""
 
-    numbers: Sequence[int | None]
-    """Of the jobs. None: the rules must look, and the other columns mean nothing."""
-    homes: Sequence[Home | None]
-    """Without places."""
-    created_at: Sequence[int | None]
-    """As in Vouched."""
+    number: int
+    """Of the job."""
+    home: Home
+    """One without places."""
+    created_at: int | None
+    """Unix ms, as in Job."""
 
 
 Columns = Mapping[bytes, Sequence[bytes]]
@@ -192,11 +192,11 @@ class Voucher(ABC):
         """The jobs in a place, for an entry that is one and does not expire; None for all other entries."""
         return None
 
-    def items(self, entry: Entry, totals: Totals) -> Items | None:
+    def items(self, entry: Entry, totals: Totals) -> Sequence[Item | None] | None:
         """The jobs that are items of an entry, if no rule can find anything in them as long as each is there but once.
 
-        Adds what ``KeyFamily.tally`` adds for those that have a number. The others must state, each in an entry of its own, what
-        they state in this one. None for an entry whose items are no jobs, that expires, or that takes a closer look.
+        Adds what ``KeyFamily.tally`` adds for these. An item that is None is for the rules, and must state in an entry of its own
+        what it states in this one. None for an entry whose items are no jobs, that expires, or that takes a closer look.
         """
         return None
 

@@ -24,7 +24,7 @@ from ..migrations.sifting import Sifting, SoundRecords
 from ..schema.address import Address
 from ..schema.fact import Entry, Fact
 from ..schema.memo import Memo
-from ..schema.voucher import MIX, Home, Items, Standing
+from ..schema.voucher import MIX, Home, Item, Standing
 from .buckets import BucketFile
 
 RECORD, PLACE, ATTACHED, DOUBT = 1, 2, 4, 8
@@ -86,10 +86,9 @@ class Tracing(Sifting):
         self._note(homes)
         self._add(_records(records, list(homes)))
 
-    def add_items(self, entry: Entry, items: Items, known: Sequence[int]) -> None:
-        homes = [home for home in map(items.homes.__getitem__, known) if home is not None]
-        self._note(dict.fromkeys(homes))
-        self._add(_items(entry, items, known, homes))
+    def add_items(self, entry: Entry, known: Sequence[tuple[int, Item]]) -> None:
+        self._note(dict.fromkeys(item.home for _, item in known))
+        self._add(_items(entry, known))
 
     def of_place(self, entry: Entry) -> Iterator[Fact]:
         standing = self.voucher.standing(entry)
@@ -167,19 +166,21 @@ def _records(records: SoundRecords, homes: Sequence[Home]) -> pa.RecordBatch:
     )
 
 
-def _items(entry: Entry, items: Items, known: Sequence[int], homes: Sequence[Home]) -> pa.RecordBatch:
-    """The traces of the items of a list that are known, which have these homes."""
+def _items(entry: Entry, known: Sequence[tuple[int, Item]]) -> pa.RecordBatch:
+    """The traces of the items of a list that are known."""
     rows = len(known)
+    indexes, items = zip(*known, strict=True)
+    numbers, homes, created_at = zip(*items, strict=True)
     return _batch(
         rows,
-        number=pa.array([items.numbers[index] for index in known], pa.int64()),
+        number=pa.array(numbers, pa.int64()),
         kind=_same(RECORD, rows, pa.int64()),
         home=pa.array(map(Memo(attrgetter("mark")).__getitem__, homes), pa.int64()),
-        created_at=_dates([items.created_at[index] for index in known]),
+        created_at=_dates(created_at),
         key=_same(entry.key, rows, pa.binary()),
-        index=pa.array(np.array(known) + entry.offset),
+        index=pa.array(np.array(indexes) + entry.offset),
         score=_same(0.0, rows, pa.float64()),
-        values=_lists(np.arange(rows + 1), pa.array([entry.value[index] for index in known], pa.binary())),
+        values=_lists(np.arange(rows + 1), pa.array([entry.value[index] for index in indexes], pa.binary())),
     )
 
 

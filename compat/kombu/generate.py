@@ -17,7 +17,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text, uuid
-from ...schema.job import Job, State, rank_of
+from ...schema.job import Job, State
 from ..sketch import Sketch
 from .bindings import default_bindings
 from .kept import Stand, job_of

@@ -20,6 +20,7 @@ from attrs import evolve, frozen
 from ...schema.errors import MalformedValue
 from ...schema.job import Job, State
 from ...schema.text import glance_json, load_json, to_bytes, to_text
+from ..memo import remember_last
 from ..moments import EPOCH, MILLISECOND, moment
 from ..numbers import bounded
 from .keys import VISIBILITY_TIMEOUT_MS, step_of
@@ -96,6 +97,7 @@ def _is_plain(encoding: Any) -> bool:
 # JSON text
 
 
+@remember_last
 def decode(raw: bytes) -> Message:
     """The message behind a list entry. Raises MalformedValue for what a kombu consumer can't take, and names the reason."""
     return _message(load_json(raw))

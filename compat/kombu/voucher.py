@@ -8,7 +8,7 @@ tests/compat/kombu/test_voucher.py holds every rule against it. Called by ``fami
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ...schema.errors import MalformedValue
 from ...schema.fact import Entry, Fact, FactKind, Subject
@@ -16,7 +16,7 @@ from ...schema.job import State
 from ...schema.memo import Memo
 from ...schema.text import to_bytes
 from ...schema.totals import Totals
-from ...schema.voucher import Home, Items, Member, Voucher
+from ...schema.voucher import Home, Item, Member, Voucher
 from ..moments import moment
 from .bindings import is_of_another_prefix
 from .kept import HEADER
@@ -39,31 +39,29 @@ class KombuVoucher(Voucher):
         # Not of the scope: a consumer's copy of a message has none, and must cast doubt on the one that waits.
         return int.from_bytes(hashlib.blake2b(to_bytes(job_id), digest_size=8).digest()) >> 1
 
-    def items(self, entry: Entry, totals: Totals) -> Items | None:
+    def items(self, entry: Entry, totals: Totals) -> Sequence[Item | None] | None:
         if entry.redis_type != "list" or entry.ttl_ms is not None or self._lists[entry.key] is None:
             return None
         queue, step, is_certain = self._lists[entry.key]
         seen = list(map(_glance, entry.value))
-        if any(each is not None and is_meant_elsewhere(each.exchange, each.routing_key, queue) for each in seen):
-            return None
-        if not all(_states_by_itself(raw, queue, is_certain) for raw, each in zip(entry.value, seen, strict=True) if each is None):
-            return None
-        states = [None if each is None else self._state(each) for each in seen]
-        those = [(index, each) for index, (each, state) in enumerate(zip(seen, states, strict=True)) if each and state]
-        if those:
-            totals.maximum("length", entry.offset + those[-1][0] + 1, lane(queue, int(step)))
-            by_name = sum(each.exchange == "" and each.routing_key == queue for _, each in those)
+        for raw, message in zip(entry.value, seen, strict=True):
+            if message is None and not _states_by_itself(raw, queue, is_certain):
+                return None
+            if message is not None and is_meant_elsewhere(message.exchange, message.routing_key, queue):
+                return None
+        items = [None if message is None else self._item(message, queue) for message in seen]
+        known = [(index, message) for index, (message, item) in enumerate(zip(seen, items, strict=True)) if message and item]
+        if known:
+            last, _ = known[-1]
+            totals.maximum("length", entry.offset + last + 1, lane(queue, int(step)))
+            by_name = sum(message.exchange == "" and message.routing_key == queue for _, message in known)
             totals.count("sent by name", queue, by_name)
-        return Items(
-            [self.number(each.tag, queue) if each and state else None for each, state in zip(seen, states, strict=True)],
-            [self._homes[queue, state] if state else None for state in states],
-            [None] * len(seen),
-        )
+        return items
 
     def subject(self, key: bytes, record: tuple[bytes, ...], members: Iterable[Member], attached: Iterable[Entry]) -> Subject:
         queue, step, _ = self._lists[key]
         ((_, raw, _, index),) = members
-        seen = glance(raw)
+        seen = decode(raw)  # whoever reads the job does so again, and gets the same
         sent_to = to_bytes(seen.routing_key) if seen.exchange == "" else None
         values = (b"message", raw)
         fact = Fact(
@@ -83,12 +81,13 @@ class KombuVoucher(Voucher):
         is_certain = bool(self._prefix) or match.role == "bucket" or queue == DEFAULT_QUEUE
         return queue, match.fields.get("step", "0"), is_certain
 
-    def _state(self, seen: Glance) -> State | None:
-        """The state of a waiting message; None where it takes a closer look."""
+    def _item(self, seen: Glance, queue: str) -> Item | None:
+        """A waiting message; None where it takes a closer look."""
         if not isinstance(seen.headers.get("task"), str) or HEADER in seen.headers:
             return None
         due_at = moment(seen.headers.get("eta"))
-        return State.WAITING if due_at is None or due_at <= self._now_ms else State.SCHEDULED
+        state = State.WAITING if due_at is None or due_at <= self._now_ms else State.SCHEDULED
+        return Item(self.number(seen.tag, queue), self._homes[queue, state], None)
 
 
 def _home(told: tuple[str, State]) -> Home:

@@ -1,4 +1,4 @@
-"""What is vouched for of kombu is left out of audits, and nothing of what rules find or count is missing; nearly all is vouched for."""
+"""Messages that are vouched for are left out of audits, and nothing of what rules find or count is missing."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
+from ferryman.compat.kombu.generate import generate as kombu_jobs
 from ferryman.compat.kue.generate import generate as kue_jobs
 from ferryman.schema.fact import Entry, Subject, join
 from ferryman.schema.family import Target
@@ -25,7 +26,8 @@ TARGET = Target(PREFIX, NOW, fresh=True)
 CALM = {State.WAITING, State.SCHEDULED, State.COMPLETED, State.FAILED}
 
 PUBLISHED = list(FAMILY.generate(300, 3, NOW))
-MIGRATED = [job for job in kue_jobs(300, 3, NOW) if not list(FAMILY.obstacles(job))]
+MIGRATED = [job for job in (*kue_jobs(300, 3, NOW), *kombu_jobs(100, 3, NOW)) if not list(FAMILY.obstacles(job))]
+"""Messages of kombu don't say when they were published."""
 JOBS = [*PUBLISHED, *MIGRATED]
 PLAIN = [job for job in JOBS if job.state in CALM and not (job.unique_key or job.tags)]
 

@@ -1,0 +1,45 @@
+"""Into how many tasks work is cut: by keys, and by memory where few keys hold many jobs."""
+
+from __future__ import annotations
+
+import redis
+from ferryman.migrations.survey import FEW_KEYS, memory
+from ferryman.schema.address import Address
+from ferryman.spark.names import tasks_for
+
+from ..support.servers import Server
+
+MANY = [b"x" * 1_000_000] * 160
+"""More than a task of a family that vouches for its jobs has of memory, and less than three have."""
+
+
+def tasks(server: Server, family: str, db: int = 0) -> int:
+    return tasks_for(Address.parse(server.url(db, family=family)))
+
+
+def test_few_keys_may_hold_the_work_of_many_tasks(server: Server, client: redis.Redis) -> None:
+    assert tasks(server, "kombu") == 1
+    client.rpush("celery", *MANY)
+    assert tasks(server, "kombu") == 3
+    assert tasks(server, "bee") > 3, "jobs that all become facts are more work"
+
+
+def test_many_keys_have_no_more_than_their_share_of_the_memory(server: Server, client: redis.Redis) -> None:
+    client.rpush("celery", *MANY)
+    other = server.client(1)
+    other.mset({f"q:job:{number}": "" for number in range(FEW_KEYS)})
+    assert memory(other) >= sum(map(len, MANY)), "nobody knows what few keys hold"
+    other.mset({f"q:jobs:{number}": "" for number in range(FEW_KEYS)})
+    client.mset({f"result-{number}": "" for number in range(2 * FEW_KEYS)})
+    assert memory(other) < memory(client) < sum(map(len, MANY)), "half of the keys are in each"
+    assert tasks(server, "kue", 1) == 2
+
+
+def test_a_server_that_may_not_be_asked_says_nothing(server: Server, client: redis.Redis) -> None:
+    client.acl_setuser("reader", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-info"])
+    try:
+        asking = redis.Redis(port=server.port, username="reader", password="any")
+        assert memory(asking) == 0
+        asking.close()
+    finally:
+        client.acl_deluser("reader")
