@@ -222,7 +222,8 @@ class Publisher:
             rest = [self._long(shipments[at]) for at in left]
             for at, result in zip(left, self._durability.run_all(self._transport.wire, rest), strict=True):
                 published[at] = result
-                if all(result.fresh) and not result.created and len(self._limited) < MOST_LIMITED:
+                is_limited = result.status in ("stored", "overflow") and all(result.fresh) and not result.created
+                if is_limited and len(self._limited) < MOST_LIMITED:
                     self._limited.add(shipments[at].queue)
         return published, answers
 
