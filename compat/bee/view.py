@@ -23,6 +23,9 @@ from . import texts
 from .keys import DYING, SETS, UNFINISHED, hashed
 from .record import Stored
 
+CLAIMING = frozenset({"claimed", "needed"})
+"""The roles of facts in which other jobs name this one."""
+
 
 @frozen
 class Original:
@@ -98,7 +101,7 @@ class View:
                     view.waits.append(fact)
                 case "dependencies":
                     view.dependencies.append(fact)
-                case "claimed" | "needed":
+                case role if role in CLAIMING:
                     view.claims.append(fact)
                 case "expected":
                     view.expected.append(to_text(fact.member or b""))
