@@ -26,9 +26,10 @@ TARGET = Target(PREFIX, NOW, fresh=True)
 CALM = {State.WAITING, State.SCHEDULED, State.COMPLETED, State.FAILED}
 
 PUBLISHED = list(FAMILY.generate(300, 3, NOW))
-MIGRATED = [job for job in (*kue_jobs(300, 3, NOW), *kombu_jobs(100, 3, NOW)) if not list(FAMILY.obstacles(job))]
-"""Messages of kombu don't say when they were published."""
-JOBS = [*PUBLISHED, *MIGRATED]
+MIGRATED = [job for job in kue_jobs(300, 3, NOW) if not list(FAMILY.obstacles(job))]
+MESSAGES = [job for job in kombu_jobs(100, 3, NOW) if not list(FAMILY.obstacles(job))]
+"""From kombu, which does not say when they were published."""
+JOBS = [*PUBLISHED, *MIGRATED, *MESSAGES]
 PLAIN = [job for job in JOBS if job.state in CALM and not (job.unique_key or job.tags)]
 
 scores = st.one_of(st.sampled_from([0.5, math.inf, 2.0**60, NOW - 60_001.0, NOW - 59_999.0, -3.0]), st.floats(allow_nan=False))
