@@ -135,7 +135,7 @@ class SoundJobs:
     keys: Sequence[bytes]
     """Of their records, or the list of which they are items."""
     records: Columns
-    """None for items: these are their own members in the place that the list is."""
+    """Empty for items: these are their own members in the place that the list is."""
     places: Mapping[bytes, Members]
     """By key."""
     attached: Sequence[Sequence[Entry]]

@@ -34,22 +34,28 @@ FAMILIES = ("kue", "kombu", "pjq", "bee", "kickq", "qless")
 def main(jobs: int) -> None:
     """Prints a table for docs/spark.md."""
     session(brief=True)
-    kind = installed_servers()[-1]
     click.echo(f"| {jobs:,} jobs of | audit, migrate, verify: µs a job | times kue's |\n|---|--:|--:|")
+    _costs("kue", WARM)
     first: list[float] = []
-    for family, number in (("kue", WARM), *((family, jobs) for family in FAMILIES)):
-        with tempfile.TemporaryDirectory() as folder:
-            folders = [Path(folder, name) for name in ("source", "target")]
-            for each in folders:
-                each.mkdir()
-            with kind.start(folders[0]) as source, kind.start(folders[1]) as target:
-                ways = Address.parse(source.url(0, family=family)), Address.parse(target.url(0))
-                fill(ways[0], Filling(number, 1, NOW))
-                costs = [seconds / number * 1e6 for seconds in _measured(*ways)]
-        if number == jobs:
-            first = first or costs
-            times = [cost / kue for cost, kue in zip(costs, first, strict=True)]
-            click.echo(f"| {family} | {_listed(costs, '.0f')} | {_listed(times, '.1f')} |")
+    for family in FAMILIES:
+        costs = _costs(family, jobs)
+        first = first or costs
+        times = [cost / kue for cost, kue in zip(costs, first, strict=True)]
+        click.echo(f"| {family} | {_listed(costs, '.0f')} | {_listed(times, '.1f')} |")
+
+
+def _costs(family: str, jobs: int) -> list[float]:
+    """What each work costs on a new keyspace, µs a job."""
+    kind = installed_servers()[-1]
+    with (
+        tempfile.TemporaryDirectory() as source_folder,
+        tempfile.TemporaryDirectory() as target_folder,
+        kind.start(Path(source_folder)) as source,
+        kind.start(Path(target_folder)) as target,
+    ):
+        ways = Address.parse(source.url(0, family=family)), Address.parse(target.url(0))
+        fill(ways[0], Filling(jobs, 1, NOW))
+        return [seconds / jobs * 1e6 for seconds in _measured(*ways)]
 
 
 def _listed(figures: Sequence[float], form: str) -> str:

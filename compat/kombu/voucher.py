@@ -43,14 +43,14 @@ class KombuVoucher(Voucher):
         if entry.redis_type != "list" or entry.ttl_ms is not None or self._lists[entry.key] is None:
             return None
         queue, step, is_certain = self._lists[entry.key]
-        seen = list(map(_glance, entry.value))
-        for raw, message in zip(entry.value, seen, strict=True):
+        messages = list(map(_glance, entry.value))
+        for raw, message in zip(entry.value, messages, strict=True):
             if message is None and not _states_by_itself(raw, queue, is_certain):
                 return None
             if message is not None and is_meant_elsewhere(message.exchange, message.routing_key, queue):
                 return None
-        items = [None if message is None else self._item(message, queue) for message in seen]
-        known = [(index, message) for index, (message, item) in enumerate(zip(seen, items, strict=True)) if message and item]
+        items = [None if message is None else self._item(message, queue) for message in messages]
+        known = [(index, each) for index, (each, item) in enumerate(zip(messages, items, strict=True)) if each and item]
         if known:
             last, _ = known[-1]
             totals.maximum("length", entry.offset + last + 1, lane(queue, int(step)))
@@ -61,13 +61,11 @@ class KombuVoucher(Voucher):
     def subject(self, key: bytes, record: tuple[bytes, ...], members: Iterable[Member], attached: Iterable[Entry]) -> Subject:
         queue, step, _ = self._lists[key]
         ((_, raw, _, index),) = members
-        seen = decode(raw)  # whoever reads the job does so again, and gets the same
-        sent_to = to_bytes(seen.routing_key) if seen.exchange == "" else None
-        values = (b"message", raw)
-        fact = Fact(
-            FactKind.RECORD, "waiting", key, "list", seen.tag, queue, queue, step, member=sent_to, index=index, values=values
-        )
-        return Subject(seen.tag, queue, (fact,), vouched=True)
+        message = decode(raw)  # whoever reads the job does so again, and gets the same
+        tag, values = message.tag, (b"message", raw)
+        sent_to = to_bytes(message.routing_key) if message.exchange == "" else None
+        fact = Fact(FactKind.RECORD, "waiting", key, "list", tag, queue, queue, step, member=sent_to, index=index, values=values)
+        return Subject(tag, queue, (fact,), vouched=True)
 
     def is_settled(self, queue: str, totals: Totals) -> bool:
         return not is_of_another_prefix(queue, totals)
@@ -81,13 +79,13 @@ class KombuVoucher(Voucher):
         is_certain = bool(self._prefix) or match.role == "bucket" or queue == DEFAULT_QUEUE
         return queue, match.fields.get("step", "0"), is_certain
 
-    def _item(self, seen: Glance, queue: str) -> Item | None:
+    def _item(self, message: Glance, queue: str) -> Item | None:
         """A waiting message; None where it takes a closer look."""
-        if not isinstance(seen.headers.get("task"), str) or HEADER in seen.headers:
+        if not isinstance(message.headers.get("task"), str) or HEADER in message.headers:
             return None
-        due_at = moment(seen.headers.get("eta"))
+        due_at = moment(message.headers.get("eta"))
         state = State.WAITING if due_at is None or due_at <= self._now_ms else State.SCHEDULED
-        return Item(self.number(seen.tag, queue), self._homes[queue, state], None)
+        return Item(self.number(message.tag, queue), self._homes[queue, state], None)
 
 
 def _home(told: tuple[str, State]) -> Home:

@@ -9,6 +9,7 @@ import pytest
 from ferryman.compat.kombu import FAMILY
 from ferryman.compat.kombu.writer import stand_of
 from ferryman.schema.fact import Entry
+from ferryman.schema.totals import Totals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,8 +39,9 @@ DEEP = "[" * 100_000
         b'{"properties":{"delivery_tag":' + b"9" * 100_000,
         b"[" + b'{"body":1},' * 300_000 + b"1]",
         b"9" * 3_000_000,
+        b"[" + (b"9" * 3_999 + b",") * 8_000 + b"1]",
     ],
-    ids=range(6),
+    ids=range(7),
 )
 def test_deep_and_large_values_are_findings_and_cost_little(raw: bytes) -> None:
     started = time.process_time()
@@ -52,6 +54,7 @@ def test_deep_and_large_values_are_findings_and_cost_little(raw: bytes) -> None:
     seen = survey(FAMILY, keys, "", NOW)
     assert seen.findings()
     interrogate(seen)
+    assert FAMILY.voucher("", NOW).items(keys[0], Totals()) == [None]
     assert time.process_time() - started < 60
 
 
