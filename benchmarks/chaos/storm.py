@@ -56,7 +56,7 @@ def run(broker: Broker, profile: Profile, seed: int, kind: str, folder: Path, sa
             publisher.join()
             say("the faults are over; waiting for the last tasks")
             _wait_until_done(crew, ledger, profile)
-            time.sleep(profile.lease)  # the last killed workers are struck off
+            time.sleep(2 * profile.lease + LOOK_SECONDS)  # the last killed workers are struck off: an idle one had two leases
             crew.stop()
         finally:
             crew.kill()
