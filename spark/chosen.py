@@ -11,6 +11,7 @@ from attrs import field, frozen
 from pyarrow import parquet
 from pyspark.sql import DataFrame
 
+from .stage import uri
 from .tables import decode_text
 
 
@@ -25,8 +26,8 @@ class Chosen:
 
 def choose(jobs: DataFrame, path: str) -> Chosen:
     """Jobs by the columns ``scope``, ``job_id`` and ``part``: the part of ``Snapshot.work`` to which they belong."""
-    jobs.repartition("part").write.partitionBy("part").parquet(path)
-    return Chosen(jobs.sparkSession.read.schema("scope string, job_id string, part string").parquet(path), path)
+    jobs.repartition("part").write.partitionBy("part").parquet(uri(path))
+    return Chosen(jobs.sparkSession.read.schema("scope string, job_id string, part string").parquet(uri(path)), path)
 
 
 def chosen_of(path: str, part: str) -> frozenset[tuple[str, str]]:

@@ -12,17 +12,19 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 from attrs import field, frozen
+from pyarrow import parquet
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from ..migrations.engine import Progress, silent
 from ..migrations.hoard import freeze_loaded, hoarding
 from .failures import located, spark_errors
-from .tables import Table
+from .tables import ROWS, Table
 
 T = TypeVar("T")
 
@@ -45,18 +47,23 @@ class Results(Generic[T]):
         return self._all().where("tail is null").drop(TAIL)
 
     def rows(self) -> Iterator[T]:
-        """The rows, one partition after the other through the driver."""
-        with spark_errors():
-            yield from map(self.table.row, self.frame().toLocalIterator())
+        """The rows, one task's after the other's. A few are in memory."""
+        for batch in self._batches([*self.table.arrow.names, TAIL]):
+            yield from self.table.rows(batch.filter(batch.column(TAIL).is_null()))
 
     def tails(self) -> Iterator[str]:
         """The closing words of all tasks."""
-        with spark_errors():
-            for row in self._all().where("tail is not null").select(TAIL).toLocalIterator():
-                yield row[0]
+        for batch in self._batches([TAIL]):
+            yield from batch.column(TAIL).drop_null().to_pylist()
 
     def _all(self) -> DataFrame:
-        return self.spark.read.schema(_ddl(self.table)).parquet(self.path)
+        return self.spark.read.schema(_ddl(self.table)).parquet(uri(self.path))
+
+    def _batches(self, columns: list[str]) -> Batches:
+        # Read here and not by Spark, for which each look would be a job of its own.
+        for path in sorted(Path(self.path).glob("*.parquet")):
+            with parquet.ParquetFile(path) as file:
+                yield from file.iter_batches(ROWS, columns=columns)
 
 
 def run(
@@ -82,7 +89,7 @@ def run(
 
     spark = frame.sparkSession
     output = frame.mapInArrow(part, _ddl(table))
-    perform(spark, lambda: output.write.parquet(path, "append" if more else "error"), phase, progress)
+    perform(spark, lambda: output.write.parquet(uri(path), "append" if more else "error"), phase, progress)
     return Results(spark, table, path)
 
 
@@ -176,6 +183,11 @@ def _steps(context: Any, group: str, phase: str) -> Iterator[tuple[str, int, int
         total = sum(stage.numTasks for stage in counted)
         if total:
             yield phase if number == 1 else f"{phase}, step {number}", sum(stage.numCompletedTasks for stage in counted), total
+
+
+def uri(path: str) -> str:
+    """The name for Spark of a path that all executors share: without a scheme it would be one of the cluster's own file system."""
+    return f"file://{Path(path).absolute()}"  # Hadoop's paths are not percent-encoded
 
 
 def _ddl(table: Table[Any]) -> str:
