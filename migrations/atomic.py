@@ -93,12 +93,17 @@ class Reader:
         return found
 
     def _transact(self, line: Wire, groups: Sequence[Sequence[Command]]) -> list[list[Any] | None]:
-        """One transaction for each group, all in one round trip. Errors of single commands are replies."""
-        self._pace.begin()
-        replies = line.call(command for group in groups for command in (("MULTI",), *group, ("EXEC",)))
-        self._pace.end(sum(map(len, groups)))
-        ends = itertools.accumulate(len(group) + 2 for group in groups)
-        return [reply if isinstance(reply := replies[end - 1], list) else None for end in ends]
+        """One transaction for each group, as many in a round trip as the throttle lets. Errors of single commands are replies."""
+        found: list[list[Any] | None] = []
+        most = self._pace.throttle.batch(len(groups))
+        for start in range(0, len(groups), max(1, most)):
+            some = groups[start : start + most]
+            self._pace.begin()
+            replies = line.call(command for group in some for command in (("MULTI",), *group, ("EXEC",)))
+            self._pace.end(sum(map(len, some)))
+            ends = itertools.accumulate(len(group) + 2 for group in some)
+            found += [reply if isinstance(reply := replies[end - 1], list) else None for end in ends]
+        return found
 
     def _is_bounded(self, group: Group, sizes: Mapping[bytes, int]) -> bool:
         """Whether the server won't be held for long."""

@@ -13,12 +13,27 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
+from attrs import frozen
+
 from .wire import Wire, pairs
 
 CHUNK = 10_000
 """Most members of a zset, set or hash in one entry."""
 LIST_CHUNK = 1_000
 """Items of a list in one entry: lists hold whole messages."""
+
+
+@frozen
+class Sizes:
+    """How much of a long key one command reads."""
+
+    members: int = CHUNK
+    """Of a zset, set or hash."""
+    items: int = LIST_CHUNK
+    """Of a list."""
+
+
+WHOLE = Sizes()
 
 Scored = tuple[bytes, float]
 """A member of a zset and its score."""
@@ -32,25 +47,27 @@ REACH = 8
 """Chunks of a list, on each side of where it is expected, in which a run is looked for."""
 
 
-def zset_chunks(line: Wire, key: bytes, rank: int, after: Scored | None, until: Scored | None = None) -> Iterator[list[Scored]]:
+def zset_chunks(
+    line: Wire, key: bytes, sizes: Sizes, rank: int, after: Scored | None, until: Scored | None = None
+) -> Iterator[list[Scored]]:
     """The members after one, up to and with another, in order; about ``rank`` stands the first of them.
 
     Each reply starts at least one member back: when its first member is not past the last one seen, nothing between them can
     be missing; else the next try starts further back. So no member that stands still is missed or repeated.
     """
-    back = 1
+    back, size = 1, sizes.members
     while True:
         start = max(0, rank - back)
-        members = scored(line.ask("ZRANGE", key, start, start + CHUNK, "WITHSCORES"))
+        members = scored(line.ask("ZRANGE", key, start, start + size, "WITHSCORES"))
         if after is not None and start > 0 and (not members or _order(members[0]) > _order(after)):
-            back = CHUNK if back == 1 else 2 * back
+            back = size if back == 1 else 2 * back
             continue
         first = 0 if after is None else bisect_right(members, _order(after), key=_order)
         end = len(members) if until is None else bisect_right(members, _order(until), key=_order)
         if first < end:
             yield members[first:end]
             after = members[end - 1]
-        if end < len(members) or len(members) <= CHUNK or (until is not None and after == until):
+        if end < len(members) or len(members) <= size or (until is not None and after == until):
             return
         rank, back = start + len(members), 1
 
@@ -74,16 +91,16 @@ def run_before(items: Sequence[bytes]) -> Run:
 
 
 def list_chunks(
-    line: Wire, key: bytes, index: int, after: Run, until: Run = (), count: int | None = None
+    line: Wire, key: bytes, sizes: Sizes, index: int, after: Run, until: Run = (), count: int | None = None
 ) -> Iterator[list[bytes]]:
     """The items of a list behind one run, up to and with another; about ``index`` stands the first of them.
 
     ``count``: as many as these were; None = all to the end of the list. Items that stand still are read once as long as others
     come and go at the ends of the list. Where a run is gone, index and count decide in its place.
     """
-    left = count
+    left, size = count, sizes.items
     while True:
-        index, fresh = _seek(line, key, after, index) or (index, line.ask("LRANGE", key, index, index + LIST_CHUNK - 1))
+        index, fresh = _seek(line, key, after, index, size) or (index, line.ask("LRANGE", key, index, index + size - 1))
         if not fresh:
             return
         if left is not None:
@@ -104,15 +121,15 @@ def list_chunks(
 
 def find(line: Wire, key: bytes, run: Run, index: int, reach: int = REACH) -> int | None:
     """The index behind a run, or behind what stands of it, looked for around ``index``; None if nothing of it is there."""
-    found = _seek(line, key, run, index, reach)
+    found = _seek(line, key, run, index, LIST_CHUNK, reach)
     return None if found is None else found[0]
 
 
-def _seek(line: Wire, key: bytes, run: Run, index: int, reach: int = REACH) -> tuple[int, list[bytes]] | None:
-    """The index behind a run, and a chunk of the items there; None if nothing of the run is found."""
+def _seek(line: Wire, key: bytes, run: Run, index: int, size: int, reach: int = REACH) -> tuple[int, list[bytes]] | None:
+    """The index behind a run, and about ``size`` of the items there; None if nothing of the run is found."""
     if not run:
         return None
-    for start, stop in _windows(index, reach):
+    for start, stop in _windows(index, size, reach):
         items = line.ask("LRANGE", key, start, stop)
         has_more = start + len(items) > stop
         end = _end_of(run, items, index - start)
@@ -121,14 +138,14 @@ def _seek(line: Wire, key: bytes, run: Run, index: int, reach: int = REACH) -> t
         if end is not None:
             behind = items[end:]
             if not behind and has_more:
-                behind = line.ask("LRANGE", key, start + end, start + end + LIST_CHUNK - 1)
+                behind = line.ask("LRANGE", key, start + end, start + end + size - 1)
             return start + end, behind
     return None
 
 
-def _windows(index: int, reach: int) -> Iterator[tuple[int, int]]:
-    """First and last index of what is searched: a chunk and its margin, then pieces before and behind it that overlap by half."""
-    yield max(0, index - MARGIN), index + LIST_CHUNK - 1
+def _windows(index: int, size: int, reach: int) -> Iterator[tuple[int, int]]:
+    """First and last index of what is searched: so many and their margin, then pieces before and behind that overlap by half."""
+    yield max(0, index - MARGIN), index + size - 1
     for step in range(1, reach + 1):
         before, behind = index - step * LIST_CHUNK, index + step * LIST_CHUNK
         if before > -LIST_CHUNK:

@@ -17,7 +17,6 @@ from attrs import frozen
 
 from ..schema.fact import Entry, FactKind
 from ..schema.family import Command, KeyFamily
-from .chunks import LIST_CHUNK
 from .reading import BATCH, BATCH_BYTES, SAMPLE, SMALL_HASH, Guess, checked, is_wrong_type, no_guess
 from .throttle import Pace
 from .wire import Wire
@@ -44,7 +43,7 @@ class Hashes:
 
 @frozen
 class Lists:
-    """Some keys, each a list of fewer items than LIST_CHUNK."""
+    """Some keys, each a list that one command reads whole (``Sizes.items``)."""
 
     keys: Sequence[bytes]
     ttls: Sequence[int]
@@ -81,7 +80,7 @@ def read_whole(line: Wire, keys: Sequence[bytes], pace: Pace) -> Iterator[tuple[
 
 def read_lists(line: Wire, keys: Sequence[bytes], pace: Pace) -> Iterator[tuple[Lists, list[bytes]]]:
     """The short lists among the keys, in batches, each with the keys that are left, as above."""
-    return _in_batches(keys, pace, lambda batch: _lists(line, batch), lambda found: found[0].replies)
+    return _in_batches(keys, pace, lambda batch: _lists(line, batch, pace.throttle.sizes.items), lambda found: found[0].replies)
 
 
 def read_fields(line: Wire, keys: Sequence[bytes], fields: Sequence[bytes], pace: Pace) -> Iterator[Picked]:
@@ -130,11 +129,11 @@ def _whole(line: Wire, keys: Sequence[bytes]) -> tuple[Hashes, list[bytes]]:
     return Hashes(keys, ttls, replies, size), left
 
 
-def _lists(line: Wire, keys: Sequence[bytes]) -> tuple[Lists, list[bytes]]:
-    ttls, replies = line.ask_each(keys, (b"PTTL",), (b"LRANGE", b"0", b"%d" % (LIST_CHUNK - 1)))
-    if _are(int, ttls) and _are(list, replies) and all(replies) and max(map(len, replies)) < LIST_CHUNK:
+def _lists(line: Wire, keys: Sequence[bytes], most: int) -> tuple[Lists, list[bytes]]:
+    ttls, replies = line.ask_each(keys, (b"PTTL",), (b"LRANGE", b"0", b"%d" % (most - 1)))
+    if _are(int, ttls) and _are(list, replies) and all(replies) and max(map(len, replies)) < most:
         return Lists(keys, ttls, replies), []
-    left = [key for key, items in zip(keys, replies, strict=True) if is_wrong_type(items) or len(checked(items)) == LIST_CHUNK]
+    left = [key for key, items in zip(keys, replies, strict=True) if is_wrong_type(items) or len(checked(items)) == most]
     others = set(left)
     there = [index for index, items in enumerate(replies) if keys[index] not in others and items]
     keys, ttls, replies = ([column[index] for index in there] for column in (keys, ttls, replies))

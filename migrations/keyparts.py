@@ -23,7 +23,7 @@ from attrs import asdict, frozen
 from ..schema.errors import ServerError
 from ..schema.fact import Entry
 from ..schema.text import to_text
-from .chunks import LIST_CHUNK, RUN, Scored, find, list_chunks, run_before, scored, zset_chunks
+from .chunks import LIST_CHUNK, RUN, WHOLE, Scored, Sizes, find, list_chunks, run_before, scored, zset_chunks
 from .reading import numbered
 from .scan import CursorRange, position, ranges
 from .wire import Wire, pairs
@@ -134,21 +134,21 @@ def _item(border: Border) -> Scored | None:
 # Reading
 
 
-def read_part(line: Wire, part: KeyPart) -> Iterator[Entry]:
+def read_part(line: Wire, part: KeyPart, sizes: Sizes = WHOLE) -> Iterator[Entry]:
     """The items of a part, in entries of bounded size. Items that stand still are in exactly one part.
 
     Of a set or hash that has lost nearly all its items, one may be in two. A key that has another type by now has no items.
     Raises ServerError when cursors prove not to be positions.
     """
     try:
-        for offset, items in numbered(part.offset, _CHUNKS[part.kind](line, part)):
+        for offset, items in numbered(part.offset, _CHUNKS[part.kind](line, part, sizes)):
             yield Entry(part.key, part.kind, dict(items) if part.kind == "hash" else items, part.ttl_ms, offset)
     except redis.exceptions.ResponseError as error:
         if not str(error).startswith("WRONGTYPE"):
             raise
 
 
-def _list_items(line: Wire, part: KeyPart) -> Iterator[list[Any]]:
+def _list_items(line: Wire, part: KeyPart, sizes: Sizes) -> Iterator[list[Any]]:
     after, index, count = part.after, part.offset, part.count
     begin = find(line, part.key, after, index, FAR)
     end = find(line, part.key, part.until, index + count, FAR) if begin is None else None
@@ -161,14 +161,14 @@ def _list_items(line: Wire, part: KeyPart) -> Iterator[list[Any]]:
         after, index = (), max(0, end - count)
     elif after and part.until:
         return iter(())  # all of it has been taken away
-    return list_chunks(line, part.key, index, after, part.until, count)
+    return list_chunks(line, part.key, sizes, index, after, part.until, count)
 
 
-def _zset_items(line: Wire, part: KeyPart) -> Iterator[list[Any]]:
-    return zset_chunks(line, part.key, part.offset, _item(part.after), _item(part.until))
+def _zset_items(line: Wire, part: KeyPart, sizes: Sizes) -> Iterator[list[Any]]:
+    return zset_chunks(line, part.key, sizes, part.offset, _item(part.after), _item(part.until))
 
 
-def _table_items(line: Wire, part: KeyPart) -> Iterator[list[Any]]:
+def _table_items(line: Wire, part: KeyPart, _sizes: Sizes) -> Iterator[list[Any]]:
     span = ranges(part.of)[part.number]
     cursor = span.first
     # When the table shrinks, calls return again what earlier ones did.

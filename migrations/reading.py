@@ -7,6 +7,7 @@ read again. No command here holds the server longer than one chunk takes. Called
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 import redis
@@ -15,7 +16,7 @@ from attrs import frozen
 from ..schema.fact import Entry
 from ..schema.family import Command
 from ..schema.text import to_text
-from .chunks import CHUNK, LIST_CHUNK, list_chunks, run_before, scored, zset_chunks
+from .chunks import WHOLE, Sizes, list_chunks, run_before, scored, zset_chunks
 from .throttle import Pace
 from .wire import Wire, mapping
 
@@ -55,12 +56,12 @@ def read_all(
     line: Wire, names: Sequence[bytes], pace: Pace, is_hash: Guess = no_guess, set_aside: SetAside = keep
 ) -> Iterator[list[Entry]]:
     """The values of any number of keys, in batches, no faster than ``pace`` wants. See ``read_entries``."""
-    most = pace.throttle.batch(BATCH)
+    most, chunk_pace = pace.throttle.batch(BATCH), pace.throttle.pace()
     start, size = 0, most
     while start < len(names):
         batch = names[start : start + size]
         pace.begin()
-        found = read_entries(line, batch, is_hash, set_aside)
+        found = read_entries(line, batch, is_hash, set_aside, pace.throttle.sizes)
         first = next(found, None)
         pace.end(len(batch))
         start += len(batch)
@@ -68,7 +69,7 @@ def read_all(
             weighed = first[::SAMPLE]
             size = max(1, min(most, BATCH_BYTES * len(weighed) // (sum(map(_weight, weighed)) + 1)))
             yield first
-            yield from found
+            yield from chunk_pace.through(found, most)
 
 
 def _weight(entry: Entry) -> int:
@@ -84,7 +85,7 @@ def _weight(entry: Entry) -> int:
 
 
 def read_entries(
-    line: Wire, keys: Iterable[bytes], is_hash: Guess = no_guess, set_aside: SetAside = keep
+    line: Wire, keys: Iterable[bytes], is_hash: Guess = no_guess, set_aside: SetAside = keep, sizes: Sizes = WHOLE
 ) -> Iterator[list[Entry]]:
     """The values of the keys: a list with the entry of each, or its first part, then one list for each further part.
 
@@ -92,7 +93,7 @@ def read_entries(
     missed or repeated; those that stand still are not (chunks.py), but a set or hash whose table shrinks may repeat some.
     ``is_hash`` may be wrong, and only costs time then. ``set_aside`` is offered each key that is longer than a chunk.
     """
-    heads = _heads(line, list(keys), is_hash)
+    heads = _heads(line, list(keys), is_hash, sizes)
     heads = [head for head in heads if not (_has_more(head) and set_aside(line, head.key, head.kind, head.ttl_ms))]
     entries = [entry for entry in map(_entry, heads) if entry is not None]
     if entries:
@@ -116,12 +117,15 @@ class _Head:
     kind: str
     ttl_ms: int | None
     reply: Any
+    sizes: Sizes
+    """Of that chunk, and of the further ones."""
 
 
-def _heads(line: Wire, keys: Sequence[bytes], is_hash: Guess) -> list[_Head]:
+def _heads(line: Wire, keys: Sequence[bytes], is_hash: Guess, sizes: Sizes) -> list[_Head]:
     """The first chunk of every key that exists: types first, then what reads each type."""
     # The length of a hash tells its type as well, and whether one plain command may read it.
     guessed = [bool(is_hash(key)) for key in keys]
+    first = _first(sizes)
     answers = line.call(
         command for key, hit in zip(keys, guessed, strict=True) for command in (("HLEN" if hit else "TYPE", key), ("PTTL", key))
     )
@@ -132,28 +136,30 @@ def _heads(line: Wire, keys: Sequence[bytes], is_hash: Guess) -> list[_Head]:
             again.append(key)
         elif hit:
             if checked(told):
-                stand.append((key, "hash", _ttl(checked(ttl)), ("HGETALL", key) if told <= SMALL_HASH else _FIRST["hash"](key)))
+                stand.append((key, "hash", _ttl(checked(ttl)), ("HGETALL", key) if told <= SMALL_HASH else first["hash"](key)))
         elif (kind := _kind(told)) != MISSING:
-            stand.append((key, kind, _ttl(checked(ttl)), _FIRST[kind](key) if kind in _FIRST else None))
+            stand.append((key, kind, _ttl(checked(ttl)), first[kind](key) if kind in first else None))
     replies = iter(line.call(read for *_, read in stand if read is not None))
     heads = []
     for key, kind, ttl_ms, read in stand:
         reply = None if read is None else next(replies)
         if is_wrong_type(reply):
-            heads += _head_at_once(line, key)
+            heads += _head_at_once(line, key, sizes)
         else:
             reply = checked(reply)
-            heads.append(_Head(key, kind, ttl_ms, (b"0", reply) if read is not None and read[0] == "HGETALL" else reply))
-    return heads + (_heads(line, again, no_guess) if again else [])
+            whole = (b"0", reply) if read is not None and read[0] == "HGETALL" else reply
+            heads.append(_Head(key, kind, ttl_ms, whole, sizes))
+    return heads + (_heads(line, again, no_guess, sizes) if again else [])
 
 
-def _head_at_once(line: Wire, key: bytes) -> list[_Head]:
+def _head_at_once(line: Wire, key: bytes, sizes: Sizes) -> list[_Head]:
     """The same for one key that changes its type between two commands: asked for as every type, in one transaction."""
-    reads = [first(key) for first in _FIRST.values()]
+    first = _first(sizes)
+    reads = [read(key) for read in first.values()]
     replies = checked(line.call([("MULTI",), ("TYPE", key), ("PTTL", key), *reads, ("EXEC",)])[-1])
     kind, ttl_ms = _kind(replies[0]), _ttl(checked(replies[1]))
-    by_kind = dict(zip(_FIRST, replies[2:], strict=True))
-    return [] if kind == MISSING else [_Head(key, kind, ttl_ms, checked(by_kind.get(kind)))]
+    by_kind = dict(zip(first, replies[2:], strict=True))
+    return [] if kind == MISSING else [_Head(key, kind, ttl_ms, checked(by_kind.get(kind)), sizes)]
 
 
 def _kind(reply: Any) -> str:
@@ -176,21 +182,23 @@ def checked(reply: Any) -> Any:
     return reply
 
 
-_FIRST: Mapping[str, Callable[[bytes], Command]] = {
-    "string": lambda key: ("GET", key),
-    "list": lambda key: ("LRANGE", key, 0, LIST_CHUNK - 1),
-    "zset": lambda key: ("ZRANGE", key, 0, CHUNK - 1, "WITHSCORES"),
-    "set": lambda key: ("SSCAN", key, 0, "COUNT", CHUNK),
-    "hash": lambda key: ("HSCAN", key, 0, "COUNT", CHUNK),
-}
-"""What reads a key of each type, or as much of it as one chunk holds. Values of other types are not read."""
+@cache
+def _first(sizes: Sizes) -> Mapping[str, Callable[[bytes], Command]]:
+    """What reads a key of each type, or as much of it as one chunk holds. Values of other types are not read."""
+    return {
+        "string": lambda key: ("GET", key),
+        "list": lambda key: ("LRANGE", key, 0, sizes.items - 1),
+        "zset": lambda key: ("ZRANGE", key, 0, sizes.members - 1, "WITHSCORES"),
+        "set": lambda key: ("SSCAN", key, 0, "COUNT", sizes.members),
+        "hash": lambda key: ("HSCAN", key, 0, "COUNT", sizes.members),
+    }
 
 
 def _entry(head: _Head) -> Entry | None:
     """The entry of a key or of its first chunk; None for a key that went away after its type was asked for."""
     value = _value(head.kind, head.reply)
     gone = value is None if head.kind == "string" else not value and not _has_more(head)
-    if gone and head.kind in _FIRST:
+    if gone and head.kind in _first(head.sizes):
         return None
     return Entry(head.key, head.kind, value, head.ttl_ms)
 
@@ -210,10 +218,10 @@ def _value(kind: str, reply: Any) -> Any:
 def _has_more(head: _Head) -> bool:
     match head.kind:
         case "list":
-            return len(head.reply) == LIST_CHUNK
+            return len(head.reply) == head.sizes.items
         case "zset":
             in_turn = bool(head.reply) and isinstance(head.reply[0], bytes)
-            return len(head.reply) == (2 * CHUNK if in_turn else CHUNK)
+            return len(head.reply) == (2 if in_turn else 1) * head.sizes.members
         case "set" | "hash":
             return int(head.reply[0]) != 0
     return False
@@ -223,9 +231,11 @@ def _further(line: Wire, head: _Head) -> Iterator[tuple[int, Any]]:
     """The chunks after the first: offset and value."""
     match head.kind:
         case "list":
-            yield from numbered(LIST_CHUNK, list_chunks(line, head.key, LIST_CHUNK, run_before(head.reply)))
+            read = head.sizes.items
+            yield from numbered(read, list_chunks(line, head.key, head.sizes, read, run_before(head.reply)))
         case "zset":
-            yield from numbered(CHUNK, zset_chunks(line, head.key, CHUNK, scored(head.reply[-2:])[-1]))
+            read = head.sizes.members
+            yield from numbered(read, zset_chunks(line, head.key, head.sizes, read, scored(head.reply[-2:])[-1]))
         case _:
             yield from _cursor_chunks(line, head)
 
@@ -242,7 +252,7 @@ def _cursor_chunks(line: Wire, head: _Head) -> Iterator[tuple[int, Any]]:
     reply = head.reply
     offset = len(_value(head.kind, reply))
     while cursor := int(reply[0]):
-        reply = line.ask(command, head.key, cursor, "COUNT", CHUNK)
+        reply = line.ask(command, head.key, cursor, "COUNT", head.sizes.members)
         value = _value(head.kind, reply)
         if value:
             yield offset, value

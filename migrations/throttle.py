@@ -9,10 +9,15 @@ scans.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from typing import TypeVar
 
 from attrs import define, field, frozen
 
 from ..schema.errors import UsageError
+from .chunks import WHOLE, Sizes
+
+T = TypeVar("T")
 
 POLITE = 20_000
 """Keys a second of the throttle ``polite``."""
@@ -20,6 +25,8 @@ POLITE_BATCH = 20
 """Keys that it reads in one round trip. Another client's command may have to wait until the server has answered for all."""
 POLITE_PAGE = 100
 """Keys that one of its SCAN calls looks at: a tenth of a millisecond."""
+POLITE_SIZES = Sizes(members=1_000, items=100)
+"""How much of a long key it reads at once: two tenths of a millisecond."""
 SLOW = 3.0
 """An answer that takes so many times as long as the quickest of its kind shows a busy server."""
 LAG = 0.002
@@ -52,6 +59,11 @@ class Throttle:
     def page(self, most: int) -> int:
         """How many keys a SCAN call looks at, of those that it would without a throttle."""
         return min(most, POLITE_PAGE) if self.yields else most
+
+    @property
+    def sizes(self) -> Sizes:
+        """How much of a long key is read at once."""
+        return POLITE_SIZES if self.yields else WHOLE
 
     def shared(self, tasks: int) -> Throttle:
         """The part of one of so many tasks that read side by side."""
@@ -93,3 +105,13 @@ class Pace:
         self._quickest = min(self._quickest, took / keys)
         if self.throttle.yields and took / keys > SLOW * self._quickest:
             self._due = max(self._due, now + min(LONGEST, took))
+
+    def through(self, chunks: Iterator[T], keys: int) -> Iterator[T]:
+        """The chunks of long keys, one by one, each of which keeps the server busy for as long as so many keys."""
+        while True:
+            self.begin()
+            chunk = next(chunks, None)
+            if chunk is None:
+                return
+            self.end(keys)
+            yield chunk

@@ -96,7 +96,7 @@ class Wire:
         try:
             size = self._connection._sock.recv_into(self._buffer)
         except TimeoutError as error:
-            raise redis.exceptions.TimeoutError("no reply in time") from error
+            raise redis.exceptions.TimeoutError(f"no reply from {self._peer()} in time") from error
         except OSError as error:
             raise redis.exceptions.ConnectionError(f"the connection to {self._peer()} broke: {error}") from error
         if not size:

@@ -82,11 +82,8 @@ def _reading(address: Address, throttle: Throttle, parts: Sequence[KeyPart], int
             for index in (index for row in rows for index in row.column("id").to_pylist()):
                 part = parts[index]
                 with _line(address, part) as line:
-                    pace.begin()
-                    for entry in read_part(line, part):
-                        pace.end(BATCH)  # a chunk keeps the server busy for as long
+                    for entry in pace.through(read_part(line, part, throttle.sizes), throttle.batch(BATCH)):
                         yield from taker.facts(entry)
-                        pace.begin()
             yield from taker.rest()
 
         def word() -> str:

@@ -70,16 +70,20 @@ class Names:
         shutil.rmtree(self.folder)
 
 
-def list_names(spark: SparkSession, address: Address, throttle: Throttle, folder: str, progress: Progress = silent) -> Names:
-    """Scans a keyspace; the names are in the new ``folder``, which the executors share. Raises ServerError."""
+def list_names(
+    spark: SparkSession, address: Address, throttle: Throttle, folder: str, tasks: int, progress: Progress = silent
+) -> Names:
+    """Scans a keyspace by about so many tasks, and cuts the names into as many parts.
+
+    The names are in the new ``folder``, which the executors share. Raises ServerError.
+    """
     os.makedirs(folder)
-    number = tasks_for(address)
-    scans = _scans(address, number)
-    task = _scanning(address, throttle, scans, folder, number)
+    scans = _scans(address, tasks)
+    task = _scanning(address, throttle, scans, folder, tasks)
     done = spark.range(0, len(scans), 1, len(scans)).mapInArrow(task, "file string")
     files: list[str] = []
     perform(spark, lambda: files.extend(row.file for row in done.collect()), f"scanning {address.family} keys", progress)
-    return Names(folder, tuple(sorted(files)), number)
+    return Names(folder, tuple(sorted(files)), tasks)
 
 
 def _scanning(address: Address, throttle: Throttle, scans: list[Scan], folder: str, buckets: int) -> Callable[[Batches], Batches]:

@@ -155,7 +155,7 @@ def take(
     *,
     sift: bool = True,
 ) -> Snapshot:
-    """Reads a keyspace into the folder ``path``, a server no faster than ``throttle``.
+    """Reads a keyspace into the folder ``path`` by about so many tasks, a server no faster than ``throttle``.
 
     ``sift``: jobs in which no rule can find anything need not become facts. Raises ServerError when the source fails or is
     replaced meanwhile.
@@ -170,7 +170,7 @@ def take(
     else:
         with _same_servers(address), _at_rest(address):
             share = throttle.shared(spark.sparkContext.defaultParallelism)
-            names = list_names(spark, address, throttle, f"{path}-names", progress)
+            names = list_names(spark, address, throttle, f"{path}-names", tasks, progress)
             steps = spark.range(0, names.parts, 1, names.parts)
             task = _reading(address, share, intake, names, positions_known(address))
             facts = run(steps, task, FACTS, path, f"reading {address.family} keys", progress)

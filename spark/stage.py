@@ -186,7 +186,7 @@ def _steps(context: Any, group: str, phase: str) -> Iterator[tuple[str, int, int
 
 
 def uri(path: str) -> str:
-    """The name for Spark of a path that all executors share: without a scheme it would be one of the cluster's own file system."""
+    """The name for Spark of a path that all executors share; without the scheme it may be one of a cluster's own file system."""
     return f"file://{Path(path).absolute()}"  # Hadoop's paths are not percent-encoded
 
 

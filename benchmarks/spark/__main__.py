@@ -131,8 +131,8 @@ class Bench:
             self.timed("migrate: plain script", lambda: plain.migrate(small.client(), self._target.client(), plan), jobs)
 
     def _polite(self) -> None:
-        idle, reading = polite(self._source, self.live)
-        self.figures["idle p99 ms"], self.figures["polite p99 ms"] = idle, reading
+        names = ("idle p99 ms", "polite p99 ms", "polite p99 ms, long key")
+        self.figures.update(zip(names, polite(self._source, self.live), strict=True))
 
     def rows(self) -> list[tuple[str, float, str, bool]]:
         """Work, figure, target, and whether it is met."""
@@ -149,8 +149,10 @@ class Bench:
             ("verify, of migrate", figures["verify"] / figures["migrate"], 1.0),
         ]
         rows = [(name, share, f"≥ {bound:g}", share >= bound) for name, share, bound in shares]
-        more = figures["polite p99 ms"] - figures["idle p99 ms"]
-        return [*rows, ("another client's p99 at --throttle polite, ms more", more, "≤ 1", more <= 1.0)]
+        for name in ("polite p99 ms", "polite p99 ms, long key"):
+            more = figures[name] - figures["idle p99 ms"]
+            rows.append((f"another client's {name}, more than idle", more, "≤ 1", more <= 1.0))
+        return rows
 
 
 def _ignore(_found: object) -> None:

@@ -7,23 +7,24 @@ can, tell exactly the damage that was done on purpose, where without a second lo
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from typing import Any
 
 import pytest
 from attrs import evolve
 from ferryman.migrations import local
+from ferryman.migrations import wire as wire_module
 from ferryman.migrations.atomic import Reader, open_reader
 from ferryman.migrations.confirm import LOOKS, Confirmation, confirming
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.subjects import Gathering
-from ferryman.migrations.throttle import UNTHROTTLED
-from ferryman.migrations.wire import wire
+from ferryman.migrations.throttle import POLITE_BATCH, UNTHROTTLED, Throttle
+from ferryman.migrations.wire import Wire, wire
 from ferryman.schema.address import Address
 from ferryman.schema.connect import open_client
 from ferryman.schema.fact import Entry, Subject
-from ferryman.schema.family import get_family
+from ferryman.schema.family import Command, get_family
 from ferryman.schema.rule import Finding, Keyspace, Severity
 from ferryman.schema.spot import Spot
 
@@ -184,6 +185,24 @@ def test_keys_that_would_hold_the_server_for_long_are_not_read_again(server: Ser
         (b"short", [b"b"], 4),
         (b"large", [b"7"], 0),
     ]
+
+
+def test_a_polite_look_asks_about_a_few_jobs_at_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.client().hset("record", "state", "inactive")
+    asked: list[int] = []
+
+    class Counting(Wire):
+        def call(self, commands: Iterable[Command]) -> list[Any]:
+            those = list(commands)
+            asked.append(those.count(("MULTI",)))
+            return super().call(those)
+
+    monkeypatch.setattr(wire_module, "Wire", Counting)
+    groups = [[Spot(b"record", "hash")]] * (2 * POLITE_BATCH + 1)
+    with open_reader(Address.parse(server.url()), Throttle.parse("polite")) as reader:
+        answers = reader.read(groups)
+    assert answers == [[Entry(b"record", "hash", {b"state": b"inactive"})]] * len(groups)
+    assert [number for number in asked if number] == [POLITE_BATCH, POLITE_BATCH, 1]
 
 
 def test_a_server_may_close_the_connection_between_two_looks(server: Server) -> None:

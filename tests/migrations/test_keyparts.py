@@ -12,6 +12,7 @@ import pytest
 import redis
 from attrs import evolve
 from ferryman.migrations import chunks, keyparts
+from ferryman.migrations.chunks import Sizes
 from ferryman.migrations.keyparts import KeyPart, cut, read_part
 from ferryman.migrations.reading import read_entries
 from ferryman.migrations.wire import Wire, wire
@@ -52,16 +53,18 @@ def parts_of(line: Wire, kind: str) -> list[KeyPart]:
     return [KeyPart.from_json(json.loads(json.dumps(part.to_json()))) for part in parts]
 
 
+SMALL = Sizes(50, 50)
+
+
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys of a few thousand items are long, and come in small chunks."""
+    """Keys of a few thousand items are long, and come in SMALL chunks."""
     for module, name, value in [
         (keyparts, "LONG", 2_000),
         (keyparts, "PART", 1_000),
         (keyparts, "PAGE", 200),
         (keyparts, "LIST_CHUNK", 50),
         (chunks, "LIST_CHUNK", 50),
-        (chunks, "CHUNK", 50),
         (chunks, "MARGIN", 5),
     ]:
         monkeypatch.setattr(module, name, value)
@@ -86,7 +89,7 @@ def test_every_item_is_in_one_part(client: redis.Redis, kind: str) -> None:
     write(client, kind, 0, 5_000)
     with wire(client) as line:
         parts = parts_of(line, kind)
-        found = [items(read_part(line, part)) for part in parts]
+        found = [items(read_part(line, part, SMALL)) for part in parts]
         assert Counter(item for part in found for item in part) == Counter(serially(line))
     assert len(parts) in (4, 5)
     assert max(map(len, found)) < 1_800
@@ -151,7 +154,7 @@ def test_items_that_stand_still_are_in_one_part_while_others_come_and_go(client:
     with wire(client) as line:
         parts = parts_of(line, kind)
         assert len(parts) in (4, 5)
-        found = in_turn([read_part(line, part) for part in parts], lambda: churn(client, kind, random, state))
+        found = in_turn([read_part(line, part, SMALL) for part in parts], lambda: churn(client, kind, random, state))
     assert seen(found) == Counter(STABLE)
 
 
@@ -161,7 +164,7 @@ def test_the_same_by_indexes_alone_misses_items(client: redis.Redis) -> None:
     random, state = Random(1), {"low": 0, "high": SIZE}
     with wire(client) as line:
         blind = [evolve(part, after=(), until=()) for part in parts_of(line, "list")]
-        chunks_of_some = [read_part(line, part) for part in blind]
+        chunks_of_some = [read_part(line, part, SMALL) for part in blind]
         found = in_turn(chunks_of_some, lambda: churn(client, "list", random, state))
     assert seen(found) != Counter(STABLE)
 
@@ -171,9 +174,9 @@ def test_a_set_without_its_next_parts_items_told_apart_repeats_some(client: redi
     write(client, "set", 0, SIZE)
     with wire(client) as line:
         parts = parts_of(line, "set")
-        assert sum(len(items(read_part(line, part))) for part in parts) == SIZE
+        assert sum(len(items(read_part(line, part, SMALL))) for part in parts) == SIZE
         monkeypatch.setattr(keyparts, "FULL", SIZE)
-        assert sum(len(items(read_part(line, part))) for part in parts) > SIZE
+        assert sum(len(items(read_part(line, part, SMALL))) for part in parts) > SIZE
 
 
 @pytest.mark.usefixtures("small")
@@ -188,7 +191,7 @@ def test_a_list_of_which_whole_parts_have_been_taken_away_is_read_to_the_last_it
         else:
             client.rpop(KEY, 2_500)
             client.lpush(KEY, *(f"new {number}" for number in range(3_000)))
-        found = [[name for entry in read_part(line, part) for name in entry.value] for part in parts]
+        found = [[name for entry in read_part(line, part, SMALL) for name in entry.value] for part in parts]
     left = range(2_500, SIZE) if end == "head" else range(SIZE - 2_500)
     # The first part has nothing to know its beginning by: it begins with what stands at the head.
     behind = [name for part in found[1:] for name in part]
@@ -204,7 +207,7 @@ def test_a_list_that_has_lost_items_at_every_border_is_read_once(client: redis.R
         gone = {b"%08d" % (part.offset - back) for part in parts[1:] for back in (1, 3)}
         for name in gone:
             client.lrem(KEY, 1, name.decode())
-        found = [name for part in parts for entry in read_part(line, part) for name in entry.value]
+        found = [name for part in parts for entry in read_part(line, part, SMALL) for name in entry.value]
     assert found == sorted({b"%08d" % number for number in range(SIZE)} - gone)
 
 
@@ -212,7 +215,7 @@ def test_a_list_that_has_lost_items_at_every_border_is_read_once(client: redis.R
 def test_a_list_of_tokens_is_as_long_in_parts(client: redis.Redis) -> None:
     client.rpush(KEY, *["1"] * 5_000)
     with wire(client) as line:
-        assert items(entry for part in parts_of(line, "list") for entry in read_part(line, part)) == serially(line)
+        assert items(entry for part in parts_of(line, "list") for entry in read_part(line, part, SMALL)) == serially(line)
 
 
 @pytest.mark.usefixtures("small")
@@ -222,13 +225,13 @@ def test_a_key_that_is_another_by_now_has_no_items_of_the_old_one(client: redis.
     with wire(client) as line:
         parts = parts_of(line, kind)
         client.delete(KEY)
-        assert items(entry for part in parts for entry in read_part(line, part)) == []
+        assert items(entry for part in parts for entry in read_part(line, part, SMALL)) == []
         client.set(KEY, "text")
-        assert items(entry for part in parts for entry in read_part(line, part)) == []
+        assert items(entry for part in parts for entry in read_part(line, part, SMALL)) == []
         client.delete(KEY)
         write(client, kind, 0, 5)
         # Where a set of five is a table, there are buckets that belong to several parts.
-        assert set(items(entry for part in parts for entry in read_part(line, part))) == set(serially(line))
+        assert set(items(entry for part in parts for entry in read_part(line, part, SMALL))) == set(serially(line))
 
 
 def test_what_can_not_be_cut_stays_whole(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import redis
 from attrs import define, field
 from ferryman.migrations.chunks import CHUNK, LIST_CHUNK
 from ferryman.migrations.reading import BATCH, BATCH_BYTES, read_all, read_entries
-from ferryman.migrations.throttle import UNTHROTTLED, Pace
+from ferryman.migrations.throttle import POLITE_SIZES, UNTHROTTLED, Pace, Throttle
 from ferryman.migrations.wire import wire
 from ferryman.schema.fact import Entry
 
@@ -90,6 +90,40 @@ def test_large_sets_and_hashes_come_in_chunks(client: redis.Redis, kind: str) ->
     entries = read(client, "large")
     assert sorted(whole(entries)) == sorted(name.encode() for name in names)
     assert len(entries) > 1
+
+
+@pytest.mark.parametrize("kind", ["list", "zset", "set", "hash"])
+def test_a_polite_reader_takes_little_of_a_long_key_at_once(client: redis.Redis, kind: str) -> None:
+    names = [f"m{index:06}" for index in range(5_000)]
+    match kind:
+        case "list":
+            client.rpush("key", *names)
+        case "zset":
+            client.zadd("key", dict.fromkeys(names, 1))
+        case "set":
+            client.sadd("key", *names)
+        case "hash":
+            client.hset("key", mapping=dict.fromkeys(names, "v"))
+    with wire(client) as line:
+        found = [entry for batch in read_all(line, [b"key"], Throttle.parse("polite").pace()) for entry in batch]
+    items = [item[0] if kind == "zset" else item for item in whole(found)]
+    assert sorted(items) == [name.encode() for name in names]
+    most = POLITE_SIZES.items if kind == "list" else POLITE_SIZES.members
+    assert max(len(entry.value) for entry in found) < 1.1 * most  # SSCAN and HSCAN end with the bucket that they are at
+
+
+def test_items_that_stay_are_read_once_in_small_chunks_too(client: redis.Redis) -> None:
+    names = [b"%06d" % number for number in range(5_000)]
+    client.rpush("key", *names)
+    found: list[bytes] = []
+    with wire(client) as line:
+        for (entry,) in read_entries(line, [b"key"], sizes=POLITE_SIZES):
+            found += entry.value
+            client.lpop("key", 30)
+            client.rpush("key", "new")
+    old = [name for name in found if name != b"new"]
+    assert len(old) == len(set(old))
+    assert set(client.lrange("key", 0, -1)) - {b"new"} <= set(old)
 
 
 def test_members_of_a_zset_that_stay_are_all_read_once_while_those_before_them_go(client: redis.Redis) -> None:

@@ -61,6 +61,12 @@ def test_a_slow_server_is_not_waited_for_twice(clock: Clock) -> None:
     assert clock.now - began == pytest.approx(5.0)
 
 
+def test_chunks_of_a_long_key_keep_the_rate_too(clock: Clock) -> None:
+    began = clock.now
+    assert list(Throttle(1000).pace().through(iter("abcd"), 100)) == list("abcd")
+    assert clock.now - began == pytest.approx(0.4, abs=LAG)
+
+
 def test_politeness_gives_a_busy_server_as_much_time_as_it_takes(clock: Clock) -> None:
     pace = Throttle.parse("polite").pace()
     read(pace, clock, 0.001, 100)

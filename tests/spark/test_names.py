@@ -5,7 +5,9 @@ from __future__ import annotations
 import redis
 from ferryman.migrations.survey import FEW_KEYS, memory
 from ferryman.schema.address import Address
+from ferryman.spark.engine import SparkEngine
 from ferryman.spark.names import tasks_for
+from pyspark.sql import SparkSession
 
 from ..support.servers import Server
 
@@ -43,3 +45,14 @@ def test_a_server_that_may_not_be_asked_says_nothing(server: Server, client: red
         asking.close()
     finally:
         client.acl_deluser("reader")
+
+
+def test_keys_are_read_by_as_many_tasks_as_the_user_says(spark: SparkSession, server: Server, client: redis.Redis) -> None:
+    client.mset({f"bee:s:hash:mail:{number}": "id" for number in range(100)})
+    steps: dict[str, int | None] = {}
+
+    def note(phase: str, _done: int, total: int | None) -> None:
+        steps[phase] = total
+
+    SparkEngine(spark, tasks=4).audit(Address.parse(server.url(family="bee")), 1_800_000_000_000, lambda _: None, note)
+    assert steps["reading bee keys"] == 4
