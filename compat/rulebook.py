@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 from ..schema.fact import Fact, Subject
-from ..schema.rule import Complaint, Harm, Keyspace, KeyspaceCheck, Rule, Severity, SubjectCheck
+from ..schema.rule import Complaint, Harm, Keyspace, KeyspaceCheck, Rule, Severity
 from ..schema.text import show
 
 V = TypeVar("V")
@@ -41,7 +41,7 @@ class Rulebook(Generic[V]):
         """Registers a check of one job. The arguments are those of Rule."""
 
         def register(check: JobCheck[V]) -> JobCheck[V]:
-            rule = Rule(rule_id, title, severity, harm, repair, refuses, subject=self._on_subjects(check))
+            rule = Rule(rule_id, title, severity, harm, repair, refuses, subject=check, view_of=self._view_of)
             self._rules.append(rule)
             return check
 
@@ -62,9 +62,3 @@ class Rulebook(Generic[V]):
     def rules(self) -> tuple[Rule, ...]:
         """All rules registered so far."""
         return tuple(self._rules)
-
-    def _on_subjects(self, check: JobCheck[V]) -> SubjectCheck:
-        def checked(subject: Subject, keyspace: Keyspace) -> Iterator[Complaint]:
-            return check(self._view_of(subject), keyspace)
-
-        return checked

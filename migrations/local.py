@@ -82,10 +82,10 @@ class LocalEngine:
 
         def checked() -> Iterator[Found]:
             for subject in _counted(reading.subjects, "checking jobs", progress):
-                job = family.read(subject, reading.keyspace)
+                job = family.describe(subject, reading.keyspace)
                 if job is not None:
                     census.count(job, now_ms)
-                yield subject, list(family.findings(subject, reading.keyspace))
+                yield subject, family.findings(subject, reading.keyspace)
 
         with confirming(source, reading.keyspace, self.throttle) as confirmation:
             of_keyspace = confirmation.told_of_keyspace(family.keyspace_findings(reading.keyspace))
@@ -177,7 +177,9 @@ class LocalEngine:
     def queues(self, source: Address, now_ms: int) -> list[QueueStatus]:
         """See Engine.queues."""
         reading = self._read(source, now_ms, silent)
-        return statuses(counted(reading.jobs(), now_ms), reading.keyspace)
+        keyspace = reading.keyspace
+        jobs = (keyspace.family.describe(subject, keyspace) for subject in reading.subjects)
+        return statuses(counted(filter(None, jobs), now_ms), keyspace)
 
     def _read(
         self, address: Address, now_ms: int, progress: Progress, *, may_be_empty: bool = False, suspects_only: bool = False

@@ -26,7 +26,7 @@ from ..schema.connect import open_client
 from ..schema.errors import ServerError, UsageError
 from ..schema.fact import FactKind, Subject
 from ..schema.family import Command, KeyFamily, get_family
-from ..schema.rule import Finding, Keyspace
+from ..schema.rule import Finding, Keyspace, check_job
 from ..schema.totals import Totals
 from .engine import Progress, silent
 from .pinned import Look, keys_of, looks, pin
@@ -208,9 +208,8 @@ class _Search:
         """The findings of the rules, by job in the order of their ids, then those about the keyspace."""
         wanted = [rule for rule in keyspace.family.rules if rule.id in self.rules]
         for subject in gathering.subjects():
-            for rule in wanted:
-                for finding in rule.check(subject, keyspace):
-                    yield finding, subject
+            for finding in check_job(wanted, subject, keyspace):
+                yield finding, subject
         for rule in wanted:
             for finding in rule.check_totals(keyspace):
                 yield finding, None

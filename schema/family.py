@@ -22,7 +22,7 @@ from .fact import Entry, Fact, Subject
 from .job import Job, State
 from .jobtable import JobTable
 from .keys import hash_tag
-from .rule import Finding, Keyspace, Rule
+from .rule import Finding, Keyspace, Rule, check_job
 from .spot import Recount, Spot
 from .text import to_bytes
 from .totals import Totals
@@ -117,6 +117,13 @@ class KeyFamily(ABC):
     @abstractmethod
     def read(self, subject: Subject, keyspace: Keyspace) -> Job | None:
         """The job that the facts describe; None when there is no record of it. Never raises for any content."""
+
+    def describe(self, subject: Subject, keyspace: Keyspace) -> Job | None:
+        """The job that ``read`` gives, but that it may lack ``extra``, ``position`` and ``rank``: for half of what that costs.
+
+        For whoever counts jobs or shows them, and neither copies nor orders them.
+        """
+        return self.read(subject, keyspace)
 
     def whereabouts(self, subject: Subject, keyspace: Keyspace) -> Iterable[Spot]:
         """Every place that may speak of this job now, whether it did when ``subject`` was read or not. Never raises.
@@ -220,24 +227,26 @@ class KeyFamily(ABC):
 
     # What both engines run on the results of the above
 
-    def findings(self, subject: Subject, keyspace: Keyspace) -> Iterator[Finding]:
+    def findings(self, subject: Subject, keyspace: Keyspace) -> Sequence[Finding]:
         """All rules on one subject."""
-        for rule in self.rules:
-            yield from rule.check(subject, keyspace)
+        return check_job(self._about_jobs, subject, keyspace)
 
     def keyspace_findings(self, keyspace: Keyspace) -> Iterator[Finding]:
         """All rules on the totals."""
         for rule in self.rules:
             yield from rule.check_totals(keyspace)
 
-    def refusals(self, subject: Subject, keyspace: Keyspace) -> Iterator[Finding]:
+    def refusals(self, subject: Subject, keyspace: Keyspace) -> Sequence[Finding]:
         """The findings that keep this job from being carried to another keyspace."""
-        for rule in self._refusing:
-            yield from rule.check(subject, keyspace)
+        return check_job(self._refusing, subject, keyspace)
+
+    @cached_property
+    def _about_jobs(self) -> tuple[Rule, ...]:
+        return tuple(rule for rule in self.rules if rule.subject is not None)
 
     @cached_property
     def _refusing(self) -> tuple[Rule, ...]:
-        return tuple(rule for rule in self.rules if rule.refuses)
+        return tuple(rule for rule in self._about_jobs if rule.refuses)
 
 
 GROUP = "ferryman.families"

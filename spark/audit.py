@@ -58,10 +58,10 @@ def _checking(snapshot: Snapshot, again: Throttle | None, most: int) -> Callable
 
         def checked() -> Iterator[Found]:
             for subject in subjects(rows):
-                job = family.read(subject, known)
+                job = family.describe(subject, known)
                 if job is not None:
                     counted.count(job, now_ms)
-                yield subject, list(family.findings(subject, known))
+                yield subject, family.findings(subject, known)
 
         def found() -> Iterator[Finding]:
             if again is None:

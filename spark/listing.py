@@ -53,18 +53,17 @@ def _listing_order() -> list[Column]:
     ]
 
 
-def _read(jobs: Jobs) -> Iterator[Job]:
-    keyspace = jobs.keyspace
-    return filter(None, jobs.in_order(lambda subject: keyspace.family.read(subject, keyspace)))
-
-
 def _reading(_part: str, jobs: Jobs) -> Batches:
-    yield from closing(batches(JOBS, _read(jobs), job_bytes), JOBS, str)
+    keyspace = jobs.keyspace
+    found = filter(None, jobs.in_order(lambda subject: keyspace.family.read(subject, keyspace)))
+    yield from closing(batches(JOBS, found, job_bytes), JOBS, str)
 
 
 def _counting(now_ms: int) -> Work:
     def count(_part: str, jobs: Jobs) -> Batches:
-        numbers = counted(_read(jobs), now_ms)
+        keyspace = jobs.keyspace
+        described = jobs.in_order(lambda subject: keyspace.family.describe(subject, keyspace))
+        numbers = counted(filter(None, described), now_ms)
         yield from closing(iter(()), JOBS, lambda: json.dumps([part.to_dict() for part in numbers]))
 
     return count

@@ -119,7 +119,7 @@ def totals(address: Address, throttle: Throttle = UNTHROTTLED, now_ms: int | Non
 def _read(address: Address, throttle: Throttle, now_ms: int | None) -> tuple[int, list[QueueStatus]]:
     with read_whole(address, now_ms, throttle) as whole:
         keyspace = whole.keyspace
-        jobs = (keyspace.family.read(subject, keyspace) for subject in whole.subjects())
+        jobs = (keyspace.family.describe(subject, keyspace) for subject in whole.subjects())
         return keyspace.now_ms, statuses(counted(filter(None, jobs), keyspace.now_ms), keyspace)
 
 
@@ -133,7 +133,7 @@ def events(address: Address, throttle: Throttle = UNTHROTTLED) -> Iterator[Event
         for subject in whole.subjects():
             for finding in family.findings(subject, keyspace):
                 yield _finding(finding, now_ms)
-            job = family.read(subject, keyspace)
+            job = family.describe(subject, keyspace)
             if job is not None and job.state is State.FAILED:
                 yield _dead_letter(job, now_ms)
 

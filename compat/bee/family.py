@@ -54,6 +54,9 @@ class Bee(KeyFamily):
     def read(self, subject: Subject, keyspace: Keyspace) -> Job | None:
         return reader.read(subject)
 
+    def describe(self, subject: Subject, keyspace: Keyspace) -> Job | None:
+        return reader.describe(subject)
+
     def queues(self, keyspace: Keyspace) -> Iterable[str]:
         return keyspaces.queues(keyspace.totals)
 

@@ -17,11 +17,12 @@ from ...schema.job import Job, State
 from ...schema.keys import KeyMatch
 from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
+from ..aside import FIELD
 from ..numbers import whole_score
 from . import texts
 from .kept import job_of
 from .keys import SCRIPTS, UNFINISHED, layout
-from .record import state_for_duplicates
+from .record import canonical, state_for_duplicates
 from .view import CLAIMING, View, view_of
 
 NAMELESS = "nameless"
@@ -181,6 +182,14 @@ def _broken_scripts(fields: Mapping[bytes, bytes]) -> Iterator[str]:
 
 
 # Facts to a job
+
+
+def describe(subject: Subject) -> Job | None:
+    """See KeyFamily.describe."""
+    view = view_of(subject)
+    if not view.is_job:
+        return None
+    return read(subject) if FIELD in view.stored.fields else canonical(view.job_id, view.stored)
 
 
 def read(subject: Subject) -> Job | None:

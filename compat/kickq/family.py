@@ -51,6 +51,9 @@ class Kickq(KeyFamily):
     def read(self, subject: Subject, keyspace: Keyspace) -> Job | None:
         return reader.read(subject)
 
+    def describe(self, subject: Subject, keyspace: Keyspace) -> Job | None:
+        return reader.describe(subject)
+
     def whereabouts(self, subject: Subject, keyspace: Keyspace) -> Iterable[Spot]:
         return whereabouts(subject, keyspace)
 

@@ -16,6 +16,7 @@ from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
+from ..aside import FIELD
 from ..numbers import whole
 from .kept import NAME, Kept
 from .keys import RUN_TRACE, WORDS, counted, layout
@@ -91,6 +92,14 @@ def tally(fact: Fact, totals: Totals) -> None:
 
 
 # Facts to a job
+
+
+def describe(subject: Subject) -> Job | None:
+    """See KeyFamily.describe."""
+    view = view_of(subject)
+    if view.fact is None:
+        return None
+    return read(subject) if FIELD in view.stored.fields else canonical(view.job_id, view.stored)
 
 
 def read(subject: Subject) -> Job | None:

@@ -6,7 +6,7 @@ Sources: kue 0.3.4 to 0.11.6, prefix ``q`` by default. Holds no logic of its own
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from ...schema.draw import EVERY_LOT, Lots
 from ...schema.fact import Entry, Fact, Subject
@@ -57,8 +57,8 @@ class Kue(KeyFamily):
     def read(self, subject: Subject, keyspace: Keyspace) -> Job | None:
         return reader.read(subject)
 
-    def refusals(self, subject: Subject, keyspace: Keyspace) -> Iterator[Finding]:
-        return iter(()) if record_rules.are_silent(view_of(subject)) else super().refusals(subject, keyspace)
+    def refusals(self, subject: Subject, keyspace: Keyspace) -> Sequence[Finding]:
+        return () if record_rules.are_silent(view_of(subject)) else super().refusals(subject, keyspace)
 
     def queues(self, keyspace: Keyspace) -> Iterable[str]:
         return keyspace.totals.names.get("types", ())

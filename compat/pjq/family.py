@@ -52,6 +52,9 @@ class Pjq(KeyFamily):
     def read(self, subject: Subject, keyspace: Keyspace) -> Job | None:
         return reader.read(subject, keyspace)
 
+    def describe(self, subject: Subject, keyspace: Keyspace) -> Job | None:
+        return reader.describe(subject, keyspace)
+
     def consumers(self, keyspace: Keyspace) -> Mapping[str, int] | None:
         return workers.alive(keyspace)
 

@@ -18,9 +18,11 @@ from ...schema.job import Job, State
 from ...schema.rule import Keyspace
 from ...schema.text import to_text
 from ...schema.totals import Totals
+from ..aside import FIELD
 from ..numbers import LARGEST
 from .kept import job_of
 from .keys import JS_1, LISTS, PLACES, WORKERS, is_uuid, layout
+from .record import canonical
 from .view import View, view_of
 
 FIRST_FIELDS = (b"json", b"dispatched_at")
@@ -123,6 +125,15 @@ def _microseconds(seconds: float) -> int:
 
 
 # Facts to a job
+
+
+def describe(subject: Subject, keyspace: Keyspace) -> Job | None:
+    """See KeyFamily.describe."""
+    view = view_of(subject)
+    if view.record is None and not view.is_contained:
+        return None
+    stored = view.stored(keyspace.totals)
+    return read(subject, keyspace) if FIELD in stored.fields else canonical(view.job_id, view.queue, stored)
 
 
 def read(subject: Subject, keyspace: Keyspace) -> Job | None:

@@ -58,6 +58,9 @@ class Qless(KeyFamily):
     def read(self, subject: Subject, keyspace: Keyspace) -> Job | None:
         return reader.read(subject, keyspace)
 
+    def describe(self, subject: Subject, keyspace: Keyspace) -> Job | None:
+        return reader.describe(subject, keyspace)
+
     def whereabouts(self, subject: Subject, keyspace: Keyspace) -> Iterable[Spot]:
         return whereabouts(subject, keyspace)
 

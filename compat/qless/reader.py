@@ -265,6 +265,14 @@ def _tally_config(fact: Fact, totals: Totals) -> None:
 # Facts to a job
 
 
+def describe(subject: Subject, keyspace: Keyspace) -> Job | None:
+    """See KeyFamily.describe."""
+    view = view_of(subject)
+    if view.record is None:
+        return None
+    return read(subject, keyspace) if FIELD in view.fields else canonical(view.job_id, view.stored)
+
+
 def read(subject: Subject, keyspace: Keyspace) -> Job | None:
     """The job that the facts describe; None without a hash, and for what is no job."""
     view = view_of(subject)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ..errors import MalformedValue
-from ..fact import Fact, Subject
+from ..fact import Fact
 from ..rule import Complaint, Harm, Keyspace, Rule, Severity
 from ..text import show, to_bytes
 from . import codec
@@ -235,10 +235,7 @@ def _not_looked_at(keyspace: Keyspace) -> Iterator[Complaint]:
 def _about_job(
     number: int, title: str, severity: Severity, harm: Harm, check: Check, repair: str | None = None, refuses: bool = False
 ) -> Rule:
-    def checked(subject: Subject, keyspace: Keyspace) -> Iterator[Complaint]:
-        return check(view_of(subject), keyspace)
-
-    return Rule(f"NATIVE-{number}", title, severity, harm, repair, refuses, subject=checked)
+    return Rule(f"NATIVE-{number}", title, severity, harm, repair, refuses, subject=check, view_of=view_of)
 
 
 def _about_queues(

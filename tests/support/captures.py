@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import redis
-from attrs import frozen
+from attrs import evolve, frozen
 from ferryman.compat.samples import commands, read_capture
 from ferryman.schema.fact import Entry, Fact, Subject, join
 from ferryman.schema.family import KeyFamily
@@ -120,9 +120,16 @@ class Survey:
     """By (scope, job id)."""
 
     def jobs(self) -> list[Job]:
-        """Everything that the family reads as a job."""
-        read = (self.keyspace.family.read(subject, self.keyspace) for subject in self.subjects.values())
-        return [job for job in read if job is not None]
+        """Everything that the family reads as a job, after a check that it describes each as it reads it."""
+        family, keyspace = self.keyspace.family, self.keyspace
+        found = []
+        for subject in self.subjects.values():
+            job, described = family.read(subject, keyspace), family.describe(subject, keyspace)
+            assert (described is None) == (job is None)
+            if job is not None and described is not None:
+                assert evolve(described, extra=job.extra, position=job.position, rank=job.rank) == job
+                found.append(job)
+        return found
 
     def findings(self) -> list[Finding]:
         """What all rules say about all jobs and the keyspace."""

@@ -16,6 +16,7 @@ LONGEST_DETAIL = 1500
 def interrogate(seen: Survey) -> None:
     """Facts were made already; here all rules, repairs, jobs, obstacles and commands are. Nothing may raise."""
     keyspace, family = seen.keyspace, seen.keyspace.family
+    seen.jobs()
     for finding in family.keyspace_findings(keyspace):
         check(finding)
         family.repair(finding, None, keyspace)
