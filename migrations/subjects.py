@@ -28,10 +28,11 @@ class Gathering:
 
     def subjects(self) -> Iterator[Subject]:
         """Every job that there are facts about, when all of them are in. In an order that depends on nothing but their ids."""
-        if self.family.echoing:
-            # All are asked before the first answer is added: an echo has no echo.
-            for echo in [echo for facts in self._facts.values() for echo in self.family.echoes(join(facts))]:
-                if (echo.scope, echo.job_id) in self._facts:
-                    self.add(echo)
+        asking = self.family.asking
+        asked = [facts for facts in self._facts.values() if asking and any(fact.role in asking for fact in facts)]
+        # All are asked before the first answer is added: an echo has no echo.
+        for echo in [echo for facts in asked for echo in self.family.echoes(join(facts))]:
+            if (echo.scope, echo.job_id) in self._facts:
+                self.add(echo)
         for name in sorted(self._facts):
             yield join(self._facts[name])

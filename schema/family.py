@@ -65,8 +65,11 @@ class KeyFamily(ABC):
     """The ids of the rules that ``repair`` can mend."""
     plantable: ClassVar[frozenset[str]] = frozenset()
     """The ids of the rules that ``damage`` can break."""
-    echoing: ClassVar[bool] = False
-    """True for a family whose jobs must know of each other's state: engines then ask every subject for its ``echoes``."""
+    asking: ClassVar[frozenset[str]] = frozenset()
+    """The roles of facts by which other jobs ask this one about itself: whoever has such a fact is asked for its ``echoes``.
+
+    Empty for a family whose jobs need not know of each other's state.
+    """
     names_records: ClassVar[bool] = True
     """False for a family in which a name doesn't tell whether a hash is a job's record: any hash may be one, or none is."""
 

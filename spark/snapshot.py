@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from attrs import evolve, field, frozen
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from ..migrations.clusterscan import Cluster
 from ..migrations.engine import Census, Progress, silent
@@ -54,6 +54,8 @@ T = TypeVar("T")
 
 Work = Callable[[str, Jobs], Batches]
 """What a task does with the jobs of a part, by its name. To be made by ``closing``."""
+NAME = ["scope", "job_id"]
+"""The columns that name the job of a fact."""
 SOUND = "sound-"
 """Before the number of a part, where its jobs are no facts."""
 
@@ -98,11 +100,13 @@ class Snapshot:
         about_jobs = self.facts.frame().where("job_id is not null")
         if self.remade is not None:
             about_jobs = about_jobs.unionByName(self.remade.frame())
-        if get_family(self.address.family).echoing:
-            told = _by_job(about_jobs, self.tasks).mapInArrow(_echoing(self.address.family), FACTS.ddl)
-            about_jobs = about_jobs.unionByName(told)
+        asking = get_family(self.address.family).asking
+        if asking:
+            asked = about_jobs.where(functions.col("role").isin(*asking)).select(*NAME).distinct()
+            told = _by_job(about_jobs.join(asked, NAME, "left_semi").select(about_jobs.columns), self.tasks)
+            about_jobs = about_jobs.unionByName(told.mapInArrow(_echoing(self.address.family), FACTS.ddl))
         if only is not None:
-            about_jobs = about_jobs.join(only.frame, ["scope", "job_id"], "left_semi").select(about_jobs.columns)
+            about_jobs = about_jobs.join(only.frame, NAME, "left_semi").select(about_jobs.columns)
         return _by_job(about_jobs, self.tasks)
 
     def work(
@@ -261,7 +265,7 @@ def must_speak(snapshot: Snapshot) -> None:
 
 
 def _by_job(facts: DataFrame, partitions: int) -> DataFrame:
-    return facts.repartition(partitions, "scope", "job_id").sortWithinPartitions("scope", "job_id")
+    return facts.repartition(partitions, *NAME).sortWithinPartitions(*NAME)
 
 
 def _echoing(name: str) -> Callable[[Batches], Batches]:

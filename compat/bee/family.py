@@ -18,6 +18,7 @@ from ...schema.spot import Spot
 from ...schema.totals import Totals
 from . import damage, generate, keyspaces, reader, repairs, writer
 from .rules import RULES
+from .view import CLAIMING
 from .whereabouts import whereabouts
 
 
@@ -29,7 +30,7 @@ class Bee(KeyFamily):
     default_prefix = "bee"
     rules = RULES
     keeps_extra = True
-    echoing = True
+    asking = CLAIMING
     repairable = repairs.REPAIRABLE
     plantable = damage.PLANTABLE
 

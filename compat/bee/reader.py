@@ -23,7 +23,7 @@ from . import texts
 from .kept import job_of
 from .keys import SCRIPTS, UNFINISHED, layout
 from .record import canonical, state_for_duplicates
-from .view import CLAIMING, View, view_of
+from .view import View, view_of
 
 NAMELESS = "nameless"
 """Role of an ODD fact about a key that has no pattern's form."""
@@ -117,8 +117,6 @@ def _flat(fields: Mapping[bytes, bytes]) -> tuple[bytes, ...]:
 
 def echoes(subject: Subject) -> Iterator[Fact]:
     """The answers to all who have claimed this job."""
-    if not any(fact.role in CLAIMING for fact in subject.facts):
-        return  # few are claimed, and a view takes long to make
     view = view_of(subject)
     source = view.record or view.facts[0]
     for claim in view.claims:

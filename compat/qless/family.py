@@ -33,7 +33,7 @@ class Qless(KeyFamily):
     default_prefix = "ql"
     rules = RULES
     keeps_extra = True
-    echoing = True
+    asking = frozenset({"waits"})
     repairable = REPAIRABLE
     plantable = PLANTABLE
 

@@ -147,8 +147,7 @@ def survey(family: KeyFamily, entries: Iterable[Entry], prefix: str, now_ms: int
             family.tally(fact, totals)
             if fact.job_id is not None:
                 by_job.setdefault((fact.scope, fact.job_id), []).append(fact)
-    if family.echoing:
-        for fact in [echo for facts in by_job.values() for echo in family.echoes(join(facts))]:
-            by_job[fact.scope, fact.job_id or ""].append(fact)
+    for fact in [echo for facts in by_job.values() for echo in family.echoes(join(facts))]:
+        by_job[fact.scope, fact.job_id or ""].append(fact)
     subjects = {identity: join(facts) for identity, facts in by_job.items()}
     return Survey(Keyspace(family, prefix, now_ms, totals), subjects)
