@@ -30,9 +30,11 @@ class Intake:
 
     def facts(self, entry: Entry) -> Iterator[Fact]:
         """What an entry states, as far as it must be known job by job."""
-        outline = self._outline
+        outline, asking = self._outline, self._family.asking
         for fact in self._family.facts(entry, self._prefix):
             self._family.tally(fact, outline.totals)
+            if fact.role in asking:
+                outline.asked += 1
             outline.speaks = outline.speaks or fact.kind is not FactKind.TOKEN
             yield fact
 
@@ -78,6 +80,8 @@ class Outline:
     totals: Totals = field(factory=Totals)
     speaks: bool = False
     """There was a key that is more than a wake-up token or lock."""
+    asked: int = 0
+    """Facts by which jobs ask others (``KeyFamily.asking``)."""
     homes: dict[int, tuple[str, str]] = field(factory=dict)
     """Queue and state by ``Home.mark``, of the jobs that no facts speak of."""
     files: list[str] = field(factory=list)
@@ -88,6 +92,7 @@ class Outline:
         return {
             "totals": self.totals.to_json(),
             "speaks": self.speaks,
+            "asked": self.asked,
             "homes": [[mark, *home] for mark, home in self.homes.items()],
             "files": self.files,
         }
@@ -99,6 +104,7 @@ class Outline:
         for word in map(json.loads, words):
             outline.totals.merge(Totals.from_json(word["totals"]))
             outline.speaks = outline.speaks or word["speaks"]
+            outline.asked += word["asked"]
             outline.homes.update((mark, (queue, state)) for mark, queue, state in word["homes"])
             outline.files += word["files"]
         return outline

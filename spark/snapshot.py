@@ -56,6 +56,8 @@ Work = Callable[[str, Jobs], Batches]
 """What a task does with the jobs of a part, by its name. To be made by ``closing``."""
 NAME = ["scope", "job_id"]
 """The columns that name the job of a fact."""
+FEW = 100_000
+"""Jobs that others ask, whose names are given to every task: that spares all other facts a second shuffle."""
 SOUND = "sound-"
 """Before the number of a part, where its jobs are no facts."""
 
@@ -72,6 +74,8 @@ class Snapshot:
     totals: Totals
     speaks: bool
     """The keyspace has a key that is more than a wake-up token or lock."""
+    asked: int = 0
+    """How many facts there are by which jobs ask others."""
     remarks: tuple[Finding, ...] = ()
     """About the source itself."""
     traces: Traces | None = None
@@ -100,14 +104,20 @@ class Snapshot:
         about_jobs = self.facts.frame().where("job_id is not null")
         if self.remade is not None:
             about_jobs = about_jobs.unionByName(self.remade.frame())
-        asking = get_family(self.address.family).asking
-        if asking:
-            asked = about_jobs.where(functions.col("role").isin(*asking)).select(*NAME).distinct()
-            told = _by_job(about_jobs.join(asked, NAME, "left_semi").select(about_jobs.columns), self.tasks)
+        if self.asked:
+            told = _by_job(self._asked_among(about_jobs), self.tasks)
             about_jobs = about_jobs.unionByName(told.mapInArrow(_echoing(self.address.family), FACTS.ddl))
         if only is not None:
             about_jobs = about_jobs.join(only.frame, NAME, "left_semi").select(about_jobs.columns)
         return _by_job(about_jobs, self.tasks)
+
+    def _asked_among(self, facts: DataFrame) -> DataFrame:
+        """The facts of all jobs that others ask, and perhaps of others too."""
+        if self.asked > FEW:
+            return facts
+        asking = get_family(self.address.family).asking
+        names = facts.where(functions.col("role").isin(*asking)).select(*NAME).distinct()
+        return facts.join(functions.broadcast(names), NAME, "left_semi").select(facts.columns)
 
     def work(
         self, work: Work, table: Table[T], path: str, phase: str, progress: Progress = silent, only: Chosen | None = None
@@ -188,7 +198,7 @@ def taken(
 ) -> Snapshot:
     """The snapshot of which these are the facts, and their closing words tell of the traces."""
     outline = Outline.of(facts.tails())
-    snapshot = Snapshot(address, now_ms, tasks, facts, outline.totals, outline.speaks, tuple(remarks))
+    snapshot = Snapshot(address, now_ms, tasks, facts, outline.totals, outline.speaks, outline.asked, tuple(remarks))
     if not outline.files:
         return snapshot
     traces = Traces.of(address, now_ms, outline, tasks)

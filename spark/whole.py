@@ -41,7 +41,6 @@ def read_whole(address: Address, now_ms: int | None = None, throttle: Throttle =
     """
     family, intake = get_family(address.family), Intake(address)
     tasks = tasks_for(address)
-    is_asked = False
     with Spill(tasks) as spill, Spill(tasks) as told:
         with open_source(address, throttle) as source:
             now = source.clock_ms() if now_ms is None else now_ms
@@ -50,8 +49,7 @@ def read_whole(address: Address, now_ms: int | None = None, throttle: Throttle =
                     for fact in intake.facts(entry):
                         if fact.job_id is not None:
                             spill.add(fact)
-                            is_asked = is_asked or fact.role in family.asking
-        if is_asked:
+        if intake.close().asked:
             for subject in spill.subjects():
                 for fact in (*subject.facts, *family.echoes(subject)):
                     told.add(fact)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -17,9 +18,11 @@ from ferryman.schema.address import Address
 from ferryman.schema.fact import Entry
 from ferryman.schema.job import State
 from ferryman.schema.rule import Finding
+from ferryman.spark import snapshot
 from ferryman.spark.engine import SparkEngine
+from ferryman.spark.session import session
 
-from ..support.captures import Capture, captures, dump, load
+from ..support.captures import Capture, capture, captures, dump, load
 from ..support.keyspace import store
 from ..support.servers import Server
 
@@ -82,6 +85,24 @@ def test_an_audit_finds_the_same(engine: SparkEngine, loaded: Capture, source: A
     findings = told(lambda report: censuses.append(engine.audit(source, now, report)))
     assert findings == told(lambda report: censuses.append(LOCAL.audit(source, now, report)))
     assert censuses[0] == censuses[1]
+
+
+@pytest.fixture(params=[0, snapshot.FEW])
+def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More jobs that others ask than are told apart, and fewer."""
+    monkeypatch.setattr(snapshot, "FEW", request.param)
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("family", ["bee", "qless"])
+def test_jobs_are_answered_however_many_ask(engine: SparkEngine, server: Server, tmp_path: Path, family: str) -> None:
+    case = capture(family, "healthy")
+    load(case, server.client())
+    source = Address.parse(server.url(0, family=family, prefix=quote(case.prefix)))
+    assert snapshot.take(session(), source, case.captured_at_ms, str(tmp_path / "facts"), 3).asked
+    assert list(engine.jobs(source, case.captured_at_ms)) == list(LOCAL.jobs(source, case.captured_at_ms))
+    findings = told(lambda report: engine.audit(source, case.captured_at_ms, report))
+    assert findings == told(lambda report: LOCAL.audit(source, case.captured_at_ms, report))
 
 
 def test_jobs_are_listed_in_the_same_order(engine: SparkEngine, loaded: Capture, source: Address) -> None:
