@@ -77,7 +77,7 @@ class Cluster:
             try:
                 with wire(self.client(name)) as line:
                     ranges = line.ask("CLUSTER", "SLOTS")
-            except redis.exceptions.ConnectionError as error:
+            except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError) as error:
                 failure = error
                 continue
             except redis.exceptions.ResponseError as error:

@@ -28,8 +28,7 @@ class Gathering:
 
     def subjects(self) -> Iterator[Subject]:
         """Every job that there are facts about, when all of them are in. In an order that depends on nothing but their ids."""
-        asking = self.family.asking
-        asked = [facts for facts in self._facts.values() if asking and any(fact.role in asking for fact in facts)]
+        asked = filter(self.family.is_asked, self._facts.values())
         # All are asked before the first answer is added: an echo has no echo.
         for echo in [echo for facts in asked for echo in self.family.echoes(join(facts))]:
             if (echo.scope, echo.job_id) in self._facts:

@@ -8,7 +8,7 @@ too: who sends a batch decides per reply what an error means. Never used by two 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import redis
@@ -26,6 +26,7 @@ class Wire:
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
+        self._peer = _peer(vars(connection))
         self._reader: Any = None
         self._buffer = bytearray(BUFFER)
         self.received = 0
@@ -86,21 +87,16 @@ class Wire:
                 replies.append(reply)
         return replies
 
-    def _peer(self) -> str:
-        """Who answers: one of several nodes, perhaps."""
-        host, port = (getattr(self._connection, name, None) for name in ("host", "port"))
-        return f"{host}:{port}" if host else "the server"
-
     def _fill(self) -> None:
         """Waits for more bytes, as long as the client's ``socket_timeout`` says."""
         try:
             size = self._connection._sock.recv_into(self._buffer)
         except TimeoutError as error:
-            raise redis.exceptions.TimeoutError(f"no reply from {self._peer()} in time") from error
+            raise _silent(self._peer) from error
         except OSError as error:
-            raise redis.exceptions.ConnectionError(f"the connection to {self._peer()} broke: {error}") from error
+            raise redis.exceptions.ConnectionError(f"the connection to {self._peer} broke: {error}") from error
         if not size:
-            raise redis.exceptions.ConnectionError(f"{self._peer()} has closed the connection")
+            raise redis.exceptions.ConnectionError(f"{self._peer} has closed the connection")
         self.received += size
         self._reader.feed(self._buffer, 0, size)
 
@@ -111,7 +107,7 @@ def wire(client: redis.Redis) -> Iterator[Wire]:
 
     After an exception the connection is closed first: unread replies would be taken for somebody else's.
     """
-    connection = client.connection_pool.get_connection()
+    connection = _connected(client)
     try:
         yield Wire(connection)
     except BaseException:
@@ -119,6 +115,23 @@ def wire(client: redis.Redis) -> Iterator[Wire]:
         raise
     finally:
         client.connection_pool.release(connection)
+
+
+def _connected(client: redis.Redis) -> Any:
+    try:
+        return client.connection_pool.get_connection()
+    except redis.exceptions.TimeoutError as error:
+        raise _silent(_peer(client.connection_pool.connection_kwargs)) from error
+
+
+def _silent(peer: str) -> redis.exceptions.TimeoutError:
+    """redis-py's own does not tell who is meant, which is one of several nodes, perhaps."""
+    return redis.exceptions.TimeoutError(f"no reply from {peer}")
+
+
+def _peer(known: Mapping[str, Any]) -> str:
+    """Who answers, by what is known of a connection."""
+    return f"{known['host']}:{known['port']}" if known.get("host") else "the server"
 
 
 def packed_each(command: Sequence[bytes], keys: Iterable[bytes]) -> bytes:

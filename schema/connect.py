@@ -87,7 +87,9 @@ def server_errors(address: Address) -> Iterator[None]:
     except redis.exceptions.AuthenticationError as error:
         raise ServerError(f"{address.display()}: the server refuses the credentials ({_reason(error)})") from error
     except redis.exceptions.TimeoutError as error:
-        raise ServerError(f"{address.display()}: no answer in time; is the server overloaded or frozen?") from error
+        raise ServerError(
+            f"{address.display()}: no answer in time ({_reason(error)}); is the server overloaded or frozen?"
+        ) from error
     except redis.exceptions.ConnectionError as error:
         raise ServerError(f"{address.display()}: can't be reached ({_reason(error)}); is the server running?") from error
     except redis.exceptions.RedisError as error:

@@ -104,6 +104,10 @@ class KeyFamily(ABC):
         """What spares an audit the sound jobs of this keyspace; None where the rules look at every job."""
         return None
 
+    def is_asked(self, facts: Iterable[Fact]) -> bool:
+        """Whether other jobs ask the job of which these are all facts: of no other need ``echoes`` be asked."""
+        return bool(self.asking) and any(fact.role in self.asking for fact in facts)
+
     def echoes(self, subject: Subject) -> Iterator[Fact]:
         """What this job tells other jobs that have claimed it: facts about them, to be joined with their own.
 

@@ -283,7 +283,8 @@ def _echoing(name: str) -> Callable[[Batches], Batches]:
 
     def ask(rows: Batches) -> Batches:
         family = get_family(name)
-        yield from batches(FACTS, (echo for subject in subjects(rows) for echo in family.echoes(subject)), fact_bytes)
+        asked = (subject for subject in subjects(rows) if family.is_asked(subject.facts))
+        yield from batches(FACTS, (echo for subject in asked for echo in family.echoes(subject)), fact_bytes)
 
     return ask
 

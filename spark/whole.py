@@ -51,7 +51,8 @@ def read_whole(address: Address, now_ms: int | None = None, throttle: Throttle =
                             spill.add(fact)
         if intake.close().asked:
             for subject in spill.subjects():
-                for fact in (*subject.facts, *family.echoes(subject)):
+                echoes = family.echoes(subject) if family.is_asked(subject.facts) else ()
+                for fact in (*subject.facts, *echoes):
                     told.add(fact)
             spill = told
         yield Whole(Keyspace(family, address.prefix, now, intake.close().totals), spill)

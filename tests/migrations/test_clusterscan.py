@@ -122,6 +122,18 @@ def _port(client) -> int:  # type: ignore[no-untyped-def]
     return int(client.connection_pool.connection_kwargs["port"])
 
 
+@pytest.mark.parametrize("number", [0, 1], ids=["the node of the address", "another"])
+def test_a_node_that_does_not_answer_is_named(empty: Cluster, number: int) -> None:
+    fill(empty)
+    silent, heir = empty.nodes[number], empty.nodes[MASTERS + number]
+    told = rf"no answer in time \(no reply from 127\.0\.0\.1:{silent.server.port}\)"
+    # For the rest of these tests: nobody is to take over, then or later.
+    empty.say(heir, "CONFIG", "SET", "cluster-replica-no-failover", "yes")
+    with silent.frozen(), pytest.raises(ServerError, match=told):
+        next(LocalEngine().jobs(address(empty, socket_timeout="0.5"), 0))
+    empty.wait_until_sound()
+
+
 def test_keys_are_read_where_they_are_even_if_the_map_is_old(empty: Cluster) -> None:
     names = fill(empty)
     with clusterscan.Cluster(address(empty)) as reader:
