@@ -207,6 +207,13 @@ class Cluster:
         after = self.at_rest()
         return [slot for slot, owner in after.items() if before.get(slot) != owner]
 
+    def must_own(self, before: Mapping[int, NodeName]) -> None:
+        """Raises ServerError if slots have other owners than they had: who scans node by node may have missed their keys."""
+        moved = self.moved_since(before)
+        if moved:
+            told = f"{len(moved)} slots have moved during the scan; try again when they have settled"
+            raise ServerError(f"{self._address.display()}: {told}")
+
     def keys_in(self, slot: int) -> list[bytes]:
         """The names of all keys in a slot."""
         with wire(self.client(self._owners[slot])) as line:

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 import redis
 from attrs import evolve, field, frozen
+from redis.exceptions import MovedError
 
 from ..schema.errors import ServerError
 from ..schema.fact import Entry
@@ -225,12 +226,12 @@ def scan_range(
     """The names of the keys in the range that one of the globs fits, page by page; a name may come twice.
 
     ``kind``: leave out keys of other Redis types where SCAN itself can do that. ``passed`` is told each cursor to which all pages
-    have been given out. Globs without a wildcard cost no scan: their keys come first, in the span that has the start, whether
-    they exist or not. Raises ServerError when the cursors prove not to be positions after all.
+    have been given out. Globs without a wildcard cost no scan: their keys come first, in the span that has the start. Raises
+    ServerError when the cursors prove not to be positions after all.
     """
     selection = Selection.of(globs)
-    if span.has_start and selection.exact:
-        yield list(selection.exact)
+    if span.has_start and selection.exact and (there := _there(client, selection.exact)):
+        yield there
     if selection.match is None:
         return
     cursor = span.first
@@ -251,11 +252,18 @@ def scan_range(
             cursor = following
 
 
+def _there(client: redis.Redis, names: Sequence[bytes]) -> list[bytes]:
+    """Those of the keys that the server has, and those of which it does not tell."""
+    with wire(client) as line:
+        told = line.call(("EXISTS", name) for name in names)
+    return [name for name, answer in zip(names, told, strict=True) if answer != 0 and not isinstance(answer, MovedError)]
+
+
 def entries(
     client: redis.Redis,
     family: KeyFamily,
     prefix: str,
-    span: CursorRange = EVERYTHING,
+    span: Span = EVERYTHING,
     throttle: Throttle = UNTHROTTLED,
     passed: Callable[[int], None] | None = None,
     is_hash: Guess = no_guess,

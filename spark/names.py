@@ -78,7 +78,7 @@ def list_names(
     The names are in the new ``folder``, which the executors share. Raises ServerError.
     """
     os.makedirs(folder)
-    scans = _scans(address, tasks)
+    scans = scans_of(address, tasks)
     task = _scanning(address, throttle, scans, folder, tasks)
     done = spark.range(0, len(scans), 1, len(scans)).mapInArrow(task, "file string")
     files: list[str] = []
@@ -147,8 +147,8 @@ class Scan:
             yield cluster.client(self.node)
 
 
-def _scans(address: Address, number: int) -> list[Scan]:
-    """The scans, about this many, that together find every key."""
+def scans_of(address: Address, number: int) -> list[Scan]:
+    """The scans, about this many, that together find every key: at least one for each master of a cluster."""
     if address.kind is not Kind.CLUSTER:
         with open_client(address) as client:
             run_id = node(client).run_id

@@ -8,12 +8,15 @@ Options for reading:
     url         the keyspace, see schema/address.py
     table       jobs (default), findings, totals, facts, keys or entries (each key with all that it holds)
     partitions  for facts, keys and entries: how many tasks read side by side (default 1). With more than one on a server, a key
-                at the border of two ranges may appear twice; ``ferryman.spark.frames`` has facts in parallel without that
+                at the border of two ranges may appear twice; ``ferryman.spark.frames`` has facts in parallel without that. Of a
+                cluster, one task follows slots that move; several (one for each master at least) raise an error when one does
     fields      for entries: only the records of jobs, and of these only some fields, each in a column: state,type,priority; or *
                 for the records with all their fields, in the table's own columns. Where a family's names don't tell what is a
-                record (pjq, kombu), every hash counts as one
+                record (pjq, kombu), every hash counts as one. Read from a cluster by a task for each master at least
     now         the moment that rules compare with, Unix ms (default: the server's clock, or the time of the snapshot)
     throttle    keys a second that all tasks together read from a server, or polite, as on the command line (default: no limit)
+
+Findings of a live keyspace are looked at again, as by an audit: those of jobs that only moved meanwhile are left out.
 
 A source's tasks can't exchange rows, so one task makes the tables jobs and findings, with the facts of all jobs on its disk
 meanwhile: right for any size, and not the fastest; that is frames.py too. A keyspace without keys is an empty table. Every
@@ -30,28 +33,33 @@ Options for streams (stream.py): url, and
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import redis
 from attrs import frozen
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from ..migrations.clusterscan import REDIRECTED, Cluster, NodeName
+from ..migrations.confirm import confirming
 from ..migrations.globs import covering
 from ..migrations.hoard import freeze_loaded
 from ..migrations.rdbfile import NotAPiece, Piece, RdbFile
-from ..migrations.scan import EVERYTHING, SCAN_COUNT, CursorRange, entries, node, same_server, scan_range, split
+from ..migrations.scan import EVERYTHING, SCAN_COUNT, Span, entries, same_server, scan_range
 from ..migrations.source import open_source, snapshot_paths
 from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..migrations.wire import wire
 from ..schema.address import Address, Kind
-from ..schema.connect import open_client
+from ..schema.connect import server_errors
 from ..schema.errors import ServerError, UsageError
 from ..schema.fact import Entry
 from ..schema.family import get_family
 from .entries import ENTRIES, entry_bytes
 from .forms import Form, Whole, parse_fields
+from .names import Scan, scans_of
 from .sink import Sink, begin
 from .stream import EventsStream, Stream, TotalsStream, Watch
 from .tables import FACTS, FINDINGS, JOBS, Table, batches, fact_bytes, job_bytes
@@ -95,9 +103,7 @@ class Ferryman(DataSource):  # type: ignore[misc]
                 number = _number(self.options, "partitions") or 1
                 if address.kind is Kind.RDB:
                     return PieceReader(address, table, form, number, now)
-                if address.kind is Kind.CLUSTER and form.kind:
-                    raise UsageError("option 'fields' can't be had from a cluster; leave it out, and pick from the column fields")
-                return RangeReader(address, table, form, number, throttle.shared(number))
+                return RangeReader(address, table, form, number, throttle)
             case "events":
                 raise UsageError("the table events is a stream: use spark.readStream")
             case table:
@@ -132,11 +138,35 @@ class Ferryman(DataSource):  # type: ignore[misc]
 
 
 @frozen
-class Range(InputPartition):  # type: ignore[misc]
-    """The part of one task."""
+class Everything(InputPartition):  # type: ignore[misc]
+    """The part of the only task."""
 
-    span: CursorRange
-    run_id: str | None
+
+@frozen
+class Range(InputPartition):  # type: ignore[misc]
+    """The part of one task of several."""
+
+    scan: Scan
+    tasks: int
+    """How many parts there are."""
+    owners: Mapping[int, NodeName] | None = None
+    """Of all slots of a cluster: keys may be missed if they change."""
+
+    @contextlib.contextmanager
+    def client(self, address: Address) -> Iterator[redis.Redis]:
+        """The server of this part. Raises ServerError, also when it is not the same at the end, or a slot has moved."""
+        with self.scan.client(address) as client, same_server(client, self.scan.run_id):
+            if self.owners is None:
+                yield client
+                return
+            with Cluster(address) as cluster:
+                cluster.must_own(self.owners)
+                try:
+                    yield client
+                except REDIRECTED:
+                    cluster.must_own(self.owners)
+                    raise ServerError(f"{address.display()}: a slot was on the move during the scan; try again") from None
+                cluster.must_own(self.owners)
 
 
 @frozen
@@ -149,37 +179,43 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
     """Of the table entries."""
     number: int
     throttle: Throttle
-    """Of one of so many tasks."""
+    """Of all tasks together."""
 
-    def partitions(self) -> Sequence[Range]:
+    def partitions(self) -> Sequence[Range | Everything]:
+        owners = None
         if self.address.kind is Kind.CLUSTER:
-            return [Range(EVERYTHING, None)]
-        with open_client(self.address) as client:
-            run_id = node(client).run_id
-            return [Range(span, run_id) for span in split(client, self.number)]
+            if self.number == 1 and self.form.kind is None:
+                return [Everything()]
+            with server_errors(self.address), Cluster(self.address) as cluster:
+                owners = cluster.at_rest()
+        scans = scans_of(self.address, self.number)
+        return [Range(scan, len(scans), owners) for scan in scans]
 
-    def read(self, partition: Range) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: Range | Everything) -> Iterator[pa.RecordBatch]:
         freeze_loaded()
-        family, prefix = get_family(self.address.family), self.address.prefix
-        if self.address.kind is Kind.CLUSTER:
+        if isinstance(partition, Everything):
             yield from self._read_cluster()
             return
-        with open_client(self.address) as client, same_server(client, partition.run_id):
-            kind = self.form.kind if self.table == "entries" else None
-            pages = scan_range(client, partition.span, family.globs(prefix), self.throttle.page(SCAN_COUNT), kind=kind)
-            if self.table == "keys":
-                for page in pages:
-                    yield pa.RecordBatch.from_arrays([pa.array(page, pa.binary())], ["key"])
-                return
-            if self.table == "entries":
-                if partition.span.whole:
-                    pages = _distinct(pages)
-                with wire(client) as line:
-                    yield from self.form.read(line, pages, self.throttle.pace(), self.address)
-                return
-            found = entries(client, family, prefix, partition.span, self.throttle)
-            facts = (fact for batch in found for entry in batch for fact in family.facts(entry, prefix))
-            yield from batches(FACTS, facts, fact_bytes)
+        with partition.client(self.address) as client:
+            yield from self._read(client, partition.scan.span, self.throttle.shared(partition.tasks))
+
+    def _read(self, client: redis.Redis, span: Span, throttle: Throttle) -> Iterator[pa.RecordBatch]:
+        family, prefix = get_family(self.address.family), self.address.prefix
+        kind = self.form.kind if self.table == "entries" else None
+        pages = scan_range(client, span, family.globs(prefix), throttle.page(SCAN_COUNT), kind=kind)
+        if self.table == "keys":
+            for page in pages:
+                yield pa.RecordBatch.from_arrays([pa.array(page, pa.binary())], ["key"])
+            return
+        if self.table == "entries":
+            if span == EVERYTHING:
+                pages = _distinct(pages)
+            with wire(client) as line:
+                yield from self.form.read(line, pages, throttle.pace(), self.address)
+            return
+        found = entries(client, family, prefix, span, throttle)
+        facts = (fact for batch in found for entry in batch for fact in family.facts(entry, prefix))
+        yield from batches(FACTS, facts, fact_bytes)
 
     def _read_cluster(self) -> Iterator[pa.RecordBatch]:
         """All nodes in one task, which sees to it that slots that move are not missed."""
@@ -254,10 +290,10 @@ class WholeReader(DataSourceReader):  # type: ignore[misc]
     now_ms: int | None
     throttle: Throttle
 
-    def partitions(self) -> Sequence[Range]:
-        return [Range(EVERYTHING, None)]
+    def partitions(self) -> Sequence[Everything]:
+        return [Everything()]
 
-    def read(self, partition: Range) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: Everything) -> Iterator[pa.RecordBatch]:
         if self.table == "totals":
             yield from batches(TOTALS, totals(self.address, self.throttle, now_ms=self.now_ms))
             return
@@ -267,10 +303,11 @@ class WholeReader(DataSourceReader):  # type: ignore[misc]
             if self.table == "jobs":
                 read = (family.read(subject, keyspace) for subject in whole.subjects())
                 yield from batches(JOBS, filter(None, read), job_bytes)
-            else:
-                yield from batches(FINDINGS, family.keyspace_findings(keyspace))
-                found = (finding for subject in whole.subjects() for finding in family.findings(subject, keyspace))
-                yield from batches(FINDINGS, found)
+                return
+            found = ((subject, family.findings(subject, keyspace)) for subject in whole.subjects())
+            with confirming(self.address, keyspace, self.throttle) as confirmation:
+                yield from batches(FINDINGS, confirmation.told_of_keyspace(family.keyspace_findings(keyspace)))
+                yield from batches(FINDINGS, confirmation.told(found))
 
 
 def _distinct(pages: Iterable[list[bytes]]) -> Iterator[list[bytes]]:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 import redis
 from attrs import evolve
+from ferryman.migrations.confirm import Confirmation, confirming
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
 from ferryman.migrations.reading import BATCH
 from ferryman.schema.address import Address
 from ferryman.schema.job import State
 from ferryman.schema.rule import Finding
+from ferryman.spark import source as data_source
 from ferryman.spark.frames import read
+from ferryman.spark.source import Ferryman
 from ferryman.spark.tables import FINDINGS, JOBS, Table
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, lit
@@ -72,6 +76,24 @@ def test_the_table_findings_is_what_the_local_engine_finds(spark: SparkSession, 
     assert values(table(spark, url, table="findings", now=now), FINDINGS) == findings(url, now)
 
 
+def test_findings_about_jobs_are_looked_at_again(
+    loaded: Capture, url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Ferryman({"url": url, "table": "findings", "now": str(loaded.captured_at_ms)})
+
+    def told() -> set[str | None]:
+        reader = source.reader(None)
+        return {row["job_id"] for part in reader.partitions() for rows in reader.read(part) for row in rows.to_pylist()}
+
+    def delete_and_confirm(*arguments: Any) -> AbstractContextManager[Confirmation]:
+        client.flushall()
+        return confirming(*arguments)
+
+    assert len(told()) > 2
+    monkeypatch.setattr(data_source, "confirming", delete_and_confirm)
+    assert told() <= {None}
+
+
 def test_frames_show_the_same_as_the_data_source(spark: SparkSession, loaded: Capture, url: str, server: Server) -> None:
     now = loaded.captured_at_ms
     keyspace = read(spark, url, now)
@@ -103,6 +125,13 @@ def test_a_table_is_read_no_faster_than_its_throttle_allows(
     # One batch a second; times are whole seconds.
     assert len(asked) == 4 * BATCH
     assert max(asked) - min(asked) >= 2
+
+
+def test_keys_are_those_that_there_are(spark: SparkSession, url: str, client: redis.Redis) -> None:
+    """Of the two locks that kue knows, which no pattern covers, one."""
+    client.hset("q:job:1", "type", "mail")
+    client.set("promotion:lock", "1")
+    assert {bytes(row.key) for row in table(spark, url, table="keys").collect()} == {b"q:job:1", b"promotion:lock"}
 
 
 @pytest.mark.usefixtures("loaded")
