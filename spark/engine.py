@@ -27,8 +27,8 @@ from ..schema.job import Job, State
 from ..schema.rule import Finding
 from . import audit, kept, listing, migrate, preflight
 from .comparison import Seen, compare_keyspaces, seen
-from .names import tasks_for
-from .session import session
+from .names import even, tasks_for
+from .session import local_cores, session
 from .snapshot import Snapshot, must_speak, take
 from .stage import beside
 from .stands import Promised, Standing
@@ -152,7 +152,14 @@ class SparkEngine:
             return listing.queues(snapshot, f"{folder}/queues")
 
     def _number(self, address: Address) -> int:
-        return self._tasks or tasks_for(address)
+        return self._tasks or even(tasks_for(address), self._cores())
+
+    def _cores(self) -> int:
+        """How many tasks work side by side; 1 where that is not known yet."""
+        running = self._given or SparkSession.getActiveSession()
+        if running is not None:
+            return running.sparkContext.defaultParallelism
+        return local_cores() if self._master is None else 1
 
     @contextlib.contextmanager
     def _snapshot(

@@ -123,6 +123,11 @@ def tasks_for(address: Address) -> int:
         return min(MAX_TASKS, max(source.size() // share, by_bytes) + 1)
 
 
+def even(tasks: int, cores: int) -> int:
+    """About so many tasks, of which all cores have the same number: three on two cores take as long as four."""
+    return tasks if tasks <= cores else (tasks + (cores - 1) // 2) // cores * cores
+
+
 @frozen
 class Scan:
     """What one task scans: a span of the keys of one node."""

@@ -87,7 +87,7 @@ def session(master: str | None = None, settings: Mapping[str, str] | None = None
                 "password_env= or password_file="
             )
         return _built(master, {**STEPS, **(settings or {})})
-    place = master or f"local[{os.cpu_count() or 2},{TASK_ATTEMPTS}]"
+    place = master or f"local[{local_cores()},{TASK_ATTEMPTS}]"
     _must_answer(place)
     folder = Path(tempfile.mkdtemp(prefix="ferryman-spark-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -103,6 +103,11 @@ def session(master: str | None = None, settings: Mapping[str, str] | None = None
     home = private_home(folder, find_java())
     with _environment(JAVA_HOME=str(home), **_interpreter(place, chosen)):
         return _built(place, chosen)
+
+
+def local_cores() -> int:
+    """The tasks that work side by side on this machine, without a master elsewhere."""
+    return os.cpu_count() or 2
 
 
 def is_here(master: str) -> bool:

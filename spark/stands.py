@@ -232,6 +232,8 @@ def showing(see: See) -> Work:
     return show
 
 
+PLAIN = frozenset({bytes, str, int, float, bool, type(None), list, tuple})
+"""The types of most values that are no mappings."""
 FIELDS = tuple(name for name in JOB_FIELDS if name not in ("state", "history", "extra"))
 _compared = attrgetter(*FIELDS)
 
@@ -260,9 +262,7 @@ def _digest(state: State, compared: tuple[Any, ...], history: Any, extra: Mappin
 def _ordered(value: Any) -> Any:
     """The value with its mappings in one order."""
     kind = type(value)
-    if kind is bytes or kind is str:  # most are, and to ask whether they are mappings takes longer than all else
-        return value
-    if isinstance(value, Mapping):
+    if kind is dict or (kind not in PLAIN and isinstance(value, Mapping)):  # to ask the latter takes longer than all else
         return {key: _ordered(value[key]) for key in sorted(value)}
     return [_ordered(each) for each in value] if isinstance(value, list | tuple) else value
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import redis
 from ferryman.migrations.survey import FEW_KEYS, memory
 from ferryman.schema.address import Address
 from ferryman.spark.engine import SparkEngine
-from ferryman.spark.names import tasks_for
+from ferryman.spark.names import even, tasks_for
 from pyspark.sql import SparkSession
 
 from ..support.servers import Server
@@ -45,6 +46,11 @@ def test_a_server_that_may_not_be_asked_says_nothing(server: Server, client: red
         asking.close()
     finally:
         client.acl_deluser("reader")
+
+
+@pytest.mark.parametrize(("tasks", "cores", "made"), [(1, 2, 1), (2, 2, 2), (3, 2, 2), (25, 2, 24), (7, 4, 8), (1024, 3, 1023)])
+def test_cores_have_the_same_number_of_tasks(tasks: int, cores: int, made: int) -> None:
+    assert even(tasks, cores) == made
 
 
 def test_keys_are_read_by_as_many_tasks_as_the_user_says(spark: SparkSession, server: Server, client: redis.Redis) -> None:
