@@ -158,7 +158,7 @@ class SparkEngine:
         """How many tasks work side by side; 1 where that is not known yet."""
         running = self._given or SparkSession.getActiveSession()
         if running is not None:
-            return running.sparkContext.defaultParallelism
+            return int(running.sparkContext.defaultParallelism)
         return local_cores() if self._master is None else 1
 
     @contextlib.contextmanager

@@ -17,6 +17,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from ..schema.address import Address
+from ..schema.errors import UsageError
 from .snapshot import Snapshot, taken
 from .stage import Results
 from .tables import FACTS
@@ -24,6 +25,8 @@ from .tables import FACTS
 PREFIX = "ferryman-"
 SNAPSHOT = "source"
 MARK = "unfinished"
+PATTERN = set("*?[]{}\\")
+"""Characters by which Spark takes the name of a folder for a pattern."""
 COMPLETE = "_SUCCESS"
 """Spark leaves it in a folder of Parquet files when all are there."""
 
@@ -32,9 +35,10 @@ COMPLETE = "_SUCCESS"
 def folder(work: str | None, kept: str | None = None) -> Iterator[str]:
     """A folder in ``work``, or among the temporary ones of this machine: ``kept``, or a new one.
 
-    It is gone after the block, unless an error ends the block of one for which ``keep`` was called.
+    It is gone after the block, unless an error ends the block of one for which ``keep`` was called. Raises UsageError where
+    none can be made, or Spark could not find it.
     """
-    path = kept or tempfile.mkdtemp(prefix=PREFIX, dir=work)
+    path = kept or _new(work)
     try:
         yield path
     except BaseException:
@@ -42,6 +46,16 @@ def folder(work: str | None, kept: str | None = None) -> Iterator[str]:
             shutil.rmtree(path, ignore_errors=True)
         raise
     shutil.rmtree(path, ignore_errors=True)
+
+
+def _new(work: str | None) -> str:
+    place = Path(work or tempfile.gettempdir()).absolute()
+    if PATTERN & set(str(place)):
+        raise UsageError(f"{place}: Spark would take this name for a pattern; let --work name a folder without any of *?[]{{}}\\")
+    try:
+        return tempfile.mkdtemp(prefix=PREFIX, dir=place)
+    except OSError as error:
+        raise UsageError(f"{place}: no folder can be made there ({error.strerror}); let --work name one that exists") from None
 
 
 def keep(path: str) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import redis
+from ferryman.schema.address import Address
+from ferryman.schema.errors import UsageError
+from ferryman.spark.engine import SparkEngine
 
 from ..support.captures import capture, load
 from ..support.packages import install
@@ -58,3 +62,15 @@ def test_where_there_is_no_java_the_bundled_one_runs_and_nothing_else_is_printed
 def test_an_installed_ferryman_is_found_by_spark_itself(tmp_path: Path, url: str) -> None:
     done = run(COUNT, url, PYTHONPATH=str(install(tmp_path)), PYSPARK_PYTHON=sys.executable)
     assert (done.stdout, done.returncode) == ("34\n", 0), done.stderr
+
+
+@pytest.mark.parametrize(("name", "told"), [("we[i]rd", "take this name for a pattern"), ("nowhere", "no folder can be made")])
+def test_a_folder_that_can_not_be_worked_in_is_named_before_spark_starts(
+    server: Server, client: redis.Redis, tmp_path: Path, name: str, told: str
+) -> None:
+    client.hset("q:job:1", "type", "mail")
+    if name != "nowhere":
+        (tmp_path / name).mkdir()
+    engine = SparkEngine(work=str(tmp_path / name))
+    with pytest.raises(UsageError, match=rf"{re.escape(name)}: .*{told}"):
+        engine.audit(Address.parse(server.url(family="kue")), 0, lambda _: None, pytest.fail)
