@@ -34,6 +34,16 @@ java.USUAL_PLACES = ()
 print(java.java_version(java.find_java()), SparkEngine().audit(Address.parse(sys.argv[1]), 0, lambda _: None).jobs)
 """
 
+ARCHIVED = """
+import os, sys
+from pathlib import Path
+from pyspark import SparkContext
+from ferryman.schema.address import Address
+from ferryman.spark.engine import SparkEngine
+jobs = SparkEngine().audit(Address.parse(sys.argv[1]), 0, lambda _: None).jobs
+print(jobs, os.environ["FERRYMAN_JAVA_ARCHIVE"] in Path(f"/proc/{SparkContext._gateway.proc.pid}/maps").read_text())
+"""
+
 
 def run(program: str, url: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs a Python program to its end."""
@@ -62,6 +72,17 @@ def test_where_there_is_no_java_the_bundled_one_runs_and_nothing_else_is_printed
 def test_an_installed_ferryman_is_found_by_spark_itself(tmp_path: Path, url: str) -> None:
     done = run(COUNT, url, PYTHONPATH=str(install(tmp_path)), PYSPARK_PYTHON=sys.executable)
     assert (done.stdout, done.returncode) == ("34\n", 0), done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_an_archive_of_classes_is_made_once_and_then_used(tmp_path: Path, url: str) -> None:
+    archive = tmp_path / "spark classes.jsa"
+    told = []
+    for used in (False, True):
+        done = run(ARCHIVED, url, FERRYMAN_JAVA_ARCHIVE=str(archive))
+        assert (done.stdout.split()[1], done.stderr, done.returncode) == (str(used), "", 0)
+        told.append((done.stdout.split()[0], archive.stat().st_mtime_ns))
+    assert told[0] == told[1]
 
 
 @pytest.mark.parametrize(("name", "told"), [("we[i]rd", "take this name for a pattern"), ("nowhere", "no folder can be made")])
