@@ -28,6 +28,8 @@ def whole(raw: bytes | None) -> int | None:
     """The integer that a decimal text stands for; None for everything else."""
     if raw is None:
         return None
+    if len(raw) <= PLAIN_DIGITS and raw.isdigit():
+        return int(raw)
     digits = raw[1:] if raw.startswith(b"-") else raw
     # isdigit of bytes knows ASCII digits only. The length is checked first: int() is slow, or fails, for very long texts.
     return bounded(int(raw)) if len(digits) <= 19 and digits.isdigit() else None

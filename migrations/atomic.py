@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import define, field
@@ -62,10 +62,11 @@ class Reader:
     def read(self, groups: Sequence[Group]) -> list[list[Entry] | None]:
         """What stands at the spots of each group, nothing else beside it; None where they can't be read at one moment."""
         found: list[list[Entry] | None] = [None] * len(groups)
+        measured = [[(measure, spot.key) for spot in group if (measure := _measure(spot))] for group in groups]
         for slot, indexes in self._by_slot([[spot.key for spot in group] for group in groups]).items():
             with self._nodes(slot) as line:
-                sizes = _sizes(line, [groups[index] for index in indexes])
-                asked = [index for index in indexes if self._is_bounded(groups[index], sizes)]
+                sizes = _sizes(line, itertools.chain.from_iterable(measured[index] for index in indexes))
+                asked = [index for index in indexes if self._is_bounded(measured[index], sizes)]
                 answers = self._transact(line, [[each for spot in groups[index] for each in _commands(spot)] for index in asked])
             for index, replies in zip(asked, answers, strict=True):
                 found[index] = None if replies is None else _entries(groups[index], replies)
@@ -105,11 +106,11 @@ class Reader:
             found += [reply if isinstance(reply := replies[end - 1], list) else None for end in ends]
         return found
 
-    def _is_bounded(self, group: Group, sizes: Mapping[bytes, int]) -> bool:
-        """Whether the server won't be held for long."""
-        lists = [sizes.get(spot.key, 0) for spot in group if _measure(spot) == "LLEN"]
+    def _is_bounded(self, measured: Sequence[tuple[str, bytes]], sizes: Mapping[bytes, int]) -> bool:
+        """Whether the server won't be held for long by keys that are measured so."""
+        lists = [sizes.get(key, 0) for measure, key in measured if measure == "LLEN"]
         self._searched += sum(lists)
-        whole = (sizes.get(spot.key, 0) for spot in group if _measure(spot) in ("HLEN", "SCARD"))
+        whole = (sizes.get(key, 0) for measure, key in measured if measure in ("HLEN", "SCARD"))
         return max(lists, default=0) <= LONGEST_LIST and self._searched <= SEARCHED and max(whole, default=0) <= CHUNK
 
 
@@ -118,9 +119,9 @@ def _key_of(command: Command) -> bytes:
     return key if isinstance(key, bytes) else to_bytes(str(key))
 
 
-def _sizes(line: Wire, groups: Sequence[Group]) -> Mapping[bytes, int]:
+def _sizes(line: Wire, measured: Iterable[tuple[str, bytes]]) -> Mapping[bytes, int]:
     """How many items the keys have of which more than a few would be looked at."""
-    asked = list(dict.fromkeys((measure, spot.key) for group in groups for spot in group if (measure := _measure(spot))))
+    asked = list(dict.fromkeys(measured))
     return {key: reply for (_, key), reply in zip(asked, line.call(asked), strict=True) if isinstance(reply, int)}
 
 

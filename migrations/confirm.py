@@ -184,12 +184,12 @@ class _Suspect:
         self.constant &= {finding.rule for finding in self.findings}
         if not self.findings:
             return False
-        spots = dict.fromkeys(keyspace.family.whereabouts(subject, keyspace))
         stand = _stand(subject)
-        stands_still = stand == self.stand and spots.keys() <= self.spots.keys()
-        self.spots |= spots
+        if stand == self.stand:
+            return False
         self.stand = stand
-        return not stands_still
+        self.spots |= dict.fromkeys(keyspace.family.whereabouts(subject, keyspace))
+        return True
 
     def keep_only_constant(self) -> None:
         """What is told of a job that never stood still."""

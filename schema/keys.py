@@ -8,7 +8,7 @@ and a layout returns every pattern that fits, in the order in which they were de
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from attrs import evolve, field, frozen
 
@@ -71,6 +71,10 @@ class KeyLayout:
         self.patterns = {pattern.role: pattern for pattern in patterns}
         self._formats = {pattern.role: _format(pattern.template, fixed) for pattern in patterns}
         self._expressions = [(pattern, pattern.expression(fixed)) for pattern in patterns]
+        self._by_type = {
+            kind: [each for each in self._expressions if kind in each[0].redis_types]
+            for kind in {kind for pattern in patterns for kind in pattern.redis_types}
+        }
 
     def key(self, role: str, **values: str) -> bytes:
         """The name of the key of this role. Raises KeyError when a field of its template is not given."""
@@ -78,15 +82,19 @@ class KeyLayout:
 
     def matches(self, key: bytes) -> Iterator[KeyMatch]:
         """Every pattern whose form the name has, whatever the key's type."""
-        text = to_text(key)
-        for pattern, expression in self._expressions:
-            found = expression.fullmatch(text)
-            if found:
-                yield KeyMatch(pattern, found.groupdict())
+        return _matches(key, self._expressions)
 
     def parse(self, key: bytes, redis_type: str) -> KeyMatch | None:
         """The first pattern that fits both the name and the type; None if there is none."""
-        return next((match for match in self.matches(key) if redis_type in match.pattern.redis_types), None)
+        return next(_matches(key, self._by_type.get(redis_type, ())), None)
+
+
+def _matches(key: bytes, expressions: Iterable[tuple[KeyPattern, re.Pattern[str]]]) -> Iterator[KeyMatch]:
+    text = to_text(key)
+    for pattern, expression in expressions:
+        found = expression.fullmatch(text)
+        if found:
+            yield KeyMatch(pattern, found.groupdict())
 
 
 class PrefixFinder:

@@ -7,6 +7,7 @@ A family says which spots there are for a job (``KeyFamily.whereabouts``), and o
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from attrs import frozen
 
@@ -15,8 +16,7 @@ from .text import to_bytes
 from .totals import Totals
 
 
-@frozen
-class Spot:
+class Spot(NamedTuple):
     """A key to read whole, or one item of a key that speaks of many jobs."""
 
     key: bytes

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from attrs import evolve
@@ -115,7 +116,7 @@ def _values(entry: Entry) -> tuple[bytes, ...]:
 
 
 def _flat(fields: Mapping[bytes, bytes]) -> tuple[bytes, ...]:
-    return tuple(text for pair in fields.items() for text in pair)
+    return tuple(chain.from_iterable(fields.items()))
 
 
 # Facts to totals
