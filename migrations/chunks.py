@@ -11,7 +11,8 @@ on) and ``keyparts.py`` (a part of a key).
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from attrs import frozen
 
@@ -37,6 +38,7 @@ WHOLE = Sizes()
 
 Scored = tuple[bytes, float]
 """A member of a zset and its score."""
+Members = TypeVar("Members", bound=Sequence[Scored])
 Run = tuple[bytes, ...]
 """A few neighbours in a list, by which the place behind them is known again. Empty where nothing can be known by them."""
 
@@ -50,7 +52,18 @@ REACH = 8
 def zset_chunks(
     line: Wire, key: bytes, sizes: Sizes, rank: int, after: Scored | None, until: Scored | None = None
 ) -> Iterator[list[Scored]]:
-    """The members after one, up to and with another, in order; about ``rank`` stands the first of them.
+    """The members of a zset after one, up to and with another, in order; about ``rank`` stands the first of them."""
+
+    def read(start: int, stop: int) -> list[Scored]:
+        return scored(line.ask("ZRANGE", key, start, stop, "WITHSCORES"))
+
+    return member_chunks(read, sizes, rank, after, until)
+
+
+def member_chunks(
+    read: Callable[[int, int], Members], sizes: Sizes, rank: int, after: Scored | None, until: Scored | None = None
+) -> Iterator[Members]:
+    """The same, where ``read`` gives the members from one rank to another, both of them included.
 
     Each reply starts at least one member back: when its first member is not past the last one seen, nothing between them can
     be missing; else the next try starts further back. So no member that stands still is missed or repeated.
@@ -58,14 +71,14 @@ def zset_chunks(
     back, size = 1, sizes.members
     while True:
         start = max(0, rank - back)
-        members = scored(line.ask("ZRANGE", key, start, start + size, "WITHSCORES"))
+        members = read(start, start + size)
         if after is not None and start > 0 and (not members or _order(members[0]) > _order(after)):
             back = size if back == 1 else 2 * back
             continue
         first = 0 if after is None else bisect_right(members, _order(after), key=_order)
         end = len(members) if until is None else bisect_right(members, _order(until), key=_order)
         if first < end:
-            yield members[first:end]
+            yield members[first:end]  # type: ignore[misc]  # of a list or of columns a part is the same
             after = members[end - 1]
         if end < len(members) or len(members) <= size or (until is not None and after == until):
             return

@@ -16,8 +16,6 @@ from ..schema.address import Address
 from ..schema.fact import Entry, Fact, FactKind
 from ..schema.family import get_family
 from ..schema.totals import Totals
-from .hashes import Hashes, Lists
-from .wire import mapping
 
 
 class Intake:
@@ -37,16 +35,6 @@ class Intake:
                 outline.asked += 1
             outline.speaks = outline.speaks or fact.kind is not FactKind.TOKEN
             yield fact
-
-    def hashes(self, hashes: Hashes) -> Iterator[Fact]:
-        """The same for many small hashes."""
-        for key, ttl_ms, reply in zip(hashes.keys, hashes.ttls, hashes.replies, strict=True):
-            yield from self.facts(Entry(key, "hash", mapping(reply), ttl_ms if ttl_ms >= 0 else None))
-
-    def lists(self, lists: Lists) -> Iterator[Fact]:
-        """The same for many short lists."""
-        for key, ttl_ms, items in zip(lists.keys, lists.ttls, lists.replies, strict=True):
-            yield from self.facts(Entry(key, "list", items, ttl_ms if ttl_ms >= 0 else None))
 
     def row(self, key: bytes, kind: str, value: Any, ttl_ms: int | None) -> Iterator[Fact]:
         """The same for a key in a snapshot file, whole."""

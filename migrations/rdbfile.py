@@ -10,7 +10,10 @@ it counts: ``decode`` gives a piece out when it is proven, and whoever takes wha
 bounded by PIECE, or by the largest single key.
 
 Only reads. Decoding is rdb-py's. Streams and modules are no data of any queue here; they are counted, not read. Called by the
-local engine and by Spark tasks.
+local engine and by Spark tasks, which decode most of a file in columns (spark/rdbcolumns.py).
+
+Known limit: rdb-py makes room for any size that it reads before it looks whether so much follows, so a damaged file may end the
+process instead of being told as damaged.
 """
 
 from __future__ import annotations
@@ -87,11 +90,12 @@ class RdbFile:
         try:
             with self.path.open("rb") as file:
                 # An empty file can't be mapped.
-                self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self.path.stat().st_size else b""
+                self.data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self.path.stat().st_size else b""
+                """All bytes of the file. ``close`` fails as long as a view of them is held."""
         except OSError as error:
             raise UsageError(f"{self.path}: {error.strerror or error}") from None
         self._header = self._checked_header()
-        self._checksum = 8 if self._header >= b"REDIS0005" else 0
+        self.checksum = 8 if self._header >= b"REDIS0005" else 0
         """Bytes after the end mark of the whole file."""
         self.facts = self._facts()
         """What the file says of itself: ``redis-ver``, ``ctime`` … Values are bytes."""
@@ -102,8 +106,8 @@ class RdbFile:
 
     def close(self) -> None:
         """Lets go of the file."""
-        if isinstance(self._data, mmap.mmap):
-            self._data.close()
+        if isinstance(self.data, mmap.mmap):
+            self.data.close()
 
     def __enter__(self) -> RdbFile:
         return self
@@ -113,7 +117,7 @@ class RdbFile:
 
     def _checked_header(self) -> bytes:
         """The header in a form that the decoder knows."""
-        magic = bytes(self._data[:HEADER])
+        magic = bytes(self.data[:HEADER])
         if magic[:5] == b"REDIS" and magic[5:].isdigit() and 1 <= int(magic[5:]) <= 13:
             return magic
         if magic[:6] == b"VALKEY" and magic[6:].isdigit():
@@ -126,7 +130,7 @@ class RdbFile:
     def _facts(self) -> dict[str, bytes]:
         facts: dict[str, bytes] = {}
         with contextlib.suppress(ValueError):  # the end of what is looked at
-            for item in self._items(HEADER, min(HEADER + FACTS, len(self._data))):
+            for item in self._items([(HEADER, min(HEADER + FACTS, self.length))], b""):
                 if item["type"] != "aux_field":
                     break
                 facts[item["key"].decode("utf-8", "replace")] = item["value"]
@@ -141,12 +145,12 @@ class RdbFile:
     @property
     def length(self) -> int:
         """How many bytes the file has."""
-        return len(self._data)
+        return len(self.data)
 
     @property
     def size(self) -> int:
         """About how many keys the file holds, by its length."""
-        return len(self._data) // BYTES_A_KEY + 1
+        return len(self.data) // BYTES_A_KEY + 1
 
     # Pieces
 
@@ -155,12 +159,12 @@ class RdbFile:
 
         A piece is a guess until it is decoded.
         """
-        size = len(self._data)
+        size = len(self.data)
         number = max(number, -(-size // PIECE))
         borders = [HEADER]
         for index in range(1, number):
             cut = HEADER + index * (size - HEADER) // number
-            found = boundary(self._data, max(cut, borders[-1]))
+            found = boundary(self.data, max(cut, borders[-1]))
             if found is not None and borders[-1] < found < size:
                 borders.append(found)
         db, pieces = 0, []
@@ -171,7 +175,7 @@ class RdbFile:
 
     def _likely_db(self, start: int, end: int, db: int) -> int:
         """The database at the end of a piece that begins in ``db``: a guess, from what looks like a change of databases."""
-        with memoryview(self._data) as view, view[start:end] as piece:
+        with memoryview(self.data) as view, view[start:end] as piece:
             for change in CHANGE_OF_DB.finditer(piece):
                 db = change[0][1]
         return db
@@ -208,11 +212,18 @@ class RdbFile:
 
         ``told``: where all else is noted that ``decode`` tells.
         """
-        told = told or Decoded()
-        current, proven, keys = piece.db, False, 0
-        last = piece.end == len(self._data)
+        return self.rows([(piece.start, piece.end)], piece.db, db, now_ms, told or Decoded())
+
+    def rows(self, spans: Sequence[tuple[int, int]], first_db: int, db: int, now_ms: int, told: Decoded) -> Iterator[Row]:
+        """As ``unproven``, of parts of the file (first byte, byte after the last), decoded as if nothing stood between them.
+
+        ``first_db``: the database to which the first records belong. A header goes before the parts, and behind them the proof,
+        unless the last one is the end of the file.
+        """
+        current, proven, keys = first_db, False, 0
+        is_end = spans[-1][1] == self.length
         try:
-            for item in self._items(piece.start, piece.end, last=last):
+            for item in self._items(spans, b"" if is_end else END + PROOF):
                 kind = item["type"]
                 if kind in _VALUES:
                     if current != db:
@@ -225,7 +236,7 @@ class RdbFile:
                     elif expiry > now_ms:
                         yield item["key"], redis_type, value(item), expiry - now_ms
                 elif kind == "checksum":
-                    proven = len(item["checksum"]) == self._checksum if last else item["checksum"] == PROOF
+                    proven = len(item["checksum"]) == self.checksum if is_end else item["checksum"] == PROOF
                 elif kind == "select_db":
                     current = item["db"]
                 elif kind == "resize_db" and current == db:
@@ -265,18 +276,19 @@ class RdbFile:
             "Check it with redis-check-rdb, or take a new snapshot"
         )
 
-    def _items(self, start: int, end: int, *, last: bool = True) -> Iterator[dict[str, Any]]:
-        """What the decoder makes of the bytes from ``start`` to ``end``. Raises ValueError."""
+    def _items(self, spans: Sequence[tuple[int, int]], behind: bytes) -> Iterator[dict[str, Any]]:
+        """What the decoder makes of a file of these parts of this one, and of what is to stand behind them. Raises ValueError."""
         try:
             from rdb import RdbDecoder
         except ImportError:
             raise UsageError("reading RDB files needs rdb-py: pip install 'ferryman[rdb]'") from None
         with tempfile.NamedTemporaryFile(prefix="ferryman-", suffix=".rdb") as part:
             part.write(self._header)
-            with memoryview(self._data) as view, view[start:end] as bytes_of_piece:
-                part.write(bytes_of_piece)
-            if not last:
-                part.write(END + PROOF)
+            with memoryview(self.data) as view:
+                for start, end in spans:
+                    with view[start:end] as span:
+                        part.write(span)
+            part.write(behind)
             part.flush()
             yield from RdbDecoder(part.name)
 

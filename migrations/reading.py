@@ -6,7 +6,7 @@ read again. No command here holds the server longer than one chunk takes. Called
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from functools import cache
 from typing import Any, TypeVar
 
@@ -20,7 +20,7 @@ from .chunks import WHOLE, Sizes, list_chunks, run_before, scored, zset_chunks
 from .throttle import Pace
 from .wire import Wire, mapping
 
-T = TypeVar("T")
+Chunk = TypeVar("Chunk", bound=Sized)
 
 BATCH = 100
 """Keys to read in one round trip: the rate of larger batches at a quarter of the wait for the server's other clients."""
@@ -240,7 +240,7 @@ def _further(line: Wire, head: _Head) -> Iterator[tuple[int, Any]]:
             yield from _cursor_chunks(line, head)
 
 
-def numbered(offset: int, chunks: Iterable[list[T]]) -> Iterator[tuple[int, list[T]]]:
+def numbered(offset: int, chunks: Iterable[Chunk]) -> Iterator[tuple[int, Chunk]]:
     """Each chunk with the index of its first item, if the first of all has ``offset``."""
     for chunk in chunks:
         yield offset, chunk

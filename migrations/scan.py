@@ -148,6 +148,16 @@ def node(client: redis.Redis) -> Node:
     return Node(str(run_id), _cursors(info)) if run_id else Node(None, Cursors.UNKNOWN)
 
 
+def nothing_expires(client: redis.Redis, db: int) -> bool:
+    """Whether no key of a database had a time to live just now: none need be asked of those that are read next."""
+    try:
+        info: dict[str, Any] = client.info("keyspace")
+    except redis.exceptions.NoPermissionError:
+        return False
+    told = info.get(f"db{db}")
+    return isinstance(told, dict) and told.get("expires") == 0
+
+
 def _cursors(info: Mapping[str, Any]) -> Cursors:
     mode = info.get("redis_mode") or info.get("server_mode")  # Valkey 9 has renamed it
     if any(name.startswith(OTHER_CURSORS) for name in info):

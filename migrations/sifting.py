@@ -24,9 +24,7 @@ from ..schema.family import get_family
 from ..schema.voucher import WORD, Home, Item, Standing, Voucher
 from .chunks import LIST_CHUNK
 from .engine import Census
-from .hashes import Hashes
 from .intake import Intake
-from .wire import mapping
 
 T = TypeVar("T")
 
@@ -87,14 +85,6 @@ class Sifting(Intake):
 
     def is_list(self, key: bytes) -> bool:
         return self.voucher.attached(key) is not None
-
-    def hashes(self, hashes: Hashes) -> Iterator[Fact]:
-        for key, ttl_ms, reply in zip(hashes.keys, hashes.ttls, hashes.replies, strict=True):
-            if ttl_ms < 0:
-                self._pile_up(key, tuple(reply[::2]), reply[1::2])
-            else:
-                yield from self.doubtful(Entry(key, "hash", mapping(reply), ttl_ms))
-        yield from self._piled_up(len(hashes.keys), hashes.size)
 
     def facts(self, entry: Entry) -> Iterator[Fact]:
         kind = entry.redis_type

@@ -27,7 +27,11 @@ class Wire:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
         self._peer = _peer(vars(connection))
-        self._reader: Any = None
+        self._reader: Any = Reader(
+            protocolError=redis.exceptions.InvalidResponse,
+            replyError=connection._parser.parse_error,
+            notEnoughData=_PENDING,
+        )
         self._buffer = bytearray(BUFFER)
         self.received = 0
         """Bytes of replies so far."""
@@ -69,28 +73,33 @@ class Wire:
 
     def replies(self, number: int) -> list[Any]:
         """The next replies, as from ``call``. redis-py takes microseconds for each, so the socket is read here."""
-        if self._reader is None:
-            self._reader = Reader(
-                protocolError=redis.exceptions.InvalidResponse,
-                replyError=self._connection._parser.parse_error,
-                notEnoughData=_PENDING,
-            )
         replies: list[Any] = []
         take = self._reader.gets
         while len(replies) < number:
             reply = take()
             if reply is _PENDING:
-                self._fill()
+                self._reader.feed(self._buffer, 0, self.receive(memoryview(self._buffer)))
             elif isinstance(reply, redis.exceptions.ConnectionError):
                 raise reply  # of no single command: the server is loading, or nobody has logged in
             else:
                 replies.append(reply)
         return replies
 
-    def _fill(self) -> None:
-        """Waits for more bytes, as long as the client's ``socket_timeout`` says."""
+    def send_packed(self, *parts: Any) -> None:
+        """Sends commands as they go over the wire: bytes, or buffers of them."""
+        self._connection.send_packed_command([b"".join(parts)])
+
+    def feed(self, received: bytes) -> None:
+        """Gives back what ``receive`` has taken, for ``replies`` to begin with."""
+        self._reader.feed(received)
+
+    def receive(self, buffer: memoryview) -> int:
+        """Takes bytes of replies as they come, for who takes all of them apart himself; gives their number, at least 1.
+
+        Waits as long as the client's ``socket_timeout`` says.
+        """
         try:
-            size = self._connection._sock.recv_into(self._buffer)
+            size: int = self._connection._sock.recv_into(buffer)
         except TimeoutError as error:
             raise _silent(self._peer) from error
         except OSError as error:
@@ -98,7 +107,7 @@ class Wire:
         if not size:
             raise redis.exceptions.ConnectionError(f"{self._peer} has closed the connection")
         self.received += size
-        self._reader.feed(self._buffer, 0, size)
+        return size
 
 
 @contextlib.contextmanager

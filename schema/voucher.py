@@ -19,7 +19,7 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat, starmap
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from attrs import field, frozen
 
@@ -27,6 +27,9 @@ from .fact import Entry, Subject
 from .job import State
 from .jobtable import JobTable
 from .totals import Totals
+
+if TYPE_CHECKING:
+    from .columnvoucher import ColumnVoucher
 
 WORD = 1 << 64
 MIX = (0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB)
@@ -170,6 +173,10 @@ class Voucher(ABC):
 
         Different jobs have different numbers, but for one in 2^63. Jobs that share one are left to the rules.
         """
+        return None
+
+    def columns(self) -> ColumnVoucher | None:
+        """The same for thousands of jobs at once, if the family has it. Needs the extra ``spark``."""
         return None
 
     def is_record(self, key: bytes) -> bool:

@@ -10,7 +10,7 @@ names.py, sound.py and comparison.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,9 @@ import pyarrow as pa
 FACTOR = np.uint64(0x9E37_79B9_7F4A_7C15)
 """Spreads numbers that follow one another: the golden ratio, as a fraction of 2^64."""
 SHIFT = np.uint64(33)
+FEW = 128
+"""Up to so many buckets, of a few million rows, stay in the system's memory for as long as they are needed: packing them, to a
+third, would take longer than all else that is done with them here."""
 
 
 def buckets_of(numbers: Any, count: int) -> Any:
@@ -32,7 +35,8 @@ class BucketFile:
 
     def __init__(self, path: str, schema: pa.Schema, count: int) -> None:
         self._count = count
-        self._writer = pa.ipc.new_file(path, schema, options=pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False))
+        compression = "lz4" if count > FEW else None
+        self._writer = pa.ipc.new_file(path, schema, options=pa.ipc.IpcWriteOptions(compression=compression, use_threads=False))
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Adds a round of one batch for each bucket, with these rows: the more at once, the better."""
@@ -50,10 +54,25 @@ class BucketFile:
 
 def read_bucket(paths: Iterable[str], bucket: int, count: int, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
     """The rows of one bucket in all files, as batches of some columns (numbers, from 0)."""
-    options = pa.ipc.IpcReadOptions(included_fields=list(columns))
     for path in paths:
-        with pa.memory_map(path) as file, pa.ipc.open_file(file, options=options) as reader:
+        with pa.memory_map(path) as file, _reader(file, columns) as reader:
             for index in range(bucket, reader.num_record_batches, count):
                 batch = reader.get_batch(index)
                 if batch.num_rows:
                     yield batch
+
+
+def search_bucket(
+    paths: Iterable[str], bucket: int, count: int, columns: Sequence[int], wanted: Callable[[pa.RecordBatch], Any]
+) -> Iterator[pa.RecordBatch]:
+    """Some rows of one bucket in all files, with all columns. ``wanted`` tells (bool) by the columns that it is given which."""
+    for path in paths:
+        with pa.memory_map(path) as file, _reader(file, columns) as brief, pa.ipc.open_file(file) as whole:
+            for index in range(bucket, brief.num_record_batches, count):
+                those = wanted(brief.get_batch(index))
+                if those.any():
+                    yield whole.get_batch(index).filter(pa.array(those))
+
+
+def _reader(file: pa.MemoryMappedFile, columns: Sequence[int]) -> Any:
+    return pa.ipc.open_file(file, options=pa.ipc.IpcReadOptions(included_fields=list(columns)))

@@ -28,7 +28,7 @@ from ..schema.rule import Finding
 from . import audit, kept, listing, migrate, preflight
 from .comparison import Seen, compare_keyspaces, seen
 from .names import even, tasks_for
-from .session import local_cores, session
+from .session import local_tasks, session
 from .snapshot import Snapshot, must_speak, take
 from .stage import beside
 from .stands import Promised, Standing
@@ -159,7 +159,7 @@ class SparkEngine:
         running = self._given or SparkSession.getActiveSession()
         if running is not None:
             return int(running.sparkContext.defaultParallelism)
-        return local_cores() if self._master is None else 1
+        return local_tasks() if self._master is None else 1
 
     @contextlib.contextmanager
     def _snapshot(

@@ -1,6 +1,6 @@
 """Entries: the keys of a keyspace as rows of a table, with whatever they hold in columns by the form of their values.
 
-Rows come from entries, as those of other tables do, or from hashes whose parts stand in columns already. Pure. Called by the
+Rows come from entries, as those of other tables do, or from hashes that are columns already. Pure. Called by the
 data source and by forms.py.
 """
 
@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from itertools import accumulate, chain
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
 from ..schema.fact import Entry
+from .columns import Hashes
 from .tables import Column, Table, bigint_column, text_column
 
 _MAP = pa.map_(pa.binary(), pa.field("value", pa.binary()))
@@ -28,17 +30,12 @@ class _Maps(Column):
     def cells(self, rows: Sequence[Any]) -> pa.Array:
         found = list(map(self.get, rows))
         there = [each for each in found if each is not None]
-        sizes = [None if each is None else len(each) for each in found]
-        return _maps(sizes, list(chain.from_iterable(there)), list(chain.from_iterable(map(dict.values, there))))
-
-
-def _maps(sizes: Sequence[int | None], names: Sequence[bytes], values: Sequence[bytes]) -> pa.Array:
-    """Maps of these sizes, None for a null, whose names and values stand one after the other."""
-    ends = accumulate((size or 0 for size in sizes), initial=0)
-    offsets = [None if size is None else start for size, start in zip((*sizes, 0), ends, strict=True)]
-    return pa.MapArray.from_arrays(
-        pa.array(offsets, pa.int32()), pa.array(names, pa.binary()), pa.array(values, pa.binary()), type=_MAP
-    )
+        ends = accumulate((len(each or ()) for each in found), initial=0)
+        offsets = [None if each is None else start for each, start in zip((*found, {}), ends, strict=True)]
+        names, values = chain.from_iterable(there), chain.from_iterable(map(dict.values, there))
+        return pa.MapArray.from_arrays(
+            pa.array(offsets, pa.int32()), pa.array(names, pa.binary()), pa.array(values, pa.binary()), type=_MAP
+        )
 
 
 def _members(entry: Entry) -> list[bytes] | None:
@@ -96,17 +93,17 @@ def entry_bytes(entry: Entry) -> int:
     return 0
 
 
-def hashes(
-    keys: Sequence[bytes], ttls: Sequence[int | None], sizes: Sequence[int], names: Sequence[bytes], values: Sequence[bytes]
-) -> pa.RecordBatch:
-    """The rows of hashes: their keys, times to live in ms, numbers of fields; then the fields of all, one after the other."""
-    number = len(keys)
+def hashes(found: Hashes) -> pa.RecordBatch:
+    """The rows of hashes."""
+    number = len(found)
+    offsets = pa.array(np.append(found.begins() // 2, found.counts.sum() // 2).astype(np.int32))
+    names, values = (found.words.take(slice(first, None, 2)).to_arrow() for first in (0, 1))
     columns = [
-        pa.array(keys, pa.binary()),
-        pa.array(["hash"] * number, pa.string()),
-        pa.array(ttls, pa.int64()),
-        pa.array([0] * number, pa.int64()),
-        _maps(sizes, names, values),
+        found.keys.to_arrow(),
+        pa.repeat(pa.scalar(found.kind, pa.string()), number),
+        pa.array(found.ttls, mask=found.ttls < 0),
+        pa.repeat(pa.scalar(0, pa.int64()), number),
+        pa.MapArray.from_arrays(offsets, names, values, type=_MAP),
         pa.nulls(number, _MEMBERS),
         pa.nulls(number, _SCORES),
     ]

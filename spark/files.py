@@ -23,8 +23,10 @@ from ..migrations.source import snapshot_paths
 from ..schema.address import Address
 from ..schema.fact import Fact
 from ..schema.rule import Finding
+from .rdbcolumns import unproven
 from .stage import Batches, Results, closing, run
 from .tables import FACTS, batches, fact_bytes
+from .traces import Tracing
 
 
 @frozen
@@ -116,8 +118,12 @@ def _reading(
                 with RdbFile(name) as file:
                     try:
                         # Should it be no piece in the end, all that the step has left is thrown away.
-                        for row in file.unproven(piece, address.db, now_ms, told):
-                            yield from taker.row(*row)
+                        if isinstance(taker, Tracing):
+                            for found in unproven(file, piece, address.db, now_ms, told):
+                                yield from taker.found(found)
+                        else:
+                            for row in file.unproven(piece, address.db, now_ms, told):
+                                yield from taker.row(*row)
                     except NotAPiece:
                         said.append((index, False, 0, 0, 0))
                     else:

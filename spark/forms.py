@@ -9,115 +9,62 @@ from __future__ import annotations
 import base64
 import binascii
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 import pyarrow as pa
 from attrs import define, field, frozen
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from ..migrations.hashes import Hashes, Picked, read_fields, read_whole, record_guess, record_test
-from ..migrations.rdbfile import Row
-from ..migrations.reading import Guess, read_all
+from ..migrations.reading import read_all
 from ..migrations.throttle import Pace
 from ..migrations.wire import Wire
 from ..schema.address import Address
 from ..schema.errors import UsageError
-from ..schema.fact import Entry
 from ..schema.family import get_family
 from ..schema.text import to_bytes
+from ..schema.texts import Texts
+from .columns import STAYS, Found, Hashes, Picked, entries_of
 from .entries import ENTRIES, entry_bytes, hashes
+from .hashes import Test, read_fields, read_whole, record_guess, record_test
+from .replies import Replies
 from .tables import BASE64, BYTES, ROWS, batches
+
+T = TypeVar("T")
 
 KEY = "key"
 """The column with the name of a record's key."""
-AT_HAND = 200
-"""How many rows of a file become columns at once."""
 
 Batches = Iterator[pa.RecordBatch]
 
 
 @define
-class _HashRows:
-    """Rows of ENTRIES for hashes. They become columns while the processor still has them at hand, a few hundred at a time."""
+class _Pile(Generic[T]):
+    """What waits until there is enough of it for a batch of rows."""
 
-    count: int = 0
-    _packed: list[pa.RecordBatch] = field(factory=list)
-    _keys: list[bytes] = field(factory=list)
-    _ttls: list[int | None] = field(factory=list)
-    _sizes: list[int] = field(factory=list)
-    _names: list[bytes] = field(factory=list)
-    _values: list[bytes] = field(factory=list)
+    make: Callable[[list[T]], pa.RecordBatch]
+    _parts: list[T] = field(factory=list)
+    _rows: int = 0
+    _bytes: int = 0
 
-    def add(self, found: Hashes) -> None:
-        """Hashes of a server."""
-        words = list(chain.from_iterable(found.replies))
-        self._pack(
-            hashes(
-                found.keys,
-                [ttl if ttl >= 0 else None for ttl in found.ttls],
-                [len(reply) // 2 for reply in found.replies],
-                words[::2],
-                words[1::2],
-            )
-        )
+    def add(self, part: T, rows: int, size: int) -> Batches:
+        """This too, which has so many rows and bytes: a batch, if that is enough."""
+        self._parts.append(part)
+        self._rows += rows
+        self._bytes += size
+        if self._rows >= ROWS or self._bytes >= BYTES:
+            yield from self.rest()
 
-    def put(self, key: bytes, fields: Mapping[bytes, bytes], ttl_ms: int | None) -> None:
-        """A hash of a file."""
-        self._keys.append(key)
-        self._ttls.append(ttl_ms)
-        self._sizes.append(len(fields))
-        self._names += fields
-        self._values += fields.values()
-        self.count += 1
-        if len(self._keys) >= AT_HAND:
-            self._pack_put()
-
-    def batches(self) -> Batches:
+    def rest(self) -> Batches:
         """All rows so far, which are none any more."""
-        self._pack_put()
-        yield from pa.Table.from_batches(self._packed, ENTRIES.arrow).combine_chunks().to_batches()
-        self._packed, self.count = [], 0
-
-    def _pack_put(self) -> None:
-        if self._keys:
-            self.count -= len(self._keys)
-            self._pack(hashes(self._keys, self._ttls, self._sizes, self._names, self._values))
-            self._keys, self._ttls, self._sizes, self._names, self._values = [], [], [], [], []
-
-    def _pack(self, rows: pa.RecordBatch) -> None:
-        self._packed.append(rows)
-        self.count += rows.num_rows
+        if self._rows:
+            yield self.make(self._parts)
+        self._parts, self._rows, self._bytes = [], 0, 0
 
 
-@define
-class _RecordRows:
-    """Rows of some fields of records."""
-
-    _form: Fields
-    keys: list[bytes] = field(factory=list)
-    _columns: list[list[bytes | None]] = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._columns = [[] for _ in self._form.fields]
-
-    def add(self, found: Picked) -> None:
-        """Records of a server."""
-        self.keys += found.keys
-        for column, values in zip(self._columns, zip(*found.rows, strict=True), strict=False):
-            column += values
-
-    def put(self, key: bytes, fields: Mapping[bytes, bytes]) -> None:
-        """A record of a file."""
-        self.keys.append(key)
-        for column, name in zip(self._columns, self._form.fields, strict=True):
-            column.append(fields.get(name))
-
-    def batch(self) -> pa.RecordBatch:
-        """All rows so far."""
-        columns = [pa.array(column, pa.binary()) for column in (self.keys, *self._columns)]
-        return pa.RecordBatch.from_arrays(columns, schema=self._form.arrow)
+def _hash_rows(parts: list[Hashes]) -> pa.RecordBatch:
+    return hashes(Hashes.all_of(parts))
 
 
 class Form(ABC):
@@ -133,12 +80,12 @@ class Form(ABC):
         """The same in Spark's words."""
 
     @abstractmethod
-    def read(self, line: Wire, pages: Iterable[Sequence[bytes]], pace: Pace, address: Address) -> Batches:
+    def read(self, replies: Replies, pages: Iterable[Sequence[bytes]], pace: Pace, address: Address) -> Batches:
         """The rows of the keys of a keyspace whose names come page by page. Those that are gone by then are left out."""
 
     @abstractmethod
-    def batches(self, found: Iterable[Row], address: Address) -> Batches:
-        """The rows of the keys of a file's piece, which is no longer than fits into memory."""
+    def batches(self, found: Iterable[Found], address: Address) -> Batches:
+        """The rows of the keys of a file's piece."""
 
 
 class Whole(Form):
@@ -150,47 +97,39 @@ class Whole(Form):
     def schema(self) -> str:
         return ENTRIES.ddl
 
-    def read(self, line: Wire, pages: Iterable[Sequence[bytes]], pace: Pace, address: Address) -> Batches:
-        is_record = self._guess(address)
-        rows, others, received = _HashRows(), list[bytes](), line.received
-        for page in pages:
-            likely = [key for key in page if is_record(key)]
-            if len(likely) < len(page):
-                others += set(page).difference(likely)
-            for found, left in read_whole(line, likely, pace):
-                others += left
-                rows.add(found)
-                if rows.count >= ROWS or line.received - received >= BYTES:
-                    yield from rows.batches()
-                    received = line.received
+    def read(self, replies: Replies, pages: Iterable[Sequence[bytes]], pace: Pace, address: Address) -> Batches:
+        is_hash = record_guess(get_family(address.family), address.prefix)
+        rows, others = _Pile(_hash_rows), list[bytes]()
+        for keys in map(Texts.of, pages):
+            likely = is_hash(keys)
+            others += keys.take(~likely).to_list()
+            yield from self._read_hashes(replies, keys.take(likely), pace, rows, others)
             if len(others) >= ROWS:
-                yield from self._read_any(line, others, pace)
-                others, received = [], line.received
-        yield from rows.batches()
-        yield from self._read_any(line, others, pace)
+                yield from self._read_any(replies.line, others, pace)
+                others = []
+        yield from rows.rest()
+        yield from self._read_any(replies.line, others, pace)
 
-    def _guess(self, address: Address) -> Guess:
-        """Which keys are hashes in all likelihood."""
-        return record_guess(get_family(address.family), address.prefix)
+    def _read_hashes(self, replies: Replies, keys: Texts, pace: Pace, rows: _Pile[Hashes], others: list[bytes]) -> Batches:
+        """Adds the keys to the rows, those that are no small hashes to the others."""
+        for found, left in read_whole(replies, keys, pace):
+            others += left
+            yield from rows.add(found, len(found), found.size)
 
     def _read_any(self, line: Wire, keys: Sequence[bytes], pace: Pace) -> Batches:
         entries = chain.from_iterable(read_all(line, keys, pace))
         return batches(ENTRIES, (entry for entry in entries if self.kind in (None, entry.redis_type)), entry_bytes)
 
-    def batches(self, found: Iterable[Row], address: Address) -> Batches:
-        rows, others = _HashRows(), list[Entry]()
-        for key, kind, value, ttl_ms in found:
-            if kind == "hash":
-                rows.put(key, value, ttl_ms)
-                if rows.count >= ROWS:
-                    yield from rows.batches()
+    def batches(self, found: Iterable[Found], address: Address) -> Batches:
+        rows, others = _Pile(_hash_rows), _Pile(ENTRIES.batch)
+        for each in found:
+            if isinstance(each, Hashes):
+                yield from rows.add(each, len(each), each.size)
             else:
-                others.append(Entry(key, kind, value, ttl_ms))
-                if len(others) >= ROWS:
-                    yield ENTRIES.batch(others)
-                    others = []
-        yield from rows.batches()
-        yield ENTRIES.batch(others)
+                for entry in entries_of(each):
+                    yield from others.add(entry, 1, entry_bytes(entry))
+        yield from rows.rest()
+        yield from others.rest()
 
 
 class Records(Whole):
@@ -198,16 +137,16 @@ class Records(Whole):
 
     kind = "hash"
 
-    def read(self, line: Wire, pages: Iterable[Sequence[bytes]], pace: Pace, address: Address) -> Batches:
+    def read(self, replies: Replies, pages: Iterable[Sequence[bytes]], pace: Pace, address: Address) -> Batches:
         is_record = record_test(get_family(address.family), address.prefix)
-        return super().read(line, ([key for key in page if is_record(key)] for page in pages), pace, address)
+        rows, others = _Pile(_hash_rows), list[bytes]()
+        for keys in map(Texts.of, pages):
+            yield from self._read_hashes(replies, keys.take(is_record(keys)), pace, rows, others)
+        yield from rows.rest()
+        yield from self._read_any(replies.line, others, pace)
 
-    def _guess(self, address: Address) -> Guess:
-        return lambda _key: True
-
-    def batches(self, found: Iterable[Row], address: Address) -> Batches:
-        is_record = record_test(get_family(address.family), address.prefix)
-        return super().batches((row for row in found if row[1] == "hash" and is_record(row[0])), address)
+    def batches(self, found: Iterable[Found], address: Address) -> Batches:
+        return super().batches(_records(found, record_test(get_family(address.family), address.prefix)), address)
 
 
 @frozen
@@ -227,27 +166,37 @@ class Fields(Form):
     def schema(self) -> StructType:
         return StructType([StructField(name, BinaryType()) for name in self.arrow.names])
 
-    def read(self, line: Wire, pages: Iterable[Sequence[bytes]], pace: Pace, address: Address) -> Batches:
+    def read(self, replies: Replies, pages: Iterable[Sequence[bytes]], pace: Pace, address: Address) -> Batches:
         is_record = record_test(get_family(address.family), address.prefix)
-        rows, received = _RecordRows(self), line.received
-        for page in pages:
-            for found in read_fields(line, [key for key in page if is_record(key)], self.fields, pace):
-                rows.add(found)
-                if len(rows.keys) >= ROWS or line.received - received >= BYTES:
-                    yield rows.batch()
-                    rows, received = _RecordRows(self), line.received
-        yield rows.batch()
+        rows = _Pile(self._rows)
+        for keys in map(Texts.of, pages):
+            for found in read_fields(replies, keys.take(is_record(keys)), self.fields, pace):
+                yield from rows.add(found, len(found.keys), found.size)
+        yield from rows.rest()
 
-    def batches(self, found: Iterable[Row], address: Address) -> Batches:
-        is_record = record_test(get_family(address.family), address.prefix)
-        rows = _RecordRows(self)
-        for key, kind, value, _ in found:
-            if kind == "hash" and is_record(key):
-                rows.put(key, value)
-                if len(rows.keys) >= ROWS:
-                    yield rows.batch()
-                    rows = _RecordRows(self)
-        yield rows.batch()
+    def batches(self, found: Iterable[Found], address: Address) -> Batches:
+        rows = _Pile(self._rows)
+        for records in _records(found, record_test(get_family(address.family), address.prefix)):
+            picked = records.picked(self.fields)
+            yield from rows.add(picked, len(picked.keys), picked.size)
+        yield from rows.rest()
+
+    def _rows(self, parts: list[Picked]) -> pa.RecordBatch:
+        picked = Picked.all_of(parts)
+        columns = [picked.keys, *map(picked.column, range(len(self.fields)))]
+        return pa.RecordBatch.from_arrays([column.to_arrow() for column in columns], schema=self.arrow)
+
+
+def _records(found: Iterable[Found], is_record: Test) -> Iterator[Hashes]:
+    """The records of jobs among all that is found."""
+    for each in found:
+        if isinstance(each, Hashes):
+            yield each.take(is_record(each.keys))
+        elif isinstance(each, tuple) and each[1] == "hash":
+            key, _, fields, ttl_ms = each
+            if is_record(Texts.of([key])).all():
+                words = list(chain.from_iterable(fields.items()))
+                yield Hashes.of([key], [STAYS if ttl_ms is None else ttl_ms], [words])
 
 
 # The option ``fields``

@@ -29,8 +29,11 @@ from ..schema.errors import ServerError
 from ..schema.fact import Fact
 from ..schema.text import to_text
 from .failures import located
+from .replies import Replies
 from .stage import Batches, Results, closing, run
 from .tables import FACTS, batches, fact_bytes
+from .traces import Tracing
+from .zsets import read_members
 
 
 def positions_known(address: Address) -> bool:
@@ -82,6 +85,10 @@ def _reading(address: Address, throttle: Throttle, parts: Sequence[KeyPart], int
             for index in (index for row in rows for index in row.column("id").to_pylist()):
                 part = parts[index]
                 with _line(address, part) as line:
+                    if part.kind == "zset" and isinstance(taker, Tracing):
+                        for zset in pace.through(read_members(Replies(line), part, throttle.sizes), throttle.batch(BATCH)):
+                            yield from taker.zset(zset)
+                        continue
                     for entry in pace.through(read_part(line, part, throttle.sizes), throttle.batch(BATCH)):
                         yield from taker.facts(entry)
             yield from taker.rest()

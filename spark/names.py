@@ -30,6 +30,7 @@ from ..migrations.throttle import Throttle
 from ..schema.address import Address, Kind
 from ..schema.connect import open_client, server_errors
 from ..schema.family import get_family
+from ..schema.texts import Texts
 from .buckets import BucketFile, read_bucket
 from .failures import located
 from .stage import Batches, perform
@@ -45,7 +46,7 @@ MOST_BY_BYTES = 64
 ROWS = 40_000
 """Names that go to a file at once."""
 PAGE = 10_000
-"""Names that are Python's own at once."""
+"""Names that are read together."""
 SCHEMA = pa.schema([("number", pa.int64()), ("key", pa.binary())])
 
 
@@ -57,13 +58,13 @@ class Names:
     files: tuple[str, ...]
     parts: int
 
-    def of(self, part: int) -> Iterator[list[bytes]]:
+    def of(self, part: int) -> Iterator[Texts]:
         """The names of a part, a page at a time."""
         found = pa.chunked_array([rows.column(0) for rows in read_bucket(self.files, part, self.parts, [1])], pa.binary())
         # As Arrow's texts they take little more than their bytes.
         distinct = found.unique()
         for start in range(0, len(distinct), PAGE):
-            yield distinct.slice(start, PAGE).to_pylist()
+            yield Texts.from_arrow(distinct.slice(start, PAGE))
 
     def remove(self) -> None:
         """Deletes them."""

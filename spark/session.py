@@ -91,7 +91,7 @@ def session(master: str | None = None, settings: Mapping[str, str] | None = None
                 "password_env= or password_file="
             )
         return _built(master, {**STEPS, **(settings or {})})
-    place = master or f"local[{local_cores()},{TASK_ATTEMPTS}]"
+    place = master or f"local[{local_tasks()},{TASK_ATTEMPTS}]"
     _must_answer(place)
     folder = Path(tempfile.mkdtemp(prefix="ferryman-spark-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -119,9 +119,13 @@ def _archive() -> list[str]:
     return [f'"-XX:{use}={path}"', "-Xlog:cds*=off"]
 
 
-def local_cores() -> int:
-    """The tasks that work side by side on this machine, without a master elsewhere."""
-    return os.cpu_count() or 2
+def local_tasks() -> int:
+    """The tasks that work side by side on this machine, without a master elsewhere: half as many again as cores.
+
+    Some of them always wait for a server.
+    """
+    cores = os.cpu_count() or 2
+    return cores + cores // 2
 
 
 def is_here(master: str) -> bool:

@@ -25,30 +25,33 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 from ..migrations.clusterscan import Cluster
 from ..migrations.engine import Census, Progress, silent
-from ..migrations.hashes import read_lists, read_whole
 from ..migrations.intake import Intake, NewIntake, Outline
-from ..migrations.reading import no_guess, read_all
-from ..migrations.scan import node
+from ..migrations.reading import BATCH, SetAside, no_guess, read_all
+from ..migrations.scan import node, nothing_expires
 from ..migrations.sifting import can_vouch
 from ..migrations.source import open_source
 from ..migrations.throttle import UNTHROTTLED, Throttle
-from ..migrations.wire import wire
+from ..migrations.wire import Wire, wire
 from ..schema.address import Address, Kind
 from ..schema.connect import open_client, server_errors
 from ..schema.errors import ServerError
 from ..schema.fact import Fact, Subject, join
 from ..schema.family import get_family
 from ..schema.rule import Finding, Keyspace
+from ..schema.texts import Texts
 from ..schema.totals import Totals
 from .chosen import Chosen, chosen_of
 from .files import read_files
+from .hashes import read_lists, read_whole
 from .jobs import BucketJobs, FactJobs, Jobs
 from .longkeys import LongKeys, positions_known, read_long_keys
 from .names import Names, list_names
+from .replies import Replies
 from .sound import Traces
 from .stage import Batches, Results, closing, run
 from .tables import FACTS, Table, batches, fact_bytes
 from .traces import Tracing
+from .zsets import read_zset
 
 T = TypeVar("T")
 
@@ -319,28 +322,47 @@ def _reading(
     return read
 
 
-def _of_server(
-    address: Address, throttle: Throttle, pages: Iterator[list[bytes]], taker: Intake, longs: LongKeys
-) -> Iterator[Fact]:
+def _of_server(address: Address, throttle: Throttle, pages: Iterator[Texts], taker: Intake, longs: LongKeys) -> Iterator[Fact]:
     pace = throttle.pace()
     with open_client(address) as client, wire(client) as line:
-        for page in pages:
-            records, lists = list(filter(taker.is_record, page)), list(filter(taker.is_list, page))
-            others = list(set(page).difference(records, lists))
-            for hashes, left in read_whole(line, records, pace):
-                yield from taker.hashes(hashes)
-                others += left
-            for found, left in read_lists(line, lists, pace):
-                yield from taker.lists(found)
-                others += left
-            for entry in chain.from_iterable(read_all(line, others, pace, no_guess, longs.set_aside)):
+        replies = Replies(line, all_stay=nothing_expires(client, address.db))
+        for keys in pages:
+            others: list[bytes] = []
+            if isinstance(taker, Tracing):
+                are_records, are_lists = taker.told(keys)
+                for hashes, left in read_whole(replies, keys.take(are_records), pace):
+                    yield from taker.hashes(hashes)
+                    others += left
+                for lists, left in read_lists(replies, keys.take(are_lists), pace):
+                    yield from taker.lists(lists)
+                    others += left
+                keys = keys.take(~(are_records | are_lists))
+            others += keys.to_list()
+            zsets: list[tuple[bytes, int | None]] = []
+            for entry in chain.from_iterable(read_all(line, others, pace, no_guess, _setting_aside(longs, taker, zsets))):
                 yield from taker.facts(entry)
+            if isinstance(taker, Tracing):
+                for key, ttl_ms in zsets:
+                    for chunk in pace.through(read_zset(replies, key, ttl_ms, throttle.sizes), throttle.batch(BATCH)):
+                        yield from taker.zset(chunk)
 
 
-def _of_cluster(
-    address: Address, throttle: Throttle, pages: Iterator[list[bytes]], taker: Intake, longs: LongKeys
-) -> Iterator[Fact]:
+def _setting_aside(longs: LongKeys, taker: Intake, zsets: list[tuple[bytes, int | None]]) -> SetAside:
+    """Sets long keys aside, and leaves zsets of more than a chunk to who can read them as columns."""
+
+    def set_aside(line: Wire, key: bytes, kind: str, ttl_ms: int | None) -> bool:
+        if longs.set_aside(line, key, kind, ttl_ms):
+            return True
+        if kind != "zset" or not isinstance(taker, Tracing):
+            return False
+        zsets.append((key, ttl_ms))
+        return True
+
+    return set_aside
+
+
+def _of_cluster(address: Address, throttle: Throttle, pages: Iterator[Texts], taker: Intake, longs: LongKeys) -> Iterator[Fact]:
     with server_errors(address), Cluster(address, throttle) as cluster:
         for page in pages:
-            for entry in chain.from_iterable(cluster.read(page, is_hash=taker.is_record, set_aside=longs.set_aside)):
+            for entry in chain.from_iterable(cluster.read(page.to_list(), is_hash=taker.is_record, set_aside=longs.set_aside)):
                 yield from taker.facts(entry)

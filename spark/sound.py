@@ -22,10 +22,11 @@ from ..migrations.engine import Census
 from ..migrations.intake import Outline
 from ..migrations.sifting import voucher_of
 from ..schema.address import Address
+from ..schema.columnvoucher import UNDATED
 from ..schema.fact import Entry
 from ..schema.voucher import Columns, Members, SoundJobs, Voucher
-from .buckets import read_bucket
-from .traces import ATTACHED, COLUMNS, DOUBT, PLACE, RECORD, SCHEMA, UNDATED, unpack_names
+from .buckets import read_bucket, search_bucket
+from .traces import ATTACHED, COLUMNS, DOUBT, PLACE, RECORD, SCHEMA, unpack_names
 
 TYPES = {RECORD: "hash", PLACE: "zset", ATTACHED: "list"}
 """The Redis type of the key behind a trace."""
@@ -112,11 +113,14 @@ class Traces:
 
     def suspects(self, bucket: int, sound: Judged) -> Iterator[Entry]:
         """What the traces of all jobs but the sound ones hold, an entry for each."""
-        for batch in read_bucket(self.files, bucket, self.buckets, WHOLE):
-            number, kind = (batch.column(NAMES.index(name)).to_numpy() for name in ("number", "kind"))
-            wanted = ~_among(number, sound.numbers) & (kind != DOUBT)
-            if wanted.any():
-                yield from map(_entry, batch.filter(pa.array(wanted)).to_pylist())
+
+        def wanted(told: pa.RecordBatch) -> Any:
+            number, kind = (column.to_numpy() for column in told.columns)
+            return ~_among(number, sound.numbers) & (kind != DOUBT)
+
+        columns = [NAMES.index(name) for name in ("number", "kind")]
+        for batch in search_bucket(self.files, bucket, self.buckets, columns, wanted):
+            yield from map(_entry, batch.to_pylist())
 
     def slabs(self, bucket: int, only: Collection[tuple[str, str]] | None = None) -> Iterator[Iterator[Group]]:
         """The sound jobs of a bucket, as many at once as memory should hold. ``only``: these, by scope and id."""

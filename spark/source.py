@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -45,21 +46,23 @@ from pyspark.sql.types import StructType
 
 from ..migrations.clusterscan import REDIRECTED, Cluster, NodeName
 from ..migrations.confirm import confirming
-from ..migrations.globs import covering
 from ..migrations.hoard import freeze_loaded
 from ..migrations.rdbfile import NotAPiece, Piece, RdbFile
-from ..migrations.scan import EVERYTHING, SCAN_COUNT, Span, entries, same_server, scan_range
+from ..migrations.scan import EVERYTHING, SCAN_COUNT, Span, entries, nothing_expires, same_server, scan_range
 from ..migrations.source import open_source, snapshot_paths
 from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..migrations.wire import wire
 from ..schema.address import Address, Kind
 from ..schema.connect import server_errors
 from ..schema.errors import ServerError, UsageError
-from ..schema.fact import Entry
 from ..schema.family import get_family
+from .columns import entries_of
 from .entries import ENTRIES, entry_bytes
 from .forms import Form, Whole, parse_fields
+from .hashes import of_family
 from .names import Scan, scans_of
+from .rdbcolumns import unproven
+from .replies import Replies
 from .sink import Sink, begin
 from .stream import EventsStream, Stream, TotalsStream, Watch
 from .tables import FACTS, FINDINGS, JOBS, Table, batches, fact_bytes, job_bytes
@@ -211,7 +214,8 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
             if span == EVERYTHING:
                 pages = _distinct(pages)
             with wire(client) as line:
-                yield from self.form.read(line, pages, throttle.pace(), self.address)
+                replies = Replies(line, all_stay=nothing_expires(client, self.address.db))
+                yield from self.form.read(replies, pages, throttle.pace(), self.address)
             return
         found = entries(client, family, prefix, span, throttle)
         facts = (fact for batch in found for entry in batch for fact in family.facts(entry, prefix))
@@ -259,19 +263,19 @@ class PieceReader(DataSourceReader):  # type: ignore[misc]
     def read(self, partition: FilePiece) -> Iterator[pa.RecordBatch]:
         freeze_loaded()
         family, prefix = get_family(self.address.family), self.address.prefix
-        is_wanted = covering(family.globs(prefix))
         with RdbFile(partition.path) as file:
             now_ms = file.written_at_ms if self.now_ms is None else self.now_ms
-            rows = (row for row in file.unproven(partition.piece, self.address.db, now_ms) if is_wanted(row[0]))
+            found = of_family(unproven(file, partition.piece, self.address.db, now_ms), family, prefix)
             try:
                 match self.table:
                     case "keys":
-                        names = pa.array([row[0] for row in rows], pa.binary())
+                        entries_found = chain.from_iterable(map(entries_of, found))
+                        names = pa.array([entry.key for entry in entries_found if not entry.offset], pa.binary())
                         proven = [pa.RecordBatch.from_arrays([names], ["key"])]
                     case "entries":
-                        proven = list(self.form.batches(rows, self.address))
+                        proven = list(self.form.batches(found, self.address))
                     case _:
-                        facts = (fact for row in rows for fact in family.facts(Entry(*row), prefix))
+                        facts = (fact for each in found for entry in entries_of(each) for fact in family.facts(entry, prefix))
                         proven = list(batches(FACTS, facts, fact_bytes))
             except NotAPiece as error:
                 raise ServerError(

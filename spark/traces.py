@@ -20,19 +20,20 @@ import numpy as np
 import pyarrow as pa
 
 from ..migrations.intake import Outline
-from ..migrations.sifting import Sifting, SoundRecords
+from ..migrations.sifting import RECORDS, Sifting, SoundRecords
+from ..migrations.wire import mapping
 from ..schema.address import Address
+from ..schema.columnvoucher import NOBODY, UNDATED, ColumnVoucher, VouchedColumns
 from ..schema.fact import Entry, Fact
 from ..schema.memo import Memo
-from ..schema.voucher import MIX, Home, Item, Standing
+from ..schema.texts import NO_NUMBER, Room, Texts, shapes
+from ..schema.voucher import MIX, Home, Item, Place
 from .buckets import BucketFile
+from .columns import Found, Hashes, Lists, Zset
 
 RECORD, PLACE, ATTACHED, DOUBT = 1, 2, 4, 8
 """What a trace is of; of a job with the bit of doubt, facts tell what no trace does. A job that is an item of a list is its own
 record."""
-UNDATED = -(2**63)
-"""Stands for the moment of creation where nothing tells it."""
-
 COLUMNS = {
     "number": pa.int64(),
     "kind": pa.int64(),
@@ -65,30 +66,155 @@ class Tracing(Sifting):
         super().__init__(address, now_ms)
         self._attached: list[tuple[int, Entry]] = []
         self._doubts: list[int] = []
-        self._path = os.path.join(folder, f"{uuid.uuid4()}.arrow")
-        self._buckets = buckets
-        self._file: BucketFile | None = None
-        self._waiting: list[pa.RecordBatch] = []
-        self._rows = self._bytes = 0
+        self._records, self._others = (_File(os.path.join(folder, f"{uuid.uuid4()}.arrow"), buckets) for _ in range(2))
+        """Traces of records, and all other: of jobs that are in doubt most are among these."""
+        self._columns = self.voucher.columns()
+        self._pile: list[Hashes] = []
+        self._piled_rows = self._piled_size = 0
+        self._room = Room()
+
+    def told(self, keys: Texts) -> tuple[Any, Any]:
+        """Which keys are records of jobs, and which are lists that belong to one, in all likelihood (bool)."""
+        if self._columns is not None:
+            return self._columns.records(keys) != NO_NUMBER, self._columns.attached(keys) != NO_NUMBER
+        names = keys.to_list()
+        are_records, are_lists = (np.array(list(map(test, names)), bool) for test in (self.is_record, self.is_list))
+        return are_records, are_lists
+
+    def hashes(self, hashes: Hashes) -> Iterator[Fact]:
+        """What many small hashes state, as from ``facts``."""
+        if self._columns is None:
+            for key, ttl_ms, words in zip(hashes.keys.to_list(), hashes.ttls.tolist(), hashes.lists(), strict=True):
+                if ttl_ms < 0:
+                    self._pile_up(key, tuple(words[::2]), words[1::2])
+                else:
+                    yield from self.doubtful(Entry(key, "hash", mapping(words), ttl_ms))
+            yield from self._piled_up(len(hashes), hashes.size)
+            return
+        self._pile.append(hashes)
+        self._piled_rows += len(hashes)
+        self._piled_size += hashes.size
+        if self._piled_rows >= RECORDS or self._piled_size >= BYTES:
+            yield from self._look(self._columns)
+
+    def lists(self, lists: Lists) -> Iterator[Fact]:
+        """What many short lists state, as from ``facts``."""
+        numbers = np.full(len(lists), NO_NUMBER) if self._columns is None else self._columns.attached(lists.keys)
+        are_known = (numbers != NO_NUMBER) & (lists.ttls < 0)
+        known = lists.take(are_known)
+        if len(known):
+            self._others.add(
+                _batch(
+                    len(known),
+                    number=pa.array(numbers[are_known]),
+                    kind=_same(ATTACHED, len(known), pa.int64()),
+                    key=known.keys.to_arrow(),
+                    index=_same(0, len(known), pa.int64()),
+                    values=_lists(np.append(known.begins(), known.counts.sum()), known.words.to_arrow()),
+                )
+            )
+        for entry in lists.take(~are_known).entries():
+            yield from self.facts(entry)
+
+    def found(self, found: Found) -> Iterator[Fact]:
+        """What anything in a snapshot file states, as from ``facts``."""
+        match found:
+            case Hashes():
+                return self.hashes(found)
+            case Lists():
+                return self.lists(found)
+            case Zset():
+                return self.zset(found)
+        return self.row(*found)
+
+    def zset(self, zset: Zset) -> Iterator[Fact]:
+        """What some members of a zset state, as from ``facts``."""
+        standing = None
+        if self._columns is not None and zset.ttl_ms is None:
+            standing = self._columns.standing(zset.key, zset.members, zset.scores)
+        if self._columns is None or standing is None:
+            yield from self.facts(zset.entry())
+            return
+        numbers, home = standing.numbers, standing.home
+        are_known = numbers != NO_NUMBER
+        known = np.flatnonzero(are_known)
+        scores = zset.scores[known]
+        self._columns.tally_standing(zset.key, scores, self._outline.totals)
+        if len(known):
+            self._outline.speaks = True
+            members = zset.members.take(known).to_arrow()
+            self._note([home] if home else [])
+            mark, indexes = home.mark if home else 0, known + zset.offset
+            self._others.add(_members(zset.key, standing.place, mark, numbers[known], indexes, scores, members))
+        for index in np.flatnonzero(~are_known).tolist():
+            item = zset.members[index], float(zset.scores[index])
+            yield from self.doubtful(Entry(zset.key, "zset", [item], None, zset.offset + index))
+
+    def rest(self) -> Iterator[Fact]:
+        yield from super().rest()
+        if self._columns is not None:
+            yield from self._look(self._columns)
+
+    def _look(self, columns: ColumnVoucher) -> Iterator[Fact]:
+        """Looks at the hashes on the pile: the facts of those for which nobody vouches."""
+        if not self._pile:
+            return
+        found = Hashes.all_of(self._pile, self._room)
+        self._pile, self._piled_rows, self._piled_size = [], 0, 0
+        numbers, begins = columns.records(found.keys), found.begins()
+        codes, firsts = shapes(found.counts, found.words)
+        is_sound = np.zeros(len(found), bool)
+        for code, first in enumerate(firsts):
+            rows = np.flatnonzero((codes == code) & (found.ttls < 0) & (numbers != NO_NUMBER))
+            words = begins[rows][:, np.newaxis] + np.arange(found.counts[first])
+            names = found.words.part(begins[first], begins[first] + found.counts[first]).to_list()[::2]
+            vouched = columns.vouch({name: found.words.take(words[:, 2 * at + 1]) for at, name in enumerate(names)})
+            if vouched is None:
+                continue
+            known = vouched.at != NOBODY
+            if known.any():
+                is_sound[rows] = known
+                values = found.words.take(words[known][:, 1::2].ravel())
+                sound = rows[known]
+                columns.tally_vouched(found.keys.take(sound), numbers[sound], self._outline.totals)
+                self._add_vouched(found.keys.take(sound), numbers[sound], names, values, vouched.take(known))
+        for entry in found.take(~is_sound).entries():
+            yield from self.doubtful(entry)
+
+    def _add_vouched(self, keys: Texts, numbers: Any, names: Sequence[bytes], values: Texts, vouched: VouchedColumns) -> None:
+        """Records for which the family vouches. ``names``: those of their fields; ``values``: theirs, of one after the other."""
+        self._outline.speaks = True
+        self._note(vouched.homes[at] for at in np.unique(vouched.at).tolist())
+        homes, at, scores, created_at = vouched.homes, vouched.at, vouched.scores, pa.array(vouched.created_at)
+        self._records.add(_records(keys.to_arrow(), numbers, names, values.to_arrow(), homes, at, scores, created_at))
 
     def close(self) -> Outline:
         self._flush_attached()
         self._flush_doubts()
-        self._write()
-        outline = self._outline
-        if self._file is not None:
-            self._file.close()
-            outline.files.append(self._path)
-        return outline
+        for file in (self._records, self._others):
+            self._outline.files += file.close()
+        return self._outline
 
     def add_records(self, records: SoundRecords) -> None:
         homes = dict.fromkeys(records.homes)
         self._note(homes)
-        self._add(_records(records, list(homes)))
+        index = {home: number for number, home in enumerate(homes)}
+        self._records.add(
+            _records(
+                pa.array(records.keys, pa.binary()),
+                records.numbers,
+                records.names,
+                pa.array(chain.from_iterable(records.rows), pa.binary()),
+                list(homes),
+                np.array([index[home] for home in records.homes]),
+                [np.array(score, np.float64) for score in records.scores],
+                _dates(records.created_at),
+            )
+        )
 
     def add_items(self, entry: Entry, known: Sequence[tuple[int, Item]]) -> None:
         self._note(dict.fromkeys(item.home for _, item in known))
-        self._add(_items(entry, known))
+        self._records.add(_items(entry, known))
 
     def of_place(self, entry: Entry) -> Iterator[Fact]:
         standing = self.voucher.standing(entry)
@@ -96,8 +222,12 @@ class Tracing(Sifting):
             return self.doubtful(entry)
         known = [index for index, number in enumerate(standing.numbers) if number is not None]
         if known:
-            self._note([standing.home] if standing.home else [])
-            self._add(_members(entry, standing, known))
+            home, items = standing.home, [entry.value[index] for index in known]
+            self._note([home] if home else [])
+            members, scores = zip(*items, strict=True)
+            columns = [standing.numbers[index] for index in known], np.array(known) + entry.offset, np.array(scores)
+            mark = home.mark if home else 0
+            self._others.add(_members(entry.key, standing.place, mark, *columns, pa.array(members, pa.binary())))
         return self.of_standing(entry, known)
 
     def _note(self, homes: Iterable[Home]) -> None:
@@ -115,21 +245,42 @@ class Tracing(Sifting):
 
     def _flush_attached(self) -> None:
         if self._attached:
-            self._add(_attached(self._attached))
+            self._others.add(_attached(self._attached))
             self._attached = []
 
     def _flush_doubts(self) -> None:
         if self._doubts:
             numbers = list(dict.fromkeys(self._doubts))
-            self._add(_batch(len(numbers), number=pa.array(numbers, pa.int64()), kind=_same(DOUBT, len(numbers), pa.int64())))
+            self._others.add(
+                _batch(len(numbers), number=pa.array(numbers, pa.int64()), kind=_same(DOUBT, len(numbers), pa.int64()))
+            )
             self._doubts = []
 
-    def _add(self, batch: pa.RecordBatch) -> None:
+
+class _File:
+    """A file of traces, which is there once there are any."""
+
+    def __init__(self, path: str, buckets: int) -> None:
+        self._path = path
+        self._buckets = buckets
+        self._file: BucketFile | None = None
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
         self._waiting.append(batch)
         self._rows += batch.num_rows
         self._bytes += batch.nbytes
         if self._rows >= ROWS or self._bytes >= BYTES:
             self._write()
+
+    def close(self) -> list[str]:
+        """Completes the file; gives its path, if it is there."""
+        self._write()
+        if self._file is None:
+            return []
+        self._file.close()
+        return [self._path]
 
     def _write(self) -> None:
         if self._waiting:
@@ -140,29 +291,38 @@ class Tracing(Sifting):
         self._rows = self._bytes = 0
 
 
-def _records(records: SoundRecords, homes: Sequence[Home]) -> pa.RecordBatch:
-    """The traces of records, with ``homes`` for each of theirs; each takes away the marks of all places that it claims."""
-    rows, fields = len(records.keys), len(records.names)
-    index = {home: number for number, home in enumerate(homes)}
-    at_home = np.array([index[home] for home in records.homes])
+def _records(
+    keys: pa.Array,
+    numbers: Any,
+    names: Sequence[bytes],
+    texts: pa.Array,
+    homes: Sequence[Home],
+    at_home: Any,
+    scores: Sequence[Any],
+    created_at: pa.Array,
+) -> pa.RecordBatch:
+    """The traces of records; each takes away the marks of all places that it claims.
+
+    ``names``: those of their fields; ``texts``: the values of these, of one record after the other. ``at_home``: which of the
+    homes is that of each. ``scores``: for each place of a home, the scores there.
+    """
+    rows, fields = len(keys), len(names)
     bases = np.array([[place.base for place in home.places] for home in homes], np.uint64)
     factors = np.array([[place.factor for place in home.places] for home in homes], np.uint64)
-    scores = np.array(records.scores, np.float64).transpose()
-    claimed = marks(bases[at_home], factors[at_home], np.ascontiguousarray(scores))
-    names = pack_names(records.names)
-    texts = pa.array(list(chain.from_iterable(records.rows)), pa.binary())
+    claimed = marks(bases[at_home], factors[at_home], np.stack(scores, axis=1))
+    packed = pack_names(names)
     values = _lists(np.arange(0, fields * rows + 1, fields), texts)
     return _batch(
         rows,
-        number=pa.array(records.numbers, pa.int64()),
+        number=pa.array(numbers, pa.int64()),
         kind=_same(RECORD, rows, pa.int64()),
         mark=pa.array(-np.add.reduce(claimed, axis=1)),
         home=pa.array(np.array([home.mark for home in homes], np.int64)[at_home]),
-        created_at=_dates(records.created_at),
-        key=pa.array(records.keys, pa.binary()),
-        names=_same(names, rows, pa.binary()),
+        created_at=created_at,
+        key=keys,
+        names=_same(packed, rows, pa.binary()),
         values=values,
-        size=pa.array(_sizes(values) + len(names)),
+        size=pa.array(_sizes(values) + len(packed)),
     )
 
 
@@ -188,22 +348,19 @@ def _dates(created_at: Sequence[int | None]) -> pa.Array:
     return pa.array(created_at, pa.int64()).fill_null(UNDATED)
 
 
-def _members(entry: Entry, standing: Standing, known: Sequence[int]) -> pa.RecordBatch:
-    """The traces of the members of a place that are known."""
-    rows = len(known)
-    items = entry.value if rows == len(entry.value) else [entry.value[index] for index in known]
-    members, scores = zip(*items, strict=True)
-    place, array = standing.place, np.array(scores, np.float64)
+def _members(key: bytes, place: Place, home: int, numbers: Any, indexes: Any, scores: Any, members: pa.Array) -> pa.RecordBatch:
+    """The traces of members of a key, which is a place. ``home``: the mark of theirs if the place tells it, else 0."""
+    rows = len(members)
     return _batch(
         rows,
-        number=pa.array([standing.numbers[index] for index in known], pa.int64()),
+        number=pa.array(numbers, pa.int64()),
         kind=_same(PLACE, rows, pa.int64()),
-        mark=pa.array(marks(np.uint64(place.base), np.uint64(place.factor), array)),
-        home=_same(standing.home.mark if standing.home else 0, rows, pa.int64()),
-        key=_same(entry.key, rows, pa.binary()),
-        index=pa.array(np.array(known) + entry.offset),
-        score=pa.array(array),
-        values=_lists(np.arange(rows + 1), pa.array(members, pa.binary())),
+        mark=pa.array(marks(np.uint64(place.base), np.uint64(place.factor), scores)),
+        home=_same(home, rows, pa.int64()),
+        key=_same(key, rows, pa.binary()),
+        index=pa.array(indexes),
+        score=pa.array(scores),
+        values=_lists(np.arange(rows + 1), members),
     )
 
 

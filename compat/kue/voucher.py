@@ -7,6 +7,7 @@ to the rules, and may well be sound. tests/compat/kue/test_voucher.py holds ever
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.job import State
@@ -20,6 +21,9 @@ from .keys import BORROWED, EARLIEST_TIME, WORDS, Form, is_borrowed, layout
 from .record import INDEXES, state_of
 from .record_rules import LATE_MS
 from .table import read_table
+
+if TYPE_CHECKING:
+    from ...schema.columnvoucher import ColumnVoucher
 
 CALM = frozenset({State.WAITING, State.SCHEDULED, State.COMPLETED, State.FAILED})
 """Of an active job keys alone never tell whether all is well."""
@@ -39,16 +43,28 @@ class KueVoucher(Voucher):
 
     def __init__(self, prefix: str, now_ms: int) -> None:
         self._layout = layout(prefix)
-        self._head = self._layout.key("record", id="")
-        self._late = now_ms - LATE_MS
+        self.head = self._layout.key("record", id="")
+        """The name of every record, up to the id."""
+        self.late = now_ms - LATE_MS
+        """A job that was due before has not been promoted in time."""
         self._homes = Memo(self._home)
-        self._scores = Memo(_priority)
+        self._scores = Memo(priority_of)
         self._indexes = Memo(self._index)
 
+    def columns(self) -> ColumnVoucher:
+        from .columns import KueColumns  # needs what only the extra spark has
+
+        return KueColumns(self)
+
+    def home(self, queue: bytes, word: bytes) -> Home | None:
+        """The home of all jobs of a type in a state, as their records name these; None where a rule must look."""
+        home: Home | None = self._homes[queue, word]
+        return home
+
     def record(self, key: bytes) -> int | None:
-        if not key.startswith(self._head):
+        if not key.startswith(self.head):
             return None
-        digits = key[len(self._head) :]
+        digits = key[len(self.head) :]
         return int(digits) if digits.isdigit() and len(digits) <= ID_DIGITS and digits[0] != ord("0") else None
 
     def number(self, job_id: str, scope: str) -> int:
@@ -80,7 +96,7 @@ class KueVoucher(Voucher):
                 match home.state:
                     case State.SCHEDULED:
                         by_state[row] = float(due)
-                        is_sound = due >= self._late
+                        is_sound = due >= self.late
                     case State.COMPLETED:
                         is_sound = used >= 1 and not passing[row] and progress[row] == b"100"
                     case State.FAILED:
@@ -93,18 +109,20 @@ class KueVoucher(Voucher):
         return Vouched(homes, (scores, by_state, scores), created_at)
 
     def standing(self, entry: Entry) -> Standing | None:
-        if entry.redis_type != "zset" or entry.ttl_ms is not None:
-            return None
-        match = self._layout.parse(entry.key, entry.redis_type)
-        if match is None or match.role not in INDEXES:
+        if entry.redis_type != "zset" or entry.ttl_ms is not None or not self.is_index(entry.key):
             return None
         return Standing(Place(entry.key), _padded_numbers([member for member, _ in entry.value]))
+
+    def is_index(self, key: bytes) -> bool:
+        """Whether a zset of this name is one of the indexes."""
+        match = self._layout.parse(key, "zset")
+        return match is not None and match.role in INDEXES
 
     def attached(self, key: bytes) -> int | None:
         return self.record(key.removesuffix(LOG)) if key.endswith(LOG) else None
 
     def subject(self, key: bytes, record: tuple[bytes, ...], members: Iterable[Member], attached: Iterable[Entry]) -> Subject:
-        job_id = key[len(self._head) :].decode()
+        job_id = key[len(self.head) :].decode()
         facts = [Fact(FactKind.RECORD, "record", key, "hash", job_id, values=record)]
         for index, member, score, rank in members:
             role, queue, word = self._indexes[index]
@@ -116,26 +134,29 @@ class KueVoucher(Voucher):
     def table(self, jobs: SoundJobs, totals: Totals) -> JobTable | None:
         records = jobs.records
         home = self._homes[records[b"type"][0], records[b"state"][0]]
-        ids = [key[len(self._head) :].decode() for key in jobs.keys]
+        ids = [key[len(self.head) :].decode() for key in jobs.keys]
         return read_table(ids, jobs, home.queue, home.state, jobs.places[home.places[INDEXES.index("by_type")].key])
 
     def tally_vouched(self, keys: Sequence[bytes], totals: Totals) -> None:
-        numbers = (int(key[len(self._head) :]) for key in keys)
+        numbers = (int(key[len(self.head) :]) for key in keys)
         own = [each for each in numbers if each < BORROWED or not is_borrowed(str(each))]
         if own:
             totals.maximum("highest id", max(own))
         totals.count("trace", "0.9", len(keys))
 
     def tally_standing(self, entry: Entry, scores: Sequence[float], totals: Totals) -> None:
-        told = self._layout.parse(entry.key, entry.redis_type)
-        if not scores or told is None:
+        self.tally_place(entry.key, len(scores), sum(score > EARLIEST_TIME for score in scores), totals)
+
+    def tally_place(self, key: bytes, members: int, times: int, totals: Totals) -> None:
+        """The same for so many members of a place, of whose scores so many are times."""
+        told = self._layout.parse(key, "zset")
+        if not members or told is None:
             return
-        totals.count("members", Form.PADDED, len(scores))
+        totals.count("members", Form.PADDED, members)
         match told.role, told.fields.get("state"):
             case "by_type", "inactive":
-                totals.count("waiting", told.fields["queue"], len(scores))
+                totals.count("waiting", told.fields["queue"], members)
             case "by_state", "delayed":
-                times = sum(score > EARLIEST_TIME for score in scores)
                 if times:
                     totals.count("trace", "0.9", times)
 
@@ -160,7 +181,8 @@ class KueVoucher(Voucher):
         return Home(name, state, tuple(map(Place, keys)))
 
 
-def _priority(raw: bytes) -> float | None:
+def priority_of(raw: bytes) -> float | None:
+    """The score of a job with this priority; None for one that is no number."""
     value = number(raw)
     return None if value is None else float(value)
 

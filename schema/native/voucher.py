@@ -6,9 +6,10 @@ have a unique key are left to the rules. tests/schema/native/test_voucher.py hol
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+from zlib import crc32
 
 from ..errors import MalformedValue
 from ..fact import Entry, Fact, FactKind, Subject
@@ -27,9 +28,14 @@ from .record import CANCELLED, STATES, number, whole, whole_score
 from .rules import LATE_MS
 from .table import read_table
 
+if TYPE_CHECKING:
+    from ..columnvoucher import ColumnVoucher
+
 CALM = frozenset({"waiting", "scheduled", "dead", "done"})
 """The roles of the places where nobody holds a job."""
 SOMEWHERE = Home("", None, (ANYWHERE,))
+EXACT = 2**53
+"""Up to here each whole number has a score of its own."""
 
 
 class NativeVoucher(Voucher):
@@ -37,10 +43,17 @@ class NativeVoucher(Voucher):
 
     def __init__(self, prefix: str, now_ms: int) -> None:
         self._layout = layout(prefix)
-        self._head = to_bytes(prefix) + b":{"
-        self._late = now_ms - LATE_MS
+        self.head = to_bytes(prefix) + b":{"
+        """The name of every record, up to the tag."""
+        self.late = now_ms - LATE_MS
+        """A job that was due before is late."""
         self._queues = Memo(_queue)
         self._homes = Memo(_home)
+
+    def columns(self) -> ColumnVoucher:
+        from .columns import NativeColumns  # needs what only the extra spark has
+
+        return NativeColumns(self)
 
     def record(self, key: bytes) -> int | None:
         told = self._told(key)
@@ -50,8 +63,9 @@ class NativeVoucher(Voucher):
         return self._told(key) is not None
 
     def number(self, job_id: str, scope: str) -> int:
-        name = to_bytes(f"{len(scope)}:{scope}{job_id}")
-        return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest()) >> 1
+        # Both ways: names of which only one checksum is the same are no rarity among billions.
+        name = before_id(scope) + to_bytes(job_id)
+        return crc32(name) << 31 | crc32(name[::-1]) >> 1
 
     def vouch(self, records: Columns) -> Vouched:
         rows = len(records[next(iter(records))])
@@ -66,20 +80,28 @@ class NativeVoucher(Voucher):
         if b"score" in records:
             odd.update(row for row, score in enumerate(records[b"score"]) if number(score) is None)
         if b"payload" not in records:
-            odd.update(row for row, message in enumerate(records[b"message"]) if not _is_message(message))
+            odd.update(row for row, message in enumerate(records[b"message"]) if not is_message(message))
         if Aside.FIELD in records:
-            odd.update(row for row, aside in enumerate(records[Aside.FIELD]) if not _is_calm(aside))
+            odd.update(row for row, aside in enumerate(records[Aside.FIELD]) if not is_calm(aside))
         homes = [None if row in odd else SOMEWHERE for row in range(rows)]
         return Vouched(homes, ([0.0] * rows,), created_at)
 
     def standing(self, entry: Entry) -> Standing | None:
-        match = self._layout.parse(entry.key, entry.redis_type) if entry.ttl_ms is None else None
-        if match is None or match.role not in CALM or not is_escaped(match.fields["tag"]):
+        place = self.place(entry.key) if entry.redis_type == "zset" and entry.ttl_ms is None else None
+        if place is None:
             return None
-        queue, role = unescape(match.fields["tag"]), match.role
+        queue, role, home = place
         is_odd = {"waiting": _is_inexact, "scheduled": self._is_late}.get(role, _never)
         numbers = [None if is_odd(score) else self.number(to_text(member), queue) for member, score in entry.value]
-        return Standing(ANYWHERE, numbers, self._homes[queue, role])
+        return Standing(ANYWHERE, numbers, home)
+
+    def place(self, key: bytes) -> tuple[str, str, Home] | None:
+        """The queue, the role and the home of the jobs in a zset of this name, if it is a place where nobody holds a job."""
+        match = self._layout.parse(key, "zset")
+        if match is None or match.role not in CALM or not is_escaped(match.fields["tag"]):
+            return None
+        queue = unescape(match.fields["tag"])
+        return queue, match.role, self._homes[queue, match.role]
 
     def subject(self, key: bytes, record: tuple[bytes, ...], members: Iterable[Member], attached: Iterable[Entry]) -> Subject:
         told = self._told(key)
@@ -101,31 +123,44 @@ class NativeVoucher(Voucher):
         return read_table([to_text(key[start:]) for key in jobs.keys], jobs, queue)
 
     def tally_vouched(self, keys: Sequence[bytes], totals: Totals) -> None:
-        start = len(self._head)
+        start = len(self.head)
         for tag, records in Counter(key[start:].partition(b"}")[0] for key in keys).items():
-            totals.count("records", self._queues[tag], records)
+            totals.count("records", self.queue(tag) or "", records)
 
     def tally_standing(self, entry: Entry, scores: Sequence[float], totals: Totals) -> None:
-        match = self._layout.parse(entry.key, entry.redis_type)
-        if scores and match is not None and match.role == "waiting":
-            queue = unescape(match.fields["tag"])
-            totals.count("waiting", queue, len(scores))
-            totals.maximum("highest sequence", max(sequence_of(whole_score(score) or 0) for score in scores), queue)
+        place = self.place(entry.key)
+        if scores and place is not None and place[1] == "waiting":
+            highest = max(sequence_of(whole_score(score) or 0) for score in scores)
+            self.tally_waiting(place[0], len(scores), highest, totals)
+
+    def tally_waiting(self, queue: str, members: int, highest: int, totals: Totals) -> None:
+        """Counts so many members of a queue's waiting jobs; ``highest``: of their sequences."""
+        totals.count("waiting", queue, members)
+        totals.maximum("highest sequence", highest, queue)
+
+    def queue(self, tag: bytes) -> str | None:
+        """The queue in whose keys a tag stands; None for what is no tag."""
+        queue: str | None = self._queues[tag]
+        return queue
 
     def _told(self, key: bytes) -> tuple[str, str] | None:
         """The queue and the id in the name of a record."""
-        if not key.startswith(self._head):
+        if not key.startswith(self.head):
             return None
-        tag, _, name = key[len(self._head) :].partition(b"}:job:")
-        queue = self._queues[tag] if name else None
+        tag, _, name = key[len(self.head) :].partition(b"}:job:")
+        queue = self.queue(tag) if name else None
         return None if queue is None else (queue, to_text(name))
 
     def _is_late(self, due_at: float) -> bool:
-        return due_at < self._late
+        return due_at < self.late
+
+
+def before_id(queue: str) -> bytes:
+    """What stands before the id in the text whose checksums are a job's number."""
+    return to_bytes(f"{len(queue)}:{queue}")
 
 
 def _queue(tag: bytes) -> str | None:
-    """The queue in whose keys a tag stands; None for what is no tag."""
     text = to_text(tag)
     return unescape(text) if text and is_escaped(text) else None
 
@@ -136,7 +171,8 @@ def _home(told: tuple[str, str]) -> Home:
     return Home(queue, STATES[role], (ANYWHERE,))
 
 
-def _is_message(raw: bytes) -> bool:
+def is_message(raw: bytes) -> bool:
+    """Whether a message can be read."""
     try:
         codec.decode(raw)
     except MalformedValue:
@@ -144,7 +180,7 @@ def _is_message(raw: bytes) -> bool:
     return True
 
 
-def _is_calm(aside: bytes) -> bool:
+def is_calm(aside: bytes) -> bool:
     """Whether what is aside can be read, and does not tell another time of publication."""
     if plain(aside) is not None:
         return True
@@ -155,7 +191,7 @@ def _is_calm(aside: bytes) -> bool:
 
 
 def _is_inexact(score: float) -> bool:
-    return not score.is_integer() or abs(score) > 2**53
+    return not score.is_integer() or abs(score) > EXACT
 
 
 def _never(_score: float) -> bool:

@@ -9,7 +9,7 @@ import redis
 from attrs import evolve
 from ferryman.migrations import rdbfile
 from ferryman.migrations.local import LocalEngine
-from ferryman.migrations.rdbfile import Piece, RdbFile
+from ferryman.migrations.rdbfile import Decoded, Piece, RdbFile
 from ferryman.migrations.source import open_source
 from ferryman.schema.address import Address
 from ferryman.schema.errors import KeyspaceNotFound, ServerError, UsageError
@@ -79,6 +79,20 @@ def _is_wrong(file: RdbFile, piece: Piece) -> bool:
     except rdbfile.NotAPiece:
         return True
     return False
+
+
+def test_parts_of_a_file_are_read_as_if_nothing_stood_between_them(tmp_path: Path) -> None:
+    records = [b"\x00" + string(b"key:%d" % number) + string(b"x") for number in range(3)]
+    path = tmp_path / "parts.rdb"
+    path.write_bytes(b"REDIS0010\xfe\x00" + b"".join(records) + b"\xff" + bytes(8))
+    (first, second), (third, end) = ((11 + index * len(records[0]), 11 + (index + 1) * len(records[0])) for index in (0, 2))
+    with RdbFile(path) as file:
+        for last in (end, file.length):
+            told = Decoded()
+            assert [key for key, *_ in file.rows([(first, second), (third, last)], 0, 0, NOW, told)] == [b"key:0", b"key:2"]
+            assert told.keys == 2
+        with pytest.raises(rdbfile.NotAPiece):
+            list(file.rows([(first, second), (third, end - 1)], 0, 0, NOW, Decoded()))
 
 
 def test_databases_are_kept_apart_in_pieces_too(

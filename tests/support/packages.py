@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 NOT_PACKED = shutil.ignore_patterns(".git", "tests", "build", "*.egg-info", "__pycache__")
-USUAL = ("pyarrow", "pandas")
+USUAL = ("pyarrow", "pandas", "numba")
 """What images with Spark for Python have anyhow, and what is too large to be sent with every application."""
 
 

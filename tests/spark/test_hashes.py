@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import redis
 from ferryman.migrations.chunks import LIST_CHUNK
-from ferryman.migrations.hashes import Hashes, Picked, read_fields, read_lists, read_whole, record_test
 from ferryman.migrations.reading import BATCH, BATCH_BYTES, SMALL_HASH
 from ferryman.migrations.throttle import POLITE_BATCH, UNTHROTTLED, Throttle
 from ferryman.migrations.wire import Wire, wire
@@ -16,6 +15,10 @@ from ferryman.schema.address import Address
 from ferryman.schema.connect import open_client
 from ferryman.schema.fact import FactKind
 from ferryman.schema.family import Command, family_names, get_family
+from ferryman.schema.texts import Texts
+from ferryman.spark.columns import Hashes, Picked
+from ferryman.spark.hashes import read_fields, read_lists, read_whole, record_test
+from ferryman.spark.replies import Replies
 from redis.exceptions import NoPermissionError
 
 from ..support.captures import captures
@@ -33,50 +36,46 @@ def line(server: Server) -> Iterator[Wire]:
 
 def interrupted(line: Wire, monkeypatch: pytest.MonkeyPatch, command: bytes, event: Callable[[], object]) -> None:
     """Makes something happen just before a command is sent about each key."""
-    ask = line.ask_each
+    send = line.send_packed
 
-    def ask_later(keys: Sequence[bytes], *commands: Sequence[bytes]) -> list[list[Any]]:
-        if commands[0][0] == command:
+    def send_later(*parts: Any) -> None:
+        if command in bytes(parts[0]):
             event()
-        return ask(keys, *commands)
+        send(*parts)
 
-    monkeypatch.setattr(line, "ask_each", ask_later)
+    monkeypatch.setattr(line, "send_packed", send_later)
 
 
 def whole(line: Wire, *keys: bytes) -> tuple[dict[bytes, dict[bytes, bytes]], list[bytes]]:
     """The hashes that are read, and the keys that are left."""
     found: dict[bytes, dict[bytes, bytes]] = {}
     others: list[bytes] = []
-    for read, left in read_whole(line, keys, FREE):
-        assert len(read.keys) == len(read.ttls) == len(read.replies)
-        found.update(
-            (key, dict(zip(words[::2], words[1::2], strict=True))) for key, words in zip(read.keys, read.replies, strict=True)
-        )
+    for read, left in read_whole(Replies(line), Texts.of(keys), FREE):
+        assert len(read.keys) == len(read.ttls) == len(read.counts)
+        found.update((entry.key, entry.value) for entry in read.entries())
         others += left
     return found, others
 
 
 def picked(line: Wire, keys: Sequence[bytes], *fields: bytes) -> dict[bytes, list[bytes | None]]:
     """The values of some fields, by key."""
-    return {
-        key: list(values)
-        for found in read_fields(line, keys, fields, FREE)
-        for key, values in zip(found.keys, found.rows, strict=True)
-    }
+    rows: dict[bytes, list[bytes | None]] = {}
+    for found in read_fields(Replies(line), Texts.of(keys), fields, FREE):
+        columns = [found.column(index).to_list() for index in range(len(fields))]
+        rows.update(zip(found.keys.to_list(), map(list, zip(*columns, strict=True)), strict=True))
+    return rows
 
 
 def test_a_hash_is_read_with_its_time_to_live(client: redis.Redis, line: Wire) -> None:
     client.hset(b"\xffstays", mapping={b"\x00": b"\r\n", b"": b""})
     client.hset("goes", "field", "value")
     client.pexpire("goes", 60_000)
-    ((found, left),) = read_whole(line, [b"\xffstays", b"goes"], FREE)
+    ((found, left),) = read_whole(Replies(line), Texts.of([b"\xffstays", b"goes"]), FREE)
     assert left == []
-    assert [dict(zip(each[::2], each[1::2], strict=True)) for each in found.replies] == [
-        {b"\x00": b"\r\n", b"": b""},
-        {b"field": b"value"},
-    ]
-    stays, goes = found.ttls
-    assert stays < 0 < goes <= 60_000
+    stays, goes = found.entries()
+    assert (stays.value, goes.value) == ({b"\x00": b"\r\n", b"": b""}, {b"field": b"value"})
+    assert stays.ttl_ms is None
+    assert 0 < goes.ttl_ms <= 60_000
 
 
 def test_keys_that_are_no_small_hashes_are_left_and_missing_ones_are_not(client: redis.Redis, line: Wire) -> None:
@@ -104,16 +103,18 @@ def test_short_lists_are_read_with_their_times_to_live_and_other_keys_are_left(c
     client.rpush("stays", b"\r\n", b"", "third")
     client.rpush("goes", "item")
     client.pexpire("goes", 60_000)
-    assert [left for _, left in read_lists(line, [b"stays", b"goes"], FREE)] == [[]]
+    assert [left for _, left in read_lists(Replies(line), Texts.of([b"stays", b"goes"]), FREE)] == [[]]
     client.rpush("long", *range(LIST_CHUNK))
     client.rpush("just short", *range(LIST_CHUNK - 1))
     client.set("text", "job")
-    ((found, left),) = read_lists(line, [b"stays", b"missing", b"long", b"goes", b"text", b"just short"], FREE)
+    keys = Texts.of([b"stays", b"missing", b"long", b"goes", b"text", b"just short"])
+    ((found, left),) = read_lists(Replies(line), keys, FREE)
     assert left == [b"long", b"text"]
-    assert found.keys == [b"stays", b"goes", b"just short"]
-    assert found.replies[:2] == [[b"\r\n", b"", b"third"], [b"item"]]
-    stays, goes, _ = found.ttls
-    assert stays < 0 < goes <= 60_000
+    stays, goes, short = found.entries()
+    assert (stays.key, stays.value, stays.ttl_ms) == (b"stays", [b"\r\n", b"", b"third"], None)
+    assert (goes.key, goes.value) == (b"goes", [b"item"])
+    assert 0 < goes.ttl_ms <= 60_000
+    assert (short.key, len(short.value)) == (b"just short", LIST_CHUNK - 1)
 
 
 def test_fields_that_a_hash_lacks_are_none(client: redis.Redis, line: Wire) -> None:
@@ -184,13 +185,15 @@ def test_batches_hold_less_where_values_are_large_and_where_the_throttle_is_poli
         "for _, key in ipairs(KEYS) do redis.call('hset', key, 'data', string.rep('x', ARGV[1])) end", len(keys), *keys, 9
     )
     polite = Throttle(1e9, yields=True).pace()
-    for read in (lambda pace: read_whole(line, keys, pace), lambda pace: read_fields(line, keys, [b"data"], pace)):
+    replies, names = Replies(line), Texts.of(keys)
+    for read in (lambda pace: read_whole(replies, names, pace), lambda pace: read_fields(replies, names, [b"data"], pace)):
         assert sizes(read(FREE)) == [BATCH] * 3
         assert sizes(read(polite)) == [POLITE_BATCH] * (3 * BATCH // POLITE_BATCH)
     for key in keys[:20]:
         client.hset(key, "data", bytes(large))
-    assert sizes(read_fields(line, keys[:20] * 6, [b"data"], FREE))[0] == BATCH
-    assert max(sizes(read_fields(line, keys[:20] * 6, [b"data"], FREE))[1:]) <= 10
+    often = Texts.of(keys[:20] * 6)
+    assert sizes(read_fields(replies, often, [b"data"], FREE))[0] == BATCH
+    assert max(sizes(read_fields(replies, often, [b"data"], FREE))[1:]) <= 10
     client.flushall()
 
 
@@ -200,13 +203,13 @@ def test_a_name_tells_whether_a_hash_is_a_record(name: str) -> None:
     known = [(case, entry) for case in captures(name) for entry in case.entries() if entry.redis_type == "hash"]
     for case, entry in known:
         states_record = any(fact.kind is FactKind.RECORD for fact in family.facts(entry, case.prefix))
-        assert bool(record_test(family, case.prefix)(entry.key)) == states_record, entry.key
+        assert bool(record_test(family, case.prefix)(Texts.of([entry.key]))[0]) == states_record, entry.key
 
 
 def test_records_of_a_family_whose_names_do_not_tell_are_all_hashes() -> None:
-    assert record_test(get_family("pjq"), "")(b"whatever")
+    assert record_test(get_family("pjq"), "")(Texts.of([b"whatever"]))[0]
 
 
 def test_the_first_job_of_all_is_a_record_though_nobody_vouches_for_it() -> None:
-    assert record_test(get_family("kue"), "q")(b"q:job:0")
-    assert not record_test(get_family("kue"), "q")(b"q:settings")
+    assert record_test(get_family("kue"), "q")(Texts.of([b"q:job:0"]))[0]
+    assert not record_test(get_family("kue"), "q")(Texts.of([b"q:settings"]))[0]

@@ -1,0 +1,122 @@
+"""Sound kue jobs at a glance, thousands at once: ``voucher.py`` for columns. tests/compat/kue/test_columns.py. Called by it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...schema.columnvoucher import NOBODY, ColumnVoucher, StandingColumns, VouchedColumns
+from ...schema.job import State
+from ...schema.memo import Memo
+from ...schema.texts import NO_NUMBER, Texts, compiled
+from ...schema.totals import Totals
+from ...schema.voucher import Home, Place
+from ..numbers import whole
+from .keys import BORROWED, EARLIEST_TIME, LARGEST_ID
+from .voucher import ID_DIGITS, JSON, LATEST, LOG, NEEDED, KueVoucher, priority_of
+
+
+class KueColumns(ColumnVoucher):
+    """What a KueVoucher says."""
+
+    def __init__(self, voucher: KueVoucher) -> None:
+        self._voucher = voucher
+        self._scores = Memo(priority_of)
+
+    def records(self, keys: Texts) -> Any:
+        return _ids(keys.named(self._voucher.head))
+
+    def attached(self, keys: Texts) -> Any:
+        return _ids(keys.named(self._voucher.head, LOG))
+
+    def vouch(self, records: Mapping[bytes, Texts]) -> VouchedColumns | None:
+        if not records.keys() >= NEEDED:
+            return None
+        created, updated, due, allowed = (
+            records[name].numbers(whole, NO_NUMBER) for name in (b"created_at", b"updated_at", b"promote_at", b"max_attempts")
+        )
+        used = records[b"attempts"].numbers(whole, NO_NUMBER) if b"attempts" in records else np.zeros(len(created), np.int64)
+        codes, texts = records[b"priority"].codes()
+        score = np.array([np.nan if value is None else value for value in map(self._scores.__getitem__, texts)])[codes]
+        homes, at = self._at_home(records[b"type"], records[b"state"])
+        is_sound = (
+            (at != NOBODY)
+            & ~np.isnan(score)
+            & (created >= 0)
+            & (created <= updated)
+            & (updated <= LATEST)
+            & (created <= due)
+            & (due <= LATEST)
+            & (used >= 0)
+            & (used <= allowed)
+            & (allowed <= LATEST)
+            & (allowed >= 1)
+        )
+        states = [home.state for home in homes]
+        telling = State.SCHEDULED, State.COMPLETED, State.FAILED
+        is_due, is_done, is_failed = (np.array([found is state for found in states] or [False])[at] for state in telling)
+        is_sound &= ~is_due | (due >= self._voucher.late)
+        is_sound &= ~is_done | ((used >= 1) & self._is_through(records, len(at)))
+        is_sound &= ~is_failed | ((used == allowed) & (b"failed_at" in records and b"error" in records))
+        for name in JSON & records.keys():
+            is_sound &= records[name].are_json()
+        by_state = np.where(is_due, due.astype(np.float64), score)
+        return VouchedColumns(homes, np.where(is_sound, at, NOBODY), (score, by_state, score), created)
+
+    def _is_through(self, records: Mapping[bytes, Texts], rows: int) -> Any:
+        """Whether completed jobs have made all their progress, and are there to stay."""
+        if b"progress" not in records:
+            return np.zeros(rows, bool)
+        passing = records.get(b"removeOnComplete")
+        return records[b"progress"].are(b"100") & (passing is None or passing.sizes == 0)
+
+    def _at_home(self, types: Texts, words: Texts) -> tuple[list[Home], Any]:
+        """The homes of jobs of these types in these states, each once, and the index of each job's; NOBODY for none."""
+        by_type, queues = types.codes()
+        by_word, states = words.codes()
+        pairs, at = np.unique(by_type * len(states) + by_word, return_inverse=True)
+        told = [self._voucher.home(queues[pair // len(states)], states[pair % len(states)]) for pair in pairs.tolist()]
+        homes = [home for home in told if home is not None]
+        index = {home: number for number, home in enumerate(homes)}
+        return homes, np.array([NOBODY if home is None else index[home] for home in told], np.int64)[at]
+
+    def standing(self, key: bytes, members: Texts, scores: Any) -> StandingColumns | None:
+        if not self._voucher.is_index(key):
+            return None
+        return StandingColumns(Place(key), _padded(members.data, members.starts, members.sizes))
+
+    def tally_standing(self, key: bytes, scores: Any, totals: Totals) -> None:
+        self._voucher.tally_place(key, len(scores), int((scores > EARLIEST_TIME).sum()), totals)
+
+    def tally_vouched(self, keys: Texts, numbers: Any, totals: Totals) -> None:
+        own = numbers[(numbers < BORROWED) | (numbers > LARGEST_ID)]
+        if len(own):
+            totals.maximum("highest id", int(own.max()))
+        totals.count("trace", "0.9", len(numbers))
+
+
+def _ids(numbers: Any) -> Any:
+    return np.where(numbers < 10**ID_DIGITS, numbers, NO_NUMBER)
+
+
+@compiled
+def _padded(data: Any, starts: Any, sizes: Any) -> Any:
+    """The job that each member in today's form names, NO_NUMBER for all others."""
+    numbers = np.full(len(starts), NO_NUMBER, np.int64)
+    for row in range(len(starts)):
+        at, digits = starts[row], sizes[row] - 3
+        if not 0 < digits <= ID_DIGITS or data[at] != 48 + digits // 10 or data[at + 1] != 48 + digits % 10:
+            continue
+        if data[at + 2] != 124 or (data[at + 3] == 48 and digits > 1):
+            continue
+        number = 0
+        for index in range(at + 3, at + 3 + digits):
+            digit = data[index] - 48
+            if not 0 <= digit <= 9:
+                number = NO_NUMBER
+                break
+            number = number * 10 + digit
+        numbers[row] = number
+    return numbers

@@ -1,0 +1,140 @@
+"""Sound jobs of our own queues at a glance, thousands at once: ``voucher.py`` for columns.
+
+tests/schema/native/test_columns.py. Called by ``voucher.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from ..columnvoucher import NOBODY, UNDATED, ColumnVoucher, StandingColumns, VouchedColumns
+from ..texts import NO_NUMBER, Texts, compiled
+from ..totals import Totals
+from ..voucher import ANYWHERE
+from .aside import Aside
+from .place import SEQUENCES
+from .record import CANCELLED, whole
+from .voucher import EXACT, SOMEWHERE, NativeVoucher, before_id, is_calm, is_message
+
+_CRC = np.array([crc32(bytes([byte])) ^ crc32(b"\0") for byte in range(256)], np.uint32)
+"""What a byte does to a checksum whose lowest byte is 0."""
+
+
+class NativeColumns(ColumnVoucher):
+    """What a NativeVoucher says."""
+
+    def __init__(self, voucher: NativeVoucher) -> None:
+        self._voucher = voucher
+
+    def records(self, keys: Texts) -> Any:
+        tags, ids = self._told(keys)
+        codes, texts = tags.codes()
+        queues = [self._voucher.queue(tag) for tag in texts]
+        numbers = _numbers(ids, [before_id("" if queue is None else queue) for queue in queues], codes)
+        is_record = np.array([queue is not None for queue in queues] or [False])[codes] & (ids.sizes > 0)
+        return np.where(is_record, numbers, NO_NUMBER)
+
+    def attached(self, keys: Texts) -> Any:
+        return np.full(len(keys), NO_NUMBER)
+
+    def vouch(self, records: Mapping[bytes, Texts]) -> VouchedColumns | None:
+        if not records.keys() & {b"payload", b"message"}:
+            return None
+        rows = len(next(iter(records.values())))
+        is_sound = np.ones(rows, bool)
+        created_at = np.full(rows, UNDATED)
+        if b"published_at" in records:
+            created_at = records[b"published_at"].numbers(whole, UNDATED)
+            is_sound &= created_at != UNDATED
+        if b"reason" in records:
+            is_sound &= ~records[b"reason"].are(CANCELLED)
+        if b"score" in records:
+            is_sound &= records[b"score"].numbers(whole, UNDATED) != UNDATED
+        if b"payload" not in records:
+            is_sound &= np.array(list(map(is_message, records[b"message"].to_list())), bool)
+        if Aside.FIELD in records:
+            is_sound &= np.array(list(map(is_calm, records[Aside.FIELD].to_list())), bool)
+        return VouchedColumns((SOMEWHERE,), np.where(is_sound, 0, NOBODY), (np.zeros(rows),), created_at)
+
+    def standing(self, key: bytes, members: Texts, scores: Any) -> StandingColumns | None:
+        place = self._voucher.place(key)
+        if place is None:
+            return None
+        queue, role, home = place
+        numbers = _numbers(members, [before_id(queue)], np.zeros(len(members), np.int64))
+        if role == "waiting":
+            with np.errstate(invalid="ignore"):
+                numbers[(np.floor(scores) != scores) | (np.abs(scores) > EXACT)] = NO_NUMBER
+        elif role == "scheduled":
+            numbers[scores < self._voucher.late] = NO_NUMBER
+        return StandingColumns(ANYWHERE, numbers, home)
+
+    def tally_vouched(self, keys: Texts, numbers: Any, totals: Totals) -> None:
+        codes, tags = self._told(keys)[0].codes()
+        for tag, records in zip(tags, np.bincount(codes, minlength=len(tags)).tolist(), strict=True):
+            totals.count("records", self._voucher.queue(tag) or "", records)
+
+    def tally_standing(self, key: bytes, scores: Any, totals: Totals) -> None:
+        place = self._voucher.place(key)
+        if len(scores) and place is not None and place[1] == "waiting":
+            self._voucher.tally_waiting(place[0], len(scores), int((scores.astype(np.int64) % SEQUENCES).max()), totals)
+
+    def _told(self, keys: Texts) -> tuple[Texts, Texts]:
+        """The tag and the id in each name of a record; both are empty in all other names."""
+        head, middle = (np.frombuffer(text, np.uint8) for text in (self._voucher.head, b"}:job:"))
+        tags, ids = _split(keys.data, keys.starts, keys.sizes, head, middle)
+        return Texts(keys.data, *tags), Texts(keys.data, *ids)
+
+
+def _numbers(ids: Texts, before: Sequence[bytes], which: Any) -> Any:
+    """``NativeVoucher.number`` of each job (int64). ``before``: what ``before_id`` gives; ``which``: the index of each job's."""
+    heads = Texts.of(before)
+    return _hashed(ids.data, ids.starts, ids.sizes, heads.data, heads.starts[which], heads.sizes[which], _CRC)
+
+
+@compiled
+def _split(data: Any, starts: Any, sizes: Any, head: Any, middle: Any) -> Any:
+    tags, ids = np.zeros((2, len(starts)), np.int64), np.zeros((2, len(starts)), np.int64)
+    for row in range(len(starts)):
+        first, end = starts[row] + len(head), starts[row] + sizes[row]
+        if first > end or not _stands(data, starts[row], head):
+            continue
+        for at in range(first, end - len(middle)):
+            if _stands(data, at, middle):
+                tags[0, row], tags[1, row] = first, at - first
+                ids[0, row], ids[1, row] = at + len(middle), end - at - len(middle)
+                break
+    return tags, ids
+
+
+@compiled
+def _stands(data: Any, at: int, text: Any) -> bool:
+    index = 0
+    while index < len(text) and data[at + index] == text[index]:
+        index += 1
+    return index == len(text)
+
+
+@compiled
+def _checksum(data: Any, start: int, end: int, step: int, found: Any, table: Any) -> Any:
+    for at in range(start, end, step):
+        found = table[(found ^ data[at]) & 255] ^ (found >> np.uint32(8))
+    return found
+
+
+@compiled
+def _hashed(data: Any, starts: Any, sizes: Any, heads: Any, head_starts: Any, head_sizes: Any, table: Any) -> Any:
+    numbers = np.empty(len(starts), np.int64)
+    for row in range(len(starts)):
+        start, end = starts[row], starts[row] + sizes[row]
+        head, head_end = head_starts[row], head_starts[row] + head_sizes[row]
+        forward = _checksum(heads, head, head_end, 1, np.uint32(0xFFFFFFFF), table)
+        forward = _checksum(data, start, end, 1, forward, table) ^ np.uint32(0xFFFFFFFF)
+        backward = _checksum(data, end - 1, start - 1, -1, np.uint32(0xFFFFFFFF), table)
+        backward = _checksum(heads, head_end - 1, head - 1, -1, backward, table) ^ np.uint32(0xFFFFFFFF)
+        numbers[row] = (np.int64(forward) << 31) | (np.int64(backward) >> 1)
+    return numbers

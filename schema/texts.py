@@ -1,0 +1,577 @@
+"""Texts: byte strings as slices of one buffer, and what is asked of millions of them at once.
+
+A list of bytes costs an allocation for each value before anything is known of it. Here a reply of a server, or a piece of a
+file, stays as it came: values are told by where they begin and how long they are, and loops over them are compiled by numba
+(``compiled``), which needs the extra ``spark``. What a loop can't decide it leaves to the functions of text.py and
+compat/numbers.py, one value at a time: both always give the same answer. tests/schema/test_texts.py. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from attrs import frozen
+from numba import njit
+
+from .text import MAX_JSON_DEPTH, is_json
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+NULL = -1
+NO_NUMBER = -1
+MOST_DIGITS = 18
+"""So many are no more than 64 bits hold, whichever they are."""
+EXACT = 2**53
+"""Whole numbers up to here are the same as a double."""
+DEEPEST = 60
+"""Deeper JSON is looked at one by one."""
+OFFSETS = 2**31 - 1
+"""Most bytes of an Arrow array of binary values."""
+
+
+def compiled(function: F) -> F:
+    """The function as machine code, made when it is first called, and kept beside its source or in the user's cache.
+
+    Where neither can be written to, each process makes it anew; numba's NUMBA_CACHE_DIR names another folder. What is kept is
+    made anew when its own file changes, but not when one changes whose functions it calls: then delete it.
+    """
+    made: F
+    try:
+        made = njit(cache=True, nogil=True)(function)
+    except RuntimeError:  # no place to keep it
+        made = njit(nogil=True)(function)
+    return made
+
+
+@frozen(eq=False)
+class Texts:
+    """Byte strings in ``data`` (uint8), each from one of ``starts`` on and one of ``sizes`` long (both int64).
+
+    A size of NULL stands for none, of which only ``to_arrow`` and ``to_list`` know anything.
+    """
+
+    data: Any
+    starts: Any
+    sizes: Any
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @classmethod
+    def of(cls, values: Iterable[bytes | None]) -> Texts:
+        """These values."""
+        return cls.from_arrow(pa.array(values, pa.binary()))
+
+    @classmethod
+    def from_arrow(cls, array: pa.Array) -> Texts:
+        """The values of a binary array, which is not copied."""
+        _, offsets, data = array.buffers()
+        bounds = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+        sizes = np.diff(bounds)
+        if array.null_count:
+            sizes[array.is_null().to_numpy(zero_copy_only=False)] = NULL
+        return cls(np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8), bounds[:-1], sizes)
+
+    def take(self, rows: Any) -> Texts:
+        """Some of them: indexes, or a mask."""
+        return Texts(self.data, self.starts[rows], self.sizes[rows])
+
+    def part(self, start: int, end: int) -> Texts:
+        """Those from one index up to another."""
+        return Texts(self.data, self.starts[start:end], self.sizes[start:end])
+
+    def to_arrow(self) -> pa.Array:
+        """A binary array of them. Raises OverflowError where that can't hold so many bytes."""
+        are_null = self.sizes == NULL
+        has_nulls = bool(are_null.any())
+        sizes = np.where(are_null, 0, self.sizes) if has_nulls else self.sizes
+        total = int(sizes.sum())
+        if total > OFFSETS:
+            raise OverflowError(f"{total} bytes are too many for one column")
+        packed, offsets = np.empty(total, np.uint8), np.empty(len(self) + 1, np.int32)
+        _gather(self.data, self.starts, sizes, packed, offsets)
+        valid = pa.py_buffer(np.packbits(~are_null, bitorder="little")) if has_nulls else None
+        return pa.Array.from_buffers(pa.binary(), len(self), [valid, pa.py_buffer(offsets), pa.py_buffer(packed)])
+
+    def to_list(self) -> list[bytes]:
+        """They as Python's own; None for a null."""
+        values: list[bytes] = self.to_arrow().to_pylist()
+        return values
+
+    def __getitem__(self, index: int) -> bytes:
+        start = self.starts[index]
+        return bytes(self.data[start : start + self.sizes[index]])
+
+    def wholes(self) -> Any:
+        """The number behind each text of up to MOST_DIGITS plain digits (int64), NO_NUMBER for all others."""
+        return _wholes(self.data, self.starts, self.sizes)
+
+    def numbers(self, read: Callable[[bytes], int | None], nothing: int) -> Any:
+        """What ``read`` makes of each text (int64), ``nothing`` for None. It is asked of those alone that are no plain digits."""
+        numbers = self.wholes()
+        for index in np.flatnonzero(numbers == NO_NUMBER).tolist():
+            value = read(self[index])
+            numbers[index] = nothing if value is None else value
+        return numbers
+
+    def floats(self) -> Any:
+        """``float`` of each text (float64). Raises ValueError where one is no number."""
+        numbers = _floats(self.data, self.starts, self.sizes)
+        for index in np.flatnonzero(np.isnan(numbers)).tolist():
+            numbers[index] = float(self[index])
+        return numbers
+
+    def named(self, before: bytes, after: bytes = b"") -> Any:
+        """The positive number that each text names between these two (int64), NO_NUMBER for a text that is made otherwise."""
+        return _named(self.data, self.starts, self.sizes, _array(before), _array(after))
+
+    def codes(self) -> tuple[Any, list[bytes]]:
+        """A number for each text (int64), and the text for each number, in the order in which they first stand here."""
+        codes, firsts = _codes(self.data, self.starts, self.sizes)
+        return codes, [self[index] for index in firsts]
+
+    def are(self, value: bytes) -> Any:
+        """Whether each is this one."""
+        return _are(self.data, self.starts, self.sizes, _array(value))
+
+    def are_json(self) -> Any:
+        """Whether ``is_json`` is true of each."""
+        answers = _are_json(self.data, self.starts, self.sizes)
+        for index in np.flatnonzero(~answers).tolist():
+            answers[index] = is_json(self[index])
+        return answers
+
+
+def shapes(counts: Any, words: Texts, step: int = 2) -> tuple[Any, list[int]]:
+    """A number for each of the records that these words make up, the same for those with the same fields in the same order.
+
+    ``counts``: how many words each has. Every ``step``-th is a name. The second value: the first record of each number.
+    """
+    codes, firsts = _shapes(counts, words.data, words.starts, words.sizes, step)
+    return codes, firsts.tolist()
+
+
+def packed(keys: Texts, *command: bytes) -> Any:
+    """One command for each key, which comes after the first word, as they go over the wire (uint8)."""
+    name, *others = command
+    before = b"*%d\r\n$%d\r\n%b\r\n$" % (1 + len(command), len(name), name)
+    after = b"".join([b"\r\n", *(b"$%d\r\n%b\r\n" % (len(word), word) for word in others)])
+    most = int(keys.sizes.sum()) + len(keys) * (len(before) + len(after) + 22)
+    found = np.empty(most, np.uint8)
+    return found[: _pack(keys.data, keys.starts, keys.sizes, _array(before), _array(after), found)]
+
+
+def _array(text: bytes) -> Any:
+    return np.frombuffer(text, np.uint8)
+
+
+# Compiled
+
+
+_PLAIN = np.array([31 < byte < 128 and byte not in b'"\\' for byte in range(256)])
+"""Whether a byte of a JSON string stands for itself."""
+
+
+@compiled
+def _gather(data: Any, starts: Any, sizes: Any, packed: Any, offsets: Any) -> None:
+    at = 0
+    offsets[0] = 0
+    for row in range(len(starts)):
+        start = starts[row]
+        for index in range(sizes[row]):
+            packed[at + index] = data[start + index]
+        at += sizes[row]
+        offsets[row + 1] = at
+
+
+@compiled
+def _whole(data: Any, start: int, end: int) -> int:
+    if not 0 < end - start <= MOST_DIGITS:
+        return NO_NUMBER
+    number = 0
+    for index in range(start, end):
+        digit = data[index]
+        if digit < 48 or digit > 57:
+            return NO_NUMBER
+        number = number * 10 + (digit - 48)
+    return number
+
+
+@compiled
+def _wholes(data: Any, starts: Any, sizes: Any) -> Any:
+    numbers = np.empty(len(starts), np.int64)
+    for row in range(len(starts)):
+        numbers[row] = _whole(data, starts[row], starts[row] + sizes[row])
+    return numbers
+
+
+@compiled
+def _floats(data: Any, starts: Any, sizes: Any) -> Any:
+    """The whole numbers that doubles hold exactly; NaN for all else."""
+    numbers = np.full(len(starts), np.nan)
+    for row in range(len(starts)):
+        start, end = starts[row], starts[row] + sizes[row]
+        is_negative = start < end and data[start] == 45
+        number = _whole(data, start + is_negative, end)
+        if 0 <= number <= EXACT:
+            numbers[row] = -float(number) if is_negative else float(number)
+    return numbers
+
+
+@compiled
+def _has(data: Any, start: int, text: Any) -> bool:
+    index = 0
+    while index < len(text) and data[start + index] == text[index]:
+        index += 1
+    return index == len(text)
+
+
+@compiled
+def _named(data: Any, starts: Any, sizes: Any, before: Any, after: Any) -> Any:
+    numbers = np.empty(len(starts), np.int64)
+    for row in range(len(starts)):
+        first, end = starts[row] + len(before), starts[row] + sizes[row] - len(after)
+        numbers[row] = NO_NUMBER
+        if first < end and data[first] != 48 and _has(data, starts[row], before) and _has(data, end, after):
+            numbers[row] = _whole(data, first, end)
+    return numbers
+
+
+@compiled
+def _are(data: Any, starts: Any, sizes: Any, value: Any) -> Any:
+    answers = np.empty(len(starts), np.bool_)
+    for row in range(len(starts)):
+        answers[row] = sizes[row] == len(value) and _has(data, starts[row], value)
+    return answers
+
+
+@compiled
+def _same(data: Any, one: int, other: int, size: int) -> bool:
+    index = 0
+    while index < size and data[one + index] == data[other + index]:
+        index += 1
+    return index == size
+
+
+@compiled
+def _hashed(data: Any, start: int, size: int, seed: Any) -> Any:
+    """FNV-1a."""
+    found = seed
+    for index in range(start, start + size):
+        found = (found ^ np.uint64(data[index])) * np.uint64(1099511628211)
+    return found
+
+
+@compiled
+def _slot(found: Any, slots: Any) -> Any:
+    """Where the search for a hash begins in a table, whose size is a power of two."""
+    return np.int64((found ^ (found >> np.uint64(32))) & np.uint64(len(slots) - 1))
+
+
+@compiled
+def _codes(data: Any, starts: Any, sizes: Any) -> Any:
+    rows = len(starts)
+    codes, firsts = np.empty(rows, np.int64), np.empty(rows, np.int64)
+    slots = np.full(64, -1, np.int64)
+    known = 0
+    for row in range(rows):
+        at = _slot(_hashed(data, starts[row], sizes[row], np.uint64(14695981039346656037)), slots)
+        while slots[at] >= 0:
+            first = firsts[slots[at]]
+            if sizes[first] == sizes[row] and _same(data, starts[first], starts[row], sizes[row]):
+                break
+            at = (at + 1) & (len(slots) - 1)
+        if slots[at] < 0:
+            firsts[known] = row
+            slots[at] = known
+            known += 1
+            codes[row] = known - 1
+            if 2 * known > len(slots):
+                slots = np.full(4 * len(slots), -1, np.int64)
+                for code in range(known):
+                    first = firsts[code]
+                    at = _slot(_hashed(data, starts[first], sizes[first], np.uint64(14695981039346656037)), slots)
+                    while slots[at] >= 0:
+                        at = (at + 1) & (len(slots) - 1)
+                    slots[at] = code
+        else:
+            codes[row] = slots[at]
+    return codes, firsts[:known]
+
+
+@compiled
+def _alike(data: Any, starts: Any, sizes: Any, one: int, other: int, count: int, step: int) -> bool:
+    for index in range(0, count, step):
+        if sizes[one + index] != sizes[other + index]:
+            return False
+        if not _same(data, starts[one + index], starts[other + index], sizes[one + index]):
+            return False
+    return True
+
+
+@compiled
+def _shapes(counts: Any, data: Any, starts: Any, sizes: Any, step: int) -> Any:
+    rows = len(counts)
+    codes, firsts, begins = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int64)
+    known, latest, begin = 0, 0, 0
+    for row in range(rows):
+        begins[row] = begin
+        # Few shapes follow one another in any order: the one before is most likely, and there are few others.
+        code = -1
+        for index in range(known):
+            each = (latest + index) % known
+            first = firsts[each]
+            if counts[first] == counts[row] and _alike(data, starts, sizes, begins[first], begin, counts[row], step):
+                code = each
+                break
+        if code < 0:
+            code = known
+            firsts[known] = row
+            known += 1
+        codes[row] = latest = code
+        begin += counts[row]
+    return codes, firsts[:known]
+
+
+@compiled
+def _pack(data: Any, starts: Any, sizes: Any, before: Any, after: Any, packed: Any) -> int:
+    at = 0
+    for row in range(len(starts)):
+        for index in range(len(before)):
+            packed[at + index] = before[index]
+        at += len(before)
+        size, digits = sizes[row], 1
+        while size >= 10:
+            size //= 10
+            digits += 1
+        size = sizes[row]
+        for index in range(digits - 1, -1, -1):
+            packed[at + index] = 48 + size % 10
+            size //= 10
+        at += digits
+        packed[at], packed[at + 1] = 13, 10
+        at += 2
+        for index in range(sizes[row]):
+            packed[at + index] = data[starts[row] + index]
+        at += sizes[row]
+        for index in range(len(after)):
+            packed[at + index] = after[index]
+        at += len(after)
+    return at
+
+
+@compiled
+def _are_json(data: Any, starts: Any, sizes: Any) -> Any:
+    answers = np.empty(len(starts), np.bool_)
+    stack = np.empty(DEEPEST, np.bool_)
+    for row in range(len(starts)):
+        end = starts[row] + sizes[row]
+        answers[row] = _depth(data, starts[row], end) <= MAX_JSON_DEPTH and _is_json(data, starts[row], end, stack)
+    return answers
+
+
+@compiled
+def _depth(data: Any, at: int, end: int) -> int:
+    """How deep brackets are nested, as text.py counts them: those in strings too. The number of bytes where these are few."""
+    if end - at <= MAX_JSON_DEPTH:
+        return end - at
+    depth = deepest = 0
+    for index in range(at, end):
+        if data[index] == 91 or data[index] == 123:
+            depth += 1
+            deepest = max(deepest, depth)
+        elif data[index] == 93 or data[index] == 125:
+            depth -= 1
+    return deepest
+
+
+@compiled
+def _blank(data: Any, at: int, end: int) -> int:
+    """The position of what follows white space."""
+    while at < end and (data[at] == 32 or data[at] == 10 or data[at] == 13 or data[at] == 9):
+        at += 1
+    return at
+
+
+@compiled
+def _is_json(data: Any, at: int, end: int, stack: Any) -> bool:
+    """Whether this is JSON of no unusual kind. ``stack``: of each bracket that is open, whether it is one of an object."""
+    depth = 0
+    wants_value = True
+    while True:
+        at = _blank(data, at, end)
+        if at >= end:
+            return depth == 0 and not wants_value
+        byte = data[at]
+        if wants_value:
+            if byte == 34:
+                at = _string(data, at + 1, end)
+                wants_value = False
+            elif byte == 123 or byte == 91:
+                if depth == len(stack):
+                    return False
+                is_object = byte == 123
+                following = _blank(data, at + 1, end)
+                if following < end and data[following] == (125 if is_object else 93):
+                    at = following + 1
+                    wants_value = False
+                else:
+                    stack[depth] = is_object
+                    depth += 1
+                    at = _name(data, at + 1, end) if is_object else at + 1
+            else:
+                at = _scalar(data, at, end)
+                wants_value = False
+            if at < 0:
+                return False
+        else:
+            if depth == 0:
+                return False
+            if byte == 44:
+                at = _name(data, at + 1, end) if stack[depth - 1] else at + 1
+                if at < 0:
+                    return False
+                wants_value = True
+            elif byte == (125 if stack[depth - 1] else 93):
+                depth -= 1
+                at += 1
+            else:
+                return False
+
+
+@compiled
+def _name(data: Any, at: int, end: int) -> int:
+    """The position after the name of a member and its colon; -1 where there is none."""
+    at = _blank(data, at, end)
+    if at >= end or data[at] != 34:
+        return -1
+    at = _string(data, at + 1, end)
+    if at < 0:
+        return -1
+    at = _blank(data, at, end)
+    return at + 1 if at < end and data[at] == 58 else -1
+
+
+@compiled
+def _string(data: Any, at: int, end: int) -> int:
+    """The position after the string whose first quotation mark stands before this one; -1 for one that is unusual."""
+    while at < end:
+        byte = data[at]
+        if _PLAIN[byte]:
+            at += 1
+            continue
+        if byte == 34:
+            return at + 1
+        if byte < 32:
+            return -1
+        if byte == 92:
+            if at + 1 >= end:
+                return -1
+            escaped = data[at + 1]
+            if escaped == 117:
+                if at + 6 > end:
+                    return -1
+                for index in range(at + 2, at + 6):
+                    digit = data[index] | 32
+                    if not (48 <= data[index] <= 57 or 97 <= digit <= 102):
+                        return -1
+                at += 6
+            elif escaped in (34, 47, 92, 98, 102, 110, 114, 116):
+                at += 2
+            else:
+                return -1
+        else:
+            at = _utf8(data, at, end)
+            if at < 0:
+                return -1
+    return -1
+
+
+@compiled
+def _utf8(data: Any, at: int, end: int) -> int:
+    """The position after a character of several bytes; -1 where there is none."""
+    byte = data[at]
+    if 194 <= byte <= 223:
+        more, least, most = 1, 128, 191
+    elif 224 <= byte <= 239:
+        more, least, most = 2, 160 if byte == 224 else 128, 159 if byte == 237 else 191
+    elif 240 <= byte <= 244:
+        more, least, most = 3, 144 if byte == 240 else 128, 143 if byte == 244 else 191
+    else:
+        return -1
+    if at + more >= end or not least <= data[at + 1] <= most:
+        return -1
+    for index in range(at + 2, at + 1 + more):
+        if not 128 <= data[index] <= 191:
+            return -1
+    return at + 1 + more
+
+
+@compiled
+def _scalar(data: Any, at: int, end: int) -> int:
+    """The position after a number, true, false or null; -1 for all else, and for numbers of many digits."""
+    byte = data[at]
+    if byte == 116 and at + 4 <= end:
+        return at + 4 if data[at + 1] == 114 and data[at + 2] == 117 and data[at + 3] == 101 else -1
+    if byte == 102 and at + 5 <= end:
+        is_false = data[at + 1] == 97 and data[at + 2] == 108 and data[at + 3] == 115 and data[at + 4] == 101
+        return at + 5 if is_false else -1
+    if byte == 110 and at + 4 <= end:
+        return at + 4 if data[at + 1] == 117 and data[at + 2] == 108 and data[at + 3] == 108 else -1
+    if byte == 45:
+        at += 1
+    first = at
+    at = _digits(data, at, end)
+    if at == first or at > first + MOST_DIGITS or (data[first] == 48 and at > first + 1):
+        return -1
+    if at < end and data[at] == 46:
+        first = at + 1
+        at = _digits(data, first, end)
+        if at == first or at > first + MOST_DIGITS:
+            return -1
+    if at < end and (data[at] == 101 or data[at] == 69):
+        at += 1
+        if at < end and (data[at] == 43 or data[at] == 45):
+            at += 1
+        first = at
+        at = _digits(data, first, end)
+        if at == first or at > first + 2:
+            return -1
+    return at
+
+
+@compiled
+def _digits(data: Any, at: int, end: int) -> int:
+    while at < end and 48 <= data[at] <= 57:
+        at += 1
+    return at
+
+
+def concatenated(parts: Sequence[Texts], room: Room | None = None) -> Texts:
+    """All of these, at least one, as one. ``room``: where they stand then, until the next ones do."""
+    if len(parts) == 1:
+        return parts[0]
+    shifts = np.cumsum([0, *(len(part.data) for part in parts)]).tolist()
+    data = np.empty(shifts[-1], np.uint8) if room is None else room.of(shifts[-1])
+    np.concatenate([part.data for part in parts], out=data)
+    return Texts(
+        data,
+        np.concatenate([part.starts + shift for part, shift in zip(parts, shifts, strict=False)]),
+        np.concatenate([part.sizes for part in parts]),
+    )
+
+
+class Room:
+    """Memory that is used again and again: to get new memory from the system takes longer than to fill it."""
+
+    def __init__(self) -> None:
+        self._data = np.empty(0, np.uint8)
+
+    def of(self, size: int) -> Any:
+        """So many bytes, which were given out before."""
+        if size > len(self._data):
+            self._data = np.empty(size + size // 4, np.uint8)
+        return self._data[:size]

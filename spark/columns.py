@@ -1,0 +1,162 @@
+"""Columns: many keys of one Redis type as they came from a server or a file, their values as slices of one buffer (texts.py).
+
+Made by hashes.py and rdbcolumns.py; taken by forms.py and traces.py. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from attrs import frozen
+
+from ..migrations.rdbfile import Row
+from ..migrations.wire import mapping
+from ..schema.fact import Entry
+from ..schema.texts import NULL, Room, Texts, concatenated
+
+STAYS = -1
+"""Stands for the time to live of a key that has none."""
+
+
+@frozen(eq=False)
+class Keys:
+    """Hashes, or lists, whole: the words of one key after those of the other."""
+
+    keys: Texts
+    ttls: Any
+    """ms left to live of each (int64), negative for a key that stays."""
+    counts: Any
+    """How many words each has (int64): names and values of a hash in turn, or the items of a list."""
+    words: Texts
+
+    kind: ClassVar[str]
+    """Their Redis type."""
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @classmethod
+    def of(cls, keys: Sequence[bytes], ttls: Sequence[int], values: Sequence[Sequence[bytes]]) -> Self:
+        """These keys, each with its words."""
+        words = Texts.of(chain.from_iterable(values))
+        return cls(Texts.of(keys), np.array(ttls, np.int64), np.array(list(map(len, values)), np.int64), words)
+
+    @classmethod
+    def all_of(cls, parts: Sequence[Self], room: Room | None = None) -> Self:
+        """All of these, at least one, as one; ``room``: as for ``concatenated``."""
+        if len(parts) == 1:
+            return parts[0]
+        ttls, counts = (np.concatenate(column) for column in zip(*((part.ttls, part.counts) for part in parts), strict=True))
+        return cls(concatenated([part.keys for part in parts]), ttls, counts, concatenated([part.words for part in parts], room))
+
+    @property
+    def size(self) -> int:
+        """About how many bytes they take."""
+        return len(self.words.data)
+
+    def take(self, mask: Any) -> Self:
+        """Some of the keys (bool)."""
+        if mask.all():
+            return self
+        return type(self)(self.keys.take(mask), self.ttls[mask], self.counts[mask], self.words.take(np.repeat(mask, self.counts)))
+
+    def begins(self) -> Any:
+        """The index of each key's first word."""
+        return np.cumsum(self.counts) - self.counts
+
+    def lists(self) -> Iterator[list[bytes]]:
+        """The words of each key, as Python's own."""
+        words, start = self.words.to_list(), 0
+        for count in self.counts.tolist():
+            yield words[start : start + count]
+            start += count
+
+    def entries(self) -> Iterator[Entry]:
+        """An entry for each key."""
+        for key, ttl_ms, words in zip(self.keys.to_list(), self.ttls.tolist(), self.lists(), strict=True):
+            yield Entry(key, self.kind, mapping(words) if self.kind == "hash" else words, None if ttl_ms < 0 else ttl_ms)
+
+
+@frozen(eq=False)
+class Hashes(Keys):
+    """Hashes of few fields each."""
+
+    kind = "hash"
+
+    def picked(self, names: Sequence[bytes]) -> Picked:
+        """The values of some fields."""
+        values = self.words.take(slice(1, None, 2))
+        fields, owners = self.words.take(slice(0, None, 2)), np.repeat(np.arange(len(self)), self.counts // 2)
+        starts, sizes = np.zeros((2, len(self), len(names)), np.int64)
+        sizes[:] = NULL
+        for index, name in enumerate(names):
+            there = fields.are(name)
+            starts[owners[there], index], sizes[owners[there], index] = values.starts[there], values.sizes[there]
+        return Picked(self.keys, Texts(self.words.data, starts.ravel(), sizes.ravel()))
+
+
+@frozen(eq=False)
+class Lists(Keys):
+    """Lists of few items each."""
+
+    kind = "list"
+
+
+@frozen(eq=False)
+class Picked:
+    """Some fields of hashes."""
+
+    keys: Texts
+    values: Texts
+    """Of one hash after the other, as many of each; nulls for what it lacks."""
+
+    @classmethod
+    def all_of(cls, parts: Sequence[Picked]) -> Picked:
+        """All of these, at least one, as one."""
+        return cls(concatenated([part.keys for part in parts]), concatenated([part.values for part in parts]))
+
+    @property
+    def size(self) -> int:
+        """About how many bytes they take."""
+        return len(self.values.data)
+
+    def column(self, index: int) -> Texts:
+        """The values of one field."""
+        width = len(self.values) // len(self.keys)
+        return Texts(self.values.data, self.values.starts[index::width], self.values.sizes[index::width])
+
+
+@frozen(eq=False)
+class Zset:
+    """Members of one zset that follow one another, lowest score first."""
+
+    key: bytes
+    ttl_ms: int | None
+    offset: int
+    """How many members stand before these."""
+    members: Texts
+    scores: Any
+    """float64."""
+
+    def entry(self) -> Entry:
+        """The same as Python's own."""
+        members = list(zip(self.members.to_list(), self.scores.tolist(), strict=True))
+        return Entry(self.key, "zset", members, self.ttl_ms, self.offset)
+
+
+Found = Hashes | Lists | Zset | Row
+"""What is read of a snapshot file: rdbcolumns.py."""
+
+
+def entries_of(found: Found) -> Iterator[Entry]:
+    """The entries of all of these keys."""
+    match found:
+        case Keys():
+            yield from found.entries()
+        case Zset():
+            yield found.entry()
+        case _:
+            yield Entry(*found)

@@ -1,0 +1,220 @@
+"""Hashes: the records of jobs as the server sends them, without a dict, or even an object, for each (replies.py).
+
+Making these takes as long as all else that reading costs, and who wants columns needs none. What reading.py promises holds
+here too: a key that goes away is left out, batches are bounded, no command holds the server longer than one chunk takes. A
+key that is no small hash, or none any more, is handed back for ``read_all``.
+
+Only reads. The client must be one of ``schema/connect.py``, whose replies have the form of version 2 of the protocol. Called by
+Spark's snapshots and by the data source's table ``entries``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..migrations.globs import covering
+from ..migrations.reading import BATCH, BATCH_BYTES, SMALL_HASH, checked, is_wrong_type
+from ..migrations.throttle import Pace
+from ..migrations.wire import Wire
+from ..schema.fact import Entry, FactKind
+from ..schema.family import Command, KeyFamily
+from ..schema.texts import NO_NUMBER, NULL, Texts, concatenated
+from .columns import STAYS, Found, Hashes, Keys, Lists, Picked, Zset
+from .replies import Odd, Replies
+
+T = TypeVar("T")
+
+Values = Sequence[bytes | None]
+"""The values of some fields of a hash; None where it lacks one."""
+
+
+Test = Callable[[Texts], Any]
+"""Tells of each name of a key something that is true or false (bool)."""
+
+
+def record_test(family: KeyFamily, prefix: str) -> Test:
+    """Tells of names of hashes whether they are those of jobs' records; true of all where a family's names don't tell."""
+    if not family.names_records:
+        return lambda keys: np.ones(len(keys), bool)
+    likely = record_guess(family, prefix)
+
+    def states_record(key: bytes) -> bool:
+        return any(fact.kind is FactKind.RECORD for fact in family.facts(Entry(key, "hash", {}), prefix))
+
+    def test(keys: Texts) -> Any:
+        answers = likely(keys)
+        for index in np.flatnonzero(~answers).tolist():
+            answers[index] = states_record(keys[index])
+        return answers
+
+    return test
+
+
+def record_guess(family: KeyFamily, prefix: str) -> Test:
+    """Tells quickly of names whether they are those of jobs' records in all likelihood; false where nothing does."""
+    voucher = family.voucher(prefix, 0)
+    if voucher is None:
+        return lambda keys: np.zeros(len(keys), bool)
+    columns = voucher.columns()
+    if columns is not None:
+        return lambda keys: columns.records(keys) != NO_NUMBER
+    return lambda keys: np.array([bool(voucher.is_record(key)) for key in keys.to_list()], bool)
+
+
+def of_family(found: Iterable[Found], family: KeyFamily, prefix: str) -> Iterator[Found]:
+    """What of a snapshot file belongs to a keyspace, by the names of its keys."""
+    likely, is_wanted = record_guess(family, prefix), covering(family.globs(prefix))
+    for each in found:
+        match each:
+            case Keys():
+                wanted = likely(each.keys)
+                for index in np.flatnonzero(~wanted).tolist():
+                    wanted[index] = is_wanted(each.keys[index])
+                if wanted.any():
+                    yield each.take(wanted)
+            case Zset():
+                if is_wanted(each.key):
+                    yield each
+            case _:
+                if is_wanted(each[0]):
+                    yield each
+
+
+def read_whole(replies: Replies, keys: Texts, pace: Pace) -> Iterator[tuple[Hashes, list[bytes]]]:
+    """The hashes among the keys, in batches, each with the keys of the batch that are left to be read in another way."""
+    return _in_batches(replies, keys, pace, lambda batch: _whole(replies, batch))
+
+
+def read_lists(replies: Replies, keys: Texts, pace: Pace) -> Iterator[tuple[Lists, list[bytes]]]:
+    """The short lists among the keys, in batches, each with the keys that are left, as above."""
+    return _in_batches(replies, keys, pace, lambda batch: _lists(replies, batch, pace.throttle.sizes.items))
+
+
+def read_fields(replies: Replies, keys: Texts, fields: Sequence[bytes], pace: Pace) -> Iterator[Picked]:
+    """These fields of the hashes among the keys, in batches. Keys of other types are left out."""
+    return _in_batches(replies, keys, pace, lambda batch: _fields(replies, batch, fields))
+
+
+def _in_batches(replies: Replies, keys: Texts, pace: Pace, read: Callable[[Texts], T]) -> Iterator[T]:
+    """What ``read`` gives of the keys, so many at a time as made about BATCH_BYTES the last time."""
+    start, most = 0, pace.throttle.batch(BATCH)
+    size = most
+    while start < len(keys):
+        batch, before = keys.part(start, start + size), replies.line.received
+        pace.begin()
+        found = read(batch)
+        pace.end(len(batch))
+        start += len(batch)
+        size = max(1, min(most, BATCH_BYTES * len(batch) // (replies.line.received - before + 1)))
+        yield found
+
+
+def _whole(replies: Replies, asked: Texts) -> tuple[Hashes, list[bytes]]:
+    try:
+        # The length of a hash tells its type as well, and whether one plain command may read it.
+        replies.ask(asked, (b"HLEN",), *_asking_ttls(replies))
+        lengths, ttls = replies.integers(len(asked)), _ttls(replies, asked)
+        are_small = (lengths > 0) & (lengths <= SMALL_HASH)
+        keys, ttls = asked.take(are_small), ttls[are_small]
+        replies.ask(keys, (b"HGETALL",))
+        counts, words = replies.arrays(len(keys))
+    except Odd:
+        return _whole_by_reply(replies.line, asked.to_list())
+    there = counts > 0
+    return Hashes(keys.take(there), ttls[there], counts[there], words), asked.take(lengths > SMALL_HASH).to_list()
+
+
+def _lists(replies: Replies, asked: Texts, most: int) -> tuple[Lists, list[bytes]]:
+    try:
+        replies.ask(asked, *_asking_ttls(replies), (b"LRANGE", b"0", b"%d" % (most - 1)))
+        ttls = _ttls(replies, asked)
+        counts, words = replies.arrays(len(asked))
+    except Odd:
+        return _lists_by_reply(replies.line, asked.to_list(), most)
+    if (counts == most).any():
+        return _lists_by_reply(replies.line, asked.to_list(), most)
+    there = counts > 0
+    return Lists(asked.take(there), ttls[there], counts[there], words), []
+
+
+def _asking_ttls(replies: Replies) -> list[tuple[bytes]]:
+    return [] if replies.all_stay else [(b"PTTL",)]
+
+
+def _ttls(replies: Replies, asked: Texts) -> Any:
+    """The times to live for which ``_asking_ttls`` has asked."""
+    return np.full(len(asked), STAYS, np.int64) if replies.all_stay else replies.integers(len(asked))
+
+
+def _fields(replies: Replies, asked: Texts, fields: Sequence[bytes]) -> Picked:
+    try:
+        replies.ask(asked, (b"HMGET", *fields))
+        _, values = replies.arrays(len(asked))
+    except Odd:
+        return _fields_by_reply(replies.line, asked.to_list(), fields)
+    # A hash without any of the fields answers as a key that is gone does.
+    are_empty = (values.sizes.reshape(len(asked), -1) == NULL).all(axis=1)
+    if not are_empty.any():
+        return Picked(asked, values)
+    known = Picked(asked.take(~are_empty), values.take(np.repeat(~are_empty, len(fields))))
+    doubtful = asked.take(are_empty).to_list()
+    answers = zip(doubtful, _at_once(replies.line, doubtful, fields), strict=True)
+    told = _picked({key: answer for key, answer in answers if answer is not None})
+    return Picked(concatenated([known.keys, told.keys]), concatenated([known.values, told.values]))
+
+
+# Where a reply is odd: all of a batch once more, reply by reply.
+
+
+def _whole_by_reply(line: Wire, asked: Sequence[bytes]) -> tuple[Hashes, list[bytes]]:
+    lengths, ttls = line.ask_each(asked, (b"HLEN",), (b"PTTL",))
+    left = [key for key, length in zip(asked, lengths, strict=True) if is_wrong_type(length) or checked(length) > SMALL_HASH]
+    small = [index for index, length in enumerate(lengths) if type(length) is int and 0 < length <= SMALL_HASH]
+    keys, ttls = [asked[index] for index in small], [checked(ttls[index]) for index in small]
+    (replies,) = line.ask_each(keys, (b"HGETALL",))
+    left += [key for key, reply in zip(keys, replies, strict=True) if is_wrong_type(reply)]
+    there = [index for index, reply in enumerate(replies) if not is_wrong_type(reply) and checked(reply)]
+    keys, ttls, replies = ([column[index] for index in there] for column in (keys, ttls, replies))
+    return Hashes.of(keys, ttls, replies), left
+
+
+def _lists_by_reply(line: Wire, asked: Sequence[bytes], most: int) -> tuple[Lists, list[bytes]]:
+    ttls, replies = line.ask_each(asked, (b"PTTL",), (b"LRANGE", b"0", b"%d" % (most - 1)))
+    left = [key for key, items in zip(asked, replies, strict=True) if is_wrong_type(items) or len(checked(items)) == most]
+    others = set(left)
+    there = [index for index, items in enumerate(replies) if asked[index] not in others and items]
+    keys, ttls, replies = ([column[index] for index in there] for column in (asked, ttls, replies))
+    return Lists.of(keys, list(map(checked, ttls)), replies), left
+
+
+def _fields_by_reply(line: Wire, asked: Sequence[bytes], fields: Sequence[bytes]) -> Picked:
+    (replies,) = line.ask_each(asked, (b"HMGET", *fields))
+    nothing = [None] * len(fields)
+    there = {key: reply for key, reply in zip(asked, replies, strict=True) if not is_wrong_type(reply)}
+    doubtful = [key for key, reply in there.items() if checked(reply) == nothing]
+    for key, answer in zip(doubtful, _at_once(line, doubtful, fields), strict=True):
+        if answer is None:
+            del there[key]
+        else:
+            there[key] = answer
+    return _picked(there)
+
+
+def _picked(rows: Mapping[bytes, Values]) -> Picked:
+    return Picked(Texts.of(rows), Texts.of(chain.from_iterable(rows.values())))
+
+
+def _at_once(line: Wire, keys: Sequence[bytes], fields: Sequence[bytes]) -> list[Values | None]:
+    """The fields of each key at a moment when it was a hash; None for one that is none, or is gone."""
+    commands: list[Command] = []
+    for key in keys:
+        commands += ("HLEN", key), ("HMGET", key, *fields)
+    replies = checked(line.call([("MULTI",), *commands, ("EXEC",)])[-1])
+    return [
+        None if is_wrong_type(length) or not checked(length) else checked(values)
+        for length, values in zip(replies[::2], replies[1::2], strict=True)
+    ]

@@ -1,0 +1,174 @@
+"""Replies: what a server answers to many commands at once, as slices of the bytes that came (texts.py).
+
+hiredis makes an object of every word, which takes longer than the server needs to send it. Here compiled loops find the words of
+arrays, and numbers; an answer of any other kind (an error, most likely) is left to hiredis and to whoever asks again in
+another way. Only for replies in the form of version 2 of the protocol, as clients of schema/connect.py get them. Called by
+hashes.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..migrations.wire import Wire
+from ..schema.texts import Texts, compiled, packed
+
+ROOM = 1 << 18
+"""Bytes for which there is room at first."""
+MOST_ROOM = 8 << 20
+"""Bytes for which room is kept."""
+WORDS = 1 << 12
+"""Words for which there is room at first."""
+
+
+class Odd(Exception):
+    """A reply is none of those that were expected. All of them have been read."""
+
+
+class Replies:
+    """What comes over one wire. Bytes go into one buffer again and again, as new memory costs more than to copy them."""
+
+    def __init__(self, line: Wire, *, all_stay: bool = False) -> None:
+        self.line = line
+        self.all_stay = all_stay
+        """No key has a time to live."""
+        self._data: Any = np.empty(ROOM, np.uint8)
+        self._filled = 0
+        """How many bytes of replies that have not been asked for yet stand at the front."""
+        self._starts, self._sizes = np.empty((2, WORDS), np.int64)
+        self._awaited = 0
+
+    def ask(self, keys: Texts, *commands: Sequence[bytes]) -> None:
+        """Sends each of these commands about every key, which comes after a command's first word."""
+        self.line.send_packed(*(packed(keys, *command) for command in commands))
+        self._awaited += len(keys) * len(commands)
+
+    def arrays(self, number: int) -> tuple[Any, Texts]:
+        """The next replies, all of them arrays of texts and nulls: the number of words of each (int64), and all words.
+
+        Raises Odd if one is something else.
+        """
+        counts = np.empty(number, np.int64)
+        at = done = words = 0
+        while True:
+            at, done, words, told = _arrays(self._data, at, self._filled, counts, self._starts, self._sizes, done, words)
+            if done == number:
+                break
+            if told == FULL:
+                self._starts, self._sizes = _grown(self._starts), _grown(self._sizes)
+            else:
+                self._receive(told)
+        texts = Texts(self._data[:at].copy(), self._starts[:words].copy(), self._sizes[:words].copy())
+        self._taken(at, number)
+        return counts, texts
+
+    def integers(self, number: int) -> Any:
+        """The next replies, all of them whole numbers (int64). Raises Odd if one is none."""
+        numbers = np.empty(number, np.int64)
+        at = done = 0
+        while True:
+            at, done, told = _integers(self._data, at, self._filled, numbers, done)
+            if done == number:
+                break
+            self._receive(told)
+        self._taken(at, number)
+        return numbers
+
+    def _receive(self, told: int) -> None:
+        """Takes more bytes. Raises Odd when that would not help: then all that is awaited has been read."""
+        if told == ODD:
+            self.line.feed(bytes(self._data[: self._filled]))
+            self.line.replies(self._awaited)
+            self._filled = self._awaited = 0
+            raise Odd
+        if self._filled == len(self._data):
+            self._data = _grown(self._data)
+        self._filled += self.line.receive(memoryview(self._data)[self._filled :])
+
+    def _taken(self, end: int, number: int) -> None:
+        """Lets go of so many replies, which end there."""
+        rest = self._data[end : self._filled].copy()
+        if len(self._data) > MOST_ROOM:
+            self._data = np.empty(max(ROOM, len(rest)), np.uint8)
+        self._data[: len(rest)] = rest
+        self._filled = len(rest)
+        self._awaited -= number
+
+
+def _grown(array: Any) -> Any:
+    wider = np.empty(2 * len(array), array.dtype)
+    wider[: len(array)] = array
+    return wider
+
+
+MORE, ODD, FULL = 0, 1, 2
+"""What a loop says at its end: more bytes are needed, or none; a reply is odd; there is no room for more words."""
+
+
+@compiled
+def _number(data: Any, at: int, end: int) -> Any:
+    """The number that stands here and ends its line, and the position after that: -1 where the line is cut, -2 for no number."""
+    sign = 1
+    if at < end and data[at] == 45:
+        sign = -1
+        at += 1
+    number, first = 0, at
+    while at < end and 48 <= data[at] <= 57:
+        number = number * 10 + (data[at] - 48)
+        at += 1
+    if at + 1 >= end:
+        return 0, (-1 if at - first <= 18 else -2)
+    if at == first or at > first + 18 or data[at] != 13 or data[at + 1] != 10:
+        return 0, -2
+    return sign * number, at + 2
+
+
+@compiled
+def _arrays(
+    data: Any, at: int, end: int, counts: Any, starts: Any, sizes: Any, rows: int, words: int
+) -> tuple[int, int, int, int]:
+    while rows < len(counts):
+        if at >= end:
+            return at, rows, words, MORE
+        if data[at] != 42:
+            return at, rows, words, ODD
+        count, after = _number(data, at + 1, end)
+        if after < 0 or count < 0:
+            return at, rows, words, MORE if after == -1 else ODD
+        if words + count > len(starts):
+            return at, rows, words, FULL
+        for word in range(words, words + count):
+            if after >= end:
+                return at, rows, words, MORE
+            if data[after] != 36:
+                return at, rows, words, ODD
+            size, after = _number(data, after + 1, end)
+            if after < 0 or size < -1:
+                return at, rows, words, MORE if after == -1 else ODD
+            starts[word], sizes[word] = after, size
+            if size >= 0:
+                after += size + 2
+        if after > end:
+            return at, rows, words, MORE
+        counts[rows] = count
+        rows += 1
+        words += count
+        at = after
+    return at, rows, words, MORE
+
+
+@compiled
+def _integers(data: Any, at: int, end: int, numbers: Any, done: int) -> tuple[int, int, int]:
+    while done < len(numbers) and at < end:
+        if data[at] != 58:
+            return at, done, ODD
+        number, after = _number(data, at + 1, end)
+        if after < 0:
+            return at, done, MORE if after == -1 else ODD
+        numbers[done] = number
+        done += 1
+        at = after
+    return at, done, MORE

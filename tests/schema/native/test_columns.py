@@ -1,0 +1,96 @@
+"""What is said of thousands of our own jobs at once is what the voucher says of each."""
+
+from __future__ import annotations
+
+import numpy as np
+from ferryman.schema.columnvoucher import NOBODY
+from ferryman.schema.fact import Entry
+from ferryman.schema.native import FAMILY
+from ferryman.schema.text import to_bytes
+from ferryman.schema.texts import NO_NUMBER, Texts
+from ferryman.schema.totals import Totals
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from .test_hostile import fields, texts
+from .test_voucher import NOW, PLAIN, PREFIX, scores, stored
+
+VOUCHER = FAMILY.voucher(PREFIX, NOW)
+COLUMNS = VOUCHER.columns()
+
+tags = st.sampled_from([b"mail", b"", b"%7B", b"{", b"a}:job:b", "ü".encode(), b"\xff"])
+names = st.one_of(
+    st.builds(
+        b"%b%b%b%b".__mod__,
+        st.tuples(
+            st.sampled_from([b"ferryman:{", b"ferryman:", b"f:{"]), tags, st.sampled_from([b"}:job:", b"}:waiting", b"}"]), texts
+        ),
+    ),
+    st.binary(max_size=9),
+)
+keys = st.sampled_from(
+    [
+        b"ferryman:{%b}:%b" % (tag, role)
+        for tag in (b"mail", b"%7B", b"{")
+        for role in (b"waiting", b"scheduled", b"done", b"dead", b"held", b"job:1")
+    ]
+)
+
+
+def numbers(found: list[int | None]) -> list[int]:
+    return [NO_NUMBER if number is None else number for number in found]
+
+
+@given(st.lists(names))
+def test_names_of_records(those: list[bytes]) -> None:
+    assert COLUMNS.records(Texts.of(those)).tolist() == numbers(list(map(VOUCHER.record, those)))
+    assert COLUMNS.attached(Texts.of(those)).tolist() == numbers(list(map(VOUCHER.attached, those)))
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(st.tuples(st.sampled_from(PLAIN), st.dictionaries(fields, texts, max_size=2)), min_size=1),
+    st.sets(fields, max_size=1),
+)
+def test_records_are_vouched_for_as_one_by_one(those, missing) -> None:
+    records = [stored(job)[0].value | changes for job, changes in those]
+    shared = set.intersection(*map(set, records)) - missing
+    columns = {name: [record[name] for record in records] for name in sorted(shared)}
+    if not columns:
+        return
+    homes, _, created_at = VOUCHER.vouch(columns)
+    found = COLUMNS.vouch({name: Texts.of(column) for name, column in columns.items()})
+    event(f"all doubted: {found is None}")
+    if found is None:
+        assert set(homes) == {None}
+        return
+    assert [None if at == NOBODY else found.homes[at] for at in found.at.tolist()] == homes
+    if b"published_at" in columns:
+        sound = [row for row, home in enumerate(homes) if home is not None]
+        assert found.take(found.at != NOBODY).created_at.tolist() == [created_at[row] for row in sound]
+
+
+@given(st.lists(st.tuples(texts, scores), min_size=1), keys)
+def test_members_of_places(items: list[tuple[bytes, float]], key: bytes) -> None:
+    standing = VOUCHER.standing(Entry(key, "zset", items))
+    members, array = Texts.of([member for member, _ in items]), np.array([score for _, score in items])
+    found = COLUMNS.standing(key, members, array)
+    assert (found is None) == (standing is None)
+    if standing is None:
+        return
+    assert found.numbers.tolist() == numbers(standing.numbers)
+    assert (found.place, found.home) == (standing.place, standing.home)
+    known = found.numbers != NO_NUMBER
+    one, many = Totals(), Totals()
+    VOUCHER.tally_standing(Entry(key, "zset", items), array[known].tolist(), one)
+    COLUMNS.tally_standing(key, array[known], many)
+    assert one == many
+
+
+@given(st.lists(st.tuples(st.sampled_from(["mail", "ü", "{"]), st.text(min_size=1)), min_size=1))
+def test_records_are_counted_alike(jobs: list[tuple[str, str]]) -> None:
+    those = [b"ferryman:{%b}:job:%b" % (to_bytes(queue.replace("{", "%7B")), to_bytes(name)) for queue, name in jobs]
+    one, many = Totals(), Totals()
+    VOUCHER.tally_vouched(those, one)
+    COLUMNS.tally_vouched(Texts.of(those), COLUMNS.records(Texts.of(those)), many)
+    assert one == many
