@@ -127,7 +127,7 @@ def _border(item: Scored) -> Border:
     return item[0], repr(item[1]).encode()
 
 
-def item(border: Border) -> Scored | None:
+def member_at(border: Border) -> Scored | None:
     """The member and its score at the border of a zset's part."""
     return (border[0], float(border[1])) if border else None
 
@@ -166,7 +166,7 @@ def _list_items(line: Wire, part: KeyPart, sizes: Sizes) -> Iterator[list[Any]]:
 
 
 def _zset_items(line: Wire, part: KeyPart, sizes: Sizes) -> Iterator[list[Any]]:
-    return zset_chunks(line, part.key, sizes, part.offset, item(part.after), item(part.until))
+    return zset_chunks(line, part.key, sizes, part.offset, member_at(part.after), member_at(part.until))
 
 
 def _table_items(line: Wire, part: KeyPart, _sizes: Sizes) -> Iterator[list[Any]]:

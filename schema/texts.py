@@ -1,49 +1,32 @@
 """Texts: byte strings as slices of one buffer, and what is asked of millions of them at once.
 
 A list of bytes costs an allocation for each value before anything is known of it. Here a reply of a server, or a piece of a
-file, stays as it came: values are told by where they begin and how long they are, and loops over them are compiled by numba
-(``compiled``), which needs the extra ``spark``. What a loop can't decide it leaves to the functions of text.py and
-compat/numbers.py, one value at a time: both always give the same answer. tests/schema/test_texts.py. Pure.
+file, stays as it came: values are told by where they begin and how long they are, and loops over them are machine code
+(compiled.py). What a loop can't decide it leaves to the functions of text.py and compat/numbers.py, one value at a time: both
+always give the same answer. tests/schema/test_texts.py. Pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from attrs import frozen
-from numba import njit
 
-from .text import MAX_JSON_DEPTH, is_json
-
-F = TypeVar("F", bound=Callable[..., Any])
+from .compiled import compiled
+from .text import is_json
+from .textjson import are_plain_json
 
 NULL = -1
 NO_NUMBER = -1
 MOST_DIGITS = 18
 """So many are no more than 64 bits hold, whichever they are."""
-EXACT = 2**53
-"""Whole numbers up to here are the same as a double."""
-DEEPEST = 60
-"""Deeper JSON is looked at one by one."""
+_POWERS = np.array([float(f"1e{power}") for power in range(23)])
+"""Powers of ten that a float holds exactly."""
 OFFSETS = 2**31 - 1
 """Most bytes of an Arrow array of binary values."""
-
-
-def compiled(function: F) -> F:
-    """The function as machine code, made when it is first called, and kept beside its source or in the user's cache.
-
-    Where neither can be written to, each process makes it anew; numba's NUMBA_CACHE_DIR names another folder. What is kept is
-    made anew when its own file changes, but not when one changes whose functions it calls: then delete it.
-    """
-    made: F
-    try:
-        made = njit(cache=True, nogil=True)(function)
-    except RuntimeError:  # no place to keep it
-        made = njit(nogil=True)(function)
-    return made
 
 
 @frozen(eq=False)
@@ -117,9 +100,13 @@ class Texts:
             numbers[index] = nothing if value is None else value
         return numbers
 
+    def decimals(self) -> Any:
+        """``float`` of each text of few digits, perhaps with a point among them (float64); NaN for all others."""
+        return _decimals(self.data, self.starts, self.sizes)
+
     def floats(self) -> Any:
         """``float`` of each text (float64). Raises ValueError where one is no number."""
-        numbers = _floats(self.data, self.starts, self.sizes)
+        numbers = self.decimals()
         for index in np.flatnonzero(np.isnan(numbers)).tolist():
             numbers[index] = float(self[index])
         return numbers
@@ -139,7 +126,7 @@ class Texts:
 
     def are_json(self) -> Any:
         """Whether ``is_json`` is true of each."""
-        answers = _are_json(self.data, self.starts, self.sizes)
+        answers = are_plain_json(self.data, self.starts, self.sizes)
         for index in np.flatnonzero(~answers).tolist():
             answers[index] = is_json(self[index])
         return answers
@@ -168,11 +155,7 @@ def _array(text: bytes) -> Any:
     return np.frombuffer(text, np.uint8)
 
 
-# Compiled
-
-
-_PLAIN = np.array([31 < byte < 128 and byte not in b'"\\' for byte in range(256)])
-"""Whether a byte of a JSON string stands for itself."""
+# The loops
 
 
 @compiled
@@ -209,20 +192,30 @@ def _wholes(data: Any, starts: Any, sizes: Any) -> Any:
 
 
 @compiled
-def _floats(data: Any, starts: Any, sizes: Any) -> Any:
-    """The whole numbers that doubles hold exactly; NaN for all else."""
+def _decimals(data: Any, starts: Any, sizes: Any) -> Any:
+    """The float for each text of few digits, for which one division gives the nearest; NaN for all others."""
     numbers = np.full(len(starts), np.nan)
     for row in range(len(starts)):
-        start, end = starts[row], starts[row] + sizes[row]
-        is_negative = start < end and data[start] == 45
-        number = _whole(data, start + is_negative, end)
-        if 0 <= number <= EXACT:
-            numbers[row] = -float(number) if is_negative else float(number)
+        at, end = starts[row], starts[row] + sizes[row]
+        is_negative = at < end and data[at] == 45
+        if is_negative:
+            at += 1
+        first, point, number = at, end, 0
+        while at < end and at - first <= 15 and (48 <= data[at] <= 57 or (data[at] == 46 and point == end and at > first)):
+            if data[at] == 46:
+                point = at
+            else:
+                number = number * 10 + (data[at] - 48)
+            at += 1
+        if at == end and at > first and point != end - 1:
+            value = number / _POWERS[end - point - 1 if point < end else 0]
+            numbers[row] = -value if is_negative else value
     return numbers
 
 
 @compiled
-def _has(data: Any, start: int, text: Any) -> bool:
+def has(data: Any, start: int, text: Any) -> bool:
+    """Whether a text stands at a position, with all of its bytes among those of ``data``."""
     index = 0
     while index < len(text) and data[start + index] == text[index]:
         index += 1
@@ -235,7 +228,7 @@ def _named(data: Any, starts: Any, sizes: Any, before: Any, after: Any) -> Any:
     for row in range(len(starts)):
         first, end = starts[row] + len(before), starts[row] + sizes[row] - len(after)
         numbers[row] = NO_NUMBER
-        if first < end and data[first] != 48 and _has(data, starts[row], before) and _has(data, end, after):
+        if first < end and data[first] != 48 and has(data, starts[row], before) and has(data, end, after):
             numbers[row] = _whole(data, first, end)
     return numbers
 
@@ -244,7 +237,7 @@ def _named(data: Any, starts: Any, sizes: Any, before: Any, after: Any) -> Any:
 def _are(data: Any, starts: Any, sizes: Any, value: Any) -> Any:
     answers = np.empty(len(starts), np.bool_)
     for row in range(len(starts)):
-        answers[row] = sizes[row] == len(value) and _has(data, starts[row], value)
+        answers[row] = sizes[row] == len(value) and has(data, starts[row], value)
     return answers
 
 
@@ -360,193 +353,6 @@ def _pack(data: Any, starts: Any, sizes: Any, before: Any, after: Any, packed: A
         for index in range(len(after)):
             packed[at + index] = after[index]
         at += len(after)
-    return at
-
-
-@compiled
-def _are_json(data: Any, starts: Any, sizes: Any) -> Any:
-    answers = np.empty(len(starts), np.bool_)
-    stack = np.empty(DEEPEST, np.bool_)
-    for row in range(len(starts)):
-        end = starts[row] + sizes[row]
-        answers[row] = _depth(data, starts[row], end) <= MAX_JSON_DEPTH and _is_json(data, starts[row], end, stack)
-    return answers
-
-
-@compiled
-def _depth(data: Any, at: int, end: int) -> int:
-    """How deep brackets are nested, as text.py counts them: those in strings too. The number of bytes where these are few."""
-    if end - at <= MAX_JSON_DEPTH:
-        return end - at
-    depth = deepest = 0
-    for index in range(at, end):
-        if data[index] == 91 or data[index] == 123:
-            depth += 1
-            deepest = max(deepest, depth)
-        elif data[index] == 93 or data[index] == 125:
-            depth -= 1
-    return deepest
-
-
-@compiled
-def _blank(data: Any, at: int, end: int) -> int:
-    """The position of what follows white space."""
-    while at < end and (data[at] == 32 or data[at] == 10 or data[at] == 13 or data[at] == 9):
-        at += 1
-    return at
-
-
-@compiled
-def _is_json(data: Any, at: int, end: int, stack: Any) -> bool:
-    """Whether this is JSON of no unusual kind. ``stack``: of each bracket that is open, whether it is one of an object."""
-    depth = 0
-    wants_value = True
-    while True:
-        at = _blank(data, at, end)
-        if at >= end:
-            return depth == 0 and not wants_value
-        byte = data[at]
-        if wants_value:
-            if byte == 34:
-                at = _string(data, at + 1, end)
-                wants_value = False
-            elif byte == 123 or byte == 91:
-                if depth == len(stack):
-                    return False
-                is_object = byte == 123
-                following = _blank(data, at + 1, end)
-                if following < end and data[following] == (125 if is_object else 93):
-                    at = following + 1
-                    wants_value = False
-                else:
-                    stack[depth] = is_object
-                    depth += 1
-                    at = _name(data, at + 1, end) if is_object else at + 1
-            else:
-                at = _scalar(data, at, end)
-                wants_value = False
-            if at < 0:
-                return False
-        else:
-            if depth == 0:
-                return False
-            if byte == 44:
-                at = _name(data, at + 1, end) if stack[depth - 1] else at + 1
-                if at < 0:
-                    return False
-                wants_value = True
-            elif byte == (125 if stack[depth - 1] else 93):
-                depth -= 1
-                at += 1
-            else:
-                return False
-
-
-@compiled
-def _name(data: Any, at: int, end: int) -> int:
-    """The position after the name of a member and its colon; -1 where there is none."""
-    at = _blank(data, at, end)
-    if at >= end or data[at] != 34:
-        return -1
-    at = _string(data, at + 1, end)
-    if at < 0:
-        return -1
-    at = _blank(data, at, end)
-    return at + 1 if at < end and data[at] == 58 else -1
-
-
-@compiled
-def _string(data: Any, at: int, end: int) -> int:
-    """The position after the string whose first quotation mark stands before this one; -1 for one that is unusual."""
-    while at < end:
-        byte = data[at]
-        if _PLAIN[byte]:
-            at += 1
-            continue
-        if byte == 34:
-            return at + 1
-        if byte < 32:
-            return -1
-        if byte == 92:
-            if at + 1 >= end:
-                return -1
-            escaped = data[at + 1]
-            if escaped == 117:
-                if at + 6 > end:
-                    return -1
-                for index in range(at + 2, at + 6):
-                    digit = data[index] | 32
-                    if not (48 <= data[index] <= 57 or 97 <= digit <= 102):
-                        return -1
-                at += 6
-            elif escaped in (34, 47, 92, 98, 102, 110, 114, 116):
-                at += 2
-            else:
-                return -1
-        else:
-            at = _utf8(data, at, end)
-            if at < 0:
-                return -1
-    return -1
-
-
-@compiled
-def _utf8(data: Any, at: int, end: int) -> int:
-    """The position after a character of several bytes; -1 where there is none."""
-    byte = data[at]
-    if 194 <= byte <= 223:
-        more, least, most = 1, 128, 191
-    elif 224 <= byte <= 239:
-        more, least, most = 2, 160 if byte == 224 else 128, 159 if byte == 237 else 191
-    elif 240 <= byte <= 244:
-        more, least, most = 3, 144 if byte == 240 else 128, 143 if byte == 244 else 191
-    else:
-        return -1
-    if at + more >= end or not least <= data[at + 1] <= most:
-        return -1
-    for index in range(at + 2, at + 1 + more):
-        if not 128 <= data[index] <= 191:
-            return -1
-    return at + 1 + more
-
-
-@compiled
-def _scalar(data: Any, at: int, end: int) -> int:
-    """The position after a number, true, false or null; -1 for all else, and for numbers of many digits."""
-    byte = data[at]
-    if byte == 116 and at + 4 <= end:
-        return at + 4 if data[at + 1] == 114 and data[at + 2] == 117 and data[at + 3] == 101 else -1
-    if byte == 102 and at + 5 <= end:
-        is_false = data[at + 1] == 97 and data[at + 2] == 108 and data[at + 3] == 115 and data[at + 4] == 101
-        return at + 5 if is_false else -1
-    if byte == 110 and at + 4 <= end:
-        return at + 4 if data[at + 1] == 117 and data[at + 2] == 108 and data[at + 3] == 108 else -1
-    if byte == 45:
-        at += 1
-    first = at
-    at = _digits(data, at, end)
-    if at == first or at > first + MOST_DIGITS or (data[first] == 48 and at > first + 1):
-        return -1
-    if at < end and data[at] == 46:
-        first = at + 1
-        at = _digits(data, first, end)
-        if at == first or at > first + MOST_DIGITS:
-            return -1
-    if at < end and (data[at] == 101 or data[at] == 69):
-        at += 1
-        if at < end and (data[at] == 43 or data[at] == 45):
-            at += 1
-        first = at
-        at = _digits(data, first, end)
-        if at == first or at > first + 2:
-            return -1
-    return at
-
-
-@compiled
-def _digits(data: Any, at: int, end: int) -> int:
-    while at < end and 48 <= data[at] <= 57:
-        at += 1
     return at
 
 

@@ -26,7 +26,7 @@ from ..migrations.rdbfile import END, Decoded, NotAPiece, Piece, RdbFile, Row
 from ..schema.texts import Texts
 from .columns import STAYS, Hashes, Lists, Zset
 from .rdbwalk import BINARY_ZSET, HANDED, HASH, LIST, LONGEST_INTEGER, NONSENSE, RECORD, STATE, UNKNOWN, ZSET, walk
-from .rdbwords import bits, decimals, decode, is_ascending
+from .rdbwords import bits, decode, is_ascending
 
 MOST_KEYS = 5_000
 """Keys that are decoded at once …"""
@@ -186,7 +186,7 @@ def _move(records: Any, by: int) -> None:
 
 def _scores(texts: Texts) -> Any:
     """Scores by their texts; NaN for what does not look like one."""
-    scores = decimals(texts.data, texts.starts, texts.sizes)
+    scores = texts.decimals()
     for index in np.flatnonzero(np.isnan(scores)).tolist():
         text = texts[index]
         if DIGITS_OF_SCORE.fullmatch(text):

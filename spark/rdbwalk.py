@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..schema.texts import compiled
+from ..schema.compiled import compiled
 from .columns import STAYS
 
 MOST_WORDS = 1_000

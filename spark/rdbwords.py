@@ -1,7 +1,7 @@
 """Rdbwords: the words of hashes, lists and zsets in a snapshot file, as slices of one buffer, and the scores of zsets.
 
     decode -> keys and values of the records that rdbwalk.py has found: plain strings where they stand, all else written behind
-    bits, decimals, is_ascending -> scores, of the words that are some
+    bits, is_ascending -> scores, of the words that are some
 
 What is written: numbers as text, and what LZF has packed. Values are plain strings one after the other, or packed into one
 string as a listpack or ziplist. A value that is not exactly as servers write it has no words, and is not guessed at.
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..schema.texts import compiled
+from ..schema.compiled import compiled
 from .rdbwalk import (
     BINARY_ZSET,
     COUNTED,
@@ -40,8 +40,6 @@ from .rdbwalk import (
 
 FIRST_OF_LISTPACKS = 16
 """From this type code on, what is packed is a listpack and no ziplist."""
-_POWERS = np.array([float(f"1e{power}") for power in range(23)])
-"""Powers of ten that a float holds exactly."""
 
 
 @compiled
@@ -317,28 +315,6 @@ def bits(data: Any, starts: Any) -> Any:
     for row in range(len(starts)):
         bits[row] = number_at(data, starts[row], 8)
     return bits
-
-
-@compiled
-def decimals(data: Any, starts: Any, sizes: Any) -> Any:
-    """The float for each text of few digits, for which one division gives the nearest; NaN for all others."""
-    numbers = np.full(len(starts), np.nan)
-    for row in range(len(starts)):
-        at, end = starts[row], starts[row] + sizes[row]
-        is_negative = at < end and data[at] == 45
-        if is_negative:
-            at += 1
-        first, point, number = at, end, 0
-        while at < end and at - first <= 15 and (48 <= data[at] <= 57 or (data[at] == 46 and point == end and at > first)):
-            if data[at] == 46:
-                point = at
-            else:
-                number = number * 10 + signed(data[at]) - 48
-            at += 1
-        if at == end and at > first and point != end - 1:
-            value = number / _POWERS[end - point - 1 if point < end else 0]
-            numbers[row] = -value if is_negative else value
-    return numbers
 
 
 @compiled

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..migrations.wire import Wire
-from ..schema.texts import Texts, compiled, packed
+from ..schema.compiled import compiled
+from ..schema.texts import Texts, packed
 
 ROOM = 1 << 18
 """Bytes for which there is room at first."""

@@ -329,7 +329,7 @@ def _of_server(address: Address, throttle: Throttle, pages: Iterator[Texts], tak
         for keys in pages:
             others: list[bytes] = []
             if isinstance(taker, Tracing):
-                are_records, are_lists = taker.told(keys)
+                are_records, are_lists = taker.guess(keys)
                 for hashes, left in read_whole(replies, keys.take(are_records), pace):
                     yield from taker.hashes(hashes)
                     others += left

@@ -73,7 +73,7 @@ class Tracing(Sifting):
         self._piled_rows = self._piled_size = 0
         self._room = Room()
 
-    def told(self, keys: Texts) -> tuple[Any, Any]:
+    def guess(self, keys: Texts) -> tuple[Any, Any]:
         """Which keys are records of jobs, and which are lists that belong to one, in all likelihood (bool)."""
         if self._columns is not None:
             return self._columns.records(keys) != NO_NUMBER, self._columns.attached(keys) != NO_NUMBER

@@ -13,7 +13,7 @@ import redis
 from attrs import frozen
 
 from ..migrations.chunks import Scored, Sizes, member_chunks, scored
-from ..migrations.keyparts import KeyPart, item
+from ..migrations.keyparts import KeyPart, member_at
 from ..migrations.reading import is_wrong_type, numbered
 from ..schema.texts import Texts
 from .columns import Zset
@@ -48,7 +48,7 @@ def read_zset(replies: Replies, key: bytes, ttl_ms: int | None, sizes: Sizes) ->
 
 def read_members(replies: Replies, part: KeyPart, sizes: Sizes) -> Iterator[Zset]:
     """The members of a part of a zset, as from ``read_part``."""
-    chunks = member_chunks(partial(_read, replies, part.key), sizes, part.offset, item(part.after), item(part.until))
+    chunks = member_chunks(partial(_read, replies, part.key), sizes, part.offset, member_at(part.after), member_at(part.until))
     try:
         for offset, members in numbered(part.offset, chunks):
             names, scores = (members.words.take(slice(first, None, 2)) for first in (0, 1))

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from ...schema.columnvoucher import NOBODY, ColumnVoucher, StandingColumns, VouchedColumns
+from ...schema.compiled import compiled
 from ...schema.job import State
 from ...schema.memo import Memo
-from ...schema.texts import NO_NUMBER, Texts, compiled
+from ...schema.texts import NO_NUMBER, Texts
 from ...schema.totals import Totals
 from ...schema.voucher import Home, Place
 from ..numbers import whole

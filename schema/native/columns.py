@@ -12,7 +12,8 @@ from zlib import crc32
 import numpy as np
 
 from ..columnvoucher import NOBODY, UNDATED, ColumnVoucher, StandingColumns, VouchedColumns
-from ..texts import NO_NUMBER, Texts, compiled
+from ..compiled import compiled
+from ..texts import NO_NUMBER, Texts, has
 from ..totals import Totals
 from ..voucher import ANYWHERE
 from .aside import Aside
@@ -101,22 +102,14 @@ def _split(data: Any, starts: Any, sizes: Any, head: Any, middle: Any) -> Any:
     tags, ids = np.zeros((2, len(starts)), np.int64), np.zeros((2, len(starts)), np.int64)
     for row in range(len(starts)):
         first, end = starts[row] + len(head), starts[row] + sizes[row]
-        if first > end or not _stands(data, starts[row], head):
+        if first > end or not has(data, starts[row], head):
             continue
         for at in range(first, end - len(middle)):
-            if _stands(data, at, middle):
+            if has(data, at, middle):
                 tags[0, row], tags[1, row] = first, at - first
                 ids[0, row], ids[1, row] = at + len(middle), end - at - len(middle)
                 break
     return tags, ids
-
-
-@compiled
-def _stands(data: Any, at: int, text: Any) -> bool:
-    index = 0
-    while index < len(text) and data[at + index] == text[index]:
-        index += 1
-    return index == len(text)
 
 
 @compiled

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
+import numpy as np
 from attrs import evolve
+from ferryman.schema.columnvoucher import NOBODY, UNDATED, VouchedColumns
 from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job
 from ferryman.schema.jobtable import JobTable
-from ferryman.schema.voucher import Home, Member, Members, SoundJobs, Voucher
+from ferryman.schema.texts import NO_NUMBER, Texts
+from ferryman.schema.voucher import Home, Member, Members, SoundJobs, Vouched, Voucher
+from hypothesis import assume, event
 
 
 class Sound(NamedTuple):
@@ -24,6 +28,28 @@ def vouch(voucher: Voucher, record: Mapping[bytes, bytes]) -> Sound | None:
     """None where the rules must look."""
     homes, scores, created_at = voucher.vouch({name: [value] for name, value in record.items()})
     return None if homes[0] is None else Sound(homes[0], tuple(column[0] for column in scores), created_at[0])
+
+
+def numbers(found: Iterable[int | None]) -> list[int]:
+    """Numbers of jobs as columns have them."""
+    return [NO_NUMBER if number is None else number for number in found]
+
+
+def vouch_both(voucher: Voucher, records: Sequence[Mapping[bytes, bytes]], missing: Set[bytes]) -> tuple[Vouched, VouchedColumns]:
+    """What a voucher says of the fields that all records have but for the missing ones, and the same said of columns.
+
+    Both vouch for the same jobs, with the same homes; where all are doubted the columns need say no more.
+    """
+    shared = set.intersection(*map(set, records)) - missing
+    assume(shared)
+    columns = {name: [record[name] for record in records] for name in sorted(shared)}
+    vouched = voucher.vouch(columns)
+    found = voucher.columns().vouch({name: Texts.of(column) for name, column in columns.items()})
+    event(f"all doubted: {found is None}")
+    if found is None:
+        found = VouchedColumns((), np.full(len(records), NOBODY), (), np.full(len(records), UNDATED))
+    assert [None if at == NOBODY else found.homes[at] for at in found.at.tolist()] == vouched.homes
+    return vouched, found
 
 
 class Keys(NamedTuple):

@@ -6,11 +6,12 @@ import numpy as np
 from ferryman.compat.kue import FAMILY
 from ferryman.schema.columnvoucher import NOBODY
 from ferryman.schema.fact import Entry
-from ferryman.schema.texts import NO_NUMBER, Texts
+from ferryman.schema.texts import Texts
 from ferryman.schema.totals import Totals
-from hypothesis import event, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ...support.vouching import numbers, vouch_both
 from .strategies import fields, texts
 from .test_voucher import JOBS, NOW, PREFIX, edges, stored_as
 
@@ -36,10 +37,6 @@ members = st.builds(
 )
 
 
-def numbers(found: list[int | None]) -> list[int]:
-    return [NO_NUMBER if number is None else number for number in found]
-
-
 @given(st.lists(names))
 def test_names_of_records_and_logs(keys: list[bytes]) -> None:
     assert COLUMNS.records(Texts.of(keys)).tolist() == numbers(list(map(VOUCHER.record, keys)))
@@ -53,15 +50,7 @@ def test_names_of_records_and_logs(keys: list[bytes]) -> None:
 )
 def test_records_are_vouched_for_as_one_by_one(those, missing) -> None:
     records = [stored_as(job) | changes for job, changes in those]
-    shared = set.intersection(*map(set, records)) - missing
-    columns = {name: [record[name] for record in records] for name in sorted(shared)}
-    homes, scores, created_at = VOUCHER.vouch(columns)
-    found = COLUMNS.vouch({name: Texts.of(column) for name, column in columns.items()})
-    event(f"all doubted: {found is None}")
-    if found is None:
-        assert set(homes) == {None}
-        return
-    assert [None if at == NOBODY else found.homes[at] for at in found.at.tolist()] == homes
+    (homes, scores, created_at), found = vouch_both(VOUCHER, records, missing)
     for row, home in enumerate(homes):
         if home is not None:
             assert [column[row] for column in found.scores] == [column[row] for column in scores]

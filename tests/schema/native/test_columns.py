@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from ferryman.schema.columnvoucher import NOBODY
+from ferryman.schema.columnvoucher import NOBODY, UNDATED
 from ferryman.schema.fact import Entry
 from ferryman.schema.native import FAMILY
 from ferryman.schema.text import to_bytes
 from ferryman.schema.texts import NO_NUMBER, Texts
 from ferryman.schema.totals import Totals
-from hypothesis import event, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ...support.vouching import numbers, vouch_both
 from .test_hostile import fields, texts
 from .test_voucher import NOW, PLAIN, PREFIX, scores, stored
 
@@ -37,10 +38,6 @@ keys = st.sampled_from(
 )
 
 
-def numbers(found: list[int | None]) -> list[int]:
-    return [NO_NUMBER if number is None else number for number in found]
-
-
 @given(st.lists(names))
 def test_names_of_records(those: list[bytes]) -> None:
     assert COLUMNS.records(Texts.of(those)).tolist() == numbers(list(map(VOUCHER.record, those)))
@@ -54,20 +51,9 @@ def test_names_of_records(those: list[bytes]) -> None:
 )
 def test_records_are_vouched_for_as_one_by_one(those, missing) -> None:
     records = [stored(job)[0].value | changes for job, changes in those]
-    shared = set.intersection(*map(set, records)) - missing
-    columns = {name: [record[name] for record in records] for name in sorted(shared)}
-    if not columns:
-        return
-    homes, _, created_at = VOUCHER.vouch(columns)
-    found = COLUMNS.vouch({name: Texts.of(column) for name, column in columns.items()})
-    event(f"all doubted: {found is None}")
-    if found is None:
-        assert set(homes) == {None}
-        return
-    assert [None if at == NOBODY else found.homes[at] for at in found.at.tolist()] == homes
-    if b"published_at" in columns:
-        sound = [row for row, home in enumerate(homes) if home is not None]
-        assert found.take(found.at != NOBODY).created_at.tolist() == [created_at[row] for row in sound]
+    (homes, _, created_at), found = vouch_both(VOUCHER, records, missing)
+    told = [created_at[row] for row, home in enumerate(homes) if home is not None]
+    assert found.take(found.at != NOBODY).created_at.tolist() == [UNDATED if time is None else time for time in told]
 
 
 @given(st.lists(st.tuples(texts, scores), min_size=1), keys)
