@@ -152,22 +152,27 @@ class Summary:
     """The migration was finished before, and nothing was done."""
     seconds: float = 0.0
 
-    def count(self, carried: Carried, *, written: bool) -> None:
-        """Adds one subject. ``written``: this run sends it (or, in a dry run, would send it)."""
+    def count(self, carried: Carried, *, written: bool, jobs: int = 1) -> None:
+        """Adds one subject. ``written``: this run sends it (or, in a dry run, would send it).
+
+        ``jobs``: so many of this queue and state, without findings, of which ``carried`` is one.
+        """
         self.findings += len(carried.findings)
         if carried.original is None:
             return
-        self.read += 1
+        self.read += jobs
         if carried.refused:
             for rule in {finding.rule for finding in carried.findings}:
                 self._refuse(rule, [carried.original.id])
-        if not written:
-            self.skipped += 1
+        if not jobs:
             return
-        self.written += 1
-        self.requeued += carried.original.state is State.ACTIVE
-        self.by_state[str(carried.original.state)] += 1
-        self.by_queue[carried.original.queue] += 1
+        if not written:
+            self.skipped += jobs
+            return
+        self.written += jobs
+        self.requeued += jobs * (carried.original.state is State.ACTIVE)
+        self.by_state[str(carried.original.state)] += jobs
+        self.by_queue[carried.original.queue] += jobs
 
     def merge(self, other: Summary) -> None:
         """Adds what another part did. Seconds are the caller's business."""

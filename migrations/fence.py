@@ -12,6 +12,7 @@ of another type); those are an error that names the key.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain, islice
 from typing import Any
 
 import redis
@@ -21,7 +22,7 @@ from ..schema.errors import ServerError, StaleWriter
 from ..schema.family import Command
 from ..schema.text import show
 from .clusterscan import REDIRECTED
-from .wire import Wire
+from .wire import Packed, Wire, has_errors
 
 
 @frozen
@@ -40,7 +41,10 @@ class PartlyApplied(ServerError):
     """The server refused a command of a transaction while it applied the others."""
 
 
-def transact(line: Wire, fence: Fence, commands: Sequence[Command]) -> list[Any]:
+MULTI, EXEC = Packed.of([("MULTI",)]), Packed.of([("EXEC",)])
+
+
+def transact(line: Wire, fence: Fence, commands: Sequence[Packed]) -> list[Any]:
     """Applies all commands at once, if the fence holds, and returns their replies.
 
     Raises StaleWriter when the fence has fallen, ServerError naming the key when the server refuses a command, and one of
@@ -48,7 +52,7 @@ def transact(line: Wire, fence: Fence, commands: Sequence[Command]) -> list[Any]
     """
     while True:
         _hold(line, fence)
-        replies = line.call([("MULTI",), *commands, ("EXEC",)])
+        replies = line.call_packed([MULTI, *commands, EXEC])
         results = replies[-1]
         if isinstance(results, list):
             break
@@ -57,13 +61,21 @@ def transact(line: Wire, fence: Fence, commands: Sequence[Command]) -> list[Any]
         for reply in replies:
             if isinstance(reply, REDIRECTED):
                 raise reply
-        refused = ((each, reply) for each, reply in zip(commands, replies[1:-1], strict=True) if isinstance(reply, Exception))
-        command, reason = next(refused, (None, results))
+        command, reason = _refused(commands, replies[1:-1]) or (None, results)
         raise ServerError(_refusal(command, reason))
-    for command, reply in zip(commands, results, strict=True):
-        if isinstance(reply, Exception):
-            raise PartlyApplied(_refusal(command, reply))
+    refused = _refused(commands, results)
+    if refused is not None:
+        raise PartlyApplied(_refusal(*refused))
     return results
+
+
+def _refused(commands: Sequence[Packed], replies: Sequence[Any]) -> tuple[Command, Exception] | None:
+    """The first command to which the reply is an error, and that; None where there is none."""
+    if not has_errors(replies):
+        return None
+    faulty = next(index for index, reply in enumerate(replies) if isinstance(reply, Exception))
+    singly = chain.from_iterable(packed.commands() for packed in commands)
+    return next(islice(singly, faulty, None)), replies[faulty]
 
 
 def _hold(line: Wire, fence: Fence) -> None:

@@ -8,9 +8,9 @@ to a server, and a plan never holds an address: it travels to executors and into
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 
@@ -19,9 +19,11 @@ from ..schema.errors import UsageError
 from ..schema.fact import Subject
 from ..schema.family import Command, KeyFamily, Target, get_family
 from ..schema.job import Job, State
-from ..schema.jobtable import JobTable
 from ..schema.rule import Finding, Keyspace, Severity
 from ..schema.totals import Totals
+
+if TYPE_CHECKING:
+    from ..schema.jobtable import CommandTable, JobTable
 
 CARRIED_FROM = "migration"
 """The name in ``Job.extra`` under which stands what a migration had to change about a job."""
@@ -93,7 +95,7 @@ class Plan:
         """What stores a carried job. ``fresh``: as in Target."""
         return self.writer.write(job, self._written(fresh))
 
-    def commands_of_table(self, jobs: JobTable, written: Totals, *, fresh: bool) -> Sequence[Sequence[Command]] | None:
+    def commands_of_table(self, jobs: JobTable, written: Totals, *, fresh: bool) -> CommandTable | None:
         """What stores each of many carried jobs, which are added to ``written``; see KeyFamily.write_table."""
         return self.writer.write_table(jobs, self._written(fresh), written)
 
@@ -153,9 +155,9 @@ def carry(subject: Subject, keyspace: Keyspace, plan: Plan) -> Carried:
 
 def carry_table(jobs: JobTable, plan: Plan) -> Carried | None:
     """What becomes of each of many sound jobs, told of one: they go over as they are. None where ``carry`` must decide."""
-    if jobs.like.state is State.ACTIVE or not plan.writer.takes(jobs):
+    if jobs.common.state is State.ACTIVE or not plan.writer.takes(jobs):
         return None
-    return Carried(jobs.like, jobs.like, is_alone=True)
+    return Carried(jobs.common, jobs.common, is_alone=True)
 
 
 def requeued(job: Job, family: str, now_ms: int) -> Job:

@@ -24,7 +24,7 @@ from . import survey
 from .clusterscan import PAUSE, REDIRECTED, REST_SECONDS, Cluster
 from .fence import Fence, transact
 from .slots import common_tag, keys_of, must_fit
-from .wire import Wire, wire
+from .wire import Packed, Wire, wire
 
 T = TypeVar("T")
 
@@ -36,9 +36,13 @@ class Store(ABC):
     def tag(self, commands: Sequence[Command]) -> bytes | None:
         """The hash tag that the commands' keys share; None where it does not matter. Raises UsageError for several tags."""
 
-    @abstractmethod
     def apply(self, fence: Fence, commands: Sequence[Command]) -> list[Any]:
         """All commands at once, while the fence holds: see ``fence.transact``. In a cluster all keys lie in one slot."""
+        return self.apply_packed(fence, [Packed.of(commands)])
+
+    @abstractmethod
+    def apply_packed(self, fence: Fence, commands: Sequence[Packed]) -> list[Any]:
+        """``apply`` of all of these."""
 
     @abstractmethod
     def ask(self, commands: Sequence[Command]) -> list[Any]:
@@ -62,7 +66,7 @@ class ServerStore(Store):
     def tag(self, commands: Sequence[Command]) -> bytes | None:
         return None
 
-    def apply(self, fence: Fence, commands: Sequence[Command]) -> list[Any]:
+    def apply_packed(self, fence: Fence, commands: Sequence[Packed]) -> list[Any]:
         with wire(self._client) as line:
             return transact(line, fence, commands)
 
@@ -88,7 +92,7 @@ class ClusterStore(Store):
     def tag(self, commands: Sequence[Command]) -> bytes | None:
         return common_tag(commands)
 
-    def apply(self, fence: Fence, commands: Sequence[Command]) -> list[Any]:
+    def apply_packed(self, fence: Fence, commands: Sequence[Packed]) -> list[Any]:
         return self._at(fence[0].key, lambda line: transact(line, fence, commands))
 
     def ask(self, commands: Sequence[Command]) -> list[Any]:

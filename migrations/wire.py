@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import redis
+from attrs import frozen
 from hiredis import Reader, pack_command
 
 from ..schema.family import Command
@@ -19,6 +20,29 @@ from ..schema.family import Command
 BUFFER = 1 << 18
 """Bytes to take from the socket at once."""
 _PENDING = object()
+
+
+@frozen(eq=False)
+class Packed:
+    """Commands as they go over the wire."""
+
+    data: bytes | memoryview
+    number: int
+    """How many they are."""
+
+    @classmethod
+    def of(cls, commands: Sequence[Command]) -> Packed:
+        """These commands."""
+        # hiredis' type stub takes a command for a tuple of exactly one word.
+        return cls(b"".join(map(pack_command, commands)), len(commands))  # type: ignore[arg-type]
+
+    def commands(self) -> Iterator[Command]:
+        """Each command by itself: its name, and all other words as bytes."""
+        reader = Reader()
+        reader.feed(bytes(self.data))
+        for _ in range(self.number):
+            name, *words = reader.gets()
+            yield (name.decode(), *words)
 
 
 class Wire:
@@ -57,12 +81,15 @@ class Wire:
         replies = self.replies(number * len(commands))
         return [replies[start : start + number] for start in range(0, len(replies), number)]
 
+    def call_packed(self, those: Sequence[Packed]) -> list[Any]:
+        """``call`` of all of these."""
+        self.send_packed(*(packed.data for packed in those))
+        return self.replies(sum(packed.number for packed in those))
+
     def send(self, commands: Sequence[Command]) -> None:
         """Sends all commands at once and reads nothing: ``replies`` must fetch what is answered."""
         if commands:
-            # hiredis' type stub takes a command for a tuple of exactly one word.
-            packed = b"".join(map(pack_command, commands))  # type: ignore[arg-type]
-            self._connection.send_packed_command([packed])
+            self.send_packed(Packed.of(commands).data)
 
     def ask(self, *command: bytes | str | int | float) -> Any:
         """The reply to one command. Raises the error reply, if it is one."""
@@ -73,17 +100,22 @@ class Wire:
 
     def replies(self, number: int) -> list[Any]:
         """The next replies, as from ``call``. redis-py takes microseconds for each, so the socket is read here."""
-        replies: list[Any] = []
-        take = self._reader.gets
-        while len(replies) < number:
-            reply = take()
-            if reply is _PENDING:
-                self._reader.feed(self._buffer, 0, self.receive(memoryview(self._buffer)))
-            elif isinstance(reply, redis.exceptions.ConnectionError):
-                raise reply  # of no single command: the server is loading, or nobody has logged in
-            else:
-                replies.append(reply)
+        if self._reader.has_data():  # the first of them have come with those before
+            replies = [self._reply() for _ in range(number)]
+        else:
+            # All of them are taken as one, an array whose head no server has sent.
+            self._reader.feed(b"*%d\r\n" % number)
+            replies = self._reply()
+        if has_errors(replies):
+            for reply in replies:
+                if isinstance(reply, redis.exceptions.ConnectionError):
+                    raise reply  # of no single command: the server is loading, or nobody has logged in
         return replies
+
+    def _reply(self) -> Any:
+        while (reply := self._reader.gets()) is _PENDING:
+            self._reader.feed(self._buffer, 0, self.receive(memoryview(self._buffer)))
+        return reply
 
     def send_packed(self, *parts: Any) -> None:
         """Sends commands as they go over the wire: bytes, or buffers of them."""
@@ -149,6 +181,11 @@ def packed_each(command: Sequence[bytes], keys: Iterable[bytes]) -> bytes:
     before = b"*%d\r\n$%d\r\n%b\r\n$" % (1 + len(command), len(name), name)
     after = b"".join(b"\r\n$%d\r\n%b" % (len(word), word) for word in others) + b"\r\n"
     return b"".join([b"%b%d\r\n%b%b" % (before, len(key), key, after) for key in keys])
+
+
+def has_errors(replies: Sequence[Any]) -> bool:
+    """Whether one of them is an exception; to look at thousands so takes microseconds."""
+    return any(issubclass(kind, Exception) for kind in set(map(type, replies)))
 
 
 def pairs(reply: Any) -> list[tuple[Any, Any]]:

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
@@ -37,11 +38,10 @@ from attrs import frozen
 from ..schema.errors import MigrationRefused, StaleWriter
 from ..schema.family import Command
 from ..schema.job import Job
-from ..schema.jobtable import JobTable
 from ..schema.text import to_bytes, to_text
 from .fence import Condition, Fence, PartlyApplied
 from .store import Store
-from .wire import mapping
+from .wire import Packed, mapping
 
 JOURNAL = "ferryman-migration"
 """First word of every key that a migration keeps for itself."""
@@ -54,11 +54,9 @@ FINISH = "finish"
 
 BATCH_COMMANDS = 500
 BATCH_BYTES = 1 << 20
-"""A batch is sent when it has this many commands or bytes of values: large enough for the rate, small enough for others."""
+"""A batch is sent when it has this many commands or bytes: large enough for the rate, small enough for others."""
 PENDING_BYTES = 64 << 20
 """What all lanes of a part may hold back together: many queues have many lanes, most of them far from a full batch."""
-COMMAND_BYTES = 500
-"""About what a command takes in memory beside its values."""
 
 
 @frozen
@@ -115,13 +113,46 @@ def journal_glob(epoch: str) -> str:
 
 def identity(job: Job) -> bytes:
     """What the digest knows a job by: should it be another one when a part is opened again, the source has changed."""
-    return to_bytes(f"{job.queue}\0{job.id}\0{job.state}")
+    before, after = around_id(job)
+    return before + to_bytes(job.id) + after
 
 
-def identities(jobs: JobTable) -> Iterator[bytes]:
-    """The identity of each job."""
-    queue, state = jobs.like.queue, jobs.like.state
-    return (to_bytes(f"{queue}\0{job_id}\0{state}") for job_id in jobs.columns["id"])
+def around_id(job: Job) -> tuple[bytes, bytes]:
+    """What stands before the id and after it in the identities of all jobs of this queue and state."""
+    return to_bytes(job.queue) + b"\0", f"\0{job.state}".encode()
+
+
+@frozen(eq=False)
+class Many:
+    """Jobs to be put at once, in their order. Bounds: what belongs to a job begins at its own, and ends at that of the next."""
+
+    identities: memoryview
+    """As ``marked`` has them."""
+    identity_bounds: Sequence[int]
+    commands: memoryview
+    """As they go over the wire."""
+    command_bounds: Sequence[int]
+    numbers: Sequence[int]
+    """Bounds too, in commands."""
+
+    def __len__(self) -> int:
+        return len(self.numbers) - 1
+
+    def until_full(self, start: int, commands: int, size: int) -> int:
+        """The end of as many jobs, from ``start`` on, as it takes to have so many commands or bytes; of one at least."""
+        full = bisect_left(self.numbers, self.numbers[start] + commands)
+        large = bisect_left(self.command_bounds, self.command_bounds[start] + size)
+        return min(max(min(full, large), start + 1), len(self))
+
+    def part(self, start: int, end: int) -> tuple[memoryview, Packed]:
+        """The identities and the commands of the jobs from one up to another."""
+        (first, last), (begin, stop) = ((bounds[start], bounds[end]) for bounds in (self.identity_bounds, self.command_bounds))
+        return self.identities[first:last], Packed(self.commands[begin:stop], self.numbers[end] - self.numbers[start])
+
+
+def marked(identity: bytes) -> bytes:
+    """An identity as the digest takes it."""
+    return b"%d:" % len(identity) + identity
 
 
 class Lane:
@@ -135,53 +166,77 @@ class Lane:
         """``known``: how many jobs are written, as far as this opener knows."""
         self.count = 0
         self._digest = hashlib.blake2b(digest_size=16)
-        self._commands: list[Command] = []
+        self._packed: list[Packed] = []
+        self._commands = 0
         self._bytes = 0
 
     @property
     def size(self) -> int:
-        """About how many bytes of memory hold what is put and not yet sent."""
-        return self._bytes + COMMAND_BYTES * len(self._commands)
+        """How many bytes are put and not yet sent."""
+        return self._bytes
 
     @property
     def is_full(self) -> bool:
         """Whether it is time for ``flush``."""
-        return len(self._commands) >= BATCH_COMMANDS or self._bytes >= BATCH_BYTES
+        return self._commands >= BATCH_COMMANDS or self._bytes >= BATCH_BYTES
 
     def put(self, identity: bytes, commands: Sequence[Command]) -> bool:
         """See Part.put; sends nothing. Raises ValueError for another job than was written here."""
-        self.count += 1
-        self._digest.update(b"%d:" % len(identity) + identity)
-        if self.count <= self.known:
-            if self.count == self.known and self._digest.hexdigest().encode() != self._known_digest:
-                raise ValueError(identity)
-        else:
-            self._commands.extend(commands)
-            self._bytes += sum(map(_weight, commands))
+        self._pass(marked(identity), 1)
+        if self.count > self.known:
+            self._add(Packed.of(commands))
         return self.count > self._stood
+
+    def put_many(self, jobs: Many) -> int:
+        """See Part.put_many. Raises ValueError as ``put``."""
+        row = min(max(self.known - self.count, 0), len(jobs))
+        stood = min(max(self._stood - self.count, 0), len(jobs))
+        if row:
+            self._pass(jobs.part(0, row)[0], row)
+        while row < len(jobs):
+            end = jobs.until_full(row, BATCH_COMMANDS - self._commands, BATCH_BYTES - self._bytes)
+            identities, packed = jobs.part(row, end)
+            self._pass(identities, end - row)
+            self._add(packed)
+            if self.is_full:
+                self.flush()
+            row = end
+        return stood
+
+    def _pass(self, identities: bytes | memoryview, jobs: int) -> None:
+        """Takes note of so many jobs, of which all are known or none. Raises ValueError where others are."""
+        self.count += jobs
+        self._digest.update(identities)
+        if self.count == self.known and self._digest.hexdigest().encode() != self._known_digest:
+            raise ValueError(bytes(identities[:100]))
+
+    def _add(self, packed: Packed) -> None:
+        self._packed.append(packed)
+        self._commands += packed.number
+        self._bytes += len(packed.data)
 
     def flush(self) -> None:
         """Sends what was put."""
-        if not self._commands:
+        if not self._packed:
             return
         before = (self.known, self._known_digest)
         after = (self.count, self._digest.hexdigest().encode())
         try:
-            self._apply(before[0], [*self._commands, self._progress(*after)])
+            self._apply(before[0], [*self._packed, self._progress(*after)])
         except PartlyApplied:
             # The progress was applied with the rest: take it back, so that the whole batch is sent again one day.
             self._apply(after[0], [self._progress(*before)])
             raise
         self.known, self._known_digest = after
-        self._commands.clear()
-        self._bytes = 0
+        self._packed.clear()
+        self._commands = self._bytes = 0
 
-    def _apply(self, known: int, commands: Sequence[Command]) -> None:
+    def _apply(self, known: int, commands: Sequence[Packed]) -> None:
         # A failover that took back what the server had confirmed shows in the count.
-        self._store.apply((*self._fence, Condition(self._key, "count", b"%d" % known)), commands)
+        self._store.apply_packed((*self._fence, Condition(self._key, "count", b"%d" % known)), commands)
 
-    def _progress(self, count: int, digest: bytes | None) -> Command:
-        return ("HSET", self._key, "count", count, "digest", digest or b"")
+    def _progress(self, count: int, digest: bytes | None) -> Packed:
+        return Packed.of([("HSET", self._key, "count", count, "digest", digest or b"")])
 
 
 class Part:
@@ -199,7 +254,7 @@ class Part:
         self._closed = {name: int(count) for name, count in stored.items() if name.startswith(LANE)}
         self._lanes: dict[bytes | None, Lane] = {}
         self.pending = 0
-        """About how many bytes of memory hold what is put and not yet sent."""
+        """How many bytes are put and not yet sent."""
 
     def put(self, identity: bytes, commands: Sequence[Command]) -> bool:
         """Stores one job, sooner or later. False: an earlier run has stored it.
@@ -219,10 +274,28 @@ class Part:
             raise self._changed()
         if lane.is_full:
             lane.flush()
-        self.pending += lane.size - before
+        self._hold(lane.size - before)
+        return is_new
+
+    def put_many(self, tag: bytes | None, jobs: Many) -> int:
+        """Stores many jobs, whose commands have the tag, as ``put`` does each. Returns how many of the first ones, which an
+        earlier run has stored, it leaves out.
+        """
+        lane = self._lanes.get(tag) or self._open(tag)
+        if self._is_done and lane.count + len(jobs) > lane.known:
+            raise self._changed()
+        before = lane.size
+        try:
+            stood = lane.put_many(jobs)
+        except ValueError:
+            raise self._changed() from None
+        self._hold(lane.size - before)
+        return stood
+
+    def _hold(self, more: int) -> None:
+        self.pending += more
         if self.pending >= PENDING_BYTES:
             self.flush()
-        return is_new
 
     def flush(self) -> None:
         """Sends what was put."""
@@ -258,14 +331,6 @@ class Part:
             f"the source has changed since the migration was interrupted (part {self._name}), so it can't go on there; "
             f"delete the target's keys and the keys {journal_glob(self._run.epoch)}, then migrate again"
         )
-
-
-def _weight(command: Command) -> int:
-    """About how many bytes a command has."""
-    try:
-        return sum(map(len, command))  # type: ignore[arg-type]
-    except TypeError:  # a number is among its words
-        return sum(len(word) for word in command if isinstance(word, bytes | str))
 
 
 def _lane_field(tag: bytes | None) -> bytes:

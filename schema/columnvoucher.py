@@ -7,11 +7,12 @@ against the other. Pure. Implemented in a family's ``columns.py``, called by spa
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
 
+from .jobtable import JobTable, SoundJobs
 from .texts import Texts
 from .totals import Totals
 from .voucher import Home, Place
@@ -76,3 +77,10 @@ class ColumnVoucher(ABC):
     @abstractmethod
     def tally_standing(self, key: bytes, scores: Any, totals: Totals) -> None:
         """``Voucher.tally_standing`` of the members of a place that have a number; ``scores``: theirs (float64)."""
+
+    def tables(self, jobs: SoundJobs, totals: Totals) -> Iterator[JobTable]:
+        """The jobs that ``KeyFamily.read`` would make of the subjects of these, read with these totals.
+
+        Each is in one table at most; those that take a closer look are in none.
+        """
+        return iter(())

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from importlib.metadata import entry_points
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from attrs import frozen
 
@@ -20,13 +20,15 @@ from .draw import EVERY_LOT, Lots
 from .errors import UnknownFamily, UsageError
 from .fact import Entry, Fact, Subject
 from .job import Job, State
-from .jobtable import JobTable
 from .keys import hash_tag
 from .rule import Finding, Keyspace, Rule, check_job
 from .spot import Recount, Spot
 from .text import to_bytes
 from .totals import Totals
 from .voucher import Voucher
+
+if TYPE_CHECKING:
+    from .jobtable import CommandTable, JobTable
 
 Command = tuple[bytes | str | int | float, ...]
 """One Redis command, ready to be packed."""
@@ -179,8 +181,10 @@ class KeyFamily(ABC):
         """Whether ``obstacles`` has nothing to say of any of these jobs; False also where that is not known of all at once."""
         return False
 
-    def write_table(self, jobs: JobTable, target: Target, written: Totals) -> Sequence[Sequence[Command]] | None:
+    def write_table(self, jobs: JobTable, target: Target, written: Totals) -> CommandTable | None:
         """What ``write`` gives for each of these jobs, which the family ``takes``, with what ``tally_written`` adds for all.
+
+        Only mappings in JSON may have their items in another order.
 
         None, and nothing added, where each job must be written by itself.
         """

@@ -16,19 +16,22 @@ from typing import Any
 from .errors import MalformedValue
 from .text import load_json
 
-_MARKS = frozenset({"b64", "float", "plain"})
+MARKS = frozenset({"b64", "float", "plain"})
 """Single keys of JSON objects that stand for what JSON has no form for."""
 
 
-def pack(values: Mapping[str, Any]) -> bytes:
-    """ASCII JSON for texts, numbers, None, bytes, lists, tuples, mappings with text keys. Raises MalformedValue if too deep."""
+def pack(values: Mapping[str, Any], *, ordered: bool = False) -> bytes:
+    """ASCII JSON for texts, numbers, None, bytes, lists, tuples, mappings with text keys. Raises MalformedValue if too deep.
+
+    ``ordered``: mappings with the same items give the same text, in whichever order they have them.
+    """
     try:
-        return (_packed_at_once(values) or _dump(_encode(values))).encode("ascii")
+        return (_packed_at_once(values, ordered) or _dump(_encode(values), ordered)).encode("ascii")
     except RecursionError:
         raise MalformedValue("values nested too deep to be packed") from None
 
 
-def _packed_at_once(values: Mapping[str, Any]) -> str | None:
+def _packed_at_once(values: Mapping[str, Any], ordered: bool) -> str | None:
     """The text for most values, with no look at each; None for those that have something in them that JSON has no form for,
     but for bytes, or that could be taken for that."""
     found = 0
@@ -41,7 +44,7 @@ def _packed_at_once(values: Mapping[str, Any]) -> str | None:
         return {"b64": b2a_base64(value, newline=False).decode("ascii")}
 
     try:
-        text = _dump(values, marked)
+        text = _dump(values, ordered, marked)
     except ValueError:
         return None
     # Inside a string a quotation mark has a backslash before it: these are objects.
@@ -49,8 +52,8 @@ def _packed_at_once(values: Mapping[str, Any]) -> str | None:
     return text if unmarked else None
 
 
-def _dump(values: Any, default: Callable[[Any], Any] | None = None) -> str:
-    return json.dumps(values, separators=(",", ":"), allow_nan=False, check_circular=False, default=default)
+def _dump(values: Any, ordered: bool, default: Callable[[Any], Any] | None = None) -> str:
+    return json.dumps(values, separators=(",", ":"), allow_nan=False, check_circular=False, default=default, sort_keys=ordered)
 
 
 def unpack(raw: bytes) -> dict[str, Any]:
@@ -72,7 +75,7 @@ def _encode(value: Any) -> Any:
             return {"float": str(value)}
         case Mapping():
             encoded = {key: _encode(each) for key, each in value.items()}
-            return {"plain": encoded} if len(encoded) == 1 and not _MARKS.isdisjoint(encoded) else encoded
+            return {"plain": encoded} if len(encoded) == 1 and not MARKS.isdisjoint(encoded) else encoded
         case list() | tuple():
             return [_encode(each) for each in value]
         case _:

@@ -100,6 +100,11 @@ class Texts:
             numbers[index] = nothing if value is None else value
         return numbers
 
+    def exact(self) -> tuple[Any, Any]:
+        """The whole number of up to MOST_DIGITS digits behind each text (int64), and which texts (bool) are how it is written."""
+        numbers, are_exact = _exact(self.data, self.starts, self.sizes)
+        return numbers, are_exact
+
     def decimals(self) -> Any:
         """``float`` of each text of few digits, perhaps with a point among them (float64); NaN for all others."""
         return _decimals(self.data, self.starts, self.sizes)
@@ -189,6 +194,21 @@ def _wholes(data: Any, starts: Any, sizes: Any) -> Any:
     for row in range(len(starts)):
         numbers[row] = _whole(data, starts[row], starts[row] + sizes[row])
     return numbers
+
+
+@compiled
+def _exact(data: Any, starts: Any, sizes: Any) -> Any:
+    numbers, are_exact = np.zeros(len(starts), np.int64), np.zeros(len(starts), np.bool_)
+    for row in range(len(starts)):
+        at, end = starts[row], starts[row] + sizes[row]
+        is_negative = at < end and data[at] == 45
+        if is_negative:
+            at += 1
+        number = _whole(data, at, end)
+        if number != NO_NUMBER and (data[at] != 48 or (end - at == 1 and not is_negative)):
+            numbers[row] = -number if is_negative else number
+            are_exact[row] = True
+    return numbers, are_exact
 
 
 @compiled

@@ -17,15 +17,13 @@ from __future__ import annotations
 import hashlib
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, repeat, starmap
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from attrs import field, frozen
 
 from .fact import Entry, Subject
 from .job import State
-from .jobtable import JobTable
 from .totals import Totals
 
 if TYPE_CHECKING:
@@ -41,13 +39,15 @@ class Place:
     """A key in which jobs stand with a score: a zset."""
 
     key: bytes
+    is_scored: bool = True
+    """Whether records tell the score. If not, to stand here with any score has the same mark."""
     base: int = field(init=False)
     factor: int = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         base, factor = struct.unpack("<QQ", hashlib.blake2b(self.key, digest_size=16).digest())
         object.__setattr__(self, "base", base)
-        object.__setattr__(self, "factor", factor | 1 if self.key else 0)
+        object.__setattr__(self, "factor", factor | 1 if self.is_scored else 0)
 
     def mark(self, score: float) -> int:
         """The mark of standing here with this score; spark/traces.py computes the same for whole arrays."""
@@ -59,8 +59,8 @@ class Place:
         return mark ^ mark >> 31
 
 
-ANYWHERE = Place(b"")
-"""For all places of a family whose records don't tell theirs: to stand in any of them, with any score, has the same mark."""
+ANYWHERE = Place(b"", is_scored=False)
+"""For all places of a family whose records don't tell theirs: to stand in any of them has the same mark."""
 
 
 @frozen(eq=False)
@@ -121,37 +121,6 @@ class Member(NamedTuple):
     score: float
     rank: int
     """From the low end, 0 first."""
-
-
-class Members(NamedTuple):
-    """The entries of some jobs in one of their places, in columns as in Member."""
-
-    members: Sequence[bytes]
-    scores: Sequence[float]
-    ranks: Sequence[int]
-
-
-@frozen
-class SoundJobs:
-    """Jobs of one home whose records have the same fields, for which ``vouch`` has vouched: what their keys hold, in columns."""
-
-    keys: Sequence[bytes]
-    """Of their records, or the list of which they are items."""
-    records: Columns
-    """Empty for items: these are their own members in the place that the list is."""
-    places: Mapping[bytes, Members]
-    """By key."""
-    attached: Sequence[Sequence[Entry]]
-    """By job, those of one key in their order."""
-
-    def subjects(self, voucher: Voucher) -> Iterator[Subject]:
-        """Each job by itself."""
-        names = list(self.records)
-        rows = zip(*self.records.values(), strict=True) if names else repeat(())
-        members = [zip(repeat(key), *columns) for key, columns in self.places.items()]
-        for key, values, attached, *places in zip(self.keys, rows, self.attached, *members, strict=False):
-            record = tuple(chain.from_iterable(zip(names, values, strict=True)))
-            yield voucher.subject(key, record, starmap(Member, places), attached)
 
 
 @frozen
@@ -221,13 +190,6 @@ class Voucher(ABC):
         ``key``: of its record; ``record``: the fields and their values in turn; ``members``: its entries in all of its places.
         Of a job that is an item ``key`` is the list, ``record`` is empty, and the one member is the item, with its index as rank.
         """
-
-    def table(self, jobs: SoundJobs, totals: Totals) -> JobTable | None:
-        """The jobs that ``KeyFamily.read`` would make of the subjects of these, read with these totals, in their order.
-
-        None where that takes a closer look at one of them.
-        """
-        return None
 
     def tally_vouched(self, keys: Sequence[bytes], totals: Totals) -> None:
         """What ``KeyFamily.tally`` adds for the records with these keys, for which ``vouch`` has vouched."""

@@ -8,37 +8,59 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TypeVar
+from itertools import chain
+from operator import itemgetter
+from typing import Any, Generic, NamedTuple, TypeVar
 
+import numpy as np
 from attrs import frozen
 
 from ..schema.fact import Subject
 from ..schema.jobtable import JobTable
 from ..schema.rule import Keyspace
-from ..schema.voucher import SoundJobs, Voucher
 from .sound import Traces
 
 T = TypeVar("T")
+M = TypeVar("M")
 
 One = Callable[[Subject], T]
-Many = Callable[[JobTable], Sequence[T] | None]
-"""As One for each job of a table; None where each must be looked at by itself."""
-Some = Callable[[JobTable], Iterable[T] | None]
-"""The same, but for how many things it makes."""
+Many = Callable[[JobTable], M | None]
+"""What is made of the jobs of a table; None where each must be looked at by itself."""
+
+
+class Slab(NamedTuple, Generic[T, M]):
+    """What was made of as many jobs of a part as memory should hold. Their rows tell their order, which is always the same."""
+
+    singly: Sequence[tuple[int, T]]
+    """Row, and what ``one`` has made."""
+    tables: Sequence[tuple[Any, M]]
+    """The rows of all jobs of a table (indexes), and what ``many`` has made."""
 
 
 class Jobs(ABC):
-    """The jobs of a part, in an order that is always the same."""
+    """The jobs of a part."""
 
     keyspace: Keyspace
 
     @abstractmethod
-    def in_any_order(self, one: One[T], many: Some[T]) -> Iterator[T]:
-        """What ``one`` makes of each job and ``many`` of those in a table, one or more things, in any order."""
+    def in_slabs(self, one: One[T], many: Many[M]) -> Iterator[Slab[T, M]]:
+        """What ``one`` makes of each job, and ``many`` of those in tables of which it makes anything."""
 
-    @abstractmethod
-    def in_order(self, one: One[T], many: Many[T] | None = None) -> Iterator[T]:
-        """What ``one`` makes of the subject of each job. ``many`` must make the same of jobs in a table."""
+    def in_any_order(self, one: One[T], many: Many[Iterable[T]]) -> Iterator[T]:
+        """What ``one`` makes of each job and ``many`` of those in a table, one or more things, in any order."""
+        for slab in self.in_slabs(one, many):
+            yield from (made for _, made in slab.singly)
+            yield from chain.from_iterable(made for _, made in slab.tables)
+
+    def in_order(self, one: One[T]) -> Iterator[T]:
+        """What ``one`` makes of each job, in their order."""
+        slab: Slab[T, Any]
+        for slab in self.in_slabs(one, _nothing):
+            yield from (made for _, made in sorted(slab.singly, key=itemgetter(0)))
+
+
+def _nothing(_table: JobTable) -> None:
+    return None
 
 
 @frozen
@@ -48,11 +70,8 @@ class FactJobs(Jobs):
     keyspace: Keyspace
     subjects: Iterable[Subject]
 
-    def in_order(self, one: One[T], many: Many[T] | None = None) -> Iterator[T]:
-        return map(one, self.subjects)
-
-    def in_any_order(self, one: One[T], many: Some[T]) -> Iterator[T]:
-        return map(one, self.subjects)
+    def in_slabs(self, one: One[T], many: Many[M]) -> Iterator[Slab[T, M]]:
+        return (Slab([(0, one(subject))], []) for subject in self.subjects)
 
 
 @frozen
@@ -65,21 +84,19 @@ class BucketJobs(Jobs):
     only: Collection[tuple[str, str]] | None = None
     """These, by scope and id."""
 
-    def in_any_order(self, one: One[T], many: Some[T]) -> Iterator[T]:
-        voucher = self.traces.voucher()
+    def in_slabs(self, one: One[T], many: Many[M]) -> Iterator[Slab[T, M]]:
+        voucher, totals = self.traces.voucher(), self.keyspace.totals
+        columns = voucher.columns()
         for groups in self.traces.slabs(self.bucket, self.only):
-            for _, jobs in groups:
-                yield from self._made(voucher, jobs, one, many)
-
-    def in_order(self, one: One[T], many: Many[T] | None = None) -> Iterator[T]:
-        voucher = self.traces.voucher()
-        for groups in self.traces.slabs(self.bucket, self.only):
-            found: dict[int, T] = {}
+            singly: list[tuple[int, T]] = []
+            tables: list[tuple[Any, M]] = []
             for rows, jobs in groups:
-                found.update(zip(rows, self._made(voucher, jobs, one, many), strict=True))
-            yield from map(found.__getitem__, range(len(found)))
-
-    def _made(self, voucher: Voucher, jobs: SoundJobs, one: One[T], many: Some[T] | None) -> Iterable[T]:
-        table = None if many is None else voucher.table(jobs, self.keyspace.totals)
-        made = None if many is None or table is None else many(table)
-        return map(one, jobs.subjects(voucher)) if made is None else made
+                left = np.ones(len(jobs), bool)
+                for table in columns.tables(jobs, totals) if columns is not None else ():
+                    made = many(table)
+                    if made is not None:
+                        tables.append((rows[table.rows], made))
+                        left &= ~table.rows
+                if left.any():
+                    singly += zip(rows[left].tolist(), map(one, jobs.take(left).subjects(voucher)), strict=True)
+            yield Slab(singly, tables)

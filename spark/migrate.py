@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
+from itertools import chain
 
 from ..migrations.engine import Report, Summary
 from ..migrations.plan import Carried, Plan, carry, carry_table
 from ..migrations.store import Store, open_store
-from ..migrations.writing import Run, identities, identity, open_part
+from ..migrations.writing import Run, identity, open_part
 from ..schema.address import Address
 from ..schema.fact import Subject
-from ..schema.family import Command
 from ..schema.jobtable import JobTable
 from ..schema.rule import Finding
 from ..schema.totals import Totals
 from .jobs import Jobs
+from .putting import Single, Tabled, put
 from .snapshot import Work
 from .stage import Batches, Results, closing
 from .tables import FINDINGS, batches
@@ -34,13 +34,16 @@ def counting(plan: Plan) -> Work:
     def count(part: str, jobs: Jobs) -> Batches:
         summary = Summary()
 
-        def many(table: JobTable) -> Sequence[Carried] | None:
+        def one(subject: Subject) -> tuple[Carried, int]:
+            return carry(subject, jobs.keyspace, plan), 1
+
+        def many(table: JobTable) -> Sequence[tuple[Carried, int]] | None:
             carried = carry_table(table, plan)
-            return None if carried is None else [carried] * len(table)
+            return None if carried is None else [(carried, len(table))]
 
         def findings() -> Iterator[Finding]:
-            for carried in jobs.in_order(lambda subject: carry(subject, jobs.keyspace, plan), many):
-                summary.count(carried, written=carried.job is not None)
+            for carried, number in jobs.in_any_order(one, many):
+                summary.count(carried, written=carried.job is not None, jobs=number)
                 yield from carried.findings
 
         yield from closing(batches(FINDINGS, findings()), FINDINGS, lambda: _word(part, summary, Totals()))
@@ -57,25 +60,23 @@ def writing(plan: Plan, target: Address, run: Run) -> Work:
     def write(name: str, jobs: Jobs) -> Batches:
         summary, written = Summary(), Totals()
 
-        def one(subject: Subject) -> tuple[Carried, bytes, Sequence[Command]]:
+        def one(subject: Subject) -> Single:
             carried = carry(subject, jobs.keyspace, plan)
             if carried.job is None:
-                return carried, b"", ()
+                return Single(carried)
             plan.writer.tally_written(carried.job, written)
-            return carried, identity(carried.job), plan.commands(carried.job, fresh=run.is_first and carried.is_alone)
+            return Single(carried, identity(carried.job), plan.commands(carried.job, fresh=run.is_first and carried.is_alone))
 
-        def many(table: JobTable) -> Sequence[tuple[Carried, bytes, Sequence[Command]]] | None:
+        def many(table: JobTable) -> Tabled | None:
             carried = carry_table(table, plan)
             commands = None if carried is None else plan.commands_of_table(table, written, fresh=run.is_first)
-            if carried is None or commands is None:
-                return None
-            return list(zip(repeat(carried), identities(table), commands, strict=False))
+            return None if carried is None or commands is None else Tabled(carried, table.ids, commands)
 
         def findings() -> Iterator[Finding]:
             with open_store(target) as store, open_part(store, run, name) as part:
-                for carried, job, commands in jobs.in_order(one, many):
-                    summary.count(carried, written=bool(commands) and part.put(job, commands))
-                    yield from carried.findings
+                for slab in jobs.in_slabs(one, many):
+                    put(part, store, slab, summary)
+                    yield from chain.from_iterable(single.carried.findings for _, single in slab.singly)
                 part.close()
 
         yield from closing(batches(FINDINGS, findings()), FINDINGS, lambda: _word(name, summary, written))

@@ -9,8 +9,8 @@ asked. tests/spark/test_traces.py. Called by snapshot.py.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from itertools import islice, pairwise
+from collections.abc import Collection, Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +24,9 @@ from ..migrations.sifting import voucher_of
 from ..schema.address import Address
 from ..schema.columnvoucher import UNDATED
 from ..schema.fact import Entry
-from ..schema.voucher import Columns, Members, SoundJobs, Voucher
+from ..schema.jobtable import Attached, Members, SoundJobs
+from ..schema.texts import Texts
+from ..schema.voucher import Voucher
 from .buckets import read_bucket, search_bucket
 from .traces import ATTACHED, COLUMNS, DOUBT, PLACE, RECORD, SCHEMA, unpack_names
 
@@ -33,12 +35,14 @@ TYPES = {RECORD: "hash", PLACE: "zset", ATTACHED: "list"}
 NAMES = list(COLUMNS)
 TELLING = [NAMES.index(name) for name in ("number", "kind", "mark", "home", "created_at", "size")]
 WHOLE = range(len(NAMES))
-SLAB_BYTES = 32 << 20
+SLAB_BYTES = 64 << 20
 """How much of what keys hold is taken at once, so that memory grows neither with payloads nor with the number of jobs."""
+FEW = 0.1
+"""The part of a batch's bytes that is not worth a copy of the rest to be left out."""
+TRACE_BYTES = 100
+"""What a trace counts beside what its key holds."""
 JOB_BYTES = 500
 """What a job counts beside what its keys hold."""
-JOBS = 1_000
-"""How many of these become Python's objects at once: a Group has no more."""
 
 
 class Judged(NamedTuple):
@@ -57,8 +61,8 @@ class Judged(NamedTuple):
 class Group(NamedTuple):
     """Some of the sound jobs of a slab."""
 
-    rows: Sequence[int]
-    """Which they are, of the slab's jobs in the order of their numbers."""
+    rows: Any
+    """Which they are, of the slab's jobs in the order of their numbers (indexes)."""
     jobs: SoundJobs
 
 
@@ -140,11 +144,12 @@ class Traces:
         return voucher_of(self.address, self.now_ms)
 
     def _traces(self, bucket: int, numbers: Any) -> pa.Table:
-        """All traces of some sound jobs of a bucket."""
+        """All traces of some sound jobs of a bucket, and perhaps a few of others."""
         rows = []
         for batch in read_bucket(self.files, bucket, self.buckets, WHOLE):
-            wanted = _among(batch.column(0).to_numpy(), numbers)
-            rows.append(batch if wanted.all() else batch.filter(pa.array(wanted)))
+            wanted = _among(batch.column("number").to_numpy(), numbers)
+            sizes = batch.column("size").to_numpy() + TRACE_BYTES
+            rows.append(batch.filter(pa.array(wanted)) if sizes[~wanted].sum() > FEW * sizes.sum() else batch)
         return pa.Table.from_batches(rows, SCHEMA).combine_chunks()
 
 
@@ -156,54 +161,76 @@ def _among(numbers: Any, those: Any) -> Any:
 
 
 def _groups(traces: pa.Table, numbers: Any, homes: Any) -> Iterator[Group]:
-    """The sound jobs with these numbers, which are in ascending order, and these homes; these are all of their traces."""
+    """The sound jobs with these numbers, which are in ascending order, and these homes; among these are all of their traces."""
     number, kind, index = (traces.column(name).fill_null(0).to_numpy() for name in ("number", "kind", "index"))
-    job = np.searchsorted(numbers, number)
+    held = _Held.of(traces, index)
+    job = np.minimum(np.searchsorted(numbers, number), len(numbers) - 1)
+    kind = np.where(numbers[job] == number, kind, 0)
     # Each job has one record, and stands in as many places as all others, those of one home in the same.
     records = _sorted(np.flatnonzero(kind == RECORD), job)
     told = traces.select(["names", "key"]).take(pa.array(records))
     shapes = _codes(pc.coalesce(*told.columns))
     by_kind = np.lexsort((shapes, homes))
     turn = np.argsort(by_kind)[job]
-    records = traces.take(pa.array(records[by_kind]))
-    places = _sorted(np.flatnonzero(kind == PLACE), _codes(traces.column("key")), turn).reshape(len(numbers), -1)
-    stands = [traces.take(pa.array(place)) for place in places.transpose()]
+    records = records[by_kind]
+    places = _sorted(np.flatnonzero(kind == PLACE), _codes(traces.column("key")), turn).reshape(len(numbers), -1).transpose()
     attached = _sorted(np.flatnonzero(kind == ATTACHED), index, turn)
-    ends = np.searchsorted(turn[attached], np.arange(len(numbers) + 1)).tolist()
-    attached = traces.take(pa.array(attached))
+    ends = np.searchsorted(turn[attached], np.arange(len(numbers) + 1))
     kinds = np.stack((shapes, homes))[:, by_kind]
     borders = np.flatnonzero((kinds[:, 1:] != kinds[:, :-1]).any(axis=0)) + 1
-    for begin, border in pairwise([0, *borders.tolist(), len(numbers)]):
-        for start in range(begin, border, JOBS):
-            end = min(start + JOBS, border)
-            entries = _entries(attached.slice(ends[start], ends[end] - ends[start]))
-            alike = records.slice(start, end - start)
-            columns = _columns(alike)
-            stand = (place.slice(start, end - start) for place in stands) if columns else (alike,)
-            yield Group(
-                by_kind[start:end].tolist(),
-                SoundJobs(
-                    alike.column("key").to_pylist(),
-                    columns,
-                    dict(map(_members, stand)),
-                    [list(islice(entries, last - first)) for first, last in pairwise(ends[start : end + 1])],
-                ),
-            )
+    for start, end in pairwise([0, *borders.tolist(), len(numbers)]):
+        alike = records[start:end]
+        columns = held.columns(alike)
+        those = places[:, start:end] if columns else [alike]
+        owned = attached[ends[start] : ends[end]]
+        yield Group(
+            by_kind[start:end],
+            SoundJobs(
+                held.keys.take(alike),
+                columns,
+                {held.keys[place[0]]: held.members(place) for place in those},
+                held.attached(owned, np.diff(ends[start : end + 1])),
+            ),
+        )
 
 
-def _columns(records: pa.Table) -> Columns:
-    """The fields of records that have the same; none of items."""
-    packed = records.column("names")[0].as_py()
-    if packed is None:
-        return {}
-    names, values = unpack_names(packed), _texts(records)
-    return {name: values[index :: len(names)] for index, name in enumerate(names)}
+@frozen(eq=False)
+class _Held:
+    """What traces hold, as slices of the buffers in which it lies."""
 
+    keys: Texts
+    names: pa.ChunkedArray
+    values: Texts
+    ends: Any
+    """Where the values of each trace begin among these, and where those of the last end."""
+    scores: Any
+    indexes: Any
 
-def _members(place: pa.Table) -> tuple[bytes, Members]:
-    """The key of a place, and what stands there."""
-    key, scores, ranks = (place.column(name) for name in ("key", "score", "index"))
-    return key[0].as_py(), Members(_texts(place), scores.to_pylist(), ranks.to_pylist())
+    @classmethod
+    def of(cls, traces: pa.Table, indexes: Any) -> _Held:
+        """What all of these hold. ``indexes``: the column of that name."""
+        key, values = (traces.column(name).combine_chunks() for name in ("key", "values"))
+        ends = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
+        scores = traces.column("score").fill_null(0).to_numpy()
+        return cls(Texts.from_arrow(key), traces.column("names"), Texts.from_arrow(values.values), ends, scores, indexes)
+
+    def columns(self, rows: Any) -> dict[bytes, Texts]:
+        """The fields of records that have the same; none of items."""
+        packed = self.names[rows[0]].as_py()
+        if packed is None:
+            return {}
+        begins = self.ends[rows]
+        return {name: self.values.take(begins + index) for index, name in enumerate(unpack_names(packed))}
+
+    def members(self, rows: Any) -> Members:
+        """What stands in a place."""
+        return Members(self.values.take(self.ends[rows]), self.scores[rows], self.indexes[rows])
+
+    def attached(self, rows: Any, owned: Any) -> Attached:
+        """What belongs to jobs. ``owned``: how many of these each has."""
+        counts = self.ends[rows + 1] - self.ends[rows]
+        items = np.repeat(self.ends[rows] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        return Attached(self.keys.take(rows), self.indexes[rows], counts, self.values.take(items), owned)
 
 
 def _sorted(rows: Any, *columns: Any) -> Any:
@@ -213,23 +240,7 @@ def _sorted(rows: Any, *columns: Any) -> Any:
 
 def _codes(texts: pa.ChunkedArray) -> Any:
     """A number for each text of a column, the same for the same text."""
-    return texts.combine_chunks().dictionary_encode().indices.to_numpy()
-
-
-def _texts(traces: pa.Table) -> list[bytes]:
-    """The values of all of these, one after the other."""
-    texts: list[bytes] = traces.column("values").combine_chunks().flatten().to_pylist()
-    return texts
-
-
-def _entries(attached: pa.Table) -> Iterator[Entry]:
-    """The entries behind traces of keys that belong to jobs; pyarrow's own ``to_pylist`` takes four times as long for lists."""
-    keys, indexes = (attached.column(name).to_pylist() for name in ("key", "index"))
-    lists = attached.column("values").combine_chunks()
-    texts = _texts(attached)
-    bounds = np.cumsum(np.append(0, lists.value_lengths().to_numpy())).tolist()
-    for key, index, (start, end) in zip(keys, indexes, pairwise(bounds), strict=True):
-        yield Entry(key, TYPES[ATTACHED], texts[start:end], None, index)
+    return texts.combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
 
 
 def _entry(cells: dict[str, Any]) -> Entry:

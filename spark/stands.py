@@ -6,17 +6,14 @@ as sides, become rows of a table only where the stands of two sides differ. Call
 
 from __future__ import annotations
 
-import hashlib
 import json
-import marshal
 import os
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice, repeat
-from operator import attrgetter
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve, frozen
@@ -24,15 +21,19 @@ from attrs import evolve, frozen
 from ..migrations.plan import Plan, carry, carry_table
 from ..schema.fact import Subject
 from ..schema.family import KeyFamily
-from ..schema.job import JOB_FIELDS, Job, State
+from ..schema.job import Job, State
+from ..schema.jobnumber import number_of
+from ..schema.jobnumbers import numbers_of
 from ..schema.jobtable import JobTable
 from ..schema.rule import Keyspace
-from ..schema.text import to_bytes
+from ..schema.text import to_text
+from ..schema.texts import Texts
 from .buckets import BucketFile
+from .digests import digest, digests
 from .jobs import Jobs
 from .snapshot import Work
 from .stage import Batches, closing
-from .tables import JOBS, Column, Table, batches, bigint_column, encode_text, job_bytes, text_column
+from .tables import BASE64, JOBS, Column, Table, batches, bigint_column, encode_text, job_bytes, text_column
 
 
 @frozen
@@ -196,14 +197,14 @@ def _rounds(found: Iterable[Stand | pa.RecordBatch | None]) -> Batches:
 
 def stands_of(jobs: JobTable, part: str, target: KeyFamily) -> pa.RecordBatch:
     """The stands of the jobs of a table."""
-    queue, ids, rows = jobs.like.queue, jobs.columns["id"], len(jobs)
-    names = pa.array(list(map(encode_text, ids)), pa.string())
-    turns = list(islice(jobs.column("position"), rows)) if jobs.like.state is State.WAITING else None
+    queue, ids, rows = jobs.common.queue, jobs.ids, len(jobs)
+    names = _text_array(ids)
+    is_turn = jobs.common.state is State.WAITING and "position" in jobs.columns
     cells = {
-        "number": pa.array([number_of(queue, job_id) for job_id in ids], pa.int64()),
+        "number": pa.array(numbers_of(ids, [queue], np.zeros(rows, np.int64))),
         "queue": _same(queue, rows),
         "id": names,
-        "turn": pa.nulls(rows, pa.int64()) if turns is None else pa.array(turns, pa.int64()),
+        "turn": pa.array(jobs.columns["position"]) if is_turn else pa.nulls(rows, pa.int64()),
         "scope": _same(jobs.scope, rows),
         "subject": names,
         "part": _same(part, rows),
@@ -212,14 +213,18 @@ def stands_of(jobs: JobTable, part: str, target: KeyFamily) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([cells[name] for name in STANDS.arrow.names], schema=STANDS.arrow)
 
 
+def _text_array(texts: Texts) -> pa.Array:
+    """``encode_text`` of each."""
+    raw = texts.to_arrow()
+    if (np.frombuffer(raw.buffers()[2], np.uint8) < 128).all():
+        plain = raw.cast(pa.string())
+        if not pc.any(pc.starts_with(plain, BASE64)).as_py():
+            return plain
+    return pa.array([encode_text(to_text(each)) for each in raw.to_pylist()], pa.string())
+
+
 def _same(text: str, rows: int) -> pa.Array:
     return pa.repeat(pa.scalar(encode_text(text), pa.string()), rows)
-
-
-def number_of(queue: str, job_id: str) -> int:
-    """The number of a stand."""
-    name = to_bytes(f"{queue}\0{job_id}")
-    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest()) >> 1
 
 
 def showing(see: See) -> Work:
@@ -230,41 +235,6 @@ def showing(see: See) -> Work:
         yield from closing(batches(SIDES, sides, _bytes), SIDES, str)
 
     return show
-
-
-PLAIN = frozenset({bytes, str, int, float, bool, type(None), list, tuple})
-"""The types of most values that are no mappings."""
-FIELDS = tuple(name for name in JOB_FIELDS if name not in ("state", "history", "extra"))
-_compared = attrgetter(*FIELDS)
-
-
-def digest(job: Job, target: KeyFamily) -> bytes:
-    """Equal for jobs between which a comparison would find no difference, but for rare ones that it then acquits.
-
-    Different jobs have different digests, but for one in 2^128.
-    """
-    return _digest(job.state, _compared(job), job.history, job.extra, target)
-
-
-def digests(jobs: JobTable, target: KeyFamily) -> Iterator[bytes]:
-    """``digest`` of each job."""
-    cells = zip(*map(jobs.column, FIELDS), strict=False)
-    return map(_digest, repeat(jobs.like.state), cells, jobs.column("history"), jobs.column("extra"), repeat(target))
-
-
-def _digest(state: State, compared: tuple[Any, ...], history: Any, extra: Mapping[str, Any], target: KeyFamily) -> bytes:
-    kept: Any = extra if target.keeps_extra else extra.get(target.name)
-    # Version 2 writes equal values in the same way, later ones by how often they are referred to.
-    cells = marshal.dumps((str(state), compared, _ordered(history), _ordered(kept) if kept else kept), 2)
-    return hashlib.blake2b(cells, digest_size=16).digest()
-
-
-def _ordered(value: Any) -> Any:
-    """The value with its mappings in one order."""
-    kind = type(value)
-    if kind is dict or (kind not in PLAIN and isinstance(value, Mapping)):  # to ask the latter takes longer than all else
-        return {key: _ordered(value[key]) for key in sorted(value)}
-    return [_ordered(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _bytes(side: Side) -> int:

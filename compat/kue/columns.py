@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,12 +10,15 @@ import numpy as np
 from ...schema.columnvoucher import NOBODY, ColumnVoucher, StandingColumns, VouchedColumns
 from ...schema.compiled import compiled
 from ...schema.job import State
+from ...schema.jobtable import JobTable, SoundJobs
 from ...schema.memo import Memo
 from ...schema.texts import NO_NUMBER, Texts
 from ...schema.totals import Totals
 from ...schema.voucher import Home, Place
 from ..numbers import whole
 from .keys import BORROWED, EARLIEST_TIME, LARGEST_ID
+from .record import INDEXES, SHORTEST_LEASE
+from .table import read_table
 from .voucher import ID_DIGITS, JSON, LATEST, LOG, NEEDED, KueVoucher, priority_of
 
 
@@ -56,14 +59,18 @@ class KueColumns(ColumnVoucher):
             & (allowed >= 1)
         )
         states = [home.state for home in homes]
-        telling = State.SCHEDULED, State.COMPLETED, State.FAILED
-        is_due, is_done, is_failed = (np.array([found is state for found in states] or [False])[at] for state in telling)
+        is_due, is_done, is_failed, is_active = (
+            np.array([found is state for found in states] or [False])[at]
+            for state in (State.SCHEDULED, State.COMPLETED, State.FAILED, State.ACTIVE)
+        )
         is_sound &= ~is_due | (due >= self._voucher.late)
         is_sound &= ~is_done | ((used >= 1) & self._is_through(records, len(at)))
         is_sound &= ~is_failed | ((used == allowed) & (b"failed_at" in records and b"error" in records))
+        has_ttl = b"ttl" in records and records[b"ttl"].numbers(whole, NO_NUMBER) > 0
+        is_sound &= ~is_active | (has_ttl & (b"duration" not in records))
         for name in JSON & records.keys():
             is_sound &= records[name].are_json()
-        by_state = np.where(is_due, due.astype(np.float64), score)
+        by_state = np.select([is_due, is_active], [due.astype(np.float64), 0.0], score)
         return VouchedColumns(homes, np.where(is_sound, at, NOBODY), (score, by_state, score), created)
 
     def _is_through(self, records: Mapping[bytes, Texts], rows: int) -> Any:
@@ -86,7 +93,11 @@ class KueColumns(ColumnVoucher):
     def standing(self, key: bytes, members: Texts, scores: Any) -> StandingColumns | None:
         if not self._voucher.is_index(key):
             return None
-        return StandingColumns(Place(key), _padded(members.data, members.starts, members.sizes))
+        numbers = _padded(members.data, members.starts, members.sizes)
+        if key != self._voucher.active:
+            return StandingColumns(Place(key), numbers)
+        numbers[(scores >= SHORTEST_LEASE) & (scores < self._voucher.late)] = NO_NUMBER
+        return StandingColumns(Place(key, is_scored=False), numbers)
 
     def tally_standing(self, key: bytes, scores: Any, totals: Totals) -> None:
         self._voucher.tally_place(key, len(scores), int((scores > EARLIEST_TIME).sum()), totals)
@@ -96,6 +107,16 @@ class KueColumns(ColumnVoucher):
         if len(own):
             totals.maximum("highest id", int(own.max()))
         totals.count("trace", "0.9", len(numbers))
+
+    def tables(self, jobs: SoundJobs, totals: Totals) -> Iterator[JobTable]:
+        home = self._voucher.home(jobs.records[b"type"][0], jobs.records[b"state"][0])
+        if home is None or home.state in (None, State.ACTIVE):  # an active job does not go over as it is
+            return
+        start = len(self._voucher.head)
+        ids = Texts(jobs.keys.data, jobs.keys.starts + start, jobs.keys.sizes - start)
+        table = read_table(ids, jobs, home.queue, home.state, home.places[INDEXES.index("by_type")].key)
+        if table is not None:
+            yield table
 
 
 def _ids(numbers: Any) -> Any:

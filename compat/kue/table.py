@@ -1,141 +1,199 @@
 """Sound kue jobs as a table: what reader.py makes of each, for many whose records have the same fields, type and state.
 
 What ``record.canonical``, ``record.standard`` and ``Kept.of_difference`` say of a value is said of a column here, as far as it
-concerns jobs for which ``voucher.py`` has vouched. tests/compat/kue/test_table.py holds the one against the other. Called by
-``voucher.py``.
+concerns jobs for which ``voucher.py`` has vouched, and whose numbers are written as kue writes them: others are in no table.
+tests/compat/kue/test_table.py holds the one against the other. Called by ``columns.py``.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+import json
+from collections.abc import Mapping
 from typing import Any
 
-from ...schema.job import State, rank_of
-from ...schema.jobtable import JobTable
-from ...schema.memo import Memo
-from ...schema.text import to_text
-from ...schema.voucher import Columns, Members, SoundJobs
+import numpy as np
+
+from ...schema.job import Job, State, rank_of
+from ...schema.jobtable import Column, JobTable, SoundJobs
+from ...schema.packed import MARKS
+from ...schema.texts import Texts
+from ...schema.written import Part, base64, joined, where
 from ..aside import FIELD
-from ..numbers import bounded, number, number_text, wholes
+from ..numbers import number, number_text
 from .kept import NAME
 from .keys import LARGEST_ID
 from .record import progress_of
+from .voucher import LATEST
 
 ALWAYS_GIVEN_BACK = frozenset({b"type", b"data", b"state", b"workerId", b"result", b"error"})
 """Fields whose texts ``standard`` writes as they were, whatever they are."""
+NUMBERS = {
+    b"created_at": "created_at",
+    b"updated_at": "updated_at",
+    b"started_at": "started_at",
+    b"attempts": "attempts",
+    b"max_attempts": "max_attempts",
+    b"ttl": "ttl",
+}
+"""Fields that hold whole numbers, with the attributes of Job that these are."""
+TEXTS = {b"data": "payload", b"result": "result", b"error": "error", b"workerId": "worker"}
+TIMES = frozenset({b"promote_at", b"delay", b"failed_at", b"duration"})
+"""Fields that hold times, of which the state tells what they mean."""
+OTHERS = TIMES | {b"priority", b"progress"}
+"""Fields with a meaning, beside those above."""
 
-Column = Sequence[Any]
 
-
-def read_table(ids: Sequence[str], jobs: SoundJobs, queue: str, state: State, by_type: Members) -> JobTable | None:
-    """The jobs; None where something may be put aside in their records. ``by_type``: their places in the index of that role."""
-    fields = jobs.records
-    if FIELD in fields or max(map(int, ids)) > LARGEST_ID:
+def read_table(ids: Texts, jobs: SoundJobs, queue: str, state: State, by_type: bytes) -> JobTable | None:
+    """The jobs of which columns can say all; None where there are none. ``by_type``: the key of the index of that role."""
+    others = sorted(jobs.records.keys() - ALWAYS_GIVEN_BACK - NUMBERS.keys() - OTHERS)
+    if FIELD in jobs.records or not all(map(_is_plain_name, others)):
         return None
-    nothing: Column = [None] * len(ids)
-
-    def whole(name: bytes) -> Column:
-        return wholes(fields[name]) if name in fields else nothing
-
-    def each(convert: Callable[[bytes | None], Any], name: bytes) -> Column:
-        return _each(convert, fields[name]) if name in fields else nothing
-
-    priority, updated_at, started_at = each(number, b"priority"), whole(b"updated_at"), whole(b"started_at")
-    finished_at = nothing
-    if state is State.COMPLETED:
-        finished_at = list(map(_end, started_at, whole(b"duration"), updated_at))
-    elif state is State.FAILED:
-        finished_at = whole(b"failed_at")
-    columns = {
-        "priority": priority,
-        "payload": fields[b"data"],
-        "created_at": whole(b"created_at"),
-        "updated_at": updated_at,
-        "due_at": whole(b"promote_at") if state is State.SCHEDULED else nothing,
-        "started_at": started_at,
-        "finished_at": finished_at,
-        "attempts": whole(b"attempts"),
-        "max_attempts": whole(b"max_attempts"),
-        "progress": each(progress_of, b"progress"),
-        "result": fields.get(b"result", nothing),
-        "error": each(_text, b"error"),
-        "worker": each(_text, b"workerId"),
-        "ttl": whole(b"ttl"),
-        "rank": _each(rank_of, by_type.scores if state is State.WAITING else priority),
-    }
-    kept = _kept(fields, _standard(columns, state), nothing)
-    columns = {"id": ids} | {name: column for name, column in columns.items() if column is not nothing}
+    reading = _Reading(ids, jobs.records, state)
+    for name in others:
+        reading.keep(name)
     if state is State.WAITING:
-        columns["position"] = by_type.ranks
-    if any(jobs.attached):
-        columns["logs"] = [tuple(line for entry in entries for line in entry.value) for entries in jobs.attached]
-    if kept:
-        columns["extra"] = [{NAME: {"fields": kept[row]}} if row in kept else {} for row in range(len(ids))]
-    same: dict[str, Any] = {"queue": queue, "name": queue, "state": state}
-    same |= {name: value for name, value in (("attempts", 0), ("progress", 0.0)) if name not in columns}
-    return JobTable.of(same, columns)
+        reading.columns["position"] = jobs.places[by_type].ranks
+        # The index decides when a job runs, whatever its hash says of its priority (KUE-12).
+        reading.columns["rank"] = _ranks(jobs.places[by_type].scores)
+    if len(jobs.attached.keys):
+        reading.columns["logs"] = jobs.attached.lines()
+    return reading.table(queue)
 
 
-def _end(started_at: int | None, duration: int | None, updated_at: int | None) -> int | None:
-    """When a completed job has ended."""
-    return updated_at if started_at is None or duration is None else bounded(started_at + duration)
+class _Reading:
+    """The columns of some jobs in one state, as far as their records tell them."""
+
+    def __init__(self, ids: Texts, fields: Mapping[bytes, Texts], state: State) -> None:
+        self._fields = fields
+        self._state = state
+        self._kept: dict[bytes, tuple[Any, Texts | None]] = {}
+        """By field: which jobs have it other than kue itself would have written it, and its texts, None if it is not there."""
+        self._exact = {name: fields[name].exact() for name in {*NUMBERS, *TIMES} & fields.keys()}
+        self.rows = ids.wholes() <= LARGEST_ID
+        """Of which jobs columns can say all (bool)."""
+        self.columns: dict[str, Column] = {"id": ids}
+        self.columns |= {attribute: fields[name] for name, attribute in TEXTS.items() if name in fields}
+        for name, attribute in NUMBERS.items():
+            if name in fields:
+                self.columns[attribute] = self._number(name)
+        if b"ttl" in fields:
+            self.rows &= self.columns["ttl"] > 0
+        if b"attempts" in fields:
+            self.keep(b"attempts", self.columns["attempts"] == 0)
+        self._read_priority()
+        self._read_progress()
+        self._read_due_time()
+        self._read_end()
+
+    def keep(self, name: bytes, unlike: Any = None) -> None:
+        """Keeps a field of some jobs (bool), or of all of them, if it is there."""
+        if unlike is not None:
+            self._kept[name] = unlike, self._fields.get(name)
+        elif name in self._fields:
+            self._kept[name] = np.ones(len(self.rows), bool), self._fields[name]
+
+    def table(self, queue: str) -> JobTable | None:
+        """The jobs; None where columns can say all of none."""
+        common: dict[str, Any] = {"attempts": 0, "progress": 0.0}
+        kept = {name: those for name, those in sorted(self._kept.items()) if those[0].any()}
+        if kept:
+            self.columns["extra"] = _extra(kept, len(self.rows))
+        job = Job("", queue, queue, self._state, **{name: value for name, value in common.items() if name not in self.columns})
+        return JobTable.of(self.rows, job, self.columns, frozenset({NAME} if kept else ()))
+
+    def _number(self, name: bytes) -> Any:
+        """A column of numbers, which must be written as kue does."""
+        numbers, are_exact = self._exact[name]
+        self.rows &= are_exact & (numbers >= 0)
+        return numbers
+
+    def _read_priority(self) -> None:
+        codes, texts = self._fields[b"priority"].codes()
+        priority = _whole_priorities(texts)[codes]
+        self.rows &= priority != _NOT_WHOLE
+        self.columns["priority"] = priority
+        self.columns["rank"] = _ranks(priority.astype(np.float64))
+
+    def _read_progress(self) -> None:
+        if b"progress" not in self._fields:
+            return
+        codes, texts = self._fields[b"progress"].codes()
+        found = list(map(progress_of, texts))
+        percents = (b"%d" % round(value * 100) if value else None for value in found)
+        unlike = [text != percent for text, percent in zip(texts, percents, strict=True)]
+        self.rows &= np.array([value is not None for value in found], bool)[codes]
+        self.columns["progress"] = np.array([0.0 if value is None else value for value in found], np.float64)[codes]
+        self.keep(b"progress", np.array(unlike, bool)[codes])
+
+    def _read_due_time(self) -> None:
+        due_at = self._number(b"promote_at")
+        wait = due_at - self.columns["created_at"]
+        if self._state is not State.SCHEDULED:
+            self.keep(b"promote_at", wait != 0)
+            self.keep(b"delay")
+            return
+        self.columns["due_at"] = due_at
+        if b"delay" not in self._fields:
+            self.keep(b"delay", wait > 0)
+            return
+        delay, are_exact = self._exact[b"delay"]
+        self.keep(b"delay", ~are_exact | (delay != wait) | (wait <= 0))
+
+    def _read_end(self) -> None:
+        started_at = self.columns.get("started_at")
+        if self._state is State.FAILED:
+            self.columns["finished_at"] = self._number(b"failed_at")
+        else:
+            self.keep(b"failed_at")
+        if self._state is not State.COMPLETED or started_at is None:
+            self.keep(b"duration")
+        if self._state is State.COMPLETED:
+            # Before 0.9 the start is unknown; the last touch of a completed job is the best upper bound of its end.
+            self.columns["finished_at"] = self.columns["updated_at"]
+            if started_at is not None and b"duration" in self._fields:
+                self.columns["finished_at"] = started_at + self._number(b"duration")
+            elif started_at is not None:
+                self.keep(b"duration", np.ones(len(self.rows), bool))
+            self.rows &= self.columns["finished_at"] <= LATEST
 
 
-def _standard(job: dict[str, Column], state: State) -> dict[bytes, Iterable[bytes | None]]:
-    """The fields that kue itself would have written, but for those that are always given back; None where it has none."""
-    created_at, due_at, started_at, finished_at = (job[name] for name in ("created_at", "due_at", "started_at", "finished_at"))
-    fields: dict[bytes, Iterable[bytes | None]] = {
-        b"priority": _each(number_text, job["priority"]),
-        b"max_attempts": (_decimal(max(1, most or 1)) for most in job["max_attempts"]),
-        b"created_at": map(_decimal, created_at),
-        b"promote_at": map(_decimal, due_at if state is State.SCHEDULED else created_at),
-        b"updated_at": map(_decimal, job["updated_at"]),
-        b"ttl": (_decimal(longest) if longest and longest > 0 else None for longest in job["ttl"]),
-        b"attempts": (_decimal(made) if made else None for made in job["attempts"]),
-        b"progress": _each(_percent, job["progress"]),
-        b"started_at": map(_decimal, started_at),
-    }
-    match state:
-        case State.SCHEDULED:
-            fields[b"delay"] = (
-                _decimal(due - made) if due > made else None for due, made in zip(due_at, created_at, strict=True)
-            )
-        case State.FAILED:
-            fields[b"failed_at"] = map(_decimal, finished_at)
-        case State.COMPLETED:
-            fields[b"duration"] = map(_duration, started_at, finished_at)
-    return fields
+_NOT_WHOLE = -(2**63)
 
 
-def _decimal(value: int | None) -> bytes | None:
-    return None if value is None else b"%d" % value
+def _is_plain_name(name: bytes) -> bool:
+    """Whether the name of a field stands in JSON as in Redis."""
+    return name.isascii() and name.decode() not in MARKS
 
 
-def _percent(progress: float | None) -> bytes | None:
-    return b"%d" % round(progress * 100) if progress else None
+def _whole_priorities(texts: list[bytes]) -> Any:
+    """The number behind each text, if it is whole and written as kue does; _NOT_WHOLE for others."""
+    found = map(number, texts)
+    return np.array(
+        [
+            value if isinstance(value, int) and abs(value) <= LATEST and number_text(value) == text else _NOT_WHOLE
+            for text, value in zip(texts, found, strict=True)
+        ],
+        np.int64,
+    )
 
 
-def _duration(started_at: int | None, finished_at: int | None) -> bytes | None:
-    return None if started_at is None or finished_at is None else b"%d" % (finished_at - started_at)
+def _ranks(scores: Any) -> Any:
+    """``rank_of`` of each."""
+    different, which = np.unique(scores, return_inverse=True)
+    return np.array(list(map(rank_of, different.tolist())), np.int64)[which]
 
 
-def _kept(fields: Columns, standard: dict[bytes, Iterable[bytes | None]], nothing: Column) -> dict[int, dict[str, bytes | None]]:
-    """The fields that are not as kue itself would have written them, by row: see ``Kept.to_extra``."""
-    kept: defaultdict[int, dict[str, bytes | None]] = defaultdict(dict)
-    for name in sorted((fields.keys() | standard.keys()) - ALWAYS_GIVEN_BACK):
-        there, expected = fields.get(name, nothing), list(standard.get(name, nothing))
-        if there != expected:
-            for row, (raw, text) in enumerate(zip(there, expected, strict=True)):
-                if raw != text:
-                    kept[row][to_text(name)] = raw
-    return kept
-
-
-def _text(raw: bytes | None) -> str | None:
-    return None if raw is None else to_text(raw)
-
-
-def _each(function: Callable[[Any], Any], column: Column) -> Column:
-    """What a function says of each value in a column in which many are the same."""
-    return list(map(Memo(function).__getitem__, column))
+def _extra(kept: Mapping[bytes, tuple[Any, Texts | None]], jobs: int) -> Texts:
+    """What ``Kept.to_extra`` gives for each of so many jobs, packed."""
+    parts: list[Part] = []
+    there = np.zeros(jobs, bool)
+    for name, (unlike, texts) in kept.items():
+        parts.append(where(there & unlike, b","))
+        head = f"{json.dumps(name.decode())}:".encode()
+        if texts is None:
+            parts.append(where(unlike, head + b"null"))
+        else:
+            parts += where(unlike, head + b'{"b64":"'), where(unlike, base64(texts)), where(unlike, b'"}')
+        there = there | unlike
+    before, after = f'{{"{NAME}":{{"fields":{{'.encode(), b"}}}"
+    return joined(jobs, [where(there, before), *parts, where(there, after), where(~there, b"{}")])

@@ -1,7 +1,7 @@
 """Sound kue jobs at a glance: those for which no rule in this folder can find anything, and what they look like.
 
-Careful in one direction only: what is unusual here (an active job, an old member form, a number in an odd notation) is left
-to the rules, and may well be sound. tests/compat/kue/test_voucher.py holds every rule against it. Called by ``family.py``.
+Careful in one direction only: what is unusual here (an old member form, a number in an odd notation) is left to the rules, and
+may well be sound. tests/compat/kue/test_voucher.py holds every rule against it. Called by ``family.py``.
 """
 
 from __future__ import annotations
@@ -11,22 +11,20 @@ from typing import TYPE_CHECKING
 
 from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.job import State
-from ...schema.jobtable import JobTable
 from ...schema.memo import Memo
 from ...schema.text import not_json, to_text
 from ...schema.totals import Totals
-from ...schema.voucher import Columns, Home, Member, Place, SoundJobs, Standing, Vouched, Voucher
+from ...schema.voucher import Columns, Home, Member, Place, Standing, Vouched, Voucher
 from ..numbers import number, wholes
 from .keys import BORROWED, EARLIEST_TIME, WORDS, Form, is_borrowed, layout
-from .record import INDEXES, state_of
+from .record import INDEXES, SHORTEST_LEASE, state_of
 from .record_rules import LATE_MS
-from .table import read_table
 
 if TYPE_CHECKING:
     from ...schema.columnvoucher import ColumnVoucher
 
-CALM = frozenset({State.WAITING, State.SCHEDULED, State.COMPLETED, State.FAILED})
-"""Of an active job keys alone never tell whether all is well."""
+KNOWN = frozenset({State.WAITING, State.SCHEDULED, State.ACTIVE, State.COMPLETED, State.FAILED})
+"""Of an active job without ttl keys alone never tell whether all is well."""
 
 NEEDED = frozenset({b"type", b"state", b"priority", b"data", b"created_at", b"updated_at", b"promote_at", b"max_attempts"})
 """The fields without which nobody vouches for a job."""
@@ -46,7 +44,9 @@ class KueVoucher(Voucher):
         self.head = self._layout.key("record", id="")
         """The name of every record, up to the id."""
         self.late = now_ms - LATE_MS
-        """A job that was due before has not been promoted in time."""
+        """A job that was due before has not been promoted in time, and one whose lease was over has not been given up."""
+        self.active = self._layout.key("by_state", state=WORDS[State.ACTIVE])
+        """The index of active jobs, in which scores are leases, of which records don't know."""
         self._homes = Memo(self._home)
         self._scores = Memo(priority_of)
         self._indexes = Memo(self._index)
@@ -81,6 +81,7 @@ class KueVoucher(Voucher):
         made = _wholes(records[b"attempts"]) if b"attempts" in records else [0] * rows
         can_fail = b"failed_at" in records and b"error" in records
         progress, passing = (records.get(name, [b""] * rows) for name in (b"progress", b"removeOnComplete"))
+        ttls = _wholes(records[b"ttl"]) if b"ttl" in records else [0] * rows
         by_state = list(scores)
         columns = zip(homes, scores, created_at, *numbers, made, strict=True)
         for row, (home, score, created, updated, due, allowed, used) in enumerate(columns):
@@ -101,6 +102,10 @@ class KueVoucher(Voucher):
                         is_sound = used >= 1 and not passing[row] and progress[row] == b"100"
                     case State.FAILED:
                         is_sound = used == allowed and can_fail
+                    case State.ACTIVE:
+                        # With a duration it may be done.
+                        by_state[row] = 0.0
+                        is_sound = ttls[row] > 0 and b"duration" not in records
             if not is_sound:
                 homes[row] = None
         for name in JSON & records.keys():
@@ -111,7 +116,12 @@ class KueVoucher(Voucher):
     def standing(self, entry: Entry) -> Standing | None:
         if entry.redis_type != "zset" or entry.ttl_ms is not None or not self.is_index(entry.key):
             return None
-        return Standing(Place(entry.key), _padded_numbers([member for member, _ in entry.value]))
+        numbers = _padded_numbers([member for member, _ in entry.value])
+        if entry.key != self.active:
+            return Standing(Place(entry.key), numbers)
+        is_over = [SHORTEST_LEASE <= score < self.late for _, score in entry.value]
+        known = [None if over else number for number, over in zip(numbers, is_over, strict=True)]
+        return Standing(Place(entry.key, is_scored=False), known)
 
     def is_index(self, key: bytes) -> bool:
         """Whether a zset of this name is one of the indexes."""
@@ -130,12 +140,6 @@ class KueVoucher(Voucher):
         for entry in attached:
             facts.append(Fact(FactKind.NOTE, "log", entry.key, "list", job_id, values=tuple(entry.value), index=entry.offset))
         return Subject(job_id, "", tuple(facts), vouched=True)
-
-    def table(self, jobs: SoundJobs, totals: Totals) -> JobTable | None:
-        records = jobs.records
-        home = self._homes[records[b"type"][0], records[b"state"][0]]
-        ids = [key[len(self.head) :].decode() for key in jobs.keys]
-        return read_table(ids, jobs, home.queue, home.state, jobs.places[home.places[INDEXES.index("by_type")].key])
 
     def tally_vouched(self, keys: Sequence[bytes], totals: Totals) -> None:
         numbers = (int(key[len(self.head) :]) for key in keys)
@@ -174,11 +178,11 @@ class KueVoucher(Voucher):
         """The home of all jobs of a type in a state; None where a rule must look."""
         queue, word = told
         state = state_of({b"type": queue, b"state": word})
-        if state not in CALM or not queue:
+        if state not in KNOWN or not queue:
             return None
         name = to_text(queue)
         keys = (self._layout.key(role, queue=name, state=WORDS[state]) for role in INDEXES)
-        return Home(name, state, tuple(map(Place, keys)))
+        return Home(name, state, tuple(Place(key, key != self.active) for key in keys))
 
 
 def priority_of(raw: bytes) -> float | None:

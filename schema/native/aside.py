@@ -71,48 +71,42 @@ class Aside:
 
 
 _WHOLE = "(?:0|[1-9][0-9]{0,15})"
-_BASE64 = r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
-_BYTES = rf'\{{"b64":"{_BASE64}"\}}'
+_BYTES = r'\{"b64":"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"\}'
 _PLAIN_FIELDS = {
-    "priority": rf"(-?{_WHOLE})",
-    "updated_at": f"({_WHOLE})",
-    "max_attempts": f"({_WHOLE})",
-    "progress": r"([0-9]\.[0-9]{1,17})",
-    "result": rf'\{{"b64":"({_BASE64})"\}}',
-    "ttl": f"({_WHOLE})",
-    "logs": rf"\[({_BYTES}(?:,{_BYTES})*)\]",
+    "priority": f"-?{_WHOLE}",
+    "updated_at": _WHOLE,
+    "max_attempts": _WHOLE,
+    "progress": r"[0-9]\.[0-9]{1,17}",
+    "result": _BYTES,
+    "ttl": _WHOLE,
+    "logs": rf"\[{_BYTES}(?:,{_BYTES})*\]",
 }
 _PLAIN = re.compile(
     (
         r'\{"fields":\{'
         + "".join(rf'(?:"{name}":{value}(?:,(?=")|(?=\}})))?' for name, value in _PLAIN_FIELDS.items())
-        + r'\},"extra":(?P<extra>\{.*\}),"at":\["([a-z]+)",(-?'
+        + r'\},"extra":(\{.*\}),"at":\["[a-z]+",-?'
         + _WHOLE
-        + r'\.0)\],"native":false\}'
+        + r'\.0\],"native":false\}'
     ).encode()
 )
 SHORT = 1_000
 """Bytes. A pattern is slower than a parser with long texts."""
 
 
-def plain(aside: bytes) -> tuple[bytes, ...] | None:
-    """What is aside of most migrated jobs, as texts, None for what is not; None for all that is not so plain.
-
-    In this order: priority, updated_at, max_attempts, progress, result (as base64), ttl, logs and extra (as packed), place and
-    score of the moment. What is found so ``Aside.unpack`` reads too.
-    """
+def is_plain(aside: bytes) -> bool:
+    """Whether a text is what is aside of most migrated jobs. False also for others that ``Aside.unpack`` reads."""
     match = _PLAIN.fullmatch(aside) if len(aside) <= SHORT else None
-    return None if match is None or plain_extra(match["extra"]) is None else match.groups()
+    return match is not None and is_extra(match[1])
 
 
 @lru_cache(maxsize=1024)
-def plain_extra(packed: bytes) -> Mapping[str, Any] | None:
-    """What other families keep of a job, which is the same for many; None for a text that does not say it."""
+def is_extra(packed: bytes) -> bool:
+    """Whether a text holds what other families keep of a job. That is the same for many."""
     try:
-        extra = unpack(packed)
+        return all(isinstance(kept, dict) for kept in unpack(packed).values())
     except MalformedValue:
-        return None
-    return extra if all(isinstance(kept, dict) for kept in extra.values()) else None
+        return False
 
 
 def _checked(name: str, value: Any) -> Any:

@@ -5,24 +5,25 @@ tests/schema/native/test_columns.py. Called by ``voucher.py``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 
 from ..columnvoucher import NOBODY, UNDATED, ColumnVoucher, StandingColumns, VouchedColumns
 from ..compiled import compiled
+from ..jobnumbers import numbers_of
+from ..jobtable import JobTable, SoundJobs
 from ..texts import NO_NUMBER, Texts, has
 from ..totals import Totals
 from ..voucher import ANYWHERE
 from .aside import Aside
-from .place import SEQUENCES
+from .asides import Asides
+from .place import ASCENDING, SEQUENCES
+from .reader import order_of
 from .record import CANCELLED, whole
-from .voucher import EXACT, SOMEWHERE, NativeVoucher, before_id, is_calm, is_message
-
-_CRC = np.array([crc32(bytes([byte])) ^ crc32(b"\0") for byte in range(256)], np.uint32)
-"""What a byte does to a checksum whose lowest byte is 0."""
+from .table import read_tables
+from .voucher import EXACT, SOMEWHERE, NativeVoucher, is_calm, is_message
 
 
 class NativeColumns(ColumnVoucher):
@@ -35,7 +36,7 @@ class NativeColumns(ColumnVoucher):
         tags, ids = self._told(keys)
         codes, texts = tags.codes()
         queues = [self._voucher.queue(tag) for tag in texts]
-        numbers = _numbers(ids, [before_id("" if queue is None else queue) for queue in queues], codes)
+        numbers = numbers_of(ids, ["" if queue is None else queue for queue in queues], codes)
         is_record = np.array([queue is not None for queue in queues] or [False])[codes] & (ids.sizes > 0)
         return np.where(is_record, numbers, NO_NUMBER)
 
@@ -58,7 +59,7 @@ class NativeColumns(ColumnVoucher):
         if b"payload" not in records:
             is_sound &= np.array(list(map(is_message, records[b"message"].to_list())), bool)
         if Aside.FIELD in records:
-            is_sound &= np.array(list(map(is_calm, records[Aside.FIELD].to_list())), bool)
+            is_sound &= _are_calm(records[Aside.FIELD])
         return VouchedColumns((SOMEWHERE,), np.where(is_sound, 0, NOBODY), (np.zeros(rows),), created_at)
 
     def standing(self, key: bytes, members: Texts, scores: Any) -> StandingColumns | None:
@@ -66,7 +67,7 @@ class NativeColumns(ColumnVoucher):
         if place is None:
             return None
         queue, role, home = place
-        numbers = _numbers(members, [before_id(queue)], np.zeros(len(members), np.int64))
+        numbers = numbers_of(members, [queue], np.zeros(len(members), np.int64))
         if role == "waiting":
             with np.errstate(invalid="ignore"):
                 numbers[(np.floor(scores) != scores) | (np.abs(scores) > EXACT)] = NO_NUMBER
@@ -84,6 +85,13 @@ class NativeColumns(ColumnVoucher):
         if len(scores) and place is not None and place[1] == "waiting":
             self._voucher.tally_waiting(place[0], len(scores), int((scores.astype(np.int64) % SEQUENCES).max()), totals)
 
+    def tables(self, jobs: SoundJobs, totals: Totals) -> Iterator[JobTable]:
+        tags, ids = self._told(jobs.keys)
+        queue = self._voucher.queue(tags[0])
+        if queue is None or order_of(queue, totals) != ASCENDING:
+            return iter(())
+        return read_tables(ids, jobs, queue)
+
     def _told(self, keys: Texts) -> tuple[Texts, Texts]:
         """The tag and the id in each name of a record; both are empty in all other names."""
         head, middle = (np.frombuffer(text, np.uint8) for text in (self._voucher.head, b"}:job:"))
@@ -91,10 +99,12 @@ class NativeColumns(ColumnVoucher):
         return Texts(keys.data, *tags), Texts(keys.data, *ids)
 
 
-def _numbers(ids: Texts, before: Sequence[bytes], which: Any) -> Any:
-    """``NativeVoucher.number`` of each job (int64). ``before``: what ``before_id`` gives; ``which``: the index of each job's."""
-    heads = Texts.of(before)
-    return _hashed(ids.data, ids.starts, ids.sizes, heads.data, heads.starts[which], heads.sizes[which], _CRC)
+def _are_calm(asides: Texts) -> Any:
+    """``is_calm`` of each."""
+    answers = Asides.of(asides).are_plain
+    for row in np.flatnonzero(~answers).tolist():
+        answers[row] = is_calm(asides[row])
+    return answers
 
 
 @compiled
@@ -110,24 +120,3 @@ def _split(data: Any, starts: Any, sizes: Any, head: Any, middle: Any) -> Any:
                 ids[0, row], ids[1, row] = at + len(middle), end - at - len(middle)
                 break
     return tags, ids
-
-
-@compiled
-def _checksum(data: Any, start: int, end: int, step: int, found: Any, table: Any) -> Any:
-    for at in range(start, end, step):
-        found = table[(found ^ data[at]) & 255] ^ (found >> np.uint32(8))
-    return found
-
-
-@compiled
-def _hashed(data: Any, starts: Any, sizes: Any, heads: Any, head_starts: Any, head_sizes: Any, table: Any) -> Any:
-    numbers = np.empty(len(starts), np.int64)
-    for row in range(len(starts)):
-        start, end = starts[row], starts[row] + sizes[row]
-        head, head_end = head_starts[row], head_starts[row] + head_sizes[row]
-        forward = _checksum(heads, head, head_end, 1, np.uint32(0xFFFFFFFF), table)
-        forward = _checksum(data, start, end, 1, forward, table) ^ np.uint32(0xFFFFFFFF)
-        backward = _checksum(data, end - 1, start - 1, -1, np.uint32(0xFFFFFFFF), table)
-        backward = _checksum(heads, head_end - 1, head - 1, -1, backward, table) ^ np.uint32(0xFFFFFFFF)
-        numbers[row] = (np.int64(forward) << 31) | (np.int64(backward) >> 1)
-    return numbers

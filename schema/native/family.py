@@ -5,25 +5,28 @@ Holds no logic of its own. Registered as ``ferryman`` in the group ``ferryman.fa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from ..draw import EVERY_LOT, Lots
 from ..fact import Entry, Fact, Subject
 from ..family import Asking, Command, KeyFamily, Target
 from ..job import Job
-from ..jobtable import JobTable
 from ..keys import glob_escape
 from ..rule import Finding, Keyspace
 from ..spot import Recount, Spot
 from ..totals import Totals
 from ..voucher import Voucher
-from . import count, damage, generate, reader, repairs, table, writer
+from . import count, damage, generate, reader, repairs, writer
 from .keys import DEFAULT_PREFIX
 from .layout import TELLING
 from .record import NAME
 from .rules import RULES
 from .voucher import NativeVoucher
 from .whereabouts import recounts, whereabouts
+
+if TYPE_CHECKING:
+    from ..jobtable import CommandTable, JobTable
 
 
 class Native(KeyFamily):
@@ -87,10 +90,14 @@ class Native(KeyFamily):
         return writer.write(job, target)
 
     def takes(self, jobs: JobTable) -> bool:
-        return table.takes(jobs)
+        from .table import takes  # needs what only the extra spark has
 
-    def write_table(self, jobs: JobTable, target: Target, written: Totals) -> Sequence[Sequence[Command]] | None:
-        return table.write_table(jobs, target, written)
+        return takes(jobs)
+
+    def write_table(self, jobs: JobTable, target: Target, written: Totals) -> CommandTable | None:
+        from .table import write_table
+
+        return write_table(jobs, target, written)
 
     def finish(self, target: Target, written: Totals) -> list[Command]:
         return writer.finish(target, written)

@@ -1,33 +1,34 @@
 """Tables of jobs in native keyspaces: what writer.py writes of each, and what reader.py makes of it, if they have nothing rare.
 
 What ``record.standard``, ``Aside.of`` and ``writer.write`` say of a job, and ``aside.job_of`` of its hash, is said of a column
-here. tests/schema/native/test_table.py holds the one against the other. Called by ``family.py`` and ``voucher.py``.
+here. tests/schema/native/test_table.py holds the one against the other. Called by ``family.py`` and ``columns.py``.
 """
 
 from __future__ import annotations
 
-import math
-from binascii import a2b_base64, b2a_base64
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain, repeat
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..family import Command, Target
-from ..job import State
-from ..jobtable import JobTable
+import numpy as np
+
+from ..family import Target
+from ..job import Job, State
+from ..jobtable import Column, CommandTable, JobTable, SoundJobs
 from ..packed import pack
 from ..text import to_bytes, to_text
+from ..texts import Texts
 from ..totals import Totals
-from ..voucher import Columns, Members, SoundJobs
-from .aside import Aside, plain, plain_extra
+from ..written import Part, base64, bulk, decimal, each, grouped, joined, where
+from .aside import Aside
+from .asides import Asides
 from .keys import QueueKeys
-from .place import IMPORTED, SEQUENCES, sequence_of
+from .place import IMPORTED, SEQUENCES
 from .record import FAILED, NAME, PLACE_OF, STATES
 
 MOMENTS = {State.WAITING: None, State.SCHEDULED: "due_at", State.COMPLETED: "finished_at", State.FAILED: "finished_at"}
 """The states of jobs in tables, with the attribute that is their score; that of waiting ones is their turn."""
-NEEDED = frozenset({"name", "priority", "rank", "payload"})
-RARE = frozenset({"lease_expires_at", "tags", "depends_on", "unique_key", "history"})
+NEEDED = ("priority", "rank", "payload")
+RARE = ("lease_expires_at", "tags", "depends_on", "unique_key", "history")
 """What jobs in tables don't have."""
 NUMBERS = {b"published_at": "created_at", b"due_at": "due_at", b"delivered_at": "started_at", b"deliveries": "attempts"}
 TEXTS = {b"consumer": "worker", b"error": "error"}
@@ -36,179 +37,218 @@ ALSO: Mapping[State, frozenset[bytes]] = {State.SCHEDULED: frozenset({b"due_at"}
 """The fields that only records of these jobs have, and all of them."""
 REMEMBERING = frozenset({State.SCHEDULED, State.FAILED})
 """Jobs whose records may remember their turn."""
-DIGITS = 18
-"""A number of so few is one of 64 bits."""
 EXACT = 2**53
 """Scores are doubles: up to here each whole number is one of its own."""
-
-Column = Sequence[Any]
 
 
 def takes(table: JobTable) -> bool:
     """Whether none of the jobs has an obstacle."""
-    same, extras = table.like, table.columns.get("extra", [table.like.extra])
-    return bool(same.queue) and same.state in MOMENTS and all(table.columns["id"]) and not any(NAME in extra for extra in extras)
+    common = table.common
+    families = table.families if "extra" in table.columns else common.extra.keys()
+    return bool(common.queue) and common.state in MOMENTS and bool(table.ids.sizes.all()) and NAME not in families
 
 
-def write_table(table: JobTable, target: Target, written: Totals) -> Sequence[Sequence[Command]] | None:
+def write_table(table: JobTable, target: Target, written: Totals) -> CommandTable | None:
     """See KeyFamily.write_table."""
-    state, queue, rows, told = table.like.state, table.like.queue, len(table), table.told()
-    place, moment = PLACE_OF[state], MOMENTS[state]
-    is_plain = told.keys() >= NEEDED and RARE.isdisjoint(told) and moment in (None, *told)
-    if not (target.fresh and is_plain) or target.generated or ("finished_at" in told and moment != "finished_at"):
+    common, rows = table.common, len(table)
+    place, moment = PLACE_OF[common.state], MOMENTS[common.state]
+    if not target.fresh or target.generated or any(name in table.columns or getattr(common, name) for name in RARE):
         return None
-    if any(None in column for column in told.values()):
+    numbers = {name: _numbers(table, name) for name in _ATTRIBUTES}
+    texts = {name: _text(table, name) for name in ("name", "payload", "result", "error", "worker")}
+    told = numbers | texts
+    if any(told[name] is None for name in NEEDED) or (moment is not None and told[moment] is None):
         return None
-    texts = {name: list(map(to_bytes, told[name])) for name in ("name", "worker", "error") if name in told}
-    is_exact = all(list(map(to_text, raw)) == told[name] for name, raw in texts.items())
-    if not is_exact or not all(math.isfinite(sum(told[name])) for name in ("priority", "progress") if name in told):
+    if any(value is _ODD for value in told.values()) or (told["finished_at"] is not None and moment != "finished_at"):
         return None
-    turns = _turns(told)
-    scores: Column = turns if moment is None else told[moment]
-    if max(map(abs, chain(turns, scores))) > EXACT:
+    position = np.full(rows, -1) if numbers["position"] is None else numbers["position"]
+    turns = numbers["rank"] * SEQUENCES + np.minimum(position + 1, IMPORTED - 1)
+    scores = turns if moment is None else numbers[moment]
+    if max(int(np.abs(turns).max()), int(np.abs(scores).max())) > EXACT:
         return None
-    fields: list[Iterable[bytes]] = [repeat(b"payload"), told["payload"], repeat(b"name"), texts["name"]]
+    words: list[bytes | Texts] = [b"payload", texts["payload"], b"name", texts["name"]]
     for field, name in NUMBERS.items():
-        if name in told:
-            fields += repeat(field), map(b"%d".__mod__, told[name])
+        if numbers[name] is not None:
+            words += field, decimal(numbers[name])
     if place in ("scheduled", "dead"):
-        fields += repeat(b"score"), map(b"%d".__mod__, turns)
+        words += b"score", decimal(turns)
     for field, name in TEXTS.items():
-        if name in texts:
-            fields += repeat(field), texts[name]
+        if texts[name] is not None:
+            words += field, texts[name]
     if place == "dead":
-        fields += repeat(b"reason"), repeat(FAILED)
-    fields += repeat(Aside.FIELD), _asides(told, place, scores)
-    keys, ids = QueueKeys(target.prefix, queue), list(map(to_bytes, told["id"]))
-    records = zip(repeat("HSET"), map(keys.job_prefix.__add__, ids), *fields, strict=False)
+        words += b"reason", FAILED
+    aside = _asides(table, numbers, texts["result"], place, scores)
+    if aside is None:
+        return None
+    words += Aside.FIELD, aside
+    keys, ids = QueueKeys(target.prefix, common.queue), table.ids
     places = {"waiting": keys.waiting, "scheduled": keys.scheduled, "dead": keys.dead, "done": keys.done}
-    entries = zip(repeat("ZADD"), repeat(places[place]), map(str, scores), ids, strict=False)
-    written.count("jobs", queue, rows)
-    written.count(f"jobs:{state}", queue, rows)
+    there = places[place]
+    record = joined(rows, [keys.job_prefix, ids])
+    commands = joined(
+        rows,
+        [
+            *(b"*%d\r\n" % (2 + len(words)), bulk(b"HSET"), bulk(record), *map(bulk, words)),
+            *(b"*4\r\n", bulk(b"ZADD"), bulk(there), bulk(decimal(scores)), bulk(ids)),
+        ],
+    )
+    written.count("jobs", common.queue, rows)
+    written.count(f"jobs:{common.state}", common.queue, rows)
     if place != "done":
-        written.maximum("highest sequence", max(map(sequence_of, turns)), queue)
-    return list(zip(records, entries, strict=True))
+        written.maximum("highest sequence", int((turns % SEQUENCES).max()), common.queue)
+    return CommandTable(commands, 2)
 
 
-def _turns(told: Mapping[str, Column]) -> list[int]:
-    """Their scores in waiting, as ``record.turn_of`` has it."""
-    ranks: Iterable[int] = told["rank"]
-    sequences = (min(position + 1, IMPORTED - 1) for position in told["position"]) if "position" in told else repeat(0)
-    return [rank * SEQUENCES + sequence for rank, sequence in zip(ranks, sequences, strict=False)]
+_ATTRIBUTES = (
+    *("priority", "rank", "position", "created_at", "updated_at", "due_at", "started_at", "finished_at"),
+    *("attempts", "max_attempts", "ttl"),
+)
+_ODD = "odd"
+"""Stands for values that a column can't write."""
 
 
-def _asides(told: Mapping[str, Column], place: str, scores: Column) -> Iterable[bytes]:
-    """What ``Aside.pack`` gives for each job."""
+def _numbers(table: JobTable, name: str) -> Any:
+    """The values of an attribute that is a whole number (int64); None where there are none."""
+    if name in table.columns:
+        return table.columns[name]
+    value = getattr(table.common, name)
+    if value is None:
+        return None
+    return np.full(len(table), value) if type(value) is int and abs(value) < 2**63 else _ODD
+
+
+def _text(table: JobTable, name: str) -> bytes | Texts | Any:
+    """The values of an attribute that is a text, or bytes; None where there are none."""
+    if name in table.columns:
+        return table.columns[name]
+    value = getattr(table.common, name)
+    if not isinstance(value, str):
+        return value
+    raw = to_bytes(value)
+    return raw if to_text(raw) == value else _ODD
+
+
+def _asides(table: JobTable, numbers: Mapping[str, Any], result: bytes | Texts | None, place: str, scores: Any) -> Texts | None:
+    """What ``Aside.pack`` gives for each job; None where a column can't say."""
+    rows, common, columns = len(table), table.common, table.columns
     # In waiting, a rank is the priority that is read there; a job that is done has left it.
-    ranks: Iterable[int | None] = repeat(None) if place == "done" else told["rank"]
-    priorities = zip(told["priority"], ranks, strict=False)
-    columns: list[Iterable[str]] = [["" if priority == rank else f'"priority":{priority!r}' for priority, rank in priorities]]
-    for name in ("updated_at", "max_attempts", "progress"):
-        if name in told:
-            columns.append(map(f'"{name}":%r'.__mod__, told[name]))
-    if "result" in told:
-        columns.append(map('"result":%s'.__mod__, map(_base64, told["result"])))
-    if "ttl" in told:
-        columns.append(map('"ttl":%r'.__mod__, told["ttl"]))
-    if "logs" in told:
-        columns.append(f'"logs":[{",".join(map(_base64, lines))}]' if lines else "" for lines in told["logs"])
-    extras = ("{}" if not extra else pack(extra).decode() for extra in told["extra"]) if "extra" in told else repeat("{}")
-    lost = map(",".join, map(_present, zip(*columns, strict=True)))
-    form = f'{{"fields":{{%s}},"extra":%s,"at":["{place}",%r],"native":false}}'
-    return [text.encode() for text in map(form.__mod__, zip(lost, extras, map(float, scores), strict=False))]
+    priority = numbers["priority"]
+    unlike = np.ones(rows, bool) if place == "done" else priority != numbers["rank"]
+    parts: list[Part] = [where(unlike, b',"priority":'), where(unlike, decimal(priority))]
+    for name in ("updated_at", "max_attempts"):
+        if numbers[name] is not None:
+            parts += f',"{name}":'.encode(), decimal(numbers[name])
+    progress = columns.get("progress", common.progress)
+    if isinstance(progress, np.ndarray):
+        if not np.isfinite(progress).all():
+            return None
+        parts += b',"progress":', each(progress, _representation)
+    elif progress is not None:
+        if not np.isfinite(progress):
+            return None
+        parts.append(b',"progress":' + _representation(progress))
+    if result is not None:
+        parts.append(b',"result":')
+        parts += _base64(result)
+    if numbers["ttl"] is not None:
+        parts += b',"ttl":', decimal(numbers["ttl"])
+    logs = columns.get("logs")
+    if logs is not None:
+        lines = grouped(joined(len(logs.items), [b",", *_base64(logs.items)]), logs.counts)
+        there = logs.counts > 0
+        parts += where(there, b',"logs":['), _without_comma(lines), where(there, b"]")
+    elif common.logs:
+        parts.append(b',"logs":[%b]' % b",".join(b"".join(_base64(line)) for line in common.logs))
+    extra = columns.get("extra", pack(common.extra) if common.extra else b"{}")
+    return joined(
+        rows,
+        [
+            *(b'{"fields":{', _without_comma(joined(rows, parts)), b'},"extra":', extra),
+            *(f',"at":["{place}",'.encode(), decimal(scores), b'.0],"native":false}'),
+        ],
+    )
 
 
-def _present(texts: tuple[str, ...]) -> Iterable[str]:
-    return filter(None, texts)
+def _without_comma(texts: Texts) -> Texts:
+    """Texts without their first byte, if they have one."""
+    return Texts(texts.data, texts.starts + (texts.sizes > 0), np.maximum(texts.sizes - 1, 0))
 
 
-def _base64(raw: bytes) -> str:
-    return f'{{"b64":"{b2a_base64(raw, newline=False).decode()}"}}'
+def _representation(value: float) -> bytes:
+    return repr(value).encode()
+
+
+def _base64(value: bytes | Texts) -> Any:
+    """Bytes as ``pack`` writes them."""
+    if isinstance(value, Texts):
+        return b'{"b64":"', base64(value), b'"}'
+    return b'{"b64":"', base64(Texts.of([value]))[0], b'"}'
 
 
 # The way back
 
 
-def read_table(ids: Sequence[str], jobs: SoundJobs, queue: str) -> JobTable | None:
-    """The jobs of a queue of ascending order, if each stands as a migration has left it; None where one may not."""
+def read_tables(ids: Texts, jobs: SoundJobs, queue: str) -> Iterator[JobTable]:
+    """The jobs of a queue of ascending order that stand as a migration has left them."""
     ((key, members),) = jobs.places.items()
-    try:
-        return _read(ids, jobs.records, queue, key.rpartition(b":")[2].decode(), members)
-    except _Unlike:
-        return None
-
-
-def _read(ids: Sequence[str], fields: Columns, queue: str, place: str, members: Members) -> JobTable:
-    """As above. Raises _Unlike where something of a job is not as it was left."""
-    state = STATES[place]
+    place, fields = key.rpartition(b":")[2], jobs.records
+    state = STATES[place.decode()]
     needed = {b"payload", b"name", b"published_at", Aside.FIELD} | ALSO.get(state, frozenset())
-    remembered = fields.get(b"score") if state in REMEMBERING else None
-    known = needed | NUMBERS.keys() | TEXTS.keys() | (set() if remembered is None else {b"score"})
-    _expect(needed <= fields.keys() <= known)
-    asides = list(map(plain, fields[Aside.FIELD]))
-    _expect(None not in asides and all(map(float.is_integer, members.scores)))
-    priority, updated_at, max_attempts, progress, result, ttl, logs, extra, places, moments = zip(
-        *filter(None, asides), strict=True
-    )
-    scores = list(map(int, members.scores))
-    _expect(set(places) == {place.encode()} and list(map(float, moments)) == scores and max(map(abs, scores)) <= EXACT)
-    columns: dict[str, Column] = {"id": ids, "name": list(map(to_text, fields[b"name"])), "payload": fields[b"payload"]}
-    columns |= {name: _exact(fields[field]) for field, name in NUMBERS.items() if field in fields}
-    columns |= {name: list(map(to_text, fields[field])) for field, name in TEXTS.items() if field in fields}
+    known = needed | NUMBERS.keys() | TEXTS.keys() | ({b"score"} if state in REMEMBERING else set())
+    if not needed <= fields.keys() <= known:
+        return
+    aside = Asides.of(fields[Aside.FIELD])
+    scores = np.where(np.abs(members.scores) <= EXACT, members.scores, 0.5)
+    are_left = aside.are_plain & (np.floor(scores) == scores) & aside.places.are(place)
+    scores = scores.astype(np.int64)
+    columns, are_own = _own_columns(fields, state, scores)
+    columns["id"] = ids
+    if state is State.WAITING:
+        columns["position"] = members.ranks
+    columns["extra"], families = aside.extra()
+    columns["logs"], are_lines = aside.lines("logs")
+    result, are_results = aside.raw("result")
+    are_left &= (aside.moments == scores) & are_own & are_lines & are_results
+    # What is aside of some jobs and not of others makes tables of their own.
+    has_priority, priority = aside.has("priority"), aside.whole("priority")
+    if "rank" in columns:
+        priority, has_priority = np.where(has_priority, priority, columns["rank"]), np.ones(len(jobs), bool)
+    some: dict[str, tuple[Any, Column]] = {
+        "priority": (has_priority, priority),
+        **{name: (aside.has(name), aside.whole(name)) for name in ("updated_at", "max_attempts", "ttl")},
+        "progress": (aside.has("progress"), aside.fractions("progress")),
+        "result": (aside.has("result"), result),
+    }
+    which = sum(has << bit for bit, (has, _) in enumerate(some.values()))
+    for code in np.unique(which[are_left]).tolist():
+        there = {name: column for bit, (name, (_, column)) in enumerate(some.items()) if code >> bit & 1}
+        table = JobTable.of(are_left & (which == code), Job("", queue, "", state), columns | there, families, queue)
+        if table is not None:
+            yield table
+
+
+def _own_columns(fields: Mapping[bytes, Texts], state: State, scores: Any) -> tuple[dict[str, Column], Any]:
+    """What the fields of records say, and of which jobs (bool) they are as a migration has left them."""
+    columns: dict[str, Column] = {"name": fields[b"name"], "payload": fields[b"payload"]}
+    columns |= {name: fields[field] for field, name in TEXTS.items() if field in fields}
+    are_left = np.ones(len(scores), bool)
+    for field, name in NUMBERS.items():
+        if field in fields:
+            columns[name], are_exact = fields[field].exact()
+            are_left &= are_exact
     match state:
         case State.WAITING:
-            columns["position"] = members.ranks
+            columns["rank"] = scores // SEQUENCES
         case State.SCHEDULED:
-            _expect(columns["due_at"] == scores)
+            are_left &= columns["due_at"] == scores
+        case State.COMPLETED:
+            columns["finished_at"] = scores
         case State.FAILED:
-            _expect(set(fields[b"reason"]) == {FAILED})
-    if MOMENTS[state] == "finished_at":
-        columns["finished_at"] = scores
-    ranks: Column = [None] * len(ids)
-    if state is State.WAITING:
-        columns["rank"] = ranks = [turn // SEQUENCES for turn in scores]
-    elif remembered is not None:
-        turns = _exact(remembered)
+            columns["finished_at"] = scores
+            are_left &= fields[b"reason"].are(FAILED)
+    if b"score" in fields:
+        turns, are_exact = fields[b"score"].exact()
         # A turn that no migration gives is kept with its job.
-        _expect(max(turn % SEQUENCES for turn in turns) < IMPORTED and max(map(abs, turns)) <= EXACT)
-        columns["rank"] = ranks = [turn // SEQUENCES for turn in turns]
-    columns["priority"] = [rank if text is None else int(text) for rank, text in zip(ranks, priority, strict=True)]
-    aside: dict[str, tuple[Sequence[bytes | None], Callable[[bytes], Any]]] = {
-        "updated_at": (updated_at, int),
-        "max_attempts": (max_attempts, int),
-        "progress": (progress, float),
-        "result": (result, a2b_base64),
-        "ttl": (ttl, int),
-        "logs": (logs, _lines),
-        "extra": (extra, plain_extra),
-    }
-    for name, (texts, convert) in aside.items():
-        if texts.count(None) < len(texts):
-            nothing = () if name == "logs" else None
-            columns[name] = [nothing if text is None else convert(text) for text in texts]
-    return JobTable.of({"queue": queue, "state": state}, columns, queue)
-
-
-class _Unlike(Exception):
-    """A job is not as a migration has left it."""
-
-
-def _expect(as_it_was_left: bool) -> None:
-    if not as_it_was_left:
-        raise _Unlike
-
-
-def _exact(texts: Sequence[bytes]) -> list[int]:
-    """Whole numbers that are written as they would be again. Raises _Unlike for others."""
-    _expect(max(map(len, texts)) <= DIGITS)
-    try:
-        numbers = list(map(int, texts))
-    except ValueError:
-        raise _Unlike from None
-    _expect(list(map(b"%d".__mod__, numbers)) == texts)
-    return numbers
-
-
-def _lines(packed: bytes) -> tuple[bytes, ...]:
-    """The lines of a packed list of bytes."""
-    return tuple(map(a2b_base64, packed.split(b'"')[3::4]))
+        are_left &= are_exact & (turns % SEQUENCES < IMPORTED) & (np.abs(turns) <= EXACT)
+        columns["rank"] = turns // SEQUENCES
+    return columns, are_left

@@ -9,24 +9,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 from ..errors import MalformedValue
 from ..fact import Entry, Fact, FactKind, Subject
-from ..jobtable import JobTable
+from ..jobnumber import number_of
 from ..memo import Memo
 from ..text import to_bytes, to_text
 from ..totals import Totals
-from ..voucher import ANYWHERE, Columns, Home, Member, SoundJobs, Standing, Vouched, Voucher
+from ..voucher import ANYWHERE, Columns, Home, Member, Standing, Vouched, Voucher
 from . import codec
-from .aside import Aside, plain
+from .aside import Aside, is_plain
 from .keys import is_escaped, unescape
 from .layout import layout
-from .place import ASCENDING, sequence_of
-from .reader import order_of
+from .place import sequence_of
 from .record import CANCELLED, STATES, number, whole, whole_score
 from .rules import LATE_MS
-from .table import read_table
 
 if TYPE_CHECKING:
     from ..columnvoucher import ColumnVoucher
@@ -63,9 +60,7 @@ class NativeVoucher(Voucher):
         return self._told(key) is not None
 
     def number(self, job_id: str, scope: str) -> int:
-        # Both ways: names of which only one checksum is the same are no rarity among billions.
-        name = before_id(scope) + to_bytes(job_id)
-        return crc32(name) << 31 | crc32(name[::-1]) >> 1
+        return number_of(scope, job_id)
 
     def vouch(self, records: Columns) -> Vouched:
         rows = len(records[next(iter(records))])
@@ -114,14 +109,6 @@ class NativeVoucher(Voucher):
             facts.append(Fact(FactKind.PLACE, role, place, "zset", job_id, queue, queue, None, member, score, rank))
         return Subject(job_id, queue, tuple(facts), vouched=True)
 
-    def table(self, jobs: SoundJobs, totals: Totals) -> JobTable | None:
-        told = self._told(jobs.keys[0])
-        if told is None or order_of(told[0], totals) != ASCENDING:
-            return None
-        queue, first = told
-        start = len(jobs.keys[0]) - len(to_bytes(first))
-        return read_table([to_text(key[start:]) for key in jobs.keys], jobs, queue)
-
     def tally_vouched(self, keys: Sequence[bytes], totals: Totals) -> None:
         start = len(self.head)
         for tag, records in Counter(key[start:].partition(b"}")[0] for key in keys).items():
@@ -155,11 +142,6 @@ class NativeVoucher(Voucher):
         return due_at < self.late
 
 
-def before_id(queue: str) -> bytes:
-    """What stands before the id in the text whose checksums are a job's number."""
-    return to_bytes(f"{len(queue)}:{queue}")
-
-
 def _queue(tag: bytes) -> str | None:
     text = to_text(tag)
     return unescape(text) if text and is_escaped(text) else None
@@ -182,7 +164,7 @@ def is_message(raw: bytes) -> bool:
 
 def is_calm(aside: bytes) -> bool:
     """Whether what is aside can be read, and does not tell another time of publication."""
-    if plain(aside) is not None:
+    if is_plain(aside):
         return True
     try:
         return "created_at" not in Aside.unpack(aside).fields

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from random import Random
 
 import pytest
 import redis
+from ferryman.migrations import writing
 from ferryman.migrations.fence import Condition, PartlyApplied, transact
 from ferryman.migrations.store import ServerStore, Store
-from ferryman.migrations.wire import wire
-from ferryman.migrations.writing import BATCH_COMMANDS, Run, open_part, send
+from ferryman.migrations.wire import Packed, wire
+from ferryman.migrations.writing import BATCH_COMMANDS, Many, Run, marked, open_part, send
 from ferryman.schema.errors import MigrationRefused, ServerError, StaleWriter
 from ferryman.schema.family import Command
 
@@ -31,6 +34,19 @@ def store(client: redis.Redis) -> Store:
 def job(number: int) -> tuple[bytes, list[Command]]:
     """The identity and the commands of a job that is one member of one zset."""
     return b"job %d" % number, [("HSET", f"job:{number}", "message", b"\xff\x00"), ("ZADD", "waiting", number, str(number))]
+
+
+def many(jobs: Sequence[tuple[bytes, list[Command]]]) -> Many:
+    """The same jobs to be put at once."""
+    identities = [marked(identity) for identity, _ in jobs]
+    packed = [Packed.of(commands) for _, commands in jobs]
+    return Many(
+        memoryview(b"".join(identities)),
+        list(accumulate(map(len, identities), initial=0)),
+        memoryview(b"".join(bytes(each.data) for each in packed)),
+        list(accumulate((len(each.data) for each in packed), initial=0)),
+        list(accumulate((each.number for each in packed), initial=0)),
+    )
 
 
 def test_what_was_put_is_stored_when_the_part_is_closed(client: redis.Redis, store: Store, run: Run) -> None:
@@ -179,14 +195,14 @@ def test_nothing_is_written_when_the_fence_falls_between_look_and_execution(clie
     client.hset("fence", "token", "1")
     with wire(client) as line, server.client() as rival:
 
-        def commands() -> Iterator[Command]:
+        def commands() -> Iterator[Packed]:
             rival.hset("fence", "token", "2")
-            yield ("SET", "written", "1")
+            yield Packed.of([("SET", "written", "1")])
 
-        class Late(list[Command]):
+        class Late(list[Packed]):
             """Commands that are looked at only when the transaction is sent."""
 
-            def __iter__(self) -> Iterator[Command]:
+            def __iter__(self) -> Iterator[Packed]:
                 return commands()
 
         with pytest.raises(StaleWriter):
@@ -200,13 +216,13 @@ def test_a_touched_but_unchanged_fence_only_costs_another_try(client: redis.Redi
     touches = iter(range(3))
     with wire(client) as line, server.client() as rival:
 
-        class Late(list[Command]):
-            def __iter__(self) -> Iterator[Command]:
+        class Late(list[Packed]):
+            def __iter__(self) -> Iterator[Packed]:
                 if next(touches, None) is not None:
                     rival.hset("fence", "other", "x")
-                return iter([("INCR", "written")])
+                return super().__iter__()
 
-        transact(line, (Condition(b"fence", "token", b"1"),), Late([("INCR", "written")]))
+        transact(line, (Condition(b"fence", "token", b"1"),), Late([Packed.of([("INCR", "written")])]))
     assert client.get("written") == b"1"
 
 
@@ -235,5 +251,79 @@ def test_send_refuses_a_fallen_fence(client: redis.Redis, store: Store, run: Run
 def test_a_partly_applied_transaction_says_so(client: redis.Redis) -> None:
     client.hset("fence", "token", "1")
     client.set("text", "x")
+    commands = [Packed.of([("SET", "other", "1")]), Packed.of([("SET", "third", "1"), ("LPUSH", "text", "y")])]
     with wire(client) as line, pytest.raises(PartlyApplied, match="LPUSH text"):
-        transact(line, (Condition(b"fence", "token", b"1"),), [("SET", "other", "1"), ("LPUSH", "text", "y")])
+        transact(line, (Condition(b"fence", "token", b"1"),), commands)
+
+
+# Many at once
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_jobs_put_by_themselves_and_many_at_once_are_the_same(
+    client: redis.Redis, store: Store, run: Run, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Openers that end anywhere, and put some jobs this way and some that way: each command is applied once."""
+    random = Random(seed)
+    monkeypatch.setattr(writing, "BATCH_COMMANDS", random.choice([1, 4, 9]))
+    monkeypatch.setattr(writing, "BATCH_BYTES", random.choice([50, 1_000]))
+    jobs = [
+        (b"job %d" % number, [("INCR", f"count:{number}:{index}") for index in range(random.randint(1, 3))])
+        for number in range(40)
+    ]
+    for last in (random.randrange(41), random.randrange(41), 40):
+        with open_part(store, run, "a") as part:
+            at = 0
+            while at < last:
+                if random.random() < 0.4:
+                    assert part.put(*jobs[at])
+                    at += 1
+                else:
+                    end = random.randint(at + 1, last)
+                    assert part.put_many(None, many(jobs[at:end])) == 0
+                    at = end
+            if last == 40:
+                part.close()
+    counts = {key: client.get(key) for key in client.scan_iter("count:*")}
+    assert counts == {words[1].encode(): b"1" for _, commands in jobs for words in commands}
+
+
+def test_of_many_jobs_those_that_an_earlier_run_has_stored_are_left_out(client: redis.Redis, store: Store, run: Run) -> None:
+    with open_part(store, run, "a") as first:
+        first.put_many(None, many([job(number) for number in range(5)]))
+        first.flush()
+    client.hset(run.key, "run", "2")
+    client.zrem("waiting", "3")
+    for _ in range(2):
+        with open_part(store, Run(run.epoch, 2), "a") as part:
+            found = [part.put_many(None, many([job(number) for number in numbers])) for numbers in (range(4), range(4, 9))]
+            assert found == [4, 1]
+            part.flush()
+    assert client.zrange("waiting", 0, -1) == [b"%d" % number for number in range(9) if number != 3]
+
+
+def test_many_jobs_of_a_source_that_changed_are_refused(client: redis.Redis, store: Store, run: Run) -> None:
+    with open_part(store, run, "a") as part:
+        part.put_many(None, many([job(0), job(1)]))
+        part.flush()
+    with open_part(store, run, "a") as another, pytest.raises(MigrationRefused, match="source has changed"):
+        another.put_many(None, many([job(0), job(5), job(6)]))
+    with open_part(store, run, "a") as again:
+        again.put_many(None, many([job(0), job(1)]))
+        again.close()
+    with open_part(store, run, "a") as longer, pytest.raises(MigrationRefused, match="source has changed"):
+        longer.put_many(None, many([job(0), job(1), job(2)]))
+    assert client.zcard("waiting") == 2
+
+
+def test_a_refused_command_among_many_names_its_key(client: redis.Redis, store: Store, run: Run) -> None:
+    client.set("waiting", "a string")
+    with open_part(store, run, "a") as part:
+        part.put_many(None, many([job(0), job(1)]))
+        with pytest.raises(ServerError, match="refuses ZADD waiting: WRONGTYPE"):
+            part.flush()
+    client.delete("waiting")
+    with open_part(store, run, "a") as again:
+        assert again.put_many(None, many([job(0), job(1)])) == 0
+        again.close()
+    assert client.zcard("waiting") == 2

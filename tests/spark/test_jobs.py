@@ -14,31 +14,38 @@ from zlib import crc32
 import pytest
 from ferryman.compat.kue import FAMILY as KUE
 from ferryman.compat.kue.generate import generate
-from ferryman.migrations.engine import Progress
+from ferryman.migrations import journal
+from ferryman.migrations.engine import Progress, Summary
 from ferryman.migrations.intake import Outline
 from ferryman.migrations.local import LocalEngine
-from ferryman.migrations.plan import Plan
+from ferryman.migrations.plan import Plan, carry, carry_table
 from ferryman.migrations.scan import entries
+from ferryman.migrations.store import Store, open_store
+from ferryman.migrations.writing import JOURNAL, Run, identity, open_part
 from ferryman.schema.address import Address
 from ferryman.schema.fact import Entry, Subject
 from ferryman.schema.family import get_family
 from ferryman.schema.job import Job, State
+from ferryman.schema.jobnumber import number_of
 from ferryman.schema.jobtable import JobTable
 from ferryman.schema.native import FAMILY as NATIVE
 from ferryman.schema.rule import Keyspace
 from ferryman.schema.totals import Totals
 from ferryman.spark import sound
+from ferryman.spark.digests import digest
 from ferryman.spark.jobs import BucketJobs, FactJobs
+from ferryman.spark.putting import Single, Tabled, put
 from ferryman.spark.sound import Traces
 from ferryman.spark.stage import Stopped, beside
-from ferryman.spark.stands import STANDS, Stand, digest, number_of, stands_of
+from ferryman.spark.stands import STANDS, Stand, stands_of
 from ferryman.spark.traces import Tracing, pack_names, unpack_names
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ..support.keyspace import store
+from ..support.captures import dump
+from ..support.keyspace import store as store_jobs
 from ..support.servers import Server
-from ..support.vouching import jobs_of
+from ..support.vouching import in_order, jobs_of
 
 NOW = 1_800_000_000_000
 JOBS = list(generate(400, 7, NOW))
@@ -49,7 +56,6 @@ BUCKETS = 3
 def slabs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few groups of many jobs, or many of a few."""
     if request.param:
-        monkeypatch.setattr(sound, "JOBS", 3)
         monkeypatch.setattr(sound, "SLAB_BYTES", 9_000)
 
 
@@ -75,7 +81,7 @@ def parts_of(address: Address, keys: list[Entry], folder: Path, seed: int = 0) -
 def keyspace(request: pytest.FixtureRequest, server: Server) -> tuple[Address, list[Entry]]:
     """A keyspace of kue jobs, or the one to which they were migrated."""
     client, address = server.client(), Address.parse(server.url(0, family="kue"))
-    store(client, KUE, "q", JOBS, NOW)
+    store_jobs(client, KUE, "q", JOBS, NOW)
     client.hset("q:job:9", "workers_own", "x")  # a field that kue does not know
     if request.param == "ferryman":
         target = Address.parse(server.url(1))
@@ -100,27 +106,42 @@ def reader(part: BucketJobs) -> Callable[[Subject], Job]:
 
 
 def both(job: Job) -> tuple[str, int | None, int | None]:
-    return repr(job), job.position, job.rank
+    return repr(in_order(job)), job.position, job.rank
+
+
+def tabled(table: JobTable) -> list[tuple[str, int | None, int | None]]:
+    return list(map(both, jobs_of(table)))
+
+
+def alone(part: BucketJobs) -> Callable[[Subject], tuple[str, int | None, int | None]]:
+    """How a job is read that is in no table: an active one, which does not go over as it is."""
+
+    def read(subject: Subject) -> tuple[str, int | None, int | None]:
+        job = reader(part)(subject)
+        assert job.state is State.ACTIVE
+        return both(job)
+
+    return read
 
 
 def test_jobs_of_tables_are_those_that_are_read_one_by_one(parts: list[BucketJobs]) -> None:
     found = []
     for part in parts:
-        tables: list[JobTable] = []
-
-        def many(table: JobTable, tables: list[JobTable] = tables) -> list[Job]:
-            tables.append(table)
-            return jobs_of(table)
-
-        singly = list(map(both, part.in_order(reader(part))))
-        assert list(map(both, part.in_order(reader(part), many))) == singly
-        assert sum(map(len, tables)) == len(singly)
-        assert sorted(map(both, part.in_any_order(reader(part), many))) == sorted(singly)
+        singly = [both(job) for job in part.in_order(reader(part))]
+        together = []
+        for slab in part.in_slabs(alone(part), tabled):
+            rows = [
+                *slab.singly,
+                *((row, job) for rows, jobs in slab.tables for row, job in zip(rows.tolist(), jobs, strict=True)),
+            ]
+            assert sorted(row for row, _ in rows) == list(range(len(rows)))
+            together += [job for _, job in sorted(rows)]
+        assert together == singly
+        assert sorted(part.in_any_order(alone(part), tabled)) == sorted(singly)
         found += singly
-    active = sum(job.state is State.ACTIVE for job in JOBS)
-    assert (
-        len(found) == len({name for name, *_ in found}) == len(JOBS) - (active if parts[0].traces.address.family == "kue" else 0)
-    )
+    is_kue = parts[0].traces.address.family == "kue"
+    sound = [job for job in JOBS if not (is_kue and job.state is State.ACTIVE and not job.ttl)]
+    assert len(found) == len({name for name, *_ in found}) == len(sound)
 
 
 def test_the_order_of_jobs_is_not_that_in_which_keys_were_read(keyspace: tuple[Address, list[Entry]], tmp_path: Path) -> None:
@@ -133,12 +154,17 @@ def test_the_order_of_jobs_is_not_that_in_which_keys_were_read(keyspace: tuple[A
 
 
 def test_a_table_that_is_not_taken_is_read_one_by_one(parts: list[BucketJobs]) -> None:
+    def waiting(table: JobTable) -> list[tuple[str, int | None, int | None]] | None:
+        return tabled(table) if table.common.state is State.WAITING else None
+
     for part in parts:
-        waiting = [job for job in part.in_order(reader(part)) if job.state is State.WAITING]
-        taken = part.in_order(lambda _: None, lambda table: jobs_of(table) if table.like.state is State.WAITING else None)
-        assert [job for job in taken if job is not None] == waiting
-        more = list(part.in_any_order(lambda _: 0, lambda table: [1, 1] if table.like.state is State.WAITING else None))
-        assert more.count(0) + len(waiting) == len(list(part.in_order(reader(part))))
+        together = []
+        for slab in part.in_slabs(lambda subject, part=part: both(reader(part)(subject)), waiting):
+            rows = dict(slab.singly)
+            assert not any("state=<State.WAITING" in job for job, *_ in rows.values())
+            rows |= {row: job for those, jobs in slab.tables for row, job in zip(those.tolist(), jobs, strict=True)}
+            together += [rows[row] for row in range(len(rows))]
+        assert together == list(map(both, part.in_order(reader(part))))
 
 
 def test_only_some_jobs(parts: list[BucketJobs]) -> None:
@@ -151,7 +177,7 @@ def test_only_some_jobs(parts: list[BucketJobs]) -> None:
 
 def test_stands_of_tables_are_those_of_their_jobs(parts: list[BucketJobs]) -> None:
     for part in parts:
-        for table in part.in_any_order(lambda _: pytest.fail("not a table"), lambda table: [table]):
+        for table in filter(None, part.in_any_order(lambda _: None, lambda table: [table])):
             stands = [
                 Stand(
                     number_of(job.queue, job.id),
@@ -168,11 +194,52 @@ def test_stands_of_tables_are_those_of_their_jobs(parts: list[BucketJobs]) -> No
             assert stands_of(table, "7", NATIVE).equals(STANDS.batch(stands))
 
 
+@pytest.mark.parametrize("keyspace", ["kue"], indirect=True)
+def test_jobs_put_from_tables_are_those_put_by_themselves(parts: list[BucketJobs], server: Server) -> None:
+    """And in the same order: a part that was written one way is opened again, and takes the other way's jobs for those it has."""
+    ways: list[Callable[[JobTable], bool]] = [lambda _: True, lambda table: table.common.state is State.WAITING, lambda _: False]
+    summaries, stored = [], []
+    for number, first in enumerate(ways, 1):
+        there = Address.parse(server.url(number))
+        plan = Plan.between(parts[0].traces.address, there, NOW)
+        with open_store(there) as store:
+            run = journal.begin(store, parts[0].traces.address, there, plan, "spark/3", None)
+            for way in (first, *ways):
+                summaries.append(carried_over(parts, plan, store, run, way))
+        stored.append({key: value for key, value in dump(server.client(number)).items() if not key.startswith(JOURNAL.encode())})
+    assert summaries[0].written == sum(len(list(part.in_order(lambda _: None))) for part in parts)
+    assert all(summary == summaries[0] for summary in summaries)
+    assert stored[0] == stored[1] == stored[2]
+
+
+def carried_over(parts: list[BucketJobs], plan: Plan, store: Store, run: Run, is_table: Callable[[JobTable], bool]) -> Summary:
+    """Puts all jobs into their parts, some from tables."""
+    written, summary = Totals(), Summary()
+
+    def one(subject: Subject) -> Single:
+        carried = carry(subject, parts[0].keyspace, plan)
+        assert carried.job is not None
+        return Single(carried, identity(carried.job), plan.commands(carried.job, fresh=True))
+
+    def many(table: JobTable) -> Tabled | None:
+        carried, commands = carry_table(table, plan), plan.commands_of_table(table, written, fresh=True)
+        assert carried is not None
+        assert commands is not None
+        return Tabled(carried, table.ids, commands) if is_table(table) else None
+
+    for jobs in parts:
+        with open_part(store, run, str(jobs.bucket)) as part:
+            for slab in jobs.in_slabs(one, many):
+                put(part, store, slab, summary)
+            part.close()
+    return summary
+
+
 def test_facts_are_no_tables() -> None:
     subjects = [Subject("1", "", ()), Subject("2", "", ())]
     jobs = FactJobs(Keyspace(KUE, "q", NOW, Totals()), subjects)
-    assert list(jobs.in_order(lambda subject: subject.job_id, lambda _: None)) == ["1", "2"]
-    assert list(jobs.in_any_order(lambda subject: subject.job_id, lambda _: None)) == ["1", "2"]
+    assert list(jobs.in_order(lambda subject: subject.job_id)) == ["1", "2"]
+    assert list(FactJobs(jobs.keyspace, subjects).in_any_order(lambda subject: subject.job_id, lambda _: None)) == ["1", "2"]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ...support.vouching import numbers, vouch_both
 from .strategies import fields, texts
-from .test_voucher import JOBS, NOW, PREFIX, edges, stored_as
+from .test_voucher import JOBS, NOW, PREFIX, edges, leases, stored_as
 
 VOUCHER = FAMILY.voucher(PREFIX, NOW)
 COLUMNS = VOUCHER.columns()
@@ -61,8 +61,8 @@ def test_records_are_vouched_for_as_one_by_one(those, missing) -> None:
 
 
 @given(
-    st.lists(st.tuples(members | texts, st.floats(allow_nan=False)), min_size=1),
-    st.sampled_from(["q:jobs", "q:jobs:delayed", "q:jobs:mail:inactive", "q:ids"]),
+    st.lists(st.tuples(members | texts, st.floats(allow_nan=False) | leases), min_size=1),
+    st.sampled_from(["q:jobs", "q:jobs:delayed", "q:jobs:active", "q:jobs:mail:active", "q:jobs:mail:inactive", "q:ids"]),
 )
 def test_members_of_indexes(items: list[tuple[bytes, float]], key: str) -> None:
     entry = Entry(key.encode(), "zset", items)

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
-from itertools import groupby
-from json import loads
+from itertools import compress, groupby
 
 from attrs import evolve
 from ferryman.compat.kue.generate import generate as kue_jobs
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import Target
 from ferryman.schema.job import JOB_FIELDS, Job, State
-from ferryman.schema.jobtable import ATTRIBUTES, JobTable
 from ferryman.schema.native import FAMILY
-from ferryman.schema.native.aside import Aside, plain, plain_extra
 from ferryman.schema.native.table import MOMENTS
 from ferryman.schema.rule import Keyspace
 from ferryman.schema.totals import Totals
 from ferryman.schema.voucher import Member
+from hiredis import pack_command
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from ...compat.kue.strategies import jobs as any_jobs
-from ...support.vouching import Keys, jobs_of, sound_jobs, vouch
+from ...support.vouching import Keys, in_order, jobs_of, sound_jobs, table_of, vouch
 from .test_hostile import fields as field_names
 from .test_hostile import texts
 from .test_voucher import MIGRATED, PREFIX, PUBLISHED, stored
@@ -32,18 +29,11 @@ TARGET = Target("ferryman", NOW, fresh=True)
 JOBS = [job for job in kue_jobs(400, 3, NOW) if job.state is not State.ACTIVE]
 
 
-def table_of(jobs: list[Job]) -> JobTable:
-    """Jobs of one queue and state as a table; what is the same in all has no column, but for their ids."""
-    first = jobs[0]
-    columns = {name: [getattr(job, name) for job in jobs] for name in ATTRIBUTES}
-    differing = {
-        name: column for name, column in columns.items() if name == "id" or any(repr(each) != repr(column[0]) for each in column)
-    }
-    return JobTable(first, differing)
-
-
 def check(jobs: list[Job]) -> None:
     table, written, expected = table_of(jobs), Totals(), Totals()
+    if table is None:
+        event("no table")
+        return
     assert list(map(repr, jobs_of(table))) == list(map(repr, jobs))
     if not FAMILY.takes(table):
         event("not taken")
@@ -54,7 +44,9 @@ def check(jobs: list[Job]) -> None:
     if commands is None:
         assert written == Totals()
         return
-    assert list(map(list, commands)) == [FAMILY.write(job, TARGET) for job in jobs]
+    singly = [FAMILY.write(job, TARGET) for job in jobs]
+    assert commands.commands.to_list() == [b"".join(map(pack_command, those)) for those in singly]
+    assert {commands.each} == set(map(len, singly))
     for job in jobs:
         FAMILY.tally_written(job, expected)
     assert written == expected
@@ -131,16 +123,19 @@ def keys_of(job: Job, number: int, changes: dict[bytes, bytes], missing: set[byt
     return Keys(record.key, value, [Member(place.key, member, entry.value[0][1], 3 * number)])
 
 
-def check_read(those: list[Keys]) -> bool:
+def check_read(those: list[Keys]) -> int:
+    """How many of the jobs are in tables."""
     sound, voucher = sound_jobs(those), FAMILY.voucher(PREFIX, NOW)
-    table = voucher.table(sound, KEYSPACE.totals)
-    if table is not None:
-        read = [FAMILY.read(subject, KEYSPACE) for subject in sound.subjects(voucher)]
-        made = jobs_of(table)
+    subjects, tabled = list(sound.subjects(voucher)), 0
+    for table in voucher.columns().tables(sound, KEYSPACE.totals):
+        mine = list(compress(subjects, table.rows.tolist()))
+        read, made = [in_order(FAMILY.read(subject, KEYSPACE)) for subject in mine], jobs_of(table)
         assert list(map(repr, made)) == list(map(repr, read))
         assert [(job.position, job.rank) for job in made] == [(job.position, job.rank) for job in read]
-        assert {(subject.scope, subject.job_id) for subject in sound.subjects(voucher)} == {(table.scope, job.id) for job in made}
-    return table is not None
+        assert [(subject.scope, subject.job_id) for subject in mine] == [(table.scope, job.id) for job in made]
+        assert table.families >= {name for job in made for name in job.extra}
+        tabled += len(table)
+    return tabled
 
 
 @settings(max_examples=800)
@@ -153,7 +148,7 @@ def test_jobs_in_a_table_are_those_that_the_reader_makes_of_each(job, missing, d
         found.append(keys_of(job, number, changes, missing, data.draw(st.none() | moved)))
     those = [keys for keys in found if keys is not None]
     if those:
-        event(f"table: {check_read(those)}, changed: {bool(names or missing)}")
+        event(f"in tables: {check_read(those)}, changed: {bool(names or missing)}")
 
 
 @given(st.lists(st.sampled_from(MIGRATED), min_size=1, max_size=20))
@@ -163,44 +158,11 @@ def test_migrated_jobs_are_read_from_tables(jobs) -> None:
 
     found = [keys_of(job, number, {}, set(), None) for number, job in enumerate(jobs, 1) if job in CALM]
     for _, group in groupby(sorted(filter(None, found), key=kind), key=kind):
-        assert check_read(list(group))
+        those = list(group)
+        assert check_read(those) == len(those)
 
 
 def test_a_queue_of_the_other_order_is_read_job_by_job() -> None:
     keys, totals = keys_of(CALM[0], 1, {}, set(), None), Totals()
     totals.name("descending", [CALM[0].queue])
-    assert FAMILY.voucher(PREFIX, NOW).table(sound_jobs([keys]), totals) is None
-
-
-@settings(max_examples=500)
-@given(any_jobs(), st.data())
-def test_what_is_plainly_aside_is_what_is_aside(job, data) -> None:
-    fields = {
-        name: getattr(job, name) for name in ("priority", "updated_at", "max_attempts", "progress", "result", "ttl", "logs")
-    }
-    told = {name: value for name, value in fields.items() if data.draw(st.booleans())}
-    place, score = data.draw(st.sampled_from(["waiting", "dead", "x"])), data.draw(st.floats(0, 2.0**53).map(float.__floor__))
-    text = Aside(
-        told, data.draw(st.just({}) | st.just(job.extra)), [place, float(score)], data.draw(st.sampled_from([False, False, True]))
-    ).pack()
-    at = data.draw(st.none() | st.integers(0, len(text)))
-    if at is not None:
-        text = text[:at] + data.draw(st.sampled_from([b"", b",", b"}", b"0", b"=", b"-"])) + text[at + 1 :]
-    found = plain(text)
-    event(f"plain: {found is not None}")
-    if found is None:
-        return
-    aside = Aside.unpack(text)
-    priority, updated_at, max_attempts, progress, result, ttl, logs, extra, where, when = found
-    again = {
-        "priority": priority and int(priority),
-        "updated_at": updated_at and int(updated_at),
-        "max_attempts": max_attempts and int(max_attempts),
-        "progress": progress and float(progress),
-        "result": None if result is None else b64decode(result),
-        "ttl": ttl and int(ttl),
-        "logs": None if logs is None else tuple(b64decode(each["b64"]) for each in loads(b"[%b]" % logs)),
-    }
-    assert aside == Aside(
-        {name: value for name, value in again.items() if value is not None}, plain_extra(extra), [where.decode(), float(when)]
-    )
+    assert not list(FAMILY.voucher(PREFIX, NOW).columns().tables(sound_jobs([keys]), totals))

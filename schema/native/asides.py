@@ -1,0 +1,277 @@
+"""What is plainly aside of thousands of jobs at once: ``Aside.unpack`` (aside.py) for columns. Needs the extra ``spark``.
+
+Most migrated jobs have a text aside in which the values stand in one order and each in one form, that of ``Aside.pack``. A loop
+finds them there; of all other texts it says that they are not plain. tests/schema/native/test_asides.py. Called by ``columns.py``
+and ``table.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from ..compiled import compiled
+from ..jobtable import Lines
+from ..packed import pack, unpack
+from ..texts import Texts, has
+from ..written import ALPHABET, PADDING, from_base64
+from .aside import is_extra
+
+WHOLE, SIGNED, FRACTION, BYTES, LINES = range(5)
+FIELDS = {
+    "priority": SIGNED,
+    "updated_at": WHOLE,
+    "max_attempts": WHOLE,
+    "progress": FRACTION,
+    "result": BYTES,
+    "ttl": WHOLE,
+    "logs": LINES,
+}
+"""The fields that may be plainly aside, in their order, with the form of each."""
+NONE = -1
+"""Stands for the size of a text that is not there."""
+
+_KINDS = np.array(list(FIELDS.values()), np.int64)
+_NAMES = [f'"{name}":'.encode() for name in FIELDS]
+_ENDS = np.cumsum([0, *map(len, _NAMES)])
+_HEAD, _MIDDLE, _AT, _TAIL, _BYTES = (
+    np.frombuffer(text, np.uint8) for text in (b'{"fields":{', b'},"extra":', b',"at":["', b'.0],"native":false}', b'{"b64":"')
+)
+_ALL_NAMES = np.frombuffer(b"".join(_NAMES), np.uint8)
+_TEXTS = (_HEAD, _MIDDLE, _AT, _TAIL, _BYTES)
+_IS_BASE64 = np.zeros(256, np.bool_)
+_IS_BASE64[ALPHABET] = True
+
+
+@frozen(eq=False)
+class Asides:
+    """What is aside of some jobs. Where it is not plain, nothing else means anything."""
+
+    are_plain: Any
+    """bool."""
+    places: Texts
+    moments: Any
+    """The score at the place (int64)."""
+    _fields: Mapping[str, Texts]
+    _extra: Texts
+
+    @classmethod
+    def of(cls, texts: Texts) -> Asides:
+        """What these texts hold."""
+        spans = np.zeros((2, len(FIELDS) + 3, len(texts)), np.int64)
+        are_plain = np.zeros(len(texts), np.bool_)
+        _walk(texts.data, texts.starts, texts.sizes, spans[0], spans[1], are_plain, _KINDS, _ENDS, _ALL_NAMES, _IS_BASE64, _TEXTS)
+        *fields, extra, places, moments = (Texts(texts.data, *found) for found in spans.transpose(1, 0, 2))
+        codes, different = extra.codes()
+        are_plain &= np.array(list(map(is_extra, different)) or [False])[codes]
+        return cls(are_plain, places, moments.exact()[0], dict(zip(FIELDS, fields, strict=True)), extra)
+
+    def has(self, name: str) -> Any:
+        """Of which jobs there is a field (bool)."""
+        return self._fields[name].sizes != NONE
+
+    def whole(self, name: str) -> Any:
+        """The values of a field of whole numbers (int64), where it is there."""
+        return self._fields[name].exact()[0]
+
+    def fractions(self, name: str) -> Any:
+        """The values of a field of fractions (float64), where it is there."""
+        texts = self._fields[name]
+        numbers = np.zeros(len(texts))
+        there = texts.sizes != NONE
+        numbers[there] = texts.take(there).floats()
+        return numbers
+
+    def raw(self, name: str) -> tuple[Texts, Any]:
+        """The values of a field of bytes, and of which jobs (bool) they are written as they would be again."""
+        return from_base64(_there(self._fields[name]))
+
+    def lines(self, name: str) -> tuple[Lines, Any]:
+        """The values of a field of lists, empty where it is not there, and the same of them."""
+        texts = _there(self._fields[name])
+        counts = np.zeros(len(texts), np.int64)
+        _count(texts.data, texts.starts, texts.sizes, counts)
+        items = np.zeros((2, int(counts.sum())), np.int64)
+        _items(texts.data, texts.starts, texts.sizes, *items)
+        found, are_sound = from_base64(Texts(texts.data, *items))
+        faults = np.append(0, np.cumsum(~are_sound))
+        lasts = np.cumsum(counts)
+        return Lines(found, counts), faults[lasts] == faults[lasts - counts]
+
+    def extra(self) -> tuple[Texts, frozenset[str]]:
+        """What other families keep, as an ordered ``pack``; and the names of all of these families."""
+        codes, different = self._extra.codes()
+        kept = [unpack(text) if is_extra(text) else {} for text in different]
+        packed = Texts.of([pack(each, ordered=True) for each in kept])
+        return packed.take(codes), frozenset(chain.from_iterable(kept))
+
+
+def _there(texts: Texts) -> Texts:
+    return Texts(texts.data, texts.starts, np.maximum(texts.sizes, 0))
+
+
+# The loops
+
+
+@compiled
+def _stands(data: Any, at: int, end: int, text: Any) -> bool:
+    return at + len(text) <= end and has(data, at, text)
+
+
+@compiled
+def _number(data: Any, at: int, end: int) -> int:
+    """Where the number ends that begins here, of at most 16 digits, without zeros before it; -1 for none."""
+    first = at
+    while at < end and 48 <= data[at] <= 57:
+        at += 1
+    return at if 0 < at - first <= 16 and (data[first] != 48 or at - first == 1) else -1
+
+
+@compiled
+def _base64(data: Any, at: int, end: int, is_base64: Any) -> int:
+    """Where the text in base64 ends that begins here and ends before a quotation mark; -1 for none."""
+    first = at
+    while at < end and is_base64[data[at]]:
+        at += 1
+    padding = 0
+    while at < end and data[at] == PADDING and padding < 2:
+        at += 1
+        padding += 1
+    return at if at < end and data[at] == 34 and (at - first) % 4 == 0 else -1
+
+
+@compiled
+def _value(data: Any, at: int, end: int, kind: int, is_base64: Any, opening: Any) -> Any:
+    """Where the value begins and ends that stands here, and where what comes after it does; -1, -1, -1 for none."""
+    nothing = (-1, -1, -1)
+    if kind in (WHOLE, SIGNED):
+        first = at
+        if kind == SIGNED and at < end and data[at] == 45:
+            at += 1
+        stop = _number(data, at, end)
+        if stop < 0 or (at > first and data[at] == 48):
+            return nothing
+        return first, stop, stop
+    if kind == FRACTION:
+        stop = at + 2
+        if stop >= end or not 48 <= data[at] <= 57 or data[at + 1] != 46:
+            return nothing
+        while stop < end and 48 <= data[stop] <= 57:
+            stop += 1
+        return (at, stop, stop) if 1 <= stop - at - 2 <= 17 else nothing
+    if kind == BYTES:
+        if not _stands(data, at, end, opening):
+            return nothing
+        first = at + len(opening)
+        stop = _base64(data, first, end, is_base64)
+        if stop < 0 or stop + 1 >= end or data[stop + 1] != 125:
+            return nothing
+        return first, stop, stop + 2
+    if at >= end or data[at] != 91:
+        return nothing
+    first = at + 1
+    at = first
+    while True:
+        if not _stands(data, at, end, opening):
+            return nothing
+        at = _base64(data, at + len(opening), end, is_base64)
+        if at < 0 or at + 2 >= end or data[at + 1] != 125:
+            return nothing
+        at += 2
+        if data[at] == 93:
+            return first, at, at + 1
+        if data[at] != 44:
+            return nothing
+        at += 1
+
+
+@compiled
+def _walk(
+    data: Any,
+    starts: Any,
+    sizes: Any,
+    found_starts: Any,
+    found_sizes: Any,
+    are_plain: Any,
+    kinds: Any,
+    ends: Any,
+    names: Any,
+    is_base64: Any,
+    texts: Any,
+) -> None:
+    head, middle, moment, tail, opening = texts
+    fields = len(kinds)
+    for row in range(len(starts)):
+        at, end = starts[row], starts[row] + sizes[row]
+        found_sizes[:fields, row] = NONE
+        if not _stands(data, at, end, head):
+            continue
+        at += len(head)
+        is_first, is_sound = True, True
+        for field in range(fields):
+            name = names[ends[field] : ends[field + 1]]
+            begin = at
+            if not is_first and begin < end and data[begin] == 44:
+                begin += 1
+            if (not is_first and begin == at) or not _stands(data, begin, end, name):
+                continue
+            first, stop, after = _value(data, begin + len(name), end, kinds[field], is_base64, opening)
+            if after < 0:
+                is_sound = False
+                break
+            found_starts[field, row], found_sizes[field, row] = first, stop - first
+            at, is_first = after, False
+        if not is_sound or not _stands(data, at, end, middle):
+            continue
+        at += len(middle)
+        # What is kept for others may have any form: what comes after it is found from the end.
+        stop = end - len(tail)
+        if stop <= at or not has(data, stop, tail):
+            continue
+        number = stop
+        while number > at and 48 <= data[number - 1] <= 57:
+            number -= 1
+        if _number(data, number, stop) != stop:
+            continue
+        if data[number - 1] == 45 and data[number] != 48:
+            number -= 1
+        word = number - 2
+        if word <= at or data[word] != 34 or data[word + 1] != 44:
+            continue
+        last = word
+        while word > at and 97 <= data[word - 1] <= 122:
+            word -= 1
+        if word == last or word - len(moment) <= at or not has(data, word - len(moment), moment):
+            continue
+        found_starts[fields, row], found_sizes[fields, row] = at, word - len(moment) - at
+        found_starts[fields + 1, row], found_sizes[fields + 1, row] = word, last - word
+        found_starts[fields + 2, row], found_sizes[fields + 2, row] = number, stop - number
+        are_plain[row] = True
+
+
+@compiled
+def _count(data: Any, starts: Any, sizes: Any, counts: Any) -> None:
+    for row in range(len(starts)):
+        for at in range(starts[row], starts[row] + sizes[row]):
+            if data[at] == 123:
+                counts[row] += 1
+
+
+@compiled
+def _items(data: Any, starts: Any, sizes: Any, item_starts: Any, item_sizes: Any) -> None:
+    """Finds what stands in base64 in lists of it."""
+    item = 0
+    for row in range(len(starts)):
+        at, end = starts[row], starts[row] + sizes[row]
+        while at < end:
+            first = at + 8
+            at = first
+            while data[at] != 34:
+                at += 1
+            item_starts[item], item_sizes[item] = first, at - first
+            item += 1
+            at += 3

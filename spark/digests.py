@@ -1,0 +1,117 @@
+"""Digests: 16 bytes for all of a job that a comparison would look at, of one job or of a table of them. Called by stands.py.
+
+What is digested is one text, in which each value stands with its kind and its size, so that no two jobs share one.
+tests/spark/test_digests.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from itertools import pairwise
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from ..schema.family import KeyFamily
+from ..schema.job import JOB_FIELDS, Job, State
+from ..schema.jobtable import JobTable, Lines
+from ..schema.packed import pack, unpack
+from ..schema.text import to_bytes, to_text
+from ..schema.texts import Texts
+from ..schema.written import Part, Sized, decimal, each, grouped, joined
+
+FIELDS = tuple(name for name in JOB_FIELDS if name != "extra")
+RAW = frozenset({"payload", "result"})
+"""The attributes that are bytes; in other columns of Texts they are texts."""
+_values = attrgetter(*FIELDS)
+
+
+def digest(job: Job, target: KeyFamily) -> bytes:
+    """Equal for jobs between which a comparison would find no difference, but for rare ones that it then acquits.
+
+    Different jobs have different digests, but for one in 2^128.
+    """
+    kept: Any = job.extra if target.keeps_extra else job.extra.get(target.name)
+    return _digest(b"".join(map(_cell, _values(job))) + _extra_cell(kept))
+
+
+def digests(jobs: JobTable, target: KeyFamily) -> list[bytes]:
+    """``digest`` of each job."""
+    parts: list[Part] = []
+    for name in FIELDS:
+        column = jobs.columns.get(name)
+        match column:
+            case None:
+                parts.append(_cell(getattr(jobs.common, name)))
+            case Texts():
+                parts.append(Sized(column, b"b" if name in RAW else b"s"))
+            case Lines():
+                lines = joined(len(column.items), [Sized(column.items, b"b")])
+                parts += b"t", decimal(column.counts), b":", grouped(lines, column.counts)
+            case _ if column.dtype == np.float64:
+                parts.append(each(column, _cell))
+            case _:
+                parts += b"i", decimal(column), b";"
+    parts.append(_extra_cells(jobs, target))
+    texts = joined(len(jobs), parts)
+    data, bounds = memoryview(texts.data), [*texts.starts.tolist(), len(texts.data)]
+    return [_digest(data[start:end]) for start, end in pairwise(bounds)]
+
+
+def _digest(text: bytes | memoryview) -> bytes:
+    return hashlib.blake2b(text, digest_size=16).digest()
+
+
+def _extra_cells(jobs: JobTable, target: KeyFamily) -> Part:
+    """What is kept of each job, if the target keeps it."""
+    packed = jobs.columns.get("extra")
+    if packed is None:
+        common = jobs.common.extra
+        return _extra_cell(common if target.keeps_extra else common.get(target.name))
+    if target.keeps_extra:
+        return Sized(packed, b"x")
+    if target.name not in jobs.families:
+        return _extra_cell(None)
+    codes, different = packed.codes()
+    return Texts.of([_extra_cell(unpack(text).get(target.name)) for text in different]).take(codes)
+
+
+def _extra_cell(kept: Mapping[str, Any] | None) -> bytes:
+    """What is kept of a job, as it stands in the text; mappings with the same items are the same."""
+    if kept is None:
+        return b"n"
+    packed = pack(kept, ordered=True) if kept else b"{}"
+    return b"x%d:%b" % (len(packed), packed)
+
+
+def _cell(value: Any) -> bytes:
+    """A value as it stands in the text."""
+    if value is None:
+        return b"n"
+    write = _CELLS.get(type(value))
+    return _extra_cell(value) if write is None else write(value)
+
+
+def _text_cell(value: str) -> bytes:
+    mark, raw = b"s", to_bytes(value)
+    if not value.isascii() and to_text(raw) != value:  # it has surrogates that no bytes have made
+        mark, raw = b"S", value.encode("utf-8", "surrogatepass")
+    return b"%b%d:%b" % (mark, len(raw), raw)
+
+
+def _tuple_cell(values: tuple[Any, ...]) -> bytes:
+    return b"t%d:%b" % (len(values), b"".join(map(_cell, values)))
+
+
+_CELLS: Mapping[type, Any] = {
+    bytes: lambda value: b"b%d:%b" % (len(value), value),
+    int: b"i%d;".__mod__,
+    float: lambda value: b"f%b;" % repr(value).encode(),
+    bool: b"?%d;".__mod__,
+    str: _text_cell,
+    State: _text_cell,
+    tuple: _tuple_cell,
+    list: _tuple_cell,
+}

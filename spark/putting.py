@@ -1,0 +1,137 @@
+"""Putting: what was decided about the jobs of a slab goes into a part of a migration, in the order of the jobs.
+
+Jobs of tables are put many at once, as commands that nobody takes apart; those between them by themselves. Whichever way a job
+goes, it has the same place among the jobs of its lane (migrations/writing.py): another run may take the other way. Called by
+migrate.py.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+from attrs import frozen
+
+from ..migrations.engine import Summary
+from ..migrations.plan import Carried
+from ..migrations.store import Store
+from ..migrations.wire import Packed
+from ..migrations.writing import Many, Part, around_id, marked
+from ..schema.family import Command
+from ..schema.jobtable import CommandTable
+from ..schema.texts import Texts
+from ..schema.written import Sized, arranged, joined
+from .jobs import Slab
+
+
+class Single(NamedTuple):
+    """What becomes of one job."""
+
+    carried: Carried
+    identity: bytes = b""
+    commands: Sequence[Command] = ()
+    """None for a job that stays at the source."""
+
+
+class Tabled(NamedTuple):
+    """What becomes of each job of a table."""
+
+    carried: Carried
+    ids: Texts
+    commands: CommandTable
+
+
+@frozen(eq=False)
+class _Piece:
+    """Some jobs of one lane."""
+
+    rows: Any
+    """Of the slab (indexes)."""
+    carried: Sequence[Carried]
+    """Of each job, or one of all of them."""
+    identities: Texts
+    """As ``marked`` has them."""
+    commands: Texts
+    numbers: Any
+    """How many commands each job has (int64)."""
+
+    @classmethod
+    def of_table(cls, rows: Any, tabled: Tabled) -> _Piece:
+        """The jobs of a table."""
+        carried, ids, table = tabled
+        assert carried.job is not None, "jobs in tables go over"
+        before, after = around_id(carried.job)
+        identities = joined(len(ids), [Sized(joined(len(ids), [before, ids, after]))])
+        return cls(rows, [carried], identities, table.commands, np.full(len(ids), table.each))
+
+    @classmethod
+    def of_singles(cls, those: Sequence[tuple[int, Single]]) -> _Piece:
+        """Jobs by themselves."""
+        rows, singles = zip(*those, strict=True)
+        packed = [Packed.of(single.commands) for single in singles]
+        return cls(
+            np.array(rows),
+            [single.carried for single in singles],
+            Texts.of([marked(single.identity) for single in singles]),
+            Texts.of([bytes(each.data) for each in packed]),
+            np.array([each.number for each in packed]),
+        )
+
+    def count(self, summary: Summary, are_new: Any) -> None:
+        """Counts the jobs, of which some (bool) are new."""
+        if len(self.carried) == 1:
+            new = int(are_new.sum())
+            summary.count(self.carried[0], written=True, jobs=new)
+            summary.count(self.carried[0], written=False, jobs=len(are_new) - new)
+            return
+        for carried, is_new in zip(self.carried, are_new.tolist(), strict=True):
+            summary.count(carried, written=is_new)
+
+
+def put(part: Part, store: Store, slab: Slab[Single, Tabled], summary: Summary) -> None:
+    """Puts the jobs of a slab, and counts them. Raises as ``Part.put``."""
+    singly = sorted(slab.singly, key=itemgetter(0))
+    if not slab.tables:
+        for _, single in singly:
+            summary.count(single.carried, written=bool(single.commands) and part.put(single.identity, single.commands))
+        return
+    lanes: dict[bytes | None, list[_Piece]] = defaultdict(list)
+    for rows, tabled in slab.tables:
+        first = Packed(tabled.commands.commands[0], tabled.commands.each)
+        lanes[store.tag(list(first.commands()))].append(_Piece.of_table(rows, tabled))
+    by_tag: dict[bytes | None, list[tuple[int, Single]]] = defaultdict(list)
+    for row, single in singly:
+        if single.commands:
+            by_tag[store.tag(single.commands)].append((row, single))
+        else:
+            summary.count(single.carried, written=False)
+    for tag, those in by_tag.items():
+        lanes[tag].append(_Piece.of_singles(those))
+    for tag, pieces in lanes.items():
+        places = _places([piece.rows for piece in pieces])
+        stood = part.put_many(tag, _many(pieces, places))
+        for piece, its_places in zip(pieces, places, strict=True):
+            piece.count(summary, its_places >= stood)
+
+
+def _places(rows: Sequence[Any]) -> list[Any]:
+    """Where each of these rows stands among all of them in ascending order."""
+    together = np.concatenate(rows)
+    places = np.empty(len(together), np.int64)
+    places[np.argsort(together)] = np.arange(len(together))
+    found: list[Any] = np.split(places, np.cumsum(list(map(len, rows)))[:-1])
+    return found
+
+
+def _many(pieces: Sequence[_Piece], places: Sequence[Any]) -> Many:
+    """The jobs of these pieces, each at its place."""
+    identities = arranged([piece.identities for piece in pieces], places)
+    commands = arranged([piece.commands for piece in pieces], places)
+    numbers = np.empty(len(commands), np.int64)
+    for piece, its_places in zip(pieces, places, strict=True):
+        numbers[its_places] = piece.numbers
+    bounds = [np.append(0, np.cumsum(sizes)).tolist() for sizes in (identities.sizes, commands.sizes, numbers)]
+    return Many(memoryview(identities.data), bounds[0], memoryview(commands.data), *bounds[1:])
