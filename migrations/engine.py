@@ -164,8 +164,6 @@ class Summary:
         if carried.refused:
             for rule in {finding.rule for finding in carried.findings}:
                 self._refuse(rule, [carried.original.id])
-        if not jobs:
-            return
         if not written:
             self.skipped += jobs
             return

@@ -123,7 +123,7 @@ def around_id(job: Job) -> tuple[bytes, bytes]:
 
 
 @frozen(eq=False)
-class Many:
+class PackedJobs:
     """Jobs to be put at once, in their order. Bounds: what belongs to a job begins at its own, and ends at that of the next."""
 
     identities: memoryview
@@ -187,7 +187,7 @@ class Lane:
             self._add(Packed.of(commands))
         return self.count > self._stood
 
-    def put_many(self, jobs: Many) -> int:
+    def put_many(self, jobs: PackedJobs) -> int:
         """See Part.put_many. Raises ValueError as ``put``."""
         row = min(max(self.known - self.count, 0), len(jobs))
         stood = min(max(self._stood - self.count, 0), len(jobs))
@@ -277,7 +277,7 @@ class Part:
         self._hold(lane.size - before)
         return is_new
 
-    def put_many(self, tag: bytes | None, jobs: Many) -> int:
+    def put_many(self, tag: bytes | None, jobs: PackedJobs) -> int:
         """Stores many jobs, whose commands have the tag, as ``put`` does each. Returns how many of the first ones, which an
         earlier run has stored, it leaves out.
         """

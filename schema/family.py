@@ -184,9 +184,7 @@ class KeyFamily(ABC):
     def write_table(self, jobs: JobTable, target: Target, written: Totals) -> CommandTable | None:
         """What ``write`` gives for each of these jobs, which the family ``takes``, with what ``tally_written`` adds for all.
 
-        Only mappings in JSON may have their items in another order.
-
-        None, and nothing added, where each job must be written by itself.
+        What other families keep may stand in another order. None, and nothing added, where each job must be written by itself.
         """
         return None
 

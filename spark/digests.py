@@ -19,8 +19,8 @@ from ..schema.job import JOB_FIELDS, Job, State
 from ..schema.jobtable import JobTable, Lines
 from ..schema.packed import pack, unpack
 from ..schema.text import to_bytes, to_text
+from ..schema.textparts import Sized, TextPart, decimal, each, grouped, joined
 from ..schema.texts import Texts
-from ..schema.written import Part, Sized, decimal, each, grouped, joined
 
 FIELDS = tuple(name for name in JOB_FIELDS if name != "extra")
 RAW = frozenset({"payload", "result"})
@@ -39,7 +39,7 @@ def digest(job: Job, target: KeyFamily) -> bytes:
 
 def digests(jobs: JobTable, target: KeyFamily) -> list[bytes]:
     """``digest`` of each job."""
-    parts: list[Part] = []
+    parts: list[TextPart] = []
     for name in FIELDS:
         column = jobs.columns.get(name)
         match column:
@@ -64,7 +64,7 @@ def _digest(text: bytes | memoryview) -> bytes:
     return hashlib.blake2b(text, digest_size=16).digest()
 
 
-def _extra_cells(jobs: JobTable, target: KeyFamily) -> Part:
+def _extra_cells(jobs: JobTable, target: KeyFamily) -> TextPart:
     """What is kept of each job, if the target keeps it."""
     packed = jobs.columns.get("extra")
     if packed is None:

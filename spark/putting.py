@@ -19,11 +19,11 @@ from ..migrations.engine import Summary
 from ..migrations.plan import Carried
 from ..migrations.store import Store
 from ..migrations.wire import Packed
-from ..migrations.writing import Many, Part, around_id, marked
+from ..migrations.writing import PackedJobs, Part, around_id, marked
 from ..schema.family import Command
 from ..schema.jobtable import CommandTable
+from ..schema.textparts import Sized, arranged, joined
 from ..schema.texts import Texts
-from ..schema.written import Sized, arranged, joined
 from .jobs import Slab
 
 
@@ -83,9 +83,9 @@ class _Piece:
     def count(self, summary: Summary, are_new: Any) -> None:
         """Counts the jobs, of which some (bool) are new."""
         if len(self.carried) == 1:
-            new = int(are_new.sum())
-            summary.count(self.carried[0], written=True, jobs=new)
-            summary.count(self.carried[0], written=False, jobs=len(are_new) - new)
+            for written, jobs in ((True, int(are_new.sum())), (False, int((~are_new).sum()))):
+                if jobs:
+                    summary.count(self.carried[0], written=written, jobs=jobs)
             return
         for carried, is_new in zip(self.carried, are_new.tolist(), strict=True):
             summary.count(carried, written=is_new)
@@ -112,7 +112,7 @@ def put(part: Part, store: Store, slab: Slab[Single, Tabled], summary: Summary) 
         lanes[tag].append(_Piece.of_singles(those))
     for tag, pieces in lanes.items():
         places = _places([piece.rows for piece in pieces])
-        stood = part.put_many(tag, _many(pieces, places))
+        stood = part.put_many(tag, _packed(pieces, places))
         for piece, its_places in zip(pieces, places, strict=True):
             piece.count(summary, its_places >= stood)
 
@@ -126,7 +126,7 @@ def _places(rows: Sequence[Any]) -> list[Any]:
     return found
 
 
-def _many(pieces: Sequence[_Piece], places: Sequence[Any]) -> Many:
+def _packed(pieces: Sequence[_Piece], places: Sequence[Any]) -> PackedJobs:
     """The jobs of these pieces, each at its place."""
     identities = arranged([piece.identities for piece in pieces], places)
     commands = arranged([piece.commands for piece in pieces], places)
@@ -134,4 +134,4 @@ def _many(pieces: Sequence[_Piece], places: Sequence[Any]) -> Many:
     for piece, its_places in zip(pieces, places, strict=True):
         numbers[its_places] = piece.numbers
     bounds = [np.append(0, np.cumsum(sizes)).tolist() for sizes in (identities.sizes, commands.sizes, numbers)]
-    return Many(memoryview(identities.data), bounds[0], memoryview(commands.data), *bounds[1:])
+    return PackedJobs(memoryview(identities.data), bounds[0], memoryview(commands.data), *bounds[1:])

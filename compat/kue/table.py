@@ -16,8 +16,8 @@ import numpy as np
 from ...schema.job import Job, State, rank_of
 from ...schema.jobtable import Column, JobTable, SoundJobs
 from ...schema.packed import MARKS
+from ...schema.textparts import TextPart, base64, joined, where
 from ...schema.texts import Texts
-from ...schema.written import Part, base64, joined, where
 from ..aside import FIELD
 from ..numbers import number, number_text
 from .kept import NAME
@@ -185,7 +185,7 @@ def _ranks(scores: Any) -> Any:
 
 def _extra(kept: Mapping[bytes, tuple[Any, Texts | None]], jobs: int) -> Texts:
     """What ``Kept.to_extra`` gives for each of so many jobs, packed."""
-    parts: list[Part] = []
+    parts: list[TextPart] = []
     there = np.zeros(jobs, bool)
     for name, (unlike, texts) in kept.items():
         parts.append(where(there & unlike, b","))

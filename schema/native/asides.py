@@ -17,8 +17,8 @@ from attrs import frozen
 from ..compiled import compiled
 from ..jobtable import Lines
 from ..packed import pack, unpack
+from ..textparts import ALPHABET, PADDING, from_base64
 from ..texts import Texts, has
-from ..written import ALPHABET, PADDING, from_base64
 from .aside import is_extra
 
 WHOLE, SIGNED, FRACTION, BYTES, LINES = range(5)

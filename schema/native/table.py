@@ -16,14 +16,15 @@ from ..job import Job, State
 from ..jobtable import Column, CommandTable, JobTable, SoundJobs
 from ..packed import pack
 from ..text import to_bytes, to_text
+from ..textparts import TextPart, base64, bulk, decimal, each, grouped, joined, where
 from ..texts import Texts
 from ..totals import Totals
-from ..written import Part, base64, bulk, decimal, each, grouped, joined, where
 from .aside import Aside
 from .asides import Asides
 from .keys import QueueKeys
 from .place import IMPORTED, SEQUENCES
 from .record import FAILED, NAME, PLACE_OF, STATES
+from .voucher import EXACT
 
 MOMENTS = {State.WAITING: None, State.SCHEDULED: "due_at", State.COMPLETED: "finished_at", State.FAILED: "finished_at"}
 """The states of jobs in tables, with the attribute that is their score; that of waiting ones is their turn."""
@@ -37,8 +38,6 @@ ALSO: Mapping[State, frozenset[bytes]] = {State.SCHEDULED: frozenset({b"due_at"}
 """The fields that only records of these jobs have, and all of them."""
 REMEMBERING = frozenset({State.SCHEDULED, State.FAILED})
 """Jobs whose records may remember their turn."""
-EXACT = 2**53
-"""Scores are doubles: up to here each whole number is one of its own."""
 
 
 def takes(table: JobTable) -> bool:
@@ -134,7 +133,7 @@ def _asides(table: JobTable, numbers: Mapping[str, Any], result: bytes | Texts |
     # In waiting, a rank is the priority that is read there; a job that is done has left it.
     priority = numbers["priority"]
     unlike = np.ones(rows, bool) if place == "done" else priority != numbers["rank"]
-    parts: list[Part] = [where(unlike, b',"priority":'), where(unlike, decimal(priority))]
+    parts: list[TextPart] = [where(unlike, b',"priority":'), where(unlike, decimal(priority))]
     for name in ("updated_at", "max_attempts"):
         if numbers[name] is not None:
             parts += f',"{name}":'.encode(), decimal(numbers[name])

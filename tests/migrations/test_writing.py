@@ -12,7 +12,7 @@ from ferryman.migrations import writing
 from ferryman.migrations.fence import Condition, PartlyApplied, transact
 from ferryman.migrations.store import ServerStore, Store
 from ferryman.migrations.wire import Packed, wire
-from ferryman.migrations.writing import BATCH_COMMANDS, Many, Run, marked, open_part, send
+from ferryman.migrations.writing import BATCH_COMMANDS, PackedJobs, Run, marked, open_part, send
 from ferryman.schema.errors import MigrationRefused, ServerError, StaleWriter
 from ferryman.schema.family import Command
 
@@ -36,11 +36,11 @@ def job(number: int) -> tuple[bytes, list[Command]]:
     return b"job %d" % number, [("HSET", f"job:{number}", "message", b"\xff\x00"), ("ZADD", "waiting", number, str(number))]
 
 
-def many(jobs: Sequence[tuple[bytes, list[Command]]]) -> Many:
+def many(jobs: Sequence[tuple[bytes, list[Command]]]) -> PackedJobs:
     """The same jobs to be put at once."""
     identities = [marked(identity) for identity, _ in jobs]
     packed = [Packed.of(commands) for _, commands in jobs]
-    return Many(
+    return PackedJobs(
         memoryview(b"".join(identities)),
         list(accumulate(map(len, identities), initial=0)),
         memoryview(b"".join(bytes(each.data) for each in packed)),
@@ -256,7 +256,7 @@ def test_a_partly_applied_transaction_says_so(client: redis.Redis) -> None:
         transact(line, (Condition(b"fence", "token", b"1"),), commands)
 
 
-# Many at once
+# PackedJobs at once
 
 
 @pytest.mark.parametrize("seed", range(15))

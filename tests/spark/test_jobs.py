@@ -8,9 +8,11 @@ from collections.abc import Callable
 from concurrent.futures import wait
 from pathlib import Path
 from random import Random
-from typing import NoReturn
+from typing import Any, NoReturn
 from zlib import crc32
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from ferryman.compat.kue import FAMILY as KUE
 from ferryman.compat.kue.generate import generate
@@ -233,6 +235,17 @@ def carried_over(parts: list[BucketJobs], plan: Plan, store: Store, run: Run, is
                 put(part, store, slab, summary)
             part.close()
     return summary
+
+
+def test_little_is_held_of_jobs_that_a_slab_does_not_want(parts: list[BucketJobs], monkeypatch: pytest.MonkeyPatch) -> None:
+    slabs: list[tuple[pa.Table, Any]] = []
+    monkeypatch.setattr(sound, "_groups", lambda traces, numbers, _: slabs.append((traces, numbers)) or [])
+    for part in parts:
+        list(part.in_order(lambda _: None))
+    for traces, numbers in slabs:
+        sizes, wanted = traces["size"].to_numpy() + sound.TRACE_BYTES, np.isin(traces["number"].to_numpy(), numbers)
+        assert sizes[~wanted].sum() <= sound.FEW * sizes.sum()
+    assert slabs
 
 
 def test_facts_are_no_tables() -> None:

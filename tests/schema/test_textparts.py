@@ -1,4 +1,4 @@
-"""Written: what compiled loops write of numbers and texts is what plain Python writes of each."""
+"""What compiled loops write of numbers and texts is what plain Python writes of each."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from itertools import accumulate, chain, pairwise
 from random import Random
 
 import numpy as np
+from ferryman.schema.textparts import Sized, arranged, base64, bulk, decimal, each, from_base64, grouped, joined, where
 from ferryman.schema.texts import Texts
-from ferryman.schema.written import Sized, arranged, base64, bulk, decimal, each, from_base64, grouped, joined, where
 from hiredis import pack_command
 from hypothesis import given
 from hypothesis import strategies as st

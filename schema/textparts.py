@@ -1,8 +1,8 @@
-"""Written: texts made of numbers and of other texts, thousands at once, as texts.py reads them. Needs the extra ``spark``.
+"""Texts made of parts, which are numbers and other texts, thousands at once: what texts.py reads. Needs the extra ``spark``.
 
     joined(rows, [b"ZADD ", keys, b" ", decimal(scores)])    a text for each row
 
-Called by whoever makes commands, digests or JSON of columns. tests/schema/test_written.py.
+Called by whoever makes commands, digests or JSON of columns. tests/schema/test_textparts.py.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ class Sized:
     after: bytes = b""
 
 
-Part = bytes | Texts | Sized
+TextPart = bytes | Texts | Sized
 """What stands in each row: the same bytes in all, or a text of its own."""
 
 
-def bulk(part: bytes | Texts) -> Part:
+def bulk(part: bytes | Texts) -> TextPart:
     """A word of a command as it goes over the wire."""
     return b"$%d\r\n%b\r\n" % (len(part), part) if isinstance(part, bytes) else Sized(part, b"$", b"\r\n", b"\r\n")
 
 
-def joined(rows: int, parts: Iterable[Part]) -> Texts:
+def joined(rows: int, parts: Iterable[TextPart]) -> Texts:
     """The parts of each row one after the other. The texts lie one after the other too, and fill their buffer."""
     those = list(_merged(parts))
     sizes = np.zeros(rows, np.int64)
@@ -128,7 +128,7 @@ def from_base64(texts: Texts) -> tuple[Texts, Any]:
     return Texts(data, starts, sizes), are_sound
 
 
-def _merged(parts: Iterable[Part]) -> Iterable[Part]:
+def _merged(parts: Iterable[TextPart]) -> Iterable[TextPart]:
     """The parts, of which no two that follow one another are the same bytes in all rows."""
     before = b""
     for part in parts:
