@@ -9,16 +9,9 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Iterator
-from functools import cache
 
 YOUNG, MIDDLE, OLD = 50_000, 20, 1_000
 """The collector's thresholds: new values are looked at, those that have lived for a while never in practice."""
-
-
-@cache
-def freeze_loaded() -> None:
-    """Takes all that is loaded now out of every later search for cycles. For Spark's workers, which search after each task."""
-    gc.freeze()
 
 
 @contextlib.contextmanager

@@ -1,16 +1,18 @@
-"""Buckets: Arrow files in which rows lie by the bucket of their number, so that one task finds all rows of a number.
+"""Buckets: files in which rows lie by the bucket of their number, so that one task finds all rows of a number.
 
-    task -> file: a batch for bucket 0, 1, 2 …, again and again
+    task -> file: a batch for bucket 0, 1, 2 …, again and again, and at its end where each begins
     task of bucket n <- the n-th batch of each round, of every file
 
 That is a shuffle of rows that only Python looks at: they never pass through Java, and stay on disk for as many questions as there
-are. Driver and executors share the folder, as they share the snapshot's. Written by names.py, traces.py and stands.py, read by
-names.py, sound.py and comparison.py.
+are. A file is a stream of Arrow's, which begins with the schema, and after that the positions of its batches: every task opens
+every file, and Arrow's own reader of files takes twenty times as long to do so. Driver and executors share the folder, as they
+share the snapshot's. Written by names.py, traces.py and stands.py, read by names.py, sound.py and comparison.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from mmap import ACCESS_READ, mmap
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,10 @@ SHIFT = np.uint64(33)
 FEW = 128
 """Up to so many buckets, of a few million rows, stay in the system's memory for as long as they are needed: packing them, to a
 third, would take longer than all else that is done with them here."""
+BUFFER_BYTES = 1 << 20
+"""What is written at once, at least."""
+NOTHING = -1
+"""The position of a batch that would be empty."""
 
 
 def buckets_of(numbers: Any, count: int) -> Any:
@@ -35,8 +41,13 @@ class BucketFile:
 
     def __init__(self, path: str, schema: pa.Schema, count: int) -> None:
         self._count = count
+        self._file = pa.output_stream(path, buffer_size=BUFFER_BYTES)
         compression = "lz4" if count > FEW else None
-        self._writer = pa.ipc.new_file(path, schema, options=pa.ipc.IpcWriteOptions(compression=compression, use_threads=False))
+        self._writer = pa.ipc.new_stream(
+            self._file, schema, options=pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
+        )
+        self._writer.write_batch(pa.RecordBatch.from_pylist([], schema))  # Arrow writes the schema before the first batch
+        self._positions: list[int] = []
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Adds a round of one batch for each bucket, with these rows: the more at once, the better."""
@@ -45,34 +56,24 @@ class BucketFile:
             rows = rows.take(pa.array(np.argsort(buckets, kind="stable")))
         ends = np.cumsum(np.bincount(buckets, minlength=self._count)).tolist()
         for start, end in zip([0, *ends], ends, strict=False):
-            self._writer.write_batch(rows.slice(start, end - start))
+            self._positions.append(self._file.tell() if end > start else NOTHING)
+            if end > start:
+                self._writer.write_batch(rows.slice(start, end - start))
 
     def close(self) -> None:
         """Completes the file."""
         self._writer.close()
+        self._file.write(np.array([*self._positions, len(self._positions)], np.int64).tobytes())
+        self._file.close()
 
 
-def read_bucket(paths: Iterable[str], bucket: int, count: int, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
-    """The rows of one bucket in all files, as batches of some columns (numbers, from 0)."""
+def read_bucket(paths: Iterable[str], bucket: int, count: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of one bucket in all files, which have this schema. What nobody looks at is not read from the disk."""
     for path in paths:
-        with pa.memory_map(path) as file, _reader(file, columns) as reader:
-            for index in range(bucket, reader.num_record_batches, count):
-                batch = reader.get_batch(index)
-                if batch.num_rows:
-                    yield batch
-
-
-def search_bucket(
-    paths: Iterable[str], bucket: int, count: int, columns: Sequence[int], wanted: Callable[[pa.RecordBatch], Any]
-) -> Iterator[pa.RecordBatch]:
-    """Some rows of one bucket in all files, with all columns. ``wanted`` tells (bool) by the columns that it is given which."""
-    for path in paths:
-        with pa.memory_map(path) as file, _reader(file, columns) as brief, pa.ipc.open_file(file) as whole:
-            for index in range(bucket, brief.num_record_batches, count):
-                those = wanted(brief.get_batch(index))
-                if those.any():
-                    yield whole.get_batch(index).filter(pa.array(those))
-
-
-def _reader(file: pa.MemoryMappedFile, columns: Sequence[int]) -> Any:
-    return pa.ipc.open_file(file, options=pa.ipc.IpcReadOptions(included_fields=list(columns)))
+        # Arrow's own maps ask the system for all of the file at once.
+        with open(path, "rb") as file:
+            whole = pa.py_buffer(mmap(file.fileno(), 0, access=ACCESS_READ))
+        number = int(np.frombuffer(whole, np.int64, 1, len(whole) - 8)[0])
+        positions = np.frombuffer(whole, np.int64, number, len(whole) - 8 - 8 * number)[bucket::count]
+        for position in positions[positions != NOTHING].tolist():
+            yield pa.ipc.read_record_batch(whole.slice(position), schema)

@@ -142,8 +142,7 @@ def _comparing(source: Sequence[str], target: Sequence[str], buckets: int) -> Ca
 
 def _read_stands(paths: Sequence[str], bucket: int, buckets: int) -> pa.Table:
     """The stands in a bucket."""
-    rows = read_bucket(paths, bucket, buckets, range(len(STANDS.columns)))
-    return pa.Table.from_batches(rows, STANDS.arrow).combine_chunks()
+    return pa.Table.from_batches(read_bucket(paths, bucket, buckets, STANDS.arrow), STANDS.arrow).combine_chunks()
 
 
 def _alike(wanted: pa.Table, found: pa.Table) -> tuple[Any, Any]:

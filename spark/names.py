@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from ..migrations.clusterscan import Cluster, NodeName
 from ..migrations.engine import Progress, silent
-from ..migrations.hoard import freeze_loaded, hoarding
+from ..migrations.hoard import hoarding
 from ..migrations.scan import SCAN_COUNT, Span, node, same_server, scan_range, split
 from ..migrations.sifting import can_vouch
 from ..migrations.source import open_source
@@ -34,6 +34,7 @@ from ..schema.texts import Texts
 from .buckets import BucketFile, read_bucket
 from .failures import located
 from .stage import Batches, perform
+from .worker import settle
 
 KEYS_A_TASK = 20_000
 VOUCHED_KEYS_A_TASK = 50_000
@@ -60,7 +61,7 @@ class Names:
 
     def of(self, part: int) -> Iterator[Texts]:
         """The names of a part, a page at a time."""
-        found = pa.chunked_array([rows.column(0) for rows in read_bucket(self.files, part, self.parts, [1])], pa.binary())
+        found = pa.chunked_array([rows.column("key") for rows in read_bucket(self.files, part, self.parts, SCHEMA)], pa.binary())
         # As Arrow's texts they take little more than their bytes.
         distinct = found.unique()
         for start in range(0, len(distinct), PAGE):
@@ -93,7 +94,7 @@ def _scanning(address: Address, throttle: Throttle, scans: list[Scan], folder: s
     count = throttle.page(SCAN_COUNT)
 
     def scan(rows: Batches) -> Batches:
-        freeze_loaded()
+        settle()
         path = os.path.join(folder, f"{uuid.uuid4()}.arrow")
         with hoarding(), contextlib.closing(BucketFile(path, SCHEMA, buckets)) as file:
             names: list[bytes] = []

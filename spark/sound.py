@@ -27,14 +27,12 @@ from ..schema.fact import Entry
 from ..schema.jobtable import Attached, Members, SoundJobs
 from ..schema.texts import Texts
 from ..schema.voucher import Voucher
-from .buckets import read_bucket, search_bucket
-from .traces import ATTACHED, COLUMNS, DOUBT, PLACE, RECORD, SCHEMA, unpack_names
+from .buckets import read_bucket
+from .traces import ATTACHED, DOUBT, PLACE, RECORD, SCHEMA, unpack_names
 
 TYPES = {RECORD: "hash", PLACE: "zset", ATTACHED: "list"}
 """The Redis type of the key behind a trace."""
-NAMES = list(COLUMNS)
-TELLING = [NAMES.index(name) for name in ("number", "kind", "mark", "home", "created_at", "size")]
-WHOLE = range(len(NAMES))
+TELLING = ["number", "kind", "mark", "home", "created_at", "size"]
 SLAB_BYTES = 64 << 20
 """How much of what keys hold is taken at once, so that memory grows neither with payloads nor with the number of jobs."""
 FEW = 0.1
@@ -88,7 +86,7 @@ class Traces:
 
     def judge(self, bucket: int) -> Judged:
         """The sound jobs of a bucket."""
-        batches = list(read_bucket(self.files, bucket, self.buckets, TELLING))
+        batches = [batch.select(TELLING) for batch in self._read(bucket)]
         if not batches:
             return Judged(*(np.empty(0, np.int64) for _ in Judged._fields))
         cells = [column.to_numpy() for column in pa.Table.from_batches(batches).columns]
@@ -117,14 +115,11 @@ class Traces:
 
     def suspects(self, bucket: int, sound: Judged) -> Iterator[Entry]:
         """What the traces of all jobs but the sound ones hold, an entry for each."""
-
-        def wanted(told: pa.RecordBatch) -> Any:
-            number, kind = (column.to_numpy() for column in told.columns)
-            return ~_among(number, sound.numbers) & (kind != DOUBT)
-
-        columns = [NAMES.index(name) for name in ("number", "kind")]
-        for batch in search_bucket(self.files, bucket, self.buckets, columns, wanted):
-            yield from map(_entry, batch.to_pylist())
+        for batch in self._read(bucket):
+            number, kind = (batch.column(name).to_numpy() for name in ("number", "kind"))
+            those = ~_among(number, sound.numbers) & (kind != DOUBT)
+            if those.any():
+                yield from map(_entry, batch.filter(pa.array(those)).to_pylist())
 
     def slabs(self, bucket: int, only: Collection[tuple[str, str]] | None = None) -> Iterator[Iterator[Group]]:
         """The sound jobs of a bucket, as many at once as memory should hold. ``only``: these, by scope and id."""
@@ -143,10 +138,13 @@ class Traces:
         """The keyspace as its family sees it at a glance."""
         return voucher_of(self.address, self.now_ms)
 
+    def _read(self, bucket: int) -> Iterator[pa.RecordBatch]:
+        return read_bucket(self.files, bucket, self.buckets, SCHEMA)
+
     def _traces(self, bucket: int, numbers: Any) -> pa.Table:
         """All traces of some sound jobs of a bucket, and perhaps a few of others."""
         rows = []
-        for batch in read_bucket(self.files, bucket, self.buckets, WHOLE):
+        for batch in self._read(bucket):
             wanted = _among(batch.column("number").to_numpy(), numbers)
             sizes = batch.column("size").to_numpy() + TRACE_BYTES
             rows.append(batch.filter(pa.array(wanted)) if sizes[~wanted].sum() > FEW * sizes.sum() else batch)

@@ -46,7 +46,6 @@ from pyspark.sql.types import StructType
 
 from ..migrations.clusterscan import REDIRECTED, Cluster, NodeName
 from ..migrations.confirm import confirming
-from ..migrations.hoard import freeze_loaded
 from ..migrations.rdbfile import NotAPiece, Piece, RdbFile
 from ..migrations.scan import EVERYTHING, SCAN_COUNT, Span, entries, nothing_expires, same_server, scan_range
 from ..migrations.source import open_source, snapshot_paths
@@ -68,6 +67,7 @@ from .stream import EventsStream, Stream, TotalsStream, Watch
 from .tables import FACTS, FINDINGS, JOBS, Table, batches, fact_bytes, job_bytes
 from .watch import EVENTS, TOTALS, totals
 from .whole import read_whole
+from .worker import settle
 
 TABLES: Mapping[str, Table[Any] | None] = {
     "jobs": JOBS,
@@ -195,7 +195,7 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
         return [Range(scan, len(scans), owners) for scan in scans]
 
     def read(self, partition: Range | Everything) -> Iterator[pa.RecordBatch]:
-        freeze_loaded()
+        settle()
         if isinstance(partition, Everything):
             yield from self._read_cluster()
             return
@@ -261,7 +261,7 @@ class PieceReader(DataSourceReader):  # type: ignore[misc]
         return parts
 
     def read(self, partition: FilePiece) -> Iterator[pa.RecordBatch]:
-        freeze_loaded()
+        settle()
         family, prefix = get_family(self.address.family), self.address.prefix
         with RdbFile(partition.path) as file:
             now_ms = file.written_at_ms if self.now_ms is None else self.now_ms

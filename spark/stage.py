@@ -22,9 +22,10 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from ..migrations.engine import Progress, silent
-from ..migrations.hoard import freeze_loaded, hoarding
+from ..migrations.hoard import hoarding
 from .failures import located, spark_errors
 from .tables import ROWS, Table
+from .worker import settle
 
 T = TypeVar("T")
 
@@ -83,7 +84,7 @@ def run(
     """
 
     def part(rows: Batches) -> Batches:
-        freeze_loaded()
+        settle()
         with located(f"{phase}, part {TaskContext.get().partitionId() + 1}"), hoarding():
             yield from task(rows)
 

@@ -1,0 +1,33 @@
+"""Worker: a Python process of Spark is made ready for the next of its tasks. Called at the beginning of each."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from functools import cache
+
+MANY = 20_000
+"""So many values take a millisecond to search for cycles."""
+TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD = -1, -2, -3
+"""Names of settings in the GNU C library's malloc.h."""
+KEPT_BYTES = 1 << 30
+STEP_BYTES = 16 << 20
+
+
+def settle() -> None:
+    """Takes what is loaded by now out of all later searches for cycles, and lets freed memory stay with the process."""
+    _keep_memory()
+    # Spark's workers search after each task. Loops that were compiled meanwhile (schema/compiled.py) are hundreds of thousands
+    # of values, so this is not for the first task alone.
+    if len(gc.get_objects()) > MANY:
+        gc.freeze()
+
+
+@cache
+def _keep_memory() -> None:
+    """Batches come and go by the megabyte. Memory that goes back to the system is cleared page by page when it is wanted again,
+    which takes an eighth of the time of a task that reads."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        for setting, value in ((TRIM_THRESHOLD, KEPT_BYTES), (TOP_PAD, STEP_BYTES), (MMAP_THRESHOLD, KEPT_BYTES)):
+            mallopt(setting, value)
