@@ -270,9 +270,9 @@ def _same(data: Any, one: int, other: int, size: int) -> bool:
 
 
 @compiled
-def _hashed(data: Any, start: int, size: int, seed: Any) -> Any:
-    """FNV-1a."""
-    found = seed
+def hashed(data: Any, start: int, size: int) -> Any:
+    """The FNV-1a hash (uint64) of the text at a position."""
+    found = np.uint64(14695981039346656037)
     for index in range(start, start + size):
         found = (found ^ np.uint64(data[index])) * np.uint64(1099511628211)
     return found
@@ -291,7 +291,7 @@ def _codes(data: Any, starts: Any, sizes: Any) -> Any:
     slots = np.full(64, -1, np.int64)
     known = 0
     for row in range(rows):
-        at = _slot(_hashed(data, starts[row], sizes[row], np.uint64(14695981039346656037)), slots)
+        at = _slot(hashed(data, starts[row], sizes[row]), slots)
         while slots[at] >= 0:
             first = firsts[slots[at]]
             if sizes[first] == sizes[row] and _same(data, starts[first], starts[row], sizes[row]):
@@ -306,7 +306,7 @@ def _codes(data: Any, starts: Any, sizes: Any) -> Any:
                 slots = np.full(4 * len(slots), -1, np.int64)
                 for code in range(known):
                     first = firsts[code]
-                    at = _slot(_hashed(data, starts[first], sizes[first], np.uint64(14695981039346656037)), slots)
+                    at = _slot(hashed(data, starts[first], sizes[first]), slots)
                     while slots[at] >= 0:
                         at = (at + 1) & (len(slots) - 1)
                     slots[at] = code

@@ -63,6 +63,9 @@ ON_THIS_MACHINE: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.d
 BRIEF_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For runs of a minute: a Java that compiles quickly, not well, halves their time."""
 
+TRUSTING_JAVA = "-Darrow.enable_unsafe_memory_access=true"
+"""Spares Java an eighth of the time in which it takes records from Python: Arrow does not check every access to its own memory."""
+
 ARCHIVE = "FERRYMAN_JAVA_ARCHIVE"
 """The environment variable that names a file for the classes which Java loads, so that the next Java need not prepare them."""
 
@@ -97,7 +100,7 @@ def session(master: str | None = None, settings: Mapping[str, str] | None = None
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     logging = folder / "log4j2.properties"
     logging.write_text(LOGGING.format(level="warn" if os.environ.get("FERRYMAN_DEBUG") else "off"))
-    java = [f"-Dlog4j2.configurationFile={logging.as_uri()}", *([BRIEF_JAVA] if brief else ()), *_archive()]
+    java = [f"-Dlog4j2.configurationFile={logging.as_uri()}", TRUSTING_JAVA, *([BRIEF_JAVA] if brief else ()), *_archive()]
     chosen = {
         **STEPS,
         **TERMINAL,

@@ -207,7 +207,7 @@ class _Held:
     @classmethod
     def of(cls, traces: pa.Table, indexes: Any) -> _Held:
         """What all of these hold. ``indexes``: the column of that name."""
-        key, values = (traces.column(name).combine_chunks() for name in ("key", "values"))
+        key, values = (_array(traces.column(name)) for name in ("key", "values"))
         ends = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
         scores = traces.column("score").fill_null(0).to_numpy()
         return cls(Texts.from_arrow(key), traces.column("names"), Texts.from_arrow(values.values), ends, scores, indexes)
@@ -238,7 +238,12 @@ def _sorted(rows: Any, *columns: Any) -> Any:
 
 def _codes(texts: pa.ChunkedArray) -> Any:
     """A number for each text of a column, the same for the same text."""
-    return texts.combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
+    return _array(texts).dictionary_encode(null_encoding="encode").indices.to_numpy()
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array. Arrow would copy one that is of one piece already."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _entry(cells: dict[str, Any]) -> Entry:

@@ -6,6 +6,8 @@ import ctypes
 import gc
 from functools import cache
 
+import pyarrow as pa
+
 MANY = 20_000
 """So many values take a millisecond to search for cycles."""
 TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD = -1, -2, -3
@@ -31,3 +33,4 @@ def _keep_memory() -> None:
     if mallopt is not None:
         for setting, value in ((TRIM_THRESHOLD, KEPT_BYTES), (TOP_PAD, STEP_BYTES), (MMAP_THRESHOLD, KEPT_BYTES)):
             mallopt(setting, value)
+        pa.set_memory_pool(pa.system_memory_pool())
