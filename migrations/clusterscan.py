@@ -33,10 +33,14 @@ from .wire import Wire, wire
 
 NodeName = tuple[str, int]
 """Host and port."""
+Owner = tuple[NodeName, int]
+"""A master, and the epoch of its slots: it begins a new one when it takes one over, so that a slot that has been away tells."""
 
 REST_SECONDS = 30.0
 """For so long a scan waits for slots that are on the move."""
 PAUSE = 0.1
+FLAGS, EPOCH = 2, 6
+"""Where these stand in a line of CLUSTER NODES (https://redis.io/docs/latest/commands/cluster-nodes/)."""
 REDIRECTED = (MovedError, AskError, TryAgainError, ClusterDownError)
 
 
@@ -190,29 +194,32 @@ class Cluster:
 
     # Slots that move
 
-    def at_rest(self) -> Mapping[int, NodeName]:
+    def at_rest(self) -> Mapping[int, Owner]:
         """The map of slots at a moment when none was on the move."""
         deadline = time.monotonic() + REST_SECONDS
         while True:
             owners = self.refresh()
-            moving = [name for name in self.masters() if self._is_moving(name)]
+            told = {name: self._of_itself(name) for name in self.masters()}
+            moving = [name for name, words in told.items() if any(word.startswith("[") for word in words)]
             if not moving:
-                return owners
+                return {slot: (name, int(told[name][EPOCH])) for slot, name in owners.items()}
             if time.monotonic() > deadline:
                 raise self._restless(f"a slot of {moving[0][0]}:{moving[0][1]}")
             time.sleep(PAUSE)
 
-    def moved_since(self, before: Mapping[int, NodeName]) -> list[int]:
-        """The slots that have other owners than they had."""
+    def moved_since(self, before: Mapping[int, Owner]) -> list[int]:
+        """The slots that have other owners than they had, or may have had meanwhile."""
         after = self.at_rest()
         return [slot for slot, owner in after.items() if before.get(slot) != owner]
 
-    def must_own(self, before: Mapping[int, NodeName]) -> None:
-        """Raises ServerError if slots have other owners than they had: who scans node by node may have missed their keys."""
-        moved = self.moved_since(before)
-        if moved:
-            told = f"{len(moved)} slots have moved during the scan; try again when they have settled"
-            raise ServerError(f"{self._address.display()}: {told}")
+    def must_own(self, before: Mapping[int, Owner]) -> None:
+        """Raises ServerError if slots have, or have had, other owners: who scans node by node may have missed their keys."""
+        after = self.at_rest()
+        if after == before:
+            return
+        moved = sum(slot not in after or after[slot][0] != name for slot, (name, _) in before.items())
+        told = f"{moved} slots have moved" if moved else "a slot has moved away and back"
+        raise ServerError(f"{self._address.display()}: {told} during the scan; try again when they have settled")
 
     def keys_in(self, slot: int) -> list[bytes]:
         """The names of all keys in a slot."""
@@ -221,12 +228,11 @@ class Cluster:
             names: list[bytes] = line.ask("CLUSTER", "GETKEYSINSLOT", slot, number + 1000)
             return names
 
-    def _is_moving(self, name: NodeName) -> bool:
-        """Whether a node gives away or takes over a slot: then its own line names it in brackets."""
+    def _of_itself(self, name: NodeName) -> Sequence[str]:
+        """The words in which a node describes itself; slots that it gives away or takes over are in brackets."""
         with wire(self.client(name)) as line:
             nodes = to_text(line.ask("CLUSTER", "NODES"))
-        own = next((words for words in nodes.splitlines() if "myself" in words), "")
-        return "[" in own.partition(" connected")[2]
+        return next(words for words in map(str.split, nodes.splitlines()) if "myself" in words[FLAGS])
 
     def _restless(self, what: str) -> ServerError:
         return ServerError(

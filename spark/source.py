@@ -44,7 +44,7 @@ from attrs import frozen
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from ..migrations.clusterscan import REDIRECTED, Cluster, NodeName
+from ..migrations.clusterscan import REDIRECTED, Cluster, Owner
 from ..migrations.confirm import confirming
 from ..migrations.rdbfile import NotAPiece, Piece, RdbFile
 from ..migrations.scan import EVERYTHING, SCAN_COUNT, Span, entries, nothing_expires, same_server, scan_range
@@ -152,7 +152,7 @@ class Range(InputPartition):  # type: ignore[misc]
     scan: Scan
     tasks: int
     """How many parts there are."""
-    owners: Mapping[int, NodeName] | None = None
+    owners: Mapping[int, Owner] | None = None
     """Of all slots of a cluster: keys may be missed if they change."""
 
     @contextlib.contextmanager

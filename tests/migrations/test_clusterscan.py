@@ -21,6 +21,7 @@ from ..support.captures import Capture, captures
 from ..support.captures import commands as words_of
 from ..support.clusters import MASTERS, Cluster, cluster
 from ..support.servers import Server, ServerKind
+from ..support.topologies import Daemon
 
 KEYS = 4000
 
@@ -116,6 +117,35 @@ def test_a_slot_that_moves_during_the_scan_loses_no_key(empty: Cluster, monkeypa
     monkeypatch.setattr(clusterscan, "scan_range", scan_and_move)
     assert everything(empty) == Counter(names)
     assert moved.is_set()
+
+
+def test_a_slot_that_was_away_during_the_scan_loses_no_key(empty: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = fill(empty)
+    home = empty.owner(b"{hot}")
+    hosts = [each for each in empty.nodes[:MASTERS] if each is not home]
+    scan_page = clusterscan.scan_range
+    visits: list[Daemon] = []
+
+    def scan_and_move(client, *arguments):  # type: ignore[no-untyped-def]
+        """The hot slot is with another node while its own is scanned, and back before that one is."""
+        is_home = _port(client) == home.server.port
+        host = next(each for each in hosts if each.server.port != _port(client))
+        if is_home:
+            empty.move(b"{hot}", host)
+            visits.append(host)
+        yield from scan_page(client, *arguments)
+        if is_home:
+            empty.move(b"{hot}", home)
+
+    with clusterscan.Cluster(address(empty)) as reader:
+        before = reader.at_rest()
+        monkeypatch.setattr(clusterscan, "scan_range", scan_and_move)
+        assert everything(empty) == Counter(names)
+        assert visits
+        assert {name for name, _ in reader.at_rest().values()} == {name for name, _ in before.values()}
+        with pytest.raises(ServerError, match="a slot has moved away and back during the scan"):
+            reader.must_own(before)
+        reader.must_own(reader.at_rest())
 
 
 def _port(client) -> int:  # type: ignore[no-untyped-def]

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from ferryman.compat.kue import FAMILY
@@ -52,20 +49,3 @@ def test_the_collector_is_as_before_also_after_an_error(eager: tuple[int, int, i
     with pytest.raises(ZeroDivisionError):
         fail()
     assert gc.get_threshold() == eager
-
-
-def test_what_is_loaded_is_left_alone_and_what_comes_later_is_not(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(
-        "import gc\n"
-        "from ferryman.migrations.hoard import freeze_loaded\n"
-        "freeze_loaded()\n"
-        "assert gc.get_freeze_count() > 1000\n"
-        "gc.collect()\n"
-        "circle = []\n"
-        "circle.append(circle)\n"
-        "freeze_loaded()\n"
-        "del circle\n"
-        "assert gc.collect() == 1\n"
-    )
-    subprocess.run([sys.executable, str(program)], check=True)

@@ -85,6 +85,9 @@ def cluster(kind: ServerKind, folder: Path) -> Iterator[Cluster]:
         for number, node in enumerate(nodes[:MASTERS]):
             first, last = number * SLOTS // MASTERS, (number + 1) * SLOTS // MASTERS - 1
             running.say(node, "CLUSTER", "ADDSLOTSRANGE", first, last)
+        for number, node in enumerate(nodes, 1):
+            # As redis-cli does. Epochs that are the same change by themselves, which looks as if a slot had moved.
+            running.say(node, "CLUSTER", "SET-CONFIG-EPOCH", number)
         for node, bus in zip(nodes[1:], buses[1:], strict=True):
             running.say(nodes[0], "CLUSTER", "MEET", "127.0.0.1", node.server.port, bus)
         known = f"cluster_known_nodes:{len(nodes)}".encode()
