@@ -12,15 +12,18 @@ bounded by PIECE, or by the largest single key.
 Only reads. Decoding is rdb-py's. Streams and modules are no data of any queue here; they are counted, not read. Called by the
 local engine and by Spark tasks, which decode most of a file in columns (spark/rdbcolumns.py).
 
-Known limit: rdb-py makes room for any size that it reads before it looks whether so much follows, so a damaged file may end the
-process instead of being told as damaged.
+rdb-py makes room for a packed text of any size, and ends the process when there is none. So where a size is found that no text
+has, another process tries first, whether it is one or the bytes only look like it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import mmap
+import os
 import re
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -46,6 +49,9 @@ FACTS = 4096
 END = b"\xff"
 CHANGE_OF_DB = re.compile(rb"%b[\x00-\x3f]%b" % (re.escape(bytes([SELECT_DB])), re.escape(bytes([RESIZE_DB]))), re.DOTALL)
 """What a file says where the keys of another database begin, and may hold elsewhere by chance."""
+IMPOSSIBLE = re.compile(rb"\xc3(?:[\x00-\x3f]|[\x40-\x7f].|\x80.{4}|\x81.{8})(?:\x80[\x40-\xff]|\x81)", re.DOTALL)
+"""A packed text that says that it has 1 GB or more, or bytes that look so by chance."""
+TRIAL = "import sys, rdb\nfor item in rdb.RdbDecoder(sys.argv[1]): pass"
 PROOF = b"FERRYMAN"
 """Stands where the checksum of a whole file stands: whoever reads it there has read to the end of the piece."""
 
@@ -290,7 +296,18 @@ class RdbFile:
                         part.write(span)
             part.write(behind)
             part.flush()
+            with memoryview(self.data) as view:
+                if any(IMPOSSIBLE.search(view, *span) for span in spans):
+                    _try(part.name)
             yield from RdbDecoder(part.name)
+
+
+def _try(path: str) -> None:
+    """Raises ValueError where the decoder would end this process."""
+    with_packages = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    trial = subprocess.run([sys.executable, "-c", TRIAL, path], capture_output=True, env=with_packages, check=False)
+    if trial.returncode < 0:
+        raise ValueError("a size is written there that nothing has")
 
 
 def _ascending(item: Mapping[str, Any]) -> list[tuple[bytes, float]]:

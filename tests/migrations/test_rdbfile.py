@@ -201,6 +201,28 @@ def test_a_file_that_is_cut_short_counts_for_nothing(full: tuple[Path, dict[byte
             read(path)
 
 
+ENORMOUS = b"\xc3\x03\x81" + (1 << 40).to_bytes(8) + b"abc"
+"""A text of three bytes that says that it has a terabyte when it is unpacked."""
+
+
+@pytest.mark.parametrize(
+    "record",
+    [b"\x00" + string(b"key") + ENORMOUS, b"\x04" + string(b"key") + b"\x01" + ENORMOUS + string(b"x"), b"\xfa" + 2 * ENORMOUS],
+    ids=["value", "field", "remark"],
+)
+def test_a_size_for_which_no_memory_is_enough_does_not_end_the_process(record: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "enormous.rdb"
+    path.write_bytes(b"REDIS0010\xfe\x00" + record + b"\xff" + bytes(8))
+    with pytest.raises(ServerError, match="cut short or damaged somewhere from byte 9 on"):
+        read(path)
+
+
+def test_a_text_that_looks_like_such_a_size_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "lookalike.rdb"
+    path.write_bytes(b"REDIS0010\xfe\x00\x00" + string(b"key") + string(ENORMOUS) + b"\xff" + bytes(8))
+    assert read(path) == {b"key": ("string", ENORMOUS)}
+
+
 @given(at=st.integers(min_value=0), damage=st.binary(min_size=1, max_size=8))
 def test_damaged_bytes_are_an_error_or_a_value_and_never_a_crash(
     at: int, damage: bytes, tmp_path_factory: pytest.TempPathFactory
