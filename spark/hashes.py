@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..migrations.globs import covering
-from ..migrations.reading import BATCH, BATCH_BYTES, SMALL_HASH, checked, is_wrong_type
+from ..migrations.reading import BATCH_BYTES, SMALL_HASH, checked, is_wrong_type
 from ..migrations.throttle import Pace
 from ..migrations.wire import Wire
 from ..schema.fact import Entry, FactKind
@@ -27,6 +27,10 @@ from .columns import STAYS, Found, Hashes, Keys, Lists, Picked, Zset
 from .replies import Odd, Replies
 
 T = TypeVar("T")
+
+BATCH = 250
+"""Keys to read in one round trip. What is done once for each takes as long here as a hundred keys, so they are more than where
+Python looks at every reply (migrations/reading.py); the server's other clients wait for half a millisecond to one."""
 
 Values = Sequence[bytes | None]
 """The values of some fields of a hash; None where it lacks one."""

@@ -97,16 +97,17 @@ SHORT = 1_000
 def is_plain(aside: bytes) -> bool:
     """Whether a text is what is aside of most migrated jobs. False also for others that ``Aside.unpack`` reads."""
     match = _PLAIN.fullmatch(aside) if len(aside) <= SHORT else None
-    return match is not None and is_extra(match[1])
+    return match is not None and extra_of(match[1]) is not None
 
 
 @lru_cache(maxsize=1024)
-def is_extra(packed: bytes) -> bool:
-    """Whether a text holds what other families keep of a job. That is the same for many."""
+def extra_of(packed: bytes) -> Mapping[str, Any] | None:
+    """What other families keep of a job, by their names; None if the text holds anything else. That is the same for many jobs."""
     try:
-        return all(isinstance(kept, dict) for kept in unpack(packed).values())
+        kept = unpack(packed)
     except MalformedValue:
-        return False
+        return None
+    return kept if all(isinstance(each, dict) for each in kept.values()) else None
 
 
 def _checked(name: str, value: Any) -> Any:

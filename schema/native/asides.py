@@ -7,7 +7,7 @@ and ``table.py``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -16,10 +16,10 @@ from attrs import frozen
 
 from ..compiled import compiled
 from ..jobtable import Lines
-from ..packed import pack, unpack
+from ..packed import pack
 from ..textparts import ALPHABET, PADDING, from_base64
 from ..texts import Texts, has
-from .aside import is_extra
+from .aside import extra_of
 
 WHOLE, SIGNED, FRACTION, BYTES, LINES = range(5)
 FIELDS = {
@@ -57,7 +57,9 @@ class Asides:
     moments: Any
     """The score at the place (int64)."""
     _fields: Mapping[str, Texts]
-    _extra: Texts
+    _codes: Any
+    """Which of what is kept is kept of each."""
+    _kept: Sequence[Mapping[str, Any]]
 
     @classmethod
     def of(cls, texts: Texts) -> Asides:
@@ -67,8 +69,10 @@ class Asides:
         _walk(texts.data, texts.starts, texts.sizes, spans[0], spans[1], are_plain, _KINDS, _ENDS, _ALL_NAMES, _IS_BASE64, _TEXTS)
         *fields, extra, places, moments = (Texts(texts.data, *found) for found in spans.transpose(1, 0, 2))
         codes, different = extra.codes()
-        are_plain &= np.array(list(map(is_extra, different)) or [False])[codes]
-        return cls(are_plain, places, moments.exact()[0], dict(zip(FIELDS, fields, strict=True)), extra)
+        kept = list(map(extra_of, different))
+        are_plain &= np.array([each is not None for each in kept], bool)[codes]
+        by_name = dict(zip(FIELDS, fields, strict=True))
+        return cls(are_plain, places, moments.exact()[0], by_name, codes, [each or {} for each in kept])
 
     def has(self, name: str) -> Any:
         """Of which jobs there is a field (bool)."""
@@ -104,10 +108,8 @@ class Asides:
 
     def extra(self) -> tuple[Texts, frozenset[str]]:
         """What other families keep, as an ordered ``pack``; and the names of all of these families."""
-        codes, different = self._extra.codes()
-        kept = [unpack(text) if is_extra(text) else {} for text in different]
-        packed = Texts.of([pack(each, ordered=True) for each in kept])
-        return packed.take(codes), frozenset(chain.from_iterable(kept))
+        packed = Texts.of([pack(each, ordered=True) for each in self._kept])
+        return packed.take(self._codes), frozenset(chain.from_iterable(self._kept))
 
 
 def _there(texts: Texts) -> Texts:
