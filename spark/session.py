@@ -123,12 +123,12 @@ def _archive() -> list[str]:
 
 
 def local_tasks() -> int:
-    """The tasks that work side by side on this machine, without a master elsewhere: half as many again as cores.
+    """The tasks that work side by side on this machine, without a master elsewhere: one for each core and up to four more.
 
     Some of them always wait for a server.
     """
     cores = os.cpu_count() or 2
-    return cores + cores // 2
+    return cores + min(cores, 4)
 
 
 def is_here(master: str) -> bool:

@@ -58,7 +58,7 @@ from ..schema.family import get_family
 from .columns import entries_of
 from .entries import ENTRIES, entry_bytes
 from .forms import Form, Whole, parse_fields
-from .hashes import of_family
+from .hashes import BATCH, of_family
 from .names import Scan, scans_of
 from .rdbcolumns import unproven
 from .replies import Replies
@@ -78,6 +78,8 @@ TABLES: Mapping[str, Table[Any] | None] = {
     "totals": TOTALS,
     "events": EVENTS,
 }
+NAMES = 10 * BATCH
+"""Keys that are asked for when so many have been named."""
 READ_OPTIONS = frozenset({"url", "table", "partitions", "fields", "now", "throttle"})
 STREAM_OPTIONS = frozenset({"url", "table", "every", "patience", "throttle", "state", "startingoffsets"})
 WRITE_OPTIONS = frozenset({"url", "lossy"})
@@ -215,7 +217,7 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
                 pages = _distinct(pages)
             with wire(client) as line:
                 replies = Replies(line, all_stay=nothing_expires(client, self.address.db))
-                yield from self.form.read(replies, pages, throttle.pace(), self.address)
+                yield from self.form.read(replies, _gathered(pages), throttle.pace(), self.address)
             return
         found = entries(client, family, prefix, span, throttle)
         facts = (fact for batch in found for entry in batch for fact in family.facts(entry, prefix))
@@ -321,6 +323,18 @@ def _distinct(pages: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
         fresh = [key for key in dict.fromkeys(page) if key not in seen]
         seen.update(fresh)
         yield fresh
+
+
+def _gathered(pages: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
+    """The names of several pages at once, so that hardly a round trip is for a few of them only."""
+    names: list[bytes] = []
+    for page in pages:
+        names += page
+        if len(names) >= NAMES:
+            yield names
+            names = []
+    if names:
+        yield names
 
 
 def _form(options: Mapping[str, str]) -> Form:
