@@ -68,9 +68,10 @@ class Names:
 
     def of(self, part: int) -> Iterator[Texts]:
         """The names of a part, a page at a time."""
-        found = pa.chunked_array([rows.column("key") for rows in read_bucket(self.files, part, self.parts, SCHEMA)], pa.binary())
+        found = [rows.column("key") for rows in read_bucket(self.files, part, self.parts, SCHEMA)]
         # As Arrow's texts they take little more than their bytes.
-        distinct = Texts.from_arrow(found.unique())
+        distinct = Texts.from_arrow(pa.chunked_array(found, pa.binary()).unique())
+        del found  # and with it the files
         _, numbers = _neighbours(distinct.data, distinct.starts, distinct.sizes)
         ordered = distinct.take(np.argsort(numbers, kind="stable"))
         for start in range(0, len(ordered), PAGE):

@@ -86,10 +86,11 @@ class Traces:
 
     def judge(self, bucket: int) -> Judged:
         """The sound jobs of a bucket."""
-        batches = [batch.select(TELLING) for batch in self._read(bucket)]
-        if not batches:
+        # Copies, so that no more than one file's pages are in memory at once.
+        told = [[batch.column(name).to_numpy().copy() for name in TELLING] for batch in self._read(bucket)]
+        if not told:
             return Judged(*(np.empty(0, np.int64) for _ in Judged._fields))
-        cells = [column.to_numpy() for column in pa.Table.from_batches(batches).columns]
+        cells = [np.concatenate(column) for column in zip(*told, strict=True)]
         order = np.argsort(cells[0], kind="stable")
         number, kind, mark, home, created_at, size = (column[order] for column in cells)
         starts = np.flatnonzero(np.concatenate(([True], number[1:] != number[:-1])))
