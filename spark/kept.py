@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from ..schema.address import Address
 from ..schema.errors import UsageError
 from .snapshot import Snapshot, taken
-from .stage import Results
+from .stage import COMPLETE, Results
 from .tables import FACTS
 
 PREFIX = "ferryman-"
@@ -27,8 +27,6 @@ SNAPSHOT = "source"
 MARK = "unfinished"
 PATTERN = set("*?[]{}\\")
 """Characters by which Spark takes the name of a folder for a pattern."""
-COMPLETE = "_SUCCESS"
-"""Spark leaves it in a folder of Parquet files when all are there."""
 
 
 @contextlib.contextmanager

@@ -25,7 +25,6 @@ from pyspark.sql import SparkSession
 
 from ..migrations.clusterscan import Cluster, NodeName
 from ..migrations.engine import Progress, silent
-from ..migrations.hoard import hoarding
 from ..migrations.scan import SCAN_COUNT, Span, node, same_server, scan_range, split
 from ..migrations.sifting import can_vouch
 from ..migrations.source import open_source
@@ -37,8 +36,7 @@ from ..schema.family import get_family
 from ..schema.texts import MOST_DIGITS, Texts, hashed
 from .buckets import BucketFile, read_bucket
 from .failures import located
-from .stage import Batches, perform
-from .worker import settle
+from .stage import Batches, tell
 
 KEYS_A_TASK = 20_000
 VOUCHED_KEYS_A_TASK = 50_000
@@ -92,21 +90,18 @@ def list_names(
     os.makedirs(folder)
     scans = scans_of(address, tasks)
     task = _scanning(address, throttle, scans, folder, tasks)
-    done = spark.range(0, len(scans), 1, len(scans)).mapInArrow(task, "file string")
-    files: list[str] = []
-    perform(spark, lambda: files.extend(row.file for row in done.collect()), f"scanning {address.family} keys", progress)
+    files = tell(spark.range(0, len(scans), 1, len(scans)), task, f"scanning {address.family} keys", progress)
     return Names(folder, tuple(sorted(files)), tasks)
 
 
-def _scanning(address: Address, throttle: Throttle, scans: list[Scan], folder: str, buckets: int) -> Callable[[Batches], Batches]:
+def _scanning(address: Address, throttle: Throttle, scans: list[Scan], folder: str, buckets: int) -> Callable[[Batches], str]:
     """The task that leaves the names that the scans it is given find in a file, of which it tells."""
     globs = get_family(address.family).globs(address.prefix)
     count = throttle.page(SCAN_COUNT)
 
-    def scan(rows: Batches) -> Batches:
-        settle()
+    def scan(rows: Batches) -> str:
         path = os.path.join(folder, f"{uuid.uuid4()}.arrow")
-        with hoarding(), contextlib.closing(BucketFile(path, SCHEMA, buckets)) as file:
+        with contextlib.closing(BucketFile(path, SCHEMA, buckets)) as file:
             names: list[bytes] = []
             for index in (index for row in rows for index in row.column("id").to_pylist()):
                 each = scans[index]
@@ -118,7 +113,7 @@ def _scanning(address: Address, throttle: Throttle, scans: list[Scan], folder: s
                             file.write(_batch(names))
                             names = []
             file.write(_batch(names))
-        yield pa.RecordBatch.from_arrays([pa.array([path])], ["file"])
+        return path
 
     return scan
 

@@ -1,13 +1,16 @@
 """Stage: one distributed step, whose tasks turn Arrow batches into rows of a table and one closing word each.
 
 The results go to Parquet before anything reads them, so that a step runs once however often its results are looked at:
-steps read servers and write to them. The closing word (JSON: counts, totals) is a row in which all columns but ``tail`` are
-null; Spark keeps exactly one for each task, whatever was retried. Called by the snapshot and the engine.
+steps read servers and write to them. Tasks write the files themselves, since rows that pass through Java take longer there than
+in Python. The closing word (JSON: counts, totals) is a row in which all columns but ``tail`` are null. Files of attempts that
+Spark does not count have hidden names, so there is exactly one closing word for each task, whatever was retried. Called by the
+snapshot and the engine.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -31,6 +34,11 @@ T = TypeVar("T")
 
 Batches = Iterator[pa.RecordBatch]
 TAIL = "tail"
+TAIL_FIELD = pa.field(TAIL, pa.string())
+COMPLETE = "_SUCCESS"
+"""A file in the folder of Parquet files, when all are there: Spark has the same."""
+GROUP_BYTES = 8 << 20
+"""Rows of a file that a reader decodes at once, about."""
 POLL_SECONDS = 0.2
 """How often progress is asked for while Spark works."""
 
@@ -83,20 +91,61 @@ def run(
     have failed; it says which part failed, and where.
     """
 
+    os.makedirs(path, exist_ok=more)
+
+    def part(rows: Batches) -> str:
+        with located(f"{phase}, part {TaskContext.get().partitionId() + 1}"):
+            return _written(path, table, task(rows))
+
+    for file in tell(frame, part, phase, progress):
+        os.rename(os.path.join(path, f".{file}"), os.path.join(path, file))
+    Path(path, COMPLETE).touch()
+    return Results(frame.sparkSession, table, path)
+
+
+def tell(frame: DataFrame, task: Callable[[Batches], str], phase: str, progress: Progress = silent) -> list[str]:
+    """Runs ``task`` on every partition of ``frame``: what each of them tells."""
+
     def part(rows: Batches) -> Batches:
         settle()
-        with located(f"{phase}, part {TaskContext.get().partitionId() + 1}"), hoarding():
-            yield from task(rows)
+        with hoarding():
+            yield pa.RecordBatch.from_arrays([pa.array([task(rows)])], ["told"])
 
-    spark = frame.sparkSession
-    output = frame.mapInArrow(part, _ddl(table))
-    perform(spark, lambda: output.write.parquet(uri(path), "append" if more else "error"), phase, progress)
-    return Results(spark, table, path)
+    told: list[str] = []
+    asked = frame.mapInArrow(part, "told string")
+    perform(frame.sparkSession, lambda: told.extend(row.told for row in asked.collect()), phase, progress)
+    return told
+
+
+def _written(path: str, table: Table[Any], batches: Batches) -> str:
+    """Writes a file in the folder under a name that Spark does not read: the name with a dot before it."""
+    name = f"{uuid.uuid4()}.parquet"
+    file = Path(path, f".{name}")
+    try:
+        with parquet.ParquetWriter(file, table.arrow.append(TAIL_FIELD)) as writer:
+            for group in _groups(batches):
+                writer.write_table(pa.Table.from_batches(group))
+    except BaseException:
+        file.unlink(missing_ok=True)
+        raise
+    return name
+
+
+def _groups(batches: Batches) -> Iterator[list[pa.RecordBatch]]:
+    """The batches, as many together as Parquet should keep together."""
+    group: list[pa.RecordBatch] = []
+    for batch in batches:
+        group.append(batch)
+        if sum(each.nbytes for each in group) >= GROUP_BYTES:
+            yield group
+            group = []
+    if group:
+        yield group
 
 
 def closing(batches: Batches, table: Table[T], word: Callable[[], str]) -> Batches:
     """The batches of a task with the column ``tail``, and its closing word, asked for when all else is done."""
-    schema = table.arrow.append(pa.field(TAIL, pa.string()))
+    schema = table.arrow.append(TAIL_FIELD)
     for batch in batches:
         yield pa.RecordBatch.from_arrays([*batch.columns, pa.nulls(batch.num_rows, pa.string())], schema=schema)
     cells = [pa.nulls(1, column.type) for column in table.arrow]
