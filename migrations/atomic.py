@@ -67,7 +67,7 @@ class Reader:
             with self._nodes(slot) as line:
                 sizes = _sizes(line, itertools.chain.from_iterable(measured[index] for index in indexes))
                 asked = [index for index in indexes if self._is_bounded(measured[index], sizes)]
-                answers = self._transact(line, [[each for spot in groups[index] for each in _commands(spot)] for index in asked])
+                answers = self._transact(line, [_commands(groups[index]) for index in asked])
             for index, replies in zip(asked, answers, strict=True):
                 found[index] = None if replies is None else _entries(groups[index], replies)
         return found
@@ -134,24 +134,31 @@ def _measure(spot: Spot) -> str | None:
 # Questions and answers
 
 
-def _commands(spot: Spot) -> Iterator[Command]:
-    """What is asked about a spot: of a whole key its time to live as well, which rules ask for."""
-    key, item = spot.key, spot.item
-    if item is None:
-        yield _WHOLE[spot.redis_type](key) if spot.redis_type in _WHOLE else ("TYPE", key)
-        yield ("PTTL", key)
-        return
-    match spot.redis_type:
-        case "zset":
-            yield ("ZSCORE", key, item)
-        case "set":
-            yield ("SISMEMBER", key, item)
-        case "hash":
-            yield ("HGET", key, item)
-        case "list":
-            yield ("LPOS", key, item, "COUNT", 0)
+def _commands(group: Group) -> list[Command]:
+    """What is asked about the spots of a group: of a whole key its time to live as well, which rules ask for."""
+    found: list[Command] = []
+    for key, kind, item in group:
+        if item is None:
+            found += (_WHOLE[kind](key) if kind in _WHOLE else ("TYPE", key), ("PTTL", key))
+        elif kind in _ITEM:
+            found.append((_ITEM[kind], key, item))
+        elif kind == "list":
+            found.append(("LPOS", key, item, "COUNT", 0))
+    found += (("ZMSCORE", key, *members) for key, members in _scored_in(group).items())
+    return found
 
 
+def _scored_in(group: Group) -> Mapping[bytes, list[bytes]]:
+    """The members of zsets that are asked for, by zset: most jobs may stand in one under several names."""
+    members: dict[bytes, list[bytes]] = {}
+    for key, kind, item in group:
+        if item is not None and kind == "zset":
+            members.setdefault(key, []).append(item)
+    return members
+
+
+_ITEM: Mapping[str, str] = {"set": "SISMEMBER", "hash": "HGET"}
+"""What tells of one item of a key, but for lists and zsets."""
 _WHOLE: Mapping[str, Callable[[bytes], Command]] = {
     "string": lambda key: ("GET", key),
     "list": lambda key: ("LRANGE", key, 0, LIST_CHUNK - 1),
@@ -167,26 +174,37 @@ def _entries(group: Group, replies: Sequence[Any]) -> list[Entry] | None:
     found: list[Entry] = []
     answers = iter(replies)
     for spot in group:
+        if spot.item is not None and spot.redis_type == "zset":
+            continue
         reply = next(answers)
         ttl_ms = next(answers) if spot.item is None else None
         if not isinstance(reply, Exception):
             found += _entry(spot, reply, ttl_ms if isinstance(ttl_ms, int) and ttl_ms >= 0 else None)
-        elif not str(reply).startswith("WRONGTYPE"):
+        elif not _is_other_type(reply):
             return None
-        # A key of another type says nothing of the job.
+    for (key, members), reply in zip(_scored_in(group).items(), answers, strict=True):
+        if not isinstance(reply, Exception):
+            # Ranks are not asked for: no rule is about them.
+            scores = zip(members, reply, strict=True)
+            found += (Entry(key, "zset", [(member, float(score))]) for member, score in scores if score is not None)
+        elif not _is_other_type(reply):
+            return None
     return found
 
 
+def _is_other_type(error: Exception) -> bool:
+    """Whether the key is of another type: it says nothing of the job then."""
+    return str(error).startswith("WRONGTYPE")
+
+
 def _entry(spot: Spot, reply: Any, ttl_ms: int | None) -> Iterator[Entry]:
-    """The entry of a spot where something stands. Ranks in sorted sets are not asked for: no rule is about them."""
+    """The entry of a spot where something stands."""
     key, kind, item = spot.key, spot.redis_type, spot.item
     if item is None:
         if reply not in (None, [], {}) and kind in _WHOLE:
             yield Entry(key, kind, _value(kind, reply), ttl_ms)
         return
     match kind:
-        case "zset" if reply is not None:
-            yield Entry(key, kind, [(item, float(reply))])
         case "set" if reply:
             yield Entry(key, kind, [item])
         case "hash" if reply is not None:

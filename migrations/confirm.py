@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 
 from attrs import define, evolve, field
 
@@ -155,8 +156,8 @@ class _Suspect:
     findings: list[Finding]
     spots: dict[Spot, None]
     """Where to look, each spot once."""
-    stand: int
-    """What has changed when the job has moved."""
+    seen: Subject
+    """What was read at the last look."""
     number: int
     """How many findings there were at first."""
     weight: int
@@ -169,7 +170,7 @@ class _Suspect:
         spots = dict.fromkeys(keyspace.family.whereabouts(subject, keyspace))
         rules = {finding.rule for finding in findings}
         weight = sum(len(value) for fact in subject.facts for value in fact.values)
-        return cls(subject.scope, subject.job_id, list(findings), spots, _stand(subject), len(findings), weight, rules)
+        return cls(subject.scope, subject.job_id, list(findings), spots, subject, len(findings), weight, rules)
 
     def is_of(self, subject: Subject) -> bool:
         """Whether this is about the same job."""
@@ -180,14 +181,15 @@ class _Suspect:
         if subject is None:
             self.findings = []
             return False
+        before, self.seen = self.seen, subject
+        if _said(subject) == _said(before):
+            return False  # the rules would say the same
         self.findings = list(keyspace.family.findings(subject, keyspace))
         self.constant &= {finding.rule for finding in self.findings}
         if not self.findings:
             return False
-        stand = _stand(subject)
-        if stand == self.stand:
+        if _stand(subject) == _stand(before):
             return False
-        self.stand = stand
         self.spots |= dict.fromkeys(keyspace.family.whereabouts(subject, keyspace))
         return True
 
@@ -200,9 +202,20 @@ def _name(finding: Finding) -> _Name:
     return finding.rule, finding.key, finding.queue, finding.severity
 
 
-def _stand(subject: Subject) -> int:
+def _said(subject: Subject) -> frozenset[object]:
+    """All that rules look at. The order of sorted sets is not: how many members come before one is no matter of the job's own."""
+    return frozenset(
+        (*stand, fact.ttl_ms, fact.redis_type == "list" and fact.index)
+        for stand, fact in zip(map(_STAND, subject.facts), subject.facts, strict=True)
+    )
+
+
+def _stand(subject: Subject) -> frozenset[object]:
     """Where a job stands and with what, but for how long keys have to live and what comes and goes beside it in the same keys."""
-    return hash(frozenset((fact.role, fact.key, fact.member, fact.score, fact.place, fact.values) for fact in subject.facts))
+    return frozenset(map(_STAND, subject.facts))
+
+
+_STAND = attrgetter("role", "key", "member", "score", "place", "values")
 
 
 @contextlib.contextmanager

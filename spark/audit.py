@@ -19,7 +19,8 @@ def findings(snapshot: Snapshot, path: str, progress: Progress = silent, again: 
 
     ``again``: look at a live source again, no faster than this with all tasks together, and tell what still holds.
     """
-    frame, tasks = snapshot.subjects(), snapshot.tasks
+    tasks = snapshot.enough()
+    frame = snapshot.subjects(partitions=tasks)
     share = None if again is None else again.shared(min(tasks, frame.sparkSession.sparkContext.defaultParallelism))
     return run(frame, _checking(snapshot, share, MOST // tasks), FINDINGS, path, "checking jobs", progress)
 

@@ -60,6 +60,10 @@ class Results(Generic[T]):
         for batch in self._batches([*self.table.arrow.names, TAIL]):
             yield from self.table.rows(batch.filter(batch.column(TAIL).is_null()))
 
+    def count(self) -> int:
+        """How many rows and closing words there are."""
+        return sum(parquet.read_metadata(path).num_rows for path in self._files())
+
     def tails(self) -> Iterator[str]:
         """The closing words of all tasks."""
         for batch in self._batches([TAIL]):
@@ -70,9 +74,12 @@ class Results(Generic[T]):
 
     def _batches(self, columns: list[str]) -> Batches:
         # Read here and not by Spark, for which each look would be a job of its own.
-        for path in sorted(Path(self.path).glob("*.parquet")):
+        for path in self._files():
             with parquet.ParquetFile(path) as file:
                 yield from file.iter_batches(ROWS, columns=columns)
+
+    def _files(self) -> list[Path]:
+        return sorted(Path(self.path).glob("[!.]*.parquet"))
 
 
 def run(

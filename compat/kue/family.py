@@ -57,6 +57,9 @@ class Kue(KeyFamily):
     def read(self, subject: Subject, keyspace: Keyspace) -> Job | None:
         return reader.read(subject)
 
+    def describe(self, subject: Subject, keyspace: Keyspace) -> Job | None:
+        return reader.describe(subject)
+
     def refusals(self, subject: Subject, keyspace: Keyspace) -> Sequence[Finding]:
         return () if record_rules.are_silent(view_of(subject)) else super().refusals(subject, keyspace)
 

@@ -23,7 +23,7 @@ from ..numbers import whole
 from .kept import NAME, Kept, with_aside_restored
 from .keys import EARLIEST_TIME, form, is_borrowed, layout, member_id
 from .record import Record, canonical
-from .view import view_of
+from .view import View, view_of
 
 KINDS = {
     "record": FactKind.RECORD,
@@ -180,16 +180,29 @@ def _tally_place(fact: Fact, totals: Totals) -> None:
 def read(subject: Subject) -> Job | None:
     """The job that the facts describe; None without a hash."""
     view = view_of(subject)
-    if view.record is None:
-        return None
-    stored = Record(view.fields, {role: fact.score for role, fact in view.own.items() if fact.score is not None})
-    waiting = view.own.get("by_type") if view.state is State.WAITING else None
     extra: dict[str, Any] = {}
-    job = canonical(view.job_id, stored, view.logs, extra, (waiting.index, waiting.score) if waiting else (None, None))
-    if FIELD in view.fields:
-        job = with_aside_restored(job, stored)
+    read = _read(view, extra)
+    if read is None:
+        return None
+    job, stored = read
     kept = Kept.of_difference(job, stored, view.is_plain, *view.search_counts()).to_extra()
     if kept and job.extra is extra:
         extra[NAME] = kept  # before anybody has seen the job: to copy it would cost as much as all else here
         return job
     return evolve(job, extra={**job.extra, NAME: kept}) if kept else job
+
+
+def describe(subject: Subject) -> Job | None:
+    """The job without what only matters to a copy."""
+    read = _read(view_of(subject), {})
+    return read and read[0]
+
+
+def _read(view: View, extra: dict[str, Any]) -> tuple[Job, Record] | None:
+    """The job without what is kept apart of its hash, and the hash."""
+    if view.record is None:
+        return None
+    stored = Record(view.fields, {role: fact.score for role, fact in view.own.items() if fact.score is not None})
+    waiting = view.own.get("by_type") if view.state is State.WAITING else None
+    job = canonical(view.job_id, stored, view.logs, extra, (waiting.index, waiting.score) if waiting else (None, None))
+    return (with_aside_restored(job, stored) if FIELD in view.fields else job), stored

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from ...schema.fact import Subject
 from ...schema.job import State
@@ -19,17 +20,22 @@ def whereabouts(subject: Subject, keyspace: Keyspace) -> Iterator[Spot]:
     names, view = layout(keyspace.prefix), view_of(subject)
     yield Spot(names.key("record", id=subject.job_id), "hash")
     yield Spot(names.key("log", id=subject.job_id), "list")
-    types = {view.queue, *(fact.queue or "" for fact in view.places)} - {""}
-    states = {*WORDS.values(), view.word or "", *(fact.place or "" for fact in view.places)} - {""}
-    indexes = [names.key("all")]
-    for state in states:
-        indexes.append(names.key("by_state", state=state))
-        indexes += [names.key("by_type", queue=queue, state=state) for queue in types]
-    for member in (padded(subject.job_id), subject.job_id):
-        for index in indexes:
-            yield Spot(index, "zset", member.encode())
+    types = frozenset({view.queue, *(fact.queue or "" for fact in view.places)} - {""})
+    states = frozenset({*WORDS.values(), view.word or "", *(fact.place or "" for fact in view.places)} - {""})
+    for member in (padded(subject.job_id).encode(), subject.job_id.encode()):
+        for index in _indexes(keyspace.prefix, types, states):
+            yield Spot(index, "zset", member)
     for queue in types:
         yield Spot(names.key("types"), "set", to_bytes(queue))
+
+
+@lru_cache(maxsize=1000)
+def _indexes(prefix: str, types: frozenset[str], states: frozenset[str]) -> tuple[bytes, ...]:
+    """The names of the indexes: those of one type and kue's own states for nearly all jobs."""
+    names = layout(prefix)
+    by_state = (names.key("by_state", state=state) for state in states)
+    by_type = (names.key("by_type", queue=queue, state=state) for queue in types for state in states)
+    return (names.key("all"), *by_state, *by_type)
 
 
 def recounts(finding: Finding, keyspace: Keyspace) -> Iterator[Recount]:
