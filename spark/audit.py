@@ -9,6 +9,7 @@ from ..migrations.engine import Census, Progress, silent
 from ..migrations.throttle import Throttle
 from ..schema.rule import Finding
 from ..schema.totals import Totals
+from .few import share
 from .snapshot import Snapshot, keyspace, subjects
 from .stage import Batches, Results, closing, run
 from .tables import FINDINGS, batches
@@ -19,10 +20,11 @@ def findings(snapshot: Snapshot, path: str, progress: Progress = silent, again: 
 
     ``again``: look at a live source again, no faster than this with all tasks together, and tell what still holds.
     """
-    tasks = snapshot.enough()
-    frame = snapshot.subjects(partitions=tasks)
-    share = None if again is None else again.shared(min(tasks, frame.sparkSession.sparkContext.defaultParallelism))
-    return run(frame, _checking(snapshot, share, MOST // tasks), FINDINGS, path, "checking jobs", progress)
+    shared = share(snapshot)
+    tasks, frame = shared.tasks, shared.frame
+    pace = None if again is None else again.shared(min(tasks, frame.sparkSession.sparkContext.defaultParallelism))
+    task = _checking(snapshot, shared.facts, pace, MOST // tasks)
+    return run(frame, task, FINDINGS, path, "checking jobs", progress)
 
 
 def of_keyspace(snapshot: Snapshot, counted: Census | None = None) -> list[Finding]:
@@ -49,8 +51,10 @@ def census(found: Results[Finding], beside: Census) -> Census:
     return total
 
 
-def _checking(snapshot: Snapshot, again: Throttle | None, most: int) -> Callable[[Batches], Batches]:
-    """The task that checks the jobs of its partition. ``most``: how many it looks at again."""
+def _checking(
+    snapshot: Snapshot, facts: Callable[[Batches], Batches], again: Throttle | None, most: int
+) -> Callable[[Batches], Batches]:
+    """The task that checks the jobs of its partition, of which ``facts`` tells. ``most``: how many it looks at again."""
     address, now_ms, totals = snapshot.address, snapshot.now_ms, snapshot.totals.to_json()
 
     def check(rows: Batches) -> Batches:
@@ -58,7 +62,7 @@ def _checking(snapshot: Snapshot, again: Throttle | None, most: int) -> Callable
         family, counted = known.family, Census()
 
         def checked() -> Iterator[Found]:
-            for subject in subjects(rows):
+            for subject in subjects(facts(rows)):
                 job = family.describe(subject, known)
                 if job is not None:
                     counted.count(job, now_ms)

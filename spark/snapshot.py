@@ -45,7 +45,7 @@ from .files import read_files
 from .hashes import read_lists, read_whole
 from .jobs import BucketJobs, FactJobs, Jobs
 from .longkeys import LongKeys, positions_known, read_long_keys
-from .names import Names, even, list_names
+from .names import Names, list_names
 from .replies import Replies
 from .sound import Traces
 from .stage import Batches, Results, closing, run
@@ -61,8 +61,6 @@ NAME = ["scope", "job_id"]
 """The columns that name the job of a fact."""
 FEW = 100_000
 """Jobs that others ask, whose names are given to every task: that spares all other facts a second shuffle."""
-FACTS_A_TASK = 50_000
-"""Where most jobs are no facts, fewer tasks than read them are enough for the others."""
 SOUND = "sound-"
 """Before the number of a part, where its jobs are no facts."""
 
@@ -115,12 +113,6 @@ class Snapshot:
         if only is not None:
             about_jobs = about_jobs.join(only.frame, NAME, "left_semi").select(about_jobs.columns)
         return _by_job(about_jobs, partitions or self.tasks)
-
-    def enough(self) -> int:
-        """Into how many partitions the jobs that are facts are best cut, where nobody need know which of them is in which."""
-        cores = int(self.facts.spark.sparkContext.defaultParallelism)
-        rows = self.facts.count() + (self.remade.count() if self.remade else 0)
-        return min(self.tasks, even(max(rows // FACTS_A_TASK, cores), cores))
 
     def _asked_among(self, facts: DataFrame) -> DataFrame:
         """The facts of all jobs that others ask, and perhaps of others too."""

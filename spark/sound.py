@@ -54,6 +54,8 @@ class Judged(NamedTuple):
     """The bytes of all traces of each."""
     created_at: Any
     """Unix ms, of each; UNDATED where nothing tells."""
+    suspected: Any
+    """Of each trace in the bucket, in the order in which they are read: whether it tells of another job (bool)."""
 
 
 class Group(NamedTuple):
@@ -89,7 +91,8 @@ class Traces:
         # Copies, so that no more than one file's pages are in memory at once.
         told = [[batch.column(name).to_numpy().copy() for name in TELLING] for batch in self._read(bucket)]
         if not told:
-            return Judged(*(np.empty(0, np.int64) for _ in Judged._fields))
+            nothing = np.empty(0, np.int64)
+            return Judged(nothing, nothing, nothing, nothing, nothing.astype(bool))
         cells = [np.concatenate(column) for column in zip(*told, strict=True)]
         order = np.argsort(cells[0], kind="stable")
         number, kind, mark, home, created_at, size = (column[order] for column in cells)
@@ -103,7 +106,9 @@ class Traces:
         homes = np.add.reduceat(home, starts)
         is_sound &= ~np.isin(homes, list(self.unsettled))
         sizes, created = (np.add.reduceat(column, starts) for column in (size, created_at))
-        return Judged(*(column[is_sound] for column in (number[starts], homes, sizes, created)))
+        suspected = np.empty(len(number), bool)
+        suspected[order] = ~np.repeat(is_sound, np.diff(starts, append=len(number))) & (kind != DOUBT)
+        return Judged(number[starts][is_sound], homes[is_sound], sizes[is_sound], created[is_sound], suspected)
 
     def census(self, sound: Judged) -> Census:
         """How many jobs are sound, where they stand, and how old they are."""
@@ -116,9 +121,10 @@ class Traces:
 
     def suspects(self, bucket: int, sound: Judged) -> Iterator[Entry]:
         """What the traces of all jobs but the sound ones hold, an entry for each."""
+        end = 0
         for batch in self._read(bucket):
-            number, kind = (batch.column(name).to_numpy() for name in ("number", "kind"))
-            those = ~_among(number, sound.numbers) & (kind != DOUBT)
+            start, end = end, end + batch.num_rows
+            those = sound.suspected[start:end]
             if those.any():
                 yield from map(_entry, batch.filter(pa.array(those)).to_pylist())
 

@@ -60,26 +60,23 @@ class Results(Generic[T]):
         for batch in self._batches([*self.table.arrow.names, TAIL]):
             yield from self.table.rows(batch.filter(batch.column(TAIL).is_null()))
 
-    def count(self) -> int:
-        """How many rows and closing words there are."""
-        return sum(parquet.read_metadata(path).num_rows for path in self._files())
-
     def tails(self) -> Iterator[str]:
         """The closing words of all tasks."""
         for batch in self._batches([TAIL]):
             yield from batch.column(TAIL).drop_null().to_pylist()
+
+    def files(self) -> list[str]:
+        """The Parquet files."""
+        return sorted(map(str, Path(self.path).glob("[!.]*.parquet")))
 
     def _all(self) -> DataFrame:
         return self.spark.read.schema(_ddl(self.table)).parquet(uri(self.path))
 
     def _batches(self, columns: list[str]) -> Batches:
         # Read here and not by Spark, for which each look would be a job of its own.
-        for path in self._files():
+        for path in self.files():
             with parquet.ParquetFile(path) as file:
                 yield from file.iter_batches(ROWS, columns=columns)
-
-    def _files(self) -> list[Path]:
-        return sorted(Path(self.path).glob("[!.]*.parquet"))
 
 
 def run(

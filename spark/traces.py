@@ -52,9 +52,11 @@ COLUMNS = {
 both."""
 SCHEMA = pa.schema(list(COLUMNS.items()))
 
-ROWS = 40_000
-BYTES = 16 << 20
-"""When traces go to the file."""
+ROWS = 160_000
+BYTES = 32 << 20
+"""When traces go to the file: what is done once for each bucket would take a third of the time if it were done more often."""
+DOUBTS = 40_000
+"""How many doubts are held before they become traces."""
 LOGS = 1_000
 """How many logs are held before they become traces: each may have a thousand lines."""
 
@@ -240,7 +242,7 @@ class Tracing(Sifting):
 
     def add_doubt(self, number: int) -> None:
         self._doubts.append(number)
-        if len(self._doubts) >= ROWS:
+        if len(self._doubts) >= DOUBTS:
             self._flush_doubts()
 
     def _flush_attached(self) -> None:
@@ -285,10 +287,11 @@ class _File:
     def _write(self) -> None:
         if self._waiting:
             self._file = self._file or BucketFile(self._path, SCHEMA, self._buckets)
-            for rows in pa.Table.from_batches(self._waiting).combine_chunks().to_batches():
+            together = pa.Table.from_batches(self._waiting).combine_chunks()
+            self._waiting = []
+            self._rows = self._bytes = 0
+            for rows in together.to_batches():
                 self._file.write(rows)
-        self._waiting = []
-        self._rows = self._bytes = 0
 
 
 def _records(

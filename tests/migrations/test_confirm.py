@@ -156,6 +156,8 @@ def test_a_job_that_never_stands_still_keeps_the_findings_that_every_look_shows(
 def test_more_jobs_than_may_be_looked_at_again_are_told_as_they_were_seen(server: Server) -> None:
     keyspace = _keyspace_of_capture(server)
     subjects = [_subject(server, keyspace, str(number)) for number in range(1, 6)]
+    for number in range(1, 6):
+        server.client().hset(f"q:job:{number}", "workerId", "another")
     complaint = Finding("KUE-4", Severity.ERROR, None, "q:jobs", None, "once upon a time")
     found = [(subject, [complaint]) for subject in subjects]
     with confirming(Address.parse(server.url(0, family="kue")), keyspace, most=2) as confirmation:

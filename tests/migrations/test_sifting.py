@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from random import Random
 
 import pytest
 import redis
@@ -20,17 +19,15 @@ from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.sifting import Sieve
 from ferryman.schema.address import Address
 from ferryman.schema.fact import Entry
-from ferryman.schema.family import Target
 from ferryman.schema.job import State
 from ferryman.schema.rule import Finding
 
 from ..support.captures import dump, survey
-from ..support.keyspace import store
+from ..support.keyspace import damage, store
 from ..support.servers import Server
 
 NOW = 1_800_000_000_000
 JOBS = list(generate(600, 11, NOW))
-TARGET = Target("q", NOW)
 ADDRESS = Address.parse("ferryman://localhost/0?family=kue")
 
 
@@ -78,19 +75,14 @@ def test_only_jobs_for_which_nobody_vouches_become_facts(client: redis.Redis) ->
 
 def test_every_rule_finds_in_a_damaged_keyspace_what_it_would_find_in_all_jobs(server: Server, client: redis.Redis) -> None:
     store(client, FAMILY, "q", JOBS, NOW)
-    sound = Random(5).sample(JOBS, len(JOBS))
-    for rule in sorted(FAMILY.plantable):
-        for job in [job for job in sound if FAMILY.damage(rule, job, TARGET)][:3]:
-            sound.remove(job)
-            for command in FAMILY.damage(rule, job, TARGET):
-                client.execute_command(*command)
+    damage(client, FAMILY, "q", JOBS, NOW)
     found = audited(server)
     assert found == expected(client)
     assert {finding.rule for finding in found[0]} >= FAMILY.plantable
 
 
 @pytest.mark.parametrize(
-    "damage",
+    "commands",
     [
         pytest.param([("SREM", "q:job:types", "email")], id="a type that nobody has registered"),
         pytest.param([("ZADD", "q:jobs:failed", 0, "02|17")], id="one place too many"),
@@ -105,10 +97,10 @@ def test_every_rule_finds_in_a_damaged_keyspace_what_it_would_find_in_all_jobs(s
         pytest.param([("RPUSH", "q:job:999999:log", "line")], id="a log of nobody"),
     ],
 )
-def test_damage_of_each_kind_is_seen(server: Server, client: redis.Redis, damage: list[tuple[str | int, ...]]) -> None:
+def test_damage_of_each_kind_is_seen(server: Server, client: redis.Redis, commands: list[tuple[str | int, ...]]) -> None:
     store(client, FAMILY, "q", JOBS[:60], NOW)
     before = audited(server)
-    for command in damage:
+    for command in commands:
         client.execute_command(*command)
     found = audited(server)
     assert found[0] != before[0]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from random import Random
 
 import numpy as np
+import pytest
 from attrs import evolve
 from ferryman.compat.kombu import FAMILY as KOMBU
 from ferryman.compat.kombu.generate import generate as kombu_jobs
@@ -15,10 +15,10 @@ from ferryman.compat.kue.generate import generate
 from ferryman.migrations.engine import Census, Engine
 from ferryman.migrations.local import LocalEngine
 from ferryman.schema.address import Address
-from ferryman.schema.family import Target
 from ferryman.schema.job import State
 from ferryman.schema.rule import Finding
 from ferryman.schema.voucher import Place
+from ferryman.spark import few
 from ferryman.spark.engine import SparkEngine
 from ferryman.spark.snapshot import take
 from ferryman.spark.traces import marks
@@ -26,12 +26,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from ..support.keyspace import store
+from ..support.keyspace import damage, store
 from ..support.servers import Server
 
 NOW = 1_800_000_000_000
 JOBS = list(generate(600, 11, NOW))
-TARGET = Target("q", NOW)
 
 
 def address(server: Server) -> Address:
@@ -61,16 +60,15 @@ def test_sound_jobs_become_no_facts(spark: SparkSession, server: Server, tmp_pat
     assert snapshot.totals == take(spark, address(server), NOW, str(tmp_path / "all"), 3, sift=False).totals
 
 
-def test_every_rule_finds_in_a_damaged_keyspace_what_it_finds_without_traces(engine: SparkEngine, server: Server) -> None:
+@pytest.mark.parametrize("joined", [False, True], ids=["cut by the tasks", "joined by Spark"])
+def test_every_rule_finds_in_a_damaged_keyspace_what_it_finds_without_traces(
+    engine: SparkEngine, server: Server, monkeypatch: pytest.MonkeyPatch, joined: bool
+) -> None:
+    if joined:
+        monkeypatch.setattr(few, "MOST_FACTS", 0)
     client = server.client()
     store(client, FAMILY, "q", JOBS, NOW)
-    sound = Random(5).sample(JOBS, len(JOBS))
-    for rule in sorted(FAMILY.plantable):
-        fitting = [job for job in sound if FAMILY.damage(rule, job, TARGET)][:3]
-        for job in fitting:
-            sound.remove(job)
-            for command in FAMILY.damage(rule, job, TARGET):
-                client.execute_command(*command)
+    damage(client, FAMILY, "q", JOBS, NOW)
     expected = audited(LocalEngine(), address(server))
     assert {finding.rule for finding in expected[0]} >= FAMILY.plantable
     assert audited(engine, address(server)) == expected
@@ -96,12 +94,7 @@ def test_messages_in_lists_are_left_out_too(engine: SparkEngine, spark: SparkSes
     snapshot = take(spark, source, NOW, str(tmp_path / "facts"), 3)
     assert snapshot.vouched.jobs == sum(job.state is not State.ACTIVE for job in jobs) > 300
     assert snapshot.totals == take(spark, source, NOW, str(tmp_path / "all"), 3, sift=False).totals
-    sound = Random(5).sample(jobs, len(jobs))
-    for rule in sorted(KOMBU.plantable):
-        for job in [job for job in sound if KOMBU.damage(rule, job, Target("", NOW))][:3]:
-            sound.remove(job)
-            for command in KOMBU.damage(rule, job, Target("", NOW)):
-                client.execute_command(*command)
+    sound = damage(client, KOMBU, "", jobs, NOW)
     client.rpush(sound[0].queue, *client.lrange(sound[0].queue, 0, 1))
     expected = audited(LocalEngine(), source)
     assert {finding.rule for finding in expected[0]} >= KOMBU.plantable

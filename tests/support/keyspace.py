@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from random import Random
 
 import redis
 from ferryman.schema.family import KeyFamily, Target
@@ -25,3 +26,15 @@ def store(client: redis.Redis, family: KeyFamily, prefix: str, jobs: Iterable[Jo
     for command in family.finish(target, written):
         pipeline.execute_command(*command)
     pipeline.execute()
+
+
+def damage(client: redis.Redis, family: KeyFamily, prefix: str, jobs: Sequence[Job], now_ms: int = 0) -> list[Job]:
+    """Breaks every rule that can be broken, in three jobs of its own where so many fit: the jobs that are left as they were."""
+    target = Target(prefix, now_ms)
+    sound = Random(5).sample(jobs, len(jobs))
+    for rule in sorted(family.plantable):
+        for job in [job for job in sound if family.damage(rule, job, target)][:3]:
+            sound.remove(job)
+            for command in family.damage(rule, job, target):
+                client.execute_command(*command)
+    return sound

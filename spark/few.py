@@ -1,0 +1,75 @@
+"""Few: what an audit has to look at job by job, cut for its tasks.
+
+Of a keyspace for which a family vouches (traces.py) a hundredth of the jobs are facts. Spark takes a third of a second to join
+them by job however few they are; where all of them fit into a task's memory, each task looks for its own share of them. Called
+by audit.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import frozen
+from pyarrow import parquet
+from pyspark.sql import DataFrame
+
+from .names import even
+from .snapshot import NAME, Snapshot
+from .stage import Batches
+from .tables import FACTS, ROWS
+
+FACTS_A_TASK = 50_000
+"""Where most jobs are no facts, fewer tasks than read them are enough for the others."""
+MOST_FACTS = 250_000
+MOST_BYTES = 64 << 20
+"""Beyond this, facts are joined by Spark."""
+
+
+@frozen
+class Share:
+    """The jobs that are facts, for so many tasks."""
+
+    tasks: int
+    frame: DataFrame
+    facts: Callable[[Batches], Batches]
+    """The facts of the jobs of a task, those of one job in a row, by what its partition of ``frame`` holds."""
+
+
+def share(snapshot: Snapshot) -> Share:
+    """The jobs of a snapshot that are facts, for as many tasks as they keep busy."""
+    spark = snapshot.facts.spark
+    files = [*snapshot.facts.files(), *(snapshot.remade.files() if snapshot.remade else ())]
+    told = list(map(parquet.read_metadata, files))
+    rows = sum(each.num_rows for each in told)
+    size = sum(each.row_group(group).total_byte_size for each in told for group in range(each.num_row_groups))
+    cores = int(spark.sparkContext.defaultParallelism)
+    tasks = min(snapshot.tasks, even(max(rows // FACTS_A_TASK, cores), cores))
+    if snapshot.asked or rows > MOST_FACTS or size > MOST_BYTES:
+        return Share(tasks, snapshot.subjects(partitions=tasks), lambda facts: facts)
+    return Share(tasks, spark.range(0, tasks, 1, tasks), _finding(files, tasks))
+
+
+def _finding(files: Sequence[str], tasks: int) -> Callable[[Batches], Batches]:
+    """What finds the facts of the tasks whose numbers it is given."""
+
+    def find(rows: Batches) -> Batches:
+        numbers = [number for row in rows for number in row.column("id").to_pylist()]
+        facts = pa.Table.from_batches(chain.from_iterable(map(_about_jobs, files)), FACTS.arrow)
+        if not len(facts):
+            return
+        facts = facts.take(pc.sort_indices(facts, [(name, "ascending") for name in NAME]))
+        scopes, ids = (pc.not_equal(facts.column(name)[1:], facts.column(name)[:-1]) for name in NAME)
+        jobs = np.cumsum(np.append(0, pc.or_(scopes, ids).to_numpy()))
+        yield from facts.filter(pa.array(np.isin(jobs % tasks, numbers))).to_batches(ROWS)
+
+    return find
+
+
+def _about_jobs(path: str) -> Batches:
+    with parquet.ParquetFile(path) as file:
+        for batch in file.iter_batches(columns=FACTS.arrow.names):
+            yield batch.filter(batch.column("job_id").is_valid())
