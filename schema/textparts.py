@@ -20,9 +20,9 @@ MOST_DECIMAL = 20
 """Characters of a number of 64 bits."""
 ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
 PADDING = ord("=")
-_DIGITS = np.full(256, 255, np.uint8)
+DIGITS = np.full(256, 255, np.uint8)
 """What a character stands for in base64; 255 for one that does not."""
-_DIGITS[ALPHABET] = np.arange(64)
+DIGITS[ALPHABET] = np.arange(64)
 
 
 @frozen(eq=False)
@@ -56,7 +56,7 @@ def joined(rows: int, parts: Iterable[TextPart]) -> Texts:
                 sizes += part.sizes
             case Sized():
                 fixed = len(part.before) + len(part.between) + len(part.after)
-                sizes += part.texts.sizes + (_digits(part.texts.sizes) + fixed)
+                _add_sizes(sizes, part.texts.sizes, fixed)
     at = np.cumsum(sizes) - sizes
     starts, data = at.copy(), np.empty(int(sizes.sum()), np.uint8)
     for part in those:
@@ -124,7 +124,7 @@ def from_base64(texts: Texts) -> tuple[Texts, Any]:
     sizes = texts.sizes // 4 * 3
     starts, data = np.cumsum(sizes) - sizes, np.empty(int(sizes.sum()), np.uint8)
     are_sound = np.empty(len(texts), np.bool_)
-    _decode(texts.data, texts.starts, texts.sizes, data, starts, sizes, are_sound, _DIGITS)
+    _decode(texts.data, texts.starts, texts.sizes, data, starts, sizes, are_sound, DIGITS)
     return Texts(data, starts, sizes), are_sound
 
 
@@ -147,15 +147,23 @@ def _array(text: bytes) -> Any:
     return np.frombuffer(text, np.uint8)
 
 
-def _digits(sizes: Any) -> Any:
-    """How many digits each of these numbers has, none of them negative."""
-    return np.searchsorted(_POWERS, sizes, "right") + 1
-
-
-_POWERS = 10 ** np.arange(1, 19, dtype=np.int64)
-
-
 # The loops
+
+
+@compiled
+def _digits(number: int) -> int:
+    """How many digits a number has that is not negative."""
+    digits = 1
+    while number >= 10:
+        number //= 10
+        digits += 1
+    return digits
+
+
+@compiled
+def _add_sizes(sizes: Any, of_texts: Any, fixed: int) -> None:
+    for row in range(len(sizes)):
+        sizes[row] += of_texts[row] + _digits(of_texts[row]) + fixed
 
 
 @compiled
@@ -201,10 +209,7 @@ def _write_decimal(number: int, data: Any, start: int) -> int:
     if number < 0:
         data[start] = 45
         signs, number = 1, -number
-    digits, rest = 1, number
-    while rest >= 10:
-        rest //= 10
-        digits += 1
+    digits = _digits(number)
     for index in range(start + signs + digits - 1, start + signs - 1, -1):
         data[index] = 48 + number % 10
         number //= 10

@@ -26,6 +26,7 @@ from ..migrations.order import swapped
 from ..migrations.plan import Plan
 from .buckets import read_bucket
 from .chosen import choose
+from .digests import Digests
 from .snapshot import Snapshot
 from .stage import Batches, closing, run
 from .stands import SIDES, STANDS, See, Stand, naming, showing
@@ -46,11 +47,11 @@ class Seen:
     refused: int
 
 
-def seen(snapshot: Snapshot, see: See, name: str, plan: Plan, folder: str, buckets: int, progress: Progress) -> Seen:
+def seen(snapshot: Snapshot, see: See, name: str, digests: Digests, folder: str, buckets: int, progress: Progress) -> Seen:
     """Tells the stands of the jobs of a snapshot, the source's or the target's."""
     path = f"{folder}/stands-{name}"
     os.mkdir(path)
-    done = snapshot.work(naming(see, plan.writer, path, buckets), STANDS, f"{path}/told", f"reading {name} jobs", progress)
+    done = snapshot.work(naming(see, digests, path, buckets), STANDS, f"{path}/told", f"reading {name} jobs", progress)
     told = list(map(json.loads, done.tails()))
     files = tuple(sorted(word["file"] for word in told if "file" in word))
     jobs, refused = (sum(word[what] for word in told) for what in ("jobs", "refused"))

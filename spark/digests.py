@@ -6,18 +6,20 @@ tests/spark/test_digests.py.
 
 from __future__ import annotations
 
-import hashlib
+import secrets
 from collections.abc import Mapping
-from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from attrs import field, frozen
 
 from ..schema.family import KeyFamily
 from ..schema.job import JOB_FIELDS, Job, State
 from ..schema.jobtable import JobTable, Lines
 from ..schema.packed import pack, unpack
+from ..schema.siphash import KEY_BYTES, siphash, siphash_of
 from ..schema.text import to_bytes, to_text
 from ..schema.textparts import Sized, TextPart, decimal, each, grouped, joined
 from ..schema.texts import Texts
@@ -28,40 +30,42 @@ RAW = frozenset({"payload", "result"})
 _values = attrgetter(*FIELDS)
 
 
-def digest(job: Job, target: KeyFamily) -> bytes:
-    """Equal for jobs between which a comparison would find no difference, but for rare ones that it then acquits.
+@frozen
+class Digests:
+    """The digests of one comparison, on both sides: they are equal for jobs between which it would find no difference, but for
+    rare ones that it then acquits.
 
     Different jobs have different digests, but for one in 2^128.
     """
-    kept: Any = job.extra if target.keeps_extra else job.extra.get(target.name)
-    return _digest(b"".join(map(_cell, _values(job))) + _extra_cell(kept))
 
+    target: KeyFamily
+    key: bytes = field(repr=False, factory=lambda: secrets.token_bytes(KEY_BYTES))
+    """Nobody knows it before the comparison, so that nobody can have made jobs that it takes for one another."""
 
-def digests(jobs: JobTable, target: KeyFamily) -> list[bytes]:
-    """``digest`` of each job."""
-    parts: list[TextPart] = []
-    for name in FIELDS:
-        column = jobs.columns.get(name)
-        match column:
-            case None:
-                parts.append(_cell(getattr(jobs.common, name)))
-            case Texts():
-                parts.append(Sized(column, b"b" if name in RAW else b"s"))
-            case Lines():
-                lines = joined(len(column.items), [Sized(column.items, b"b")])
-                parts += b"t", decimal(column.counts), b":", grouped(lines, column.counts)
-            case _ if column.dtype == np.float64:
-                parts.append(each(column, _cell))
-            case _:
-                parts += b"i", decimal(column), b";"
-    parts.append(_extra_cells(jobs, target))
-    texts = joined(len(jobs), parts)
-    data, bounds = memoryview(texts.data), [*texts.starts.tolist(), len(texts.data)]
-    return [_digest(data[start:end]) for start, end in pairwise(bounds)]
+    def of(self, job: Job) -> bytes:
+        """That of a job."""
+        kept: Any = job.extra if self.target.keeps_extra else job.extra.get(self.target.name)
+        return siphash_of(b"".join(map(_cell, _values(job))) + _extra_cell(kept), self.key)
 
-
-def _digest(text: bytes | memoryview) -> bytes:
-    return hashlib.blake2b(text, digest_size=16).digest()
+    def of_table(self, jobs: JobTable) -> pa.Array:
+        """Those of the jobs of a table (binary)."""
+        parts: list[TextPart] = []
+        for name in FIELDS:
+            column = jobs.columns.get(name)
+            match column:
+                case None:
+                    parts.append(_cell(getattr(jobs.common, name)))
+                case Texts():
+                    parts.append(Sized(column, b"b" if name in RAW else b"s"))
+                case Lines():
+                    lines = joined(len(column.items), [Sized(column.items, b"b")])
+                    parts += b"t", decimal(column.counts), b":", grouped(lines, column.counts)
+                case _ if column.dtype == np.float64:
+                    parts.append(each(column, _cell))
+                case _:
+                    parts += b"i", decimal(column), b";"
+        parts.append(_extra_cells(jobs, self.target))
+        return siphash(joined(len(jobs), parts), self.key)
 
 
 def _extra_cells(jobs: JobTable, target: KeyFamily) -> TextPart:

@@ -27,6 +27,7 @@ from ..schema.job import Job, State
 from ..schema.rule import Finding
 from . import audit, kept, listing, migrate, preflight
 from .comparison import Seen, compare_keyspaces, seen
+from .digests import Digests
 from .names import even, tasks_for
 from .session import local_tasks, session
 from .snapshot import Snapshot, must_speak, take
@@ -130,13 +131,14 @@ class SparkEngine:
         started = time.monotonic()
         with self._snapshot(source, plan.now_ms, progress) as (snapshot, folder):
             spark, tasks, buckets = snapshot.facts.spark, self._number(target), snapshot.tasks
+            digests = Digests(plan.writer)
 
             def see_source(telling: Progress) -> Seen:
-                return seen(snapshot, Promised(plan), "source", plan, folder, buckets, telling)
+                return seen(snapshot, Promised(plan), "source", digests, folder, buckets, telling)
 
             with beside(see_source, progress) as (promised, telling):
                 there = take(spark, target, plan.now_ms, f"{folder}/target", tasks, telling, self._throttle)
-                standing = seen(there, Standing(), "target", plan, folder, buckets, telling)
+                standing = seen(there, Standing(), "target", digests, folder, buckets, telling)
             outcome = compare_keyspaces(promised.result(), standing, plan, folder, report, progress)
         outcome.seconds = time.monotonic() - started
         return outcome

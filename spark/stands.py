@@ -20,7 +20,6 @@ from attrs import evolve, frozen
 
 from ..migrations.plan import Plan, carry, carry_table
 from ..schema.fact import Subject
-from ..schema.family import KeyFamily
 from ..schema.job import Job, State
 from ..schema.jobnumber import number_of
 from ..schema.jobnumbers import numbers_of
@@ -29,7 +28,7 @@ from ..schema.rule import Keyspace
 from ..schema.text import to_text
 from ..schema.texts import Texts
 from .buckets import BucketFile
-from .digests import digest, digests
+from .digests import Digests
 from .jobs import Jobs
 from .snapshot import Work
 from .stage import Batches, closing
@@ -137,7 +136,7 @@ class Standing(See):
         return True
 
 
-def naming(see: See, target: KeyFamily, folder: str, buckets: int) -> Work:
+def naming(see: See, digests: Digests, folder: str, buckets: int) -> Work:
     """The work that leaves stands in a file in ``folder``; it tells its path, their number, and how many of them are refused."""
 
     def name(part: str, jobs: Jobs) -> Batches:
@@ -149,12 +148,12 @@ def naming(see: See, target: KeyFamily, folder: str, buckets: int) -> Work:
                 return None
             job, mark = side.job, b""
             if side.refused_by is None:
-                mark = digest(job, target)
+                mark = digests.of(job)
             turn = job.position if job.state is State.WAITING and side.refused_by is None else None
             return Stand(number_of(job.queue, job.id), job.queue, job.id, turn, subject.scope, subject.job_id, part, mark)
 
         def many(table: JobTable) -> list[pa.RecordBatch] | None:
-            return [stands_of(table, part, target)] if see.is_table(table) else None
+            return [stands_of(table, part, digests)] if see.is_table(table) else None
 
         file = None
         for stands in _rounds(jobs.in_any_order(one, many)):
@@ -195,7 +194,7 @@ def _rounds(found: Iterable[Stand | pa.RecordBatch | None]) -> Batches:
         yield all_rows()
 
 
-def stands_of(jobs: JobTable, part: str, target: KeyFamily) -> pa.RecordBatch:
+def stands_of(jobs: JobTable, part: str, digests: Digests) -> pa.RecordBatch:
     """The stands of the jobs of a table."""
     queue, ids, rows = jobs.common.queue, jobs.ids, len(jobs)
     names = _text_array(ids)
@@ -208,7 +207,7 @@ def stands_of(jobs: JobTable, part: str, target: KeyFamily) -> pa.RecordBatch:
         "scope": _same(jobs.scope, rows),
         "subject": names,
         "part": _same(part, rows),
-        "digest": pa.array(digests(jobs, target), pa.binary()),
+        "digest": digests.of_table(jobs),
     }
     return pa.RecordBatch.from_arrays([cells[name] for name in STANDS.arrow.names], schema=STANDS.arrow)
 

@@ -8,7 +8,6 @@ and ``table.py``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,8 @@ from attrs import frozen
 from ..compiled import compiled
 from ..jobtable import Lines
 from ..packed import pack
-from ..textparts import ALPHABET, PADDING, from_base64
+from ..packs import plain_packs
+from ..textparts import ALPHABET, PADDING, arranged, from_base64
 from ..texts import Texts, has
 from .aside import extra_of
 
@@ -57,8 +57,14 @@ class Asides:
     moments: Any
     """The score at the place (int64)."""
     _fields: Mapping[str, Texts]
+    _extra: Texts
+    """What is kept of each."""
+    _families: Texts
+    """The family that keeps it, where it stands there as an ordered ``pack``, and is not ``_others``."""
+    _others: Any
+    """Of which jobs something else is kept (indexes)."""
     _codes: Any
-    """Which of what is kept is kept of each."""
+    """And what that is, of each of these."""
     _kept: Sequence[Mapping[str, Any]]
 
     @classmethod
@@ -68,11 +74,13 @@ class Asides:
         are_plain = np.zeros(len(texts), np.bool_)
         _walk(texts.data, texts.starts, texts.sizes, spans[0], spans[1], are_plain, _KINDS, _ENDS, _ALL_NAMES, _IS_BASE64, _TEXTS)
         *fields, extra, places, moments = (Texts(texts.data, *found) for found in spans.transpose(1, 0, 2))
-        codes, different = extra.codes()
+        are_packs, families = plain_packs(extra)
+        others = np.flatnonzero(are_plain & ~are_packs)
+        codes, different = extra.take(others).codes()
         kept = list(map(extra_of, different))
-        are_plain &= np.array([each is not None for each in kept], bool)[codes]
+        are_plain[others] = np.array([each is not None for each in kept], bool)[codes]
         by_name = dict(zip(FIELDS, fields, strict=True))
-        return cls(are_plain, places, moments.exact()[0], by_name, codes, [each or {} for each in kept])
+        return cls(are_plain, places, moments.exact()[0], by_name, extra, families, others, codes, [each or {} for each in kept])
 
     def has(self, name: str) -> Any:
         """Of which jobs there is a field (bool)."""
@@ -108,8 +116,12 @@ class Asides:
 
     def extra(self) -> tuple[Texts, frozenset[str]]:
         """What other families keep, as an ordered ``pack``; and the names of all of these families."""
-        packed = Texts.of([pack(each, ordered=True) for each in self._kept])
-        return packed.take(self._codes), frozenset(chain.from_iterable(self._kept))
+        names = {family.decode() for family in self._families.codes()[1] if family}
+        if not len(self._others):
+            return self._extra, frozenset(names)
+        packed = Texts.of([pack(each, ordered=True) for each in self._kept]).take(self._codes)
+        rest = np.delete(np.arange(len(self._extra)), self._others)
+        return arranged([self._extra.take(rest), packed], [rest, self._others]), frozenset(names.union(*self._kept))
 
 
 def _there(texts: Texts) -> Texts:

@@ -8,13 +8,19 @@ from attrs import evolve
 from ferryman.compat.kue import FAMILY as KUE
 from ferryman.migrations.compare import differences
 from ferryman.schema.job import JOB_FIELDS, Job, State
-from ferryman.spark.digests import digest, digests
+from ferryman.spark.digests import Digests
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from ..compat.kue.strategies import jobs
 from ..support.toy import TOY
 from ..support.vouching import table_of
+
+KEY = bytes(16)
+
+
+def digest(job: Job, target: Any) -> bytes:
+    return Digests(target, KEY).of(job)
 
 
 @given(jobs(), jobs(), st.sets(st.sampled_from(JOB_FIELDS), max_size=2), st.sampled_from([KUE, TOY]))
@@ -56,4 +62,10 @@ def test_digests_of_a_table_are_those_of_its_jobs(those: list[Job], fields: set[
     table = table_of(those)
     event(f"table: {table is not None}")
     if table is not None:
-        assert digests(table, target) == [digest(job, target) for job in those]
+        assert Digests(target, KEY).of_table(table).to_pylist() == [digest(job, target) for job in those]
+
+
+def test_each_comparison_has_a_key_of_its_own() -> None:
+    job = Job("7", "mail", "mail", State.WAITING)
+    assert len({Digests(KUE).of(job) for _ in range(3)}) == 3
+    assert "key" not in repr(Digests(KUE))

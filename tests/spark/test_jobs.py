@@ -34,7 +34,7 @@ from ferryman.schema.native import FAMILY as NATIVE
 from ferryman.schema.rule import Keyspace
 from ferryman.schema.totals import Totals
 from ferryman.spark import sound
-from ferryman.spark.digests import digest
+from ferryman.spark.digests import Digests
 from ferryman.spark.jobs import BucketJobs, FactJobs
 from ferryman.spark.putting import Single, Tabled, put
 from ferryman.spark.sound import Traces
@@ -178,6 +178,7 @@ def test_only_some_jobs(parts: list[BucketJobs]) -> None:
 
 
 def test_stands_of_tables_are_those_of_their_jobs(parts: list[BucketJobs]) -> None:
+    digests = Digests(NATIVE)
     for part in parts:
         for table in filter(None, part.in_any_order(lambda _: None, lambda table: [table])):
             stands = [
@@ -189,11 +190,11 @@ def test_stands_of_tables_are_those_of_their_jobs(parts: list[BucketJobs]) -> No
                     table.scope,
                     job.id,
                     "7",
-                    digest(job, NATIVE),
+                    digests.of(job),
                 )
                 for job in jobs_of(table)
             ]
-            assert stands_of(table, "7", NATIVE).equals(STANDS.batch(stands))
+            assert stands_of(table, "7", digests).equals(STANDS.batch(stands))
 
 
 @pytest.mark.parametrize("keyspace", ["kue"], indirect=True)
