@@ -126,7 +126,7 @@ def _sizes(line: Wire, measured: Iterable[tuple[str, bytes]]) -> Mapping[bytes, 
 
 
 def _measure(spot: Spot) -> str | None:
-    if spot.item is None:
+    if not spot.items:
         return {"hash": "HLEN", "set": "SCARD"}.get(spot.redis_type)
     return "LLEN" if spot.redis_type == "list" else None
 
@@ -137,28 +137,18 @@ def _measure(spot: Spot) -> str | None:
 def _commands(group: Group) -> list[Command]:
     """What is asked about the spots of a group: of a whole key its time to live as well, which rules ask for."""
     found: list[Command] = []
-    for key, kind, item in group:
-        if item is None:
+    for key, kind, items in group:
+        if not items:
             found += (_WHOLE[kind](key) if kind in _WHOLE else ("TYPE", key), ("PTTL", key))
-        elif kind in _ITEM:
-            found.append((_ITEM[kind], key, item))
-        elif kind == "list":
-            found.append(("LPOS", key, item, "COUNT", 0))
-    found += (("ZMSCORE", key, *members) for key, members in _scored_in(group).items())
+        elif kind in _ITEMS:
+            found.append((_ITEMS[kind], key, *items))
+        else:
+            found += (("LPOS", key, item, "COUNT", 0) for item in items)
     return found
 
 
-def _scored_in(group: Group) -> Mapping[bytes, list[bytes]]:
-    """The members of zsets that are asked for, by zset: most jobs may stand in one under several names."""
-    members: dict[bytes, list[bytes]] = {}
-    for key, kind, item in group:
-        if item is not None and kind == "zset":
-            members.setdefault(key, []).append(item)
-    return members
-
-
-_ITEM: Mapping[str, str] = {"set": "SISMEMBER", "hash": "HGET"}
-"""What tells of one item of a key, but for lists and zsets."""
+_ITEMS: Mapping[str, str] = {"set": "SMISMEMBER", "hash": "HMGET", "zset": "ZMSCORE"}
+"""What tells of some items of a key, but for lists."""
 _WHOLE: Mapping[str, Callable[[bytes], Command]] = {
     "string": lambda key: ("GET", key),
     "list": lambda key: ("LRANGE", key, 0, LIST_CHUNK - 1),
@@ -173,22 +163,16 @@ def _entries(group: Group, replies: Sequence[Any]) -> list[Entry] | None:
     """What the answers to a transaction say; None if the server has refused a part of it."""
     found: list[Entry] = []
     answers = iter(replies)
-    for spot in group:
-        if spot.item is not None and spot.redis_type == "zset":
-            continue
-        reply = next(answers)
-        ttl_ms = next(answers) if spot.item is None else None
-        if not isinstance(reply, Exception):
-            found += _entry(spot, reply, ttl_ms if isinstance(ttl_ms, int) and ttl_ms >= 0 else None)
-        elif not _is_other_type(reply):
-            return None
-    for (key, members), reply in zip(_scored_in(group).items(), answers, strict=True):
-        if not isinstance(reply, Exception):
-            # Ranks are not asked for: no rule is about them.
-            scores = zip(members, reply, strict=True)
-            found += (Entry(key, "zset", [(member, float(score))]) for member, score in scores if score is not None)
-        elif not _is_other_type(reply):
-            return None
+    for key, kind, items in group:
+        # Of an index, that one item is there or is not; of a list each item is asked for by itself.
+        asked = ((item,) for item in items) if items and kind not in _ITEMS else (items,)
+        for those in asked:
+            reply = next(answers)
+            ttl_ms = None if those else next(answers)
+            if not isinstance(reply, Exception):
+                found += _entries_of(key, kind, those, reply, ttl_ms if isinstance(ttl_ms, int) and ttl_ms >= 0 else None)
+            elif not _is_other_type(reply):
+                return None
     return found
 
 
@@ -197,21 +181,23 @@ def _is_other_type(error: Exception) -> bool:
     return str(error).startswith("WRONGTYPE")
 
 
-def _entry(spot: Spot, reply: Any, ttl_ms: int | None) -> Iterator[Entry]:
-    """The entry of a spot where something stands."""
-    key, kind, item = spot.key, spot.redis_type, spot.item
-    if item is None:
-        if reply not in (None, [], {}) and kind in _WHOLE:
-            yield Entry(key, kind, _value(kind, reply), ttl_ms)
-        return
+def _entries_of(key: bytes, kind: str, items: Sequence[bytes], reply: Any, ttl_ms: int | None) -> Iterator[Entry]:
+    """The entries of a spot, as far as something stands there."""
     match kind:
-        case "set" if reply:
-            yield Entry(key, kind, [item])
-        case "hash" if reply is not None:
-            yield Entry(key, kind, {item: reply})
+        case _ if not items:
+            if reply not in (None, [], {}) and kind in _WHOLE:
+                yield Entry(key, kind, _value(kind, reply), ttl_ms)
+        case "zset":
+            # Ranks are not asked for: no rule is about them.
+            for item, score in zip(items, reply, strict=True):
+                if score is not None:
+                    yield Entry(key, kind, [(item, float(score))])
+        case "set":
+            yield from (Entry(key, kind, [item]) for item, is_there in zip(items, reply, strict=True) if is_there)
+        case "hash":
+            yield from (Entry(key, kind, {item: value}) for item, value in zip(items, reply, strict=True) if value is not None)
         case "list":
-            for offset in reply or ():
-                yield Entry(key, kind, [item], offset=offset)
+            yield from (Entry(key, kind, [*items], offset=offset) for offset in reply or ())
 
 
 def _value(kind: str, reply: Any) -> Any:

@@ -17,12 +17,12 @@ from .totals import Totals
 
 
 class Spot(NamedTuple):
-    """A key to read whole, or one item of a key that speaks of many jobs."""
+    """A key to read whole, or some items of a key that speaks of many jobs."""
 
     key: bytes
     redis_type: str
-    item: bytes | None = None
-    """The member of a zset or set, the field of a hash, or the entry of a list; None for the whole key."""
+    items: tuple[bytes, ...] = ()
+    """Members of a zset or set, fields of a hash, or entries of a list; none for the whole key."""
 
 
 def spoken(subject: Subject) -> Iterator[Spot]:
@@ -35,8 +35,7 @@ def spoken(subject: Subject) -> Iterator[Spot]:
         if fact.member is None or fact.redis_type not in ("zset", "set", "list"):
             yield Spot(fact.key, fact.redis_type)
         else:
-            yield Spot(fact.key, fact.redis_type, fact.member)
-            yield Spot(fact.key, fact.redis_type, own)
+            yield Spot(fact.key, fact.redis_type, (own,) if fact.member == own else (fact.member, own))
 
 
 @frozen

@@ -35,11 +35,11 @@ def whereabouts(subject: Subject, keyspace: Keyspace) -> Iterator[Spot]:
         yield Spot(names.key("dependencies", id=job_id), "set")
         for queue in sorted(own_queues if job_id == subject.job_id else all_queues):
             for role in SETS:
-                yield Spot(names.key(role, queue=queue), "zset", to_bytes(job_id))
+                yield Spot(names.key(role, queue=queue), "zset", (to_bytes(job_id),))
     if view.own_list is not None:
         yield Spot(names.key("hashes", hashed=view.own_list), "list")
     if view.worker:
-        yield Spot(names.key("held", worker=view.worker), "set", to_bytes(subject.job_id))
+        yield Spot(names.key("held", worker=view.worker), "set", (to_bytes(subject.job_id),))
 
 
 def _others(view: View) -> set[str]:

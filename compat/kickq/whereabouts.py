@@ -17,11 +17,11 @@ def whereabouts(subject: Subject, keyspace: Keyspace) -> Iterator[Spot]:
     names, view = layout(keyspace.prefix), view_of(subject)
     yield Spot(names.key("record", id=subject.job_id), "hash")
     for state in WORDS:
-        yield Spot(names.key("state", state=state), "set", view.member)
+        yield Spot(names.key("state", state=state), "set", (view.member,))
     for role in ("time_index", "scheduled", "purge"):
-        yield Spot(names.key(role), "zset", view.member)
+        yield Spot(names.key(role), "zset", (view.member,))
     if view.fact is not None:
-        yield Spot(names.key("queue", queue=view.queue), "list", view.member)
+        yield Spot(names.key("queue", queue=view.queue), "list", (view.member,))
 
 
 def recounts(finding: Finding, keyspace: Keyspace) -> Iterator[Recount]:

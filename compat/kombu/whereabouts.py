@@ -21,14 +21,14 @@ def whereabouts(subject: Subject, keyspace: Keyspace) -> Iterator[Spot]:
     names, view, tag = layout(keyspace.prefix), view_of(subject), to_bytes(subject.job_id)
     hashes = {fact.key for fact in (view.held, *view.claims) if fact is not None}
     for key in (names.key("unacked"), *sorted(hashes)):
-        yield Spot(key, "hash", tag)
-    yield Spot(names.key("index"), "zset", tag)
+        yield Spot(key, "hash", (tag,))
+    yield Spot(names.key("index"), "zset", (tag,))
     for fact in view.waiting:
-        yield Spot(fact.key, "list", text_of(fact))
+        yield Spot(fact.key, "list", (text_of(fact),))
     if view.message is not None:
         for fact in view.copies:
             for text in _texts(view.message):
-                yield Spot(fact.key, "list", text)
+                yield Spot(fact.key, "list", (text,))
 
 
 def _texts(message: Message) -> Iterator[bytes]:

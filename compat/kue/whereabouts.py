@@ -16,17 +16,16 @@ from .view import view_of
 
 def whereabouts(subject: Subject, keyspace: Keyspace) -> Iterator[Spot]:
     """The hash, the log and, under each form of its id, the indexes of every state; those by type for the types that are told."""
-    yield from spoken(subject)
     names, view = layout(keyspace.prefix), view_of(subject)
-    yield Spot(names.key("record", id=subject.job_id), "hash")
-    yield Spot(names.key("log", id=subject.job_id), "list")
     types = frozenset({view.queue, *(fact.queue or "" for fact in view.places)} - {""})
     states = frozenset({*WORDS.values(), view.word or "", *(fact.place or "" for fact in view.places)} - {""})
-    for member in (padded(subject.job_id).encode(), subject.job_id.encode()):
-        for index in _indexes(keyspace.prefix, types, states):
-            yield Spot(index, "zset", member)
-    for queue in types:
-        yield Spot(names.key("types"), "set", to_bytes(queue))
+    members, indexes = (padded(subject.job_id).encode(), subject.job_id.encode()), _indexes(keyspace.prefix, types, states)
+    yield Spot(names.key("record", id=subject.job_id), "hash")
+    yield Spot(names.key("log", id=subject.job_id), "list")
+    yield from (Spot(index, "zset", members) for index in indexes)
+    yield from (spot for spot in spoken(subject) if spot.key not in indexes or not set(members).issuperset(spot.items))
+    if types:
+        yield Spot(names.key("types"), "set", tuple(map(to_bytes, sorted(types))))
 
 
 @lru_cache(maxsize=1000)

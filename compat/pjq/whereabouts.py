@@ -26,10 +26,10 @@ def whereabouts(subject: Subject, keyspace: Keyspace) -> Iterator[Spot]:
     own, worker = to_bytes(subject.job_id), view.fields.get(b"worker_uuid")
     for queue in sorted(queues):
         for role in sorted(PLACES if keyspace.totals.names.get("js-1 keys") else PLACES - JS_1):
-            yield Spot(names.key(role, queue=queue), names.patterns[role].redis_types[0], own)
+            yield Spot(names.key(role, queue=queue), names.patterns[role].redis_types[0], (own,))
         if worker is not None:
             for role in ("idle", "busy", "seen"):
-                yield Spot(names.key(role, queue=queue), names.patterns[role].redis_types[0], worker)
+                yield Spot(names.key(role, queue=queue), names.patterns[role].redis_types[0], (worker,))
 
 
 def _queues(view: View, keyspace: Keyspace) -> set[str]:

@@ -28,19 +28,19 @@ def whereabouts(subject: Subject, keyspace: Keyspace) -> Iterator[Spot]:
         yield Spot(names.key(role, id=subject.job_id), names.redis_type(role))
     for queue in sorted({view.queue, *(fact.queue or "" for fact in view.places)}):
         for role in INDEXES:
-            yield Spot(names.key(role, queue=queue), "zset", own)
+            yield Spot(names.key(role, queue=queue), "zset", (own,))
     for role in ("completed", "tracked"):
-        yield Spot(names.key(role), "zset", own)
+        yield Spot(names.key(role), "zset", (own,))
     if view.stored.group is not None:
-        yield Spot(names.key("failed", group=view.stored.group), "list", own)
+        yield Spot(names.key("failed", group=view.stored.group), "list", (own,))
     if view.fields.get(b"worker"):
-        yield Spot(names.key("held", worker=to_text(view.fields[b"worker"])), "zset", own)
+        yield Spot(names.key("held", worker=to_text(view.fields[b"worker"])), "zset", (own,))
     for tag in view.stored.tags or ():
-        yield Spot(names.key("tagged", tag=tag), "zset", own)
+        yield Spot(names.key("tagged", tag=tag), "zset", (own,))
     for throttle in view.stored.throttles or ():
-        yield Spot(names.key("slots", throttle=throttle), "zset", own)
-        yield Spot(names.key("pending", throttle=throttle), "zset", own)
+        yield Spot(names.key("slots", throttle=throttle), "zset", (own,))
+        yield Spot(names.key("pending", throttle=throttle), "zset", (own,))
     for other in others:
         yield Spot(names.key("record", id=other), "hash")
         yield Spot(names.key("dependencies", id=other), "set")
-        yield Spot(names.key("dependents", id=other), "set", own)
+        yield Spot(names.key("dependents", id=other), "set", (own,))

@@ -21,14 +21,14 @@ def whereabouts(subject: Subject, keyspace: Keyspace) -> Iterator[Spot]:
     yield Spot(keys.job(subject.job_id), "hash")
     yield Spot(keys.needs(subject.job_id), "set")
     for place in (keys.waiting, keys.scheduled, keys.dead, keys.done, keys.outbox):
-        yield Spot(place, "zset", own)
-    yield Spot(keys.blocked, "set", own)
+        yield Spot(place, "zset", (own,))
+    yield Spot(keys.blocked, "set", (own,))
     holders = {place.place for place in view.places if place.role == "held" and place.place}
     if b"consumer" in view.fields:
         holders.add(to_text(view.fields[b"consumer"]))
     for holder in holders:
-        yield Spot(keys.held(holder), "zset", own)
-        yield Spot(keys.consumers, "zset", to_bytes(holder))
+        yield Spot(keys.held(holder), "zset", (own,))
+        yield Spot(keys.consumers, "zset", (to_bytes(holder),))
 
 
 def recounts(finding: Finding, keyspace: Keyspace) -> Iterator[Recount]:

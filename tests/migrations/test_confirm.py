@@ -174,8 +174,13 @@ def test_keys_that_would_hold_the_server_for_long_are_not_read_again(server: Ser
     client.set("text", "of another type")
     groups = [
         [Spot(b"large", "set")],
-        [Spot(b"long", "list", b"x")],
-        [Spot(b"short", "list", b"b"), Spot(b"text", "zset", b"b"), Spot(b"none", "hash"), Spot(b"large", "set", b"7")],
+        [Spot(b"long", "list", (b"x",))],
+        [
+            Spot(b"short", "list", (b"b", b"c")),
+            Spot(b"text", "zset", (b"b",)),
+            Spot(b"none", "hash"),
+            Spot(b"large", "set", (b"7", b"x")),
+        ],
     ]
     with open_reader(Address.parse(server.url())) as reader:
         first, second, third = reader.read(groups)
@@ -185,6 +190,8 @@ def test_keys_that_would_hold_the_server_for_long_are_not_read_again(server: Ser
     assert [(entry.key, entry.value, entry.offset) for entry in third] == [
         (b"short", [b"b"], 1),
         (b"short", [b"b"], 4),
+        (b"short", [b"c"], 2),
+        (b"short", [b"c"], 5),
         (b"large", [b"7"], 0),
     ]
 

@@ -32,7 +32,8 @@ def interrogate(seen: Survey) -> None:
         list(family.refusals(subject, keyspace))
         for spot in family.whereabouts(subject, keyspace):
             assert isinstance(spot.key, bytes)
-            assert spot.item is None or (isinstance(spot.item, bytes) and spot.redis_type in ("zset", "set", "hash", "list"))
+            assert all(isinstance(item, bytes) for item in spot.items)
+            assert not spot.items or spot.redis_type in ("zset", "set", "hash", "list")
         job = family.read(subject, keyspace)
         if job is None:
             continue
