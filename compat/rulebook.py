@@ -36,12 +36,20 @@ class Rulebook(Generic[V]):
         self._rules: list[Rule] = []
 
     def about_jobs(
-        self, rule_id: str, title: str, severity: Severity, harm: Harm, *, repair: str | None = None, refuses: bool = False
+        self,
+        rule_id: str,
+        title: str,
+        severity: Severity,
+        harm: Harm,
+        *,
+        repair: str | None = None,
+        refuses: bool = False,
+        of_record: bool = False,
     ) -> Callable[[JobCheck[V]], JobCheck[V]]:
         """Registers a check of one job. The arguments are those of Rule."""
 
         def register(check: JobCheck[V]) -> JobCheck[V]:
-            rule = Rule(rule_id, title, severity, harm, repair, refuses, subject=check, view_of=self._view_of)
+            rule = Rule(rule_id, title, severity, harm, repair, refuses, of_record, subject=check, view_of=self._view_of)
             self._rules.append(rule)
             return check
 

@@ -2,9 +2,10 @@
 
 A scan reads keys at different moments, so a job that a worker moves meanwhile may be seen in two places or in none. Each job
 with findings is therefore looked at again, all that may speak of it at one moment, until two looks in a row see the same: what
-the rules say then is true. The scan counts as a look, so a job at rest costs one more. A job that never stands still keeps the
-findings that were there at every look. (One look is not enough: original software may take several steps to move a job, and a
-look may fall between them.) Called by both engines' audits, by Spark in each task.
+the rules say then is true. The scan counts as a look, so a job at rest costs one more: at its record alone, where no rule that
+it breaks looks at anything else. A job that never stands still keeps the findings that were there at every look. (One look is
+not enough: original software may take several steps to move a job, and a look may fall between them.) Called by both engines'
+audits, by Spark in each task.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from operator import attrgetter
 from attrs import define, evolve, field
 
 from ..schema.address import Address, Kind
-from ..schema.fact import Entry, Subject
+from ..schema.fact import Entry, Fact, FactKind, Subject
 from ..schema.rule import Finding, Keyspace, Severity
 from ..schema.spot import Recount, Spot
 from ..schema.totals import Totals
@@ -158,6 +159,8 @@ class _Suspect:
     """Where to look, each spot once."""
     seen: Subject
     """What was read at the last look."""
+    by_record: bool
+    """Whether nothing but the record need be looked at, until that has changed."""
     number: int
     """How many findings there were at first."""
     weight: int
@@ -167,10 +170,12 @@ class _Suspect:
 
     @classmethod
     def of(cls, subject: Subject, findings: Sequence[Finding], keyspace: Keyspace) -> _Suspect:
-        spots = dict.fromkeys(keyspace.family.whereabouts(subject, keyspace))
         rules = {finding.rule for finding in findings}
+        of_record = dict.fromkeys(Spot(fact.key, fact.redis_type) for fact in subject.of_kind(FactKind.RECORD))
+        by_record = rules <= keyspace.family.of_record and bool(of_record)
+        spots = of_record if by_record else dict.fromkeys(keyspace.family.whereabouts(subject, keyspace))
         weight = sum(len(value) for fact in subject.facts for value in fact.values)
-        return cls(subject.scope, subject.job_id, list(findings), spots, subject, len(findings), weight, rules)
+        return cls(subject.scope, subject.job_id, list(findings), spots, subject, by_record, len(findings), weight, rules)
 
     def is_of(self, subject: Subject) -> bool:
         """Whether this is about the same job."""
@@ -178,11 +183,17 @@ class _Suspect:
 
     def looked(self, subject: Subject | None, keyspace: Keyspace) -> bool:
         """Takes in a look at the job, None if nothing speaks of it. Returns whether another is needed."""
+        if self.by_record:
+            self.by_record = False
+            if subject is not None and _said(subject.of_kind(FactKind.RECORD)) == _said(self.seen.of_kind(FactKind.RECORD)):
+                return False
+            self.spots = dict.fromkeys(keyspace.family.whereabouts(self.seen, keyspace))
+            return True
         if subject is None:
             self.findings = []
             return False
         before, self.seen = self.seen, subject
-        if _said(subject) == _said(before):
+        if _said(subject.facts) == _said(before.facts):
             return False  # the rules would say the same
         self.findings = list(keyspace.family.findings(subject, keyspace))
         self.constant &= {finding.rule for finding in self.findings}
@@ -202,12 +213,9 @@ def _name(finding: Finding) -> _Name:
     return finding.rule, finding.key, finding.queue, finding.severity
 
 
-def _said(subject: Subject) -> frozenset[object]:
+def _said(facts: Iterable[Fact]) -> frozenset[object]:
     """All that rules look at. The order of sorted sets is not: how many members come before one is no matter of the job's own."""
-    return frozenset(
-        (*stand, fact.ttl_ms, fact.redis_type == "list" and fact.index)
-        for stand, fact in zip(map(_STAND, subject.facts), subject.facts, strict=True)
-    )
+    return frozenset((*_STAND(fact), fact.ttl_ms, fact.redis_type == "list" and fact.index) for fact in facts)
 
 
 def _stand(subject: Subject) -> frozenset[object]:

@@ -250,6 +250,12 @@ class KeyFamily(ABC):
         return check_job(self._refusing, subject, keyspace)
 
     @cached_property
+    def of_record(self) -> frozenset[str]:
+        """The rules (by id) that look at nothing but a job's record."""
+        others = {rule.id for rule in self.rules if not rule.of_record}
+        return frozenset(rule.id for rule in self.rules) - others
+
+    @cached_property
     def _about_jobs(self) -> tuple[Rule, ...]:
         return tuple(rule for rule in self.rules if rule.subject is not None)
 

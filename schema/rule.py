@@ -87,7 +87,8 @@ class Rule:
     """One numbered rule of a family's specification.
 
     Exactly one of ``subject`` and ``keyspace`` is given. ``refuses``: a job that breaks this rule is not carried to another
-    keyspace; the migration names the rule and leaves the job where it is.
+    keyspace; the migration names the rule and leaves the job where it is. ``of_record``: the check looks at nothing but the
+    job's own record and the time, so it finds the same for as long as the record is the same.
     """
 
     id: str
@@ -96,6 +97,7 @@ class Rule:
     harm: Harm
     repair: str | None = None
     refuses: bool = False
+    of_record: bool = False
     subject: SubjectCheck | None = field(default=None, repr=False)
     keyspace: KeyspaceCheck | None = field(default=None, repr=False)
     view_of: Callable[[Subject], Any] = field(default=_itself, repr=False)

@@ -38,6 +38,7 @@ def are_silent(view: View) -> bool:
     Harm.LEAK,
     repair="delete the hash and its log",
     refuses=True,
+    of_record=True,
 )
 def has_type(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     if view.record is not None and not view.is_job:
@@ -51,6 +52,7 @@ def has_type(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Severity.ERROR,
     Harm.LOST,
     refuses=True,
+    of_record=True,
 )
 def has_known_state(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     if view.is_job and view.state is State.UNKNOWN:
@@ -66,6 +68,7 @@ def has_known_state(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Severity.ERROR,
     Harm.POISON,
     repair="set priority 0 and put the job into its indexes",
+    of_record=True,
 )
 def has_priority(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     raw = view.fields.get(b"priority")
@@ -97,6 +100,7 @@ def is_not_overdue(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     Severity.WARNING,
     Harm.LOST,
     repair="if that worker is dead, requeue the job",
+    of_record=True,
 )
 def has_live_worker(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     if view.state is not State.ACTIVE or view.has_ttl:
@@ -130,6 +134,7 @@ def lease_is_not_over(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.DUPLICATE,
     repair="complete the job: its result is written already",
     refuses=True,
+    of_record=True,
 )
 def is_not_finished(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     if view.state is State.ACTIVE and view.fields.get(b"progress") == b"100" and b"duration" in view.fields:
@@ -142,13 +147,14 @@ def is_not_finished(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Severity.ERROR,
     Harm.POISON,
     refuses=True,
+    of_record=True,
 )
 def has_payload_to_run(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     if view.is_job and view.state not in FINISHED and not is_json(view.fields.get(b"data")):
         yield view.complaint(f"{_payload(view)}: the worker that takes the job drops it")
 
 
-@book.about_jobs("KUE-18", "The payload of a finished job is JSON", Severity.WARNING, Harm.POISON)
+@book.about_jobs("KUE-18", "The payload of a finished job is JSON", Severity.WARNING, Harm.POISON, of_record=True)
 def has_payload(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     if view.state in FINISHED and not is_json(view.fields.get(b"data")):
         yield view.complaint(f"{_payload(view)}: kue can't show the job, nor run it again")
@@ -159,7 +165,9 @@ def _payload(view: View) -> str:
     return "no payload" if raw is None else f"payload {show(raw, 40)!r} is not JSON"
 
 
-@book.about_jobs("KUE-19", "The backoff is JSON that kue understands", Severity.ERROR, Harm.POISON, repair="remove the backoff")
+@book.about_jobs(
+    "KUE-19", "The backoff is JSON that kue understands", Severity.ERROR, Harm.POISON, repair="remove the backoff", of_record=True
+)
 def has_backoff(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     raw = view.fields.get(b"backoff")
     if not view.is_job or raw is None or is_json(raw):
@@ -171,7 +179,12 @@ def has_backoff(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
 
 
 @book.about_jobs(
-    "KUE-20", "Result and progress data are JSON", Severity.ERROR, Harm.POISON, repair="remove the fields that are not JSON"
+    "KUE-20",
+    "Result and progress data are JSON",
+    Severity.ERROR,
+    Harm.POISON,
+    repair="remove the fields that are not JSON",
+    of_record=True,
 )
 def has_readable_results(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     wrong = [name for name in (b"result", b"progress_data") if name in view.fields and not is_json(view.fields[name])]
@@ -207,6 +220,7 @@ def has_attempts(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     Severity.ERROR,
     Harm.LOST,
     repair="requeue the job for its next attempt",
+    of_record=True,
 )
 def retry_is_not_lost(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     made, allowed = whole(view.fields.get(b"attempts", b"0")), whole(view.fields.get(b"max_attempts", b"1"))
@@ -245,7 +259,7 @@ def does_not_expire(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
             yield view.complaint(f"{show(fact.key)} vanishes in {fact.ttl_ms / 1000:.0f} s", key=fact.key)
 
 
-@book.about_jobs("KUE-30", "A job's times and end are consistent", Severity.INFO, Harm.COSMETIC)
+@book.about_jobs("KUE-30", "A job's times and end are consistent", Severity.INFO, Harm.COSMETIC, of_record=True)
 def times_are_consistent(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     now = view.state
     if now is State.UNKNOWN:

@@ -23,7 +23,7 @@ from ferryman.migrations.throttle import POLITE_BATCH, UNTHROTTLED, Throttle
 from ferryman.migrations.wire import Wire, wire
 from ferryman.schema.address import Address
 from ferryman.schema.connect import open_client
-from ferryman.schema.fact import Entry, Subject
+from ferryman.schema.fact import Entry, FactKind, Subject
 from ferryman.schema.family import Command, get_family
 from ferryman.schema.rule import Finding, Keyspace, Severity
 from ferryman.schema.spot import Spot
@@ -151,6 +151,63 @@ def test_a_job_that_never_stands_still_keeps_the_findings_that_every_look_shows(
         reader = Touching(lambda _slot: nullcontext(line), UNTHROTTLED.pace())
         assert [finding.rule for finding in Confirmation(keyspace, reader).told([(subject, first)])] == ["KUE-4"]
     assert next(looks) == LOOKS
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_rules_of_the_record_look_at_nothing_else(system: str) -> None:
+    family = get_family(system)
+    for capture in captures(system):
+        surveyed = survey(family, capture.entries(), capture.prefix, capture.captured_at_ms)
+        for subject in surveyed.subjects.values():
+            alone = evolve(subject, facts=tuple(subject.of_kind(FactKind.RECORD)))
+            found = [
+                [each for each in family.findings(seen, surveyed.keyspace) if each.rule in family.of_record]
+                for seen in (subject, alone)
+                if seen.facts
+            ]
+            assert all(each == (found[0] if alone.facts else []) for each in found)
+
+
+@pytest.mark.parametrize(
+    ("change", "rules", "full_looks"),
+    [
+        pytest.param(None, {"KUE-15"}, 0, id="nothing"),
+        pytest.param(("ZREM", "q:jobs"), {"KUE-15"}, 0, id="an index"),
+        pytest.param(("HSET", "q:job:{id}", "progress", "7"), {"KUE-15"}, 2, id="the record"),
+        pytest.param(("HSET", "q:job:{id}", "ttl", "700"), set(), 1, id="what the rule asks for"),
+        pytest.param(("DEL", "q:job:{id}"), {"KUE-1"}, 2, id="the record is gone"),
+    ],
+)
+def test_where_no_other_rule_is_broken_the_record_is_looked_at(
+    server: Server, change: tuple[str, ...] | None, rules: set[str], full_looks: int
+) -> None:
+    keyspace = _keyspace_of_capture(server)
+    client, entries = server.client(), dump(server.client()).values()
+    surveyed = survey(keyspace.family, entries, keyspace.prefix, keyspace.now_ms)
+    found = ((subject, keyspace.family.findings(subject, keyspace)) for subject in surveyed.subjects.values())
+    subject, first = next((subject, said) for subject, said in found if [each.rule for each in said] == ["KUE-15"])
+    if change:
+        own = [
+            member
+            for member, _ in client.zrange("q:jobs", 0, -1, withscores=True)
+            if member.endswith(f"|{subject.job_id}".encode())
+        ]
+        words = [word.format(id=subject.job_id) for word in change]
+        client.execute_command(*words, *(own if words[0] == "ZREM" else ()))
+    looks: list[list[Spot]] = []
+
+    class Counting(Reader):
+        def read(self, groups: Any) -> Any:
+            looks.append(list(groups[0]))
+            return super().read(groups)
+
+    with open_client(Address.parse(server.url())) as opened, wire(opened) as line:
+        reader = Counting(lambda _slot: nullcontext(line), UNTHROTTLED.pace())
+        told = {each.rule for each in Confirmation(keyspace, reader).told([(subject, first)])}
+    assert told == rules
+    assert looks[0] == [Spot(f"q:job:{subject.job_id}".encode(), "hash")]
+    assert len(looks) == 1 + full_looks
+    assert all(len(look) > 10 for look in looks[1:])
 
 
 def test_more_jobs_than_may_be_looked_at_again_are_told_as_they_were_seen(server: Server) -> None:
