@@ -188,7 +188,7 @@ class _Suspect:
             if subject is not None and _said(subject.of_kind(FactKind.RECORD)) == _said(self.seen.of_kind(FactKind.RECORD)):
                 return False
             self.spots = dict.fromkeys(keyspace.family.whereabouts(self.seen, keyspace))
-            return True
+            return bool(self.spots)
         if subject is None:
             self.findings = []
             return False

@@ -2,7 +2,7 @@
 
 What other families keep of a job is one text for each, and nearly all of these are plain: one family's name, and under it texts,
 whole numbers and bytes in the order of their names. To read such a text and to pack it again gives the same text, so nobody need
-do so. A loop tells which are plain; it may not say so of others that are. tests/schema/test_packs.py. Pure.
+do so. A loop tells which are plain; all others are read by ``unpack``. tests/schema/test_packs.py. Pure.
 """
 
 from __future__ import annotations

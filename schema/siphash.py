@@ -1,8 +1,8 @@
 """SipHash: a digest of 128 bits with a key, of thousands of texts at once. Needs the extra ``spark``.
 
-Who does not know the key can't make two texts with the same digest; for all others that takes 2^64 texts. For a text of some
-hundred bytes it takes a quarter of the time of hashlib's quickest, which must be called for each. SipHash-2-4 with 128 bits, by
-Jean-Philippe Aumasson and Daniel J. Bernstein (2012, 2014); tests/schema/test_siphash.py has their own numbers.
+Who does not know the key can't make two texts with the same digest, and by chance it takes some 2^64 texts until two have one.
+For a text of some hundred bytes it takes a quarter of the time of hashlib's quickest, which must be called for each. SipHash-2-4
+with 128 bits, by Jean-Philippe Aumasson and Daniel J. Bernstein (2012, 2014); tests/schema/test_siphash.py has their own numbers.
 """
 
 from __future__ import annotations
