@@ -72,6 +72,8 @@ class Outline:
     """Facts by which jobs ask others (``KeyFamily.asking``)."""
     homes: dict[int, tuple[str, str]] = field(factory=dict)
     """Queue and state by ``Home.mark``, of the jobs that no facts speak of."""
+    shapes: dict[int, tuple[bytes, ...]] = field(factory=dict)
+    """The fields of their records by the mark of these (spark/traces.py)."""
     files: list[str] = field(factory=list)
     """The files with their traces."""
 
@@ -82,6 +84,7 @@ class Outline:
             "speaks": self.speaks,
             "asked": self.asked,
             "homes": [[mark, *home] for mark, home in self.homes.items()],
+            "shapes": [[mark, *(name.hex() for name in names)] for mark, names in self.shapes.items()],
             "files": self.files,
         }
 
@@ -94,5 +97,6 @@ class Outline:
             outline.speaks = outline.speaks or word["speaks"]
             outline.asked += word["asked"]
             outline.homes.update((mark, (queue, state)) for mark, queue, state in word["homes"])
+            outline.shapes.update((mark, tuple(map(bytes.fromhex, names))) for mark, *names in word["shapes"])
             outline.files += word["files"]
         return outline

@@ -21,7 +21,7 @@ from attrs import define, field, frozen
 from ..schema.address import Address
 from ..schema.fact import Entry, Fact
 from ..schema.family import get_family
-from ..schema.voucher import WORD, Home, Item, Standing, Voucher
+from ..schema.voucher import WORD, Home, Item, Standing, Vouched, Voucher
 from .chunks import LIST_CHUNK
 from .engine import Census
 from .intake import Intake
@@ -129,7 +129,10 @@ class Sifting(Intake):
     def _sift(self, names: tuple[bytes, ...], pile: _Pile) -> Iterator[Fact]:
         keys, rows = pile.keys, pile.rows
         numbers = list(map(self.voucher.record, keys))
-        homes, scores, created_at = self.voucher.vouch(dict(zip(names, zip(*rows, strict=True), strict=True)))
+        vouched = Vouched.nobody(len(keys))
+        if self.remembers(names):
+            vouched = self.voucher.vouch(dict(zip(names, zip(*rows, strict=True), strict=True)))
+        homes, scores, created_at = vouched
         sound = [number is not None and home is not None for number, home in zip(numbers, homes, strict=True)]
         all_sound = all(sound)
 
@@ -180,6 +183,10 @@ class Sifting(Intake):
         if len(known) < len(items):
             for index in sorted(set(range(len(items))).difference(known)):
                 yield from self.doubtful(Entry(entry.key, "zset", [items[index]], entry.ttl_ms, entry.offset + index))
+
+    def remembers(self, names: tuple[bytes, ...]) -> bool:
+        """Whether records with these fields, sound as they may be, can be remembered."""
+        return True
 
     @abstractmethod
     def add_records(self, records: SoundRecords) -> None:

@@ -9,13 +9,12 @@ asked. tests/spark/test_traces.py. Called by snapshot.py.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from attrs import frozen
 
 from ..migrations.engine import Census
@@ -28,7 +27,7 @@ from ..schema.jobtable import Attached, Members, SoundJobs
 from ..schema.texts import Texts
 from ..schema.voucher import Voucher
 from .buckets import read_bucket
-from .traces import ATTACHED, DOUBT, PLACE, RECORD, SCHEMA, unpack_names
+from .traces import ATTACHED, DOUBT, PLACE, RECORD, SCHEMA
 
 TYPES = {RECORD: "hash", PLACE: "zset", ATTACHED: "list"}
 """The Redis type of the key behind a trace."""
@@ -76,6 +75,8 @@ class Traces:
     buckets: int
     homes: dict[int, tuple[str, str]]
     """Queue and state by ``Home.mark``."""
+    shapes: dict[int, tuple[bytes, ...]]
+    """The fields of records by the mark of these."""
     unsettled: frozenset[int]
     """The homes of queues at whose jobs the rules must look."""
 
@@ -84,7 +85,8 @@ class Traces:
         """The traces of which the tasks that made them have told."""
         voucher = voucher_of(address, now_ms)
         unsettled = (mark for mark, (queue, _) in outline.homes.items() if not voucher.is_settled(queue, outline.totals))
-        return cls(address, now_ms, tuple(sorted(outline.files)), buckets, outline.homes, frozenset(unsettled))
+        files = tuple(sorted(outline.files))
+        return cls(address, now_ms, files, buckets, outline.homes, outline.shapes, frozenset(unsettled))
 
     def judge(self, bucket: int) -> Judged:
         """The sound jobs of a bucket."""
@@ -126,7 +128,7 @@ class Traces:
             start, end = end, end + batch.num_rows
             those = sound.suspected[start:end]
             if those.any():
-                yield from map(_entry, batch.filter(pa.array(those)).to_pylist())
+                yield from map(self._entry, batch.filter(pa.array(those)).to_pylist())
 
     def slabs(self, bucket: int, only: Collection[tuple[str, str]] | None = None) -> Iterator[Iterator[Group]]:
         """The sound jobs of a bucket, as many at once as memory should hold. ``only``: these, by scope and id."""
@@ -139,7 +141,7 @@ class Traces:
         slabs = np.cumsum(sizes + JOB_BYTES) // SLAB_BYTES
         for slab in np.unique(slabs):
             those = slabs == slab
-            yield _groups(self._traces(bucket, numbers[those]), numbers[those], homes[those])
+            yield self._groups(self._traces(bucket, numbers[those]), numbers[those], homes[those])
 
     def voucher(self) -> Voucher:
         """The keyspace as its family sees it at a glance."""
@@ -157,6 +159,52 @@ class Traces:
             rows.append(batch.filter(pa.array(wanted)) if sizes[~wanted].sum() > FEW * sizes.sum() else batch)
         return pa.Table.from_batches(rows, SCHEMA).combine_chunks()
 
+    def _groups(self, traces: pa.Table, numbers: Any, homes: Any) -> Iterator[Group]:
+        """The sound jobs with these numbers, in ascending order, and these homes; among the traces are all of theirs."""
+        told = ("number", "kind", "index", "shape")
+        number, kind, index, shape = (traces.column(name).fill_null(0).to_numpy() for name in told)
+        held = _Held.of(traces, index)
+        job = np.minimum(np.searchsorted(numbers, number), len(numbers) - 1)
+        kind = np.where(numbers[job] == number, kind, 0)
+        # Each job has one record, and stands in as many places as all others, those of one home in the same.
+        records = _sorted(np.flatnonzero(kind == RECORD), job)
+        by_kind = np.lexsort((shape[records], homes))
+        turn = np.argsort(by_kind)[job]
+        records = records[by_kind]
+        places = _sorted(np.flatnonzero(kind == PLACE), shape, turn).reshape(len(numbers), -1).transpose()
+        attached = _sorted(np.flatnonzero(kind == ATTACHED), index, turn)
+        ends = np.searchsorted(turn[attached], np.arange(len(numbers) + 1))
+        kinds = np.stack((shape[records], homes[by_kind]))
+        borders = np.flatnonzero((kinds[:, 1:] != kinds[:, :-1]).any(axis=0)) + 1
+        for start, end in pairwise([0, *borders.tolist(), len(numbers)]):
+            alike = records[start:end]
+            columns = held.columns(alike, self.shapes.get(shape[alike[0]], ()))
+            those = places[:, start:end] if columns else [alike]
+            owned = attached[ends[start] : ends[end]]
+            yield Group(
+                by_kind[start:end],
+                SoundJobs(
+                    held.keys.take(alike),
+                    columns,
+                    {held.keys[place[0]]: held.members(place) for place in those},
+                    held.attached(owned, np.diff(ends[start : end + 1])),
+                ),
+            )
+
+    def _entry(self, cells: dict[str, Any]) -> Entry:
+        """The entry behind a trace."""
+        values = cells["values"]
+        names = self.shapes.get(cells["shape"])
+        kind = "list" if names is None and cells["kind"] == RECORD else TYPES[cells["kind"]]
+        match kind:
+            case "hash":
+                value: Any = dict(zip(names or (), values, strict=True))
+            case "zset":
+                value = [(values[0], cells["score"])]
+            case _:
+                value = values
+        return Entry(cells["key"], kind, value, None, cells["index"] or 0)
+
 
 def _among(numbers: Any, those: Any) -> Any:
     """Whether each of the numbers is among those, which are in ascending order."""
@@ -165,46 +213,11 @@ def _among(numbers: Any, those: Any) -> Any:
     return those[np.minimum(np.searchsorted(those, numbers), len(those) - 1)] == numbers
 
 
-def _groups(traces: pa.Table, numbers: Any, homes: Any) -> Iterator[Group]:
-    """The sound jobs with these numbers, which are in ascending order, and these homes; among these are all of their traces."""
-    number, kind, index = (traces.column(name).fill_null(0).to_numpy() for name in ("number", "kind", "index"))
-    held = _Held.of(traces, index)
-    job = np.minimum(np.searchsorted(numbers, number), len(numbers) - 1)
-    kind = np.where(numbers[job] == number, kind, 0)
-    # Each job has one record, and stands in as many places as all others, those of one home in the same.
-    records = _sorted(np.flatnonzero(kind == RECORD), job)
-    told = traces.select(["names", "key"]).take(pa.array(records))
-    shapes = _codes(pc.coalesce(*told.columns))
-    by_kind = np.lexsort((shapes, homes))
-    turn = np.argsort(by_kind)[job]
-    records = records[by_kind]
-    places = _sorted(np.flatnonzero(kind == PLACE), _codes(traces.column("key")), turn).reshape(len(numbers), -1).transpose()
-    attached = _sorted(np.flatnonzero(kind == ATTACHED), index, turn)
-    ends = np.searchsorted(turn[attached], np.arange(len(numbers) + 1))
-    kinds = np.stack((shapes, homes))[:, by_kind]
-    borders = np.flatnonzero((kinds[:, 1:] != kinds[:, :-1]).any(axis=0)) + 1
-    for start, end in pairwise([0, *borders.tolist(), len(numbers)]):
-        alike = records[start:end]
-        columns = held.columns(alike)
-        those = places[:, start:end] if columns else [alike]
-        owned = attached[ends[start] : ends[end]]
-        yield Group(
-            by_kind[start:end],
-            SoundJobs(
-                held.keys.take(alike),
-                columns,
-                {held.keys[place[0]]: held.members(place) for place in those},
-                held.attached(owned, np.diff(ends[start : end + 1])),
-            ),
-        )
-
-
 @frozen(eq=False)
 class _Held:
     """What traces hold, as slices of the buffers in which it lies."""
 
     keys: Texts
-    names: pa.ChunkedArray
     values: Texts
     ends: Any
     """Where the values of each trace begin among these, and where those of the last end."""
@@ -217,15 +230,12 @@ class _Held:
         key, values = (_array(traces.column(name)) for name in ("key", "values"))
         ends = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
         scores = traces.column("score").fill_null(0).to_numpy()
-        return cls(Texts.from_arrow(key), traces.column("names"), Texts.from_arrow(values.values), ends, scores, indexes)
+        return cls(Texts.from_arrow(key), Texts.from_arrow(values.values), ends, scores, indexes)
 
-    def columns(self, rows: Any) -> dict[bytes, Texts]:
-        """The fields of records that have the same; none of items."""
-        packed = self.names[rows[0]].as_py()
-        if packed is None:
-            return {}
+    def columns(self, rows: Any, names: Sequence[bytes]) -> dict[bytes, Texts]:
+        """The fields of records that have these."""
         begins = self.ends[rows]
-        return {name: self.values.take(begins + index) for index, name in enumerate(unpack_names(packed))}
+        return {name: self.values.take(begins + index) for index, name in enumerate(names)}
 
     def members(self, rows: Any) -> Members:
         """What stands in a place."""
@@ -243,25 +253,6 @@ def _sorted(rows: Any, *columns: Any) -> Any:
     return rows[np.lexsort([column[rows] for column in columns])]
 
 
-def _codes(texts: pa.ChunkedArray) -> Any:
-    """A number for each text of a column, the same for the same text."""
-    return _array(texts).dictionary_encode(null_encoding="encode").indices.to_numpy()
-
-
 def _array(column: pa.ChunkedArray) -> pa.Array:
     """A column as one array. Arrow would copy one that is of one piece already."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def _entry(cells: dict[str, Any]) -> Entry:
-    """The entry behind a trace."""
-    values = cells["values"]
-    kind = "list" if cells["names"] is None and cells["kind"] == RECORD else TYPES[cells["kind"]]
-    match kind:
-        case "hash":
-            value: Any = dict(zip(unpack_names(cells["names"]), values, strict=True))
-        case "zset":
-            value = [(values[0], cells["score"])]
-        case _:
-            value = values
-    return Entry(cells["key"], kind, value, None, cells["index"] or 0)

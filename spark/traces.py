@@ -9,6 +9,7 @@ traces of those that stand where they claim, and facts of all others'. Called by
 
 from __future__ import annotations
 
+import hashlib
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -44,12 +45,12 @@ COLUMNS = {
     "key": pa.binary(),
     "index": pa.int64(),
     "score": pa.float64(),
-    "names": pa.binary(),
+    "shape": pa.int64(),
     "values": pa.list_(pa.field("element", pa.binary())),
 }
-"""``home`` is that of a record, or of a place that tells it, ``created_at`` that of a record, ``names`` those of its fields
-(``pack_names``), null for an item. ``values`` are the values of these, an item, a member, or lines, and ``size`` the bytes of
-both."""
+"""``home`` is that of a record, or of a place that tells it, ``created_at`` that of a record. ``shape`` tells which fields a
+record has (``mark_of_names``), or in what key a member or an item is (``mark_of_key``). ``values`` are the values of these
+fields, a member, an item, or lines, and ``size`` their bytes."""
 SCHEMA = pa.schema(list(COLUMNS.items()))
 
 ROWS = 160_000
@@ -57,6 +58,9 @@ BYTES = 32 << 20
 """When traces go to the file: what is done once for each bucket would take a third of the time if it were done more often."""
 DOUBTS = 40_000
 """How many doubts are held before they become traces."""
+SHAPES = 1_000
+"""With how many combinations of fields a task remembers records. Where there are more, jobs are facts: the driver has all of
+these together."""
 LOGS = 1_000
 """How many logs are held before they become traces: each may have a thousand lines."""
 
@@ -169,7 +173,9 @@ class Tracing(Sifting):
         for code, first in enumerate(firsts):
             rows = np.flatnonzero((codes == code) & (found.ttls < 0) & (numbers != NO_NUMBER))
             words = begins[rows][:, np.newaxis] + np.arange(found.counts[first])
-            names = found.words.part(begins[first], begins[first] + found.counts[first]).to_list()[::2]
+            names = tuple(found.words.part(begins[first], begins[first] + found.counts[first]).to_list()[::2])
+            if not self.remembers(names):
+                continue
             vouched = columns.vouch({name: found.words.take(words[:, 2 * at + 1]) for at, name in enumerate(names)})
             if vouched is None:
                 continue
@@ -183,12 +189,13 @@ class Tracing(Sifting):
         for entry in found.take(~is_sound).entries():
             yield from self.doubtful(entry)
 
-    def _add_vouched(self, keys: Texts, numbers: Any, names: Sequence[bytes], values: Texts, vouched: VouchedColumns) -> None:
+    def _add_vouched(self, keys: Texts, numbers: Any, names: tuple[bytes, ...], values: Texts, vouched: VouchedColumns) -> None:
         """Records for which the family vouches. ``names``: those of their fields; ``values``: theirs, of one after the other."""
         self._outline.speaks = True
         self._note(vouched.homes[at] for at in np.unique(vouched.at).tolist())
         homes, at, scores, created_at = vouched.homes, vouched.at, vouched.scores, pa.array(vouched.created_at)
-        self._records.add(_records(keys.to_arrow(), numbers, names, values.to_arrow(), homes, at, scores, created_at))
+        shape = self._shape(names)
+        self._records.add(_records(keys.to_arrow(), numbers, shape, values.to_arrow(), homes, at, scores, created_at))
 
     def close(self) -> Outline:
         self._flush_attached()
@@ -196,6 +203,15 @@ class Tracing(Sifting):
         for file in (self._records, self._others):
             self._outline.files += file.close()
         return self._outline
+
+    def remembers(self, names: tuple[bytes, ...]) -> bool:
+        return len(self._outline.shapes) < SHAPES or mark_of_names(names) in self._outline.shapes
+
+    def _shape(self, names: tuple[bytes, ...]) -> int:
+        """The mark of these fields, of which the outline tells."""
+        mark = mark_of_names(names)
+        self._outline.shapes[mark] = names
+        return mark
 
     def add_records(self, records: SoundRecords) -> None:
         homes = dict.fromkeys(records.homes)
@@ -205,7 +221,7 @@ class Tracing(Sifting):
             _records(
                 pa.array(records.keys, pa.binary()),
                 records.numbers,
-                records.names,
+                self._shape(records.names),
                 pa.array(chain.from_iterable(records.rows), pa.binary()),
                 list(homes),
                 np.array([index[home] for home in records.homes]),
@@ -297,7 +313,7 @@ class _File:
 def _records(
     keys: pa.Array,
     numbers: Any,
-    names: Sequence[bytes],
+    shape: int,
     texts: pa.Array,
     homes: Sequence[Home],
     at_home: Any,
@@ -306,15 +322,13 @@ def _records(
 ) -> pa.RecordBatch:
     """The traces of records; each takes away the marks of all places that it claims.
 
-    ``names``: those of their fields; ``texts``: the values of these, of one record after the other. ``at_home``: which of the
+    ``shape``: the mark of their fields; ``texts``: the values of these, of one record after the other. ``at_home``: which of the
     homes is that of each. ``scores``: for each place of a home, the scores there.
     """
-    rows, fields = len(keys), len(names)
+    rows, fields = len(keys), len(texts) // len(keys)
     bases = np.array([[place.base for place in home.places] for home in homes], np.uint64)
     factors = np.array([[place.factor for place in home.places] for home in homes], np.uint64)
     claimed = marks(bases[at_home], factors[at_home], np.stack(scores, axis=1))
-    packed = pack_names(names)
-    values = _lists(np.arange(0, fields * rows + 1, fields), texts)
     return _batch(
         rows,
         number=pa.array(numbers, pa.int64()),
@@ -323,9 +337,8 @@ def _records(
         home=pa.array(np.array([home.mark for home in homes], np.int64)[at_home]),
         created_at=created_at,
         key=keys,
-        names=_same(packed, rows, pa.binary()),
-        values=values,
-        size=pa.array(_sizes(values) + len(packed)),
+        shape=_same(shape, rows, pa.int64()),
+        values=_lists(np.arange(0, fields * rows + 1, fields), texts),
     )
 
 
@@ -343,6 +356,7 @@ def _items(entry: Entry, known: Sequence[tuple[int, Item]]) -> pa.RecordBatch:
         key=_same(entry.key, rows, pa.binary()),
         index=pa.array(np.array(indexes) + entry.offset),
         score=_same(0.0, rows, pa.float64()),
+        shape=_same(mark_of_key(entry.key), rows, pa.int64()),
         values=_lists(np.arange(rows + 1), pa.array([entry.value[index] for index in indexes], pa.binary())),
     )
 
@@ -363,6 +377,7 @@ def _members(key: bytes, place: Place, home: int, numbers: Any, indexes: Any, sc
         key=_same(key, rows, pa.binary()),
         index=pa.array(indexes),
         score=pa.array(scores),
+        shape=_same(mark_of_key(key), rows, pa.int64()),
         values=_lists(np.arange(rows + 1), members),
     )
 
@@ -389,20 +404,14 @@ def marks(bases: Any, factors: Any, scores: Any) -> Any:
         return (found ^ found >> np.uint64(31)).view(np.int64)
 
 
-def pack_names(names: Iterable[bytes]) -> bytes:
-    """Names of fields as one text: each with its length before it."""
-    return b"".join(b"%d:%b" % (len(name), name) for name in names)
+def mark_of_names(names: Iterable[bytes]) -> int:
+    """A signed 64-bit number for the names of fields in this order."""
+    return mark_of_key(b"".join(b"%d:%b" % (len(name), name) for name in names))
 
 
-def unpack_names(text: bytes) -> list[bytes]:
-    """The names behind ``pack_names``."""
-    names, start = [], 0
-    while start < len(text):
-        colon = text.index(b":", start)
-        end = colon + 1 + int(text[start:colon])
-        names.append(text[colon + 1 : end])
-        start = end
-    return names
+def mark_of_key(key: bytes) -> int:
+    """A signed 64-bit number for the name of a key."""
+    return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), signed=True)
 
 
 def _same(value: Any, rows: int, kind: pa.DataType) -> pa.Array:
@@ -415,9 +424,9 @@ def _lists(ends: Any, texts: pa.Array) -> pa.ListArray:
 
 def _batch(rows: int, **arrays: pa.Array) -> pa.RecordBatch:
     """The columns that are given; numbers that are not are 0, all else null."""
-    if "values" in arrays and "size" not in arrays:
+    if "values" in arrays:
         arrays["size"] = pa.array(_sizes(arrays["values"]))
-    for name in ("mark", "home", "created_at", "size"):
+    for name in ("mark", "home", "created_at", "size", "shape"):
         arrays.setdefault(name, _same(0, rows, pa.int64()))
     return pa.RecordBatch.from_arrays(
         [arrays[name] if name in arrays else pa.nulls(rows, kind) for name, kind in COLUMNS.items()], schema=SCHEMA

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -40,9 +41,7 @@ from ferryman.spark.putting import Single, Tabled, put
 from ferryman.spark.sound import Traces
 from ferryman.spark.stage import Stopped, beside
 from ferryman.spark.stands import STANDS, Stand, stands_of
-from ferryman.spark.traces import Tracing, pack_names, unpack_names
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from ferryman.spark.traces import Tracing
 
 from ..support.captures import dump
 from ..support.keyspace import store as store_jobs
@@ -63,17 +62,15 @@ def slabs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 def parts_of(address: Address, keys: list[Entry], folder: Path, seed: int = 0) -> list[BucketJobs]:
     """The sound jobs of a keyspace, in buckets, as two tasks leave them that have read the keys in some order."""
-    outline = Outline()
+    words = []
     for number in range(2):
         tracing = Tracing(address, NOW, str(folder), BUCKETS)
         for entry in Random(seed).sample(keys, len(keys)):
             if crc32(entry.key) % 2 == number:
                 list(tracing.facts(entry))
         list(tracing.rest())
-        told = tracing.close()
-        outline.totals.merge(told.totals)
-        outline.homes.update(told.homes)
-        outline.files += told.files
+        words.append(json.dumps(tracing.close().to_json()))
+    outline = Outline.of(words)
     traces = Traces.of(address, NOW, outline, BUCKETS)
     keyspace = Keyspace(get_family(address.family), address.prefix, NOW, outline.totals)
     return [BucketJobs(keyspace, traces, bucket) for bucket in range(BUCKETS)]
@@ -240,7 +237,7 @@ def carried_over(parts: list[BucketJobs], plan: Plan, store: Store, run: Run, is
 
 def test_little_is_held_of_jobs_that_a_slab_does_not_want(parts: list[BucketJobs], monkeypatch: pytest.MonkeyPatch) -> None:
     slabs: list[tuple[pa.Table, Any]] = []
-    monkeypatch.setattr(sound, "_groups", lambda traces, numbers, _: slabs.append((traces, numbers)) or [])
+    monkeypatch.setattr(Traces, "_groups", lambda _, traces, numbers, __: slabs.append((traces, numbers)) or [])
     for part in parts:
         list(part.in_order(lambda _: None))
     for traces, numbers in slabs:
@@ -254,12 +251,6 @@ def test_facts_are_no_tables() -> None:
     jobs = FactJobs(Keyspace(KUE, "q", NOW, Totals()), subjects)
     assert list(jobs.in_order(lambda subject: subject.job_id)) == ["1", "2"]
     assert list(FactJobs(jobs.keyspace, subjects).in_any_order(lambda subject: subject.job_id, lambda _: None)) == ["1", "2"]
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.binary()))
-def test_names_of_any_bytes_come_back(names: list[bytes]) -> None:
-    assert unpack_names(pack_names(names)) == names
 
 
 # Work beside other work

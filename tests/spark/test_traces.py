@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +15,18 @@ from ferryman.compat.kombu.generate import generate as kombu_jobs
 from ferryman.compat.kue import FAMILY
 from ferryman.compat.kue.generate import generate
 from ferryman.migrations.engine import Census, Engine
+from ferryman.migrations.intake import Outline
 from ferryman.migrations.local import LocalEngine
+from ferryman.migrations.scan import entries
 from ferryman.schema.address import Address
 from ferryman.schema.job import State
 from ferryman.schema.rule import Finding
 from ferryman.schema.voucher import Place
-from ferryman.spark import few
+from ferryman.spark import few, traces
+from ferryman.spark.columns import STAYS, Hashes
 from ferryman.spark.engine import SparkEngine
 from ferryman.spark.snapshot import take
-from ferryman.spark.traces import marks
+from ferryman.spark.traces import Tracing, mark_of_names, marks
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
@@ -49,6 +54,39 @@ def test_marks_of_many_are_those_of_each(scores: list[float], key: bytes) -> Non
     place = Place(key)
     found = marks(np.uint64(place.base), np.uint64(place.factor), np.array(scores))
     assert found.view(np.uint64).tolist() == [place.mark(score) for score in scores]
+
+
+@given(st.sets(st.lists(st.binary(max_size=3)).map(tuple), min_size=2))
+def test_fields_are_told_apart_by_their_marks(shapes: set[tuple[bytes, ...]]) -> None:
+    assert len(set(map(mark_of_names, shapes))) == len(shapes)
+
+
+@given(st.sets(st.lists(st.binary()).map(tuple)))
+def test_fields_of_any_name_reach_the_driver(shapes: set[tuple[bytes, ...]]) -> None:
+    told = {mark_of_names(names): names for names in shapes}
+    assert Outline.of([json.dumps(Outline(shapes=told).to_json())]).shapes == told
+
+
+@pytest.mark.parametrize("by_column", [True, False])
+def test_records_with_fields_in_too_many_combinations_are_facts(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch, by_column: bool
+) -> None:
+    monkeypatch.setattr(traces, "SHAPES", 1)
+    client = server.client()
+    store(client, FAMILY, "q", [job for job in JOBS if job.state is State.WAITING], NOW)
+    client.hset("q:job:9", "workers_own", "x")
+    found = chain.from_iterable(entries(client, FAMILY, "q"))
+    records = [entry for entry in found if re.fullmatch(rb"q:job:\d+", entry.key)]
+    tracing = Tracing(address(server), NOW, str(tmp_path), 2)
+    if by_column:
+        words = [list(chain.from_iterable(record.value.items())) for record in records]
+        made = tracing.hashes(Hashes.of([record.key for record in records], [STAYS] * len(records), words))
+    else:
+        made = chain.from_iterable(map(tracing.facts, records))
+    keys = {fact.key for fact in chain(made, tracing.rest())}
+    (names,) = tracing.close().shapes.values()
+    assert keys == {record.key for record in records if tuple(record.value) != names}
+    assert 0 < len(keys) < len(records)
 
 
 def test_sound_jobs_become_no_facts(spark: SparkSession, server: Server, tmp_path: Path) -> None:
