@@ -1,6 +1,7 @@
 """Comparison: whether a target holds what a plan promises for its source, for keyspaces of any size.
 
     subjects -> stands (stands.py): name and digest -> by bucket: those that differ -> their subjects -> jobs, field by field
+                                                    -> turns of waiting jobs (turns.py): are they in the same order?
 
 Millions of equal jobs pass as stands; those that differ are read again, from the snapshots, and compared by the same pure
 functions as in the local engine. Called by the engine.
@@ -10,19 +11,19 @@ from __future__ import annotations
 
 import json
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import frozen
-from pyspark.sql import DataFrame, Window, functions
+from pyspark.sql import functions
 
 from ..migrations.compare import judge
 from ..migrations.engine import Difference, Progress, Report, Verification
-from ..migrations.order import swapped
 from ..migrations.plan import Plan
 from .buckets import read_bucket
 from .chosen import choose
@@ -30,7 +31,8 @@ from .digests import Digests
 from .snapshot import Snapshot
 from .stage import Batches, closing, run
 from .stands import SIDES, STANDS, See, Stand, naming, showing
-from .tables import DIFFERENCES, Column, Table, batches, bigint_column, decode_text, text_column
+from .tables import DIFFERENCES, Column, Table, batches, text_column
+from .turns import Turns, TurnsFile
 
 
 @frozen
@@ -68,14 +70,14 @@ def compare_keyspaces(
         outcome.count(difference)
         report(difference)
 
-    tasks = source.buckets
-    steps = source.snapshot.facts.spark.range(0, tasks, 1, tasks)
-    task = _comparing(source.files, target.files, tasks)
-    compared = run(steps, task, COMPARED, f"{folder}/compared", "comparing digests", progress)
-    outcome.matched = sum(map(int, compared.tails()))
-    doubtful = compared.frame().where("part is not null")
-    if not doubtful.isEmpty():
-        shown = []
+    spark, tasks, turns_folder = source.snapshot.facts.spark, source.buckets, f"{folder}/turns"
+    os.mkdir(turns_folder)
+    task = _comparing(source.files, target.files, tasks, turns_folder)
+    compared = run(spark.range(0, tasks, 1, tasks), task, DOUBTFUL, f"{folder}/compared", "comparing digests", progress)
+    told = list(map(json.loads, compared.tails()))
+    outcome.matched = sum(word["matched"] for word in told)
+    if any(word["doubtful"] for word in told):
+        doubtful, shown = compared.frame(), []
         for side in (source, target):
             path, phase = f"{folder}/differing-{side.name}", f"reading differing {side.name} jobs"
             differing = doubtful.where(functions.col("promised") == (side is source))
@@ -86,33 +88,25 @@ def compare_keyspaces(
         outcome.matched += sum(json.loads(word)["matched"] for word in found.tails())
         for difference in found.rows():
             tell(difference)
-    for difference in order_differences(compared.frame().where("wanted is not null")):
+    turns = Turns(tuple(sorted(file for word in told for file in word["turns"])), tasks)
+    for difference in turns.differences(spark, progress):
         tell(difference)
     return outcome
 
 
-@frozen
-class Compared:
-    """What comparing the stands of a job has told: its turns on both sides, or what to look at again. Else null."""
+class Doubtful(NamedTuple):
+    """A job of one side that must be looked at again."""
 
-    queue: str
-    id: str
-    wanted: int | None = None
-    found: int | None = None
-    scope: str | None = None
-    subject: str | None = None
-    part: str | None = None
-    promised: bool | None = None
+    scope: str
+    subject: str
+    part: str
+    promised: bool
 
 
-COMPARED: Table[Compared] = Table(
-    "compared",
-    Compared,
+DOUBTFUL: Table[Doubtful] = Table(
+    "doubtful",
+    Doubtful,
     (
-        text_column("queue"),
-        text_column("id"),
-        bigint_column("wanted"),
-        bigint_column("found"),
         text_column("scope"),
         text_column("subject"),
         text_column("part"),
@@ -121,22 +115,34 @@ COMPARED: Table[Compared] = Table(
 )
 
 
-def _comparing(source: Sequence[str], target: Sequence[str], buckets: int) -> Callable[[Batches], Batches]:
-    """The task that compares the stands in some buckets; it tells how many jobs stand on both sides with the same digest."""
+def _comparing(source: Sequence[str], target: Sequence[str], buckets: int, folder: str) -> Callable[[Batches], Batches]:
+    """The task that compares the stands in some buckets.
+
+    It tells how many jobs stand on both sides with the same digest, how many are to be looked at again, and of the files with the
+    turns of all others that have some.
+    """
 
     def compare(rows: Batches) -> Batches:
-        matched = 0
+        matched = number = 0
+        turns = TurnsFile(folder, buckets)
 
-        def compared() -> Batches:
-            nonlocal matched
+        def doubtful() -> Iterator[Doubtful]:
+            nonlocal matched, number
             for bucket in (bucket for row in rows for bucket in row.column("id").to_pylist()):
                 wanted, found = (_read_stands(paths, bucket, buckets) for paths in (source, target))
                 ours, theirs = _alike(wanted, found)
                 matched += len(ours)
-                yield from _turns(wanted.take(pa.array(ours)), found.take(pa.array(theirs)))
-                yield from batches(COMPARED, _doubtful(_without(wanted, ours), _without(found, theirs)))
+                _add_turns(turns, wanted.take(pa.array(ours)), found.take(pa.array(theirs)))
+                sides = _without(wanted, ours), _without(found, theirs)
+                _add_turns(turns, *_pairs(*sides))
+                for is_promised, stands in zip((True, False), sides, strict=True):
+                    number += len(stands)
+                    yield from (Doubtful(each.scope, each.subject, each.part, is_promised) for each in stands)
 
-        yield from closing(compared(), COMPARED, lambda: str(matched))
+        def word() -> str:
+            return json.dumps({"matched": matched, "doubtful": number, "turns": turns.close()})
+
+        yield from closing(batches(DOUBTFUL, doubtful()), DOUBTFUL, word)
 
     return compare
 
@@ -169,50 +175,21 @@ def _without(stands: pa.Table, rows: Any) -> list[Stand]:
     return [stand for batch in stands.filter(pa.array(others)).to_batches() for stand in STANDS.rows(batch)]
 
 
-def _turns(wanted: pa.Table, found: pa.Table) -> Batches:
-    """The turns of jobs, which are the same in both, as far as both have one."""
-    columns = [wanted.column("queue"), wanted.column("id"), wanted.column("turn"), found.column("turn")]
-    nothing = [pa.nulls(len(wanted), field.type) for field in list(COMPARED.arrow)[len(columns) :]]
-    both = pc.and_(columns[2].is_valid(), columns[3].is_valid())
-    yield from pa.table([*columns, *nothing], COMPARED.arrow).filter(both).combine_chunks().to_batches()
+def _add_turns(turns: TurnsFile, wanted: pa.Table, found: pa.Table) -> None:
+    """Adds the turns of jobs, which are the same in both, as far as both have one."""
+    both = pc.and_(wanted.column("turn").is_valid(), found.column("turn").is_valid())
+    columns = wanted.column("queue"), wanted.column("id"), wanted.column("turn"), found.column("turn")
+    turns.add(*(column.filter(both).combine_chunks() for column in columns))
 
 
-def _doubtful(wanted: Sequence[Stand], found: Sequence[Stand]) -> Iterator[Compared]:
-    """What to look at again, and turns, of jobs that are not simply alike."""
-    sides: dict[tuple[str, str], tuple[list[Stand], list[Stand]]] = {}
-    for number, stands in enumerate((wanted, found)):
-        for stand in stands:
-            sides.setdefault((stand.queue, stand.id), ([], []))[number].append(stand)
-    for name, (ours, theirs) in sides.items():
-        turns = [(one.turn, other.turn) for one in ours for other in theirs]
-        yield from (Compared(*name, *pair) for pair in turns if None not in pair)
-        for is_promised, stands in ((True, ours), (False, theirs)):
-            yield from (Compared(*name, None, None, each.scope, each.subject, each.part, is_promised) for each in stands)
-
-
-def order_differences(common: DataFrame) -> Iterator[Difference]:
-    """For each queue whose waiting jobs would run in another order, the first that stands elsewhere.
-
-    The same as ``migrations.order.order_difference``, on a table of jobs with their turns, ``wanted`` and ``found``.
-    """
-    common = common.select("queue", "id", "wanted", "found")
-    along = Window.partitionBy("queue").orderBy("wanted", "id")
-    place = functions.struct("found", "id")
-    steps = common.select("queue", (functions.lag(place).over(along) > place).alias("is_back"))
-    elsewhere = steps.where("is_back").select("queue").distinct()
-    if elsewhere.isEmpty():
-        return
-    common = common.join(elsewhere, "queue", "left_semi")
-    for name in ("wanted", "found"):
-        order = Window.partitionBy("queue").orderBy(name, "id")
-        common = common.withColumn(name, functions.row_number().over(order) - 1)
-    ranks = common.where("wanted <> found")
-    first = ranks.groupBy("queue").agg(functions.min_by(functions.struct("id", "wanted", "found"), "wanted").alias("first"))
-    instead = ranks.select("queue", functions.col("id").alias("instead"), functions.col("found").alias("place"))
-    pairs = first.select("queue", "first.*").join(instead, "queue").where("place = wanted")
-    for row in pairs.orderBy("queue").toLocalIterator():
-        names = [decode_text(row[name]) or "" for name in ("queue", "id", "instead")]
-        yield swapped(names[0], names[1], row["wanted"], row["found"], names[2])
+def _pairs(wanted: Sequence[Stand], found: Sequence[Stand]) -> tuple[pa.Table, pa.Table]:
+    """Each stand of the one side with each of the same job on the other."""
+    by_job: defaultdict[tuple[str, str], list[Stand]] = defaultdict(list)
+    for stand in found:
+        by_job[stand.queue, stand.id].append(stand)
+    pairs = [(one, other) for one in wanted for other in by_job.get((one.queue, one.id), ())]
+    ours, theirs = (pa.Table.from_batches([STANDS.batch([pair[side] for pair in pairs])]) for side in (0, 1))
+    return ours, theirs
 
 
 def _judging(plan: Plan) -> Callable[[Batches], Batches]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
-from ferryman.spark.buckets import BucketFile
-from ferryman.spark.comparison import COMPARED, _comparing
+from ferryman.spark.buckets import BucketFile, read_bucket
+from ferryman.spark.comparison import DOUBTFUL, _comparing
 from ferryman.spark.stands import STANDS, Stand
+from ferryman.spark.tables import decode_text
+from ferryman.spark.turns import SCHEMA
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
@@ -26,8 +29,8 @@ stands = st.builds(
 )
 
 
-def told(folder: Path, sides: list[list[Stand]], buckets: int) -> tuple[Counter[object], int]:
-    """What the tasks for all buckets say: rows, and how many jobs are the same on both sides."""
+def told(folder: Path, sides: list[list[Stand]], buckets: int) -> tuple[Counter[object], Counter[object], int]:
+    """What the tasks for all buckets say: rows, turns, and how many jobs are the same on both sides."""
     paths = []
     for number, side in enumerate(sides):
         path = str(folder / str(number))
@@ -36,29 +39,34 @@ def told(folder: Path, sides: list[list[Stand]], buckets: int) -> tuple[Counter[
         file.close()
         paths.append([path])
     batch = pa.RecordBatch.from_arrays([pa.array(range(buckets), pa.int64())], ["id"])
-    *found, tail = _comparing(*paths, buckets)(iter([batch]))
-    return Counter(row for each in found for row in COMPARED.rows(each.drop_columns(["tail"]))), int(
-        tail.column("tail")[0].as_py()
-    )
+    *found, tail = _comparing(*paths, buckets, str(folder))(iter([batch]))
+    word = json.loads(tail.column("tail")[0].as_py())
+    rows = Counter(row for each in found for row in DOUBTFUL.rows(each.drop_columns(["tail"])))
+    assert word["doubtful"] == rows.total()
+    turns: Counter[object] = Counter()
+    for bucket in range(buckets):
+        for each in read_bucket(word["turns"], bucket, buckets, SCHEMA):
+            turns.update((decode_text(row.pop("queue")), *row.values()) for row in each.drop_columns(["number"]).to_pylist())
+    return rows, turns, word["matched"]
 
 
-def expected(sides: list[list[Stand]]) -> tuple[Counter[object], int]:
+def expected(sides: list[list[Stand]]) -> tuple[Counter[object], Counter[object], int]:
     """The same, one job after the other; jobs that share a number by chance are looked at again."""
     shared = Counter(number for number, *_ in {stand[:3] for side in sides for stand in side})
-    rows, matched = Counter[object](), 0
+    rows, turns, matched = Counter[object](), Counter[object](), 0
     for name in {(stand.queue, stand.id) for side in sides for stand in side}:
         ours, theirs = ([stand for stand in side if (stand.queue, stand.id) == name] for side in sides)
         for one in ours:
             for other in theirs:
                 if one.turn is not None and other.turn is not None:
-                    rows[COMPARED.make(*name, one.turn, other.turn)] += 1
+                    turns[*name, one.turn, other.turn] += 1
         if len(ours) == len(theirs) == 1 and ours[0].digest == theirs[0].digest and shared[ours[0].number] == 1:
             matched += 1
             continue
         for is_promised, those in ((True, ours), (False, theirs)):
             for each in those:
-                rows[COMPARED.make(*name, None, None, each.scope, each.subject, each.part, is_promised)] += 1
-    return rows, matched
+                rows[DOUBTFUL.make(each.scope, each.subject, each.part, is_promised)] += 1
+    return rows, turns, matched
 
 
 @settings(max_examples=200)
@@ -72,6 +80,6 @@ def test_stands_are_compared_as_each_of_them_would_be(ours, theirs, data) -> Non
 
     sides = [list(map(numbered, side)) for side in (ours, theirs)]
     with tempfile.TemporaryDirectory() as folder:
-        rows, matched = told(Path(folder), sides, data.draw(st.integers(1, 3)))
-    event(f"matched: {min(matched, 1)}")
-    assert (rows, matched) == expected(sides)
+        found = told(Path(folder), sides, data.draw(st.integers(1, 3)))
+    event(f"matched: {min(found[-1], 1)}")
+    assert found == expected(sides)
