@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .compiled import compiled
+from .compiled import WIDTH, compiled, opening_brackets, plain_bytes
 from .text import MAX_JSON_DEPTH
 
 MOST_DIGITS = 18
@@ -34,9 +34,15 @@ def are_plain_json(data: Any, starts: Any, sizes: Any) -> Any:
 
 @compiled
 def _depth(data: Any, at: int, end: int) -> int:
-    """How deep brackets are nested, as text.py counts them: those in strings too. The number of bytes where these are few."""
+    """How deep brackets are nested, as text.py counts them: those in strings too. Or more, where that is few."""
     if end - at <= MAX_JSON_DEPTH:
         return end - at
+    opening, index = 0, at
+    while index + WIDTH <= end:
+        opening += opening_brackets(data, index)
+        index += WIDTH
+    if opening + end - index <= MAX_JSON_DEPTH:
+        return opening + end - index
     depth = deepest = 0
     for index in range(at, end):
         if data[index] == 91 or data[index] == 123:
@@ -118,6 +124,13 @@ def _name(data: Any, at: int, end: int) -> int:
 def _string(data: Any, at: int, end: int) -> int:
     """The position after the string whose first quotation mark stands before this one; -1 for one that is unusual."""
     while at < end:
+        while at + WIDTH <= end:
+            plain = plain_bytes(data, at)
+            at += plain
+            if plain < WIDTH:
+                break
+        if at == end:
+            return -1
         byte = data[at]
         if _PLAIN[byte]:
             at += 1

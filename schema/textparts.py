@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from .compiled import compiled
+from .compiled import compiled, copy
 from .texts import Texts
 
 MOST_DECIMAL = 20
@@ -169,36 +169,29 @@ def _add_sizes(sizes: Any, of_texts: Any, fixed: int) -> None:
 @compiled
 def _put_same(data: Any, at: Any, text: Any) -> None:
     for row in range(len(at)):
-        for index in range(len(text)):
-            data[at[row] + index] = text[index]
+        copy(data, at[row], text, 0, len(text))
         at[row] += len(text)
 
 
 @compiled
 def _put(data: Any, at: Any, source: Any, starts: Any, sizes: Any) -> None:
     for row in range(len(at)):
-        place, start = at[row], starts[row]
-        for index in range(sizes[row]):
-            data[place + index] = source[start + index]
-        at[row] = place + sizes[row]
+        copy(data, at[row], source, starts[row], sizes[row])
+        at[row] += sizes[row]
 
 
 @compiled
 def _put_sized(data: Any, at: Any, source: Any, starts: Any, sizes: Any, before: Any, between: Any, after: Any) -> None:
     for row in range(len(at)):
-        place, start, size = at[row], starts[row], sizes[row]
-        for index in range(len(before)):
-            data[place + index] = before[index]
+        place, size = at[row], sizes[row]
+        copy(data, place, before, 0, len(before))
         place += len(before)
         place += _write_decimal(size, data, place)
-        for index in range(len(between)):
-            data[place + index] = between[index]
+        copy(data, place, between, 0, len(between))
         place += len(between)
-        for index in range(size):
-            data[place + index] = source[start + index]
+        copy(data, place, source, starts[row], size)
         place += size
-        for index in range(len(after)):
-            data[place + index] = after[index]
+        copy(data, place, after, 0, len(after))
         at[row] = place + len(after)
 
 

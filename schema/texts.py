@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
-from .compiled import compiled
+from .compiled import compiled, copy, same
 from .text import is_json
 from .textjson import are_plain_json
 
@@ -168,9 +168,7 @@ def _gather(data: Any, starts: Any, sizes: Any, packed: Any, offsets: Any) -> No
     at = 0
     offsets[0] = 0
     for row in range(len(starts)):
-        start = starts[row]
-        for index in range(sizes[row]):
-            packed[at + index] = data[start + index]
+        copy(packed, at, data, starts[row], sizes[row])
         at += sizes[row]
         offsets[row + 1] = at
 
@@ -234,12 +232,9 @@ def _decimals(data: Any, starts: Any, sizes: Any) -> Any:
 
 
 @compiled
-def has(data: Any, start: int, text: Any) -> bool:
+def has(data: Any, start: int, text: Any) -> Any:
     """Whether a text stands at a position, with all of its bytes among those of ``data``."""
-    index = 0
-    while index < len(text) and data[start + index] == text[index]:
-        index += 1
-    return index == len(text)
+    return same(data, start, text, 0, len(text))
 
 
 @compiled
@@ -259,14 +254,6 @@ def _are(data: Any, starts: Any, sizes: Any, value: Any) -> Any:
     for row in range(len(starts)):
         answers[row] = sizes[row] == len(value) and has(data, starts[row], value)
     return answers
-
-
-@compiled
-def _same(data: Any, one: int, other: int, size: int) -> bool:
-    index = 0
-    while index < size and data[one + index] == data[other + index]:
-        index += 1
-    return index == size
 
 
 @compiled
@@ -294,7 +281,7 @@ def _codes(data: Any, starts: Any, sizes: Any) -> Any:
         at = _slot(hashed(data, starts[row], sizes[row]), slots)
         while slots[at] >= 0:
             first = firsts[slots[at]]
-            if sizes[first] == sizes[row] and _same(data, starts[first], starts[row], sizes[row]):
+            if sizes[first] == sizes[row] and same(data, starts[first], data, starts[row], sizes[row]):
                 break
             at = (at + 1) & (len(slots) - 1)
         if slots[at] < 0:
@@ -320,7 +307,7 @@ def _alike(data: Any, starts: Any, sizes: Any, one: int, other: int, count: int,
     for index in range(0, count, step):
         if sizes[one + index] != sizes[other + index]:
             return False
-        if not _same(data, starts[one + index], starts[other + index], sizes[one + index]):
+        if not same(data, starts[one + index], data, starts[other + index], sizes[one + index]):
             return False
     return True
 
@@ -353,8 +340,7 @@ def _shapes(counts: Any, data: Any, starts: Any, sizes: Any, step: int) -> Any:
 def _pack(data: Any, starts: Any, sizes: Any, before: Any, after: Any, packed: Any) -> int:
     at = 0
     for row in range(len(starts)):
-        for index in range(len(before)):
-            packed[at + index] = before[index]
+        copy(packed, at, before, 0, len(before))
         at += len(before)
         size, digits = sizes[row], 1
         while size >= 10:
@@ -367,11 +353,9 @@ def _pack(data: Any, starts: Any, sizes: Any, before: Any, after: Any, packed: A
         at += digits
         packed[at], packed[at + 1] = 13, 10
         at += 2
-        for index in range(sizes[row]):
-            packed[at + index] = data[starts[row] + index]
+        copy(packed, at, data, starts[row], sizes[row])
         at += sizes[row]
-        for index in range(len(after)):
-            packed[at + index] = after[index]
+        copy(packed, at, after, 0, len(after))
         at += len(after)
     return at
 
