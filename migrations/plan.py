@@ -153,11 +153,14 @@ def carry(subject: Subject, keyspace: Keyspace, plan: Plan) -> Carried:
     return Carried(original, job if passes or not obstacles else None, obstacles, is_alone)
 
 
-def carry_table(jobs: JobTable, plan: Plan) -> Carried | None:
-    """What becomes of each of many sound jobs, told of one: they go over as they are. None where ``carry`` must decide."""
-    if jobs.common.state is State.ACTIVE or not plan.writer.takes(jobs):
+def carry_table(jobs: JobTable, plan: Plan) -> tuple[Carried, JobTable] | None:
+    """What becomes of each of many sound jobs, told of one, and how they go over. None where ``carry`` must decide."""
+    going: JobTable | None = jobs
+    if jobs.common.state is State.ACTIVE:
+        going = None if plan.active is Active.REFUSE else _requeued_table(jobs, plan.source_family)
+    if going is None or not plan.writer.takes(going):
         return None
-    return Carried(jobs.common, jobs.common, is_alone=True)
+    return Carried(jobs.common, going.common, is_alone=True), going
 
 
 def requeued(job: Job, family: str, now_ms: int) -> Job:
@@ -166,15 +169,36 @@ def requeued(job: Job, family: str, now_ms: int) -> Job:
     What the family kept for the state that the job had is not true of a waiting job, and is left out. A job that its worker
     only kept until it would be due is scheduled again.
     """
-    before: dict[str, Any] = {"state": str(job.state)}
-    if job.lease_expires_at is not None:
-        before["lease_expires_at"] = job.lease_expires_at
-    extra = {**job.extra, CARRIED_FROM: before}
-    still_true = {name: value for name, value in extra.pop(family, {}).items() if name not in BOUND_TO_STATE}
+    before: dict[str, Any] = {} if job.lease_expires_at is None else {"lease_expires_at": job.lease_expires_at}
+    before["state"] = str(job.state)
+    extra = dict(job.extra)
+    still_true = {name: value for name, value in extra.get(family, {}).items() if name not in BOUND_TO_STATE}
     if still_true:
         extra[family] = still_true
+    else:
+        extra.pop(family, None)
+    extra[CARRIED_FROM] = before
     state = State.SCHEDULED if job.due_at is not None and job.due_at > now_ms else State.WAITING
     return evolve(job, state=state, lease_expires_at=None, position=None, extra=extra)
+
+
+def _requeued_table(jobs: JobTable, family: str) -> JobTable | None:
+    """What ``requeued`` makes of active jobs; None where it must be asked."""
+    if jobs.lasting is None or jobs.families != {family} or "due_at" in jobs.columns or jobs.common.due_at is not None:
+        return None
+    from ..schema.textparts import TextPart, decimal, joined, where  # need what only the extra spark has
+
+    kept, leases = jobs.lasting, jobs.columns.get("lease_expires_at")
+    lease: list[TextPart] = [] if leases is None else [b'"lease_expires_at":', decimal(leases), b","]
+    before = joined(len(jobs), [b"{", *lease, f'"state":"{State.ACTIVE}"}}'.encode()])
+    there = kept.sizes > 0
+    of_family: list[TextPart] = [where(there, f'"{family}":'.encode()), kept]
+    of_migration: list[TextPart] = [f'"{CARRIED_FROM}":'.encode(), before]
+    first, second = (of_family, of_migration) if family < CARRIED_FROM else (of_migration, of_family)
+    columns = {name: column for name, column in jobs.columns.items() if name not in ("lease_expires_at", "position")}
+    columns["extra"] = joined(len(jobs), [b"{", *first, where(there, b","), *second, b"}"])
+    common = evolve(jobs.common, state=State.WAITING, lease_expires_at=None, position=None)
+    return evolve(jobs, common=common, columns=columns, families=frozenset({family, CARRIED_FROM}), lasting=None)
 
 
 def _active_refusals(job: Job, plan: Plan) -> Iterator[Finding]:

@@ -138,6 +138,9 @@ class JobTable:
     """The names that may stand in ``extra``, if that is a column."""
     scope: str = ""
     """As in Subject."""
+    lasting: Texts | None = None
+    """Of active jobs: what their family alone keeps in ``extra`` that would be true in another state as well, as an ordered
+    ``pack``; empty where that is nothing. None: nobody knows, or they are not active."""
 
     @classmethod
     def of(
@@ -147,13 +150,15 @@ class JobTable:
         columns: Mapping[str, Column],
         families: frozenset[str] = frozenset(),
         scope: str = "",
+        lasting: Texts | None = None,
     ) -> JobTable | None:
         """The table of some jobs (bool), if there are any, of columns that have the values of all."""
         if not rows.any():
             return None
         if not rows.all():
             columns = {name: _some(column, rows) for name, column in columns.items()}
-        return cls(rows, common, columns, families, scope)
+            lasting = None if lasting is None else lasting.take(rows)
+        return cls(rows, common, columns, families, scope, lasting)
 
     @property
     def ids(self) -> Texts:

@@ -38,8 +38,8 @@ def counting(plan: Plan) -> Work:
             return carry(subject, jobs.keyspace, plan), 1
 
         def many(table: JobTable) -> Sequence[tuple[Carried, int]] | None:
-            carried = carry_table(table, plan)
-            return None if carried is None else [(carried, len(table))]
+            found = carry_table(table, plan)
+            return None if found is None else [(found[0], len(table))]
 
         def findings() -> Iterator[Finding]:
             for carried, number in jobs.in_any_order(one, many):
@@ -68,9 +68,12 @@ def writing(plan: Plan, target: Address, run: Run) -> Work:
             return Single(carried, identity(carried.job), plan.commands(carried.job, fresh=run.is_first and carried.is_alone))
 
         def many(table: JobTable) -> Tabled | None:
-            carried = carry_table(table, plan)
-            commands = None if carried is None else plan.commands_of_table(table, written, fresh=run.is_first)
-            return None if carried is None or commands is None else Tabled(carried, table.ids, commands)
+            found = carry_table(table, plan)
+            if found is None:
+                return None
+            carried, going = found
+            commands = plan.commands_of_table(going, written, fresh=run.is_first)
+            return None if commands is None else Tabled(carried, going.ids, commands)
 
         def findings() -> Iterator[Finding]:
             with open_store(target) as store, open_part(store, run, name) as part:

@@ -39,7 +39,7 @@ from .failures import located
 from .stage import Batches, tell
 
 KEYS_A_TASK = 20_000
-VOUCHED_KEYS_A_TASK = 50_000
+VOUCHED_KEYS_A_TASK = 75_000
 """How many keys a task reads, or jobs it works on, as long as that makes no more than MAX_TASKS; more where most cost little."""
 BYTES_A_KEY = 1_400
 """What a job fills of a server's memory, about. Where few keys hold many jobs this tells how many tasks there should be, up to

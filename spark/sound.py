@@ -32,7 +32,7 @@ from .traces import ATTACHED, DOUBT, PLACE, RECORD, SCHEMA
 TYPES = {RECORD: "hash", PLACE: "zset", ATTACHED: "list"}
 """The Redis type of the key behind a trace."""
 TELLING = ["number", "kind", "mark", "home", "created_at", "size"]
-SLAB_BYTES = 64 << 20
+SLAB_BYTES = 96 << 20
 """How much of what keys hold is taken at once, so that memory grows neither with payloads nor with the number of jobs."""
 FEW = 0.1
 """The part of a batch's bytes that is not worth a copy of the rest to be left out."""

@@ -106,8 +106,8 @@ class See(ABC):
         """The side of a job; None where there is none."""
 
     @abstractmethod
-    def is_table(self, jobs: JobTable) -> bool:
-        """Whether the sides of all of these jobs are they themselves."""
+    def table(self, jobs: JobTable) -> JobTable | None:
+        """The sides of all of these jobs; None where each must be looked at by itself."""
 
 
 @frozen
@@ -120,8 +120,9 @@ class Promised(See):
         carried = carry(subject, keyspace, self.plan)
         return Side(carried.job or carried.original, True, carried.refused_by) if carried.original else None
 
-    def is_table(self, jobs: JobTable) -> bool:
-        return carry_table(jobs, self.plan) is not None
+    def table(self, jobs: JobTable) -> JobTable | None:
+        found = carry_table(jobs, self.plan)
+        return None if found is None else found[1]
 
 
 @frozen
@@ -132,8 +133,8 @@ class Standing(See):
         job = keyspace.family.read(subject, keyspace)
         return Side(job, False) if job else None
 
-    def is_table(self, jobs: JobTable) -> bool:
-        return True
+    def table(self, jobs: JobTable) -> JobTable | None:
+        return jobs
 
 
 def naming(see: See, digests: Digests, folder: str, buckets: int) -> Work:
@@ -153,7 +154,8 @@ def naming(see: See, digests: Digests, folder: str, buckets: int) -> Work:
             return Stand(number_of(job.queue, job.id), job.queue, job.id, turn, subject.scope, subject.job_id, part, mark)
 
         def many(table: JobTable) -> list[pa.RecordBatch] | None:
-            return [stands_of(table, part, digests)] if see.is_table(table) else None
+            shown = see.table(table)
+            return None if shown is None else [stands_of(shown, part, digests)]
 
         file = None
         for stands in _rounds(jobs.in_any_order(one, many)):

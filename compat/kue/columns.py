@@ -110,11 +110,12 @@ class KueColumns(ColumnVoucher):
 
     def tables(self, jobs: SoundJobs, totals: Totals) -> Iterator[JobTable]:
         home = self._voucher.home(jobs.records[b"type"][0], jobs.records[b"state"][0])
-        if home is None or home.state in (None, State.ACTIVE):  # an active job does not go over as it is
+        if home is None or home.state is None:
             return
         start = len(self._voucher.head)
         ids = Texts(jobs.keys.data, jobs.keys.starts + start, jobs.keys.sizes - start)
-        table = read_table(ids, jobs, home.queue, home.state, home.places[INDEXES.index("by_type")].key)
+        places = {role: jobs.places[place.key] for role, place in zip(INDEXES, home.places, strict=True)}
+        table = read_table(ids, jobs, home.queue, home.state, places)
         if table is not None:
             yield table
 

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 
 from ...schema.job import Job, State, rank_of
-from ...schema.jobtable import Column, JobTable, SoundJobs
+from ...schema.jobtable import Column, JobTable, Members, SoundJobs
 from ...schema.packed import MARKS
 from ...schema.textparts import TextPart, base64, joined, where
 from ...schema.texts import Texts
 from ..aside import FIELD
 from ..numbers import number, number_text
 from .kept import NAME
-from .keys import LARGEST_ID
-from .record import progress_of
+from .keys import LARGEST_ID, WORDS
+from .record import SHORTEST_LEASE, progress_of
 from .voucher import LATEST
 
 ALWAYS_GIVEN_BACK = frozenset({b"type", b"data", b"state", b"workerId", b"result", b"error"})
@@ -43,8 +43,8 @@ OTHERS = TIMES | {b"priority", b"progress"}
 """Fields with a meaning, beside those above."""
 
 
-def read_table(ids: Texts, jobs: SoundJobs, queue: str, state: State, by_type: bytes) -> JobTable | None:
-    """The jobs of which columns can say all; None where there are none. ``by_type``: the key of the index of that role."""
+def read_table(ids: Texts, jobs: SoundJobs, queue: str, state: State, places: Mapping[str, Members]) -> JobTable | None:
+    """The jobs of which columns can say all; None where there are none. ``places``: the indexes by their roles."""
     others = sorted(jobs.records.keys() - ALWAYS_GIVEN_BACK - NUMBERS.keys() - OTHERS)
     if FIELD in jobs.records or not all(map(_is_plain_name, others)):
         return None
@@ -52,9 +52,11 @@ def read_table(ids: Texts, jobs: SoundJobs, queue: str, state: State, by_type: b
     for name in others:
         reading.keep(name)
     if state is State.WAITING:
-        reading.columns["position"] = jobs.places[by_type].ranks
+        reading.columns["position"] = places["by_type"].ranks
         # The index decides when a job runs, whatever its hash says of its priority (KUE-12).
-        reading.columns["rank"] = _ranks(jobs.places[by_type].scores)
+        reading.columns["rank"] = _ranks(places["by_type"].scores)
+    if state is State.ACTIVE:
+        reading.read_lease(places["by_state"].scores)
     if len(jobs.attached.keys):
         reading.columns["logs"] = jobs.attached.lines()
     return reading.table(queue)
@@ -92,14 +94,23 @@ class _Reading:
         elif name in self._fields:
             self._kept[name] = np.ones(len(self.rows), bool), self._fields[name]
 
+    def read_lease(self, scores: Any) -> None:
+        """Takes the moments at which leases of active jobs end from their scores in the index of that state."""
+        self.rows &= (scores >= SHORTEST_LEASE) & (scores <= LATEST) & (scores == np.floor(scores))
+        self.columns["lease_expires_at"] = np.where(self.rows, scores, 0).astype(np.int64)
+
     def table(self, queue: str) -> JobTable | None:
         """The jobs; None where columns can say all of none."""
         common: dict[str, Any] = {"attempts": 0, "progress": 0.0}
         kept = {name: those for name, those in sorted(self._kept.items()) if those[0].any()}
-        if kept:
-            self.columns["extra"] = _extra(kept, len(self.rows))
+        lasting = None
+        if kept or self._state is State.ACTIVE:
+            rows, fields, there = len(self.rows), *_fields(kept, len(self.rows))
+            lasting = joined(rows, [where(there, b'{"fields":'), fields, where(there, b"}")])
+            self.columns["extra"] = _extra(fields, there, WORDS[self._state] if self._state is State.ACTIVE else None)
         job = Job("", queue, queue, self._state, **{name: value for name, value in common.items() if name not in self.columns})
-        return JobTable.of(self.rows, job, self.columns, frozenset({NAME} if kept else ()))
+        families = frozenset({NAME} if "extra" in self.columns else ())
+        return JobTable.of(self.rows, job, self.columns, families, lasting=lasting if self._state is State.ACTIVE else None)
 
     def _number(self, name: bytes) -> Any:
         """A column of numbers, which must be written as kue does."""
@@ -183,8 +194,8 @@ def _ranks(scores: Any) -> Any:
     return np.array(list(map(rank_of, different.tolist())), np.int64)[which]
 
 
-def _extra(kept: Mapping[bytes, tuple[Any, Texts | None]], jobs: int) -> Texts:
-    """What ``Kept.to_extra`` gives for each of so many jobs, packed."""
+def _fields(kept: Mapping[bytes, tuple[Any, Texts | None]], jobs: int) -> tuple[Texts, Any]:
+    """The ``fields`` that Kept has for each of so many jobs, packed; and which jobs (bool) have some. Else there is nothing."""
     parts: list[TextPart] = []
     there = np.zeros(jobs, bool)
     for name, (unlike, texts) in kept.items():
@@ -195,5 +206,13 @@ def _extra(kept: Mapping[bytes, tuple[Any, Texts | None]], jobs: int) -> Texts:
         else:
             parts += where(unlike, head + b'{"b64":"'), where(unlike, base64(texts)), where(unlike, b'"}')
         there = there | unlike
-    before, after = f'{{"{NAME}":{{"fields":{{'.encode(), b"}}}"
-    return joined(jobs, [where(there, before), *parts, where(there, after), where(~there, b"{}")])
+    return joined(jobs, [where(there, b"{"), *parts, where(there, b"}")]), there
+
+
+def _extra(fields: Texts, there: Any, word: str | None) -> Texts:
+    """What ``Kept.to_extra`` gives for each job, packed. ``word``: the state that is kept, if it is."""
+    if word is None:
+        before = where(there, f'{{"{NAME}":{{"fields":'.encode())
+        return joined(len(there), [before, fields, where(there, b"}}"), where(~there, b"{}")])
+    before, between = where(there, b'"fields":'), where(there, b",")
+    return joined(len(there), [f'{{"{NAME}":{{'.encode(), before, fields, between, f'"state":"{word}"}}}}'.encode()])

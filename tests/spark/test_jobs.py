@@ -113,11 +113,12 @@ def tabled(table: JobTable) -> list[tuple[str, int | None, int | None]]:
 
 
 def alone(part: BucketJobs) -> Callable[[Subject], tuple[str, int | None, int | None]]:
-    """How a job is read that is in no table: an active one, which does not go over as it is."""
+    """How a job is read that is in no table: an active one of a keyspace whose active jobs are in none."""
 
     def read(subject: Subject) -> tuple[str, int | None, int | None]:
         job = reader(part)(subject)
         assert job.state is State.ACTIVE
+        assert part.traces.address.family != "kue"
         return both(job)
 
     return read
@@ -222,10 +223,12 @@ def carried_over(parts: list[BucketJobs], plan: Plan, store: Store, run: Run, is
         return Single(carried, identity(carried.job), plan.commands(carried.job, fresh=True))
 
     def many(table: JobTable) -> Tabled | None:
-        carried, commands = carry_table(table, plan), plan.commands_of_table(table, written, fresh=True)
-        assert carried is not None
+        found = carry_table(table, plan)
+        assert found is not None
+        carried, going = found
+        commands = plan.commands_of_table(going, written, fresh=True)
         assert commands is not None
-        return Tabled(carried, table.ids, commands) if is_table(table) else None
+        return Tabled(carried, going.ids, commands) if is_table(table) else None
 
     for jobs in parts:
         with open_part(store, run, str(jobs.bucket)) as part:
