@@ -33,6 +33,7 @@ class Intake:
             self._family.tally(fact, outline.totals)
             if fact.role in asking:
                 outline.asked += 1
+            outline.about_jobs += fact.job_id is not None
             outline.speaks = outline.speaks or fact.kind is not FactKind.TOKEN
             yield fact
 
@@ -70,6 +71,8 @@ class Outline:
     """There was a key that is more than a wake-up token or lock."""
     asked: int = 0
     """Facts by which jobs ask others (``KeyFamily.asking``)."""
+    about_jobs: int = 0
+    """Facts about a job."""
     homes: dict[int, tuple[str, str]] = field(factory=dict)
     """Queue and state by ``Home.mark``, of the jobs that no facts speak of."""
     shapes: dict[int, tuple[bytes, ...]] = field(factory=dict)
@@ -83,6 +86,7 @@ class Outline:
             "totals": self.totals.to_json(),
             "speaks": self.speaks,
             "asked": self.asked,
+            "about_jobs": self.about_jobs,
             "homes": [[mark, *home] for mark, home in self.homes.items()],
             "shapes": [[mark, *(name.hex() for name in names)] for mark, names in self.shapes.items()],
             "files": self.files,
@@ -96,6 +100,7 @@ class Outline:
             outline.totals.merge(Totals.from_json(word["totals"]))
             outline.speaks = outline.speaks or word["speaks"]
             outline.asked += word["asked"]
+            outline.about_jobs += word["about_jobs"]
             outline.homes.update((mark, (queue, state)) for mark, queue, state in word["homes"])
             outline.shapes.update((mark, tuple(map(bytes.fromhex, names))) for mark, *names in word["shapes"])
             outline.files += word["files"]

@@ -43,7 +43,7 @@ def copy(_: Any, target: Any, at: Any, source: Any, start: Any, size: Any) -> An
         cgutils.raw_memcpy(builder, to, from_, given[4], 1)
         return context.get_dummy_value()
 
-    return types.void(target, _index(at), source, _index(start), _index(size)), made
+    return types.void(_array(target), _index(at), _array(source), _index(start), _index(size)), made
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -56,7 +56,7 @@ def same(_: Any, one: Any, start: Any, other: Any, other_start: Any, size: Any) 
         compare = cgutils.get_or_insert_function(builder.module, kind, "memcmp")
         return builder.icmp_signed("==", builder.call(compare, [first, second, given[4]]), ir.Constant(ir.IntType(32), 0))
 
-    return types.boolean(one, _index(start), other, _index(other_start), _index(size)), made
+    return types.boolean(_array(one), _index(start), _array(other), _index(other_start), _index(size)), made
 
 
 WIDTH = 16
@@ -79,7 +79,7 @@ def plain_bytes(_: Any, data: Any, at: Any) -> Any:
         beyond = ir.Constant(ir.IntType(64), 1 << WIDTH)
         return builder.cttz(builder.or_(_bits(builder, others), beyond), ir.Constant(ir.IntType(1), 1))
 
-    return types.int64(data, _index(at)), made
+    return types.int64(_array(data), _index(at)), made
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -90,7 +90,14 @@ def opening_brackets(_: Any, data: Any, at: Any) -> Any:
         found = builder.and_(_wide(context, builder, signature, given), _all_of(0xDF))  # one bit tells these two apart
         return builder.ctpop(_bits(builder, builder.icmp_signed("==", found, _all_of(ord("[")))))
 
-    return types.int64(data, _index(at)), made
+    return types.int64(_array(data), _index(at)), made
+
+
+def _array(given: Any) -> Any:
+    """The type of bytes, which must lie one after the other. Raises TypeError."""
+    if not (isinstance(given, types.Array) and given.ndim == 1 and given.dtype == types.uint8 and given.layout == "C"):
+        raise TypeError(f"{given} is no array of bytes in a row")
+    return given
 
 
 def _index(given: Any) -> Any:

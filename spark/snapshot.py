@@ -85,6 +85,8 @@ class Snapshot:
     """Of jobs in which no rule can find anything, and which are no facts (sound.py)."""
     vouched: Census = field(factory=Census)
     """How many these are."""
+    all_vouched: bool = False
+    """There are no others: nothing is known of jobs but traces."""
     remade: Results[Fact] | None = None
     """More facts, of jobs that turned out not to be among these."""
 
@@ -129,11 +131,15 @@ class Snapshot:
 
         Jobs that are facts and those that are none are parts of their own. A part without a job may be left out.
         """
-        done = run(self.subjects(only), self._on_facts(work), table, path, phase, progress)
+        done = None
+        if not self.all_vouched:
+            done = run(self.subjects(only), self._on_facts(work), table, path, phase, progress)
         if self.traces is not None:
-            steps = done.spark.range(0, self.tasks, 1, self.tasks)
+            steps = self.facts.spark.range(0, self.tasks, 1, self.tasks)
             chosen = None if only is None else only.path
-            run(steps, self._on_traces(work, self.traces, chosen), table, path, phase, progress, more=True)
+            task = self._on_traces(work, self.traces, chosen)
+            done = run(steps, task, table, path, phase, progress, more=done is not None)
+        assert done is not None, "who has no traces has not vouched"
         return done
 
     def _on_facts(self, work: Work) -> Callable[[Batches], Batches]:
@@ -210,7 +216,8 @@ def taken(
     vouched = Census()
     for word in remade.tails():
         vouched.merge(Census.from_json(word))
-    return evolve(snapshot, traces=traces, remade=remade, vouched=vouched)
+    all_vouched = not outline.about_jobs and next(remade.rows(), None) is None
+    return evolve(snapshot, traces=traces, remade=remade, vouched=vouched, all_vouched=all_vouched)
 
 
 def _judging(traces: Traces) -> Callable[[Batches], Batches]:

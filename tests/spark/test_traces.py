@@ -98,6 +98,17 @@ def test_sound_jobs_become_no_facts(spark: SparkSession, server: Server, tmp_pat
     assert snapshot.totals == take(spark, address(server), NOW, str(tmp_path / "all"), 3, sift=False).totals
 
 
+def test_where_no_job_is_a_fact_nobody_looks_for_facts(spark: SparkSession, server: Server, tmp_path: Path) -> None:
+    client = server.client()
+    store(client, FAMILY, "q", [job for job in JOBS if job.state is State.WAITING], NOW)
+    assert take(spark, address(server), NOW, str(tmp_path / "sound"), 3).all_vouched
+    client.zrem("q:jobs", *client.zrange("q:jobs", 0, 0))
+    assert not take(spark, address(server), NOW, str(tmp_path / "suspected"), 3).all_vouched
+    client.flushall()
+    store(client, FAMILY, "q", [job for job in JOBS if job.state is State.ACTIVE and not job.ttl][:1], NOW)
+    assert not take(spark, address(server), NOW, str(tmp_path / "doubted"), 3).all_vouched
+
+
 @pytest.mark.parametrize("joined", [False, True], ids=["cut by the tasks", "joined by Spark"])
 def test_every_rule_finds_in_a_damaged_keyspace_what_it_finds_without_traces(
     engine: SparkEngine, server: Server, monkeypatch: pytest.MonkeyPatch, joined: bool
