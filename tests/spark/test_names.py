@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from ..support.servers import Server
 
-MANY = [b"x" * 1_000_000] * 160
+MANY = [b"x" * 1_000_000] * 240
 """More than a task of a family that vouches for its jobs has of memory, and less than three have."""
 
 

@@ -6,6 +6,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
+from attrs import evolve
 from ferryman.compat.kombu import FAMILY
 from ferryman.compat.kombu.generate import sketch
 from ferryman.migrations.engine import Census
@@ -142,5 +143,5 @@ def test_what_is_counted_beside_facts_is_what_facts_count(items: list[bytes], of
     sieve, plain = Sieve(address(""), NOW), Intake(address(""))
     facts = Counter([*sieve.facts(entry), *sieve.settle()[0]])
     assert facts <= Counter(plain.facts(entry))
-    assert sieve.close() == plain.close()
+    assert evolve(sieve.close(), about_jobs=0) == evolve(plain.close(), about_jobs=0)
     assert json.dumps(sieve.close().totals.to_json()) == json.dumps(plain.close().totals.to_json())
