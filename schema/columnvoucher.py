@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from attrs import frozen
 
@@ -62,9 +62,12 @@ class ColumnVoucher(ABC):
     def attached(self, keys: Texts) -> Any:
         """``Voucher.attached`` of each key (int64), NO_NUMBER for None."""
 
+    fields: ClassVar[Sequence[bytes]]
+    """The fields at which ``vouch`` looks."""
+
     @abstractmethod
-    def vouch(self, records: Mapping[bytes, Texts]) -> VouchedColumns | None:
-        """``Voucher.vouch`` of records that have the same fields, by their names; None: the rules must look at all of them."""
+    def vouch(self, records: Mapping[bytes, Texts]) -> VouchedColumns:
+        """``Voucher.vouch`` of records, of which these are all ``fields``: nulls where one has no such field."""
 
     @abstractmethod
     def tally_vouched(self, keys: Texts, numbers: Any, totals: Totals) -> None:

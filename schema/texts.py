@@ -33,7 +33,8 @@ OFFSETS = 2**31 - 1
 class Texts:
     """Byte strings in ``data`` (uint8), each from one of ``starts`` on and one of ``sizes`` long (both int64).
 
-    A size of NULL stands for none, of which only ``to_arrow`` and ``to_list`` know anything.
+    A size of NULL stands for none: that is no number, no JSON, and equal to no value. ``to_arrow`` and ``to_list`` tell which
+    these are; ``codes`` and an index take them for empty ones.
     """
 
     data: Any
@@ -86,7 +87,7 @@ class Texts:
 
     def __getitem__(self, index: int) -> bytes:
         start = self.starts[index]
-        return bytes(self.data[start : start + self.sizes[index]])
+        return bytes(self.data[start : start + max(self.sizes[index], 0)])
 
     def wholes(self) -> Any:
         """The number behind each text of up to MOST_DIGITS plain digits (int64), NO_NUMBER for all others."""
@@ -95,9 +96,12 @@ class Texts:
     def numbers(self, read: Callable[[bytes], int | None], nothing: int) -> Any:
         """What ``read`` makes of each text (int64), ``nothing`` for None. It is asked of those alone that are no plain digits."""
         numbers = self.wholes()
-        for index in np.flatnonzero(numbers == NO_NUMBER).tolist():
+        others = numbers == NO_NUMBER
+        numbers[others] = nothing
+        for index in np.flatnonzero(others & (self.sizes != NULL)).tolist():
             value = read(self[index])
-            numbers[index] = nothing if value is None else value
+            if value is not None:
+                numbers[index] = value
         return numbers
 
     def exact(self) -> tuple[Any, Any]:
@@ -132,7 +136,7 @@ class Texts:
     def are_json(self) -> Any:
         """Whether ``is_json`` is true of each."""
         answers = are_plain_json(self.data, self.starts, self.sizes)
-        for index in np.flatnonzero(~answers).tolist():
+        for index in np.flatnonzero(~answers & (self.sizes != NULL)).tolist():
             answers[index] = is_json(self[index])
         return answers
 
@@ -144,6 +148,23 @@ def shapes(counts: Any, words: Texts, step: int = 2) -> tuple[Any, list[int]]:
     """
     codes, firsts = _shapes(counts, words.data, words.starts, words.sizes, step)
     return codes, firsts.tolist()
+
+
+def fields(counts: Any, words: Texts, names: Sequence[bytes]) -> tuple[dict[bytes, Texts], Any, list[tuple[bytes, ...]]]:
+    """These fields of the records that these words make up, nulls where one lacks it.
+
+    And the number of each record that ``shapes`` gives, and the names of the fields behind each number.
+    """
+    codes, firsts = shapes(counts, words)
+    begins = np.cumsum(counts) - counts
+    those = [tuple(words.part(begins[first], begins[first] + counts[first]).to_list()[::2]) for first in firsts]
+    offsets = np.full((len(firsts), len(names)), NULL, np.int64)
+    for code, there in enumerate(those):
+        for index, name in enumerate(names):
+            if name in there:
+                offsets[code, index] = 2 * there.index(name) + 1
+    starts, sizes = _fields(begins, codes, offsets, words.starts, words.sizes)
+    return {name: Texts(words.data, starts[at], sizes[at]) for at, name in enumerate(names)}, codes, those
 
 
 def packed(keys: Texts, *command: bytes) -> Any:
@@ -278,10 +299,11 @@ def _codes(data: Any, starts: Any, sizes: Any) -> Any:
     slots = np.full(64, -1, np.int64)
     known = 0
     for row in range(rows):
-        at = _slot(hashed(data, starts[row], sizes[row]), slots)
+        size = max(sizes[row], 0)
+        at = _slot(hashed(data, starts[row], size), slots)
         while slots[at] >= 0:
             first = firsts[slots[at]]
-            if sizes[first] == sizes[row] and same(data, starts[first], data, starts[row], sizes[row]):
+            if max(sizes[first], 0) == size and same(data, starts[first], data, starts[row], size):
                 break
             at = (at + 1) & (len(slots) - 1)
         if slots[at] < 0:
@@ -334,6 +356,19 @@ def _shapes(counts: Any, data: Any, starts: Any, sizes: Any, step: int) -> Any:
         codes[row] = latest = code
         begin += counts[row]
     return codes, firsts[:known]
+
+
+@compiled
+def _fields(begins: Any, codes: Any, offsets: Any, starts: Any, sizes: Any) -> Any:
+    rows, names = len(begins), offsets.shape[1]
+    found_starts, found_sizes = np.zeros((names, rows), np.int64), np.full((names, rows), NULL, np.int64)
+    for row in range(rows):
+        for name in range(names):
+            offset = offsets[codes[row], name]
+            if offset != NULL:
+                found_starts[name, row] = starts[begins[row] + offset]
+                found_sizes[name, row] = sizes[begins[row] + offset]
+    return found_starts, found_sizes
 
 
 @compiled

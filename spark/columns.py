@@ -15,7 +15,7 @@ from attrs import frozen
 from ..migrations.rdbfile import Row
 from ..migrations.wire import mapping
 from ..schema.fact import Entry
-from ..schema.texts import NULL, Room, Texts, concatenated
+from ..schema.texts import Room, Texts, concatenated, fields
 
 STAYS = -1
 """Stands for the time to live of a key that has none."""
@@ -88,14 +88,11 @@ class Hashes(Keys):
 
     def picked(self, names: Sequence[bytes]) -> Picked:
         """The values of some fields."""
-        values = self.words.take(slice(1, None, 2))
-        fields, owners = self.words.take(slice(0, None, 2)), np.repeat(np.arange(len(self)), self.counts // 2)
-        starts, sizes = np.zeros((2, len(self), len(names)), np.int64)
-        sizes[:] = NULL
-        for index, name in enumerate(names):
-            there = fields.are(name)
-            starts[owners[there], index], sizes[owners[there], index] = values.starts[there], values.sizes[there]
-        return Picked(self.keys, Texts(self.words.data, starts.ravel(), sizes.ravel()))
+        found, _, _ = fields(self.counts, self.words, names)
+        starts, sizes = (
+            np.stack([getattr(column, name) for column in found.values()], axis=1).ravel() for name in ("starts", "sizes")
+        )
+        return Picked(self.keys, Texts(self.words.data, starts, sizes))
 
 
 @frozen(eq=False)

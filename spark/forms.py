@@ -80,7 +80,7 @@ class Form(ABC):
         """The same in Spark's words."""
 
     @abstractmethod
-    def read(self, replies: Replies, pages: Iterable[Sequence[bytes]], pace: Pace, address: Address) -> Batches:
+    def read(self, replies: Replies, pages: Iterable[Texts], pace: Pace, address: Address) -> Batches:
         """The rows of the keys of a keyspace whose names come page by page. Those that are gone by then are left out."""
 
     @abstractmethod
@@ -97,10 +97,10 @@ class Whole(Form):
     def schema(self) -> str:
         return ENTRIES.ddl
 
-    def read(self, replies: Replies, pages: Iterable[Sequence[bytes]], pace: Pace, address: Address) -> Batches:
+    def read(self, replies: Replies, pages: Iterable[Texts], pace: Pace, address: Address) -> Batches:
         is_hash = record_guess(get_family(address.family), address.prefix)
         rows, others = _Pile(_hash_rows), list[bytes]()
-        for keys in map(Texts.of, pages):
+        for keys in pages:
             likely = is_hash(keys)
             others += keys.take(~likely).to_list()
             yield from self._read_hashes(replies, keys.take(likely), pace, rows, others)
@@ -137,10 +137,10 @@ class Records(Whole):
 
     kind = "hash"
 
-    def read(self, replies: Replies, pages: Iterable[Sequence[bytes]], pace: Pace, address: Address) -> Batches:
+    def read(self, replies: Replies, pages: Iterable[Texts], pace: Pace, address: Address) -> Batches:
         is_record = record_test(get_family(address.family), address.prefix)
         rows, others = _Pile(_hash_rows), list[bytes]()
-        for keys in map(Texts.of, pages):
+        for keys in pages:
             yield from self._read_hashes(replies, keys.take(is_record(keys)), pace, rows, others)
         yield from rows.rest()
         yield from self._read_any(replies.line, others, pace)
@@ -166,10 +166,10 @@ class Fields(Form):
     def schema(self) -> StructType:
         return StructType([StructField(name, BinaryType()) for name in self.arrow.names])
 
-    def read(self, replies: Replies, pages: Iterable[Sequence[bytes]], pace: Pace, address: Address) -> Batches:
+    def read(self, replies: Replies, pages: Iterable[Texts], pace: Pace, address: Address) -> Batches:
         is_record = record_test(get_family(address.family), address.prefix)
         rows = _Pile(self._rows)
-        for keys in map(Texts.of, pages):
+        for keys in pages:
             for found in read_fields(replies, keys.take(is_record(keys)), self.fields, pace):
                 yield from rows.add(found, len(found.keys), found.size)
         yield from rows.rest()

@@ -70,8 +70,7 @@ class Names:
         # As Arrow's texts they take little more than their bytes.
         distinct = Texts.from_arrow(pa.chunked_array(found, pa.binary()).unique())
         del found  # and with it the files
-        _, numbers = _neighbours(distinct.data, distinct.starts, distinct.sizes)
-        ordered = distinct.take(np.argsort(numbers, kind="stable"))
+        ordered = side_by_side(distinct)
         for start in range(0, len(ordered), PAGE):
             yield ordered.part(start, start + PAGE)
 
@@ -123,6 +122,12 @@ def _batch(names: list[bytes]) -> pa.RecordBatch:
     texts = Texts.from_arrow(keys)
     neighbourhoods, _ = _neighbours(texts.data, texts.starts, texts.sizes)
     return pa.RecordBatch.from_arrays([pa.array(neighbourhoods), keys], schema=SCHEMA)
+
+
+def side_by_side(names: Texts) -> Texts:
+    """The names in the order in which their keys lie in the server's memory, most likely."""
+    _, numbers = _neighbours(names.data, names.starts, names.sizes)
+    return names.take(np.argsort(numbers, kind="stable"))
 
 
 @compiled

@@ -37,9 +37,10 @@ class Replies:
         self.all_stay = all_stay
         """No key has a time to live."""
         self._data: Any = np.empty(ROOM, np.uint8)
-        self._filled = 0
-        """How many bytes of replies that have not been asked for yet stand at the front."""
+        self._first = self._at = self._filled = 0
+        """Where the replies begin that are asked for, and those at which nobody has looked yet, and where all bytes end."""
         self._starts, self._sizes = np.empty((2, WORDS), np.int64)
+        self._words = 0
         self._awaited = 0
 
     def ask(self, keys: Texts, *commands: Sequence[bytes]) -> None:
@@ -52,51 +53,74 @@ class Replies:
 
         Raises Odd if one is something else.
         """
+        return self.counts(number), self.words()
+
+    def counts(self, number: int) -> Any:
+        """The same, but ``words`` is what gives the words: those of all that was counted since it was asked."""
         counts = np.empty(number, np.int64)
-        at = done = words = 0
+        self._first, done, before = self._at, 0, self._words
         while True:
-            at, done, words, told = _arrays(self._data, at, self._filled, counts, self._starts, self._sizes, done, words)
+            told = _arrays(self._data, self._at, self._filled, counts, self._starts, self._sizes, done, self._words)
+            self._at, done, self._words, needed = told
             if done == number:
                 break
-            if told == FULL:
+            if needed == FULL:
                 self._starts, self._sizes = _grown(self._starts), _grown(self._sizes)
-            else:
-                self._receive(told)
-        texts = Texts(self._data[:at].copy(), self._starts[:words].copy(), self._sizes[:words].copy())
-        self._taken(at, number)
-        return counts, texts
+                continue
+            try:
+                self._receive(needed)
+            except Odd:
+                self._words = before
+                raise
+        self._awaited -= number
+        return counts
+
+    @property
+    def held(self) -> int:
+        """About how many bytes have come with the words that ``words`` would give."""
+        return self._at if self._words else 0
+
+    def words(self) -> Texts:
+        """The words of all arrays counted so far, and not given yet."""
+        data, starts, sizes = self._data[: self._at], self._starts[: self._words], self._sizes[: self._words]
+        if len(data) < len(self._data) // 2:  # a copy of what is little keeps less memory than all of the buffer
+            data, starts, sizes = data.copy(), starts.copy(), sizes.copy()
+        else:
+            rest = self._data[self._at : self._filled]
+            self._data = np.empty(max(len(self._data) if len(self._data) <= MOST_ROOM else ROOM, 2 * len(rest)), np.uint8)
+            self._data[: len(rest)] = rest
+            self._at, self._filled = 0, len(rest)
+            self._starts, self._sizes = np.empty((2, len(self._starts)), np.int64)
+        self._words = 0
+        return Texts(data, starts, sizes)
 
     def integers(self, number: int) -> Any:
         """The next replies, all of them whole numbers (int64). Raises Odd if one is none."""
         numbers = np.empty(number, np.int64)
-        at = done = 0
+        self._first, done = self._at, 0
         while True:
-            at, done, told = _integers(self._data, at, self._filled, numbers, done)
+            self._at, done, told = _integers(self._data, self._at, self._filled, numbers, done)
             if done == number:
                 break
             self._receive(told)
-        self._taken(at, number)
+        self._awaited -= number
         return numbers
 
     def _receive(self, told: int) -> None:
         """Takes more bytes. Raises Odd when that would not help: then all that is awaited has been read."""
         if told == ODD:
-            self.line.feed(bytes(self._data[: self._filled]))
+            self.line.feed(bytes(self._data[self._first : self._filled]))
             self.line.replies(self._awaited)
-            self._filled = self._awaited = 0
+            self._at = self._filled = self._first
+            self._awaited = 0
             raise Odd
+        if self._first and not self._words:
+            rest = self._data[self._first : self._filled].copy()
+            self._data[: len(rest)] = rest
+            self._first, self._at, self._filled = 0, self._at - self._first, len(rest)
         if self._filled == len(self._data):
             self._data = _grown(self._data)
         self._filled += self.line.receive(memoryview(self._data)[self._filled :])
-
-    def _taken(self, end: int, number: int) -> None:
-        """Lets go of so many replies, which end there."""
-        rest = self._data[end : self._filled].copy()
-        if len(self._data) > MOST_ROOM:
-            self._data = np.empty(max(ROOM, len(rest)), np.uint8)
-        self._data[: len(rest)] = rest
-        self._filled = len(rest)
-        self._awaited -= number
 
 
 def _grown(array: Any) -> Any:

@@ -55,11 +55,12 @@ from ..schema.address import Address, Kind
 from ..schema.connect import server_errors
 from ..schema.errors import ServerError, UsageError
 from ..schema.family import get_family
+from ..schema.texts import Texts
 from .columns import entries_of
 from .entries import ENTRIES, entry_bytes
 from .forms import Form, Whole, parse_fields
-from .hashes import BATCH, of_family
-from .names import Scan, scans_of
+from .hashes import of_family
+from .names import Scan, scans_of, side_by_side
 from .rdbcolumns import unproven
 from .replies import Replies
 from .sink import Sink, begin
@@ -78,8 +79,9 @@ TABLES: Mapping[str, Table[Any] | None] = {
     "totals": TOTALS,
     "events": EVENTS,
 }
-NAMES = 10 * BATCH
-"""Keys that are asked for when so many have been named."""
+NAMES = 250_000
+"""Keys that are asked for when so many have been named, in the order of the server's memory: of a range with many of a
+keyspace's keys the server sends them a third sooner so."""
 READ_OPTIONS = frozenset({"url", "table", "partitions", "fields", "now", "throttle"})
 STREAM_OPTIONS = frozenset({"url", "table", "every", "patience", "throttle", "state", "startingoffsets"})
 WRITE_OPTIONS = frozenset({"url", "lossy"})
@@ -325,16 +327,16 @@ def _distinct(pages: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
         yield fresh
 
 
-def _gathered(pages: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
-    """The names of several pages at once, so that hardly a round trip is for a few of them only."""
+def _gathered(pages: Iterable[list[bytes]]) -> Iterator[Texts]:
+    """The names of many pages at once."""
     names: list[bytes] = []
     for page in pages:
         names += page
         if len(names) >= NAMES:
-            yield names
+            yield side_by_side(Texts.of(names))
             names = []
     if names:
-        yield names
+        yield side_by_side(Texts.of(names))
 
 
 def _form(options: Mapping[str, str]) -> Form:

@@ -21,13 +21,13 @@ import numpy as np
 import pyarrow as pa
 
 from ..migrations.intake import Outline
-from ..migrations.sifting import RECORDS, Sifting, SoundRecords
+from ..migrations.sifting import Sifting, SoundRecords
 from ..migrations.wire import mapping
 from ..schema.address import Address
 from ..schema.columnvoucher import NOBODY, UNDATED, ColumnVoucher, VouchedColumns
 from ..schema.fact import Entry, Fact
 from ..schema.memo import Memo
-from ..schema.texts import NO_NUMBER, Room, Texts, shapes
+from ..schema.texts import NO_NUMBER, Room, Texts, fields
 from ..schema.voucher import MIX, Home, Item, Place
 from .buckets import BucketFile
 from .columns import Found, Hashes, Lists, Zset
@@ -56,6 +56,8 @@ SCHEMA = pa.schema(list(COLUMNS.items()))
 ROWS = 160_000
 BYTES = 32 << 20
 """When traces go to the file: what is done once for each bucket would take a third of the time if it were done more often."""
+ENOUGH = 5_000
+"""How many hashes are looked at together, at least: so many come over a wire at once, of a file in more parts."""
 DOUBTS = 40_000
 """How many doubts are held before they become traces."""
 SHAPES = 1_000
@@ -100,7 +102,7 @@ class Tracing(Sifting):
         self._pile.append(hashes)
         self._piled_rows += len(hashes)
         self._piled_size += hashes.size
-        if self._piled_rows >= RECORDS or self._piled_size >= BYTES:
+        if self._piled_rows >= ENOUGH or self._piled_size >= BYTES:
             yield from self._look(self._columns)
 
     def lists(self, lists: Lists) -> Iterator[Fact]:
@@ -167,35 +169,32 @@ class Tracing(Sifting):
             return
         found = Hashes.all_of(self._pile, self._room)
         self._pile, self._piled_rows, self._piled_size = [], 0, 0
-        numbers, begins = columns.records(found.keys), found.begins()
-        codes, firsts = shapes(found.counts, found.words)
-        is_sound = np.zeros(len(found), bool)
-        for code, first in enumerate(firsts):
-            rows = np.flatnonzero((codes == code) & (found.ttls < 0) & (numbers != NO_NUMBER))
-            words = begins[rows][:, np.newaxis] + np.arange(found.counts[first])
-            names = tuple(found.words.part(begins[first], begins[first] + found.counts[first]).to_list()[::2])
-            if not self.remembers(names):
-                continue
-            vouched = columns.vouch({name: found.words.take(words[:, 2 * at + 1]) for at, name in enumerate(names)})
-            if vouched is None:
-                continue
-            known = vouched.at != NOBODY
-            if known.any():
-                is_sound[rows] = known
-                values = found.words.take(words[known][:, 1::2].ravel())
-                sound = rows[known]
-                columns.tally_vouched(found.keys.take(sound), numbers[sound], self._outline.totals)
-                self._add_vouched(found.keys.take(sound), numbers[sound], names, values, vouched.take(known))
+        numbers = columns.records(found.keys)
+        records, codes, shapes = fields(found.counts, found.words, columns.fields)
+        vouched = columns.vouch(records)
+        is_sound = (vouched.at != NOBODY) & (found.ttls < 0) & (numbers != NO_NUMBER)
+        marks = np.zeros(len(shapes), np.int64)
+        for code in np.unique(codes[is_sound]).tolist():
+            if self.remembers(shapes[code]):
+                marks[code] = self._shape(shapes[code])
+            else:
+                is_sound &= codes != code
+        if is_sound.any():
+            self._add_vouched(found.take(is_sound), numbers[is_sound], marks[codes[is_sound]], vouched.take(is_sound), columns)
         for entry in found.take(~is_sound).entries():
             yield from self.doubtful(entry)
 
-    def _add_vouched(self, keys: Texts, numbers: Any, names: tuple[bytes, ...], values: Texts, vouched: VouchedColumns) -> None:
-        """Records for which the family vouches. ``names``: those of their fields; ``values``: theirs, of one after the other."""
+    def _add_vouched(self, records: Hashes, numbers: Any, shape: Any, vouched: VouchedColumns, columns: ColumnVoucher) -> None:
+        """Records for which the family vouches. ``shape``: the mark of the fields of each."""
         self._outline.speaks = True
+        columns.tally_vouched(records.keys, numbers, self._outline.totals)
         self._note(vouched.homes[at] for at in np.unique(vouched.at).tolist())
+        values = records.words.take(slice(1, None, 2)).to_arrow()
         homes, at, scores, created_at = vouched.homes, vouched.at, vouched.scores, pa.array(vouched.created_at)
-        shape = self._shape(names)
-        self._records.add(_records(keys.to_arrow(), numbers, shape, values.to_arrow(), homes, at, scores, created_at))
+        ends = np.append(records.begins(), records.counts.sum()) // 2
+        self._records.add(
+            _records(records.keys.to_arrow(), numbers, pa.array(shape), ends, values, homes, at, scores, created_at)
+        )
 
     def close(self) -> Outline:
         self._flush_attached()
@@ -217,11 +216,13 @@ class Tracing(Sifting):
         homes = dict.fromkeys(records.homes)
         self._note(homes)
         index = {home: number for number, home in enumerate(homes)}
+        rows, width = len(records.keys), len(records.names)
         self._records.add(
             _records(
                 pa.array(records.keys, pa.binary()),
                 records.numbers,
-                self._shape(records.names),
+                _same(self._shape(records.names), rows, pa.int64()),
+                np.arange(0, width * rows + 1, width),
                 pa.array(chain.from_iterable(records.rows), pa.binary()),
                 list(homes),
                 np.array([index[home] for home in records.homes]),
@@ -313,7 +314,8 @@ class _File:
 def _records(
     keys: pa.Array,
     numbers: Any,
-    shape: int,
+    shape: pa.Array,
+    ends: Any,
     texts: pa.Array,
     homes: Sequence[Home],
     at_home: Any,
@@ -322,10 +324,11 @@ def _records(
 ) -> pa.RecordBatch:
     """The traces of records; each takes away the marks of all places that it claims.
 
-    ``shape``: the mark of their fields; ``texts``: the values of these, of one record after the other. ``at_home``: which of the
-    homes is that of each. ``scores``: for each place of a home, the scores there.
+    ``shape``: the marks of their fields; ``texts``: the values of these, of one record after the other; ``ends``: where those of
+    each begin, and the last end. ``at_home``: which of the homes is that of each; ``scores``: for each place of a home, those
+    there.
     """
-    rows, fields = len(keys), len(texts) // len(keys)
+    rows = len(keys)
     bases = np.array([[place.base for place in home.places] for home in homes], np.uint64)
     factors = np.array([[place.factor for place in home.places] for home in homes], np.uint64)
     claimed = marks(bases[at_home], factors[at_home], np.stack(scores, axis=1))
@@ -337,8 +340,8 @@ def _records(
         home=pa.array(np.array([home.mark for home in homes], np.int64)[at_home]),
         created_at=created_at,
         key=keys,
-        shape=_same(shape, rows, pa.int64()),
-        values=_lists(np.arange(0, fields * rows + 1, fields), texts),
+        shape=shape,
+        values=_lists(ends, texts),
     )
 
 

@@ -33,7 +33,7 @@ from .foreground import polite
 NOW = 1_795_262_676_000
 FIELDS = ("state", "type", "priority")
 """The fields of the projected read."""
-PART = 25_000
+PART = 125_000
 """Jobs for each task of a read."""
 SAMPLE = 100_000
 """Jobs with which limits and the plain script are measured: neither gets slower or faster with more."""

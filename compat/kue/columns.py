@@ -12,7 +12,7 @@ from ...schema.compiled import compiled
 from ...schema.job import State
 from ...schema.jobtable import JobTable, SoundJobs
 from ...schema.memo import Memo
-from ...schema.texts import NO_NUMBER, Texts
+from ...schema.texts import NO_NUMBER, NULL, Texts
 from ...schema.totals import Totals
 from ...schema.voucher import Home, Place
 from ..numbers import whole
@@ -21,9 +21,14 @@ from .record import INDEXES, SHORTEST_LEASE
 from .table import read_table
 from .voucher import ID_DIGITS, JSON, LATEST, LOG, NEEDED, KueVoucher, priority_of
 
+OTHERS = frozenset({b"attempts", b"progress", b"removeOnComplete", b"failed_at", b"error", b"ttl", b"duration"})
+"""Fields that tell something about jobs in some states."""
+
 
 class KueColumns(ColumnVoucher):
     """What a KueVoucher says."""
+
+    fields = tuple(NEEDED | JSON | OTHERS)
 
     def __init__(self, voucher: KueVoucher) -> None:
         self._voucher = voucher
@@ -35,13 +40,12 @@ class KueColumns(ColumnVoucher):
     def attached(self, keys: Texts) -> Any:
         return _ids(keys.named(self._voucher.head, LOG))
 
-    def vouch(self, records: Mapping[bytes, Texts]) -> VouchedColumns | None:
-        if not records.keys() >= NEEDED:
-            return None
-        created, updated, due, allowed = (
-            records[name].numbers(whole, NO_NUMBER) for name in (b"created_at", b"updated_at", b"promote_at", b"max_attempts")
+    def vouch(self, records: Mapping[bytes, Texts]) -> VouchedColumns:
+        created, updated, due, allowed, lease = (
+            records[name].numbers(whole, NO_NUMBER)
+            for name in (b"created_at", b"updated_at", b"promote_at", b"max_attempts", b"ttl")
         )
-        used = records[b"attempts"].numbers(whole, NO_NUMBER) if b"attempts" in records else np.zeros(len(created), np.int64)
+        used = np.where(records[b"attempts"].sizes == NULL, 0, records[b"attempts"].numbers(whole, NO_NUMBER))
         codes, texts = records[b"priority"].codes()
         score = np.array([np.nan if value is None else value for value in map(self._scores.__getitem__, texts)])[codes]
         homes, at = self._at_home(records[b"type"], records[b"state"])
@@ -58,27 +62,23 @@ class KueColumns(ColumnVoucher):
             & (allowed <= LATEST)
             & (allowed >= 1)
         )
+        there = {name: column.sizes != NULL for name, column in records.items()}
+        for name in NEEDED:
+            is_sound &= there[name]
         states = [home.state for home in homes]
         is_due, is_done, is_failed, is_active = (
             np.array([found is state for found in states] or [False])[at]
             for state in (State.SCHEDULED, State.COMPLETED, State.FAILED, State.ACTIVE)
         )
+        is_through = records[b"progress"].are(b"100") & (records[b"removeOnComplete"].sizes <= 0)
         is_sound &= ~is_due | (due >= self._voucher.late)
-        is_sound &= ~is_done | ((used >= 1) & self._is_through(records, len(at)))
-        is_sound &= ~is_failed | ((used == allowed) & (b"failed_at" in records and b"error" in records))
-        has_ttl = b"ttl" in records and records[b"ttl"].numbers(whole, NO_NUMBER) > 0
-        is_sound &= ~is_active | (has_ttl & (b"duration" not in records))
-        for name in JSON & records.keys():
-            is_sound &= records[name].are_json()
+        is_sound &= ~is_done | ((used >= 1) & is_through)
+        is_sound &= ~is_failed | ((used == allowed) & there[b"failed_at"] & there[b"error"])
+        is_sound &= ~is_active | ((lease > 0) & ~there[b"duration"])
+        for name in JSON:
+            is_sound &= ~there[name] | records[name].are_json()
         by_state = np.select([is_due, is_active], [due.astype(np.float64), 0.0], score)
         return VouchedColumns(homes, np.where(is_sound, at, NOBODY), (score, by_state, score), created)
-
-    def _is_through(self, records: Mapping[bytes, Texts], rows: int) -> Any:
-        """Whether completed jobs have made all their progress, and are there to stay."""
-        if b"progress" not in records:
-            return np.zeros(rows, bool)
-        passing = records.get(b"removeOnComplete")
-        return records[b"progress"].are(b"100") & (passing is None or passing.sizes == 0)
 
     def _at_home(self, types: Texts, words: Texts) -> tuple[list[Home], Any]:
         """The homes of jobs of these types in these states, each once, and the index of each job's; NOBODY for none."""

@@ -14,7 +14,7 @@ from ..columnvoucher import NOBODY, UNDATED, ColumnVoucher, StandingColumns, Vou
 from ..compiled import compiled
 from ..jobnumbers import numbers_of
 from ..jobtable import JobTable, SoundJobs
-from ..texts import NO_NUMBER, Texts, has
+from ..texts import NO_NUMBER, NULL, Texts, has
 from ..totals import Totals
 from ..voucher import ANYWHERE
 from .aside import Aside
@@ -28,6 +28,8 @@ from .voucher import EXACT, SOMEWHERE, NativeVoucher, is_calm, is_message
 
 class NativeColumns(ColumnVoucher):
     """What a NativeVoucher says."""
+
+    fields = (b"payload", b"message", b"published_at", b"reason", b"score", Aside.FIELD)
 
     def __init__(self, voucher: NativeVoucher) -> None:
         self._voucher = voucher
@@ -43,24 +45,18 @@ class NativeColumns(ColumnVoucher):
     def attached(self, keys: Texts) -> Any:
         return np.full(len(keys), NO_NUMBER)
 
-    def vouch(self, records: Mapping[bytes, Texts]) -> VouchedColumns | None:
-        if not records.keys() & {b"payload", b"message"}:
-            return None
-        rows = len(next(iter(records.values())))
-        is_sound = np.ones(rows, bool)
-        created_at = np.full(rows, UNDATED)
-        if b"published_at" in records:
-            created_at = records[b"published_at"].numbers(whole, UNDATED)
-            is_sound &= created_at != UNDATED
-        if b"reason" in records:
-            is_sound &= ~records[b"reason"].are(CANCELLED)
-        if b"score" in records:
-            is_sound &= records[b"score"].numbers(whole, UNDATED) != UNDATED
-        if b"payload" not in records:
-            is_sound &= np.array(list(map(is_message, records[b"message"].to_list())), bool)
-        if Aside.FIELD in records:
-            is_sound &= _are_calm(records[Aside.FIELD])
-        return VouchedColumns((SOMEWHERE,), np.where(is_sound, 0, NOBODY), (np.zeros(rows),), created_at)
+    def vouch(self, records: Mapping[bytes, Texts]) -> VouchedColumns:
+        there = {name: column.sizes != NULL for name, column in records.items()}
+        created_at = records[b"published_at"].numbers(whole, UNDATED)
+        is_sound = there[b"payload"] | there[b"message"]
+        # Messages of kombu don't say when they were published.
+        is_sound &= ~there[b"published_at"] | (created_at != UNDATED)
+        is_sound &= ~records[b"reason"].are(CANCELLED)
+        is_sound &= ~there[b"score"] | (records[b"score"].numbers(whole, UNDATED) != UNDATED)
+        for row in np.flatnonzero(there[b"message"] & ~there[b"payload"]).tolist():
+            is_sound[row] &= is_message(records[b"message"][row])
+        is_sound[there[Aside.FIELD]] &= _are_calm(records[Aside.FIELD].take(there[Aside.FIELD]))
+        return VouchedColumns((SOMEWHERE,), np.where(is_sound, 0, NOBODY), (np.zeros(len(is_sound)),), created_at)
 
     def standing(self, key: bytes, members: Texts, scores: Any) -> StandingColumns | None:
         place = self._voucher.place(key)

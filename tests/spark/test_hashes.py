@@ -9,14 +9,13 @@ import pytest
 import redis
 from ferryman.migrations.chunks import LIST_CHUNK
 from ferryman.migrations.reading import BATCH_BYTES, SMALL_HASH
-from ferryman.migrations.throttle import POLITE_BATCH, UNTHROTTLED, Throttle
+from ferryman.migrations.throttle import POLITE_BATCH, UNTHROTTLED, Pace, Throttle
 from ferryman.migrations.wire import Wire, wire
 from ferryman.schema.address import Address
 from ferryman.schema.connect import open_client
 from ferryman.schema.fact import FactKind
 from ferryman.schema.family import Command, family_names, get_family
 from ferryman.schema.texts import Texts
-from ferryman.spark.columns import Hashes, Picked
 from ferryman.spark.hashes import BATCH, read_fields, read_lists, read_whole, record_test
 from ferryman.spark.replies import Replies
 from redis.exceptions import NoPermissionError
@@ -36,14 +35,15 @@ def line(server: Server) -> Iterator[Wire]:
 
 def interrupted(line: Wire, monkeypatch: pytest.MonkeyPatch, command: bytes, event: Callable[[], object]) -> None:
     """Makes something happen just before a command is sent about each key."""
-    send = line.send_packed
+    connection = line._connection
+    send = connection.send_packed_command
 
-    def send_later(*parts: Any) -> None:
-        if command in bytes(parts[0]):
+    def send_later(parts: Sequence[bytes]) -> None:
+        if command in b"".join(parts):
             event()
-        send(*parts)
+        send(parts)
 
-    monkeypatch.setattr(line, "send_packed", send_later)
+    monkeypatch.setattr(connection, "send_packed_command", send_later)
 
 
 def whole(line: Wire, *keys: bytes) -> tuple[dict[bytes, dict[bytes, bytes]], list[bytes]]:
@@ -85,9 +85,11 @@ def test_keys_that_are_no_small_hashes_are_left_and_missing_ones_are_not(client:
     assert whole(line, b"job", b"large", b"text", b"missing") == ({b"job": {b"state": b"active"}}, [b"large", b"text"])
 
 
-def test_a_hash_that_goes_away_or_becomes_a_text_after_its_length_was_told(
-    client: redis.Redis, line: Wire, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("odd", [[], [b"text"]])
+def test_a_hash_that_goes_away_or_becomes_a_text_just_before_it_is_read(
+    client: redis.Redis, line: Wire, monkeypatch: pytest.MonkeyPatch, odd: list[bytes]
 ) -> None:
+    client.set("text", "makes that all are asked for once more, by themselves")
     for name in ("stays", "goes", "changes"):
         client.hset(name, "field", name)
 
@@ -95,8 +97,19 @@ def test_a_hash_that_goes_away_or_becomes_a_text_after_its_length_was_told(
         client.delete("goes", "changes")
         client.set("changes", "text")
 
-    interrupted(line, monkeypatch, b"HGETALL", event)
-    assert whole(line, b"goes", b"stays", b"changes") == ({b"stays": {b"field": b"stays"}}, [b"changes"])
+    interrupted(line, monkeypatch, b"HGETALL" if odd else b"HRANDFIELD", event)
+    assert whole(line, b"goes", b"stays", b"changes", *odd) == ({b"stays": {b"field": b"stays"}}, [*odd, b"changes"])
+
+
+def test_what_was_read_before_an_odd_reply_stays_and_nothing_gets_out_of_step(client: redis.Redis, line: Wire) -> None:
+    keys = [b"%d" % number for number in range(4 * BATCH)]
+    for key in keys:
+        client.hset(key, "field", key)
+    client.delete(keys[BATCH + 3])
+    client.set(keys[2 * BATCH + 5], "text")
+    found, left = whole(line, *keys)
+    assert left == [keys[2 * BATCH + 5]]
+    assert found == {key: {b"field": key} for key in keys if key not in (keys[BATCH + 3], *left)}
 
 
 def test_short_lists_are_read_with_their_times_to_live_and_other_keys_are_left(client: redis.Redis, line: Wire) -> None:
@@ -160,6 +173,16 @@ def test_answers_belong_to_their_keys(client: redis.Redis, line: Wire) -> None:
     assert picked(line, keys, b"state") == {key: [fields.get(b"state")] for key, fields in expected.items()}
 
 
+def test_a_reader_may_lack_the_right_to_read_with_a_bound(client: redis.Redis, line: Wire) -> None:
+    client.hset("job", "state", "active")
+    client.acl_setuser("reader", enabled=True, nopass=True, keys=["*"], commands=["+hlen", "+pttl", "+hgetall"])
+    line.ask("AUTH", "reader", "")
+    try:
+        assert whole(line, b"job") == ({b"job": {b"state": b"active"}}, [])
+    finally:
+        client.acl_deluser("reader")
+
+
 def test_an_error_of_the_server_is_raised(client: redis.Redis, line: Wire) -> None:
     client.hset("job", "state", "active")
     client.acl_setuser("reader", enabled=True, nopass=True, keys=["*"], commands=["+hlen", "+pttl"])
@@ -173,9 +196,24 @@ def test_an_error_of_the_server_is_raised(client: redis.Redis, line: Wire) -> No
         client.acl_deluser("reader")
 
 
-def sizes(found: Iterator[tuple[Hashes, list[bytes]]] | Iterator[Picked]) -> list[int]:
+class Counted(Pace):
+    """Counts the keys of each batch."""
+
+    def __init__(self, throttle: Throttle) -> None:
+        super().__init__(throttle)
+        self.batches: list[int] = []
+
+    def end(self, keys: int) -> None:
+        self.batches.append(keys)
+        super().end(keys)
+
+
+def sizes(read: Callable[[Pace], Iterator[Any]], throttle: Throttle) -> list[int]:
     """How many keys each batch has."""
-    return [len(each.keys if isinstance(each, Picked) else each[0].keys) for each in found]
+    pace = Counted(throttle)
+    for _ in read(pace):
+        pass
+    return pace.batches
 
 
 def test_batches_hold_less_where_values_are_large_and_where_the_throttle_is_polite(client: redis.Redis, line: Wire) -> None:
@@ -184,16 +222,17 @@ def test_batches_hold_less_where_values_are_large_and_where_the_throttle_is_poli
     client.eval(
         "for _, key in ipairs(KEYS) do redis.call('hset', key, 'data', string.rep('x', ARGV[1])) end", len(keys), *keys, 9
     )
-    polite = Throttle(1e9, yields=True).pace()
+    polite = Throttle(1e9, yields=True)
     replies, names = Replies(line), Texts.of(keys)
     for read in (lambda pace: read_whole(replies, names, pace), lambda pace: read_fields(replies, names, [b"data"], pace)):
-        assert sizes(read(FREE)) == [BATCH] * 4
-        assert sizes(read(polite)) == [POLITE_BATCH] * (4 * BATCH // POLITE_BATCH)
+        assert sizes(read, UNTHROTTLED) == [BATCH] * 4
+        assert sizes(read, polite) == [POLITE_BATCH] * (4 * BATCH // POLITE_BATCH)
     for key in keys[:20]:
         client.hset(key, "data", bytes(large))
     often = Texts.of(keys[:20] * (BATCH // 10))
-    assert sizes(read_fields(replies, often, [b"data"], FREE))[0] == BATCH
-    assert max(sizes(read_fields(replies, often, [b"data"], FREE))[1:]) <= 50
+    first, *others = sizes(lambda pace: read_fields(replies, often, [b"data"], pace), UNTHROTTLED)
+    assert first == BATCH
+    assert max(others) <= 50
     client.flushall()
 
 

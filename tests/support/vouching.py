@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 from attrs import evolve, fields
-from ferryman.schema.columnvoucher import NOBODY, UNDATED, VouchedColumns
+from ferryman.schema.columnvoucher import NOBODY, VouchedColumns
 from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job
 from ferryman.schema.jobtable import Attached, JobTable, Lines, Members, SoundJobs
 from ferryman.schema.packed import pack, unpack
 from ferryman.schema.text import to_bytes, to_text
 from ferryman.schema.texts import NO_NUMBER, Texts
-from ferryman.schema.voucher import Home, Member, Vouched, Voucher
-from hypothesis import assume, event
+from ferryman.schema.voucher import Home, Member, Voucher
 
 ATTRIBUTES = tuple(each.name for each in fields(Job))
 
@@ -40,21 +39,23 @@ def numbers(found: Iterable[int | None]) -> list[int]:
     return [NO_NUMBER if number is None else number for number in found]
 
 
-def vouch_both(voucher: Voucher, records: Sequence[Mapping[bytes, bytes]], missing: Set[bytes]) -> tuple[Vouched, VouchedColumns]:
-    """What a voucher says of the fields that all records have but for the missing ones, and the same said of columns.
+def vouch_both(voucher: Voucher, records: Sequence[Mapping[bytes, bytes]]) -> tuple[list[Sound | None], VouchedColumns]:
+    """What a voucher says of each record by itself, and of all of them in columns: both vouch for the same in the same homes."""
+    columns = voucher.columns()
+    told = [vouch(voucher, record) for record in records]
+    found = columns.vouch({name: Texts.of([record.get(name) for record in records]) for name in columns.fields})
+    homes = [None if at == NOBODY else found.homes[at] for at in found.at.tolist()]
+    assert homes == [None if sound is None else sound.home for sound in told]
+    return told, found
 
-    Both vouch for the same jobs, with the same homes; where all are doubted the columns need say no more.
-    """
-    shared = set.intersection(*map(set, records)) - missing
-    assume(shared)
-    columns = {name: [record[name] for record in records] for name in sorted(shared)}
-    vouched = voucher.vouch(columns)
-    found = voucher.columns().vouch({name: Texts.of(column) for name, column in columns.items()})
-    event(f"all doubted: {found is None}")
-    if found is None:
-        found = VouchedColumns((), np.full(len(records), NOBODY), (), np.full(len(records), UNDATED))
-    assert [None if at == NOBODY else found.homes[at] for at in found.at.tolist()] == vouched.homes
-    return vouched, found
+
+def without(records: Iterable[Mapping[bytes, bytes]], missing: Sequence[bytes | None]) -> list[Mapping[bytes, bytes]]:
+    """Each record without one of the missing fields, in turn; None: with all that it has. None is left without any field."""
+    those = [
+        {name: value for name, value in record.items() if name != missing[row % len(missing)]}
+        for row, record in enumerate(records)
+    ]
+    return [record for record in those if record]
 
 
 class Keys(NamedTuple):
