@@ -11,6 +11,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -32,7 +33,7 @@ from .names import even, tasks_for
 from .session import local_tasks, session
 from .snapshot import Snapshot, must_speak, take
 from .stage import beside
-from .stands import Promised, Standing
+from .stands import Promised, See, Standing
 from .tables import FINDINGS
 
 BRIEF_KEYS = 200_000
@@ -129,17 +130,20 @@ class SparkEngine:
     ) -> Verification:
         """See Engine.verify."""
         started = time.monotonic()
-        with self._snapshot(source, plan.now_ms, progress) as (snapshot, folder):
-            spark, tasks, buckets = snapshot.facts.spark, self._number(target), snapshot.tasks
-            digests = Digests(plan.writer)
+        with self._session(source, progress) as (spark, folder):
+            digests, buckets = Digests(plan.writer), self._number(source)
+            throttle = self._throttle.shared(2)
 
-            def see_source(telling: Progress) -> Seen:
-                return seen(snapshot, Promised(plan), "source", digests, folder, buckets, telling)
+            def look(address: Address, see: See, name: str, telling: Progress) -> Seen:
+                path, tasks = f"{folder}/{name}", self._number(address)
+                snapshot = take(spark, address, plan.now_ms, path, tasks, telling, throttle)
+                if address == source:
+                    must_speak(snapshot)
+                return seen(snapshot, see, name, digests, folder, buckets, telling)
 
-            with beside(see_source, progress) as (promised, telling):
-                there = take(spark, target, plan.now_ms, f"{folder}/target", tasks, telling, self._throttle)
-                standing = seen(there, Standing(), "target", digests, folder, buckets, telling)
-            outcome = compare_keyspaces(promised.result(), standing, plan, folder, report, progress)
+            with beside(partial(look, target, Standing(), "target"), progress) as (standing, telling):
+                promised = look(source, Promised(plan), "source", telling)
+            outcome = compare_keyspaces(promised, standing.result(), plan, folder, report, progress)
         outcome.seconds = time.monotonic() - started
         return outcome
 
@@ -169,8 +173,22 @@ class SparkEngine:
     ) -> Iterator[tuple[Snapshot, str]]:
         """A snapshot of the source, and a folder for what is made of it; both are gone after the block.
 
-        ``tasks``: into how many partitions its jobs are cut. ``found``: a folder that has the snapshot already. Such a one stays
-        when an error ends the block.
+        ``tasks``: into how many partitions its jobs are cut. ``found``: as for ``_session``, with the snapshot in the folder.
+        """
+        with self._session(source, progress, found) as (spark, folder):
+            path, tasks = f"{folder}/source", tasks or self._number(source)
+            if found is not None:
+                snapshot = kept.reopened(spark, source, now_ms, path, tasks)
+            else:
+                snapshot = take(spark, source, now_ms, path, tasks, progress, self._throttle)
+            must_speak(snapshot)
+            yield snapshot, folder
+
+    @contextlib.contextmanager
+    def _session(self, source: Address, progress: Progress, found: str | None = None) -> Iterator[tuple[SparkSession, str]]:
+        """A session for work on the source, and a folder that is gone after the block.
+
+        ``found``: a folder that is there already. Such a one stays when an error ends the block.
         """
         brief = False
         if found is None:
@@ -181,13 +199,7 @@ class SparkEngine:
             progress("starting Spark", 0, None)
             spark = self._given or session(self._master, self._settings, brief=brief)
             preflight.check(spark, folder, progress)
-            path, tasks = f"{folder}/source", tasks or self._number(source)
-            if found is not None:
-                snapshot = kept.reopened(spark, source, now_ms, path, tasks)
-            else:
-                snapshot = take(spark, source, now_ms, path, tasks, progress, self._throttle)
-            must_speak(snapshot)
-            yield snapshot, folder
+            yield spark, folder
 
 
 def _tasks_of(layout: str) -> int | None:

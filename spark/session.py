@@ -45,6 +45,8 @@ STEPS: Mapping[str, str] = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
     # A second copy of a task would write the same jobs at the same time; fences make that harmless, not useful.
     "spark.speculation": "false",
+    # Of two steps at the same time, each has half of the tasks: they wait for different servers.
+    "spark.scheduler.mode": "FAIR",
     "spark.sql.sources.default": "parquet",
 }
 """What ferryman's steps are made for, wherever they run."""

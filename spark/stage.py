@@ -166,6 +166,7 @@ def perform(spark: SparkSession, action: Callable[[], Any], phase: str, progress
 
     def work() -> None:
         context.setJobGroup(group, phase)
+        context.setLocalProperty("spark.scheduler.pool", phase)
         with spark_errors():
             action()
 
