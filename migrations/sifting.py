@@ -38,9 +38,9 @@ def can_vouch(address: Address) -> bool:
     return get_family(address.family).voucher(address.prefix, 0) is not None
 
 
-def voucher_of(address: Address, now_ms: int) -> Voucher:
-    """The keyspace as its family, one that has a Voucher, sees it at a glance."""
-    voucher = get_family(address.family).voucher(address.prefix, now_ms)
+def voucher_of(address: Address, now_ms: int, *, lenient: bool = False) -> Voucher:
+    """The keyspace as its family, one that has a Voucher, sees it at a glance. ``lenient``: as for ``KeyFamily.voucher``."""
+    voucher = get_family(address.family).voucher(address.prefix, now_ms, lenient=lenient)
     if voucher is None:
         raise ValueError(f"the family {address.family} has no Voucher")
     return voucher
@@ -72,11 +72,11 @@ class _Pile:
 
 
 class Sifting(Intake):
-    """Makes facts only of what nobody vouches for; subclasses remember the rest."""
+    """Makes facts only of what nobody vouches for; subclasses remember the rest. ``lenient``: as for ``KeyFamily.voucher``."""
 
-    def __init__(self, address: Address, now_ms: int) -> None:
+    def __init__(self, address: Address, now_ms: int, *, lenient: bool = False) -> None:
         super().__init__(address)
-        self.voucher = voucher_of(address, now_ms)
+        self.voucher = voucher_of(address, now_ms, lenient=lenient)
         self._piles: defaultdict[tuple[bytes, ...], _Pile] = defaultdict(_Pile)
         self._piled = self._piled_bytes = 0
 

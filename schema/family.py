@@ -102,8 +102,11 @@ class KeyFamily(ABC):
         Never raises for any bytes in key or value.
         """
 
-    def voucher(self, prefix: str, now_ms: int) -> Voucher | None:
-        """What spares an audit the sound jobs of this keyspace; None where the rules look at every job."""
+    def voucher(self, prefix: str, now_ms: int, *, lenient: bool = False) -> Voucher | None:
+        """What spares an audit the sound jobs of this keyspace; None where the rules look at every job.
+
+        ``lenient``: who only carries jobs asks, so that it may also vouch for jobs in which no rule that refuses finds anything.
+        """
         return None
 
     def is_asked(self, facts: Iterable[Fact]) -> bool:

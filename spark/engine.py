@@ -104,7 +104,7 @@ class SparkEngine:
                 return earlier.summary.again()
             plan = earlier.plan
         found = kept.find(self._work, earlier.reading) if earlier and not dry_run else None
-        with self._snapshot(source, plan.now_ms, progress, tasks, found) as (snapshot, folder):
+        with self._snapshot(source, plan.now_ms, progress, tasks, found, lenient=True) as (snapshot, folder):
             path = f"{folder}/carried"
             if dry_run:
                 counted = snapshot.work(migrate.counting(plan), FINDINGS, path, "counting jobs", progress)
@@ -136,7 +136,7 @@ class SparkEngine:
 
             def look(address: Address, see: See, name: str, telling: Progress) -> Seen:
                 path, tasks = f"{folder}/{name}", self._number(address)
-                snapshot = take(spark, address, plan.now_ms, path, tasks, telling, throttle)
+                snapshot = take(spark, address, plan.now_ms, path, tasks, telling, throttle, lenient=True)
                 if address == source:
                     must_speak(snapshot)
                 return seen(snapshot, see, name, digests, folder, buckets, telling)
@@ -169,18 +169,26 @@ class SparkEngine:
 
     @contextlib.contextmanager
     def _snapshot(
-        self, source: Address, now_ms: int, progress: Progress, tasks: int | None = None, found: str | None = None
+        self,
+        source: Address,
+        now_ms: int,
+        progress: Progress,
+        tasks: int | None = None,
+        found: str | None = None,
+        *,
+        lenient: bool = False,
     ) -> Iterator[tuple[Snapshot, str]]:
         """A snapshot of the source, and a folder for what is made of it; both are gone after the block.
 
         ``tasks``: into how many partitions its jobs are cut. ``found``: as for ``_session``, with the snapshot in the folder.
+        ``lenient``: as for ``take``.
         """
         with self._session(source, progress, found) as (spark, folder):
             path, tasks = f"{folder}/source", tasks or self._number(source)
             if found is not None:
                 snapshot = kept.reopened(spark, source, now_ms, path, tasks)
             else:
-                snapshot = take(spark, source, now_ms, path, tasks, progress, self._throttle)
+                snapshot = take(spark, source, now_ms, path, tasks, progress, self._throttle, lenient=lenient)
             must_speak(snapshot)
             yield snapshot, folder
 

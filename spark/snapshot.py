@@ -177,17 +177,18 @@ def take(
     throttle: Throttle = UNTHROTTLED,
     *,
     sift: bool = True,
+    lenient: bool = False,
 ) -> Snapshot:
     """Reads a keyspace into the folder ``path`` by about so many tasks, a server no faster than ``throttle``.
 
-    ``sift``: jobs in which no rule can find anything need not become facts. Raises ServerError when the source fails or is
-    replaced meanwhile.
+    ``sift``: jobs in which no rule can find anything need not become facts, or, if ``lenient``, no rule that refuses. Raises
+    ServerError when the source fails or is replaced meanwhile.
     """
     remarks: list[Finding] = []
     intake: NewIntake = partial(Intake, address)
     if sift and can_vouch(address):
         os.makedirs(f"{path}-traces")
-        intake = partial(Tracing, address, now_ms, f"{path}-traces", tasks)
+        intake = partial(Tracing, address, now_ms, f"{path}-traces", tasks, lenient=lenient)
     if address.kind is Kind.RDB:
         facts, remarks = read_files(spark, address, now_ms, tasks, path, progress, intake)
     else:

@@ -70,8 +70,8 @@ LOGS = 1_000
 class Tracing(Sifting):
     """Leaves the traces of what it remembers in a file in ``folder``, in so many ``buckets``."""
 
-    def __init__(self, address: Address, now_ms: int, folder: str, buckets: int) -> None:
-        super().__init__(address, now_ms)
+    def __init__(self, address: Address, now_ms: int, folder: str, buckets: int, *, lenient: bool = False) -> None:
+        super().__init__(address, now_ms, lenient=lenient)
         self._attached: list[tuple[int, Entry]] = []
         self._doubts: list[int] = []
         self._records, self._others = (_File(os.path.join(folder, f"{uuid.uuid4()}.arrow"), buckets) for _ in range(2))

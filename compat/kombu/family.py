@@ -52,7 +52,7 @@ class Kombu(KeyFamily):
     def facts(self, entry: Entry, prefix: str) -> Iterator[Fact]:
         return reader.facts(entry, prefix)
 
-    def voucher(self, prefix: str, now_ms: int) -> KombuVoucher:
+    def voucher(self, prefix: str, now_ms: int, *, lenient: bool = False) -> KombuVoucher:
         return KombuVoucher(prefix, now_ms)
 
     def tally(self, fact: Fact, totals: Totals) -> None:

@@ -48,8 +48,8 @@ class Kue(KeyFamily):
     def facts(self, entry: Entry, prefix: str) -> Iterator[Fact]:
         return reader.facts(entry, prefix)
 
-    def voucher(self, prefix: str, now_ms: int) -> Voucher:
-        return KueVoucher(prefix, now_ms)
+    def voucher(self, prefix: str, now_ms: int, *, lenient: bool = False) -> Voucher:
+        return KueVoucher(prefix, now_ms, lenient=lenient)
 
     def tally(self, fact: Fact, totals: Totals) -> None:
         reader.tally(fact, totals)

@@ -96,6 +96,9 @@ class _Reading:
 
     def read_lease(self, scores: Any) -> None:
         """Takes the moments at which leases of active jobs end from their scores in the index of that state."""
+        if b"ttl" not in self._fields:  # there is none, and the score is one for which ``standard`` gives a reason
+            self.rows &= scores == -np.abs(self.columns["priority"])
+            return
         self.rows &= (scores >= SHORTEST_LEASE) & (scores <= LATEST) & (scores == np.floor(scores))
         self.columns["lease_expires_at"] = np.where(self.rows, scores, 0).astype(np.int64)
 

@@ -37,13 +37,15 @@ LATEST = 2**53
 
 
 class KueVoucher(Voucher):
-    """The keyspace under ``prefix`` at ``now_ms`` (Unix ms)."""
+    """The keyspace under ``prefix`` at ``now_ms`` (Unix ms). ``lenient``: as for ``KeyFamily.voucher``."""
 
-    def __init__(self, prefix: str, now_ms: int) -> None:
+    def __init__(self, prefix: str, now_ms: int, *, lenient: bool = False) -> None:
         self._layout = layout(prefix)
         self.head = self._layout.key("record", id="")
         """The name of every record, up to the id."""
-        self.late = now_ms - LATE_MS
+        self.lenient = lenient
+        """Also for active jobs of which nobody knows how long they may run (KUE-15)."""
+        self.late = 0 if lenient else now_ms - LATE_MS
         """A job that was due before has not been promoted in time, and one whose lease was over has not been given up."""
         self.active = self._layout.key("by_state", state=WORDS[State.ACTIVE])
         """The index of active jobs, in which scores are leases, of which records don't know."""
@@ -105,7 +107,7 @@ class KueVoucher(Voucher):
                     case State.ACTIVE:
                         # With a duration it may be done.
                         by_state[row] = 0.0
-                        is_sound = ttls[row] > 0 and b"duration" not in records
+                        is_sound = (ttls[row] > 0 or self.lenient) and b"duration" not in records
             if not is_sound:
                 homes[row] = None
         for name in JSON & records.keys():

@@ -55,8 +55,8 @@ class Native(KeyFamily):
     def facts(self, entry: Entry, prefix: str) -> Iterator[Fact]:
         return reader.facts(entry, prefix)
 
-    def voucher(self, prefix: str, now_ms: int) -> Voucher:
-        return NativeVoucher(prefix, now_ms)
+    def voucher(self, prefix: str, now_ms: int, *, lenient: bool = False) -> Voucher:
+        return NativeVoucher(prefix, now_ms, lenient=lenient)
 
     def tally(self, fact: Fact, totals: Totals) -> None:
         reader.tally(fact, totals)

@@ -31,18 +31,20 @@ if TYPE_CHECKING:
 CALM = frozenset({"waiting", "scheduled", "dead", "done"})
 """The roles of the places where nobody holds a job."""
 SOMEWHERE = Home("", None, (ANYWHERE,))
+NEVER = -(2**63)
+"""Before all moments."""
 EXACT = 2**53
 """Up to here each whole number has a score of its own."""
 
 
 class NativeVoucher(Voucher):
-    """The keyspace under ``prefix`` at ``now_ms`` (Unix ms)."""
+    """The keyspace under ``prefix`` at ``now_ms`` (Unix ms). ``lenient``: as for ``KeyFamily.voucher``."""
 
-    def __init__(self, prefix: str, now_ms: int) -> None:
+    def __init__(self, prefix: str, now_ms: int, *, lenient: bool = False) -> None:
         self._layout = layout(prefix)
         self.head = to_bytes(prefix) + b":{"
         """The name of every record, up to the tag."""
-        self.late = now_ms - LATE_MS
+        self.late = NEVER if lenient else now_ms - LATE_MS
         """A job that was due before is late."""
         self._queues = Memo(_queue)
         self._homes = Memo(_home)
