@@ -32,6 +32,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
+from itertools import chain
 
 from attrs import frozen
 
@@ -123,6 +124,28 @@ def around_id(job: Job) -> tuple[bytes, bytes]:
 
 
 @frozen(eq=False)
+class PackedMembers:
+    """The jobs among them that become members of one zset, which takes many with one command in half of the server's time."""
+
+    place: bytes
+    rows: Sequence[int]
+    """Of the jobs, in ascending order."""
+    words: memoryview
+    """Score and member of each, as they go over the wire."""
+    bounds: Sequence[int]
+    """As in PackedJobs."""
+
+    def part(self, start: int, end: int) -> tuple[int, list[Packed]]:
+        """How many of the jobs from one up to another there are, and the command that adds them, if there are any."""
+        first, last = bisect_left(self.rows, start), bisect_left(self.rows, end)
+        if first == last:
+            return 0, []
+        words = bytes(self.words[self.bounds[first] : self.bounds[last]])
+        head = b"*%d\r\n$4\r\nZADD\r\n$%d\r\n%b\r\n" % (2 + 2 * (last - first), len(self.place), self.place)
+        return last - first, [Packed(head + words, 1)]
+
+
+@frozen(eq=False)
 class PackedJobs:
     """Jobs to be put at once, in their order. Bounds: what belongs to a job begins at its own, and ends at that of the next."""
 
@@ -133,7 +156,8 @@ class PackedJobs:
     """As they go over the wire."""
     command_bounds: Sequence[int]
     numbers: Sequence[int]
-    """Bounds too, in commands."""
+    """Bounds too, in commands; to become a member counts as one."""
+    members: Sequence[PackedMembers] = ()
 
     def __len__(self) -> int:
         return len(self.numbers) - 1
@@ -144,10 +168,15 @@ class PackedJobs:
         large = bisect_left(self.command_bounds, self.command_bounds[start] + size)
         return min(max(min(full, large), start + 1), len(self))
 
-    def part(self, start: int, end: int) -> tuple[memoryview, Packed]:
+    def part(self, start: int, end: int) -> tuple[memoryview, list[Packed]]:
         """The identities and the commands of the jobs from one up to another."""
         (first, last), (begin, stop) = ((bounds[start], bounds[end]) for bounds in (self.identity_bounds, self.command_bounds))
-        return self.identities[first:last], Packed(self.commands[begin:stop], self.numbers[end] - self.numbers[start])
+        added = [members.part(start, end) for members in self.members]
+        number = self.numbers[end] - self.numbers[start] - sum(members for members, _ in added)
+        return self.identities[first:last], [
+            Packed(self.commands[begin:stop], number),
+            *chain.from_iterable(packed for _, packed in added),
+        ]
 
 
 def marked(identity: bytes) -> bytes:
@@ -184,7 +213,7 @@ class Lane:
         """See Part.put; sends nothing. Raises ValueError for another job than was written here."""
         self._pass(marked(identity), 1)
         if self.count > self.known:
-            self._add(Packed.of(commands))
+            self._add([Packed.of(commands)], len(commands))
         return self.count > self._stood
 
     def put_many(self, jobs: PackedJobs) -> int:
@@ -197,7 +226,7 @@ class Lane:
             end = jobs.until_full(row, BATCH_COMMANDS - self._commands, BATCH_BYTES - self._bytes)
             identities, packed = jobs.part(row, end)
             self._pass(identities, end - row)
-            self._add(packed)
+            self._add(packed, jobs.numbers[end] - jobs.numbers[row])
             if self.is_full:
                 self.flush()
             row = end
@@ -210,10 +239,11 @@ class Lane:
         if self.count == self.known and self._digest.hexdigest().encode() != self._known_digest:
             raise ValueError(bytes(identities[:100]))
 
-    def _add(self, packed: Packed) -> None:
-        self._packed.append(packed)
-        self._commands += packed.number
-        self._bytes += len(packed.data)
+    def _add(self, packed: Sequence[Packed], commands: int) -> None:
+        """Adds what counts as so many commands."""
+        self._packed += packed
+        self._commands += commands
+        self._bytes += sum(len(each.data) for each in packed)
 
     def flush(self) -> None:
         """Sends what was put."""

@@ -182,3 +182,7 @@ class CommandTable:
     """Those of each job, one after the other."""
     each: int
     """How many commands that is. The keys of all of them have the same hash tags."""
+    place: bytes
+    """The zset to which one ZADD more adds all of the jobs, or as many of them as go at once."""
+    members: Texts
+    """The score and the member of each there, as words of that command."""

@@ -19,7 +19,7 @@ from ..migrations.engine import Summary
 from ..migrations.plan import Carried
 from ..migrations.store import Store
 from ..migrations.wire import Packed
-from ..migrations.writing import PackedJobs, Part, around_id, marked
+from ..migrations.writing import PackedJobs, PackedMembers, Part, around_id, marked
 from ..schema.family import Command
 from ..schema.jobtable import CommandTable
 from ..schema.textparts import Sized, arranged, joined
@@ -56,7 +56,11 @@ class _Piece:
     """As ``marked`` has them."""
     commands: Texts
     numbers: Any
-    """How many commands each job has (int64)."""
+    """How many commands each job has (int64), with that which makes it a member."""
+    place: bytes | None = None
+    """The zset of which the jobs become members, if the commands don't make them so."""
+    members: Texts | None = None
+    """As in CommandTable."""
 
     @classmethod
     def of_table(cls, rows: Any, tabled: Tabled) -> _Piece:
@@ -65,7 +69,8 @@ class _Piece:
         assert carried.job is not None, "jobs in tables go over"
         before, after = around_id(carried.job)
         identities = joined(len(ids), [Sized(joined(len(ids), [before, ids, after]))])
-        return cls(rows, [carried], identities, table.commands, np.full(len(ids), table.each))
+        numbers = np.full(len(ids), table.each + 1)
+        return cls(rows, [carried], identities, table.commands, numbers, table.place, table.members)
 
     @classmethod
     def of_singles(cls, those: Sequence[tuple[int, Single]]) -> _Piece:
@@ -133,5 +138,30 @@ def _packed(pieces: Sequence[_Piece], places: Sequence[Any]) -> PackedJobs:
     numbers = np.empty(len(commands), np.int64)
     for piece, its_places in zip(pieces, places, strict=True):
         numbers[its_places] = piece.numbers
-    bounds = [np.append(0, np.cumsum(sizes)).tolist() for sizes in (identities.sizes, commands.sizes, numbers)]
-    return PackedJobs(memoryview(identities.data), bounds[0], memoryview(commands.data), *bounds[1:])
+    return PackedJobs(
+        memoryview(identities.data),
+        _bounds(identities.sizes),
+        memoryview(commands.data),
+        _bounds(commands.sizes),
+        _bounds(numbers),
+        _members(pieces, places),
+    )
+
+
+def _members(pieces: Sequence[_Piece], places: Sequence[Any]) -> list[PackedMembers]:
+    """The jobs that become members, by the zset."""
+    by_zset: dict[bytes, list[tuple[Texts, Any]]] = defaultdict(list)
+    for piece, its_places in zip(pieces, places, strict=True):
+        if piece.place is not None and piece.members is not None:
+            by_zset[piece.place].append((piece.members, its_places))
+    found = []
+    for zset, those in by_zset.items():
+        members, rows = zip(*those, strict=True)
+        words = arranged(members, _places(rows))
+        found.append(PackedMembers(zset, np.sort(np.concatenate(rows)).tolist(), memoryview(words.data), _bounds(words.sizes)))
+    return found
+
+
+def _bounds(sizes: Any) -> list[int]:
+    ends: list[int] = np.append(0, np.cumsum(sizes)).tolist()
+    return ends

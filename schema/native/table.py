@@ -84,18 +84,13 @@ def write_table(table: JobTable, target: Target, written: Totals) -> CommandTabl
     places = {"waiting": keys.waiting, "scheduled": keys.scheduled, "dead": keys.dead, "done": keys.done}
     there = places[place]
     record = joined(rows, [keys.job_prefix, ids])
-    commands = joined(
-        rows,
-        [
-            *(b"*%d\r\n" % (2 + len(words)), bulk(b"HSET"), bulk(record), *map(bulk, words)),
-            *(b"*4\r\n", bulk(b"ZADD"), bulk(there), bulk(decimal(scores)), bulk(ids)),
-        ],
-    )
+    commands = joined(rows, [b"*%d\r\n" % (2 + len(words)), bulk(b"HSET"), bulk(record), *map(bulk, words)])
+    members = joined(rows, [bulk(decimal(scores)), bulk(ids)])
     written.count("jobs", common.queue, rows)
     written.count(f"jobs:{common.state}", common.queue, rows)
     if place != "done":
         written.maximum("highest sequence", int((turns % SEQUENCES).max()), common.queue)
-    return CommandTable(commands, 2)
+    return CommandTable(commands, 1, there, members)
 
 
 _ATTRIBUTES = (

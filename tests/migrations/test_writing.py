@@ -8,11 +8,12 @@ from random import Random
 
 import pytest
 import redis
+from attrs import evolve
 from ferryman.migrations import writing
 from ferryman.migrations.fence import Condition, PartlyApplied, transact
 from ferryman.migrations.store import ServerStore, Store
 from ferryman.migrations.wire import Packed, wire
-from ferryman.migrations.writing import BATCH_COMMANDS, PackedJobs, Run, marked, open_part, send
+from ferryman.migrations.writing import BATCH_COMMANDS, PackedJobs, PackedMembers, Run, marked, open_part, send
 from ferryman.schema.errors import MigrationRefused, ServerError, StaleWriter
 from ferryman.schema.family import Command
 
@@ -286,6 +287,30 @@ def test_jobs_put_by_themselves_and_many_at_once_are_the_same(
                 part.close()
     counts = {key: client.get(key) for key in client.scan_iter("count:*")}
     assert counts == {words[1].encode(): b"1" for _, commands in jobs for words in commands}
+
+
+def as_members(jobs: Sequence[tuple[bytes, list[Command]]], rows: Sequence[int]) -> PackedJobs:
+    """The same jobs, of which those in these rows become members of their zset together."""
+    alone = [(name, commands[:1] if row in rows else commands) for row, (name, commands) in enumerate(jobs)]
+    packed, counted = many(alone), many(jobs)
+    zadds = [jobs[row][1][1] for row in rows]
+    words = [b"".join(b"$%d\r\n%b\r\n" % (len(text), text) for text in (b"%d" % zadd[2], zadd[3].encode())) for zadd in zadds]
+    members = PackedMembers(b"waiting", rows, memoryview(b"".join(words)), list(accumulate(map(len, words), initial=0)))
+    return evolve(packed, numbers=counted.numbers, members=[members])
+
+
+@pytest.mark.parametrize("batch", [1, 2, 5, 8, 100])
+def test_jobs_become_members_together_or_by_themselves(
+    client: redis.Redis, store: Store, run: Run, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "BATCH_COMMANDS", batch)
+    jobs = [job(number) for number in range(20)]
+    for last in (7, 20):
+        with open_part(store, run, "a") as part:
+            part.put_many(None, as_members(jobs[:last], [row for row in (0, 1, 2, 6, 7, 11, 18, 19) if row < last]))
+            part.flush()
+        assert client.zrange("waiting", 0, -1, withscores=True) == [(b"%d" % number, number) for number in range(last)]
+        assert len(client.keys("job:*")) == last
 
 
 def test_of_many_jobs_those_that_an_earlier_run_has_stored_are_left_out(client: redis.Redis, store: Store, run: Run) -> None:
