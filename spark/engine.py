@@ -134,15 +134,14 @@ class SparkEngine:
             digests, buckets = Digests(plan.writer), self._number(source)
             throttle = self._throttle.shared(2)
 
-            def look(address: Address, see: See, name: str, telling: Progress) -> Seen:
-                path, tasks = f"{folder}/{name}", self._number(address)
-                snapshot = take(spark, address, plan.now_ms, path, tasks, telling, throttle, lenient=True)
-                if address == source:
+            def look(address: Address, tasks: int, see: See, name: str, telling: Progress) -> Seen:
+                snapshot = take(spark, address, plan.now_ms, f"{folder}/{name}", tasks, telling, throttle, lenient=True)
+                if address is source:
                     must_speak(snapshot)
                 return seen(snapshot, see, name, digests, folder, buckets, telling)
 
-            with beside(partial(look, target, Standing(), "target"), progress) as (standing, telling):
-                promised = look(source, Promised(plan), "source", telling)
+            with beside(partial(look, target, self._number(target), Standing(), "target"), progress) as (standing, telling):
+                promised = look(source, buckets, Promised(plan), "source", telling)
             outcome = compare_keyspaces(promised, standing.result(), plan, folder, report, progress)
         outcome.seconds = time.monotonic() - started
         return outcome

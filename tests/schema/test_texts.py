@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from ferryman.compat.numbers import PLAIN_DIGITS, whole
-from ferryman.schema.texts import MOST_DIGITS, NO_NUMBER, NULL, Texts, concatenated, packed, shapes
+from ferryman.schema.text import is_json
+from ferryman.schema.texts import MOST_DIGITS, NO_NUMBER, NULL, Texts, concatenated, fields, packed, shapes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -255,6 +256,29 @@ def test_records_of_the_same_names_share_a_shape(step: int, way: Way, data: st.D
     drawn = data.draw(st.lists(st.lists(fields, max_size=3), max_size=25))
     records = [[word for field in record for word in field] for record in drawn]
     assert shaped(records, way, step) == numbered(tuple(record[::step]) for record in records)
+
+
+@given(st.sampled_from(WAYS), st.lists(st.dictionaries(names, raws, max_size=4), max_size=25), st.sets(names, min_size=1))
+def test_fields_of_records_are_nulls_where_one_lacks_them(way: Way, records: list[dict[bytes, bytes]], those: set[bytes]) -> None:
+    words = way([word for record in records for pair in record.items() for word in pair], [b"a"], [b"c"])
+    counts, wanted = np.array([2 * len(record) for record in records], np.int64), sorted(those)
+    columns, codes, told = fields(counts, words, wanted)
+    assert list(columns) == wanted
+    for name, column in columns.items():
+        assert column.to_list() == [record.get(name) for record in records]
+    assert [told[code] for code in codes.tolist()] == [tuple(record) for record in records]
+
+
+@given(st.lists(st.none() | raws, min_size=1))
+def test_what_is_null_is_no_value(values: list[bytes | None]) -> None:
+    texts = Texts.of(values)
+    assert texts.numbers(whole, -5).tolist() == [
+        -5 if value is None or whole(value) is None else whole(value) for value in values
+    ]
+    assert texts.are(b"").tolist() == [value == b"" for value in values]
+    assert texts.are_json().tolist() == [value is not None and is_json(value) for value in values]
+    codes, told = texts.codes()
+    assert [told[code] for code in codes.tolist()] == [value or b"" for value in values]
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,24 @@ def test_no_rule_finds_anything_in_a_job_that_is_vouched_for(job, changes, missi
     assert (made.job_id, made.scope, set(made.facts)) == (stated.job_id, stated.scope, set(stated.facts))
 
 
+@given(st.sampled_from(PLAIN), scores)
+def test_no_rule_that_refuses_finds_anything_in_a_job_that_is_vouched_for_leniently(job, score) -> None:
+    record, (place,) = stored(job)
+    place = Entry(place.key, "zset", [(place.value[0][0], score)])
+    voucher = FAMILY.voucher(PREFIX, NOW, lenient=True)
+    if vouch(voucher, record.value) is None or voucher.standing(place).numbers == [None]:
+        return
+    seen = survey(FAMILY, [record, place], PREFIX, NOW)
+    event(f"found: {sorted({finding.rule for finding in seen.findings() if finding.job_id})}")
+    assert not any(FAMILY.refusals(subject, seen.keyspace) for subject in seen.subjects.values())
+
+
+def test_jobs_that_are_late_are_vouched_for_leniently() -> None:
+    late = Entry(b"ferryman:{mail}:scheduled", "zset", [(b"1", NOW - 60_001.0)])
+    assert FAMILY.voucher(PREFIX, NOW).standing(late).numbers == [None]
+    assert FAMILY.voucher(PREFIX, NOW, lenient=True).standing(late).numbers != [None]
+
+
 def test_nearly_all_jobs_are_vouched_for() -> None:
     voucher = FAMILY.voucher(PREFIX, NOW)
     told = Counter((job.state in CALM, vouch(voucher, stored(job)[0].value) is not None) for job in JOBS)
