@@ -40,6 +40,10 @@ TRACE_BYTES = 100
 """What a trace counts beside what its key holds."""
 JOB_BYTES = 500
 """What a job counts beside what its keys hold."""
+SUSPECT, NO_TRACE = -1, -2
+"""Stand for the owner of a trace that belongs to no sound job."""
+NOT_HERE = -1
+"""Stands for the job of a trace that is not among those that are looked at."""
 
 
 class Judged(NamedTuple):
@@ -53,8 +57,9 @@ class Judged(NamedTuple):
     """The bytes of all traces of each."""
     created_at: Any
     """Unix ms, of each; UNDATED where nothing tells."""
-    suspected: Any
-    """Of each trace in the bucket, in the order in which they are read: whether it tells of another job (bool)."""
+    owners: Any
+    """Of each trace in the bucket, in the order in which they are read: the index of its job among these, SUSPECT for a trace of
+    another, NO_TRACE for what is no more than a doubt (int32)."""
 
 
 class Group(NamedTuple):
@@ -94,7 +99,7 @@ class Traces:
         told = [[batch.column(name).to_numpy().copy() for name in TELLING] for batch in self._read(bucket)]
         if not told:
             nothing = np.empty(0, np.int64)
-            return Judged(nothing, nothing, nothing, nothing, nothing.astype(bool))
+            return Judged(nothing, nothing, nothing, nothing, nothing)
         cells = [np.concatenate(column) for column in zip(*told, strict=True)]
         order = np.argsort(cells[0], kind="stable")
         number, kind, mark, home, created_at, size = (column[order] for column in cells)
@@ -108,9 +113,10 @@ class Traces:
         homes = np.add.reduceat(home, starts)
         is_sound &= ~np.isin(homes, list(self.unsettled))
         sizes, created = (np.add.reduceat(column, starts) for column in (size, created_at))
-        suspected = np.empty(len(number), bool)
-        suspected[order] = ~np.repeat(is_sound, np.diff(starts, append=len(number))) & (kind != DOUBT)
-        return Judged(number[starts][is_sound], homes[is_sound], sizes[is_sound], created[is_sound], suspected)
+        owners = np.empty(len(number), np.int32)
+        indexes = np.where(is_sound, np.cumsum(is_sound) - 1, SUSPECT)
+        owners[order] = np.where(kind == DOUBT, NO_TRACE, np.repeat(indexes, np.diff(starts, append=len(number))))
+        return Judged(number[starts][is_sound], homes[is_sound], sizes[is_sound], created[is_sound], owners)
 
     def census(self, sound: Judged) -> Census:
         """How many jobs are sound, where they stand, and how old they are."""
@@ -126,7 +132,7 @@ class Traces:
         end = 0
         for batch in self._read(bucket):
             start, end = end, end + batch.num_rows
-            those = sound.suspected[start:end]
+            those = sound.owners[start:end] == SUSPECT
             if those.any():
                 yield from map(self._entry, batch.filter(pa.array(those)).to_pylist())
 
@@ -137,11 +143,13 @@ class Traces:
         if only is not None:
             voucher = self.voucher()
             wanted = np.isin(sound.numbers, [voucher.number(job_id, scope) for scope, job_id in only])
-        numbers, homes, sizes = (column[wanted] for column in (sound.numbers, sound.homes, sound.sizes))
-        slabs = np.cumsum(sizes + JOB_BYTES) // SLAB_BYTES
+        jobs = np.flatnonzero(wanted)
+        slabs = np.cumsum(sound.sizes[jobs] + JOB_BYTES) // SLAB_BYTES
         for slab in np.unique(slabs):
-            those = slabs == slab
-            yield self._groups(self._traces(bucket, numbers[those]), numbers[those], homes[those])
+            those = jobs[slabs == slab]
+            rows = np.full(len(wanted) + 2, NOT_HERE)  # the last two are those of suspects and of what is no trace
+            rows[those] = np.arange(len(those))
+            yield self._groups(*self._traces(bucket, rows[sound.owners]), sound.homes[those])
 
     def voucher(self) -> Voucher:
         """The keyspace as its family sees it at a glance."""
@@ -150,33 +158,39 @@ class Traces:
     def _read(self, bucket: int) -> Iterator[pa.RecordBatch]:
         return read_bucket(self.files, bucket, self.buckets, SCHEMA)
 
-    def _traces(self, bucket: int, numbers: Any) -> pa.Table:
-        """All traces of some sound jobs of a bucket, and perhaps a few of others."""
-        rows = []
-        for batch in self._read(bucket):
-            wanted = _among(batch.column("number").to_numpy(), numbers)
-            sizes = batch.column("size").to_numpy() + TRACE_BYTES
-            rows.append(batch.filter(pa.array(wanted)) if sizes[~wanted].sum() > FEW * sizes.sum() else batch)
-        return pa.Table.from_batches(rows, SCHEMA).combine_chunks()
+    def _traces(self, bucket: int, jobs: Any) -> tuple[pa.Table, Any]:
+        """All traces of some sound jobs of a bucket, and perhaps a few of others; and the job of each.
 
-    def _groups(self, traces: pa.Table, numbers: Any, homes: Any) -> Iterator[Group]:
-        """The sound jobs with these numbers, in ascending order, and these homes; among the traces are all of theirs."""
-        told = ("number", "kind", "index", "shape")
-        number, kind, index, shape = (traces.column(name).fill_null(0).to_numpy() for name in told)
+        ``jobs``: of all traces of the bucket, NOT_HERE for those of others.
+        """
+        rows, told, end = [], [], 0
+        for batch in self._read(bucket):
+            start, end = end, end + batch.num_rows
+            those = jobs[start:end]
+            wanted, sizes = those != NOT_HERE, batch.column("size").to_numpy() + TRACE_BYTES
+            is_whole = sizes[~wanted].sum() <= FEW * sizes.sum()
+            rows.append(batch if is_whole else batch.filter(pa.array(wanted)))
+            told.append(those if is_whole else those[wanted])
+        return pa.Table.from_batches(rows, SCHEMA).combine_chunks(), np.concatenate(told)
+
+    def _groups(self, traces: pa.Table, job: Any, homes: Any) -> Iterator[Group]:
+        """The sound jobs with these homes. ``job``: the index among these of the job of each trace, or NOT_HERE."""
+        kind, index, shape = (traces.column(name).fill_null(0).to_numpy() for name in ("kind", "index", "shape"))
         held = _Held.of(traces, index)
-        job = np.minimum(np.searchsorted(numbers, number), len(numbers) - 1)
-        kind = np.where(numbers[job] == number, kind, 0)
+        kind = np.where(job == NOT_HERE, 0, kind)
         # Each job has one record, and stands in as many places as all others, those of one home in the same.
-        records = _sorted(np.flatnonzero(kind == RECORD), job)
+        of_records = np.flatnonzero(kind == RECORD)
+        records: Any = np.empty(len(homes), np.int64)
+        records[job[of_records]] = of_records
         by_kind = np.lexsort((shape[records], homes))
         turn = np.argsort(by_kind)[job]
         records = records[by_kind]
-        places = _sorted(np.flatnonzero(kind == PLACE), shape, turn).reshape(len(numbers), -1).transpose()
+        places = _sorted(np.flatnonzero(kind == PLACE), shape, turn).reshape(len(homes), -1).transpose()
         attached = _sorted(np.flatnonzero(kind == ATTACHED), index, turn)
-        ends = np.searchsorted(turn[attached], np.arange(len(numbers) + 1))
+        ends = np.searchsorted(turn[attached], np.arange(len(homes) + 1))
         kinds = np.stack((shape[records], homes[by_kind]))
         borders = np.flatnonzero((kinds[:, 1:] != kinds[:, :-1]).any(axis=0)) + 1
-        for start, end in pairwise([0, *borders.tolist(), len(numbers)]):
+        for start, end in pairwise([0, *borders.tolist(), len(homes)]):
             alike = records[start:end]
             columns = held.columns(alike, self.shapes.get(shape[alike[0]], ()))
             those = places[:, start:end] if columns else [alike]
@@ -204,13 +218,6 @@ class Traces:
             case _:
                 value = values
         return Entry(cells["key"], kind, value, None, cells["index"] or 0)
-
-
-def _among(numbers: Any, those: Any) -> Any:
-    """Whether each of the numbers is among those, which are in ascending order."""
-    if not len(those):
-        return np.zeros(len(numbers), bool)
-    return those[np.minimum(np.searchsorted(those, numbers), len(those) - 1)] == numbers
 
 
 @frozen(eq=False)
