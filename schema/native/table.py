@@ -31,6 +31,7 @@ MOMENTS = {State.WAITING: None, State.SCHEDULED: "due_at", State.COMPLETED: "fin
 NEEDED = ("priority", "rank", "payload")
 RARE = ("lease_expires_at", "tags", "depends_on", "unique_key", "history")
 """What jobs in tables don't have."""
+NOTHING = (None, ())
 NUMBERS = {b"published_at": "created_at", b"due_at": "due_at", b"delivered_at": "started_at", b"deliveries": "attempts"}
 TEXTS = {b"consumer": "worker", b"error": "error"}
 """Fields with the attributes that stand in them, if the job has such."""
@@ -51,7 +52,11 @@ def write_table(table: JobTable, target: Target, written: Totals) -> CommandTabl
     """See KeyFamily.write_table."""
     common, rows = table.common, len(table)
     place, moment = PLACE_OF[common.state], MOMENTS[common.state]
-    if not target.fresh or target.generated or any(name in table.columns or getattr(common, name) for name in RARE):
+    if (
+        not target.fresh
+        or target.generated
+        or any(name in table.columns or getattr(common, name) not in NOTHING for name in RARE)
+    ):
         return None
     numbers = {name: _numbers(table, name) for name in _ATTRIBUTES}
     texts = {name: _text(table, name) for name in ("name", "payload", "result", "error", "worker")}

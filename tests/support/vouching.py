@@ -90,7 +90,7 @@ def attached(entries: Sequence[Sequence[Entry]]) -> Attached:
     )
 
 
-TEXTS = {"id", "name", "error", "worker"}
+TEXTS = {"id", "name", "error", "worker", "unique_key"}
 
 
 def jobs_of(table: JobTable) -> list[Job]:

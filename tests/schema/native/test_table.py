@@ -168,3 +168,8 @@ def test_a_queue_of_the_other_order_is_read_job_by_job() -> None:
     keys, totals = keys_of(CALM[0], 1, {}, set(), None), Totals()
     totals.name("descending", [CALM[0].queue])
     assert not list(FAMILY.voucher(PREFIX, NOW).columns().tables(sound_jobs([keys]), totals))
+
+
+def test_a_job_with_an_empty_unique_key_is_written_by_itself() -> None:
+    assert FAMILY.write_table(table_of([evolve(JOBS[0], unique_key="")]), TARGET, Totals()) is None
+    assert FAMILY.write_table(table_of([evolve(JOBS[0], unique_key=None)]), TARGET, Totals()) is not None
