@@ -171,5 +171,6 @@ def test_a_queue_of_the_other_order_is_read_job_by_job() -> None:
 
 
 def test_a_job_with_an_empty_unique_key_is_written_by_itself() -> None:
-    assert FAMILY.write_table(table_of([evolve(JOBS[0], unique_key="")]), TARGET, Totals()) is None
-    assert FAMILY.write_table(table_of([evolve(JOBS[0], unique_key=None)]), TARGET, Totals()) is not None
+    for unique_key, is_written in ((None, True), ("", False)):
+        table = table_of([evolve(JOBS[0], rank=0, unique_key=unique_key)])
+        assert (FAMILY.write_table(table, TARGET, Totals()) is not None) == is_written
