@@ -166,7 +166,7 @@ def perform(spark: SparkSession, action: Callable[[], Any], phase: str, progress
 
     def work() -> None:
         context.setJobGroup(group, phase)
-        context.setLocalProperty("spark.scheduler.pool", phase)
+        context.setLocalProperty("spark.scheduler.pool", phase)  # those of one pool come one after the other
         with spark_errors():
             action()
 

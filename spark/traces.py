@@ -173,14 +173,14 @@ class Tracing(Sifting):
         records, codes, shapes = fields(found.counts, found.words, columns.fields)
         vouched = columns.vouch(records)
         is_sound = (vouched.at != NOBODY) & (found.ttls < 0) & (numbers != NO_NUMBER)
-        marks = np.zeros(len(shapes), np.int64)
+        marked = np.zeros(len(shapes), np.int64)
         for code in np.unique(codes[is_sound]).tolist():
             if self.remembers(shapes[code]):
-                marks[code] = self._shape(shapes[code])
+                marked[code] = self._shape(shapes[code])
             else:
                 is_sound &= codes != code
         if is_sound.any():
-            self._add_vouched(found.take(is_sound), numbers[is_sound], marks[codes[is_sound]], vouched.take(is_sound), columns)
+            self._add_vouched(found.take(is_sound), numbers[is_sound], marked[codes[is_sound]], vouched.take(is_sound), columns)
         for entry in found.take(~is_sound).entries():
             yield from self.doubtful(entry)
 
