@@ -62,6 +62,8 @@ class Channel(Producing):
         self._consumers: dict[str, Consumer] = {}
         self._registered: dict[str, float] = {}
         """Queue -> until when, on the monotonic clock, the server at least takes this channel for its consumer."""
+        self.renewed_at = time.monotonic()
+        """When somebody last saw to the renewals, on the monotonic clock."""
         self._tags = count(1)
         self._alive: weakref.WeakValueDictionary[int, Message] = weakref.WeakValueDictionary()
         """The messages that somebody still has: a task that runs, say."""
@@ -252,11 +254,25 @@ class Channel(Producing):
         held = self._queues_held()
         calls: list[tuple[str, Call[Any]]] = []
         for queue, until in list(self._registered.items()):
-            is_busy = queue in held or "x-expires" in self._declared.get(queue, {})
+            is_busy = self._hangs_on_renewal(queue, held)
             if is_busy or until < now + lease * 2 / 3:
                 calls.append((queue, self.live.renew(queue, self.consumer_id, self.settings.lease_ms)))
                 self._registered[queue] = now + (lease if is_busy else 2 * lease)
         return calls if self.closed else calls + self.declaration_renewals()
+
+    def leases(self) -> list[Call[Any]]:
+        """What must be renewed to lose nothing. Called by the standby's thread, so it changes nothing and takes no lock.
+
+        What is struck off at this very moment may be made again by it, and then goes when its time has run out.
+        """
+        held = self._queues_held()
+        queues = [queue for queue in list(self._registered) if self._hangs_on_renewal(queue, held)]
+        calls: list[Call[Any]] = [self.live.renew(queue, self.consumer_id, self.settings.lease_ms) for queue in queues]
+        return calls if self.closed else calls + [call for _, call in self.declaration_renewals()]
+
+    def _hangs_on_renewal(self, queue: str, held: set[str]) -> bool:
+        """Whether something is lost unless renewed: jobs held, or a temporary queue."""
+        return queue in held or "x-expires" in self._declared.get(queue, {})
 
     def keep_alive(self) -> None:
         self.keeper.add(self)

@@ -2,7 +2,8 @@
 
 One renewal covers everything that a consumer holds of a queue, however much it is. The thread has connections of its own, so
 that a busy event loop, a blocking pool or a long task never lets a lease lapse; only a dead or frozen process does. It also
-sends acks that a slow callback keeps back (``acks.py``), and keeps temporary queues alive that this process consumes.
+sends acks that a slow callback keeps back (``acks.py``), and keeps temporary queues alive that this process consumes. Under
+gevent and eventlet it is a green thread, which a task can block; under gevent, ``standby.py`` sees to the leases then.
 """
 
 from __future__ import annotations
@@ -11,19 +12,18 @@ import atexit
 import logging
 import math
 import os
-import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .acks import KEPT
 from .errors import CONNECTION_ERRORS
+from .standby import Standby, standby
+from .wire import Wires
 
 if TYPE_CHECKING:
     from .channel import Channel
-    from .wire import Wire
 
 logger = logging.getLogger("ferryman.transport")
 
@@ -48,8 +48,8 @@ class Keeper:
         self._lock = threading.Lock()
         self._stirred = threading.Event()
         self._is_running = False
-        self._wires: dict[str, Wire] = {}
-        """By the server's full URL."""
+        self._wires = Wires()
+        self._standby: Standby | None = None
 
     def add(self, channel: Channel) -> None:
         """Renews this channel's leases from now on."""
@@ -76,8 +76,11 @@ class Keeper:
         with self._lock:
             if not self._is_running:
                 self._is_running = True
-                _start_thread(self._run)
+                threading.Thread(target=self._run, name="ferryman-leases", daemon=True).start()
+                self._standby = standby()
                 atexit.register(self._say_farewell)
+        if self._standby is not None:
+            self._standby.watch(channel)
         self._stirred.set()
 
     def _schedule(self, channel: Channel, seconds: float) -> None:
@@ -116,7 +119,7 @@ class Keeper:
         for channel in due:
             url = channel.settings.address.url()
             # One silent server must not keep the leases on others waiting for each of its channels in turn.
-            if url in out_of_reach or not self._renew(channel, url):
+            if url in out_of_reach or not self._renew(channel):
                 out_of_reach.add(url)
                 if self._orphans.get(channel, math.inf) < now and not channel.is_at_work:
                     self.remove(channel)  # what it held has lapsed by itself
@@ -124,19 +127,16 @@ class Keeper:
                 self._schedule(channel, min(RETRY_AFTER, channel.renewal_interval / 2))
         self._close_idle()
 
-    def _renew(self, channel: Channel, url: str) -> bool:
+    def _renew(self, channel: Channel) -> bool:
         """Renews one channel's leases, or gives back what it leaves behind. False if the server could not be reached."""
-        wire = self._wires.get(url)
-        if wire is None or wire.failed:
-            patience = min(channel.settings.reply_timeout, channel.settings.lease / 3)
-            wire = channel.settings.wire(socket_timeout=patience, socket_connect_timeout=patience)
-            self._wires[url] = wire
+        wire = self._wires.of(channel.settings)
         try:
             if channel.closed:
                 channel.acks.flush()
             with channel.renewing:
-                renewals = channel.renewals()
+                renewals, now = channel.renewals(), time.monotonic()
                 known = wire.run_all([call for _, call in renewals])
+                channel.renewed_at = now
                 if channel.closed:
                     channel.leave_behind(wire)
         except CONNECTION_ERRORS as error:
@@ -154,8 +154,7 @@ class Keeper:
     def _close_idle(self) -> None:
         with self._lock:
             needed = {channel.settings.address.url() for channel in self._due}
-        for url in [url for url in self._wires if url not in needed]:
-            self._wires.pop(url).close()
+        self._wires.close_others(needed)
 
     def _flush(self) -> None:
         with self._lock:
@@ -166,20 +165,6 @@ class Keeper:
             except Exception as error:  # noqa: BLE001 - the thread must live on
                 # They stay pending. Whoever uses the channel meets the same trouble, and leaves it to this thread in the end.
                 logger.warning("acks could not be sent, trying again: %s", error)
-
-
-def _start_thread(run: Callable[[], None]) -> None:
-    """Starts a real thread, also where gevent has put greenlets in the place of threads: those stand still while one blocks.
-
-    eventlet's locks, unlike gevent's, can't be shared between real threads; there the keeper is a green thread like any other.
-    """
-    if "gevent" in sys.modules:
-        from gevent.monkey import get_original, is_module_patched
-
-        if is_module_patched("threading"):
-            get_original("_thread", "start_new_thread")(run, ())
-            return
-    threading.Thread(target=run, name="ferryman-leases", daemon=True).start()
 
 
 _keeper = Keeper()

@@ -12,7 +12,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import hiredis
 import redis
@@ -22,6 +22,9 @@ from redis.sentinel import SentinelManagedConnection
 from ..schema.call import Argument, Call, Command
 from ..schema.errors import FerrymanError, UsageError
 from .errors import CONNECTION_ERRORS, ConnectionLost, passing
+
+if TYPE_CHECKING:
+    from .settings import Settings
 
 T = TypeVar("T")
 
@@ -262,6 +265,27 @@ class Waiter:
                 self._on_close(fd)
             self._connection.disconnect()
             self._connection = None
+
+
+class Wires:
+    """One thread's own wires, one to each server. They give up so early that a lease can be renewed on another attempt."""
+
+    def __init__(self) -> None:
+        self._wires: dict[str, Wire] = {}
+
+    def of(self, settings: Settings) -> Wire:
+        """The wire to a channel's server, a new one if it has failed."""
+        url = settings.address.url()
+        wire = self._wires.get(url)
+        if wire is None or wire.failed:
+            patience = min(settings.reply_timeout, settings.lease / 3)
+            wire = self._wires[url] = settings.wire(socket_timeout=patience, socket_connect_timeout=patience)
+        return wire
+
+    def close_others(self, urls: set[str]) -> None:
+        """Closes the wires to all other servers than these."""
+        for url in self._wires.keys() - urls:
+            self._wires.pop(url).close()
 
 
 def new_connection(client: redis.Redis) -> Any:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
 
 from ..support.servers import Server
 from ..support.topologies import wait_until
-from ..support.workers import Ledger, celery, send, worker
+from ..support.workers import ROOT, Ledger, celery, send, worker
 
 NOTE = "tests.support.tasks.note"
 NAP = "tests.support.tasks.nap"
@@ -62,6 +64,14 @@ def test_a_running_worker_takes_up_a_queue_and_leaves_it_again(server, ledger, c
         ledger.wait_for("run", 2)
         assert client.zcard("ferryman:{extra}:waiting") == 1
     assert ledger.names("run") == ["on extra", "on celery"]
+
+
+@needs("gevent")
+def test_acks_of_greenlets_and_of_the_keeper_do_not_get_in_each_others_way(server):
+    """gevent's sockets and locks must not be shared with real threads: whoever waits for one may wait for ever."""
+    command = [sys.executable, "-m", "tests.support.green", server.url(), "500"]
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (told.stdout, told.stderr) == ("acked True\n", "")
 
 
 @pytest.mark.parametrize("pool", GREEN)

@@ -1,0 +1,79 @@
+"""Standby: renews leases while the keeper does not get round to it. Only under gevent.
+
+gevent puts greenlets in the place of threads, the keeper's too, and a task that blocks its whole process blocks them all. The
+standby is a real thread beside them. gevent's locks and sockets can't be shared between real threads: who waits for one may
+never be woken. So this thread takes no lock that others take, opens its own connections, and logs nothing, because handlers of
+log records have locks; channels come to it through a queue that gevent has not replaced. What it could not renew, or what had
+lapsed, the keeper will find out and report.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import sys
+import time
+import weakref
+from typing import TYPE_CHECKING
+
+from .wire import Wires
+
+if TYPE_CHECKING:
+    from .channel import Channel
+
+LATE = 1.5
+"""Renewal intervals without a renewal after which the standby sees to it: half a lease, so there is as much left for it."""
+
+RETRY_AFTER = 1.0
+"""Seconds between attempts while the server can't be reached."""
+
+IDLE = 60.0
+"""Seconds between looks when there is nothing to look after."""
+
+
+class Standby:
+    """Use ``standby()``."""
+
+    def __init__(self) -> None:
+        from gevent.monkey import get_original
+
+        self._news = get_original("queue", "SimpleQueue")()
+        self._channels: weakref.WeakSet[Channel] = weakref.WeakSet()
+        self._wires = Wires()
+        get_original("_thread", "start_new_thread")(self._run, ())
+
+    def watch(self, channel: Channel) -> None:
+        """Stands by for this channel as long as it exists."""
+        self._news.put(channel)
+
+    def _run(self) -> None:
+        wait = IDLE
+        while True:
+            with contextlib.suppress(queue.Empty):
+                self._channels.add(self._news.get(timeout=wait))
+            wait = min((self._stand_in(channel) for channel in list(self._channels)), default=IDLE)
+
+    def _stand_in(self, channel: Channel) -> float:
+        """Renews what is late. Seconds until it is time to look again."""
+        interval = channel.renewal_interval
+        now = time.monotonic()
+        late_in = channel.renewed_at + LATE * interval - now
+        if late_in > 0:
+            return min(late_in, IDLE)
+        calls = channel.leases()
+        if calls:
+            try:
+                self._wires.of(channel.settings).run_all(calls)
+            except Exception:  # noqa: BLE001 - the thread must live on, and the keeper meets the same trouble
+                return min(RETRY_AFTER, interval / 2)
+        channel.renewed_at = now
+        return interval
+
+
+def standby() -> Standby | None:
+    """A standby where gevent has put greenlets in the place of threads; None elsewhere. eventlet allows no real thread at all."""
+    if "gevent" not in sys.modules:
+        return None
+    from gevent.monkey import is_module_patched
+
+    return Standby() if is_module_patched("threading") else None
