@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from .acks import KEPT
 from .errors import CONNECTION_ERRORS
-from .standby import Standby, standby
+from .standby import IDLE, RETRY_AFTER, Standby, standby
 from .wire import Wires
 
 if TYPE_CHECKING:
@@ -27,14 +27,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ferryman.transport")
 
-RETRY_AFTER = 1.0
-"""Seconds between attempts while the server can't be reached, and between looks at what a lost connection has left behind."""
-
 FAREWELL = 5.0
 """Seconds for which a process that ends waits for a server that is away, if work is finished and not yet acked."""
-
-IDLE = 60.0
-"""Seconds between looks when there is nothing to look after."""
 
 
 class Keeper:
@@ -66,6 +60,8 @@ class Keeper:
         with self._lock:
             self._due.pop(channel, None)
             self._orphans.pop(channel, None)
+        if self._standby is not None:
+            self._standby.leave(channel)
 
     def stir(self) -> None:
         """Has pending acks sent soon."""

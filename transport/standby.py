@@ -14,6 +14,7 @@ import queue
 import sys
 import time
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING
 
 from .wire import Wires
@@ -25,10 +26,10 @@ LATE = 1.5
 """Renewal intervals without a renewal after which the standby sees to it: half a lease, so there is as much left for it."""
 
 RETRY_AFTER = 1.0
-"""Seconds between attempts while the server can't be reached."""
+"""Seconds between attempts while the server can't be reached; the keeper's too."""
 
 IDLE = 60.0
-"""Seconds between looks when there is nothing to look after."""
+"""Seconds between looks when there is nothing to look after; the keeper's too."""
 
 
 class Standby:
@@ -43,14 +44,18 @@ class Standby:
         get_original("_thread", "start_new_thread")(self._run, ())
 
     def watch(self, channel: Channel) -> None:
-        """Stands by for this channel as long as it exists."""
-        self._news.put(channel)
+        """Stands by for this channel from now on."""
+        self._news.put(partial(self._channels.add, channel))
+
+    def leave(self, channel: Channel) -> None:
+        """Leaves this channel's leases alone from now on."""
+        self._news.put(partial(self._channels.discard, channel))
 
     def _run(self) -> None:
         wait = IDLE
         while True:
             with contextlib.suppress(queue.Empty):
-                self._channels.add(self._news.get(timeout=wait))
+                self._news.get(timeout=wait)()  # in one breath, to keep no channel in memory while it waits
             wait = min((self._stand_in(channel) for channel in list(self._channels)), default=IDLE)
 
     def _stand_in(self, channel: Channel) -> float:
@@ -60,12 +65,12 @@ class Standby:
         late_in = channel.renewed_at + LATE * interval - now
         if late_in > 0:
             return min(late_in, IDLE)
-        calls = channel.leases()
-        if calls:
-            try:
+        try:
+            calls = channel.leases()
+            if calls:
                 self._wires.of(channel.settings).run_all(calls)
-            except Exception:  # noqa: BLE001 - the thread must live on, and the keeper meets the same trouble
-                return min(RETRY_AFTER, interval / 2)
+        except Exception:  # noqa: BLE001 - the thread must live on, and the keeper meets the same trouble
+            return min(RETRY_AFTER, interval / 2)
         channel.renewed_at = now
         return interval
 

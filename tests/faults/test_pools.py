@@ -6,9 +6,12 @@ import contextlib
 import importlib.util
 import subprocess
 import sys
+import time
 from collections import Counter
 
 import pytest
+from ferryman.transport.standby import Standby
+from kombu import Connection
 
 from ..support.servers import Server
 from ..support.topologies import wait_until
@@ -72,6 +75,28 @@ def test_acks_of_greenlets_and_of_the_keeper_do_not_get_in_each_others_way(serve
     command = [sys.executable, "-m", "tests.support.green", server.url(), "500"]
     told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert (told.stdout, told.stderr) == ("acked True\n", "")
+
+
+@needs("gevent")
+def test_the_standby_renews_what_is_late_until_it_is_told_to_leave_it(server, client):
+    with Connection(server.url(), transport_options={"lease": 1}) as connection, connection.SimpleQueue("q") as queue:
+        queue.put("held")
+        message = queue.get(timeout=10)
+        channel = message.channel
+
+        def lease_ends() -> float:
+            return client.zscore("ferryman:{q}:consumers", channel.consumer_id)
+
+        channel.keeper.remove(channel)  # so nobody else renews it
+        standby, before = Standby(), lease_ends()
+        standby.watch(channel)
+        wait_until(lambda: lease_ends() > before)
+        standby.leave(channel)
+        time.sleep(0.5)  # for a renewal that was under way
+        last = lease_ends()
+        time.sleep(1.0)
+        assert lease_ends() == last
+        message.ack()
 
 
 @pytest.mark.parametrize("pool", GREEN)
