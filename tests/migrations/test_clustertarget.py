@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import ferryman.transport
 import pytest
@@ -32,7 +33,7 @@ from ..support.clusters import MASTERS, Cluster, cluster
 from ..support.command import PROGRAM, ferryman
 from ..support.keyspace import store as store_jobs
 from ..support.servers import Server
-from ..support.topologies import wait_until
+from ..support.topologies import Daemon, wait_until
 
 NOW = 1_795_262_676_000
 JOBS = 400
@@ -67,6 +68,14 @@ def source(server: Server) -> str:
     """A kue keyspace."""
     with server.client() as client:
         store_jobs(client, get_family("kue"), "q", generate(JOBS, 7, NOW))
+    return server.url(family="kue")
+
+
+@pytest.fixture
+def long_source(server: Server) -> str:
+    """One with so many jobs that there is time to catch a migration while it writes."""
+    with server.client() as client:
+        store_jobs(client, get_family("kue"), "q", generate(10 * JOBS, 7, NOW))
     return server.url(family="kue")
 
 
@@ -170,40 +179,42 @@ def test_commands_of_several_slots_are_refused_by_name(store: Store) -> None:
         store.tag([("SET", "a:{1}", 1), ("DEL", "a:{1}", "a:{2}")])
 
 
-def test_a_killed_migration_goes_on(source: str, server: Server, nodes: Cluster) -> None:
-    assert ferryman("migrate", source, server.url(1), "--now", str(NOW)).status == 0
-    with subprocess.Popen([*PROGRAM, "migrate", source, nodes.url(), "--now", str(NOW)]) as killed:
-        wait_until(lambda: killed.poll() is not None or any(b":lane:" in key for key in everything(nodes)))
+def stop_while_it_writes(migration: subprocess.Popen[Any], node: Daemon) -> bytes:
+    """Stops a migration that has begun to write to a master, and gives the lane in which it does."""
+    with node.server.client() as client:
+        wait_until(lambda: migration.poll() is not None or any(client.scan_iter("*:lane:*")))
+        migration.send_signal(signal.SIGSTOP)
+        return next(client.scan_iter("*:lane:*"))
+
+
+def test_a_killed_migration_goes_on(long_source: str, server: Server, nodes: Cluster) -> None:
+    assert ferryman("migrate", long_source, server.url(1), "--now", str(NOW)).status == 0
+    with subprocess.Popen([*PROGRAM, "migrate", long_source, nodes.url(), "--now", str(NOW)]) as killed:
+        stop_while_it_writes(killed, nodes.nodes[0])
         killed.send_signal(signal.SIGKILL)
     assert killed.returncode == -signal.SIGKILL
-    refused = ferryman("migrate", source, nodes.url())
+    refused = ferryman("migrate", long_source, nodes.url())
     assert (refused.status, "--resume" in refused.error) == (2, True)
-    assert ferryman("migrate", source, nodes.url(), "--resume").status == 0
+    assert ferryman("migrate", long_source, nodes.url(), "--resume").status == 0
     with server.client(1) as client:
         assert jobs_of(everything(nodes)) == jobs_of(dump(client))
 
 
-def test_a_master_that_dies_is_named_and_its_replica_gets_the_rest(server: Server, tmp_path: Path) -> None:
-    with server.client() as client:
-        store_jobs(client, get_family("kue"), "q", generate(10 * JOBS, 7, NOW))
-    source = server.url(family="kue")
-    assert ferryman("migrate", source, server.url(1), "--now", str(NOW)).status == 0
+def test_a_master_that_dies_is_named_and_its_replica_gets_the_rest(long_source: str, server: Server, tmp_path: Path) -> None:
+    assert ferryman("migrate", long_source, server.url(1), "--now", str(NOW)).status == 0
     with cluster(SERVERS[0], tmp_path) as nodes:
-        command = [*PROGRAM, "migrate", source, nodes.url(), "--now", str(NOW)]
+        command = [*PROGRAM, "migrate", long_source, nodes.url(), "--now", str(NOW)]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as migration:
             dead = nodes.nodes[1]  # which the address does not name
-            with dead.server.client() as client:
-                wait_until(lambda: migration.poll() is not None or any(client.scan_iter("*:lane:*")))
-                migration.send_signal(signal.SIGSTOP)
-                lane = next(client.scan_iter("*:lane:*"))
+            lane = stop_while_it_writes(migration, dead)
             dead.kill()
             migration.send_signal(signal.SIGCONT)
             error = migration.communicate()[1]
         assert (migration.returncode, f"127.0.0.1:{dead.server.port}" in error) == (3, True), error
         wait_until(lambda: nodes.owner(lane) is not dead, 60)
         nodes.wait_until_sound()
-        assert ferryman("migrate", source, nodes.url(), "--resume").status == 0
-        assert ferryman("verify", source, nodes.url()).status == 0
+        assert ferryman("migrate", long_source, nodes.url(), "--resume").status == 0
+        assert ferryman("verify", long_source, nodes.url()).status == 0
         stored = everything(nodes)
     with server.client(1) as client:
         assert jobs_of(stored) == jobs_of(dump(client))
