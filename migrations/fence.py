@@ -16,7 +16,7 @@ from itertools import chain, islice
 from typing import Any
 
 import redis
-from attrs import frozen
+from attrs import define, frozen
 
 from ..schema.errors import ServerError, StaleWriter
 from ..schema.family import Command
@@ -44,15 +44,41 @@ class PartlyApplied(ServerError):
 MULTI, EXEC = Packed.of([("MULTI",)]), Packed.of([("EXEC",)])
 
 
-def transact(line: Wire, fence: Fence, commands: Sequence[Packed]) -> list[Any]:
+@define
+class Held:
+    """The fence that a connection watches since its last transaction, for who sends one after the other: the next under the same
+    fence need not ask first. To be used with one client alone."""
+
+    _socket: Any = None
+    _look: Sequence[Command] = ()
+    _replies: Sequence[Any] = ()
+
+    def note(self, line: Wire, look: Sequence[Command], replies: Sequence[Any]) -> None:
+        """Remembers what was answered when the wire looked last."""
+        self._socket, self._look, self._replies = line.socket, look, replies
+
+    def replies(self, line: Wire, look: Sequence[Command]) -> Sequence[Any] | None:
+        """What was answered to the same look, if the wire has watched since then; once."""
+        replies = self._replies if self._socket is line.socket and self._look == look else None
+        self._socket = None
+        return replies
+
+
+def transact(line: Wire, fence: Fence, commands: Sequence[Packed], held: Held | None = None) -> list[Any]:
     """Applies all commands at once, if the fence holds, and returns their replies.
 
+    ``held``: what the last transaction has left for this one, and this leaves for the next; without it no WATCH is left behind.
     Raises StaleWriter when the fence has fallen, ServerError naming the key when the server refuses a command, and one of
-    REDIRECTED when the keys are at another node: nothing is applied then, but for PartlyApplied. Leaves no WATCH behind.
+    REDIRECTED when the keys are at another node: nothing is applied then, but for PartlyApplied.
     """
+    look = _look(fence)
+    following = [] if held is None else [Packed.of(look)]
     while True:
-        _hold(line, fence)
-        replies = line.call_packed([MULTI, *commands, EXEC])
+        _hold(line, fence, look, held)
+        replies = line.call_packed([MULTI, *commands, EXEC, *following])
+        if held is not None:
+            replies, told = replies[: -len(look)], replies[-len(look) :]
+            held.note(line, look, told)
         results = replies[-1]
         if isinstance(results, list):
             break
@@ -78,10 +104,18 @@ def _refused(commands: Sequence[Packed], replies: Sequence[Any]) -> tuple[Comman
     return next(islice(singly, faulty, None)), replies[faulty]
 
 
-def _hold(line: Wire, fence: Fence) -> None:
-    """WATCHes the fence's keys and compares. Raises StaleWriter, with nothing watched, when the fence has fallen."""
+def _look(fence: Fence) -> list[Command]:
+    """What watches a fence, and then asks how it stands."""
     watch: Command = ("WATCH", *dict.fromkeys(condition.key for condition in fence))
-    replies = line.call([watch, *(("HGET", condition.key, condition.field) for condition in fence)])
+    return [watch, *(("HGET", condition.key, condition.field) for condition in fence)]
+
+
+def _hold(line: Wire, fence: Fence, look: Sequence[Command], held: Held | None) -> None:
+    """WATCHes the fence's keys and compares. Raises StaleWriter, with nothing watched, when the fence has fallen."""
+    replies = None if held is None else held.replies(line, look)
+    if replies is None:
+        # What was watched for another fence may have been touched, even by this connection.
+        _, *replies = line.call([("UNWATCH",), *look])
     for reply in replies:
         if isinstance(reply, Exception):
             raise reply

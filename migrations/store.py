@@ -22,7 +22,7 @@ from ..schema.errors import ServerError
 from ..schema.family import Command, KeyFamily, get_family
 from . import survey
 from .clusterscan import PAUSE, REDIRECTED, REST_SECONDS, Cluster
-from .fence import Fence, transact
+from .fence import Fence, Held, transact
 from .slots import common_tag, keys_of, must_fit
 from .wire import Packed, Wire, wire
 
@@ -62,13 +62,14 @@ class ServerStore(Store):
 
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
+        self._held = Held()
 
     def tag(self, commands: Sequence[Command]) -> bytes | None:
         return None
 
     def apply_packed(self, fence: Fence, commands: Sequence[Packed]) -> list[Any]:
         with wire(self._client) as line:
-            return transact(line, fence, commands)
+            return transact(line, fence, commands, self._held)
 
     def ask(self, commands: Sequence[Command]) -> list[Any]:
         with wire(self._client) as line:

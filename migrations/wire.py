@@ -60,6 +60,11 @@ class Wire:
         self.received = 0
         """Bytes of replies so far."""
 
+    @property
+    def socket(self) -> Any:
+        """What the connection goes through: another one once it was lost."""
+        return self._connection._sock
+
     def call(self, commands: Iterable[Command]) -> list[Any]:
         """Sends all commands at once and returns one reply each; an error reply stands in the list as an exception.
 

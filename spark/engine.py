@@ -115,7 +115,7 @@ class SparkEngine:
                     writer = journal.begin(store, source, target, plan, f"{LAYOUT}{tasks}", earlier, reading)
                 if reading:
                     kept.keep(folder)
-                work, path = migrate.writing(plan, target, writer), f"{path}-{writer.token}"
+                work, path = migrate.writing(plan, target, writer, folder), f"{path}-{writer.token}"
                 done = snapshot.work(work, FINDINGS, path, "writing jobs", progress)
                 summary, written = migrate.outcome(done, report)
                 summary.seconds = time.monotonic() - started

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from itertools import chain
 
 from ..migrations.engine import Report, Summary
@@ -26,6 +27,10 @@ from .putting import Single, Tabled, put
 from .snapshot import Work
 from .stage import Batches, Results, closing
 from .tables import FINDINGS, batches
+from .turnstile import Turnstile
+
+SENDERS = 2
+"""Tasks of a machine that send slabs at the same time: one for which the server works, and one that is ready when it has."""
 
 
 def counting(plan: Plan) -> Work:
@@ -51,11 +56,13 @@ def counting(plan: Plan) -> Work:
     return count
 
 
-def writing(plan: Plan, target: Address, run: Run) -> Work:
-    """The work that writes the jobs of a part.
+def writing(plan: Plan, target: Address, run: Run, folder: str) -> Work:
+    """The work that writes the jobs of a part. ``folder``: of this run alone, shared by all executors.
 
     Its counts tell what this run has written, whichever attempt of the task it was that sent it.
     """
+
+    turnstile = Turnstile(folder, "sending", SENDERS)
 
     def write(name: str, jobs: Jobs) -> Batches:
         summary, written = Summary(), Totals()
@@ -78,7 +85,8 @@ def writing(plan: Plan, target: Address, run: Run) -> Work:
         def findings() -> Iterator[Finding]:
             with open_store(target) as store, open_part(store, run, name) as part:
                 for slab in jobs.in_slabs(one, many):
-                    put(part, store, slab, summary)
+                    with turnstile.inside() if slab.tables else nullcontext():
+                        put(part, store, slab, summary)
                     yield from chain.from_iterable(single.carried.findings for _, single in slab.singly)
                 part.close()
 

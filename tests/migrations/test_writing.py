@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from random import Random
+from typing import Any
 
 import pytest
 import redis
@@ -12,7 +13,7 @@ from attrs import evolve
 from ferryman.migrations import writing
 from ferryman.migrations.fence import Condition, PartlyApplied, transact
 from ferryman.migrations.store import ServerStore, Store
-from ferryman.migrations.wire import Packed, wire
+from ferryman.migrations.wire import Packed, Wire, wire
 from ferryman.migrations.writing import BATCH_COMMANDS, PackedJobs, PackedMembers, Run, marked, open_part, send
 from ferryman.schema.errors import MigrationRefused, ServerError, StaleWriter
 from ferryman.schema.family import Command
@@ -225,6 +226,61 @@ def test_a_touched_but_unchanged_fence_only_costs_another_try(client: redis.Redi
 
         transact(line, (Condition(b"fence", "token", b"1"),), Late([Packed.of([("INCR", "written")])]))
     assert client.get("written") == b"1"
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[Command]]:
+    """What is asked by ``Wire.call``, each time."""
+    found: list[list[Command]] = []
+    call = Wire.call
+
+    def noting(line: Wire, commands: Iterable[Command]) -> list[Any]:
+        found.append(list(commands))
+        return call(line, found[-1])
+
+    monkeypatch.setattr(Wire, "call", noting)
+    return found
+
+
+def test_one_transaction_after_the_other_looks_at_the_fence_once(client: redis.Redis, asked: list[list[Command]]) -> None:
+    client.hset("fence", "token", "1")
+    store, fence = ServerStore(client), (Condition(b"fence", "token", b"1"),)
+    for _ in range(3):
+        store.apply(fence, [("INCR", "written")])
+        store.ask([("PING",)])
+    assert sum(("WATCH", b"fence") in commands for commands in asked) == 1
+    client.hset("fence", "token", "2")
+    with pytest.raises(StaleWriter):
+        store.apply(fence, [("INCR", "written")])
+    assert client.get("written") == b"3"
+
+
+def test_what_was_watched_for_another_fence_does_not_matter(client: redis.Redis) -> None:
+    client.hset("fence", mapping={"token": "1", "count": "0"})
+    store, token = ServerStore(client), Condition(b"fence", "token", b"1")
+    store.apply((token,), [("INCR", "written")])
+    store.ask([("HSET", "fence", "count", "1")])
+    before = client.info("commandstats")["cmdstat_exec"]["calls"]
+    store.apply((token, Condition(b"fence", "count", b"1")), [("INCR", "written")])
+    assert client.info("commandstats")["cmdstat_exec"]["calls"] == before + 1
+    assert client.get("written") == b"2"
+
+
+def test_a_fence_that_was_held_is_looked_at_again_by_another_connection(
+    client: redis.Redis, asked: list[list[Command]], server: Server
+) -> None:
+    client.hset("fence", "token", "1")
+    with server.client() as own:
+        store, fence = ServerStore(own), (Condition(b"fence", "token", b"1"),)
+        store.apply(fence, [("INCR", "written")])
+        own.connection_pool.disconnect()
+        client.hset("fence", "token", "2")
+        with pytest.raises(StaleWriter):
+            store.apply(fence, [("INCR", "written")])
+        client.hset("fence", "token", "1")
+        store.apply(fence, [("INCR", "written")])
+    assert sum(("WATCH", b"fence") in commands for commands in asked) == 3
+    assert client.get("written") == b"2"
 
 
 def test_a_full_server_is_one_clear_error_and_nothing_of_the_batch_is_written(
