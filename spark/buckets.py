@@ -11,7 +11,7 @@ share the snapshot's. Written by names.py, traces.py and stands.py, read by name
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from mmap import ACCESS_READ, mmap
 from typing import Any
 
@@ -49,16 +49,37 @@ class BucketFile:
         self._writer.write_batch(pa.RecordBatch.from_pylist([], schema))  # Arrow writes the schema before the first batch
         self._positions: list[int] = []
 
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Adds a round of one batch for each bucket, with these rows: the more at once, the better."""
-        buckets = buckets_of(rows.column("number").to_numpy(), self._count)
+    def write(self, *parts: pa.RecordBatch) -> None:
+        """Adds a round of one batch for each bucket, with the rows of all parts: the more at once, the better.
+
+        It takes least where the rows of each part, of thousands, come in the order of their buckets.
+        """
+        rounds = list(self._in_order(parts))
+        for bucket in range(self._count):
+            found = [rows.slice(ends[bucket], ends[bucket + 1] - ends[bucket]) for rows, ends in rounds]
+            found = [rows for rows in found if rows.num_rows]
+            self._positions.append(self._file.tell() if found else NOTHING)
+            if found:
+                (batch,) = found if len(found) == 1 else pa.Table.from_batches(found).combine_chunks().to_batches()
+                self._writer.write_batch(batch)
+
+    def _in_order(self, parts: Sequence[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, list[int]]]:
+        """The rows by bucket, and where each bucket begins, in as many batches as are worth the while."""
+        others = []
+        for part in parts:
+            buckets = buckets_of(part.column("number").to_numpy(), self._count)
+            if len(parts) > 1 and (self._count > FEW or (buckets[1:] < buckets[:-1]).any()):
+                others.append(part)
+            else:
+                yield self._sorted(part, buckets)
+        if others:
+            for part in pa.Table.from_batches(others).combine_chunks().to_batches():
+                yield self._sorted(part, buckets_of(part.column("number").to_numpy(), self._count))
+
+    def _sorted(self, rows: pa.RecordBatch, buckets: Any) -> tuple[pa.RecordBatch, list[int]]:
         if (buckets[1:] < buckets[:-1]).any():
             rows = rows.take(pa.array(np.argsort(buckets, kind="stable")))
-        ends = np.cumsum(np.bincount(buckets, minlength=self._count)).tolist()
-        for start, end in zip([0, *ends], ends, strict=False):
-            self._positions.append(self._file.tell() if end > start else NOTHING)
-            if end > start:
-                self._writer.write_batch(rows.slice(start, end - start))
+        return rows, [0, *np.cumsum(np.bincount(buckets, minlength=self._count)).tolist()]
 
     def close(self) -> None:
         """Completes the file."""

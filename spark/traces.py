@@ -29,7 +29,7 @@ from ..schema.fact import Entry, Fact
 from ..schema.memo import Memo
 from ..schema.texts import NO_NUMBER, Room, Texts, fields
 from ..schema.voucher import MIX, Home, Item, Place
-from .buckets import BucketFile
+from .buckets import BucketFile, buckets_of
 from .columns import Found, Hashes, Lists, Zset
 
 RECORD, PLACE, ATTACHED, DOUBT = 1, 2, 4, 8
@@ -72,6 +72,7 @@ class Tracing(Sifting):
 
     def __init__(self, address: Address, now_ms: int, folder: str, buckets: int, *, lenient: bool = False) -> None:
         super().__init__(address, now_ms, lenient=lenient)
+        self._buckets = buckets
         self._attached: list[tuple[int, Entry]] = []
         self._doubts: list[int] = []
         self._records, self._others = (_File(os.path.join(folder, f"{uuid.uuid4()}.arrow"), buckets) for _ in range(2))
@@ -180,21 +181,25 @@ class Tracing(Sifting):
             else:
                 is_sound &= codes != code
         if is_sound.any():
-            self._add_vouched(found.take(is_sound), numbers[is_sound], marked[codes[is_sound]], vouched.take(is_sound), columns)
+            rows = np.flatnonzero(is_sound)
+            rows = rows[np.argsort(buckets_of(numbers[rows], self._buckets), kind="stable")]
+            self._add_vouched(found, rows, numbers[rows], marked[codes[rows]], vouched.take(rows), columns)
         for entry in found.take(~is_sound).entries():
             yield from self.doubtful(entry)
 
-    def _add_vouched(self, records: Hashes, numbers: Any, shape: Any, vouched: VouchedColumns, columns: ColumnVoucher) -> None:
-        """Records for which the family vouches. ``shape``: the mark of the fields of each."""
+    def _add_vouched(
+        self, found: Hashes, rows: Any, numbers: Any, shape: Any, vouched: VouchedColumns, columns: ColumnVoucher
+    ) -> None:
+        """Records for which the family vouches, those of a bucket in a row. ``shape``: the mark of the fields of each."""
         self._outline.speaks = True
-        columns.tally_vouched(records.keys, numbers, self._outline.totals)
+        keys, counts = found.keys.take(rows), found.counts[rows] // 2
+        columns.tally_vouched(keys, numbers, self._outline.totals)
         self._note(vouched.homes[at] for at in np.unique(vouched.at).tolist())
-        values = records.words.take(slice(1, None, 2)).to_arrow()
+        ends = np.append(0, np.cumsum(counts))
+        values = np.repeat(found.begins()[rows] + 1 - 2 * ends[:-1], counts) + 2 * np.arange(ends[-1])
         homes, at, scores, created_at = vouched.homes, vouched.at, vouched.scores, pa.array(vouched.created_at)
-        ends = np.append(records.begins(), records.counts.sum()) // 2
-        self._records.add(
-            _records(records.keys.to_arrow(), numbers, pa.array(shape), ends, values, homes, at, scores, created_at)
-        )
+        texts = found.words.take(values).to_arrow()
+        self._records.add(_records(keys.to_arrow(), numbers, pa.array(shape), ends, texts, homes, at, scores, created_at))
 
     def close(self) -> Outline:
         self._flush_attached()
@@ -304,11 +309,9 @@ class _File:
     def _write(self) -> None:
         if self._waiting:
             self._file = self._file or BucketFile(self._path, SCHEMA, self._buckets)
-            together = pa.Table.from_batches(self._waiting).combine_chunks()
+            self._file.write(*self._waiting)
             self._waiting = []
             self._rows = self._bytes = 0
-            for rows in together.to_batches():
-                self._file.write(rows)
 
 
 def _records(

@@ -25,13 +25,21 @@ def rows(start: int) -> pa.RecordBatch:
     )
 
 
+def in_order(part: pa.RecordBatch, count: int) -> pa.RecordBatch:
+    """The same rows in the order of their buckets."""
+    return part.take(pa.array(np.argsort(buckets_of(part.column("number").to_numpy(), count), kind="stable")))
+
+
 @pytest.mark.parametrize("count", [1, 7, 2_000])
-def test_each_row_is_in_the_bucket_of_its_number(count: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ordered", [(), (0,), (0, 1)])
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_each_row_is_in_the_bucket_of_its_number(count: int, ordered: tuple[int, ...], at_once: int, tmp_path: Path) -> None:
     paths = [str(tmp_path / "one"), str(tmp_path / "two")]
     for path, starts in zip(paths, ([0, ROWS], [2 * ROWS]), strict=True):
         file = BucketFile(path, SCHEMA, count)
-        for start in starts:
-            file.write(rows(start))
+        parts = [in_order(rows(start), count) if index in ordered else rows(start) for index, start in enumerate(starts)]
+        for start in range(0, len(parts), at_once):
+            file.write(*parts[start : start + at_once])
         file.close()
     found: list[int] = []
     for bucket in range(count):
