@@ -59,8 +59,12 @@ TERMINAL: Mapping[str, str] = {
 }
 """For a Spark that nobody knows to be there."""
 
-ON_THIS_MACHINE: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-"""Nobody else needs to reach a driver whose executors are in its own process."""
+ON_THIS_MACHINE: Mapping[str, str] = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.python.daemon.module": "ferryman.spark.daemon",
+}
+"""Nobody else needs to reach a driver whose executors are in its own process, and its tasks have the Python of the driver."""
 
 BRIEF_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For runs of a minute: a Java that compiles quickly, not well, halves their time."""

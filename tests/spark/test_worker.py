@@ -1,13 +1,17 @@
-"""A worker of Spark does not search what is loaded for cycles, task after task, and keeps the memory that it has had."""
+"""A worker of Spark begins with all modules, does not search them for cycles, task after task, and keeps its memory."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from ferryman.spark.stage import Batches
+from pyspark.sql import SparkSession
 
 CYCLES = """
 import gc
@@ -40,6 +44,19 @@ batch = np.ones(64 << 20, np.uint8)
 del batch
 assert resident() > before + 50, (before, resident())
 """
+
+
+def test_a_task_finds_loaded_what_it_needs(spark: SparkSession) -> None:
+    def look(_rows: Batches) -> Batches:
+        daemon = Path(f"/proc/{os.getppid()}/cmdline").read_text().split("\0")
+        there = [name for name in ("numba", "pyarrow", "ferryman.spark.engine") if name in sys.modules]
+        told = [*daemon, str(sys.modules["pyspark"].__file__), *there]
+        yield pa.RecordBatch.from_arrays([pa.array(told)], ["told"])
+
+    told = [row.told for row in spark.range(1).mapInArrow(look, "told string").collect()]
+    assert "ferryman.spark.daemon" in told
+    assert {"numba", "pyarrow", "ferryman.spark.engine"} <= set(told)
+    assert not any("pyspark.zip" in each for each in told)
 
 
 def test_what_has_been_loaded_is_left_alone_and_what_comes_later_is_not(tmp_path: Path) -> None:

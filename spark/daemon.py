@@ -1,0 +1,21 @@
+"""Daemon: Spark's own on this machine, which knows what tasks need before it makes the processes that do them.
+
+Each of them would load the same modules otherwise, for a second and more. Chosen by session.py; Java starts it.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.machinery import PathFinder
+
+MODULES = ("pyspark.worker", "ferryman.spark.engine", "ferryman.spark.source")
+
+if __name__ == "__main__":
+    # Java puts an archive of PySpark's sources before the package that is installed: they would be compiled each time.
+    others = [path for path in sys.path if not path.endswith("pyspark.zip")]
+    if PathFinder.find_spec("pyspark", others):
+        sys.path[:] = others
+    for name in MODULES:
+        import_module(name)
+    import_module("pyspark.daemon").manager()
