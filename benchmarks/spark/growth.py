@@ -81,7 +81,7 @@ class _Workers(threading.Thread):
         while not self.done.wait(SAMPLE_SECONDS):
             for folder in Path("/proc").glob("[0-9]*"):
                 try:
-                    if b"pyspark.daemon" in (folder / "cmdline").read_bytes():
+                    if b"ferryman.spark.daemon" in (folder / "cmdline").read_bytes().split(b"\0"):
                         self.largest = max(self.largest, _resident(folder))
                 except OSError:  # it has ended
                     continue

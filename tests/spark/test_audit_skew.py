@@ -95,7 +95,7 @@ def _workers(parent: int) -> list[int]:
             except OSError:
                 continue
             waiting += children
-            found += [child for child in children if b"pyspark.daemon" in _read(child, "cmdline")]
+            found += [child for child in children if b"ferryman.spark.daemon" in _read(child, "cmdline").split(b"\0")]
     return found
 
 
