@@ -23,7 +23,7 @@ from attrs import asdict, frozen
 from ..schema.errors import ServerError
 from ..schema.fact import Entry
 from ..schema.text import to_text
-from .chunks import LIST_CHUNK, RUN, WHOLE, Scored, Sizes, find, list_chunks, run_before, scored, zset_chunks
+from .chunks import CHUNK, LIST_CHUNK, RUN, WHOLE, Scored, Sizes, find, list_chunks, run_before, scored, zset_chunks
 from .reading import numbered
 from .scan import CursorRange, position, ranges
 from .wire import Wire, pairs
@@ -100,6 +100,23 @@ def cut(line: Wire, key: bytes, kind: str, ttl_ms: int | None, *, by_cursor: boo
         borders = [(), *_borders(line, key, kind, offsets[1:])]
         if kind == "zset" and not all(borders[1:-1]):
             return []  # it has lost most of its members just now
+    return _between(key, kind, ttl_ms, offsets, borders)
+
+
+def cut_zset(line: Wire, key: bytes, number: int) -> list[KeyPart]:
+    """At most so many parts of a zset that stays, however long it is; one where there are few members. The last has no end."""
+    length = _number(line.call([("ZCARD", key)])[0])
+    of = max(1, min(number, length // CHUNK))
+    offsets = [length * number // of for number in range(of)] + [length]
+    borders: list[Border] = [(), *_borders(line, key, "zset", offsets[1:-1]), ()]
+    if not all(borders[1:-1]):  # it has lost most of its members just now
+        offsets, borders = [0, length], [(), ()]
+    return _between(key, "zset", None, offsets, borders)
+
+
+def _between(key: bytes, kind: str, ttl_ms: int | None, offsets: Sequence[int], borders: Sequence[Border]) -> list[KeyPart]:
+    """The parts from each of these indexes to the next."""
+    of = len(offsets) - 1
     return [
         KeyPart(key, kind, ttl_ms, first, end - first, number, of, after, until)
         for number, ((first, after), (end, until)) in enumerate(pairwise(zip(offsets, borders, strict=True)))

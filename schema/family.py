@@ -19,6 +19,7 @@ from attrs import frozen
 from .draw import EVERY_LOT, Lots
 from .errors import UnknownFamily, UsageError
 from .fact import Entry, Fact, Subject
+from .index import Index
 from .job import Job, State
 from .keys import hash_tag
 from .rule import Finding, Keyspace, Rule, check_job
@@ -101,6 +102,10 @@ class KeyFamily(ABC):
 
         Never raises for any bytes in key or value.
         """
+
+    def index(self, prefix: str) -> Index | None:
+        """Where all jobs stand, as long as the keyspace is sound; None for a family that keeps no such key."""
+        return None
 
     def voucher(self, prefix: str, now_ms: int, *, lenient: bool = False) -> Voucher | None:
         """What spares an audit the sound jobs of this keyspace; None where the rules look at every job.

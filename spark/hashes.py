@@ -32,6 +32,10 @@ BATCH = 250
 """Keys to read in one round trip. What is done once for each takes as long here as a hundred keys, so they are more than where
 Python looks at every reply (migrations/reading.py); the server's other clients wait for half a millisecond to one."""
 
+FIELDS_BATCH = 1000
+"""The same where only some fields are asked for, once their size is known. The server takes some hundred commands from one
+connection before it looks at the next, so its other clients notice even less of these than of so few whole records."""
+
 AT_ONCE = 6 << 20
 """Bytes of replies that are looked at together: enough to forget what is done once for all of them, and few enough for a
 processor's cache."""
@@ -124,13 +128,13 @@ def read_lists(replies: Replies, keys: Texts, pace: Pace) -> Iterator[tuple[List
 
 def read_fields(replies: Replies, keys: Texts, fields: Sequence[bytes], pace: Pace) -> Iterator[Picked]:
     """These fields of the hashes among the keys, in batches. Keys of other types are left out."""
-    return _in_batches(replies, keys, pace, lambda batch: _fields(replies, batch, fields))
+    return _in_batches(replies, keys, pace, lambda batch: _fields(replies, batch, fields), FIELDS_BATCH)
 
 
-def _in_batches(replies: Replies, keys: Texts, pace: Pace, read: Callable[[Texts], T]) -> Iterator[T]:
-    """What ``read`` gives of the keys, so many at a time as made about BATCH_BYTES the last time."""
-    start, most = 0, pace.throttle.batch(BATCH)
-    size = most
+def _in_batches(replies: Replies, keys: Texts, pace: Pace, read: Callable[[Texts], T], most: int = BATCH) -> Iterator[T]:
+    """What ``read`` gives of the keys, BATCH at first, then so many at a time as made about BATCH_BYTES the last time."""
+    start, most = 0, pace.throttle.batch(most)
+    size = min(most, BATCH)
     while start < len(keys):
         batch, before = keys.part(start, start + size), replies.line.received
         pace.begin()

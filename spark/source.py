@@ -46,20 +46,22 @@ from pyspark.sql.types import StructType
 
 from ..migrations.clusterscan import REDIRECTED, Cluster, Owner
 from ..migrations.confirm import confirming
+from ..migrations.keyparts import KeyPart
 from ..migrations.rdbfile import NotAPiece, Piece, RdbFile
-from ..migrations.scan import EVERYTHING, SCAN_COUNT, Span, entries, nothing_expires, same_server, scan_range
+from ..migrations.scan import EVERYTHING, SCAN_COUNT, Span, entries, node, nothing_expires, same_server, scan_range
 from ..migrations.source import open_source, snapshot_paths
 from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..migrations.wire import wire
 from ..schema.address import Address, Kind
-from ..schema.connect import server_errors
+from ..schema.connect import open_client, server_errors
 from ..schema.errors import ServerError, UsageError
 from ..schema.family import get_family
-from ..schema.texts import Texts
+from ..schema.texts import Texts, concatenated
 from .columns import entries_of
 from .entries import ENTRIES, entry_bytes
 from .forms import Form, Whole, parse_fields
 from .hashes import of_family
+from .indexed import cut_index, index_of, names_by_index
 from .names import Scan, scans_of, side_by_side
 from .rdbcolumns import unproven
 from .replies import Replies
@@ -82,7 +84,7 @@ TABLES: Mapping[str, Table[Any] | None] = {
 NAMES = 250_000
 """Keys that are asked for when so many have been named, in the order of the server's memory: of a range with many of a
 keyspace's keys the server sends them a third sooner so."""
-READ_OPTIONS = frozenset({"url", "table", "partitions", "fields", "now", "throttle"})
+READ_OPTIONS = frozenset({"url", "table", "partitions", "fields", "by", "now", "throttle"})
 STREAM_OPTIONS = frozenset({"url", "table", "every", "patience", "throttle", "state", "startingoffsets"})
 WRITE_OPTIONS = frozenset({"url", "lossy"})
 
@@ -108,6 +110,8 @@ class Ferryman(DataSource):  # type: ignore[misc]
         match _table(self.options):
             case "facts" | "keys" | "entries" as table:
                 number = _number(self.options, "partitions") or 1
+                if _is_by_index(self.options, address):
+                    return IndexReader(address, form, number, throttle)
                 if address.kind is Kind.RDB:
                     return PieceReader(address, table, form, number, now)
                 return RangeReader(address, table, form, number, throttle)
@@ -208,7 +212,8 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
 
     def _read(self, client: redis.Redis, span: Span, throttle: Throttle) -> Iterator[pa.RecordBatch]:
         family, prefix = get_family(self.address.family), self.address.prefix
-        kind = self.form.kind if self.table == "entries" else None
+        # Types that names don't tell the server must look up, which makes a scan half as dear again.
+        kind = self.form.kind if self.table == "entries" and not family.names_records else None
         pages = scan_range(client, span, family.globs(prefix), throttle.page(SCAN_COUNT), kind=kind)
         if self.table == "keys":
             for page in pages:
@@ -219,7 +224,7 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
                 pages = _distinct(pages)
             with wire(client) as line:
                 replies = Replies(line, all_stay=nothing_expires(client, self.address.db))
-                yield from self.form.read(replies, _gathered(pages), throttle.pace(), self.address)
+                yield from self.form.read(replies, _gathered(map(Texts.of, pages)), throttle.pace(), self.address)
             return
         found = entries(client, family, prefix, span, throttle)
         facts = (fact for batch in found for entry in batch for fact in family.facts(entry, prefix))
@@ -237,6 +242,40 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
                     yield from batches(ENTRIES, batch, entry_bytes)
                 else:
                     yield from batches(FACTS, (fact for entry in batch for fact in family.facts(entry, prefix)), fact_bytes)
+
+
+@frozen
+class IndexPart(InputPartition):  # type: ignore[misc]
+    """The part of one task, of an index."""
+
+    part: KeyPart
+    tasks: int
+    """How many parts there are."""
+    run_id: str | None
+
+
+@frozen
+class IndexReader(DataSourceReader):  # type: ignore[misc]
+    """Reads the records that the index of a keyspace names: of the table entries, with option fields."""
+
+    address: Address
+    form: Form
+    number: int
+    throttle: Throttle
+    """Of all tasks together."""
+
+    def partitions(self) -> Sequence[IndexPart]:
+        with open_client(self.address) as client:
+            parts = cut_index(client, self.address, self.number)
+            return [IndexPart(part, len(parts), node(client).run_id) for part in parts]
+
+    def read(self, partition: IndexPart) -> Iterator[pa.RecordBatch]:
+        settle()
+        pace = self.throttle.shared(partition.tasks).pace()
+        with open_client(self.address) as client, same_server(client, partition.run_id), wire(client) as line:
+            replies = Replies(line, all_stay=nothing_expires(client, self.address.db))
+            names = names_by_index(replies, partition.part, self.address, pace)
+            yield from self.form.read(replies, _gathered(names), pace, self.address)
 
 
 @frozen
@@ -327,16 +366,16 @@ def _distinct(pages: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
         yield fresh
 
 
-def _gathered(pages: Iterable[list[bytes]]) -> Iterator[Texts]:
+def _gathered(pages: Iterable[Texts]) -> Iterator[Texts]:
     """The names of many pages at once."""
-    names: list[bytes] = []
+    names: list[Texts] = []
     for page in pages:
-        names += page
-        if len(names) >= NAMES:
-            yield side_by_side(Texts.of(names))
+        names.append(page)
+        if sum(map(len, names)) >= NAMES:
+            yield side_by_side(concatenated(names))
             names = []
     if names:
-        yield side_by_side(Texts.of(names))
+        yield side_by_side(concatenated(names))
 
 
 def _form(options: Mapping[str, str]) -> Form:
@@ -347,6 +386,22 @@ def _form(options: Mapping[str, str]) -> Form:
     if _table(options) != "entries":
         raise UsageError("option 'fields' goes with the table entries alone")
     return parse_fields(text)
+
+
+def _is_by_index(options: Mapping[str, str], address: Address) -> bool:
+    """Whether records are to be found by an index. Raises UsageError where they can't be."""
+    match options.get("by", "scan"):
+        case "scan":
+            return False
+        case "index":
+            if address.kind in (Kind.RDB, Kind.CLUSTER):
+                raise UsageError("option 'by' can be index for one server alone: snapshots and clusters are read by a scan")
+            if options.get("fields") is None:
+                raise UsageError("option 'by' goes with option 'fields': an index names the records of jobs, and no other keys")
+            index_of(address)
+            return True
+        case text:
+            raise UsageError(f"option 'by' must be scan or index, not {text!r}")
 
 
 def _check(options: Mapping[str, str], known: frozenset[str]) -> None:

@@ -3,8 +3,9 @@
     python -m benchmarks.spark --jobs 1000000
     python -m benchmarks.spark --jobs 100000 --jobs 1000000 --markdown
 
-Generates a kue keyspace, asks the server for its limits, then reads, audits, migrates and verifies it. Starts its own servers
-on free ports and stops them. Needs about 4 GB of memory for each million jobs, and the extra ``dev``.
+Generates a kue keyspace, asks the server for its limits, then reads, audits, migrates and verifies it. Loops in machine code are
+compiled beforehand, if they are not yet (rehearsal.py). Starts its own servers on free ports and stops them. Needs about 4 GB of
+memory for each million jobs, and the extra ``dev``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import sample
 
@@ -29,14 +31,11 @@ from tests.support.servers import Server, installed_servers
 
 from . import limits, plain
 from .foreground import polite
+from .reading import FIELDS, NOW, read_entries, saved
+from .rehearsal import rehearse
 
-NOW = 1_795_262_676_000
-FIELDS = ("state", "type", "priority")
-"""The fields of the projected read."""
-PART = 125_000
-"""Jobs for each task of a read."""
 SAMPLE = 100_000
-"""Jobs with which limits and the plain script are measured: neither gets slower or faster with more."""
+"""Jobs with which the limit of writing and the plain script are measured: neither gets faster with more."""
 
 
 class Bench:
@@ -58,7 +57,7 @@ class Bench:
         """Everything, once."""
         filled = fill(self.live, Filling(self._jobs, 1, NOW))
         self.figures["generate"] = self._jobs / filled.seconds
-        path = self._save()
+        path = saved(self._source)
         self._limits()
         engine = SparkEngine()
         snapshot = Address.parse(f"ferryman+rdb://{path}?family=kue")
@@ -69,23 +68,8 @@ class Bench:
         self._migrate(engine)
         self._polite()
 
-    def _save(self) -> Path:
-        client = self._source.client()
-        client.bgsave()
-        while (state := client.info("persistence"))["rdb_bgsave_in_progress"]:
-            time.sleep(0.1)
-        if state["rdb_last_bgsave_status"] != "ok":
-            raise SystemExit("the server can't write a snapshot")
-        path = Path(client.config_get("dir")["dir"]) / client.config_get("dbfilename")["dbfilename"]
-        with path.open("r+b") as file:
-            if file.read(6) == b"VALKEY":  # of which rdb-py by itself knows nothing, though it can read what follows
-                file.seek(0)
-                file.write(b"REDIS0011")
-        return path
-
     def _limits(self) -> None:
-        numbers = range(1, min(SAMPLE, self._jobs) + 1)
-        names = [f"q:job:{number}" for number in numbers]
+        names = [f"q:job:{number}" for number in range(1, self._jobs + 1)]
         # Whoever scans gets names in the order of their hashes, in which the server is slower: its memory is.
         scanned = sample(names, len(names))
         for order, those in (("", names), (", as scanned", scanned)):
@@ -94,10 +78,10 @@ class Bench:
             self.figures[f"limit: HMGET of 3 fields{order}"] = limits.rate(self._source.port, 0, picked)
         client = self._source.client()
         pipeline = client.pipeline(transaction=False)
-        for name in names:
+        for name in names[:SAMPLE]:
             pipeline.hgetall(name)
         writes = []
-        for number, fields in zip(numbers, pipeline.execute(), strict=True):
+        for number, fields in enumerate(pipeline.execute(), 1):
             words = (word for pair in fields.items() for word in pair)
             writes += [("HSET", f"q:job:{number}", *words), ("ZADD", "q:jobs", number, str(number))]
         self.figures["limit: HSET and ZADD"] = limits.rate(self._target.port, 0, writes) / 2
@@ -107,19 +91,15 @@ class Bench:
         spark.dataSource.register(Ferryman)
         empty = Address.parse(self._target.url(0, family="kue"))
         started = time.perf_counter()
-        self._entries(spark, empty)
+        read_entries(spark, empty, self._jobs)
         self.figures["first read of a session, s"] = time.perf_counter() - started
         for again in ("", ", again"):
-            self.timed(f"read: fields, live{again}", lambda: self._entries(spark, self.live, fields=",".join(FIELDS)))
-            self.timed(f"read: records, live{again}", lambda: self._entries(spark, self.live, fields="*"))
-            self.timed(f"read: records, RDB{again}", lambda: self._entries(spark, snapshot, fields="*"))
-            self.timed(f"read: every key, live{again}", lambda: self._entries(spark, self.live))
-
-    def _entries(self, spark: SparkSession, address: Address, **options: str) -> None:
-        """Reads the table and does nothing with it."""
-        table = spark.read.format("ferryman").options(url=address.url(), table="entries", **options)
-        rows = table.option("partitions", self._jobs // PART + 1).load()
-        rows.write.format("noop").mode("overwrite").save()
+            for what, fields in (("fields", ",".join(FIELDS)), ("records", "*")):
+                for by in ("scan", "index"):
+                    options = {"fields": fields, "by": by}
+                    self.timed(f"read: {what}, by {by}{again}", partial(read_entries, spark, self.live, self._jobs, **options))
+            self.timed(f"read: records, RDB{again}", lambda: read_entries(spark, snapshot, self._jobs, fields="*"))
+            self.timed(f"read: every key{again}", lambda: read_entries(spark, self.live, self._jobs))
 
     def _migrate(self, engine: SparkEngine) -> None:
         target = Address.parse(self._target.url(0))
@@ -144,8 +124,13 @@ class Bench:
         figures = self.figures
         reads, writes = figures["limit: HGETALL"], figures["limit: HSET and ZADD"]
         shares = [
-            ("read projected fields, live, of HMGET", figures["read: fields, live"] / figures["limit: HMGET of 3 fields"], 0.80),
-            ("read full records, live, of HGETALL", figures["read: records, live"] / reads, 0.35),
+            (
+                "read projected fields, live, of HMGET",
+                figures["read: fields, by index"] / figures["limit: HMGET of 3 fields"],
+                0.80,
+            ),
+            ("read full records, live, of HGETALL", figures["read: records, by index"] / reads, 0.35),
+            ("read full records, live, by scan, of HGETALL", figures["read: records, by scan"] / reads, 0.35),
             ("read full records, RDB, of a plain rdb-py loop", figures["read: records, RDB"] / figures["RDB: plain loop"], 0.85),
             ("audit, live", figures["audit: live"] / reads, 0.25),
             ("audit, RDB", figures["audit: RDB"] / reads, 0.25),
@@ -169,6 +154,7 @@ def _ignore(_found: object) -> None:
 @click.option("--markdown", is_flag=True, help="Tables for docs/spark.md.")
 def main(sizes: tuple[int, ...], markdown: bool) -> None:
     """Measures each size, in the order given."""
+    rehearse()
     session(brief=True)  # as commands do for keyspaces of these families up to five million keys
     for jobs in sizes:
         with tempfile.TemporaryDirectory() as folder:

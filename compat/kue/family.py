@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ...schema.draw import EVERY_LOT, Lots
 from ...schema.fact import Entry, Fact, Subject
 from ...schema.family import Asking, Command, KeyFamily, Target
+from ...schema.index import Index
 from ...schema.job import Job
 from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
@@ -18,7 +19,7 @@ from ...schema.spot import Recount, Spot
 from ...schema.totals import Totals
 from ...schema.voucher import Voucher
 from . import count, damage, generate, reader, record_rules, repairs, writer
-from .keys import LOCKS, TELLING, versions
+from .keys import LOCKS, TELLING, layout, versions
 from .rules import RULES
 from .view import view_of
 from .voucher import KueVoucher
@@ -47,6 +48,10 @@ class Kue(KeyFamily):
 
     def facts(self, entry: Entry, prefix: str) -> Iterator[Fact]:
         return reader.facts(entry, prefix)
+
+    def index(self, prefix: str) -> Index:
+        names = layout(prefix)
+        return Index(names.key("all"), names.key("record", id=""), ord("|"))
 
     def voucher(self, prefix: str, now_ms: int, *, lenient: bool = False) -> Voucher:
         return KueVoucher(prefix, now_ms, lenient=lenient)
