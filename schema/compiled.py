@@ -7,6 +7,7 @@ changes, but not when one changes whose functions it calls: who changes such a o
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -16,6 +17,9 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_MADE: list[Any] = []
+"""What numba has made of all functions so far."""
 
 
 def compiled(function: F) -> F:
@@ -28,7 +32,20 @@ def compiled(function: F) -> F:
         made = njit(cache=True, nogil=True)(function)
     except RuntimeError:  # no place to keep it
         made = njit(nogil=True)(function)
+    else:
+        _MADE.append(made)
     return made
+
+
+def load_kept() -> None:
+    """Loads the machine code that is kept of all functions known by now, so that processes forked from this one have it.
+
+    numba has no word for that. Where a later version is other inside, functions are loaded when they are first called, as ever.
+    """
+    with contextlib.suppress(AttributeError):
+        for made in _MADE:
+            for signature, *_ in made._cache._cache_file._load_index():
+                made.compile(signature)
 
 
 # For compiled functions alone, as numba's intrinsics: what is made of their arguments. Nothing checks that the bytes are there.

@@ -9,7 +9,20 @@ import sys
 from importlib import import_module
 from importlib.machinery import PathFinder
 
+from ..schema.compiled import load_kept
+from ..schema.family import family_names, get_family
+
 MODULES = ("pyspark.worker", "ferryman.spark.engine", "ferryman.spark.source")
+
+
+def load_loops() -> None:
+    """Loads the loops of all families, and what is kept of their machine code."""
+    for family in map(get_family, family_names()):
+        voucher = family.voucher(family.default_prefix, 0)
+        if voucher is not None:
+            voucher.columns()
+    load_kept()
+
 
 if __name__ == "__main__":
     # Java puts an archive of PySpark's sources before the package that is installed: they would be compiled each time.
@@ -18,4 +31,5 @@ if __name__ == "__main__":
         sys.path[:] = others
     for name in MODULES:
         import_module(name)
+    load_loops()
     import_module("pyspark.daemon").manager()

@@ -59,6 +59,32 @@ def test_a_task_finds_loaded_what_it_needs(spark: SparkSession) -> None:
     assert not any("pyspark.zip" in each for each in told)
 
 
+KEPT = """
+import sys
+from ferryman.schema import texts
+from ferryman.schema.texts import Texts
+
+if sys.argv[1:] == ["load"]:
+    from ferryman.spark.daemon import load_loops
+
+    load_loops()
+    assert "ferryman.compat.kue.columns" in sys.modules
+    assert texts._named.overloads, "what was kept is not loaded"
+assert Texts.of([b"q:job:7"]).named(b"q:job:").tolist() == [7]
+assert sum(texts._named.stats.cache_misses.values()) == (0 if sys.argv[1:] else 1)
+"""
+
+
+def test_a_daemon_loads_the_loops_that_another_process_has_compiled(tmp_path: Path) -> None:
+    script = tmp_path / "kept.py"
+    script.write_text(KEPT)
+    for arguments in ([], ["load"]):
+        command = [sys.executable, str(script), *arguments]
+        environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
+        assert done.returncode == 0, done.stderr
+
+
 def test_what_has_been_loaded_is_left_alone_and_what_comes_later_is_not(tmp_path: Path) -> None:
     _run(CYCLES, tmp_path)
 
