@@ -107,10 +107,11 @@ class Ferryman(DataSource):  # type: ignore[misc]
         address = Address.parse(_option(self.options, "url"))
         now = _number(self.options, "now")
         form, throttle = _form(self.options), _throttle(self.options)
+        by_index = _is_by_index(self.options, address)
         match _table(self.options):
             case "facts" | "keys" | "entries" as table:
                 number = _number(self.options, "partitions") or 1
-                if _is_by_index(self.options, address):
+                if by_index:
                     return IndexReader(address, form, number, throttle)
                 if address.kind is Kind.RDB:
                     return PieceReader(address, table, form, number, now)
