@@ -1,8 +1,8 @@
 """Indexed: the records of jobs, found by an index in which all of them stand (schema/index.py), instead of by a scan.
 
-A scan costs the server half as much for each key of a keyspace as its record does; an index costs next to nothing, and its order is
-nearly that in which records lie in the server's memory. What it lacks is not read: a record that the index has lost is for audits to
-find. Only reads from the server. Called by the data source.
+A scan costs the server half as much for each key of a keyspace as its record does; an index costs next to nothing, and its order
+is nearly that in which records lie in the server's memory. What it lacks is not read: a record that the index has lost is for
+audits to find. Only reads from the server. Called by the data source.
 """
 
 from __future__ import annotations
