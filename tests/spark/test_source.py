@@ -223,7 +223,7 @@ def wrong_options(server: Server) -> Iterator[tuple[dict[str, str], str]]:
     url = server.url(0)
     yield {}, "option 'url' is missing"
     yield {"url": url, "throttle": "slow"}, "option 'throttle' must be 'polite' or a whole number of keys a second, not 'slow'"
-    yield {"url": url, "tabel": "jobs"}, "unknown option 'tabel'; known are: fields, now, partitions, table, throttle, url"
+    yield {"url": url, "tabel": "jobs"}, "unknown option 'tabel'; known are: by, fields, now, partitions, table, throttle, url"
     known = "jobs, findings, facts, keys, entries, totals, events"
     yield {"url": url, "table": "workers"}, f"there is no table 'workers'; there are: {known}"
     yield {"url": url, "now": "today"}, "option 'now' must be a whole number"
