@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from attrs import field, frozen
+from attrs import frozen
 
 from ..schema.keys import glob_escape
 from ..schema.text import to_bytes
@@ -22,7 +22,7 @@ class Selection:
     """The keys that globs without a wildcard name."""
     match: str | None
     """One pattern that covers all other globs; None if there are none."""
-    _wanted: re.Pattern[bytes] | None = field(default=None, alias="wanted")
+    _wanted: re.Pattern[bytes] | None = None
     """What a key must fit where ``match`` covers more than the globs do."""
 
     @classmethod
@@ -33,9 +33,9 @@ class Selection:
             return cls(exact, wild[0] if wild else None)
         return cls(exact, glob_escape(_common_start(wild)) + "*", _any_of(wild))
 
-    def wants(self, key: bytes) -> bool:
-        """Whether one of the globs fits a key that ``match`` has selected."""
-        return self._wanted is None or self._wanted.fullmatch(key) is not None
+    def wanted(self, keys: list[bytes]) -> list[bytes]:
+        """Of the keys that ``match`` has selected, those that one of the globs fits."""
+        return keys if self._wanted is None else list(filter(self._wanted.fullmatch, keys))
 
 
 def covering(globs: Sequence[str]) -> Callable[[bytes], bool]:

@@ -249,8 +249,7 @@ def scan_range(
     with wire(client) as line:
         while True:
             reply = line.ask("SCAN", cursor, *words)
-            following, keys = int(reply[0]), reply[1]
-            keys = [key for key in keys if selection.wants(key)]
+            following, keys = int(reply[0]), selection.wanted(reply[1])
             if keys:
                 yield keys
             if passed:

@@ -5,9 +5,12 @@ Each of them would load the same modules otherwise, for a second and more. Chose
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from importlib.machinery import PathFinder
+from typing import Any
 
 from ..schema.compiled import load_kept
 from ..schema.family import family_names, get_family
@@ -24,6 +27,17 @@ def load_loops() -> None:
     load_kept()
 
 
+def silently(work: Callable[..., int]) -> Callable[..., int]:
+    """The same, for which it is no error that Java goes away: so ends each session. Then it returns 1, and the process ends."""
+
+    def worker(*arguments: Any) -> int:
+        with contextlib.suppress(BrokenPipeError):
+            return work(*arguments)
+        return 1
+
+    return worker
+
+
 if __name__ == "__main__":
     # Java puts an archive of PySpark's sources before the package that is installed: they would be compiled each time.
     others = [path for path in sys.path if not path.endswith("pyspark.zip")]
@@ -32,4 +46,6 @@ if __name__ == "__main__":
     for name in MODULES:
         import_module(name)
     load_loops()
-    import_module("pyspark.daemon").manager()
+    daemon = import_module("pyspark.daemon")
+    daemon.worker = silently(daemon.worker)  # type: ignore[attr-defined]
+    daemon.manager()

@@ -166,6 +166,19 @@ def _arrays(
         if words + count > len(starts):
             return at, rows, words, FULL
         for word in range(words, words + count):
+            # Most have less than a hundred bytes. Asking for these first, and here, takes half of the time.
+            if after + 5 <= end and data[after] == 36 and 48 <= data[after + 1] <= 57:
+                size = np.int64(data[after + 1]) - 48
+                if data[after + 2] == 13 and data[after + 3] == 10:
+                    starts[word], sizes[word] = after + 4, size
+                    after += size + 6
+                    continue
+                digit = np.int64(data[after + 2]) - 48
+                if 0 <= digit <= 9 and data[after + 3] == 13 and data[after + 4] == 10:
+                    size = 10 * size + digit
+                    starts[word], sizes[word] = after + 5, size
+                    after += size + 7
+                    continue
             if after >= end:
                 return at, rows, words, MORE
             if data[after] != 36:

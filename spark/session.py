@@ -63,6 +63,8 @@ ON_THIS_MACHINE: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.python.daemon.module": "ferryman.spark.daemon",
+    # Over TCP, Java and Python wait for each other's acknowledgements: 40 ms for each task. Known since Spark 4.1.
+    "spark.python.unix.domain.socket.enabled": "true",
 }
 """Nobody else needs to reach a driver whose executors are in its own process, and its tasks have the Python of the driver."""
 
@@ -111,12 +113,17 @@ def session(master: str | None = None, settings: Mapping[str, str] | None = None
         **STEPS,
         **TERMINAL,
         "spark.driver.extraJavaOptions": " ".join(java),
-        **({**ON_THIS_MACHINE, "spark.local.dir": str(folder / "local")} if is_here(place) else {}),
+        **({**ON_THIS_MACHINE, **_folders(folder)} if is_here(place) else {}),
         **(settings or {}),
     }
     home = private_home(folder, find_java())
     with _environment(JAVA_HOME=str(home), **_interpreter(place, chosen)):
         return _built(place, chosen)
+
+
+def _folders(folder: Path) -> Mapping[str, str]:
+    """What Spark keeps on this machine is below a folder that goes when this process ends."""
+    return {"spark.local.dir": str(folder / "local"), "spark.python.unix.domain.socket.dir": str(folder)}
 
 
 def _archive() -> list[str]:

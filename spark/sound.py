@@ -101,7 +101,7 @@ class Traces:
             nothing = np.empty(0, np.int64)
             return Judged(nothing, nothing, nothing, nothing, nothing)
         cells = [np.concatenate(column) for column in zip(*told, strict=True)]
-        order = np.argsort(cells[0], kind="stable")
+        order = np.argsort(cells[0])
         number, kind, mark, home, created_at, size = (column[order] for column in cells)
         starts = np.flatnonzero(np.concatenate(([True], number[1:] != number[:-1])))
         is_sound = (

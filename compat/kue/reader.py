@@ -138,7 +138,7 @@ def tally(fact: Fact, totals: Totals) -> None:
         case "all" | "by_state" | "by_type":
             _tally_place(fact, totals)
         case "tokens":
-            strange = sum(token != b"1" for token in fact.values)
+            strange = len(fact.values) - fact.values.count(b"1")
             totals.count("tokens", fact.queue or "", len(fact.values))
             if strange:
                 totals.count("strange tokens", fact.queue or "", strange)
