@@ -15,7 +15,8 @@ from typing import Any
 from ..schema.compiled import load_kept
 from ..schema.family import family_names, get_family
 
-MODULES = ("pyspark.worker", "ferryman.spark.engine", "ferryman.spark.source")
+MODULES = ("pyspark.worker", "ferryman.spark.engine", "ferryman.spark.source", "pandas")
+"""pyarrow loads pandas when it first makes an array of a list."""
 
 
 def load_loops() -> None:

@@ -3,39 +3,39 @@
     python -m benchmarks.spark --jobs 1000000
     python -m benchmarks.spark --jobs 100000 --jobs 1000000 --markdown
 
-Generates a kue keyspace, asks the server for its limits, then reads, audits, migrates and verifies it. Loops in machine code are
-compiled beforehand, if they are not yet (rehearsal.py). Starts its own servers on free ports and stops them. Needs about 4 GB of
-memory for each million jobs, and the extra ``dev``.
+Generates a kue keyspace, reads, audits, migrates and verifies it, and asks the servers for their limits before and after these:
+machines change their speed within minutes. Sessions have worked before (rehearsal.py). Starts its own servers on free ports
+and stops them. Needs about 4 GB of memory for each million jobs, and the extra ``dev``.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import sample
+from statistics import mean
 
 import click
 from ferryman.migrations.engine import Verification
 from ferryman.migrations.fill import Filling, fill
 from ferryman.migrations.plan import Plan
 from ferryman.schema.address import Address
+from ferryman.schema.family import Command
 from ferryman.spark.engine import SparkEngine
-from ferryman.spark.session import session
-from ferryman.spark.source import Ferryman
-from pyspark.sql import SparkSession
 
 from tests.support.servers import Server, installed_servers
 
 from . import limits, plain
 from .foreground import polite
-from .reading import FIELDS, NOW, read_entries, saved
+from .reading import FIELDS, NOW, measure_reads, saved
 from .rehearsal import rehearse
 
 SAMPLE = 100_000
 """Jobs with which the limit of writing and the plain script are measured: neither gets faster with more."""
+BEFORE_READS, BEFORE_AUDITS, AFTER_AUDITS = "before reads", "before audits", "after audits"
+BEFORE_MIGRATION, AFTER_MIGRATION = "before migrating", "after migrating"
 
 
 class Bench:
@@ -58,48 +58,45 @@ class Bench:
         filled = fill(self.live, Filling(self._jobs, 1, NOW))
         self.figures["generate"] = self._jobs / filled.seconds
         path = saved(self._source)
-        self._limits()
         engine = SparkEngine()
         snapshot = Address.parse(f"ferryman+rdb://{path}?family=kue")
         self.timed("RDB: plain loop", lambda: plain.parse(str(path)))
-        self._read(session(), snapshot)
+        self._limits_of_reading(BEFORE_READS)
+        self.figures |= measure_reads(self.live, snapshot, self._jobs)
+        self._limits_of_reading(BEFORE_AUDITS)
         self.timed("audit: live", lambda: engine.audit(self.live, NOW, _ignore))
         self.timed("audit: RDB", lambda: engine.audit(snapshot, NOW, _ignore))
+        self._limits_of_reading(AFTER_AUDITS)
+        self._limit_of_writing(BEFORE_MIGRATION)
         self._migrate(engine)
+        self._limit_of_writing(AFTER_MIGRATION)
         self._polite()
 
-    def _limits(self) -> None:
+    def _limits_of_reading(self, when: str) -> None:
         names = [f"q:job:{number}" for number in range(1, self._jobs + 1)]
-        # Whoever scans gets names in the order of their hashes, in which the server is slower: its memory is.
-        scanned = sample(names, len(names))
-        for order, those in (("", names), (", as scanned", scanned)):
-            whole, picked = [("HGETALL", name) for name in those], [("HMGET", name, *FIELDS) for name in those]
-            self.figures[f"limit: HGETALL{order}"] = limits.rate(self._source.port, 0, whole)
-            self.figures[f"limit: HMGET of 3 fields{order}"] = limits.rate(self._source.port, 0, picked)
-        client = self._source.client()
-        pipeline = client.pipeline(transaction=False)
-        for name in names[:SAMPLE]:
-            pipeline.hgetall(name)
-        writes = []
+        orders = {when: names}
+        if when == BEFORE_READS:
+            # Whoever scans gets names in the order of their hashes, in which the server is slower: its memory is.
+            orders[f"{when}, as scanned"] = sample(names, len(names))
+        for how, those in orders.items():
+            self._limit(f"limit: HGETALL, {how}", self._source, [("HGETALL", name) for name in those])
+            self._limit(f"limit: HMGET of 3 fields, {how}", self._source, [("HMGET", name, *FIELDS) for name in those])
+
+    def _limit_of_writing(self, when: str) -> None:
+        pipeline = self._source.client().pipeline(transaction=False)
+        for number in range(1, min(SAMPLE, self._jobs) + 1):
+            pipeline.hgetall(f"q:job:{number}")
+        writes: list[Command] = []
         for number, fields in enumerate(pipeline.execute(), 1):
             words = (word for pair in fields.items() for word in pair)
             writes += [("HSET", f"q:job:{number}", *words), ("ZADD", "q:jobs", number, str(number))]
-        self.figures["limit: HSET and ZADD"] = limits.rate(self._target.port, 0, writes) / 2
+        self._limit(f"limit: HSET and ZADD, {when}", self._target, writes, 2)
         self._target.client().flushall()
 
-    def _read(self, spark: SparkSession, snapshot: Address) -> None:
-        spark.dataSource.register(Ferryman)
-        empty = Address.parse(self._target.url(0, family="kue"))
-        started = time.perf_counter()
-        read_entries(spark, empty, self._jobs)
-        self.figures["first read of a session, s"] = time.perf_counter() - started
-        for again in ("", ", again"):
-            for what, fields in (("fields", ",".join(FIELDS)), ("records", "*")):
-                for by in ("scan", "index"):
-                    options = {"fields": fields, "by": by}
-                    self.timed(f"read: {what}, by {by}{again}", partial(read_entries, spark, self.live, self._jobs, **options))
-            self.timed(f"read: records, RDB{again}", lambda: read_entries(spark, snapshot, self._jobs, fields="*"))
-            self.timed(f"read: every key{again}", lambda: read_entries(spark, self.live, self._jobs))
+    def _limit(self, name: str, server: Server, commands: Sequence[Command], each: int = 1) -> None:
+        """Notes the rate at which the server answers these commands, of which a job has so many."""
+        self.figures[name] = limits.rate(server.port, 0, commands) / each
+        click.echo(f"  {name:32} {self.figures[name]:>10,.0f} /s", err=True)
 
     def _migrate(self, engine: SparkEngine) -> None:
         target = Address.parse(self._target.url(0))
@@ -122,18 +119,23 @@ class Bench:
     def rows(self) -> list[tuple[str, float, str, bool]]:
         """Work, figure, target, and whether it is met."""
         figures = self.figures
-        reads, writes = figures["limit: HGETALL"], figures["limit: HSET and ZADD"]
+
+        def limit(name: str, *moments: str) -> float:
+            """The mean of what it was before some work, and after it."""
+            return mean(figures[f"limit: {name}, {when}"] for when in moments)
+
+        fields = limit("HMGET of 3 fields", BEFORE_READS, BEFORE_AUDITS)
+        records = limit("HGETALL", BEFORE_READS, BEFORE_AUDITS)
+        audits = limit("HGETALL", BEFORE_AUDITS, AFTER_AUDITS)
+        writes = limit("HSET and ZADD", BEFORE_MIGRATION, AFTER_MIGRATION)
         shares = [
-            (
-                "read projected fields, live, of HMGET",
-                figures["read: fields, by index"] / figures["limit: HMGET of 3 fields"],
-                0.80,
-            ),
-            ("read full records, live, of HGETALL", figures["read: records, by index"] / reads, 0.35),
-            ("read full records, live, by scan, of HGETALL", figures["read: records, by scan"] / reads, 0.35),
+            ("read projected fields, live, of HMGET", figures["read: fields, by index"] / fields, 0.80),
+            ("read projected fields, live, by scan, of HMGET", figures["read: fields, by scan"] / fields, 0.80),
+            ("read full records, live, of HGETALL", figures["read: records, by index"] / records, 0.35),
+            ("read full records, live, by scan, of HGETALL", figures["read: records, by scan"] / records, 0.35),
             ("read full records, RDB, of a plain rdb-py loop", figures["read: records, RDB"] / figures["RDB: plain loop"], 0.85),
-            ("audit, live", figures["audit: live"] / reads, 0.25),
-            ("audit, RDB", figures["audit: RDB"] / reads, 0.25),
+            ("audit, live", figures["audit: live"] / audits, 0.25),
+            ("audit, RDB", figures["audit: RDB"] / audits, 0.25),
             ("migrate", figures["migrate"] / writes, 0.30),
             ("migrate, of a plain script", figures["migrate"] / figures["migrate: plain script"], 3.0),
             ("verify, of migrate", figures["verify"] / figures["migrate"], 1.0),
@@ -154,8 +156,7 @@ def _ignore(_found: object) -> None:
 @click.option("--markdown", is_flag=True, help="Tables for docs/spark.md.")
 def main(sizes: tuple[int, ...], markdown: bool) -> None:
     """Measures each size, in the order given."""
-    rehearse()
-    session(brief=True)  # as commands do for keyspaces of these families up to five million keys
+    prepared = rehearse()
     for jobs in sizes:
         with tempfile.TemporaryDirectory() as folder:
             folders = [Path(folder, name) for name in ("source", "target")]
@@ -165,6 +166,7 @@ def main(sizes: tuple[int, ...], markdown: bool) -> None:
             with kind.start(folders[0]) as source, kind.start(folders[1]) as target:
                 click.echo(f"{jobs:,} jobs, {kind.name}", err=True)
                 bench = Bench(source, target, jobs)
+                bench.figures["first audit, migration, verification of a session, s"] = prepared
                 bench.run()
         _show(jobs, bench, markdown=markdown)
 

@@ -1,11 +1,19 @@
-"""Reading: what the benchmark reads with the data source, and the snapshot file of a server."""
+"""Reading: the table of a keyspace with the data source, in a session of its own, as a notebook has.
+
+Java compiles there as it usually does: well, what is done often. The session of a command compiles quickly (spark/session.py).
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 from ferryman.schema.address import Address
+from ferryman.spark.session import session
+from ferryman.spark.source import Ferryman
 from pyspark.sql import SparkSession
 
 from tests.support.servers import Server
@@ -15,6 +23,15 @@ FIELDS = ("state", "type", "priority")
 """The fields of the projected read."""
 PART = 125_000
 """Jobs for each task of a read."""
+READS = {
+    **{
+        f"read: {what}, by {by}": {"fields": fields, "by": by}
+        for what, fields in (("fields", ",".join(FIELDS)), ("records", "*"))
+        for by in ("scan", "index")
+    },
+    "read: every key": {},
+}
+"""The options of each read of a server."""
 
 
 def read_entries(spark: SparkSession, address: Address, jobs: int, **options: str) -> None:
@@ -22,6 +39,30 @@ def read_entries(spark: SparkSession, address: Address, jobs: int, **options: st
     table = spark.read.format("ferryman").options(url=address.url(), table="entries", **options)
     rows = table.option("partitions", -(-jobs // PART)).load()
     rows.write.format("noop").mode("overwrite").save()
+
+
+def measure_reads(live: Address, snapshot: Address, jobs: int) -> Mapping[str, float]:
+    """Jobs a second of each read, the first time and again, after one of each; and the seconds of that."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as notebook:
+        return notebook.submit(_measured, live, snapshot, jobs).result()
+
+
+def _measured(live: Address, snapshot: Address, jobs: int) -> Mapping[str, float]:
+    spark = session()
+    spark.dataSource.register(Ferryman)
+    works = {name: (live, options) for name, options in READS.items()}
+    works["read: records, RDB"] = snapshot, {"fields": "*"}
+
+    def seconds(name: str) -> float:
+        address, options = works[name]
+        started = time.perf_counter()
+        read_entries(spark, address, jobs, **options)
+        return time.perf_counter() - started
+
+    figures = {"first reads of a session, s": sum(map(seconds, works))}
+    for again in ("", ", again"):
+        figures |= {f"{name}{again}": jobs / seconds(name) for name in works}
+    return figures
 
 
 def saved(server: Server) -> Path:
