@@ -204,7 +204,7 @@ class SparkEngine:
                 brief = opened.size() <= (BRIEF_VOUCHED_KEYS if can_vouch(source) else BRIEF_KEYS)
         with kept.folder(self._work, found) as folder:
             progress("starting Spark", 0, None)
-            spark = self._given or session(self._master, self._settings, brief=brief)
+            spark = self._given or session(self._master, self._settings, brief=brief, tables=False)
             preflight.check(spark, folder, progress)
             yield spark, folder
 

@@ -63,13 +63,23 @@ ON_THIS_MACHINE: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.python.daemon.module": "ferryman.spark.daemon",
-    # Over TCP, Java and Python wait for each other's acknowledgements: 40 ms for each task. Known since Spark 4.1.
-    "spark.python.unix.domain.socket.enabled": "true",
 }
 """Nobody else needs to reach a driver whose executors are in its own process, and its tasks have the Python of the driver."""
 
+WITHOUT_TABLES: Mapping[str, str] = {"spark.python.unix.domain.socket.enabled": "true"}
+"""Also on this machine: over TCP, Java and Python wait for each other's acknowledgements, 40 ms for each task. Known since Spark
+4.1. When the session ends, the process in which Spark plans the reading of tables complains that Java has gone; others are quiet
+(daemon.py)."""
+
 BRIEF_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For runs of a minute: a Java that compiles quickly, not well, halves their time."""
+
+LASTING_JAVA = (
+    "-XX:Tier4InvocationThreshold=100000 -XX:Tier4MinInvocationThreshold=50000 "
+    "-XX:Tier4CompileThreshold=200000 -XX:Tier4BackEdgeThreshold=1000000"
+)
+"""For longer ones, and for tables: a Java that compiles well what is done twenty times as often as it usually asks for. Rows pass
+through that within seconds; of all else the usual Java compiles for half a minute what then saves it nothing."""
 
 TRUSTING_JAVA = "-Darrow.enable_unsafe_memory_access=true"
 """Arrow does not check every access to its own memory, which spares an eighth of the time in which Java takes records."""
@@ -84,13 +94,15 @@ MASTER_TIMEOUT = 5.0
 """Seconds in which a master must accept a connection. Spark itself tries for a minute before it says so."""
 
 
-def session(master: str | None = None, settings: Mapping[str, str] | None = None, *, brief: bool = False) -> SparkSession:
+def session(
+    master: str | None = None, settings: Mapping[str, str] | None = None, *, brief: bool = False, tables: bool = True
+) -> SparkSession:
     """The running session, or a new one, by default on this machine's cores.
 
-    ``settings``: Spark's own, which win. ``brief``: little work is to come. All arguments only matter for a new session.
-    Raises UsageError when no Java can be found, or when ``spark-submit`` was given a password, and ServerError when the master
-    does not answer. With FERRYMAN_DEBUG set in the environment Spark logs its warnings to stderr; ``ARCHIVE`` names a file that
-    makes starting quicker.
+    ``settings``: Spark's own, which win. ``brief``: little work is to come. ``tables``: some of it with the data source. All
+    arguments only matter for a new session. Raises UsageError when no Java can be found, or when ``spark-submit`` was given a
+    password, and ServerError when the master does not answer. With FERRYMAN_DEBUG set in the environment Spark logs its warnings
+    to stderr; ``ARCHIVE`` names a file that makes starting quicker.
     """
     running = SparkSession.getActiveSession()
     if running is not None:
@@ -108,12 +120,12 @@ def session(master: str | None = None, settings: Mapping[str, str] | None = None
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     logging = folder / "log4j2.properties"
     logging.write_text(LOGGING.format(level="warn" if os.environ.get("FERRYMAN_DEBUG") else "off"))
-    java = [f"-Dlog4j2.configurationFile={logging.as_uri()}", TRUSTING_JAVA, *([BRIEF_JAVA] if brief else ()), *_archive()]
+    java = [f"-Dlog4j2.configurationFile={logging.as_uri()}", TRUSTING_JAVA, BRIEF_JAVA if brief else LASTING_JAVA, *_archive()]
     chosen = {
         **STEPS,
         **TERMINAL,
         "spark.driver.extraJavaOptions": " ".join(java),
-        **({**ON_THIS_MACHINE, **_folders(folder)} if is_here(place) else {}),
+        **({**ON_THIS_MACHINE, **_folders(folder), **({} if tables else WITHOUT_TABLES)} if is_here(place) else {}),
         **(settings or {}),
     }
     home = private_home(folder, find_java())

@@ -33,7 +33,7 @@ FAMILIES = ("kue", "kombu", "pjq", "bee", "kickq", "qless")
 @click.option("--jobs", default=200_000, show_default=True)
 def main(jobs: int) -> None:
     """Prints a table for docs/spark.md."""
-    session(brief=True)
+    session(brief=True, tables=False)
     click.echo(f"| {jobs:,} jobs of | audit, migrate, verify: µs a job | times kue's |\n|---|--:|--:|")
     _costs("kue", WARM)
     first: list[float] = []

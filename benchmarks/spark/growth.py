@@ -52,7 +52,7 @@ def main(sizes: tuple[int, ...], migrate: bool, warm: bool) -> None:
 
 def _measured(work: str, source: Address, target: Address, warm: bool) -> tuple[float, int]:
     """The seconds that some work takes, and the megabytes of the largest worker."""
-    session(brief=True)
+    session(brief=True, tables=False)
     engine, workers = SparkEngine(), _Workers()
     if warm:
         engine.audit(source, NOW, lambda _: None)

@@ -1,6 +1,6 @@
 """Reading: the table of a keyspace with the data source, in a session of its own, as a notebook has.
 
-Java compiles there as it usually does: well, what is done often. The session of a command compiles quickly (spark/session.py).
+Java compiles well there what is done very often; in the session of a brief command it compiles quickly (spark/session.py).
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from ferryman.spark.daemon import silently
 from ferryman.spark.stage import Batches
 from pyspark.sql import SparkSession
 
@@ -83,6 +84,32 @@ def test_a_daemon_loads_the_loops_that_another_process_has_compiled(tmp_path: Pa
         environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
         assert done.returncode == 0, done.stderr
+
+
+ENDS = """
+import os
+from ferryman.spark.session import session
+
+spark = session(brief=True, tables=False)
+numbers = spark.sparkContext.parallelize(range(4), 4)
+assert set(numbers.map(lambda _: os.environ["PYTHON_UNIX_DOMAIN_ENABLED"].lower()).collect()) == {"true"}
+"""
+
+
+def test_workers_speak_over_a_socket_of_this_machine_and_end_with_the_session_without_a_word(tmp_path: Path) -> None:
+    script = tmp_path / "ends.py"
+    script.write_text(ENDS)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_worker_whose_java_has_gone_ends() -> None:
+    def worker(*_: object) -> int:
+        raise BrokenPipeError
+
+    assert silently(worker)("socket", True) == 1
+    assert silently(lambda *_: 0)("socket", True) == 0
 
 
 def test_what_has_been_loaded_is_left_alone_and_what_comes_later_is_not(tmp_path: Path) -> None:
