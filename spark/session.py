@@ -66,10 +66,8 @@ ON_THIS_MACHINE: Mapping[str, str] = {
 }
 """Nobody else needs to reach a driver whose executors are in its own process, and its tasks have the Python of the driver."""
 
-WITHOUT_TABLES: Mapping[str, str] = {"spark.python.unix.domain.socket.enabled": "true"}
-"""Also on this machine: over TCP, Java and Python wait for each other's acknowledgements, 40 ms for each task. Known since Spark
-4.1. When the session ends, the process in which Spark plans the reading of tables complains that Java has gone; others are quiet
-(daemon.py)."""
+LONGEST_SOCKET_FOLDER = 60
+"""Bytes of the path of a folder in which Spark can make its sockets: with their names, of 43, some systems take 103."""
 
 BRIEF_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For runs of a minute: a Java that compiles quickly, not well, halves their time."""
@@ -125,7 +123,7 @@ def session(
         **STEPS,
         **TERMINAL,
         "spark.driver.extraJavaOptions": " ".join(java),
-        **({**ON_THIS_MACHINE, **_folders(folder), **({} if tables else WITHOUT_TABLES)} if is_here(place) else {}),
+        **({**ON_THIS_MACHINE, **_folders(folder, tables=tables)} if is_here(place) else {}),
         **(settings or {}),
     }
     home = private_home(folder, find_java())
@@ -133,9 +131,17 @@ def session(
         return _built(place, chosen)
 
 
-def _folders(folder: Path) -> Mapping[str, str]:
-    """What Spark keeps on this machine is below a folder that goes when this process ends."""
-    return {"spark.local.dir": str(folder / "local"), "spark.python.unix.domain.socket.dir": str(folder)}
+def _folders(folder: Path, *, tables: bool) -> Mapping[str, str]:
+    """What Spark keeps on this machine is below a folder that goes when this process ends: its files, and its sockets.
+
+    Over TCP, Java and Python wait for each other's acknowledgements, 40 ms for each task. Unix sockets are known since Spark 4.1.
+    But where tables are read, the process in which Spark plans that would complain when the session ends that Java has gone; all
+    others are quiet (daemon.py).
+    """
+    files = {"spark.local.dir": str(folder / "local")}
+    if tables or len(os.fsencode(folder)) > LONGEST_SOCKET_FOLDER:
+        return files
+    return {**files, "spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": str(folder)}
 
 
 def _archive() -> list[str]:

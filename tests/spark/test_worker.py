@@ -6,6 +6,7 @@ import ctypes
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -92,15 +93,24 @@ from ferryman.spark.session import session
 
 spark = session(brief=True, tables=False)
 numbers = spark.sparkContext.parallelize(range(4), 4)
-assert set(numbers.map(lambda _: os.environ["PYTHON_UNIX_DOMAIN_ENABLED"].lower()).collect()) == {"true"}
+print(*set(numbers.map(lambda _: os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED", "false").lower()).collect()))
 """
 
 
-def test_workers_speak_over_a_socket_of_this_machine_and_end_with_the_session_without_a_word(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("folder", "told"), [("short", "true"), (40 * "long", "false")])
+def test_workers_speak_over_a_socket_of_this_machine_and_end_with_the_session_without_a_word(
+    tmp_path: Path, folder: str, told: str
+) -> None:
     script = tmp_path / "ends.py"
     script.write_text(ENDS)
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=280, check=False)
+    with tempfile.TemporaryDirectory() as place:  # tmp_path is too long already
+        temporary = Path(place, folder)
+        temporary.mkdir()
+        environment = {**os.environ, "TMPDIR": str(temporary)}
+        command = [sys.executable, str(script)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment, check=False)
     assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == told
     assert "Traceback" not in done.stderr
 
 
