@@ -7,25 +7,33 @@ audits to find. Only reads from the server. Called by the data source.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import redis
+from attrs import frozen
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ..migrations.keyparts import KeyPart, cut_zset
 from ..migrations.reading import BATCH
-from ..migrations.throttle import Pace
+from ..migrations.scan import node, nothing_expires, same_server
+from ..migrations.throttle import Pace, Throttle
 from ..migrations.wire import wire
 from ..schema.address import Address
 from ..schema.compiled import compiled
+from ..schema.connect import open_client
 from ..schema.errors import ServerError, UsageError
 from ..schema.family import family_names, get_family
 from ..schema.index import Index
 from ..schema.text import to_text
 from ..schema.textparts import joined
 from ..schema.texts import Texts
+from .forms import Form
+from .names import gathered
 from .replies import Replies
+from .worker import settle
 from .zsets import read_members
 
 
@@ -64,6 +72,40 @@ def names_by_index(replies: Replies, part: KeyPart, address: Address, pace: Pace
         begins = _behind(members.data, members.starts, members.sizes, index.mark)
         ids = Texts(members.data, begins, members.sizes - (begins - members.starts))
         yield joined(len(ids), [index.head, ids])
+
+
+@frozen
+class IndexPart(InputPartition):  # type: ignore[misc]
+    """The part of one task, of an index."""
+
+    part: KeyPart
+    tasks: int
+    """How many parts there are."""
+    run_id: str | None
+
+
+@frozen
+class IndexReader(DataSourceReader):  # type: ignore[misc]
+    """Reads the records that the index of a keyspace names: of the table entries, with option fields."""
+
+    address: Address
+    form: Form
+    number: int
+    throttle: Throttle
+    """Of all tasks together."""
+
+    def partitions(self) -> Sequence[IndexPart]:
+        with open_client(self.address) as client:
+            parts = cut_index(client, self.address, self.number)
+            return [IndexPart(part, len(parts), node(client).run_id) for part in parts]
+
+    def read(self, partition: IndexPart) -> Iterator[pa.RecordBatch]:
+        settle()
+        pace = self.throttle.shared(partition.tasks).pace()
+        with open_client(self.address) as client, same_server(client, partition.run_id), wire(client) as line:
+            replies = Replies(line, all_stay=nothing_expires(client, self.address.db))
+            names = names_by_index(replies, partition.part, self.address, pace)
+            yield from self.form.read(replies, gathered(names), pace, self.address)
 
 
 @compiled

@@ -5,7 +5,7 @@
 Two ranges may both name a key at their border, and what is read twice is counted twice: so nothing is read before all has been
 named. Names that end alike in numbers that follow one another are of keys that were made one after the other, and lie side by
 side in the server's memory, most likely: it answers a third sooner about them than about keys in the order of a scan. Only reads
-from the server. Called by snapshot.py.
+from the server. Called by snapshot.py and by the data source.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import contextlib
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ from ..schema.address import Address, Kind
 from ..schema.compiled import compiled
 from ..schema.connect import open_client, server_errors
 from ..schema.family import get_family
-from ..schema.texts import MOST_DIGITS, Texts, hashed
+from ..schema.texts import MOST_DIGITS, Texts, concatenated, hashed
 from .buckets import BucketFile, read_bucket
 from .failures import located
 from .stage import Batches, tell
@@ -50,6 +50,9 @@ ROWS = 40_000
 """Names that go to a file at once."""
 PAGE = 10_000
 """Names that are read together."""
+ASKED_TOGETHER = 250_000
+"""Keys that are asked for when so many have been named, in the order of the server's memory: of a range with many of a
+keyspace's keys the server sends them a third sooner so."""
 SCHEMA = pa.schema([("number", pa.int64()), ("key", pa.binary())])
 """``number``: that of a neighbourhood."""
 BLOCK = 256
@@ -128,6 +131,18 @@ def side_by_side(names: Texts) -> Texts:
     """The names in the order in which their keys lie in the server's memory, most likely."""
     _, numbers = _neighbours(names.data, names.starts, names.sizes)
     return names.take(np.argsort(numbers, kind="stable"))
+
+
+def gathered(pages: Iterable[Texts]) -> Iterator[Texts]:
+    """The names of many pages at once, neighbours side by side."""
+    names: list[Texts] = []
+    for page in pages:
+        names.append(page)
+        if sum(map(len, names)) >= ASKED_TOGETHER:
+            yield side_by_side(concatenated(names))
+            names = []
+    if names:
+        yield side_by_side(concatenated(names))
 
 
 @compiled

@@ -46,23 +46,22 @@ from pyspark.sql.types import StructType
 
 from ..migrations.clusterscan import REDIRECTED, Cluster, Owner
 from ..migrations.confirm import confirming
-from ..migrations.keyparts import KeyPart
 from ..migrations.rdbfile import NotAPiece, Piece, RdbFile
-from ..migrations.scan import EVERYTHING, SCAN_COUNT, Span, entries, node, nothing_expires, same_server, scan_range
+from ..migrations.scan import EVERYTHING, SCAN_COUNT, Span, entries, nothing_expires, same_server, scan_range
 from ..migrations.source import open_source, snapshot_paths
 from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..migrations.wire import wire
 from ..schema.address import Address, Kind
-from ..schema.connect import open_client, server_errors
+from ..schema.connect import server_errors
 from ..schema.errors import ServerError, UsageError
 from ..schema.family import get_family
-from ..schema.texts import Texts, concatenated
+from ..schema.texts import Texts
 from .columns import entries_of
 from .entries import ENTRIES, entry_bytes
 from .forms import Form, Whole, parse_fields
 from .hashes import of_family
-from .indexed import cut_index, index_of, names_by_index
-from .names import Scan, scans_of, side_by_side
+from .indexed import IndexReader, index_of
+from .names import Scan, gathered, scans_of
 from .rdbcolumns import unproven
 from .replies import Replies
 from .sink import Sink, begin
@@ -81,9 +80,6 @@ TABLES: Mapping[str, Table[Any] | None] = {
     "totals": TOTALS,
     "events": EVENTS,
 }
-NAMES = 250_000
-"""Keys that are asked for when so many have been named, in the order of the server's memory: of a range with many of a
-keyspace's keys the server sends them a third sooner so."""
 READ_OPTIONS = frozenset({"url", "table", "partitions", "fields", "by", "now", "throttle"})
 STREAM_OPTIONS = frozenset({"url", "table", "every", "patience", "throttle", "state", "startingoffsets"})
 WRITE_OPTIONS = frozenset({"url", "lossy"})
@@ -225,7 +221,7 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
                 pages = _distinct(pages)
             with wire(client) as line:
                 replies = Replies(line, all_stay=nothing_expires(client, self.address.db))
-                yield from self.form.read(replies, _gathered(map(Texts.of, pages)), throttle.pace(), self.address)
+                yield from self.form.read(replies, gathered(map(Texts.of, pages)), throttle.pace(), self.address)
             return
         found = entries(client, family, prefix, span, throttle)
         facts = (fact for batch in found for entry in batch for fact in family.facts(entry, prefix))
@@ -243,40 +239,6 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
                     yield from batches(ENTRIES, batch, entry_bytes)
                 else:
                     yield from batches(FACTS, (fact for entry in batch for fact in family.facts(entry, prefix)), fact_bytes)
-
-
-@frozen
-class IndexPart(InputPartition):  # type: ignore[misc]
-    """The part of one task, of an index."""
-
-    part: KeyPart
-    tasks: int
-    """How many parts there are."""
-    run_id: str | None
-
-
-@frozen
-class IndexReader(DataSourceReader):  # type: ignore[misc]
-    """Reads the records that the index of a keyspace names: of the table entries, with option fields."""
-
-    address: Address
-    form: Form
-    number: int
-    throttle: Throttle
-    """Of all tasks together."""
-
-    def partitions(self) -> Sequence[IndexPart]:
-        with open_client(self.address) as client:
-            parts = cut_index(client, self.address, self.number)
-            return [IndexPart(part, len(parts), node(client).run_id) for part in parts]
-
-    def read(self, partition: IndexPart) -> Iterator[pa.RecordBatch]:
-        settle()
-        pace = self.throttle.shared(partition.tasks).pace()
-        with open_client(self.address) as client, same_server(client, partition.run_id), wire(client) as line:
-            replies = Replies(line, all_stay=nothing_expires(client, self.address.db))
-            names = names_by_index(replies, partition.part, self.address, pace)
-            yield from self.form.read(replies, _gathered(names), pace, self.address)
 
 
 @frozen
@@ -365,18 +327,6 @@ def _distinct(pages: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
         fresh = [key for key in dict.fromkeys(page) if key not in seen]
         seen.update(fresh)
         yield fresh
-
-
-def _gathered(pages: Iterable[Texts]) -> Iterator[Texts]:
-    """The names of many pages at once."""
-    names: list[Texts] = []
-    for page in pages:
-        names.append(page)
-        if sum(map(len, names)) >= NAMES:
-            yield side_by_side(concatenated(names))
-            names = []
-    if names:
-        yield side_by_side(concatenated(names))
 
 
 def _form(options: Mapping[str, str]) -> Form:
