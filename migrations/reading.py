@@ -30,6 +30,8 @@ SAMPLE = 10
 """Each entry of so many is weighed."""
 SMALL_HASH = 1_000
 """Most fields of a hash that is read at once, when its length is known."""
+ZSET_HEAD = 1_000
+"""Members of a zset, at most, that are read before it is known whether it is long: who sets it aside reads them again."""
 MISSING = "none"
 """What Redis calls the type of a key that does not exist."""
 
@@ -91,7 +93,7 @@ def read_entries(
 
     Keys that don't exist any more are left out. Of a key longer than a chunk, items that come or go while it is read may be
     missed or repeated; those that stand still are not (chunks.py), but a set or hash whose table shrinks may repeat some.
-    ``is_hash`` may be wrong, and only costs time then. ``set_aside`` is offered each key that is longer than a chunk.
+    ``is_hash`` may be wrong, and only costs time then. ``set_aside`` is offered each key that is longer than its first part.
     """
     heads = _heads(line, list(keys), is_hash, sizes)
     heads = [head for head in heads if not (_has_more(head) and set_aside(line, head.key, head.kind, head.ttl_ms))]
@@ -188,10 +190,14 @@ def _first(sizes: Sizes) -> Mapping[str, Callable[[bytes], Command]]:
     return {
         "string": lambda key: ("GET", key),
         "list": lambda key: ("LRANGE", key, 0, sizes.items - 1),
-        "zset": lambda key: ("ZRANGE", key, 0, sizes.members - 1, "WITHSCORES"),
+        "zset": lambda key: ("ZRANGE", key, 0, _zset_head(sizes) - 1, "WITHSCORES"),
         "set": lambda key: ("SSCAN", key, 0, "COUNT", sizes.members),
         "hash": lambda key: ("HSCAN", key, 0, "COUNT", sizes.members),
     }
+
+
+def _zset_head(sizes: Sizes) -> int:
+    return min(sizes.members, ZSET_HEAD)
 
 
 def _entry(head: _Head) -> Entry | None:
@@ -221,7 +227,7 @@ def _has_more(head: _Head) -> bool:
             return len(head.reply) == head.sizes.items
         case "zset":
             in_turn = bool(head.reply) and isinstance(head.reply[0], bytes)
-            return len(head.reply) == (2 if in_turn else 1) * head.sizes.members
+            return len(head.reply) == (2 if in_turn else 1) * _zset_head(head.sizes)
         case "set" | "hash":
             return int(head.reply[0]) != 0
     return False
@@ -234,7 +240,7 @@ def _further(line: Wire, head: _Head) -> Iterator[tuple[int, Any]]:
             read = head.sizes.items
             yield from numbered(read, list_chunks(line, head.key, head.sizes, read, run_before(head.reply)))
         case "zset":
-            read = head.sizes.members
+            read = _zset_head(head.sizes)
             yield from numbered(read, zset_chunks(line, head.key, head.sizes, read, scored(head.reply[-2:])[-1]))
         case _:
             yield from _cursor_chunks(line, head)

@@ -48,6 +48,26 @@ class Replies:
         self.line.send_packed(*(packed(keys, *command) for command in commands))
         self._awaited += len(keys) * len(commands)
 
+    def at_once(self, *commands: Sequence[bytes]) -> list[Texts]:
+        """The words that each of these commands answers at one moment, all of them in arrays. Raises Odd if one is none."""
+        number = len(commands)
+        self.line.send([("MULTI",), *((name.decode(), *others) for name, *others in commands), ("EXEC",)])
+        self._awaited += number + 2
+        self._pass(b"+OK\r\n" + number * b"+QUEUED\r\n" + b"*%d\r\n" % number)
+        self._awaited -= 2  # what is left are the elements of the last reply
+        counts, words = self.arrays(number)
+        ends = np.cumsum(counts).tolist()
+        return [words.part(end - count, end) for count, end in zip(counts.tolist(), ends, strict=True)]
+
+    def _pass(self, expected: bytes) -> None:
+        """Goes on behind these bytes. Raises Odd if others come."""
+        self._first, size = self._at, len(expected)
+        while self._filled - self._at < size:
+            self._receive(MORE)
+        if bytes(self._data[self._at : self._at + size]) != expected:
+            self._receive(ODD)
+        self._at += size
+
     def arrays(self, number: int) -> tuple[Any, Texts]:
         """The next replies, all of them arrays of texts and nulls: the number of words of each (int64), and all words.
 

@@ -1,16 +1,22 @@
 """Zsets: the members of long zsets as columns, chunk by chunk (migrations/chunks.py).
 
-Only reads. Called by snapshot.py and longkeys.py.
+    all of a chunk have one score, most likely -> names alone, and the scores of the first and the last, at one moment
+    else                                       -> names and scores
+
+A zset of jobs by priority has a few scores for millions of members, and a server needs twice as long to write a score as to find
+and send a member. Where the first and the last of a chunk have the same score, all between them have it too.
+
+Only reads. Called by snapshot.py, longkeys.py and indexed.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
-from typing import overload
+from typing import Any, overload
 
+import numpy as np
 import redis
-from attrs import frozen
+from attrs import define, frozen
 
 from ..migrations.chunks import Scored, Sizes, member_chunks, scored
 from ..migrations.keyparts import KeyPart, member_at
@@ -22,12 +28,14 @@ from .replies import Odd, Replies
 
 @frozen(eq=False)
 class _Members(Sequence[Scored]):
-    """Members and their scores in turn, as a server sends them."""
+    """Members, lowest score first."""
 
-    words: Texts
+    names: Texts
+    scores: Any
+    """float64."""
 
     def __len__(self) -> int:
-        return len(self.words) // 2
+        return len(self.names)
 
     @overload
     def __getitem__(self, at: int) -> Scored: ...
@@ -35,10 +43,9 @@ class _Members(Sequence[Scored]):
     def __getitem__(self, at: slice) -> _Members: ...
     def __getitem__(self, at: int | slice) -> Scored | _Members:
         if isinstance(at, int):
-            at = range(len(self))[at]
-            return self.words[2 * at], float(self.words[2 * at + 1])
+            return self.names[at], float(self.scores[at])
         start, end, _ = at.indices(len(self))
-        return _Members(self.words.part(2 * start, 2 * end))
+        return _Members(self.names.part(start, end), self.scores[start:end])
 
 
 def read_zset(replies: Replies, key: bytes, ttl_ms: int | None, sizes: Sizes) -> Iterator[Zset]:
@@ -48,23 +55,54 @@ def read_zset(replies: Replies, key: bytes, ttl_ms: int | None, sizes: Sizes) ->
 
 def read_members(replies: Replies, part: KeyPart, sizes: Sizes) -> Iterator[Zset]:
     """The members of a part of a zset, as from ``read_part``."""
-    chunks = member_chunks(partial(_read, replies, part.key), sizes, part.offset, member_at(part.after), member_at(part.until))
+    read = _Reader(replies, part.key).read
+    chunks = member_chunks(read, sizes, part.offset, member_at(part.after), member_at(part.until))
     try:
         for offset, members in numbered(part.offset, chunks):
-            names, scores = (members.words.take(slice(first, None, 2)) for first in (0, 1))
-            yield Zset(part.key, part.ttl_ms, offset, names, scores.floats())
+            yield Zset(part.key, part.ttl_ms, offset, members.names, members.scores)
     except redis.exceptions.ResponseError as error:
         if not is_wrong_type(error):
             raise
 
 
-def _read(replies: Replies, key: bytes, start: int, stop: int) -> _Members:
-    words = b"%d" % start, b"%d" % stop, b"WITHSCORES"
-    replies.ask(Texts.of([key]), (b"ZRANGE", *words))
-    try:
-        _, members = replies.arrays(1)
-    except Odd:
-        # An error, most likely, which is raised here.
-        told = scored(replies.line.ask("ZRANGE", key, *words))
-        members = Texts.of(word for member, score in told for word in (member, repr(score).encode()))
-    return _Members(members)
+@define
+class _Reader:
+    """Reads a zset from one rank to another."""
+
+    replies: Replies
+    key: bytes
+    are_alike: bool = True
+    """Whether the next members have one score, most likely."""
+
+    def read(self, start: int, stop: int) -> _Members:
+        """Both ends are included. Raises ResponseError where there is no zset."""
+        members = self._alike(start, stop) if self.are_alike else None
+        if members is None:
+            members = self._with_scores(start, stop)
+            tail = members.scores[-1 - len(members) // 10 :]
+            self.are_alike = bool((tail == tail[-1:]).all())
+        return members
+
+    def _alike(self, start: int, stop: int) -> _Members | None:
+        """None unless all have one score."""
+        first, last = b"%d" % start, b"%d" % stop
+        ranks = (first, last), (first, first, b"WITHSCORES"), (last, last, b"WITHSCORES"), (b"-1", b"-1", b"WITHSCORES")
+        try:
+            names, lowest, highest, of_all = self.replies.at_once(*((b"ZRANGE", self.key, *each) for each in ranks))
+        except Odd:
+            return None
+        highest = highest if len(highest) else of_all  # the zset ends before
+        if not len(names) or lowest[1] != highest[1]:
+            return None
+        return _Members(names, np.full(len(names), float(lowest[1])))
+
+    def _with_scores(self, start: int, stop: int) -> _Members:
+        words = b"%d" % start, b"%d" % stop, b"WITHSCORES"
+        self.replies.ask(Texts.of([self.key]), (b"ZRANGE", *words))
+        try:
+            _, told = self.replies.arrays(1)
+        except Odd:
+            # An error, most likely, which is raised here.
+            found = scored(self.replies.line.ask("ZRANGE", self.key, *words))
+            return _Members(Texts.of(name for name, _ in found), np.array([score for _, score in found], np.float64))
+        return _Members(told.take(slice(0, None, 2)), told.take(slice(1, None, 2)).floats())
