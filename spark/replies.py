@@ -15,6 +15,7 @@ import numpy as np
 
 from ..migrations.wire import Wire
 from ..schema.compiled import compiled
+from ..schema.family import Command
 from ..schema.texts import Texts, packed
 
 ROOM = 1 << 18
@@ -51,7 +52,8 @@ class Replies:
     def at_once(self, *commands: Sequence[bytes]) -> list[Texts]:
         """The words that each of these commands answers at one moment, all of them in arrays. Raises Odd if one is none."""
         number = len(commands)
-        self.line.send([("MULTI",), *((name.decode(), *others) for name, *others in commands), ("EXEC",)])
+        transaction: list[Command] = [("MULTI",), *((each[0].decode(), *each[1:]) for each in commands), ("EXEC",)]
+        self.line.send(transaction)
         self._awaited += number + 2
         self._pass(b"+OK\r\n" + number * b"+QUEUED\r\n" + b"*%d\r\n" % number)
         self._awaited -= 2  # what is left are the elements of the last reply
