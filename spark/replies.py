@@ -49,11 +49,10 @@ class Replies:
         self.line.send_packed(*(packed(keys, *command) for command in commands))
         self._awaited += len(keys) * len(commands)
 
-    def at_once(self, *commands: Sequence[bytes]) -> list[Texts]:
+    def at_once(self, *commands: Command) -> list[Texts]:
         """The words that each of these commands answers at one moment, all of them in arrays. Raises Odd if one is none."""
         number = len(commands)
-        transaction: list[Command] = [("MULTI",), *((each[0].decode(), *each[1:]) for each in commands), ("EXEC",)]
-        self.line.send(transaction)
+        self.line.send([("MULTI",), *commands, ("EXEC",)])
         self._awaited += number + 2
         self._pass(b"+OK\r\n" + number * b"+QUEUED\r\n" + b"*%d\r\n" % number)
         self._awaited -= 2  # what is left are the elements of the last reply

@@ -88,7 +88,7 @@ class _Reader:
         first, last = b"%d" % start, b"%d" % stop
         ranks = (first, last), (first, first, b"WITHSCORES"), (last, last, b"WITHSCORES"), (b"-1", b"-1", b"WITHSCORES")
         try:
-            names, lowest, highest, of_all = self.replies.at_once(*((b"ZRANGE", self.key, *each) for each in ranks))
+            names, lowest, highest, of_all = self.replies.at_once(*(("ZRANGE", self.key, *each) for each in ranks))
         except Odd:
             return None
         highest = highest if len(highest) else of_all  # the zset ends before
