@@ -4,8 +4,9 @@
     python -m benchmarks.spark --jobs 100000 --jobs 1000000 --markdown
 
 Generates a kue keyspace, reads, audits, migrates and verifies it, and asks the servers for their limits before and after these:
-machines change their speed within minutes. Sessions have worked before (rehearsal.py). Starts its own servers on free ports
-and stops them. Needs about 4 GB of memory for each million jobs, and the extra ``dev``.
+machines change their speed within minutes. Of several reads of a table (reading.py) the median counts. Sessions have worked
+before (rehearsal.py). Starts its own servers on free ports and stops them. Needs about 4 GB of memory for each million jobs, and
+the extra ``dev``.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from statistics import median
 
 from ferryman.schema.address import Address
 from ferryman.spark.session import session
@@ -32,6 +33,8 @@ READS = {
     "read: every key": {},
 }
 """The options of each read of a server."""
+ROUNDS = 3
+"""How often each read is measured, one after the other, once each has been done."""
 
 
 def read_entries(spark: SparkSession, address: Address, jobs: int, **options: str) -> None:
@@ -42,7 +45,7 @@ def read_entries(spark: SparkSession, address: Address, jobs: int, **options: st
 
 
 def measure_reads(live: Address, snapshot: Address, jobs: int) -> Mapping[str, float]:
-    """Jobs a second of each read, the first time and again, after one of each; and the seconds of that."""
+    """Jobs a second of each read, in each round and their median; and the seconds of all of them once, which came before."""
     with ProcessPoolExecutor(1, get_context("spawn")) as notebook:
         return notebook.submit(_measured, live, snapshot, jobs).result()
 
@@ -60,8 +63,11 @@ def _measured(live: Address, snapshot: Address, jobs: int) -> Mapping[str, float
         return time.perf_counter() - started
 
     figures = {"first reads of a session, s": sum(map(seconds, works))}
-    for again in ("", ", again"):
-        figures |= {f"{name}{again}": jobs / seconds(name) for name in works}
+    rounds = [{name: jobs / seconds(name) for name in works} for _ in range(ROUNDS)]
+    for name in works:
+        rates = [each[name] for each in rounds]
+        figures |= {f"{name}, {number}": rate for number, rate in enumerate(rates, 1)}
+        figures[name] = median(rates)
     return figures
 
 
