@@ -105,6 +105,12 @@ def decimal(numbers: Any) -> Texts:
     return Texts(data, starts, sizes)
 
 
+def binary(numbers: Any) -> Texts:
+    """Numbers (int64 or float64) as their eight bytes, the lowest first."""
+    data = np.ascontiguousarray(numbers, numbers.dtype.newbyteorder("<")).view(np.uint8)
+    return Texts(data, np.arange(0, len(data), 8), np.full(len(numbers), 8))
+
+
 def each(values: Any, write: Callable[[Any], bytes]) -> Texts:
     """What ``write`` makes of each of the values in an array (of 64 bits each); it is asked once for those that are the same."""
     bits, which = np.unique(values.view(np.int64), return_inverse=True)  # of which zeros with another sign are others

@@ -29,7 +29,7 @@ from .buckets import read_bucket
 from .chosen import choose
 from .digests import Digests
 from .snapshot import Snapshot
-from .stage import Batches, closing, run
+from .stage import Batches, closing, few_tasks, run
 from .stands import SIDES, STANDS, See, Stand, naming, showing
 from .tables import DIFFERENCES, Column, Table, batches, text_column
 from .turns import Turns, TurnsFile
@@ -73,7 +73,7 @@ def compare_keyspaces(
     spark, tasks, turns_folder = source.snapshot.facts.spark, source.buckets, f"{folder}/turns"
     os.mkdir(turns_folder)
     task = _comparing(source.files, target.files, tasks, turns_folder)
-    compared = run(spark.range(0, tasks, 1, tasks), task, DOUBTFUL, f"{folder}/compared", "comparing digests", progress)
+    compared = run(few_tasks(spark, tasks), task, DOUBTFUL, f"{folder}/compared", "comparing digests", progress)
     told = list(map(json.loads, compared.tails()))
     outcome.matched = sum(word["matched"] for word in told)
     if any(word["doubtful"] for word in told):
@@ -132,7 +132,8 @@ def _comparing(source: Sequence[str], target: Sequence[str], buckets: int, folde
                 wanted, found = (_read_stands(paths, bucket, buckets) for paths in (source, target))
                 ours, theirs = _alike(wanted, found)
                 matched += len(ours)
-                _add_turns(turns, wanted.take(pa.array(ours)), found.take(pa.array(theirs)))
+                both = _have_turn(wanted)[ours] & _have_turn(found)[theirs]
+                _add_turns(turns, _turns(wanted, ours[both]), _turns(found, theirs[both]))
                 sides = _without(wanted, ours), _without(found, theirs)
                 _add_turns(turns, *_pairs(*sides))
                 for is_promised, stands in zip((True, False), sides, strict=True):
@@ -175,19 +176,28 @@ def _without(stands: pa.Table, rows: Any) -> list[Stand]:
     return [stand for batch in stands.filter(pa.array(others)).to_batches() for stand in STANDS.rows(batch)]
 
 
+def _have_turn(stands: pa.Table) -> Any:
+    return stands.column("turn").is_valid().to_numpy()
+
+
+def _turns(stands: pa.Table, rows: Any) -> pa.Table:
+    return stands.select(["queue", "id", "turn"]).take(pa.array(rows))
+
+
 def _add_turns(turns: TurnsFile, wanted: pa.Table, found: pa.Table) -> None:
-    """Adds the turns of jobs, which are the same in both, as far as both have one."""
-    both = pc.and_(wanted.column("turn").is_valid(), found.column("turn").is_valid())
+    """Adds the turns of jobs, which are the same in both, and have one in both."""
     columns = wanted.column("queue"), wanted.column("id"), wanted.column("turn"), found.column("turn")
-    turns.add(*(column.filter(both).combine_chunks() for column in columns))
+    turns.add(*(column.combine_chunks() for column in columns))
 
 
 def _pairs(wanted: Sequence[Stand], found: Sequence[Stand]) -> tuple[pa.Table, pa.Table]:
-    """Each stand of the one side with each of the same job on the other."""
+    """Each stand of the one side that has a turn with each such of the same job on the other."""
     by_job: defaultdict[tuple[str, str], list[Stand]] = defaultdict(list)
     for stand in found:
-        by_job[stand.queue, stand.id].append(stand)
-    pairs = [(one, other) for one in wanted for other in by_job.get((one.queue, one.id), ())]
+        if stand.turn is not None:
+            by_job[stand.queue, stand.id].append(stand)
+    waiting = (stand for stand in wanted if stand.turn is not None)
+    pairs = [(one, other) for one in waiting for other in by_job.get((one.queue, one.id), ())]
     ours, theirs = (pa.Table.from_batches([STANDS.batch([pair[side] for pair in pairs])]) for side in (0, 1))
     return ours, theirs
 

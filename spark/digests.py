@@ -7,6 +7,7 @@ tests/spark/test_digests.py.
 from __future__ import annotations
 
 import secrets
+import struct
 from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any
@@ -21,7 +22,7 @@ from ..schema.jobtable import JobTable, Lines
 from ..schema.packed import pack, unpack
 from ..schema.siphash import KEY_BYTES, siphash, siphash_of
 from ..schema.text import to_bytes, to_text
-from ..schema.textparts import Sized, TextPart, decimal, each, grouped, joined
+from ..schema.textparts import Sized, TextPart, binary, decimal, grouped, joined
 from ..schema.texts import Texts
 
 FIELDS = tuple(name for name in JOB_FIELDS if name != "extra")
@@ -60,10 +61,8 @@ class Digests:
                 case Lines():
                     lines = joined(len(column.items), [Sized(column.items, b"b")])
                     parts += b"t", decimal(column.counts), b":", grouped(lines, column.counts)
-                case _ if column.dtype == np.float64:
-                    parts.append(each(column, _cell))
                 case _:
-                    parts += b"i", decimal(column), b";"
+                    parts += b"f" if column.dtype == np.float64 else b"i", binary(column)
         parts.append(_extra_cells(jobs, self.target))
         return siphash(joined(len(jobs), parts), self.key)
 
@@ -109,10 +108,18 @@ def _tuple_cell(values: tuple[Any, ...]) -> bytes:
     return b"t%d:%b" % (len(values), b"".join(map(_cell, values)))
 
 
+def _whole_cell(value: int) -> bytes:
+    try:
+        return b"i" + _WHOLE.pack(value)
+    except struct.error:  # of more than 64 bits
+        return b"I%d;" % value
+
+
+_WHOLE, _FRACTION = struct.Struct("<q"), struct.Struct("<d")
 _CELLS: Mapping[type, Any] = {
     bytes: lambda value: b"b%d:%b" % (len(value), value),
-    int: b"i%d;".__mod__,
-    float: lambda value: b"f%b;" % repr(value).encode(),
+    int: _whole_cell,
+    float: lambda value: b"f" + _FRACTION.pack(value),
     bool: b"?%d;".__mod__,
     str: _text_cell,
     State: _text_cell,

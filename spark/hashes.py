@@ -28,13 +28,16 @@ from .replies import Odd, Replies
 
 T = TypeVar("T")
 
-BATCH = 250
-"""Keys to read in one round trip. What is done once for each takes as long here as a hundred keys, so they are more than where
-Python looks at every reply (migrations/reading.py); the server's other clients wait for half a millisecond to one."""
+FIRST = 100
+"""Keys to read in one round trip as long as their size is not known."""
+
+BATCH = 500
+"""The same once it is. What is done once for each takes as long here as a hundred keys. The server takes some hundred commands
+from one connection before it looks at the next, so its other clients wait no longer for so many than for half of them; for twice
+as many they would."""
 
 FIELDS_BATCH = 1000
-"""The same where only some fields are asked for, once their size is known. The server takes some hundred commands from one
-connection before it looks at the next, so its other clients notice even less of these than of so few whole records."""
+"""The same where only some fields are asked for, of which its other clients notice even less."""
 
 AT_ONCE = 6 << 20
 """Bytes of replies that are looked at together: enough to forget what is done once for all of them, and few enough for a
@@ -132,9 +135,9 @@ def read_fields(replies: Replies, keys: Texts, fields: Sequence[bytes], pace: Pa
 
 
 def _in_batches(replies: Replies, keys: Texts, pace: Pace, read: Callable[[Texts], T], most: int = BATCH) -> Iterator[T]:
-    """What ``read`` gives of the keys, BATCH at first, then so many at a time as made about BATCH_BYTES the last time."""
+    """What ``read`` gives of the keys, FIRST at first, then so many at a time as made about BATCH_BYTES the last time."""
     start, most = 0, pace.throttle.batch(most)
-    size = min(most, BATCH)
+    size = min(most, FIRST)
     while start < len(keys):
         batch, before = keys.part(start, start + size), replies.line.received
         pace.begin()

@@ -3,7 +3,7 @@
 hiredis makes an object of every word, which takes longer than the server needs to send it. Here compiled loops find the words of
 arrays, and numbers; an answer of any other kind (an error, most likely) is left to hiredis and to whoever asks again in
 another way. Only for replies in the form of version 2 of the protocol, as clients of schema/connect.py get them. Called by
-hashes.py.
+hashes.py and zsets.py.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ from .longkeys import LongKeys, positions_known, read_long_keys
 from .names import Names, list_names
 from .replies import Replies
 from .sound import Traces
-from .stage import Batches, Results, closing, run
+from .stage import Batches, Results, closing, few_tasks, run
 from .tables import FACTS, Table, batches, fact_bytes
 from .traces import Tracing
 from .zsets import read_zset
@@ -212,8 +212,8 @@ def taken(
     if not outline.files:
         return snapshot
     traces = Traces.of(address, now_ms, outline, tasks)
-    steps, path = facts.spark.range(0, tasks, 1, tasks), f"{facts.path}-suspects-{uuid.uuid4()}"
-    remade = run(steps, _judging(traces), FACTS, path, "comparing places", progress)
+    path = f"{facts.path}-suspects-{uuid.uuid4()}"
+    remade = run(few_tasks(facts.spark, tasks), _judging(traces), FACTS, path, "comparing places", progress)
     vouched = Census()
     for word in remade.tails():
         vouched.merge(Census.from_json(word))

@@ -39,8 +39,10 @@ COMPLETE = "_SUCCESS"
 """A file in the folder of Parquet files, when all are there: Spark has the same."""
 GROUP_BYTES = 8 << 20
 """Rows of a file that a reader decodes at once, about."""
-POLL_SECONDS = 0.2
-"""How often progress is asked for while Spark works."""
+POLL_SECONDS = 0.5
+"""How often progress is asked for while Spark works: Java takes ten milliseconds for an answer."""
+EACH = 8
+"""How many numbers a task of ``few_tasks`` has at most: what Java does for each task takes as long as two of them."""
 
 
 @frozen
@@ -77,6 +79,11 @@ class Results(Generic[T]):
         for path in self.files():
             with parquet.ParquetFile(path) as file:
                 yield from file.iter_batches(ROWS, columns=columns)
+
+
+def few_tasks(spark: SparkSession, numbers: int) -> DataFrame:
+    """The numbers from 0 on, so many, for a step that takes little time for each: a task has several, as long as all cores do."""
+    return spark.range(0, numbers, 1, min(numbers, max(spark.sparkContext.defaultParallelism, numbers // EACH)))
 
 
 def run(

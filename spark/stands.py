@@ -217,10 +217,9 @@ def stands_of(jobs: JobTable, part: str, digests: Digests) -> pa.RecordBatch:
 def _text_array(texts: Texts) -> pa.Array:
     """``encode_text`` of each."""
     raw = texts.to_arrow()
-    if (np.frombuffer(raw.buffers()[2], np.uint8) < 128).all():
-        plain = raw.cast(pa.string())
-        if not pc.any(pc.starts_with(plain, BASE64)).as_py():
-            return plain
+    text = raw.buffers()[2].to_pybytes()
+    if text.isascii() and BASE64.encode() not in text:
+        return pa.Array.from_buffers(pa.string(), len(raw), raw.buffers())
     return pa.array([encode_text(to_text(each)) for each in raw.to_pylist()], pa.string())
 
 

@@ -27,7 +27,7 @@ from pyspark.sql import DataFrame, SparkSession, Window, functions
 from ..migrations.engine import Difference, Progress
 from ..migrations.order import swapped
 from .buckets import BucketFile, read_bucket
-from .stage import Batches, tell
+from .stage import Batches, few_tasks, tell
 from .tables import decode_text
 
 SCHEMA = pa.schema(
@@ -88,7 +88,7 @@ class Turns:
         """For each queue whose waiting jobs would run in another order, the first that stands elsewhere."""
         if not self.files:
             return
-        told = tell(spark.range(0, self.buckets, 1, self.buckets), self._look, "comparing orders", progress)
+        told = tell(few_tasks(spark, self.buckets), self._look, "comparing orders", progress)
         disordered = disordered_queues(Range(*each) for word in told for each in json.loads(word))
         if disordered:
             yield from _differences(self._of(spark, disordered))

@@ -6,9 +6,10 @@ from base64 import b64decode, b64encode
 from binascii import Error
 from itertools import accumulate, chain, pairwise
 from random import Random
+from struct import pack
 
 import numpy as np
-from ferryman.schema.textparts import Sized, arranged, base64, bulk, decimal, each, from_base64, grouped, joined, where
+from ferryman.schema.textparts import Sized, arranged, base64, binary, bulk, decimal, each, from_base64, grouped, joined, where
 from ferryman.schema.texts import Texts
 from hiredis import pack_command
 from hypothesis import given
@@ -44,6 +45,12 @@ def test_parts_of_a_row_follow_one_another(data: st.DataObject, rows: int, kinds
     found = joined(rows, parts)
     assert found.to_list() == expected
     assert found.data.tobytes() == b"".join(expected)
+
+
+@given(st.lists(wholes), st.lists(st.floats()))
+def test_numbers_are_their_eight_bytes(numbers: list[int], fractions: list[float]) -> None:
+    assert binary(np.array(numbers, np.int64)).to_list() == [pack("<q", number) for number in numbers]
+    assert binary(np.array(fractions)).to_list() == [pack("<d", number) for number in fractions]
 
 
 @given(st.lists(raws, min_size=1, max_size=4), raws)

@@ -36,6 +36,14 @@ def test_jobs_that_differ_have_other_digests_and_the_same_jobs_the_same(
     assert same or repr(job) != repr(changed)
 
 
+def test_numbers_of_any_size_and_kind_are_told_apart() -> None:
+    job = Job("7", "mail", "mail", State.WAITING)
+    wholes = [sign * (2**power + more) for power in (0, 31, 63, 64, 80) for more in (-1, 0, 1) for sign in (-1, 1)]
+    assert len({digest(evolve(job, created_at=number), KUE) for number in wholes}) == len(set(wholes))
+    fractions = [0.0, -0.0, 0.5, 1e-300, float("inf")]
+    assert len({digest(evolve(job, progress=number), KUE) for number in fractions}) == len(fractions)
+
+
 @given(jobs())
 def test_the_order_of_what_is_kept_does_not_matter(job: Job) -> None:
     extra = {**job.extra, "one": {"b": [{"x": 1, "y": b"2"}], "a": None}, "two": 2}

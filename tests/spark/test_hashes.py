@@ -16,7 +16,7 @@ from ferryman.schema.connect import open_client
 from ferryman.schema.fact import FactKind
 from ferryman.schema.family import Command, family_names, get_family
 from ferryman.schema.texts import Texts
-from ferryman.spark.hashes import BATCH, read_fields, read_lists, read_whole, record_test
+from ferryman.spark.hashes import BATCH, FIELDS_BATCH, FIRST, read_fields, read_lists, read_whole, record_test
 from ferryman.spark.replies import Replies
 from redis.exceptions import NoPermissionError
 
@@ -217,7 +217,7 @@ def sizes(read: Callable[[Pace], Iterator[Any]], throttle: Throttle) -> list[int
 
 
 def test_batches_hold_less_where_values_are_large_and_where_the_throttle_is_polite(client: redis.Redis, line: Wire) -> None:
-    keys = [str(number).encode() for number in range(4 * BATCH)]
+    keys = [str(number).encode() for number in range(FIRST + 2 * BATCH)]
     large = BATCH_BYTES // 50
     client.eval(
         "for _, key in ipairs(KEYS) do redis.call('hset', key, 'data', string.rep('x', ARGV[1])) end", len(keys), *keys, 9
@@ -225,17 +225,17 @@ def test_batches_hold_less_where_values_are_large_and_where_the_throttle_is_poli
     polite = Throttle(1e9, yields=True)
     replies, names = Replies(line), Texts.of(keys)
     expected = {
-        lambda pace: read_whole(replies, names, pace): [BATCH] * 4,
-        lambda pace: read_fields(replies, names, [b"data"], pace): [BATCH, 3 * BATCH],
+        lambda pace: read_whole(replies, names, pace): [FIRST, BATCH, BATCH],
+        lambda pace: read_fields(replies, names, [b"data"], pace): [FIRST, FIELDS_BATCH],
     }
     for read, unthrottled in expected.items():
         assert sizes(read, UNTHROTTLED) == unthrottled
-        assert sizes(read, polite) == [POLITE_BATCH] * (4 * BATCH // POLITE_BATCH)
+        assert sizes(read, polite) == [POLITE_BATCH] * (len(keys) // POLITE_BATCH)
     for key in keys[:20]:
         client.hset(key, "data", bytes(large))
     often = Texts.of(keys[:20] * (BATCH // 10))
     first, *others = sizes(lambda pace: read_fields(replies, often, [b"data"], pace), UNTHROTTLED)
-    assert first == BATCH
+    assert first == FIRST
     assert max(others) <= 50
     client.flushall()
 

@@ -12,6 +12,7 @@ from random import Random
 from typing import Any, NoReturn
 from zlib import crc32
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from ferryman.compat.kue import FAMILY as KUE
@@ -311,3 +312,13 @@ def test_an_interrupt_while_the_rest_is_waited_for_stops_it_too() -> None:
         begun.wait(10)
     assert shown == [("working", 1, 2)]
     assert isinstance(doing.exception(), Stopped)
+
+
+def test_a_bucket_is_judged_once(parts: list[BucketJobs], monkeypatch: pytest.MonkeyPatch) -> None:
+    traces = parts[0].traces
+    first = [traces.judge(bucket) for bucket in range(BUCKETS)]
+    monkeypatch.setattr(sound, "read_bucket", None)
+    again = [traces.judge(bucket) for bucket in range(BUCKETS)]
+    assert sum(len(judged.numbers) for judged in first) > 0
+    for judged, same in zip(first, again, strict=True):
+        assert all(map(np.array_equal, judged, same))
