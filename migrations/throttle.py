@@ -1,9 +1,9 @@
 """Throttle: how fast a live server is read, so that its own clients don't feel it.
 
-Batches are small anyway (``reading.BATCH``); a throttle adds pauses between them. A rate is keys a second, of all tasks that read
-side by side together. ``polite`` is a modest rate in still smaller batches, which also yields when the server answers more slowly
-than it did: it is busy with others then. Plain values travel to Spark's executors; the state is each task's own. Called by the
-scans.
+Batches are small anyway (``reading.BATCH``), and hold no more keys than a tenth of a second allows; a throttle adds pauses
+between them. A rate is keys a second, of all tasks that read side by side together. ``polite`` is a modest rate in still smaller
+batches, which also yields when the server answers more slowly than it did: it is busy with others then. Plain values travel to
+Spark's executors; the state is each task's own. Called by the scans.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ POLITE_PAGE = 100
 """Keys that one of its SCAN calls looks at: a tenth of a millisecond."""
 POLITE_SIZES = Sizes(members=1_000, items=100)
 """How much of a long key it reads at once: two tenths of a millisecond."""
+STEADY = 0.1
+"""Seconds for which a batch may be followed by none: what a slow rate allows comes evenly, not in bursts."""
 SLOW = 3.0
 """An answer that takes so many times as long as the quickest of its kind shows a busy server."""
 LAG = 0.002
@@ -54,7 +56,9 @@ class Throttle:
 
     def batch(self, most: int) -> int:
         """How many keys are read in one round trip, of those that would be without a throttle."""
-        return min(most, POLITE_BATCH) if self.yields else most
+        if self.yields:
+            most = min(most, POLITE_BATCH)
+        return min(most, max(1, int(self.keys_per_second * STEADY))) if self.keys_per_second else most
 
     def page(self, most: int) -> int:
         """How many keys a SCAN call looks at, of those that it would without a throttle."""
