@@ -25,8 +25,8 @@ POLITE_BATCH = 20
 """Keys that it reads in one round trip. Another client's command may have to wait until the server has answered for all."""
 POLITE_PAGE = 100
 """Keys that one of its SCAN calls looks at: a tenth of a millisecond."""
-POLITE_SIZES = Sizes(members=1_000, items=100)
-"""How much of a long key it reads at once: two tenths of a millisecond."""
+POLITE_SIZES = Sizes(members=500, items=100)
+"""How much of a long key it reads at once: a tenth of a millisecond."""
 STEADY = 0.1
 """Seconds for which a batch may be followed by none: what a slow rate allows comes evenly, not in bursts."""
 SLOW = 3.0
