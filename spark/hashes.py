@@ -22,7 +22,7 @@ from ..migrations.throttle import Pace
 from ..migrations.wire import Wire
 from ..schema.fact import Entry, FactKind
 from ..schema.family import Command, KeyFamily
-from ..schema.texts import NO_NUMBER, NULL, Texts, concatenated
+from ..schema.texts import NO_NUMBER, NULL, Texts
 from .columns import STAYS, Found, Hashes, Keys, Lists, Picked, Zset
 from .replies import Odd, Replies
 
@@ -108,13 +108,12 @@ def read_whole(replies: Replies, keys: Texts, pace: Pace) -> Iterator[tuple[Hash
     odd: list[tuple[Hashes, list[bytes]]] = []
 
     def read(batch: Texts) -> None:
-        try:
-            replies.ask(batch, *_asking_ttls(replies), BOUNDED)
-            told.append((batch, _ttls(replies, batch), replies.counts(len(batch))))
-        except Odd:
-            odd.append(_whole_by_reply(replies.line, batch.to_list()))
+        told.append((batch, _ttls(replies, batch), replies.counts(len(batch))))
 
-    for _ in _in_batches(replies, keys, pace, read):
+    def again(batch: Texts) -> None:
+        odd.append(_whole_by_reply(replies.line, batch.to_list()))
+
+    for _ in _in_batches(replies, keys, [*_asking_ttls(replies), BOUNDED], read, again, pace):
         if told and (odd or replies.held >= AT_ONCE):
             yield _whole(told, replies.words())
             told.clear()
@@ -126,25 +125,92 @@ def read_whole(replies: Replies, keys: Texts, pace: Pace) -> Iterator[tuple[Hash
 
 def read_lists(replies: Replies, keys: Texts, pace: Pace) -> Iterator[tuple[Lists, list[bytes]]]:
     """The short lists among the keys, in batches, each with the keys that are left, as above."""
-    return _in_batches(replies, keys, pace, lambda batch: _lists(replies, batch, pace.throttle.sizes.items))
+    most = pace.throttle.sizes.items
+    commands = [*_asking_ttls(replies), (b"LRANGE", b"0", b"%d" % (most - 1))]
+
+    def read(batch: Texts) -> tuple[Lists, list[bytes]]:
+        ttls = _ttls(replies, batch)
+        counts, words = replies.arrays(len(batch))
+        are_short = counts < most
+        there = are_short & (counts > 0)
+        found = Lists(batch.take(there), ttls[there], counts[there], words.take(np.repeat(are_short, counts)))
+        return found, batch.take(~are_short).to_list()
+
+    def again(batch: Texts) -> tuple[Lists, list[bytes]]:
+        return _lists_by_reply(replies.line, batch.to_list(), most)
+
+    return _in_batches(replies, keys, commands, read, again, pace)
 
 
 def read_fields(replies: Replies, keys: Texts, fields: Sequence[bytes], pace: Pace) -> Iterator[Picked]:
     """These fields of the hashes among the keys, in batches. Keys of other types are left out."""
-    return _in_batches(replies, keys, pace, lambda batch: _fields(replies, batch, fields), FIELDS_BATCH)
+    doubtful: list[bytes] = []
 
+    def read(batch: Texts) -> Picked:
+        _, values = replies.arrays(len(batch))
+        # A hash without any of the fields answers as a key that is gone does.
+        are_empty = (values.sizes.reshape(len(batch), -1) == NULL).all(axis=1)
+        if not are_empty.any():
+            return Picked(batch, values)
+        doubtful.extend(batch.take(are_empty).to_list())
+        return Picked(batch.take(~are_empty), values.take(np.repeat(~are_empty, len(fields))))
 
-def _in_batches(replies: Replies, keys: Texts, pace: Pace, read: Callable[[Texts], T], most: int = BATCH) -> Iterator[T]:
-    """What ``read`` gives of the keys, FIRST at first, then so many at a time as made about BATCH_BYTES the last time."""
-    start, most = 0, pace.throttle.batch(most)
-    size = min(most, FIRST)
-    while start < len(keys):
-        batch, before = keys.part(start, start + size), replies.line.received
+    def again(batch: Texts) -> Picked:
+        return _fields_by_reply(replies.line, batch.to_list(), fields)
+
+    batches = _in_batches(replies, keys, [(b"HMGET", *fields)], read, again, pace, FIELDS_BATCH)
+    yield from (found for found in batches if len(found.keys))
+    size = pace.throttle.batch(BATCH)
+    for start in range(0, len(doubtful), size):
+        those = doubtful[start : start + size]
         pace.begin()
-        found = read(batch)
-        pace.end(len(batch))
+        answers = zip(those, _at_once(replies.line, those, fields), strict=True)
+        pace.end(len(those))
+        found = _picked({key: answer for key, answer in answers if answer is not None})
+        if len(found.keys):
+            yield found
+
+
+def _in_batches(
+    replies: Replies,
+    keys: Texts,
+    commands: Sequence[Sequence[bytes]],
+    read: Callable[[Texts], T],
+    again: Callable[[Texts], T],
+    pace: Pace,
+    most: int = BATCH,
+) -> Iterator[T]:
+    """What ``read`` gives of the replies to these commands about the keys, FIRST at first, then so many keys at a time as made
+    about BATCH_BYTES the last time. ``again`` gives the same of keys of which a reply was odd.
+
+    While one batch is looked at, the server works on the next: unless they are large, a reply was odd, or there is a throttle.
+    Nothing else may be asked over the same wire until all is read.
+    """
+    start, most = 0, pace.throttle.batch(most)
+    size, is_small, asks_ahead = min(most, FIRST), False, not pace.throttle.keys_per_second
+    following: Texts | None = None
+
+    def ask() -> Texts:
+        nonlocal start
+        batch = keys.part(start, start + size)
         start += len(batch)
+        pace.begin()
+        replies.ask(batch, *commands)
+        return batch
+
+    while following is not None or start < len(keys):
+        batch = ask() if following is None else following
+        following = ask() if asks_ahead and is_small and start < len(keys) else None
+        before = replies.line.received
+        try:
+            found = read(batch)
+        except Odd:
+            if following is not None:  # its replies are gone as well
+                start, following = start - len(following), None
+            asks_ahead, found = False, again(batch)
+        pace.end(len(batch))
         size = max(1, min(most, BATCH_BYTES * len(batch) // (replies.line.received - before + 1)))
+        is_small = size == most
         yield found
 
 
@@ -159,19 +225,6 @@ def _whole(told: Sequence[tuple[Texts, Any, Any]], words: Texts) -> tuple[Hashes
     return found, asked.take(~are_small).to_list()
 
 
-def _lists(replies: Replies, asked: Texts, most: int) -> tuple[Lists, list[bytes]]:
-    try:
-        replies.ask(asked, *_asking_ttls(replies), (b"LRANGE", b"0", b"%d" % (most - 1)))
-        ttls = _ttls(replies, asked)
-        counts, words = replies.arrays(len(asked))
-    except Odd:
-        return _lists_by_reply(replies.line, asked.to_list(), most)
-    if (counts == most).any():
-        return _lists_by_reply(replies.line, asked.to_list(), most)
-    there = counts > 0
-    return Lists(asked.take(there), ttls[there], counts[there], words), []
-
-
 def _asking_ttls(replies: Replies) -> list[tuple[bytes]]:
     return [] if replies.all_stay else [(b"PTTL",)]
 
@@ -179,23 +232,6 @@ def _asking_ttls(replies: Replies) -> list[tuple[bytes]]:
 def _ttls(replies: Replies, asked: Texts) -> Any:
     """The times to live for which ``_asking_ttls`` has asked."""
     return np.full(len(asked), STAYS, np.int64) if replies.all_stay else replies.integers(len(asked))
-
-
-def _fields(replies: Replies, asked: Texts, fields: Sequence[bytes]) -> Picked:
-    try:
-        replies.ask(asked, (b"HMGET", *fields))
-        _, values = replies.arrays(len(asked))
-    except Odd:
-        return _fields_by_reply(replies.line, asked.to_list(), fields)
-    # A hash without any of the fields answers as a key that is gone does.
-    are_empty = (values.sizes.reshape(len(asked), -1) == NULL).all(axis=1)
-    if not are_empty.any():
-        return Picked(asked, values)
-    known = Picked(asked.take(~are_empty), values.take(np.repeat(~are_empty, len(fields))))
-    doubtful = asked.take(are_empty).to_list()
-    answers = zip(doubtful, _at_once(replies.line, doubtful, fields), strict=True)
-    told = _picked({key: answer for key, answer in answers if answer is not None})
-    return Picked(concatenated([known.keys, told.keys]), concatenated([known.values, told.values]))
 
 
 # Where a reply is odd: all of a batch once more, reply by reply.

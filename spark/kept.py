@@ -13,6 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 
 from pyspark.sql import SparkSession
 
@@ -33,8 +34,9 @@ PATTERN = set("*?[]{}\\")
 def folder(work: str | None, kept: str | None = None) -> Iterator[str]:
     """A folder in ``work``, or among the temporary ones of this machine: ``kept``, or a new one.
 
-    It is gone after the block, unless an error ends the block of one for which ``keep`` was called. Raises UsageError where
-    none can be made, or Spark could not find it.
+    It is gone after the block, unless an error ends the block of one for which ``keep`` was called. Among the temporary ones it
+    goes while the process goes on: that takes seconds for gigabytes that the system has begun to write to its disk, and nobody
+    looks there. Raises UsageError where none can be made, or Spark could not find it.
     """
     path = kept or _new(work)
     try:
@@ -43,7 +45,10 @@ def folder(work: str | None, kept: str | None = None) -> Iterator[str]:
         if not (Path(path) / MARK).exists():
             shutil.rmtree(path, ignore_errors=True)
         raise
-    shutil.rmtree(path, ignore_errors=True)
+    removal = Thread(target=shutil.rmtree, args=(path,), kwargs={"ignore_errors": True}, name=f"removing {path}")
+    removal.start()  # the process ends after it
+    if work is not None:
+        removal.join()
 
 
 def _new(work: str | None) -> str:

@@ -240,6 +240,23 @@ def test_batches_hold_less_where_values_are_large_and_where_the_throttle_is_poli
     client.flushall()
 
 
+@pytest.mark.parametrize(("throttle", "ahead"), [(UNTHROTTLED, 1), (Throttle(1e9), 0)], ids=["free", "throttled"])
+def test_the_server_works_on_the_next_batch_while_one_is_looked_at(
+    client: redis.Redis, line: Wire, monkeypatch: pytest.MonkeyPatch, throttle: Throttle, ahead: int
+) -> None:
+    keys = [str(number).encode() for number in range(FIRST + 3 * FIELDS_BATCH)]
+    client.eval("for _, key in ipairs(KEYS) do redis.call('hset', key, 'state', key) end", len(keys), *keys)
+    asked: list[object] = []
+    interrupted(line, monkeypatch, b"HMGET", lambda: asked.append(None))
+    looked_at = 0
+    for found in read_fields(Replies(line), Texts.of(keys), [b"state"], throttle.pace()):
+        looked_at += 1
+        assert found.column(0).to_list() == found.keys.to_list()
+        # How large values are is known once the first batch has come; after the last there is nothing more to ask.
+        assert len(asked) == looked_at + (ahead if 1 < looked_at < 4 else 0)
+    assert looked_at == 4
+
+
 @pytest.mark.parametrize("name", NAMED)
 def test_a_name_tells_whether_a_hash_is_a_record(name: str) -> None:
     family = get_family(name)
