@@ -71,7 +71,7 @@ def read_all(
             weighed = first[::SAMPLE]
             size = max(1, min(most, BATCH_BYTES * len(weighed) // (sum(map(_weight, weighed)) + 1)))
             yield first
-            yield from chunk_pace.through(found, most)
+            yield from chunk_pace.through(found)
 
 
 def _weight(entry: Entry) -> int:

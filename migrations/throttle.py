@@ -27,6 +27,8 @@ POLITE_PAGE = 100
 """Keys that one of its SCAN calls looks at: a tenth of a millisecond."""
 POLITE_SIZES = Sizes(members=500, items=100)
 """How much of a long key it reads at once: a tenth of a millisecond."""
+CHUNK_KEYS = 100
+"""Keys for which a chunk of a long key counts at any other rate: it keeps the server busy for about as long."""
 STEADY = 0.1
 """Seconds for which a batch may be followed by none: what a slow rate allows comes evenly, not in bursts."""
 SLOW = 3.0
@@ -69,6 +71,11 @@ class Throttle:
         """How much of a long key is read at once."""
         return POLITE_SIZES if self.yields else WHOLE
 
+    @property
+    def chunk_keys(self) -> int:
+        """For how many keys a chunk of a long key counts."""
+        return POLITE_BATCH if self.yields else CHUNK_KEYS
+
     def shared(self, tasks: int) -> Throttle:
         """The part of one of so many tasks that read side by side."""
         return Throttle(self.keys_per_second and self.keys_per_second / tasks, self.yields)
@@ -110,12 +117,12 @@ class Pace:
         if self.throttle.yields and took / keys > SLOW * self._quickest:
             self._due = max(self._due, now + min(LONGEST, took))
 
-    def through(self, chunks: Iterator[T], keys: int) -> Iterator[T]:
-        """The chunks of long keys, one by one, each of which keeps the server busy for as long as so many keys."""
+    def through(self, chunks: Iterator[T]) -> Iterator[T]:
+        """The chunks of long keys, one by one, each of which counts for ``chunk_keys``."""
         while True:
             self.begin()
             chunk = next(chunks, None)
             if chunk is None:
                 return
-            self.end(keys)
+            self.end(self.throttle.chunk_keys)
             yield chunk

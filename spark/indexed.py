@@ -17,7 +17,6 @@ from attrs import frozen
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ..migrations.keyparts import KeyPart, cut_zset
-from ..migrations.reading import BATCH
 from ..migrations.scan import node, nothing_expires, same_server
 from ..migrations.throttle import Pace, Throttle
 from ..migrations.wire import wire
@@ -67,7 +66,7 @@ def names_by_index(replies: Replies, part: KeyPart, address: Address, pace: Pace
     Whoever stands in the index all the while, with the same score, is named once.
     """
     index, throttle = index_of(address), pace.throttle
-    for found in pace.through(read_members(replies, part, throttle.sizes), throttle.batch(BATCH)):
+    for found in pace.through(read_members(replies, part, throttle.sizes)):
         members = found.members
         begins = _behind(members.data, members.starts, members.sizes, index.mark)
         ids = Texts(members.data, begins, members.sizes - (begins - members.starts))

@@ -19,7 +19,6 @@ from ..migrations.clusterscan import REDIRECTED, Cluster
 from ..migrations.engine import Progress
 from ..migrations.intake import NewIntake
 from ..migrations.keyparts import KeyPart, cut, read_part
-from ..migrations.reading import BATCH
 from ..migrations.scan import Cursors, node
 from ..migrations.throttle import Throttle
 from ..migrations.wire import Wire, wire
@@ -86,10 +85,10 @@ def _reading(address: Address, throttle: Throttle, parts: Sequence[KeyPart], int
                 part = parts[index]
                 with _line(address, part) as line:
                     if part.kind == "zset" and isinstance(taker, Tracing):
-                        for zset in pace.through(read_members(Replies(line), part, throttle.sizes), throttle.batch(BATCH)):
+                        for zset in pace.through(read_members(Replies(line), part, throttle.sizes)):
                             yield from taker.zset(zset)
                         continue
-                    for entry in pace.through(read_part(line, part, throttle.sizes), throttle.batch(BATCH)):
+                    for entry in pace.through(read_part(line, part, throttle.sizes)):
                         yield from taker.facts(entry)
             yield from taker.rest()
 

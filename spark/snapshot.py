@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from ..migrations.clusterscan import Cluster
 from ..migrations.engine import Census, Progress, silent
 from ..migrations.intake import Intake, NewIntake, Outline
-from ..migrations.reading import BATCH, SetAside, no_guess, read_all
+from ..migrations.reading import SetAside, no_guess, read_all
 from ..migrations.scan import node, nothing_expires
 from ..migrations.sifting import can_vouch
 from ..migrations.source import open_source
@@ -351,7 +351,7 @@ def _of_server(address: Address, throttle: Throttle, pages: Iterator[Texts], tak
                 yield from taker.facts(entry)
             if isinstance(taker, Tracing):
                 for key, ttl_ms in zsets:
-                    for chunk in pace.through(read_zset(replies, key, ttl_ms, throttle.sizes), throttle.batch(BATCH)):
+                    for chunk in pace.through(read_zset(replies, key, ttl_ms, throttle.sizes)):
                         yield from taker.zset(chunk)
 
 

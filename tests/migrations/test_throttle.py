@@ -63,7 +63,7 @@ def test_a_slow_server_is_not_waited_for_twice(clock: Clock) -> None:
 
 def test_chunks_of_a_long_key_keep_the_rate_too(clock: Clock) -> None:
     began = clock.now
-    assert list(Throttle(1000).pace().through(iter("abcd"), 100)) == list("abcd")
+    assert list(Throttle(1000).pace().through(iter("abcd"))) == list("abcd")
     assert clock.now - began == pytest.approx(0.4, abs=LAG)
 
 
@@ -107,6 +107,13 @@ def test_tasks_share_a_rate() -> None:
     assert UNTHROTTLED.shared(4) == UNTHROTTLED
 
 
+def test_a_chunk_of_a_long_key_counts_for_as_much_at_a_slow_rate(clock: Clock) -> None:
+    """Its batches hold fewer keys then, but the chunk is as long."""
+    began = clock.now
+    assert list(Throttle(10).pace().through(iter("abcd"))) == list("abcd")
+    assert clock.now - began == pytest.approx(40, abs=2 * LAG)
+
+
 def test_a_slow_rate_is_even() -> None:
     assert Throttle(50).batch(500) == 5
     assert Throttle(50).shared(16).batch(500) == 1
@@ -139,7 +146,7 @@ def test_a_throttled_reading_is_the_same_and_takes_its_time(server: Server, monk
         throttled = [entry for batch in source.entries(0) for entry in batch]
     assert sorted(map(repr, throttled)) == sorted(map(repr, free))
     # The last batch is followed by nothing, and keys that are not there are asked for as well.
-    assert len(free) - BATCH <= (clock.now - 100) * 50 <= len(free) + BATCH
+    assert len(free) - Throttle(50).batch(BATCH) <= (clock.now - 100) * 50 <= len(free) + BATCH
 
 
 def test_politeness_asks_for_little_at_once(server: Server) -> None:
