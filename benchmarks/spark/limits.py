@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 
+from attrs import frozen
 from ferryman.schema.family import Command
 from hiredis import pack_command
 
@@ -20,18 +21,31 @@ END = b"batch-end"
 READ_BYTES = 1 << 18
 
 
-def rate(port: int, db: int, commands: Sequence[Command]) -> float:
-    """Commands a second that a server on this machine answers."""
-    threads = []
-    for number in range(CONNECTIONS):
-        batches = _packed(commands[number::CONNECTIONS])
-        threads.append(threading.Thread(target=_drain, args=(port, db, batches)))
-    started = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return len(commands) / (time.perf_counter() - started)
+@frozen
+class Limit:
+    """Commands for a server on this machine, ready to be sent."""
+
+    port: int
+    db: int
+    connections: Sequence[Sequence[bytes]]
+    """The batches of each."""
+    jobs: int
+    """How many jobs they are about."""
+
+    @classmethod
+    def of(cls, port: int, commands: Sequence[Command], *, db: int = 0, each: int = 1) -> Limit:
+        """Commands of which a job has so many."""
+        return cls(port, db, [_packed(commands[number::CONNECTIONS]) for number in range(CONNECTIONS)], len(commands) // each)
+
+    def rate(self) -> float:
+        """Jobs a second about which the server answers."""
+        threads = [threading.Thread(target=_drain, args=(self.port, self.db, batches)) for batches in self.connections]
+        started = time.perf_counter()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return self.jobs / (time.perf_counter() - started)
 
 
 def _packed(commands: Sequence[Command]) -> list[bytes]:

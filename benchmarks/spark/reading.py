@@ -5,12 +5,12 @@ Java compiles well there what is done very often; in the session of a brief comm
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from statistics import median
 
 from ferryman.schema.address import Address
 from ferryman.spark.session import session
@@ -24,17 +24,13 @@ FIELDS = ("state", "type", "priority")
 """The fields of the projected read."""
 PART = 125_000
 """Jobs for each task of a read."""
-READS = {
-    **{
-        f"read: {what}, by {by}": {"fields": fields, "by": by}
-        for what, fields in (("fields", ",".join(FIELDS)), ("records", "*"))
-        for by in ("scan", "index")
-    },
-    "read: every key": {},
-}
+FIELD_READS, RECORD_READS = (
+    {f"read: {what}, by {by}": {"fields": fields, "by": by} for by in ("index", "scan")}
+    for what, fields in (("fields", ",".join(FIELDS)), ("records", "*"))
+)
+READS: Mapping[str, Mapping[str, str]] = {**FIELD_READS, **RECORD_READS}
 """The options of each read of a server."""
-ROUNDS = 3
-"""How often each read is measured, one after the other, once each has been done."""
+READ_SNAPSHOT = "read: records, RDB"
 
 
 def read_entries(spark: SparkSession, address: Address, jobs: int, **options: str) -> None:
@@ -44,31 +40,30 @@ def read_entries(spark: SparkSession, address: Address, jobs: int, **options: st
     rows.write.format("noop").mode("overwrite").save()
 
 
-def measure_reads(live: Address, snapshot: Address, jobs: int) -> Mapping[str, float]:
-    """Jobs a second of each read, in each round and their median; and the seconds of all of them once, which came before."""
+@contextlib.contextmanager
+def reading(live: Address, snapshot: Address, jobs: int) -> Iterator[Callable[[str], float]]:
+    """A session in a process of its own, which does one of READS, or READ_SNAPSHOT, and gives its jobs a second."""
     with ProcessPoolExecutor(1, get_context("spawn")) as notebook:
-        return notebook.submit(_measured, live, snapshot, jobs).result()
+        yield lambda name: notebook.submit(_read, snapshot if name == READ_SNAPSHOT else live, jobs, name).result()
+        notebook.submit(_end).result()
 
 
-def _measured(live: Address, snapshot: Address, jobs: int) -> Mapping[str, float]:
+def _read(address: Address, jobs: int, name: str) -> float:
     spark = session()
     spark.dataSource.register(Ferryman)
-    works = {name: (live, options) for name, options in READS.items()}
-    works["read: records, RDB"] = snapshot, {"fields": "*"}
+    started = time.perf_counter()
+    read_entries(spark, address, jobs, **READS.get(name, {"fields": "*"}))
+    return jobs / (time.perf_counter() - started)
 
-    def seconds(name: str) -> float:
-        address, options = works[name]
-        started = time.perf_counter()
-        read_entries(spark, address, jobs, **options)
-        return time.perf_counter() - started
 
-    figures = {"first reads of a session, s": sum(map(seconds, works))}
-    rounds = [{name: jobs / seconds(name) for name in works} for _ in range(ROUNDS)]
-    for name in works:
-        rates = [each[name] for each in rounds]
-        figures |= {f"{name}, {number}": rate for number, rate in enumerate(rates, 1)}
-        figures[name] = median(rates)
-    return figures
+def _end() -> None:
+    """Returns when Java has ended: what is measured next has the machine for itself."""
+    spark = session()
+    gateway = spark.sparkContext._gateway  # of which pyspark has no public name
+    spark.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
 
 
 def saved(server: Server) -> Path:
