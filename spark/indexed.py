@@ -30,7 +30,6 @@ from ..schema.text import to_text
 from ..schema.textparts import joined
 from ..schema.texts import Texts
 from .forms import Form
-from .names import gathered
 from .replies import Replies
 from .worker import settle
 from .zsets import read_members
@@ -103,8 +102,7 @@ class IndexReader(DataSourceReader):  # type: ignore[misc]
         pace = self.throttle.shared(partition.tasks).pace()
         with open_client(self.address) as client, same_server(client, partition.run_id), wire(client) as line:
             replies = Replies(line, all_stay=nothing_expires(client, self.address.db))
-            names = names_by_index(replies, partition.part, self.address, pace)
-            yield from self.form.read(replies, gathered(names), pace, self.address)
+            yield from self.form.read(replies, names_by_index(replies, partition.part, self.address, pace), pace, self.address)
 
 
 @compiled
