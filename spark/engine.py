@@ -29,7 +29,7 @@ from ..schema.rule import Finding
 from . import audit, kept, listing, migrate, preflight
 from .comparison import Seen, compare_keyspaces, seen
 from .digests import Digests
-from .names import even, tasks_for
+from .names import LIGHTER, even, tasks_for
 from .session import local_tasks, session
 from .snapshot import Snapshot, must_speak, take
 from .stage import beside
@@ -131,7 +131,7 @@ class SparkEngine:
         """See Engine.verify."""
         started = time.monotonic()
         with self._session(source, progress) as (spark, folder):
-            digests, buckets = Digests(plan.writer), self._number(source)
+            digests, buckets = Digests(plan.writer), self._number(source, LIGHTER)
             throttle = self._throttle.shared(2)
 
             def look(address: Address, tasks: int, see: See, name: str, telling: Progress) -> Seen:
@@ -140,7 +140,10 @@ class SparkEngine:
                     must_speak(snapshot)
                 return seen(snapshot, see, name, digests, folder, buckets, telling)
 
-            with beside(partial(look, target, self._number(target), Standing(), "target"), progress) as (standing, telling):
+            with beside(partial(look, target, self._number(target, LIGHTER), Standing(), "target"), progress) as (
+                standing,
+                telling,
+            ):
                 promised = look(source, buckets, Promised(plan), "source", telling)
             outcome = compare_keyspaces(promised, standing.result(), plan, folder, report, progress)
         outcome.seconds = time.monotonic() - started
@@ -156,8 +159,8 @@ class SparkEngine:
         with self._snapshot(source, now_ms, silent) as (snapshot, folder):
             return listing.queues(snapshot, f"{folder}/queues")
 
-    def _number(self, address: Address) -> int:
-        return self._tasks or even(tasks_for(address), self._cores())
+    def _number(self, address: Address, times: int = 1) -> int:
+        return self._tasks or even(tasks_for(address, times), self._cores())
 
     def _cores(self) -> int:
         """How many tasks work side by side; 1 where that is not known yet."""

@@ -43,12 +43,15 @@ class Jobs(ABC):
     keyspace: Keyspace
 
     @abstractmethod
-    def in_slabs(self, one: One[T], many: Many[M]) -> Iterator[Slab[T, M]]:
-        """What ``one`` makes of each job, and ``many`` of those in tables of which it makes anything."""
+    def in_slabs(self, one: One[T], many: Many[M], times: int = 1) -> Iterator[Slab[T, M]]:
+        """What ``one`` makes of each job, and ``many`` of those in tables of which it makes anything.
 
-    def in_any_order(self, one: One[T], many: Many[Iterable[T]]) -> Iterator[T]:
+        ``times``: slabs of so many times the usual size, for those who make little of a job.
+        """
+
+    def in_any_order(self, one: One[T], many: Many[Iterable[T]], times: int = 1) -> Iterator[T]:
         """What ``one`` makes of each job and ``many`` of those in a table, one or more things, in any order."""
-        for slab in self.in_slabs(one, many):
+        for slab in self.in_slabs(one, many, times):
             yield from (made for _, made in slab.singly)
             yield from chain.from_iterable(made for _, made in slab.tables)
 
@@ -70,7 +73,7 @@ class FactJobs(Jobs):
     keyspace: Keyspace
     subjects: Iterable[Subject]
 
-    def in_slabs(self, one: One[T], many: Many[M]) -> Iterator[Slab[T, M]]:
+    def in_slabs(self, one: One[T], many: Many[M], times: int = 1) -> Iterator[Slab[T, M]]:
         return (Slab([(0, one(subject))], []) for subject in self.subjects)
 
 
@@ -84,10 +87,10 @@ class BucketJobs(Jobs):
     only: Collection[tuple[str, str]] | None = None
     """These, by scope and id."""
 
-    def in_slabs(self, one: One[T], many: Many[M]) -> Iterator[Slab[T, M]]:
+    def in_slabs(self, one: One[T], many: Many[M], times: int = 1) -> Iterator[Slab[T, M]]:
         voucher, totals = self.traces.voucher(), self.keyspace.totals
         columns = voucher.columns()
-        for groups in self.traces.slabs(self.bucket, self.only):
+        for groups in self.traces.slabs(self.bucket, self.only, times):
             singly: list[tuple[int, T]] = []
             tables: list[tuple[Any, M]] = []
             for rows, jobs in groups:

@@ -150,15 +150,18 @@ class Traces:
             if those.any():
                 yield from map(self._entry, batch.filter(pa.array(those)).to_pylist())
 
-    def slabs(self, bucket: int, only: Collection[tuple[str, str]] | None = None) -> Iterator[Iterator[Group]]:
-        """The sound jobs of a bucket, as many at once as memory should hold. ``only``: these, by scope and id."""
+    def slabs(self, bucket: int, only: Collection[tuple[str, str]] | None = None, times: int = 1) -> Iterator[Iterator[Group]]:
+        """The sound jobs of a bucket, as many at once as memory should hold, or so many times as many.
+
+        ``only``: these, by scope and id.
+        """
         sound = self.judge(bucket)
         wanted = np.ones(len(sound.numbers), bool)
         if only is not None:
             voucher = self.voucher()
             wanted = np.isin(sound.numbers, [voucher.number(job_id, scope) for scope, job_id in only])
         jobs = np.flatnonzero(wanted)
-        slabs = np.cumsum(sound.sizes[jobs] + JOB_BYTES) // SLAB_BYTES
+        slabs = np.cumsum(sound.sizes[jobs] + JOB_BYTES) // (times * SLAB_BYTES)
         for slab in np.unique(slabs):
             those = jobs[slabs == slab]
             rows = np.full(len(wanted) + 2, NOT_HERE)  # the last two are those of suspects and of what is no trace

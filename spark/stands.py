@@ -30,6 +30,7 @@ from ..schema.texts import Texts
 from .buckets import BucketFile
 from .digests import Digests
 from .jobs import Jobs
+from .names import LIGHTER
 from .snapshot import Work
 from .stage import Batches, closing
 from .tables import BASE64, JOBS, Column, Table, batches, bigint_column, encode_text, job_bytes, text_column
@@ -158,7 +159,7 @@ def naming(see: See, digests: Digests, folder: str, buckets: int) -> Work:
             return None if shown is None else [stands_of(shown, part, digests)]
 
         file = None
-        for stands in _rounds(jobs.in_any_order(one, many)):
+        for stands in _rounds(jobs.in_any_order(one, many, LIGHTER)):
             if file is None:
                 told["file"] = os.path.join(folder, f"{uuid.uuid4()}.arrow")
                 file = BucketFile(told["file"], STANDS.arrow, buckets)
