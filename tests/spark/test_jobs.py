@@ -144,6 +144,14 @@ def test_jobs_of_tables_are_those_that_are_read_one_by_one(parts: list[BucketJob
     assert len(found) == len({name for name, *_ in found}) == len(sound)
 
 
+def test_light_work_takes_more_jobs_at_once_and_the_same_ones(parts: list[BucketJobs]) -> None:
+    for part in parts:
+        usual, light = (list(part.in_slabs(alone(part), tabled, times)) for times in (1, 2))
+        assert len(light) == 1 if len(usual) == 1 else len(light) <= len(usual) // 2 + 1 < len(usual)
+        found = [sorted(part.in_any_order(alone(part), tabled, times)) for times in (1, 2)]
+        assert found[0] == found[1]
+
+
 def test_the_order_of_jobs_is_not_that_in_which_keys_were_read(keyspace: tuple[Address, list[Entry]], tmp_path: Path) -> None:
     orders = []
     for seed in range(2):
