@@ -8,7 +8,7 @@ too: who sends a batch decides per reply what an error means. Never used by two 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import redis
@@ -50,7 +50,7 @@ class Wire:
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
-        self._peer = _peer(vars(connection))
+        self._peer = _peer(getattr(connection, "host", None), getattr(connection, "port", None))
         self._reader: Any = Reader(
             protocolError=redis.exceptions.InvalidResponse,
             replyError=connection._parser.parse_error,
@@ -167,7 +167,8 @@ def _connected(client: redis.Redis) -> Any:
     try:
         return client.connection_pool.get_connection()
     except redis.exceptions.TimeoutError as error:
-        raise _silent(_peer(client.connection_pool.connection_kwargs)) from error
+        known = client.connection_pool.connection_kwargs
+        raise _silent(_peer(known.get("host"), known.get("port"))) from error
 
 
 def _silent(peer: str) -> redis.exceptions.TimeoutError:
@@ -175,9 +176,9 @@ def _silent(peer: str) -> redis.exceptions.TimeoutError:
     return redis.exceptions.TimeoutError(f"no reply from {peer}")
 
 
-def _peer(known: Mapping[str, Any]) -> str:
-    """Who answers, by what is known of a connection."""
-    return f"{known['host']}:{known['port']}" if known.get("host") else "the server"
+def _peer(host: str | None, port: int | None) -> str:
+    """Who answers, by what is known of a connection: nothing of one over a Unix socket."""
+    return f"{host}:{port}" if host else "the server"
 
 
 def packed_each(command: Sequence[bytes], keys: Iterable[bytes]) -> bytes:

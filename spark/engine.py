@@ -140,10 +140,8 @@ class SparkEngine:
                     must_speak(snapshot)
                 return seen(snapshot, see, name, digests, folder, buckets, telling)
 
-            with beside(partial(look, target, self._number(target, LIGHTER), Standing(), "target"), progress) as (
-                standing,
-                telling,
-            ):
+            look_there = partial(look, target, self._number(target, LIGHTER), Standing(), "target")
+            with beside(look_there, progress) as (standing, telling):
                 promised = look(source, buckets, Promised(plan), "source", telling)
             outcome = compare_keyspaces(promised, standing.result(), plan, folder, report, progress)
         outcome.seconds = time.monotonic() - started
