@@ -55,7 +55,7 @@ class Figures:
 
     by_name: dict[str, list[float]] = field(factory=dict)
     shares: dict[str, list[float]] = field(factory=dict)
-    """Of a limit or of another work."""
+    """Of the limit beside each, by the name of the work."""
 
     def note(self, name: str, figure: float) -> None:
         """Adds a figure, and shows it on standard error."""
