@@ -22,8 +22,6 @@ from tests.support.servers import Server
 NOW = 1_795_262_676_000
 FIELDS = ("state", "type", "priority")
 """The fields of the projected read."""
-PART = 125_000
-"""Jobs for each task of a read."""
 FIELD_READS, RECORD_READS = (
     {f"read: {what}, by {by}": {"fields": fields, "by": by} for by in ("index", "scan")}
     for what, fields in (("fields", ",".join(FIELDS)), ("records", "*"))
@@ -33,10 +31,10 @@ READS: Mapping[str, Mapping[str, str]] = {**FIELD_READS, **RECORD_READS}
 READ_SNAPSHOT = "read: records, RDB"
 
 
-def read_entries(spark: SparkSession, address: Address, jobs: int, **options: str) -> None:
-    """Reads the table of a keyspace with so many jobs, and does nothing with it."""
+def read_entries(spark: SparkSession, address: Address, **options: str) -> None:
+    """Reads the table of a keyspace, with as many tasks as run side by side, and does nothing with it."""
     table = spark.read.format("ferryman").options(url=address.url(), table="entries", **options)
-    rows = table.option("partitions", -(-jobs // PART)).load()
+    rows = table.option("partitions", spark.sparkContext.defaultParallelism).load()
     rows.write.format("noop").mode("overwrite").save()
 
 
@@ -52,7 +50,7 @@ def _read(address: Address, jobs: int, name: str) -> float:
     spark = session()
     spark.dataSource.register(Ferryman)
     started = time.perf_counter()
-    read_entries(spark, address, jobs, **READS.get(name, {"fields": "*"}))
+    read_entries(spark, address, **READS.get(name, {"fields": "*"}))
     return jobs / (time.perf_counter() - started)
 
 

@@ -47,9 +47,9 @@ def _all_once(*, reads: bool = False) -> None:
             spark = session()
             spark.dataSource.register(Ferryman)
             for options in READS.values():
-                read_entries(spark, live, JOBS, **options)
+                read_entries(spark, live, **options)
             for fields in (",".join(FIELDS), "*"):
-                read_entries(spark, snapshot, JOBS, fields=fields)
+                read_entries(spark, snapshot, fields=fields)
         engine, plan = SparkEngine(), Plan.between(live, target, NOW)
         for address in (live, snapshot):
             engine.audit(address, NOW, lambda _: None)
