@@ -3,7 +3,7 @@
     python -m benchmarks.spark --jobs 1000000
     python -m benchmarks.spark --jobs 100000 --jobs 1000000 --markdown
 
-Generates a kue keyspace; reads, audits, migrates and verifies it, each three times. Machines change their speed within seconds:
+Generates a kue keyspace; reads, audits, migrates and verifies it, each several times. Machines change their speed within seconds:
 so a server is asked for its limit right before each work and right after it, a share is that of the mean of both, and the median
 share counts. Sessions have worked before (rehearsal.py, reading.py). Starts its own servers on free ports and stops them. Needs
 about 4 GB of memory for each million jobs, and the extra ``dev``.
@@ -39,6 +39,10 @@ from .rehearsal import rehearse
 SAMPLE = 100_000
 """Jobs with which the limit of writing and the plain script are measured: neither gets faster with more."""
 ROUNDS = 3
+BRIEF_ROUNDS = 9
+"""Of reads that take some seconds each, in which chance has a greater share."""
+PASSES = 4
+"""Reads of each table before those that are measured: Java compiles well what has been done often."""
 HASH, HASH_FIELDS, WRITE = "limit: HGETALL", "limit: HMGET of 3 fields", "limit: HSET and ZADD"
 LOOP = "RDB: plain loop"
 SCRIPT = "migrate: plain script"
@@ -62,10 +66,10 @@ class Figures:
         self.by_name.setdefault(name, []).append(figure)
         click.echo(f"  {name:52} {_text(figure):>12}", err=True)
 
-    def rounds(self, limit: str, limit_rate: Rate, works: Mapping[str, Rate]) -> None:
-        """Measures works several times, each between two measurements of a limit, of which their shares are."""
+    def rounds(self, limit: str, limit_rate: Rate, works: Mapping[str, Rate], times: int = ROUNDS) -> None:
+        """Measures works so many times, each between two measurements of a limit, of which their shares are."""
         before = self._measured(limit, limit_rate)
-        for _ in range(ROUNDS):
+        for _ in range(times):
             for name, work in works.items():
                 reached = self._measured(name, work)
                 after = self._measured(limit, limit_rate)
@@ -95,10 +99,10 @@ class Bench:
         snapshot = Address.parse(f"ferryman+rdb://{path}?family=kue")
         limits = self._limits_of_reading()
         with reading(self._live, snapshot, self._jobs) as read:
-            for times in ("first", "second"):  # Java compiles well what has been done often
-                figures.note(f"{times} reads of a session, s", sum(self._jobs / read(name) for name in (*READS, READ_SNAPSHOT)))
-            for limit, works in {HASH_FIELDS: FIELD_READS, HASH: RECORD_READS}.items():
-                figures.rounds(limit, limits[limit].rate, {name: partial(read, name) for name in works})
+            for _ in range(PASSES):
+                figures.note("each read of a session, s", sum(self._jobs / read(name) for name in (*READS, READ_SNAPSHOT)))
+            for limit, works, times in ((HASH_FIELDS, FIELD_READS, BRIEF_ROUNDS), (HASH, RECORD_READS, ROUNDS)):
+                figures.rounds(limit, limits[limit].rate, {name: partial(read, name) for name in works}, times)
             figures.rounds(
                 LOOP, lambda: self._rate(lambda: plain.parse(str(path))), {READ_SNAPSHOT: partial(read, READ_SNAPSHOT)}
             )
