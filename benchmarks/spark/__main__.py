@@ -43,7 +43,7 @@ BRIEF_ROUNDS = 9
 """Of reads that take some seconds each, in which chance has a greater share."""
 PASSES = 4
 """Reads of each table before those that are measured: Java compiles well what has been done often."""
-HASH, HASH_FIELDS, WRITE = "limit: HGETALL", "limit: HMGET of 3 fields", "limit: HSET and ZADD"
+HASH, HASH_FIELDS, WRITE = "limit: HGETALL", f"limit: HMGET of {len(FIELDS)} fields", "limit: HSET and ZADD"
 LOOP = "RDB: plain loop"
 SCRIPT = "migrate: plain script"
 IDLE = "idle p99 ms"
