@@ -1,5 +1,7 @@
 """How audits and migrations with Spark grow with the keyspace: time a job, and the memory of the largest Python worker.
 
+The memory is what a worker has for itself: pages of files that it reads are the system's, which takes them back when it wants to.
+
     python -m benchmarks.spark.growth --jobs 100000 --jobs 1000000 --jobs 5000000
 
 Each size has servers and a Spark session of its own, as a command has; starting the session does not count. Needs Linux, the
@@ -88,9 +90,9 @@ class _Workers(threading.Thread):
 
 
 def _resident(folder: Path) -> int:
-    """The megabytes that a process has in memory."""
+    """The megabytes that a process has in memory for itself."""
     words = (line.split() for line in (folder / "status").read_text().splitlines())
-    return next(int(line[1]) // 1024 for line in words if line[0] == "VmRSS:")
+    return next(int(line[1]) // 1024 for line in words if line[0] == "RssAnon:")
 
 
 if __name__ == "__main__":
