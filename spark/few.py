@@ -76,5 +76,5 @@ def _of_jobs(files: Sequence[str], tasks: int, numbers: Sequence[int]) -> Batche
 def _tasks_of(ids: pa.Array, tasks: int) -> Any:
     """The task that looks at each of these jobs: at all with one id the same."""
     found = ids.dictionary_encode()
-    tasks_of = [crc32(job_id.encode()) % tasks for job_id in found.dictionary.to_pylist()]
-    return np.array(tasks_of, int)[found.indices.to_numpy()]
+    numbers = [crc32(job_id.encode()) % tasks for job_id in found.dictionary.to_pylist()]
+    return np.array(numbers, int)[found.indices.to_numpy()]
