@@ -23,7 +23,7 @@ from attrs import asdict, frozen
 from ..schema.errors import ServerError
 from ..schema.fact import Entry
 from ..schema.text import to_text
-from .chunks import CHUNK, LIST_CHUNK, RUN, WHOLE, Scored, Sizes, find, list_chunks, run_before, scored, zset_chunks
+from .chunks import LIST_CHUNK, RUN, WHOLE, Scored, Sizes, find, list_chunks, run_before, scored, zset_chunks
 from .reading import numbered
 from .scan import CursorRange, position, ranges
 from .wire import Wire, pairs
@@ -87,7 +87,7 @@ def cut(line: Wire, key: bytes, kind: str, ttl_ms: int | None, *, by_cursor: boo
 
     ``by_cursor``: whether the server's cursors are known to be positions, without which sets and hashes stay whole.
     """
-    length = _number(line.call([(_LENGTH[kind], key)])[0])
+    length = length_in(line.call([(_LENGTH[kind], key)])[0])
     of = min(MAX_PARTS, length // PART)
     if length < LONG or of < 2 or (kind in _SCAN and not (by_cursor and _is_table(line, key))):
         return []
@@ -100,21 +100,10 @@ def cut(line: Wire, key: bytes, kind: str, ttl_ms: int | None, *, by_cursor: boo
         borders = [(), *_borders(line, key, kind, offsets[1:])]
         if kind == "zset" and not all(borders[1:-1]):
             return []  # it has lost most of its members just now
-    return _between(key, kind, ttl_ms, offsets, borders)
+    return between(key, kind, ttl_ms, offsets, borders)
 
 
-def cut_zset(line: Wire, key: bytes, number: int) -> list[KeyPart]:
-    """At most so many parts of a zset that stays, however long it is; one where there are few members. The last has no end."""
-    length = _number(line.call([("ZCARD", key)])[0])
-    of = max(1, min(number, length // CHUNK))
-    offsets = [length * number // of for number in range(of)] + [length]
-    borders: list[Border] = [(), *_borders(line, key, "zset", offsets[1:-1]), ()]
-    if not all(borders[1:-1]):  # it has lost most of its members just now
-        offsets, borders = [0, length], [(), ()]
-    return _between(key, "zset", None, offsets, borders)
-
-
-def _between(key: bytes, kind: str, ttl_ms: int | None, offsets: Sequence[int], borders: Sequence[Border]) -> list[KeyPart]:
+def between(key: bytes, kind: str, ttl_ms: int | None, offsets: Sequence[int], borders: Sequence[Border]) -> list[KeyPart]:
     """The parts from each of these indexes to the next."""
     of = len(offsets) - 1
     return [
@@ -123,8 +112,9 @@ def _between(key: bytes, kind: str, ttl_ms: int | None, offsets: Sequence[int], 
     ]
 
 
-def _number(reply: Any) -> int:
-    return reply if isinstance(reply, int) else 0  # the key has another type by now
+def length_in(reply: Any) -> int:
+    """A key's length, 0 for one that has another type by now."""
+    return reply if isinstance(reply, int) else 0
 
 
 def _is_table(line: Wire, key: bytes) -> bool:
@@ -137,10 +127,11 @@ def _borders(line: Wire, key: bytes, kind: str, offsets: Sequence[int]) -> list[
         replies = line.call(("LRANGE", key, offset - RUN, offset - 1) for offset in offsets)
         return [run_before(reply) if isinstance(reply, list) else () for reply in replies]
     replies = line.call(("ZRANGE", key, offset - 1, offset - 1, "WITHSCORES") for offset in offsets)
-    return [() if isinstance(reply, Exception) or not reply else _border(scored(reply)[0]) for reply in replies]
+    return [() if isinstance(reply, Exception) or not reply else border_at(scored(reply)[0]) for reply in replies]
 
 
-def _border(item: Scored) -> Border:
+def border_at(item: Scored) -> Border:
+    """The border of a zset's part behind this member."""
     return item[0], repr(item[1]).encode()
 
 

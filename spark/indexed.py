@@ -1,8 +1,8 @@
 """Indexed: the records of jobs, found by an index in which all of them stand (schema/index.py), instead of by a scan.
 
-A scan costs the server half as much for each key of a keyspace as its record does; an index costs next to nothing, and its order
-is nearly that in which records lie in the server's memory. What it lacks is not read: a record that the index has lost is for
-audits to find. Only reads from the server. Called by the data source.
+A scan costs the server half as much for each key of a keyspace as its record does; an index costs next to nothing. Strips of it
+(migrations/strips.py) bring records in the order in which they lie in the server's memory, most likely. What an index lacks is
+not read: a record that it has lost is for audits to find. Only reads from the server. Called by the data source.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import redis
 from attrs import frozen
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from ..migrations.keyparts import KeyPart, cut_zset
+from ..migrations.chunks import Sizes
+from ..migrations.keyparts import KeyPart
 from ..migrations.scan import node, nothing_expires, same_server
+from ..migrations.strips import Strip, cut_strips
 from ..migrations.throttle import Pace, Throttle
 from ..migrations.wire import wire
 from ..schema.address import Address
@@ -30,9 +32,13 @@ from ..schema.text import to_text
 from ..schema.textparts import joined
 from ..schema.texts import Texts
 from .forms import Form
+from .names import merged
 from .replies import Replies
 from .worker import settle
 from .zsets import read_members
+
+SPARE = 100
+"""Members for which a chunk has room besides: others may have come since the index was cut."""
 
 
 def index_of(address: Address) -> Index:
@@ -47,8 +53,8 @@ def index_of(address: Address) -> Index:
     return index
 
 
-def cut_index(client: redis.Redis, address: Address, number: int) -> list[KeyPart]:
-    """The parts of the index, about so many. Raises ServerError when there is none."""
+def cut_index(client: redis.Redis, address: Address, number: int) -> list[Strip]:
+    """At most so many strips of the index. Raises ServerError when there is none."""
     index = index_of(address)
     with wire(client) as line:
         if line.ask("TYPE", index.key) not in (b"zset", "zset"):
@@ -56,16 +62,22 @@ def cut_index(client: redis.Redis, address: Address, number: int) -> list[KeyPar
                 f"{address.display()}: there is no sorted set {to_text(index.key)!r}, by which to find records; check db and "
                 "prefix, or leave out option 'by' to look for them among all keys"
             )
-        return cut_zset(line, index.key, number)
+        return cut_strips(line, index.key, number)
 
 
-def names_by_index(replies: Replies, part: KeyPart, address: Address, pace: Pace) -> Iterator[Texts]:
-    """The names of the records of all members of a part of the index, some thousands at a time.
+def names_by_index(replies: Replies, strip: Strip, address: Address, pace: Pace) -> Iterator[Texts]:
+    """The names of the records of all members of a strip of the index, some thousands at a time.
 
     Whoever stands in the index all the while, with the same score, is named once.
     """
-    index, throttle = index_of(address), pace.throttle
-    for found in pace.through(read_members(replies, part, throttle.sizes)):
+    return merged(_names(replies, part, address, pace) for part in strip)
+
+
+def _names(replies: Replies, part: KeyPart, address: Address, pace: Pace) -> Iterator[Texts]:
+    index, most = index_of(address), pace.throttle.sizes.members
+    # In chunks of one size the last is not much larger than what is left.
+    sizes = Sizes(members=min(most, part.count // (part.count // most + 1) + SPARE))
+    for found in pace.through(read_members(replies, part, sizes)):
         members = found.members
         begins = _behind(members.data, members.starts, members.sizes, index.mark)
         ids = Texts(members.data, begins, members.sizes - (begins - members.starts))
@@ -76,9 +88,9 @@ def names_by_index(replies: Replies, part: KeyPart, address: Address, pace: Pace
 class IndexPart(InputPartition):  # type: ignore[misc]
     """The part of one task, of an index."""
 
-    part: KeyPart
+    strip: Strip
     tasks: int
-    """How many parts there are."""
+    """How many strips there are."""
     run_id: str | None
 
 
@@ -94,15 +106,15 @@ class IndexReader(DataSourceReader):  # type: ignore[misc]
 
     def partitions(self) -> Sequence[IndexPart]:
         with open_client(self.address) as client:
-            parts = cut_index(client, self.address, self.number)
-            return [IndexPart(part, len(parts), node(client).run_id) for part in parts]
+            strips = cut_index(client, self.address, self.number)
+            return [IndexPart(strip, len(strips), node(client).run_id) for strip in strips]
 
     def read(self, partition: IndexPart) -> Iterator[pa.RecordBatch]:
         settle()
         pace = self.throttle.shared(partition.tasks).pace()
         with open_client(self.address) as client, same_server(client, partition.run_id), wire(client) as line:
             replies = Replies(line, all_stay=nothing_expires(client, self.address.db))
-            yield from self.form.read(replies, names_by_index(replies, partition.part, self.address, pace), pace, self.address)
+            yield from self.form.read(replies, names_by_index(replies, partition.strip, self.address, pace), pace, self.address)
 
 
 @compiled

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import redis
-from attrs import frozen
+from attrs import define, field, frozen
 from pyspark.sql import SparkSession
 
 from ..migrations.clusterscan import Cluster, NodeName
@@ -126,14 +126,13 @@ def _scanning(address: Address, throttle: Throttle, scans: list[Scan], folder: s
 def _batch(names: list[bytes]) -> pa.RecordBatch:
     keys = pa.array(names, pa.binary())
     texts = Texts.from_arrow(keys)
-    neighbourhoods, _ = _neighbours(texts.data, texts.starts, texts.sizes)
+    neighbourhoods = _neighbours(texts.data, texts.starts, texts.sizes)
     return pa.RecordBatch.from_arrays([pa.array(neighbourhoods), keys], schema=SCHEMA)
 
 
 def side_by_side(names: Texts) -> Texts:
     """The names in the order in which their keys lie in the server's memory, most likely."""
-    _, numbers = _neighbours(names.data, names.starts, names.sizes)
-    return names.take(np.argsort(numbers, kind="stable"))
+    return names.take(np.argsort(_numbers(names.data, names.starts, names.sizes), kind="stable"))
 
 
 def gathered(pages: Iterable[Texts]) -> Iterator[Texts]:
@@ -148,23 +147,75 @@ def gathered(pages: Iterable[Texts]) -> Iterator[Texts]:
         yield side_by_side(concatenated(names))
 
 
+def merged(streams: Iterable[Iterator[Texts]]) -> Iterator[Texts]:
+    """The names of all streams, neighbours side by side where the numbers of each stream rise. Keeps some pages of each."""
+    those = list(map(_Stream, streams))
+    while those := [stream for stream in those if stream.has_names()]:
+        bound = min(int(stream.numbers.max()) for stream in those)
+        yield side_by_side(concatenated([stream.up_to(bound) for stream in those]))
+
+
+@define
+class _Stream:
+    """Pages of names, of which the next one is read when those of the last have been taken."""
+
+    pages: Iterator[Texts]
+    names: Texts = field(factory=lambda: Texts.of([]))
+    numbers: Any = None
+
+    def has_names(self) -> bool:
+        """Whether there are any that have not been taken."""
+        while not len(self.names):
+            page = next(self.pages, None)
+            if page is None:
+                return False
+            self.names, self.numbers = page, _numbers(page.data, page.starts, page.sizes)
+        return True
+
+    def up_to(self, bound: int) -> Texts:
+        """Takes those with a number up to this one."""
+        are_due = self.numbers <= bound
+        due = self.names.take(are_due)
+        self.names, self.numbers = self.names.take(~are_due), self.numbers[~are_due]
+        return due
+
+
+@compiled
+def _numbers(data: Any, starts: Any, sizes: Any) -> Any:
+    """The last digits of each name as a number; 18 of them count."""
+    numbers = np.empty(len(starts), np.int64)
+    for row in range(len(starts)):
+        _, numbers[row] = _ending(data, starts[row], sizes[row])
+    return numbers
+
+
 @compiled
 def _neighbours(data: Any, starts: Any, sizes: Any) -> Any:
-    """The neighbourhood of each name, and its number there: the last digits of it, of which 18 count."""
-    neighbourhoods, numbers = np.empty(len(starts), np.int64), np.zeros(len(starts), np.int64)
+    """The neighbourhood of each name, and its number there."""
+    neighbourhoods = np.empty(len(starts), np.int64)
     for row in range(len(starts)):
-        start, end = starts[row], starts[row] + sizes[row]
-        while end > start and not 48 <= data[end - 1] <= 57:
-            end -= 1
-        first = end
-        while first > start and end - first < MOST_DIGITS and 48 <= data[first - 1] <= 57:
-            first -= 1
-        for index in range(first, end):
-            numbers[row] = numbers[row] * 10 + (data[index] - 48)
+        first, number = _ending(data, starts[row], sizes[row])
         # With the same text before them, these are whole numbers in a row, which buckets take in turn.
-        before = hashed(data, start, first - start if end > start else sizes[row])
-        neighbourhoods[row] = np.int64(before >> np.uint64(2)) + numbers[row] // BLOCK
-    return neighbourhoods, numbers
+        before = hashed(data, starts[row], first)
+        neighbourhoods[row] = np.int64(before >> np.uint64(2)) + number // BLOCK
+    return neighbourhoods
+
+
+@compiled
+def _ending(data: Any, start: int, size: int) -> Any:
+    """How many bytes of a name stand before its last digits (all, if it has none), and the number that these are."""
+    end = start + size
+    while end > start and not 48 <= data[end - 1] <= 57:
+        end -= 1
+    if end == start:
+        return size, np.int64(0)
+    first = end
+    while first > start and end - first < MOST_DIGITS and 48 <= data[first - 1] <= 57:
+        first -= 1
+    number = np.int64(0)
+    for index in range(first, end):
+        number = number * 10 + (data[index] - 48)
+    return first - start, number
 
 
 def tasks_for(address: Address, times: int = 1) -> int:

@@ -8,8 +8,6 @@ from random import Random
 
 import pytest
 import redis
-from ferryman.migrations.keyparts import cut_zset
-from ferryman.migrations.wire import wire
 from ferryman.schema.errors import ServerError, UsageError
 from ferryman.spark.source import Ferryman
 from pyspark.sql import SparkSession
@@ -105,16 +103,6 @@ def test_jobs_that_stay_are_rows_once_while_others_come_and_go(server: Server, c
     assert len(still) > JOBS - 1000
     assert still <= found.keys()
     assert max(found.values()) == 1
-
-
-def test_an_index_is_cut_where_it_has_members(client: redis.Redis) -> None:
-    with wire(client) as line:
-        assert [(part.offset, part.count, part.after, part.until) for part in cut_zset(line, b"nothing", 4)] == [(0, 0, (), ())]
-        client.zadd("index", {f"{n:06}": n for n in range(45_000)})
-        parts = cut_zset(line, b"index", 8)
-    assert [part.offset for part in parts] == [0, 11_250, 22_500, 33_750]
-    assert parts[0].after == parts[-1].until == ()
-    assert [part.until for part in parts[:-1]] == [part.after for part in parts[1:]]
 
 
 def test_spark_reads_the_rows_by_several_tasks(spark: SparkSession, server: Server, client: redis.Redis) -> None:

@@ -1,13 +1,19 @@
-"""Into how many tasks work is cut: by keys, and by memory where few keys hold many jobs."""
+"""Into how many tasks work is cut: by keys, and by memory where few keys hold many jobs. In what order names come."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
 
 import pytest
 import redis
 from ferryman.migrations.survey import FEW_KEYS, memory
 from ferryman.schema.address import Address
+from ferryman.schema.texts import Texts
 from ferryman.spark.engine import SparkEngine
-from ferryman.spark.names import even, tasks_for
+from ferryman.spark.names import even, merged, tasks_for
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from ..support.servers import Server
@@ -64,3 +70,19 @@ def test_keys_are_read_by_as_many_tasks_as_the_user_says(spark: SparkSession, se
 
     SparkEngine(spark, tasks=4).audit(Address.parse(server.url(family="bee")), 1_800_000_000_000, lambda _: None, note)
     assert steps["reading bee keys"] == 4
+
+
+@given(st.lists(st.lists(st.integers(0, 50) | st.integers(0, 10**17), max_size=30), max_size=4), st.integers(1, 9), st.booleans())
+def test_names_of_several_streams_come_once_and_in_order_where_each_rises(
+    streams: list[list[int]], size: int, rise: bool
+) -> None:
+    def pages(numbers: list[int]) -> Iterator[Texts]:
+        yield Texts.of([])
+        for at in range(0, len(numbers), size):
+            yield Texts.of(b"q:job:%d" % number for number in numbers[at : at + size])
+
+    names = [name for page in merged(pages(sorted(each) if rise else each) for each in streams) for name in page.to_list()]
+    numbers = [int(name.removeprefix(b"q:job:")) for name in names]
+    assert sorted(numbers) == sorted(chain.from_iterable(streams))
+    if rise:
+        assert numbers == sorted(numbers)

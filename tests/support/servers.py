@@ -51,11 +51,17 @@ class ServerKind:
 
     @contextlib.contextmanager
     def start(self, folder: Path, *options: str, port: int | None = None) -> Iterator[Server]:
-        """Starts the program in ``folder`` with more command-line ``options``, and ends it at the end of the block."""
+        """Starts the program in ``folder`` with more command-line ``options``, and ends it at the end of the block.
+
+        In a session of its own, as services are: Linux shares processor time out to sessions first, and to their processes then.
+        """
         port = port or free_port()
         command = [self.binary, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
         command += ["--save", "", "--appendonly", "no", *options]
-        with (folder / "server.log").open("ab") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+        with (
+            (folder / "server.log").open("ab") as log,
+            subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True) as process,
+        ):
             try:
                 server = Server(self.name, port, process.pid, folder, self.binary)
                 wait_until_answering(server)

@@ -1,0 +1,61 @@
+"""Strips: a long zset, cut for several tasks so that each finds neighbours together.
+
+A zset stands in the order of scores, and of members where these are the same. Where members are ids and scores a few priorities,
+each priority has a run of rising ids. A strip is what lies between two ids in all runs, and has a part of each: whoever reads
+these side by side meets ids that follow one another.
+
+    score 0   | 1 2 | 5 6 | 9
+    score 1   | 3   | 7   | 10 11
+    score 2   |     | 4 8 |
+
+Only reads. Called by ``spark/indexed.py``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from .chunks import CHUNK, Scored, scored, zset_order
+from .keyparts import KeyPart, between, border_at, length_in
+from .wire import Wire
+
+SAMPLES = 128
+"""Members for each strip by which is known how the others stand."""
+MOST_RUNS = 16
+"""With more runs of members that rise, a strip is a range of ranks instead: of more parts each is too small."""
+
+Strip = list[KeyPart]
+
+
+def cut_strips(line: Wire, key: bytes, number: int) -> list[Strip]:
+    """At most so many strips of a zset, one where there are few members. Together they have all; the last part has no end."""
+    length = length_in(line.call([("ZCARD", key)])[0])
+    number = min(number, length // CHUNK)
+    ranks, samples = _samples(line, key, length, number * SAMPLES)
+    if not samples:
+        return [between(key, "zset", None, [0, length], [(), ()])]
+    at = [len(samples) * strip // number for strip in range(1, number)]
+    members = [member for member, _ in samples]
+    in_order = sorted(members)
+    limits = [in_order[index] for index in at]
+    strips = [bisect_left(limits, member) for member in members]
+    ends = [
+        index for index in range(len(samples) - 1) if strips[index + 1] != strips[index] or members[index + 1] < members[index]
+    ]
+    if len(ends) >= MOST_RUNS * number:
+        ends, strips = at, [bisect_left(at, index) for index in range(len(samples))]
+    borders = [border_at(samples[index]) for index in ends]
+    parts = between(key, "zset", None, [0, *(ranks[index] for index in ends), length], [(), *borders, ()])
+    found: list[Strip] = [[] for _ in range(number)]
+    for part, end in zip(parts, [*ends, -1], strict=True):
+        found[strips[end]].append(part)
+    return list(filter(None, found))
+
+
+def _samples(line: Wire, key: bytes, length: int, number: int) -> tuple[list[int], list[Scored]]:
+    """About so many members, at even distances, and the ranks behind them."""
+    ranks = range(length // number, length, length // number) if number else ()
+    replies = line.call(("ZRANGE", key, rank - 1, rank - 1, "WITHSCORES") for rank in ranks)
+    found = {scored(reply)[0]: rank for rank, reply in zip(ranks, replies, strict=True) if isinstance(reply, list) and reply}
+    # The zset may have changed meanwhile.
+    return sorted(found.values()), sorted(found, key=zset_order)
