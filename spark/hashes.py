@@ -58,14 +58,16 @@ def record_test(family: KeyFamily, prefix: str) -> Test:
     """Tells of names of hashes whether they are those of jobs' records; true of all where a family's names don't tell."""
     if not family.names_records:
         return lambda keys: np.ones(len(keys), bool)
-    likely = record_guess(family, prefix)
+    likely, voucher = record_guess(family, prefix), family.voucher(prefix, 0)
+    columns = voucher.columns() if voucher else None
 
     def states_record(key: bytes) -> bool:
         return any(fact.kind is FactKind.RECORD for fact in family.facts(Entry(key, "hash", {}), prefix))
 
     def test(keys: Texts) -> Any:
         answers = likely(keys)
-        for index in np.flatnonzero(~answers).tolist():
+        unclear = ~answers if columns is None else ~answers & (columns.attached(keys) == NO_NUMBER)
+        for index in np.flatnonzero(unclear).tolist():
             answers[index] = states_record(keys[index])
         return answers
 
