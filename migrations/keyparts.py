@@ -7,7 +7,7 @@ Parts of a zset or list begin and end at items, not at indexes, so they fit toge
 then. Parts of a set or hash are ranges of positions, as those of a whole keyspace are (scan.py): only where it is a hash table,
 and where the server's cursors are positions.
 
-Only reads. Called by ``spark/longkeys.py``.
+Only reads. Called by ``spark/longkeys.py``; strips.py cuts indexes in another way.
 """
 
 from __future__ import annotations

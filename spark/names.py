@@ -191,7 +191,7 @@ def _numbers(data: Any, starts: Any, sizes: Any) -> Any:
 
 @compiled
 def _neighbours(data: Any, starts: Any, sizes: Any) -> Any:
-    """The neighbourhood of each name, and its number there."""
+    """The neighbourhood of each name."""
     neighbourhoods = np.empty(len(starts), np.int64)
     for row in range(len(starts)):
         first, number = _ending(data, starts[row], sizes[row])
