@@ -21,6 +21,9 @@ BATCH_COMMANDS = 2000
 ADDING = frozenset({"HSET", "LPUSH", "RPUSH", "SADD", "ZADD"})
 """Commands of which two for one key are one with the words of both."""
 
+OPTIONS = frozenset({"NX", "XX", "GT", "LT", "CH"})
+"""What may stand in a ZADD before the first score."""
+
 OF_MANY_KEYS = frozenset({"DEL", "EVAL"})
 """Commands that concern more than the key after their name."""
 
@@ -68,8 +71,9 @@ def joined(commands: Iterable[Command]) -> list[Command]:
     for command in commands:
         name, key = command[0], command[1]
         if name in ADDING:
-            # The options of a ZADD count for all its members.
-            end = len(command) - 2 if name == "ZADD" else 2
+            end = 2
+            while name == "ZADD" and command[end] in OPTIONS:  # these count for all its members
+                end += 1
             head = command[:end]
             before = latest.get(key)
             if before is not None and before[0] == head:

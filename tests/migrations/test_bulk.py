@@ -46,6 +46,11 @@ def test_commands_for_one_key_become_one() -> None:
     assert joined(several) == [("SADD", b"s", b"a", b"b"), ("ZADD", b"z", 1, b"a", 2, b"b")]
 
 
+def test_commands_join_by_their_options_and_not_by_their_first_members() -> None:
+    several: list[Command] = [("ZADD", b"z", 1, b"c", 0, b"c"), ("ZADD", b"z", 1, b"c", 0, b"a"), ("ZADD", b"z", "NX", 5, b"b")]
+    assert joined(several) == [("ZADD", b"z", 1, b"c", 0, b"c", 1, b"c", 0, b"a"), ("ZADD", b"z", "NX", 5, b"b")]
+
+
 @pytest.mark.parametrize("after", [0, BATCH_COMMANDS, 2 * BATCH_COMMANDS])
 def test_a_refused_command_is_told_whichever_batch_it_stands_in(client: redis.Redis, after: int) -> None:
     client.set("text", "no set")

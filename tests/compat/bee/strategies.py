@@ -7,6 +7,7 @@ from typing import Any
 
 from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job, State
+from ferryman.schema.text import to_bytes, to_text
 from hypothesis import strategies as st
 
 from ...support.strategies import kept_values, lines, times, whole_numbers
@@ -137,7 +138,8 @@ def jobs(draw: st.DrawFn) -> Job:
     queue = draw(names)
     extra = draw(st.dictionaries(st.sampled_from(["qless", "migration"]), st.dictionaries(lines, kept_values), max_size=2))
     history = st.lists(st.one_of(events, st.dictionaries(lines, kept_values, max_size=2)), max_size=3)
-    needs = st.lists(st.one_of(st.just("nobody"), lines), min_size=state is State.BLOCKED, max_size=2)
+    ids = lines.map(lambda text: to_text(to_bytes(text)))  # as they come from keys
+    needs = st.lists(st.one_of(st.just("nobody"), ids), min_size=state is State.BLOCKED, max_size=2)
     return Job(
         id=draw(st.sampled_from(["7", "a:b", "ü", "dd9bc61a-e5a9-11f1-bafb-352044702426"])),
         queue=queue,
