@@ -72,11 +72,11 @@ def member_chunks(
     while True:
         start = max(0, rank - back)
         members = read(start, start + size)
-        if after is not None and start > 0 and (not members or zset_order(members[0]) > zset_order(after)):
+        if after is not None and start > 0 and (not members or _order(members[0]) > _order(after)):
             back = size if back == 1 else 2 * back
             continue
-        first = 0 if after is None else bisect_right(members, zset_order(after), key=zset_order)
-        end = len(members) if until is None else bisect_right(members, zset_order(until), key=zset_order)
+        first = 0 if after is None else bisect_right(members, _order(after), key=_order)
+        end = len(members) if until is None else bisect_right(members, _order(until), key=_order)
         if first < end:
             yield members[first:end]  # type: ignore[misc]  # of a list or of columns a part is the same
             after = members[end - 1]
@@ -92,7 +92,7 @@ def scored(reply: object) -> list[Scored]:
     return [(member, float(score)) for member, score in pairs(reply)]
 
 
-def zset_order(item: Scored) -> tuple[float, bytes]:
+def _order(item: Scored) -> tuple[float, bytes]:
     """The order of a zset: by score, then by the member's bytes."""
     return item[1], item[0]
 

@@ -97,7 +97,7 @@ def cut(line: Wire, key: bytes, kind: str, ttl_ms: int | None, *, by_cursor: boo
         borders: list[Border] = [()] * (of + 1)
     else:
         offsets = [length * number // of // LIST_CHUNK * LIST_CHUNK for number in range(of)] + [length]
-        borders = [(), *_borders(line, key, kind, offsets[1:])]
+        borders = [(), *borders_at(line, key, kind, offsets[1:])]
         if kind == "zset" and not all(borders[1:-1]):
             return []  # it has lost most of its members just now
     return between(key, kind, ttl_ms, offsets, borders)
@@ -121,17 +121,16 @@ def _is_table(line: Wire, key: bytes) -> bool:
     return line.call([("OBJECT", "ENCODING", key)]) == [b"hashtable"]
 
 
-def _borders(line: Wire, key: bytes, kind: str, offsets: Sequence[int]) -> list[Border]:
+def borders_at(line: Wire, key: bytes, kind: str, offsets: Sequence[int]) -> list[Border]:
     """What stands before each of these indexes."""
     if kind == "list":
         replies = line.call(("LRANGE", key, offset - RUN, offset - 1) for offset in offsets)
         return [run_before(reply) if isinstance(reply, list) else () for reply in replies]
     replies = line.call(("ZRANGE", key, offset - 1, offset - 1, "WITHSCORES") for offset in offsets)
-    return [() if isinstance(reply, Exception) or not reply else border_at(scored(reply)[0]) for reply in replies]
+    return [() if isinstance(reply, Exception) or not reply else _border(scored(reply)[0]) for reply in replies]
 
 
-def border_at(item: Scored) -> Border:
-    """The border of a zset's part behind this member."""
+def _border(item: Scored) -> Border:
     return item[0], repr(item[1]).encode()
 
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from .chunks import CHUNK, Scored, scored, zset_order
-from .keyparts import KeyPart, between, border_at, length_in
+from .chunks import CHUNK
+from .keyparts import Border, KeyPart, between, borders_at, length_in
 from .wire import Wire
 
 SAMPLES = 128
@@ -35,7 +35,7 @@ def cut_strips(line: Wire, key: bytes, number: int) -> list[Strip]:
     if not samples:
         return [between(key, "zset", None, [0, length], [(), ()])]
     at = [len(samples) * strip // number for strip in range(1, number)]
-    members = [member for member, _ in samples]
+    members = [member for member, _score in samples]
     in_order = sorted(members)
     limits = [in_order[index] for index in at]
     strips = [bisect_left(limits, member) for member in members]
@@ -44,18 +44,17 @@ def cut_strips(line: Wire, key: bytes, number: int) -> list[Strip]:
     ]
     if len(ends) >= MOST_RUNS * number:
         ends, strips = at, [bisect_left(at, index) for index in range(len(samples))]
-    borders = [border_at(samples[index]) for index in ends]
-    parts = between(key, "zset", None, [0, *(ranks[index] for index in ends), length], [(), *borders, ()])
+    offsets = [0, *(ranks[index] for index in ends), length]
+    parts = between(key, "zset", None, offsets, [(), *(samples[index] for index in ends), ()])
     found: list[Strip] = [[] for _ in range(number)]
     for part, end in zip(parts, [*ends, -1], strict=True):
         found[strips[end]].append(part)
     return list(filter(None, found))
 
 
-def _samples(line: Wire, key: bytes, length: int, number: int) -> tuple[list[int], list[Scored]]:
+def _samples(line: Wire, key: bytes, length: int, number: int) -> tuple[list[int], list[Border]]:
     """About so many members, at even distances, and the ranks behind them."""
     ranks = range(length // number, length, length // number) if number else ()
-    replies = line.call(("ZRANGE", key, rank - 1, rank - 1, "WITHSCORES") for rank in ranks)
-    found = {scored(reply)[0]: rank for rank, reply in zip(ranks, replies, strict=True) if isinstance(reply, list) and reply}
+    found = {border: rank for rank, border in zip(ranks, borders_at(line, key, "zset", ranks), strict=True) if border}
     # The zset may have changed meanwhile.
-    return sorted(found.values()), sorted(found, key=zset_order)
+    return sorted(found.values()), sorted(found, key=lambda border: (float(border[1]), border[0]))
