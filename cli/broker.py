@@ -1,4 +1,7 @@
-"""Broker: ferryman's own queues on a live server, for the commands that ask it directly: ``dead``, ``cancel`` and ``metrics``."""
+"""Broker: ferryman's own queues on a live server, for the commands that ask it directly.
+
+Those are ``dead``, ``cancel``, ``metrics`` and ``backlog``.
+"""
 
 from __future__ import annotations
 

@@ -9,19 +9,19 @@ import sys
 
 import click
 
-COMMANDS = ("queues", "metrics", "dead", "cancel")
+COMMANDS = ("queues", "backlog", "metrics", "dead", "cancel")
 
 
 @click.command(
     add_help_option=False,
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
-    short_help="Queues, metrics, dead letters and cancelling, of a ferryman:// broker.",
+    short_help="Queues, backlog, metrics, dead letters and cancelling, of a ferryman:// broker.",
 )
 @click.argument("name", type=click.Choice(COMMANDS))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def ferryman(context: click.Context, name: str, arguments: tuple[str, ...]) -> None:
-    """What ``ferryman NAME URL …`` does, without the URL: queues, metrics, dead or cancel."""
+    """What ``ferryman NAME URL …`` does, without the URL: queues, backlog, metrics, dead or cancel."""
     from ..transport.transport import Transport
     from .main import main
 

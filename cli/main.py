@@ -20,6 +20,7 @@ COMMANDS: Mapping[str, str] = {
     "verify": "Compare a migrated keyspace with its source, job by job.",
     "jobs": "List jobs, in the order in which they will run.",
     "queues": "List queues with their numbers.",
+    "backlog": "Print how many messages want a worker or have one, for autoscalers.",
     "metrics": "Show the numbers of queues as Prometheus metrics, once or by HTTP.",
     "dead": "List dead letters, put them back to their queues, or delete them.",
     "cancel": "Remove tasks that nobody has begun from their queues.",

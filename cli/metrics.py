@@ -1,4 +1,4 @@
-"""``ferryman metrics``: the numbers of every queue for Prometheus, once or by HTTP. Only reads."""
+"""``ferryman metrics``: the numbers of every queue for Prometheus, once or by HTTP, there as JSON too. Only reads."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def _listen(ctx: click.Context, param: click.Parameter, value: str | None) -> tu
     "--listen",
     metavar="[HOST:]PORT",
     callback=_listen,
-    help=f"Serve the metrics by HTTP until a signal ends it; each request is one look. HOST is {LOOPBACK} if left out.",
+    help="Serve the metrics by HTTP until a signal ends it, and at /backlog what ferryman backlog tells as JSON; each request is "
+    f"one look. HOST is {LOOPBACK} if left out.",
 )
 def command(url: Address, listen: tuple[str, int] | None) -> Status:
     """Show the numbers of queues as Prometheus metrics.
@@ -72,7 +73,7 @@ def _scrape(url: Address) -> Scrape:
 
 def _serve(scrape: Scrape, host: str, port: int) -> None:
     """Answers requests until SIGINT or SIGTERM. Raises UsageError where each one would read every job."""
-    from prometheus_client import start_http_server
+    from .endpoint import endpoint
 
     if not is_brief(scrape.address):
         raise UsageError(
@@ -87,9 +88,11 @@ def _serve(scrape: Scrape, host: str, port: int) -> None:
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, finish)
     try:
-        server, thread = start_http_server(port, host, scrape.registry())
+        server = endpoint(scrape, host, port)
     except OSError as error:
         raise UsageError(f"can't listen on {host}:{port}: {error.strerror or error}") from None
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
     _note(f"metrics of {scrape.address.display()} at http://{_netloc(host)}:{server.server_port}/metrics")
     end.wait()
     server.shutdown()

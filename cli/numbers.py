@@ -1,20 +1,20 @@
-"""Numbers: how many jobs the queues of a keyspace have, from one look at it, for ``ferryman metrics``. Only reads.
+"""Numbers: how many jobs the queues of a keyspace have, from one look at it. For ``ferryman metrics`` and ``backlog``.
 
 Ferryman's own queues are asked by one script each, other families by the lengths of their indexes: a few commands a queue,
-however many jobs there are. Where a family's indexes don't tell, every job is read, as ``ferryman queues`` does.
+however many jobs there are. Only reads. Where a family's indexes don't tell, every job is read, as ``ferryman queues`` does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from attrs import field, frozen
 
-from ..migrations.counting import SERVERS, count
+from ..migrations.counting import count, is_countable
 from ..migrations.local import LocalEngine
 from ..migrations.queues import QueueStatus
 from ..schema.address import DEFAULT_FAMILY, Address, Kind
-from ..schema.family import get_family
 from ..schema.job import State
 from ..schema.native.results import Size
 from .broker import open_broker
@@ -32,9 +32,9 @@ class Numbers:
 
     states: Mapping[State, int]
     waiting: Mapping[str, int]
-    """How many jobs wait with each priority; empty where only their sum is known."""
+    """How many jobs wait with each priority, "" for those of which it is not known; empty where only their sum is known."""
     ages_ms: Mapping[str, int] = field(factory=dict)
-    """How long the oldest job has waited that waits with each priority; "" where it is the oldest of all."""
+    """How long the oldest job has waited that waits with each priority, by the same words; "" alone: the oldest of all."""
     consumers: int | None = None
     """None where the family does not know its consumers."""
     letters: int | None = None
@@ -42,43 +42,63 @@ class Numbers:
     counters: Mapping[str, int] = field(factory=dict)
     """What has happened since the queue was made; nothing in other systems."""
 
+    def number(self, state: State) -> int:
+        """The jobs in a state."""
+        return self.states.get(state, 0)
+
+    @property
+    def backlog(self) -> int:
+        """The jobs that want a worker or have one: what an autoscaler goes by, so that it stops no worker that has one."""
+        return self.number(State.WAITING) + self.number(State.ACTIVE)
+
+    @property
+    def latency_ms(self) -> int | None:
+        """How long the job that has waited longest has; 0 where none waits, None where that is not known."""
+        if not self.number(State.WAITING):
+            return 0
+        return max(self.ages_ms.values(), default=None)
+
+
+Found = Mapping[str, Numbers | Exception]
+"""The numbers of queues by name; the error of one that is damaged, or written by a newer version."""
+
 
 def is_brief(address: Address) -> bool:
     """Whether ``look`` takes a few commands a queue; it reads every job otherwise."""
     if address.family == DEFAULT_FAMILY:
         return address.kind is not Kind.RDB
-    return address.kind in SERVERS and get_family(address.family).count(address.prefix) is not None
+    return is_countable(address)
 
 
-def look(address: Address) -> dict[str, Numbers | None]:
-    """The numbers of each queue that lasts, by name; None for one that is damaged, or written by a newer version.
+def look(address: Address, chosen: tuple[str, ...] = ()) -> dict[str, Numbers | Exception]:
+    """The numbers of the chosen queues that there are, of each queue that lasts if none is chosen.
 
     Raises ServerError naming the address, UsageError for one that can't be read.
     """
     if not is_brief(address):
         statuses = LocalEngine().queues(address, moment(address, None))
     elif address.family == DEFAULT_FAMILY:
-        return _asked(address)
+        return _asked(address, chosen)
     else:
         _, statuses = count(address, **_patience(address)) or (0, [])
-    return {status.queue: _of_status(status) for status in statuses}
+    return {status.queue: _of_status(status) for status in statuses if not chosen or status.queue in chosen}
 
 
-def _patience(address: Address) -> dict[str, float]:
+def _patience(address: Address) -> dict[str, Any]:
     return {} if "socket_timeout" in address.options else {"socket_timeout": PATIENCE}
 
 
-def _asked(address: Address) -> dict[str, Numbers | None]:
-    found: dict[str, Numbers | None] = {}
+def _asked(address: Address, chosen: tuple[str, ...]) -> dict[str, Numbers | Exception]:
+    found: dict[str, Numbers | Exception] = {}
     with open_broker(address, **_patience(address)) as broker:
-        names = broker.queues(())
+        names = broker.queues(chosen)
         for first in range(0, len(names), CHUNK):
             chunk = names[first : first + CHUNK]
             calls = [call for name in chunk for call in (broker.live.size(name, by_priority=True), broker.live.counters(name))]
             outcomes = broker.wire.outcomes(calls)
             for name, size, counters in zip(chunk, outcomes[::2], outcomes[1::2], strict=True):
                 if isinstance(size, Exception) or isinstance(counters, Exception):
-                    found[name] = None
+                    found[name] = size if isinstance(size, Exception) else counters
                 elif size.exists:
                     found[name] = _of_size(size, counters)
     return found
@@ -95,6 +115,8 @@ def _of_size(size: Size, counters: Mapping[str, int]) -> Numbers:
     }
     waiting = {str(priority): number for priority, number in size.priorities.items()}
     ages = {str(priority): age for priority, age in size.ages.items()}
+    if size.due and size.due_age_ms is not None:
+        waiting[""], ages[""] = size.due, size.due_age_ms
     return Numbers(states, waiting, ages, size.consumers, size.letters, counters)
 
 

@@ -24,8 +24,9 @@ RARE = (State.CANCELLED, State.BLOCKED, State.UNKNOWN)
 def command(url: Address, engine: Engine, now_ms: int | None, output: Output) -> Status:
     """List queues with their numbers.
 
-    For each queue: jobs by state, how long the oldest waiting job has existed, and the consumers where the family knows
-    them; with --format json also how many wait with each priority. Failed jobs of a ferryman keyspace are its dead letters.
+    For each queue: jobs by state, how long the oldest waiting job has waited, and the consumers where the family knows them.
+    A scheduled job whose time has come waits. With --format json also how many wait with each priority. Failed jobs of a
+    ferryman keyspace are its dead letters.
 
     \b
     Example:

@@ -17,13 +17,14 @@ from prometheus_client.registry import Collector
 from ..schema.address import Address
 from ..schema.errors import FerrymanError
 from ..schema.job import State
-from .numbers import Numbers, look
+from .numbers import Found, Numbers, look
 from .queues import RARE
 
 COUNTERS: Mapping[str, str] = {
     "published": "Messages stored",
     "deduplicated": "Messages not stored because another one held their unique key",
     "delivered": "Messages handed to consumers, each time",
+    "redelivered": "Messages handed to consumers that had been handed to one before",
     "acked": "Messages finished by their consumers",
     "cancelled": "Messages finished by a consumer whose lease was over, before another one had taken them",
     "requeued": "Messages given back by their consumers, to be delivered again",
@@ -39,8 +40,6 @@ COUNTERS: Mapping[str, str] = {
     "purged": "Messages purged",
 }
 """Counter of a queue -> what it counts. They begin anew when a queue is deleted and declared again."""
-
-Found = Mapping[str, Numbers | None]
 
 
 @define(eq=False)
@@ -70,15 +69,19 @@ class Scrape(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """The numbers of one look. ``ferryman_up`` is 0, and alone, if it failed; never raises for a server that fails."""
+        found = self.look()
+        yield GaugeMetricFamily("ferryman_up", "Whether the server could be read", 0 if found is None else 1)
+        if found is not None:
+            yield from metrics(found)
+
+    def look(self) -> Found | None:
+        """The numbers, None if they can't be had: ``failure`` says why. Who asks while a look is under way gets what it finds."""
         looks = self._looks
         with self._lock:
             if looks == self._looks:
                 self._found = self._look()
                 self._looks += 1
-            found = self._found
-        yield GaugeMetricFamily("ferryman_up", "Whether the server could be read", 0 if found is None else 1)
-        if found is not None:
-            yield from metrics(found)
+            return self._found
 
     def _look(self) -> Found | None:
         try:
@@ -95,6 +98,17 @@ class Scrape(Collector):
 def metrics(found: Found) -> list[Metric]:
     """The metrics of queues by name; of those that can't be read, that alone."""
     up = GaugeMetricFamily("ferryman_queue_up", "Whether the queue's numbers could be read", labels=["queue"])
+    backlog = GaugeMetricFamily(
+        "ferryman_queue_backlog", "Messages that wait or are worked on, those that have become due included", labels=["queue"]
+    )
+    waiting = GaugeMetricFamily(
+        "ferryman_queue_waiting", "Messages that wait, of all priorities, those that have become due included", labels=["queue"]
+    )
+    latency = GaugeMetricFamily(
+        "ferryman_queue_latency_seconds",
+        "How long the message that has waited longest has, from its due time if it was delayed; 0 where none waits",
+        labels=["queue"],
+    )
     messages = GaugeMetricFamily(
         "ferryman_queue_messages",
         "Messages by state; those that wait also by priority, where it is known",
@@ -111,9 +125,13 @@ def metrics(found: Found) -> list[Metric]:
     )
     counters = {name: CounterMetricFamily(f"ferryman_queue_{name}", text, labels=["queue"]) for name, text in COUNTERS.items()}
     for queue, numbers in {_label(name): numbers for name, numbers in found.items()}.items():
-        up.add_metric([queue], 0 if numbers is None else 1)
-        if numbers is None:
+        up.add_metric([queue], 0 if isinstance(numbers, Exception) else 1)
+        if isinstance(numbers, Exception):
             continue
+        backlog.add_metric([queue], numbers.backlog)
+        waiting.add_metric([queue], numbers.number(State.WAITING))
+        if numbers.latency_ms is not None:
+            latency.add_metric([queue], numbers.latency_ms / 1000)
         for (state, priority), number in _by_state(numbers).items():
             messages.add_metric([queue, str(state), priority], number)
         for priority, age in numbers.ages_ms.items():
@@ -124,14 +142,15 @@ def metrics(found: Found) -> list[Metric]:
             outbox.add_metric([queue], numbers.letters)
         for name, number in numbers.counters.items():
             counters[name].add_metric([queue], number)
-    return [each for each in (up, messages, ages, consumers, outbox, *counters.values()) if each.samples]
+    gauges = (up, backlog, waiting, latency, messages, ages, consumers, outbox)
+    return [each for each in (*gauges, *counters.values()) if each.samples]
 
 
 def _by_state(numbers: Numbers) -> dict[tuple[State, str], int]:
     """Messages by state and priority. Every state but the rarest is there, be it 0, so that a graph has no gaps."""
     told: dict[tuple[State, str], int] = {}
     for state in State:
-        number = numbers.states.get(state, 0)
+        number = numbers.number(state)
         if state is State.WAITING and numbers.waiting:
             told |= {(state, priority): each for priority, each in numbers.waiting.items()}
         elif number or state not in RARE:

@@ -25,17 +25,23 @@ SERVERS = (Kind.TCP, Kind.TLS, Kind.UNIX, Kind.SENTINEL)
 """Addresses of one server, which any command may be sent to."""
 
 
-def count(address: Address, **overrides: Any) -> tuple[int, list[QueueStatus]] | None:
-    """The server's clock, Unix ms, and the jobs of every queue by state, queues by name; None where they must be read for that.
+def is_countable(address: Address) -> bool:
+    """Whether ``count`` gives numbers."""
+    return address.kind in SERVERS and get_family(address.family).count(address.prefix, 0) is not None
 
-    A status tells states alone. ``overrides`` go to redis-py's connection. Raises ServerError naming the address.
+
+def count(address: Address, now_ms: int | None = None, **overrides: Any) -> tuple[int, list[QueueStatus]] | None:
+    """The moment, Unix ms, and the jobs of every queue by state, queues by name; None where they must be read for that.
+
+    The moment is the server's own if none is given. A status tells states alone. ``overrides`` go to redis-py's connection.
+    Raises ServerError naming the address.
     """
-    asking = get_family(address.family).count(address.prefix)
-    if asking is None or address.kind not in SERVERS:
+    if not is_countable(address):
         return None
     with open_client(address, **overrides) as client, wire(client) as line:
-        now_ms = clock_ms(client)
-        counted = _counted(line, asking)
+        now_ms = clock_ms(client) if now_ms is None else now_ms
+        asking = get_family(address.family).count(address.prefix, now_ms)
+        counted = _counted(line, asking) if asking is not None else {}
     return now_ms, [QueueStatus(queue, states) for queue, states in sorted(counted.items())]
 
 

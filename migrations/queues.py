@@ -19,19 +19,23 @@ class QueueStatus:
     queue: str
     states: Counter[State] = field(factory=Counter)
     oldest_ms: int | None = None
-    """How long the oldest waiting job has existed, ms; None when none waits or no time is known."""
+    """How long the job that has waited longest has, ms, from its due time if it was delayed; None when none waits or no time is
+    known."""
     consumers: int | None = None
     """None where the family does not know its consumers."""
     priorities: Counter[str] = field(factory=Counter)
     """How many jobs wait with each priority, as text; "" for none."""
 
     def count(self, job: Job, now_ms: int) -> None:
-        """Adds one job."""
-        self.states[job.state] += 1
-        if job.state is State.WAITING:
+        """Adds one job. A scheduled one whose time has come waits, whether or not a worker has looked since."""
+        is_due = job.due_at is not None and job.due_at <= now_ms
+        state = State.WAITING if job.state is State.SCHEDULED and is_due else job.state
+        self.states[state] += 1
+        if state is State.WAITING:
             self.priorities["" if job.priority is None else str(job.priority)] += 1
-            if job.created_at is not None:
-                self.oldest_ms = max(self.oldest_ms or 0, now_ms - job.created_at)
+            times = [time for time in (job.created_at, job.due_at) if time is not None]
+            if times:
+                self.oldest_ms = max(self.oldest_ms or 0, now_ms - max(times))
 
     def merge(self, other: QueueStatus) -> None:
         """Adds what another part of the jobs has given."""

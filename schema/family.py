@@ -163,8 +163,10 @@ class KeyFamily(ABC):
         """How many live consumers each queue has; None where the family's keys don't tell."""
         return None
 
-    def count(self, prefix: str) -> Asking | None:
+    def count(self, prefix: str, now_ms: int) -> Asking | None:
         """How many jobs each queue has in each state, asked of indexes whose lengths tell; None where only the jobs tell.
+
+        A scheduled job whose time has come waits, whether or not a worker has looked since.
 
         Yields lists of commands that read one key each and take no time, and is sent their replies, None for one about a key
         that has a wrong type. Returns the states by queue. For looks every few seconds, so never more than a few rounds.

@@ -109,8 +109,7 @@ EVENTS: Table[Event] = Table(
 
 def totals(address: Address, throttle: Throttle = UNTHROTTLED, now_ms: int | None = None) -> Iterator[QueueTotal]:
     """The numbers of all queues, by name. Raises ServerError."""
-    quick = count(address)
-    at_ms, found = (quick[0] if now_ms is None else now_ms, quick[1]) if quick else _read(address, throttle, now_ms)
+    at_ms, found = count(address, now_ms) or _read(address, throttle, now_ms)
     for status in found:
         for state in State:
             yield QueueTotal(address.display(), address.family, status.queue, state, status.states[state], at_ms)

@@ -7,11 +7,18 @@ from collections import Counter
 from ...schema.family import Asking
 from ...schema.job import State
 from ...schema.text import to_text
-from .keys import WORDS, layout
+from .keys import EARLIEST_TIME, WORDS, layout, member_id
+
+PROMOTED = 1000
+"""Jobs that kue itself promotes in one go, and most due ones that are looked at."""
 
 
-def count(prefix: str) -> Asking:
-    """See KeyFamily.count. States of one's own, which kue allows, have no canonical one and are left out."""
+def count(prefix: str, now_ms: int) -> Asking:
+    """See KeyFamily.count. States of one's own, which kue allows, have no canonical one and are left out.
+
+    What of a type's delayed jobs is due stands in the index of all types alone, so the first PROMOTED due ones are asked for
+    their types; those beyond, and all of kue 0.8 and older, whose index has no times, count as scheduled.
+    """
     names = layout(prefix)
     (types,) = yield [("SMEMBERS", names.key("types"))]
     asked = [(to_text(queue), state, word) for queue in sorted(types or ()) for state, word in WORDS.items()]
@@ -19,4 +26,11 @@ def count(prefix: str) -> Asking:
     found: dict[str, Counter[State]] = {}
     for (queue, state, _), length in zip(asked, lengths, strict=True):
         found.setdefault(queue, Counter())[state] += length or 0
+    delayed = names.key("by_state", state=WORDS[State.SCHEDULED])
+    (due,) = yield [("ZRANGEBYSCORE", delayed, f"{EARLIEST_TIME:.0f}", now_ms, "LIMIT", 0, PROMOTED)]
+    ids = [job_id for job_id in map(member_id, due or ()) if job_id is not None]
+    for queue in (yield [("HGET", names.key("record", id=job_id), "type") for job_id in ids]) if ids else ():
+        states = found.get(to_text(queue or b""), Counter())
+        if states[State.SCHEDULED] > 0:
+            states.update({State.SCHEDULED: -1, State.WAITING: 1})
     return found

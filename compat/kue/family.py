@@ -71,8 +71,8 @@ class Kue(KeyFamily):
     def queues(self, keyspace: Keyspace) -> Iterable[str]:
         return keyspace.totals.names.get("types", ())
 
-    def count(self, prefix: str) -> Asking:
-        return count.count(prefix)
+    def count(self, prefix: str, now_ms: int) -> Asking:
+        return count.count(prefix, now_ms)
 
     def whereabouts(self, subject: Subject, keyspace: Keyspace) -> Iterable[Spot]:
         return whereabouts(subject, keyspace)

@@ -10,7 +10,7 @@ from ..text import to_text
 from .keys import QueueKeys, queues
 
 
-def count(prefix: str) -> Asking:
+def count(prefix: str, now_ms: int) -> Asking:
     """See KeyFamily.count. Of the queues that last; cancelled jobs, which stand among the dead, count as failed."""
     (names,) = yield [("SMEMBERS", queues(prefix))]
     all_keys = [QueueKeys(prefix, to_text(name)) for name in sorted(names or ()) if name]
@@ -21,7 +21,8 @@ def count(prefix: str) -> Asking:
         for keys, holders in zip(all_keys, consumers, strict=True)
         for state, command in (
             (State.WAITING, ("ZCARD", keys.waiting)),
-            (State.SCHEDULED, ("ZCARD", keys.scheduled)),
+            (State.WAITING, ("ZCOUNT", keys.scheduled, "-inf", now_ms)),
+            (State.SCHEDULED, ("ZCOUNT", keys.scheduled, f"({now_ms}", "+inf")),
             (State.COMPLETED, ("ZCARD", keys.done)),
             (State.FAILED, ("ZCARD", keys.dead)),
             (State.BLOCKED, ("SCARD", keys.blocked)),

@@ -71,8 +71,8 @@ class Native(KeyFamily):
     def consumers(self, keyspace: Keyspace) -> Mapping[str, int]:
         return reader.consumers(keyspace.totals, keyspace.now_ms)
 
-    def count(self, prefix: str) -> Asking:
-        return count.count(prefix)
+    def count(self, prefix: str, now_ms: int) -> Asking:
+        return count.count(prefix, now_ms)
 
     def whereabouts(self, subject: Subject, keyspace: Keyspace) -> Iterable[Spot]:
         return whereabouts(subject, keyspace)

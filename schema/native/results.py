@@ -23,6 +23,7 @@ COUNTERS = (
     "published",
     "deduplicated",
     "delivered",
+    "redelivered",
     "acked",
     "cancelled",
     "requeued",
@@ -127,27 +128,34 @@ class Outbox:
 
 @frozen
 class Size:
-    """A queue's counts. ``age_ms``: how long its first waiting job has waited, from its due time if it was delayed.
+    """A queue's counts. ``waiting``: what a consumer could take now. ``scheduled``: what may be taken later.
 
-    ``letters``: dead jobs that are still to go to the dead letter exchange. None where there is nothing to tell.
-    ``priorities`` and ``ages``: how many wait with each priority, and how long the first of them has, ms, if that was asked for,
-    the first to run first.
+    ``due``: those of ``waiting`` that were scheduled and that nobody has moved since their time came. ``next_due_ms``: when the
+    first scheduled or due one may be taken. ``letters``: dead jobs that are still to go to the dead letter exchange.
+    ``priorities`` and ``ages``: how many wait with each priority, and how long the first of them has, ms, from its due time if
+    it was delayed, if that was asked for, the first to run first; those that are ``due`` are no part of them.
     """
 
     exists: bool
     waiting: int
+    due: int
     scheduled: int
     held: int
     dead: int
     done: int
     consumers: int
     routes: int
-    age_ms: int | None
     next_due_ms: int | None
     blocked: int
     letters: int
+    now: int
     priorities: Mapping[int, int] = field(factory=dict)
     ages: Mapping[int, int] = field(factory=dict)
+
+    @property
+    def due_age_ms(self) -> int | None:
+        """For how long the first of those that are ``due`` has been; None where none is."""
+        return self.now - self.next_due_ms if self.due and self.next_due_ms is not None else None
 
 
 @frozen
@@ -278,22 +286,23 @@ def advanced(reply: Any) -> Advanced:
 
 
 def size(reply: Any) -> Size:
-    exists, waiting, scheduled, held, dead, done, consumers, routes, age, next_due, blocked, letters, descending, *heads = reply
+    exists, ready, due, scheduled, held, dead, done, consumers, routes, next_due, blocked, letters, descending, now, *rest = reply
     order = DESCENDING if descending else ASCENDING
-    priorities = [(priority_of(int(float(place)), order), number, waited) for place, number, waited in heads]
+    priorities = [(priority_of(int(float(place)), order), number, waited) for place, number, waited in rest]
     return Size(
         exists=bool(exists),
-        waiting=waiting,
+        waiting=ready + due,
+        due=due,
         scheduled=scheduled,
         held=held,
         dead=dead,
         done=done,
         consumers=consumers,
         routes=int(routes),
-        age_ms=None if age < 0 else age,
         next_due_ms=None if next_due < 0 else next_due,
         blocked=blocked,
         letters=letters,
+        now=now,
         priorities={priority: number for priority, number, _ in priorities},
         ages={priority: waited for priority, _, waited in priorities if waited >= 0},
     )

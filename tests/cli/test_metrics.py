@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,7 +17,8 @@ from ferryman.schema.native.live import Live, Publication
 from ferryman.schema.native.results import COUNTERS
 
 from ..support.captures import captures, load
-from ..support.command import PROGRAM, ferryman
+from ..support.command import ferryman
+from ..support.endpoint import exporter
 from ..support.metrics import Samples, samples
 from ..support.servers import Server, ServerKind, free_port, installed_servers
 from ..support.topologies import wait_until
@@ -65,6 +64,40 @@ def test_every_state_and_counter_of_a_queue_is_told(server: Server, client: redi
     assert {name: number for name, number in totals.items() if number} == {"published": 8, "delivered": 3, "dead": 2}
 
 
+def test_the_numbers_that_people_and_autoscalers_use_are_sums_over_priorities(server: Server, client: redis.Redis) -> None:
+    for queue in ("mail", "idle"):
+        declare(client, queue)
+    now = client.time()[0] * 1000
+    for first, fields, ago_ms in ((1, {"priority": 3}, 50_000), (3, {"delay_ms": 1000}, 90_000), (5, {"priority": 7}, 100)):
+        jobs = [Publication(f"p-{n}", b'{"headers":{}}\n[]', **fields) for n in (first, first + 1)]
+        run(client, live.publish("mail", "p", jobs, now=now - ago_ms))
+    publish(client, "mail", range(7, 8), delay_ms=3_600_000)
+    found = once(server)
+    names = ("backlog", "waiting", "latency_seconds")
+    backlog, waiting, latency = (found[f"ferryman_queue_{name}", "mail"] for name in names)
+    assert (backlog, waiting) == (6, 6)
+    assert 89 <= latency < 150, "the oldest is one that has become due"
+    assert found["ferryman_queue_messages", "mail", "waiting", ""] == 2, "those that have become due"
+    assert found["ferryman_queue_messages", "mail", "scheduled", ""] == 1
+    run(client, live.take("mail", "ann", 5, 60_000))
+    found = once(server)
+    backlog, waiting, latency = (found[f"ferryman_queue_{name}", "mail"] for name in names)
+    assert (backlog, waiting) == (6, 1)
+    assert latency < 89
+    assert [found[f"ferryman_queue_{name}", "idle"] for name in names] == [0, 0, 0], "a graph has no gaps"
+
+
+def test_redeliveries_are_counted_and_what_was_never_begun_is_none(server: Server, client: redis.Redis) -> None:
+    declare(client, "mail")
+    publish(client, "mail", range(1, 4))
+    ids = [job.id for job in run(client, live.take("mail", "ann", 3, 60_000)).jobs]
+    run(client, live.requeue("mail", "ann", ids[:2]))
+    run(client, live.release("mail", "ann", ids[2:]))
+    assert len(run(client, live.take("mail", "bob", 3, 60_000)).jobs) == 3
+    found = once(server)
+    assert [found[f"ferryman_queue_{name}_total", "mail"] for name in ("delivered", "redelivered")] == [6, 2]
+
+
 def test_an_age_is_that_of_the_oldest_message_of_its_priority_since_it_was_due(server: Server, client: redis.Redis) -> None:
     declare(client, "mail")
     for number, (priority, age) in enumerate([(0, 40), (0, 50), (5, 900), (5, 100)]):
@@ -72,7 +105,8 @@ def test_an_age_is_that_of_the_oldest_message_of_its_priority_since_it_was_due(s
         job = Publication(f"p-{number}", b'{"headers":{}}\n[]', priority, due_ms=now - 20_000 if age == 50 else None)
         run(client, live.publish("mail", "p", [job], now=now - age * 1000))
     ages = {key[1:]: value for key, value in once(server).items() if key[0] == "ferryman_queue_oldest_age_seconds"}
-    assert ages.keys() == {("mail", "0"), ("mail", "5")}
+    assert ages.keys() == {("mail", "0"), ("mail", "5"), ("mail", "")}
+    assert 20 <= ages["mail", ""] < 40, "of one that has become due, nobody has looked at the priority yet"
     assert 40 <= ages["mail", "0"] < 900 <= ages["mail", "5"]
     run(client, live.take("mail", "ann", 1, 60_000))
     assert 20 <= once(server)["ferryman_queue_oldest_age_seconds", "mail", "0"] < 40, "the delay is no waiting"
@@ -120,17 +154,6 @@ def test_a_server_that_is_down_is_told_by_the_metric_and_the_exit_status() -> No
     assert samples(outcome.stdout) == {("ferryman_up",): 0}
     assert outcome.status == 3
     assert outcome.error.startswith(f"ferryman: {url}: can't be reached")
-
-
-@contextlib.contextmanager
-def exporter(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """``ferryman metrics … --listen``, and where it listens; killed at the end of the block unless it has ended."""
-    with subprocess.Popen([*PROGRAM, "metrics", *arguments], stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stderr is not None
-            yield process, process.stderr.readline().split()[-1]
-        finally:
-            process.kill()
 
 
 def scrape(address: str) -> Samples:

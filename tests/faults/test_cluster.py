@@ -71,6 +71,7 @@ def test_dead_letters_and_tasks_of_a_cluster_are_put_back_counted_and_cancelled_
         ]
         told = samples(ferryman("metrics", nodes.url()).stdout)
         assert [told["ferryman_queue_messages", queue, "waiting", "0"] for queue in QUEUES[:3]] == [1, 1, 1]
+        assert ferryman("backlog", nodes.url()).stdout == "3\n"
         assert len(ferryman("cancel", nodes.url(), *QUEUES[:3], "--format", "json").lines()) == 3
         for queue in QUEUES[:3]:
             assert channel.queue_delete(queue) == 0

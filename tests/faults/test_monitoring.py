@@ -19,6 +19,9 @@ from typing import Any
 
 import pytest
 import redis
+from ferryman.schema.address import Address
+from ferryman.schema.job import State
+from ferryman.spark.watch import totals
 from ferryman.transport.flower import QueueLengths
 from kombu import Queue
 
@@ -112,6 +115,21 @@ def test_the_numbers_that_one_call_gives_are_those_of_a_scan(server, ledger, tmp
             assert (line["waiting"], line["scheduled"], line["active"], line["failed"]) == expected
             assert line["priorities"] == {str(priority): number for priority, number in size.priorities.items()}
             assert sum(size.priorities.values()) == size.waiting
+
+
+def test_a_task_whose_countdown_is_over_waits_though_no_worker_looks(server):
+    send(server, [(NOTE, ["due"], {"countdown": 0.1}), (NOTE, ["now"], {}), (NOTE, ["later"], {"countdown": 3600})])
+    with FERRYMAN.connection(server) as connection:
+        wait_until(lambda: connection.SimpleQueue("celery").qsize() == 2)
+        assert connection.default_channel.queue_declare("celery").message_count == 2
+    (page,) = asyncio.run(QueueLengths(server.url(), {}, None).queues(["celery"]))
+    assert (page["messages"], page["messages_ready"], page["messages_unacknowledged"]) == (3, 2, 0)
+    (line,) = ferryman("queues", server.url(), "--format", "json").lines()
+    assert (line["waiting"], line["scheduled"], line["priorities"]) == (2, 1, {"0": 2})
+    told = samples(ferryman("metrics", server.url()).stdout)
+    assert told["ferryman_queue_waiting", "celery"] == told["ferryman_queue_backlog", "celery"] == 2
+    (total,) = [each.count for each in totals(Address.parse(server.url())) if each.state is State.WAITING]
+    assert total == 2
 
 
 def test_prometheus_and_flower_tell_the_numbers_of_a_scan(server, ledger, client, tmp_path):

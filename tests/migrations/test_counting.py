@@ -20,6 +20,7 @@ from ..support.keyspace import store
 from ..support.servers import Server, free_port
 
 NOW = 1_795_262_676_000
+DAY_MS = 86_400_000
 SOUND = [each for each in captures("kue") if each.name != "crashed"]
 
 
@@ -28,7 +29,7 @@ Numbers = dict[str, dict[State, int]]
 
 def both(address: Address, now_ms: int) -> tuple[Numbers, Numbers]:
     """The states of all queues, counted and read."""
-    counted = count(address)
+    counted = count(address, now_ms)
     assert counted is not None
     return numbers(counted[1]), numbers(LocalEngine().queues(address, now_ms))
 
@@ -56,9 +57,23 @@ def test_no_job_is_read_for_it(server: Server, client: redis.Redis, name: str) -
     client.config_resetstat()
     count(address)
     sent = {name.removeprefix("cmdstat_"): told["calls"] for name, told in client.info("commandstats").items()}
-    reading = {"smembers", "zrange", "zcard", "scard", "time"}
+    reading = {"smembers", "zrange", "zcard", "zcount", "zrangebyscore", "hget", "scard", "time"}
     assert sent.keys() <= reading | {"config|resetstat", "info", "hello", "client|setinfo"}
     assert sum(sent.values()) < 120
+
+
+@pytest.mark.parametrize("name", ["ferryman", "kue"])
+def test_what_has_become_due_waits_though_nobody_looks(server: Server, client: redis.Redis, name: str) -> None:
+    family = get_family(name)
+    store(client, family, family.default_prefix, family.generate(300, 3, NOW), NOW)
+    address = Address.parse(server.url(family=name))
+    sums = []
+    for now_ms in (NOW, NOW + 10 * DAY_MS, NOW + 1000 * DAY_MS):
+        counted, read = both(address, now_ms)
+        assert counted == read
+        sums.append({state: sum(states.get(state, 0) for states in read.values()) for state in (State.WAITING, State.SCHEDULED)})
+    assert len({sum(numbers.values()) for numbers in sums}) == 1
+    assert sums[0][State.SCHEDULED] > sums[1][State.SCHEDULED] > sums[2][State.SCHEDULED] == 0
 
 
 @pytest.mark.parametrize("name", ["ferryman", "kue"])

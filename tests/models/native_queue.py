@@ -146,6 +146,7 @@ class QueueModel:
                 self.held.setdefault(consumer, set()).add(name)
                 taken.append(name)
         self.count("delivered", len(taken))
+        self.count("redelivered", sum(self.jobs[name].deliveries > 1 for name in taken))
         self.register(consumer, lease, now)
         return taken
 

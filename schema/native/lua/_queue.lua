@@ -190,6 +190,11 @@ local function lowest(key)
   return tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]) or math.huge
 end
 
+-- How many scheduled jobs are due: they wait as those in waiting do, though nobody has looked and moved them there.
+local function count_due(now)
+  return call('ZCOUNT', SCHEDULED, '-inf', now)
+end
+
 -- Moves due jobs to waiting, at most `limit`. Returns how many.
 local function promote(now, limit)
   local due = call('ZRANGEBYSCORE', SCHEDULED, '-inf', now, 'LIMIT', 0, limit)

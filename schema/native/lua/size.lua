@@ -3,9 +3,11 @@
 -- KEYS      the queue's, see _queue.lua
 -- ARGV[1]   now
 -- ARGV[2]   '1' to count the waiting jobs of each priority as well
--- Result    {1 if the queue exists, waiting, scheduled, held, dead, done, consumers with a lease, routes, ms for which the first
---           waiting job has waited or -1, next due ms or -1, blocked, letters in the outbox, 1 if the order is descending, and
---           for each priority that waits {place of its first job, how many, ms for which that has waited or -1}}
+-- Result    {1 if the queue exists, in waiting, due, scheduled for later, held, dead, done, consumers with a lease, routes, next
+--           due ms or -1, blocked, letters in the outbox, 1 if the order is descending, now, and for each priority in waiting
+--           {place of its first job, how many, ms for which that has waited or -1}}
+--
+-- Due jobs are no part of the priorities: only their hashes tell, and there may be a million of them.
 
 local RANK = 2 ^ 45 -- what lies between the places of two priorities
 
@@ -37,21 +39,22 @@ return answer(function()
   for _, consumer in ipairs(call('ZRANGE', CONSUMERS, 0, -1)) do
     held = held + call('ZCARD', HELD .. consumer)
   end
-  local first = call('ZRANGE', WAITING, 0, 0)[1]
+  local due = count_due(now)
   local counts = {
     queue.schema and 1 or 0,
     call('ZCARD', WAITING),
-    call('ZCARD', SCHEDULED),
+    due,
+    call('ZCARD', SCHEDULED) - due,
     held,
     call('ZCARD', DEAD),
     call('ZCARD', DONE),
     call('ZCOUNT', CONSUMERS, '(' .. now, '+inf'),
     queue.routes or '0',
-    first and age(now, first) or -1,
     tonumber(call('ZRANGE', SCHEDULED, 0, 0, 'WITHSCORES')[2]) or -1,
     call('SCARD', BLOCKED),
     call('ZCARD', OUTBOX),
     queue.priority_order == 'descending' and 1 or 0,
+    now,
   }
   for _, priority in ipairs(ARGV[2] == '1' and priorities(now) or {}) do
     append(counts, priority)

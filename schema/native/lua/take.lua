@@ -67,10 +67,11 @@ local function choose(now)
 end
 
 local function deliver(now, chosen)
-  local places, ids = {}, {}
+  local places, ids, again = {}, {}, 0
   for _, job in ipairs(chosen) do
     append(places, job[2], job[1])
     append(ids, job[1])
+    again = again + (job[3] > 1 and 1 or 0)
   end
   weigh(ids, -1)
   if no_ack then
@@ -85,6 +86,7 @@ local function deliver(now, chosen)
     in_slices('ZREM', WAITING, ids)
   end
   count('delivered', #ids)
+  count('redelivered', again)
 end
 
 -- When this consumer should look again, if nothing wakes it: never later than its lease, because another consumer that begins

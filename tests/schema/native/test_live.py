@@ -167,6 +167,23 @@ def test_taking_nothing_registers_the_consumer_and_promotes(send: Send) -> None:
     assert (size.waiting, size.scheduled, size.consumers) == (1, 0, 1)
 
 
+def test_a_due_task_counts_as_waiting_though_nobody_looks(send: Send, client: redis.Redis) -> None:
+    send(live.declare("q", {}))
+    send(live.publish("q", "p", jobs(1, 2, due_ms=2_000), now=1_000))
+    send(live.publish("q", "p", jobs(3, due_ms=9_000), now=1_000))
+    send(live.publish("q", "p", jobs(4), now=1_000))
+    for now, expected in ((1_999, (1, 0, 3)), (2_000, (3, 2, 1)), (9_000, (4, 3, 0))):
+        size = send(live.size("q", by_priority=True, now=now))
+        assert (size.waiting, size.due, size.scheduled) == expected
+        assert sum(size.priorities.values()) == size.waiting - size.due
+        assert size.due_age_ms == (now - 2_000 if size.due else None)
+        assert send(live.declare("q", {}, now=now)).waiting == size.waiting
+    assert client.zcard(keys.scheduled) == 3, "counting moves nothing"
+    send(live.promote("q", now=9_000))
+    size = send(live.size("q", now=9_000))
+    assert (size.waiting, size.due, size.scheduled) == (4, 0, 0)
+
+
 @pytest.mark.parametrize("order", ["ascending", "descending"])
 def test_waiting_jobs_are_counted_by_priority_in_one_call(send: Send, order: PriorityOrder) -> None:
     send(live.declare("q", {}, priority_order=order))
