@@ -24,7 +24,7 @@ DELIVERY_LIMIT = 3
 STRANGER = f"{PRODUCER}-999999"
 
 COUNTERS = (
-    *("published", "delivered", "acked", "cancelled", "requeued", "released", "reclaimed"),
+    *("published", "delivered", "redelivered", "acked", "cancelled", "requeued", "released", "reclaimed"),
     *("dead", "expired", "purged", "removed", "revived", "forwarded", "deduplicated"),
 )
 
@@ -240,6 +240,13 @@ class NativeQueue(RuleBasedStateMachine):
         tokens = len(self.client.lrange(self.keys.wake, 0, -1))
         assert tokens <= 1
         assert tokens == 1 or not self.model.waiting
+
+    @invariant()
+    def what_is_due_waits_whether_or_not_anybody_has_looked(self) -> None:
+        size = self.send(self.live.size(QUEUE, now=self.now))
+        due = sum(when <= self.now for when in self.model.scheduled.values())
+        assert (size.due, size.waiting) == (due, len(self.model.waiting) + due)
+        assert size.waiting + size.scheduled == len(self.model.waiting) + len(self.model.scheduled)
 
     @invariant()
     def counters_add_up(self) -> None:
