@@ -19,6 +19,8 @@ from .servers import Server
 
 ROOT = Path(__file__).parents[2]
 LEDGER_DB = 1
+TASKS = "tests.support.tasks"
+"""The app that workers run, unless a test has its own."""
 
 
 class HasUrl(Protocol):
@@ -110,12 +112,13 @@ def worker(
     pool: str = "prefork",
     concurrency: int = 2,
     name: str = "w1",
+    app: str = TASKS,
     options: Sequence[str] = (),
     **settings: object,
 ) -> Iterator[Worker]:
     """A ready worker; whatever is left of it at the end of the block is killed."""
     log = folder / f"{name}.log"
-    command = [sys.executable, "-m", "celery", "-A", "tests.support.tasks", "worker", "-l", "INFO"]
+    command = [sys.executable, "-m", "celery", "-A", app, "worker", "-l", "INFO"]
     command += ["-P", pool, "-c", str(concurrency), "-n", f"{name}@test", "-Q", str(settings.pop("queues", "celery")), *options]
     with log.open("ab") as output:
         process = subprocess.Popen(
