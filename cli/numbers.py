@@ -7,7 +7,6 @@ however many jobs there are. Only reads. Where a family's indexes don't tell, ev
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from attrs import field, frozen
 
@@ -84,7 +83,7 @@ def look(address: Address, chosen: tuple[str, ...] = ()) -> dict[str, Numbers | 
     return {status.queue: _of_status(status) for status in statuses if not chosen or status.queue in chosen}
 
 
-def _patience(address: Address) -> dict[str, Any]:
+def _patience(address: Address) -> dict[str, float]:
     return {} if "socket_timeout" in address.options else {"socket_timeout": PATIENCE}
 
 

@@ -30,7 +30,7 @@ def is_countable(address: Address) -> bool:
     return address.kind in SERVERS and get_family(address.family).count(address.prefix, 0) is not None
 
 
-def count(address: Address, now_ms: int | None = None, **overrides: Any) -> tuple[int, list[QueueStatus]] | None:
+def count(address: Address, now_ms: int | None = None, /, **overrides: Any) -> tuple[int, list[QueueStatus]] | None:
     """The moment, Unix ms, and the jobs of every queue by state, queues by name; None where they must be read for that.
 
     The moment is the server's own if none is given. A status tells states alone. ``overrides`` go to redis-py's connection.

@@ -8,7 +8,7 @@
 -- ARGV[3]   '1' if a queue that has the other order is to be refused, '' to take the order that stands
 -- ARGV[4]   arguments, JSON text; '' keeps those that stand, with the settings that came from them
 -- ARGV[5…]  for each setting two values: name, and value or '' to remove it
--- Result    {1 if created, waiting and due, consumers with a lease, routes}
+-- Result    {1 if created, waiting, consumers with a lease, routes}
 
 -- A queue that is temporary no more.
 local function last_for_ever()
@@ -86,6 +86,5 @@ return answer(function()
     note_declaration()
   end
   settle(now)
-  local waiting = call('ZCARD', WAITING) + count_due(now)
-  return {created, waiting, call('ZCOUNT', CONSUMERS, '(' .. now, '+inf'), queue.routes or '0'}
+  return {created, call('ZCARD', WAITING) + count_due(now), call('ZCOUNT', CONSUMERS, '(' .. now, '+inf'), queue.routes or '0'}
 end)

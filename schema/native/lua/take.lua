@@ -67,11 +67,10 @@ local function choose(now)
 end
 
 local function deliver(now, chosen)
-  local places, ids, again = {}, {}, 0
+  local places, ids = {}, {}
   for _, job in ipairs(chosen) do
     append(places, job[2], job[1])
     append(ids, job[1])
-    again = again + (job[3] > 1 and 1 or 0)
   end
   weigh(ids, -1)
   if no_ack then
@@ -86,6 +85,10 @@ local function deliver(now, chosen)
     in_slices('ZREM', WAITING, ids)
   end
   count('delivered', #ids)
+  local again = 0
+  for _, job in ipairs(chosen) do
+    again = again + (job[3] > 1 and 1 or 0)
+  end
   count('redelivered', again)
 end
 
