@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from ferryman.schema.call import run
 from ferryman.schema.native.live import Live, Publication
 from ferryman.schema.native.results import COUNTERS
 
+from ..support.acl import BROKER
 from ..support.captures import captures, load
 from ..support.command import ferryman
 from ..support.endpoint import exporter
@@ -62,6 +64,16 @@ def test_every_state_and_counter_of_a_queue_is_told(server: Server, client: redi
     assert found["ferryman_queue_outbox_messages", "mail"] == 2
     totals = {name: found[f"ferryman_queue_{name}_total", "mail"] for name in COUNTERS}
     assert {name: number for name, number in totals.items() if number} == {"published": 8, "delivered": 3, "dead": 2}
+
+
+def test_every_metric_stands_in_the_docs(server: Server, client: redis.Redis) -> None:
+    declare(client, "mail")
+    publish(client, "mail", range(1, 3))
+    page = BROKER.read_text(encoding="utf-8")
+    names = {key[0] for key in once(server)}
+    assert [name for name in names if not name.endswith("_total") and f"`{name}" not in page] == []
+    (counters,) = re.findall(r"^\| `ferryman_queue_…_total\{queue\}` \| counters: (.*?) \|$", page, re.MULTILINE)
+    assert counters.split(", ") == list(COUNTERS)
 
 
 def test_the_numbers_that_people_and_autoscalers_use_are_sums_over_priorities(server: Server, client: redis.Redis) -> None:
