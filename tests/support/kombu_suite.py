@@ -1,4 +1,4 @@
-"""The tests that kombu has for every transport, with ours. Run by ``tests/transport/test_upstream.py`` beside kombu's own file."""
+"""The tests that kombu has for every transport, with ours. Run by ``tests/transport/test_upstream.py`` beside kombu's file."""
 
 from __future__ import annotations
 
