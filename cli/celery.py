@@ -21,7 +21,7 @@ COMMANDS = ("queues", "backlog", "metrics", "dead", "cancel")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def ferryman(context: click.Context, name: str, arguments: tuple[str, ...]) -> None:
-    """What ``ferryman NAME URL …`` does, without the URL: queues, backlog, metrics, dead or cancel."""
+    """What ``ferryman NAME URL …`` does, without the URL. ``cancel`` also tells the result backend."""
     from ..transport.transport import Transport
     from .main import main
 
@@ -29,4 +29,4 @@ def ferryman(context: click.Context, name: str, arguments: tuple[str, ...]) -> N
         if not isinstance(connection.transport, Transport):
             raise click.UsageError(f"the broker of this app is no ferryman:// one: {connection.as_uri()}")
         url = connection.as_uri(include_password=True)
-    sys.exit(main.main([name, url, *arguments], prog_name="ferryman", standalone_mode=False) or 0)
+    sys.exit(main.main([name, url, *arguments], prog_name="ferryman", standalone_mode=False, obj=context.obj.app) or 0)

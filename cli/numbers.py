@@ -15,6 +15,7 @@ from ..migrations.local import LocalEngine
 from ..migrations.queues import QueueStatus
 from ..schema.address import DEFAULT_FAMILY, Address, Kind
 from ..schema.job import State
+from ..schema.native.exchange import Exchanges
 from ..schema.native.results import Size
 from .broker import open_broker
 from .options import moment
@@ -81,6 +82,18 @@ def look(address: Address, chosen: tuple[str, ...] = ()) -> dict[str, Numbers | 
     else:
         _, statuses = count(address, **_patience(address)) or (0, [])
     return {status.queue: _of_status(status) for status in statuses if not chosen or status.queue in chosen}
+
+
+def unroutable(address: Address) -> dict[str, int]:
+    """How many messages each exchange has dropped because no queue wanted them; nothing in other systems. One command.
+
+    Raises ServerError naming the address.
+    """
+    if address.family != DEFAULT_FAMILY or not is_brief(address):
+        return {}
+    with open_broker(address, **_patience(address)) as broker:
+        (numbers,) = broker.wire.outcomes([Exchanges(address.prefix).unroutable()])
+    return {} if isinstance(numbers, Exception) else dict(numbers)  # a damaged counter hides no queue
 
 
 def _patience(address: Address) -> dict[str, float]:

@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from ..schema.address import Address
 from ..schema.errors import FerrymanError
 from ..schema.job import State
-from .numbers import Found, Numbers, look
+from .numbers import Found, Numbers, look, unroutable
 from .queues import RARE
 
 COUNTERS: Mapping[str, str] = {
@@ -54,6 +54,7 @@ class Scrape(Collector):
     failure: str = field(default="", init=False)
     """Why the last look gave no numbers; empty if it did."""
     _found: Found | None = field(default=None, init=False, repr=False)
+    _unroutable: Mapping[str, int] = field(factory=dict, init=False, repr=False)
     _looks: int = field(default=0, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
@@ -73,6 +74,7 @@ class Scrape(Collector):
         yield GaugeMetricFamily("ferryman_up", "Whether the server could be read", 0 if found is None else 1)
         if found is not None:
             yield from metrics(found)
+            yield from exchange_metrics(self._unroutable)
 
     def look(self) -> Found | None:
         """The numbers, None if they can't be had: ``failure`` says why. Who asks while a look is under way gets what it finds."""
@@ -85,7 +87,7 @@ class Scrape(Collector):
 
     def _look(self) -> Found | None:
         try:
-            found = look(self.address)
+            found, self._unroutable = look(self.address), unroutable(self.address)
         except (FerrymanError, OSError) as error:
             if self.failure != str(error):
                 self.failure = str(error)
@@ -144,6 +146,16 @@ def metrics(found: Found) -> list[Metric]:
             counters[name].add_metric([queue], number)
     gauges = (up, backlog, waiting, latency, messages, ages, consumers, outbox)
     return [each for each in (*gauges, *counters.values()) if each.samples]
+
+
+def exchange_metrics(dropped: Mapping[str, int]) -> list[Metric]:
+    """How many messages of each exchange no queue wanted; nothing while there are none."""
+    counter = CounterMetricFamily(
+        "ferryman_exchange_unroutable", "Messages dropped because no queue was bound to get them", labels=["exchange"]
+    )
+    for exchange, number in {_label(name): number for name, number in dropped.items()}.items():
+        counter.add_metric([exchange], number)
+    return [counter] if counter.samples else []
 
 
 def _by_state(numbers: Numbers) -> dict[tuple[State, str], int]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from .errors import CONNECTION_ERRORS, BatchPublishError
-from .publish import Outbox, Publisher
+from .publish import OnReturn, Outbox, Publisher
 
 if TYPE_CHECKING:
     from .channel import Channel
@@ -24,15 +24,19 @@ MOST = 1000
 class PublishBatch:
     """kombu's contract of a batch: ``publish``, ``flush``, ``discard``, ``close`` and ``channel``."""
 
-    def __init__(self, channel: Channel, publisher: Publisher, max_size: int) -> None:
+    def __init__(self, channel: Channel, publisher: Publisher, max_size: int, on_return: OnReturn) -> None:
         self.channel = channel
         self._publisher = publisher
+        self._on_return = on_return
         self._max_size = min(max_size, MOST)
         self._messages: list[Outbox] = []
 
-    def publish(self, message: Mapping[str, Any], exchange: str = "", routing_key: str = "", **_: Any) -> None:
+    def publish(
+        self, message: Mapping[str, Any], exchange: str = "", routing_key: str = "", mandatory: bool = False, **_: Any
+    ) -> None:
         """Adds a message; sends what has gathered when the batch is full."""
-        self._messages.append(self._publisher.prepare(message, exchange or "", routing_key or ""))
+        prepared = self._publisher.prepare(message, exchange or "", routing_key or "", is_mandatory=mandatory)
+        self._messages.append(prepared)
         if len(self._messages) >= self._max_size:
             self.flush()
 
@@ -42,12 +46,12 @@ class PublishBatch:
         if not messages:
             return
         try:
-            self._publisher.send(messages)
+            self._publisher.send(messages, self._on_return)
         except CONNECTION_ERRORS as error:
             logger.info("connection lost while publishing a batch, sending it again: %s", error)
             try:
                 self.channel.transport.wire.reopen()
-                self._publisher.send([message._replace(is_repeated=True) for message in messages])
+                self._publisher.send([message._replace(is_repeated=True) for message in messages], self._on_return)
             except CONNECTION_ERRORS as again:
                 raise BatchPublishError(f"a batch of {len(messages)} messages may or may not be stored: {again}") from again
 

@@ -90,6 +90,7 @@ class Declarations(StdChannel):  # type: ignore[misc]
             return
         self._strike_off(exchange, table.bindings)
         self.wire.run(self.transport.exchanges.delete(exchange))
+        self.wire.run(self.transport.exchanges.forget_unroutable(exchange))
         if is_fanout:
             self.wire.run(self.transport.exchanges.fanout_delete(exchange))
         for queue in {binding.queue for binding in table.bindings}:

@@ -146,6 +146,17 @@ def _task(job_id: str, queue: str, fields: Mapping[bytes, bytes]) -> Content:
     return Content(body, JSON_HEAD["content-type"], JSON_HEAD["content-encoding"], headers, properties)
 
 
+def is_task(found: Content) -> bool:
+    """Whether a message asks for a Celery task, in protocol 2 by its headers, in protocol 1 by its body, if that is JSON."""
+    told: Any = found.headers
+    if "task" not in told and found.content_type == JSON_HEAD["content-type"] and "compression" not in told:
+        try:
+            told = load_json(found.body)
+        except MalformedValue:
+            return False
+    return isinstance(told, dict) and bool(told.get("task") and told.get("id"))
+
+
 class Message(KombuMessage):  # type: ignore[misc]
     """A delivered message. ``delivery_tag`` is unique within its channel."""
 

@@ -20,6 +20,7 @@ from kombu.utils.eventio import ERR, READ, poll
 
 from ..schema.errors import FerrymanError, MalformedValue
 from .acks import LINGER
+from .alarm import Alarm
 from .bell import Bell
 from .cluster import ClusterWire
 from .errors import CONNECTION_ERRORS, ConnectionLost
@@ -81,8 +82,9 @@ class Poller:
         self._wakes, self.fanout = self._waits()
         self._bell = Bell()
         self._loop: Any = None
+        self._look_alarm = Alarm()
+        self._ack_alarm = Alarm()
         self._beat: Any = None
-        self._is_lingering = False
         self._gave_way = False
         self._closed = False
 
@@ -196,7 +198,7 @@ class Poller:
                     self._loop.add_reader(fd, wait.on_readable)
         due = self._next_look()
         if due < BEAT:
-            self._loop.call_later(max(due, 0.001), _nothing)
+            self._look_alarm.ring_within(self._loop, due)
 
     def _gives_way(self) -> bool:
         """Whether the loop is to call first what it was asked to call soon; it turns again at once then.
@@ -215,15 +217,10 @@ class Poller:
 
     def _flush_acks(self) -> None:
         for channel in list(self._transport.channels):
-            if not self._may_wait(channel):
+            if self._may_wait(channel):
+                self._ack_alarm.ring_within(self._loop, LINGER)  # the next tick sends what has come together
+            else:
                 channel.acks.flush()
-            elif not self._is_lingering:
-                self._is_lingering = True
-                self._loop.call_later(LINGER, self._lingered)
-
-    def _lingered(self) -> None:
-        """The loop turns because of this, and the next tick sends what has come together."""
-        self._is_lingering = False
 
     def _deaf(self, fd: int) -> None:
         """A socket is about to be closed; its number may soon be another socket's."""
@@ -236,7 +233,8 @@ class Poller:
             return
         self._closed = True
         if self._loop is not None:
-            self._beat.cancel()
+            for timer in (self._beat, self._look_alarm, self._ack_alarm):
+                timer.cancel()
             self._loop.on_tick.discard(self.tick)
             self._loop.remove(self._bell.fileno())
         self._ready.clear()

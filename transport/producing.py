@@ -51,8 +51,9 @@ class Producing(Declarations):
     ) -> None:
         """Stores a message, once, in every queue it is routed to; returns when the server has it.
 
-        ``message``: what ``prepare_message`` made, or a mere text, as ``celery amqp`` has it. ``mandatory``: what no queue
-        takes goes to the handlers of ``events["basic_return"]``; without any, it is an error whatever the exchange.
+        ``message``: what ``prepare_message`` made, or a mere text, as ``celery amqp`` has it. What no queue takes is dropped and
+        counted, unless it is a Celery task. ``mandatory``: it goes to the handlers of ``events["basic_return"]`` instead, and
+        is an error without any.
         Raises NoRoute, BrokerFull, UsageError for a header or property that can't be, and connection errors. A closed channel is
         one of those: kombu, which closes it when a declaration finds the connection broken, goes on with a new one then.
         """
@@ -60,7 +61,7 @@ class Producing(Declarations):
             raise ConnectionLost("the channel is closed")
         if isinstance(message, str):
             message = self.prepare_message(message, content_type="text/plain", content_encoding="utf-8")
-        self._publisher.publish(message, exchange or "", routing_key or "", self._return if mandatory else None)
+        self._publisher.publish(message, exchange or "", routing_key or "", self._return, is_mandatory=mandatory)
 
     def _return(self, error: NoRoute, message: Outbox) -> None:
         """AMQP's ``basic.return``."""
@@ -73,4 +74,4 @@ class Producing(Declarations):
 
     def create_publish_batch(self, max_size: int) -> PublishBatch:
         """What ``Producer.batch()`` collects its messages in."""
-        return PublishBatch(self, self._publisher, max_size)
+        return PublishBatch(self, self._publisher, max_size, self._return)

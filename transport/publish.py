@@ -7,7 +7,9 @@ with all its properties, and that is another message.
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,14 +18,14 @@ from uuid import uuid4
 from kombu.exceptions import OperationalError
 
 from ..schema.call import Call
-from ..schema.errors import PublishRefused
+from ..schema.errors import MalformedValue, PublishRefused
 from ..schema.native import keys
 from ..schema.native.live import Publication
 from ..schema.native.results import Published
 from . import revocation
 from .durability import Durability
 from .errors import CONNECTION_ERRORS, BrokerFull, NoRoute
-from .message import publication
+from .message import content, is_task, publication
 from .routes import NO_HEADERS
 
 if TYPE_CHECKING:
@@ -47,6 +49,12 @@ class Outbox(NamedTuple):
     """Whether it was sent before, and no answer came."""
     headers: Mapping[str, Any] = NO_HEADERS
     """For exchanges that route by them."""
+    is_mandatory: bool = False
+    """Whether it comes back if no queue takes it."""
+
+
+OnReturn = Callable[[NoRoute, Outbox], None]
+"""Told of each mandatory message that no queue takes. It may raise the error."""
 
 
 class Shipment(NamedTuple):
@@ -85,14 +93,14 @@ class Publisher:
         self._pid = os.getpid()
 
     def publish(
-        self, message: Mapping[str, Any], exchange: str, routing_key: str, on_return: Callable[[NoRoute, Outbox], None] | None
+        self, message: Mapping[str, Any], exchange: str, routing_key: str, on_return: OnReturn, *, is_mandatory: bool = False
     ) -> None:
-        """Stores a message made by ``prepare_message``. ``on_return`` is told if no queue takes it.
+        """Stores a message made by ``prepare_message``.
 
         Raises NoRoute, BrokerFull, UsageError (priority, delay), and connection errors, after which it may be repeated.
         """
         properties = message["properties"]
-        prepared = self.prepare(message, exchange, routing_key, self._repeated(properties))
+        prepared = self.prepare(message, exchange, routing_key, self._repeated(properties), is_mandatory=is_mandatory)
         try:
             self.send([prepared], on_return)
         except (*CONNECTION_ERRORS, OperationalError):
@@ -101,7 +109,15 @@ class Publisher:
         if exchange.endswith(revocation.PIDBOX) and self._transport.settings.remove_revoked:
             revocation.heard(self._transport, message)
 
-    def prepare(self, message: Mapping[str, Any], exchange: str, routing_key: str, job_id: str | None = None) -> Outbox:
+    def prepare(
+        self,
+        message: Mapping[str, Any],
+        exchange: str,
+        routing_key: str,
+        job_id: str | None = None,
+        *,
+        is_mandatory: bool = False,
+    ) -> Outbox:
         """The stored form of a message, under a new id unless one is given. Raises UsageError for a wrong priority or delay."""
         properties = message["properties"]
         if self._pid != os.getpid():
@@ -113,23 +129,42 @@ class Publisher:
         info = properties.get("delivery_info") or {}
         properties["delivery_info"] = {**info, "exchange": exchange, "routing_key": routing_key}
         headers = message.get("headers") or NO_HEADERS
-        return Outbox(publication(job_id, message), exchange, routing_key, is_repeated, headers)
+        return Outbox(publication(job_id, message), exchange, routing_key, is_repeated, headers, is_mandatory)
 
-    def send(self, messages: Sequence[Outbox], on_return: Callable[[NoRoute, Outbox], None] | None = None) -> None:
+    def send(self, messages: Sequence[Outbox], on_return: OnReturn) -> None:
         """Stores messages, those for one queue in one call. Sending them again, ``is_repeated``, stores none twice.
 
-        ``on_return`` is told of each that no queue takes. Without it, raises NoRoute where that is unusual; the others are
-        stored then.
+        What no queue takes is returned if it is mandatory, and dropped and counted otherwise, as by any AMQP broker. Raises
+        NoRoute for a Celery task, and for an exchange that was never declared; the other messages are stored then.
         """
         unwanted = self.deliver(messages)
         self._transport.letters.carry()
-        for message in unwanted:
-            is_mandatory = on_return is not None
-            error = self._transport.routes.no_route(message.exchange, message.routing_key, is_mandatory=is_mandatory)
-            if error is not None:
-                if on_return is None:
-                    raise error
-                on_return(error, message)
+        if unwanted:
+            self._return_or_drop(unwanted, on_return)
+
+    def _return_or_drop(self, unwanted: Sequence[Outbox], on_return: OnReturn) -> None:
+        returned = [message for message in unwanted if message.is_mandatory]
+        # To nobody: that is nothing unusual for a broadcast, such as a worker's heartbeat.
+        others = [each for each in unwanted if not each.is_mandatory and not self._transport.routes.is_fanout(each.exchange)]
+        refused = [message for message in others if not self._may_be_dropped(message)]
+        self._count_unroutable(Counter(message.exchange for message in others if message not in refused))
+        for message in returned:
+            on_return(self._no_route(message), message)
+        if refused:
+            raise self._no_route(refused[0])
+
+    def _may_be_dropped(self, message: Outbox) -> bool:
+        if not message.exchange or not self._transport.routes.is_known(message.exchange):
+            return False
+        return not is_task(content(message.publication.id, "", {b"message": message.publication.message}))
+
+    def _count_unroutable(self, dropped: Mapping[str, int]) -> None:
+        exchanges = self._transport.exchanges
+        with contextlib.suppress(PublishRefused, MalformedValue):  # no room for a number, or no place: that harms no message
+            self._transport.wire.run_all([exchanges.count_unroutable(name, number) for name, number in dropped.items()])
+
+    def _no_route(self, message: Outbox) -> NoRoute:
+        return self._transport.routes.no_route(message.exchange, message.routing_key)
 
     def deliver(self, messages: Sequence[Outbox]) -> list[Outbox]:
         """Like ``send``, but gives the messages that no queue has taken, nor one of an alternate exchange."""

@@ -2,28 +2,27 @@
 
 Celery's own ``app.control.revoke`` tells the workers that listen, and only they remember it. A connection that sees that
 broadcast go out also removes the tasks (option ``remove_revoked``), for a bounded time; ``revoke`` here does the same and nothing
-else, for as long as it takes. What runs is left to Celery (``terminate=True``). A task that was removed is REVOKED in the result
-backend, so that whoever waits for its result learns it.
+else, for as long as it takes. What runs is left to Celery (``terminate=True``). What the app and its monitors learn of a task that
+was removed stands in ``announcement.py``.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kombu import Connection
+from kombu.serialization import loads
 
-from ..schema.errors import MalformedValue, UsageError
+from ..schema.errors import UsageError
 from ..schema.native import keys
 from ..schema.native.live import CHUNK, Live
 from ..schema.native.results import Task
-from ..schema.text import load_json, to_text
+from ..schema.text import to_text
+from .announcement import announce, revoking_app
 from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS
-from .message import content
 
 if TYPE_CHECKING:
     from .transport import Transport
@@ -41,14 +40,19 @@ def revoke(where: Any, task_ids: str | Iterable[str], queues: Iterable[str] | No
     """Removes tasks that wait or are scheduled, and gives how many there were. What a worker has taken is left alone.
 
     ``where``: a Celery app, or a kombu ``Connection`` to a ``ferryman://`` broker. ``queues``: where to look; all that last, if
-    not given. Marks them as revoked in the app's result backend. Raises UsageError for another broker, and connection errors.
+    not given. The app's result backend and monitors learn of them. Raises UsageError for another broker, and connection errors.
     """
     wanted = {task_ids} if isinstance(task_ids, str) else set(task_ids)
     if isinstance(where, Connection):
-        return len(_revoke(_transport(where), wanted, queues))
+        return len(list(_revoke(_transport(where), wanted, queues)))
     with where.connection_for_write() as connection:
-        removed = _revoke(_transport(connection), wanted, queues)
-    mark_revoked(where, removed)
+        transport = _transport(connection)
+        removed: list[Task] = []
+        try:
+            for task in _revoke(transport, wanted, queues):
+                removed.append(task)  # what is gone when an error comes must be told too
+        finally:
+            announce(where, removed, transport)
     return len(removed)
 
 
@@ -61,9 +65,10 @@ def _transport(connection: Connection) -> Transport:
     return connection.transport
 
 
-def _revoke(transport: Transport, task_ids: Collection[str], queues: Iterable[str] | None) -> list[Task]:
+def _revoke(transport: Transport, task_ids: Collection[str], queues: Iterable[str] | None) -> Iterator[Task]:
     wire, live = transport.wire, transport.live
-    return [task for _, task in removals(wire, live, task_ids, lasting(wire, live) if queues is None else queues)]
+    for _, task in removals(wire, live, task_ids, lasting(wire, live) if queues is None else queues):
+        yield task
 
 
 def lasting(wire: Wire, live: Live) -> list[str]:
@@ -103,29 +108,31 @@ def heard(transport: Transport, message: Mapping[str, Any]) -> None:
 
     A revoke for certain workers only is theirs alone. Never fails: the broadcast is out, and workers act on it.
     """
-    task_ids = revoked_by(message)
+    app = revoking_app()
+    task_ids = revoked_by(message, is_own=app is not None)
     if not task_ids:
         return
+    removed: list[Task] = []
     try:
         wire, live = transport.wire, transport.live
-        removed = [task for _, task in removals(wire, live, task_ids, lasting(wire, live), PATIENCE)]
+        for _, task in removals(wire, live, task_ids, lasting(wire, live), PATIENCE):
+            removed.append(task)  # what is gone when an error comes must be told too
     except (*CONNECTION_ERRORS, *CHANNEL_ERRORS) as error:
         logger.warning("revoked tasks could not be removed from their queues, workers will discard them: %s", error)
-        return
-    if removed and "celery" in sys.modules:
-        from celery import current_app
-
-        mark_revoked(current_app, removed)
+    if app is not None:
+        announce(app, removed, transport)
 
 
-def revoked_by(message: Mapping[str, Any]) -> set[str]:
-    """The ids of the tasks that a remote control message revokes everywhere; none for all others."""
-    if message.get("content-type") != "application/json":
-        return set()
-    body = message["body"]
+def revoked_by(message: Mapping[str, Any], *, is_own: bool = False) -> set[str]:
+    """The ids of the tasks that a remote control message revokes everywhere; none for all others.
+
+    ``is_own``: it was made by a Celery app of this process, so that it may be read whatever its type, be it pickle.
+    """
+    content_type = message.get("content-type")
+    accept = {content_type} if is_own else {"application/json"}
     try:
-        command = load_json(body if isinstance(body, bytes) else str(body).encode("utf-8"))
-    except (MalformedValue, UnicodeEncodeError):
+        command = loads(message["body"], content_type, message.get("content-encoding"), accept=accept)
+    except Exception:  # noqa: BLE001 - decoders raise what they like, and what can't be read revokes nothing
         return set()
     match command:
         case {"method": "revoke", "arguments": {"task_id": task_id}, **rest} if not any(
@@ -135,30 +142,3 @@ def revoked_by(message: Mapping[str, Any]) -> set[str]:
             return {each for each in given if isinstance(each, str) and each}
         case _:
             return set()
-
-
-def mark_revoked(app: Any, removed: Iterable[Task]) -> None:
-    """Tells the result backend, as a worker does that discards a revoked task. A backend in trouble is only logged."""
-    from celery.app.task import Context
-
-    for task in removed:
-        try:
-            app.backend.mark_as_revoked(task.task, "revoked", request=Context(_request(task)))
-        except Exception as error:  # noqa: BLE001 - backends raise what their drivers do, and the task is gone already
-            logger.warning("task %s was removed, but its result backend does not know: %s", task.task, error)
-
-
-def _request(task: Task) -> dict[str, Any]:
-    """What a backend wants to know of a task: its headers, and the callbacks and chord that its body names."""
-    request: dict[str, Any] = {"id": task.task}
-    if not task.message:
-        return request
-    try:
-        found = content(task.id, "", {b"message": task.message})
-        request |= found.headers
-        if found.content_type == "application/json":
-            _, _, embedded = json.loads(found.body)
-            request |= embedded or {}
-    except (MalformedValue, ValueError, TypeError):
-        logger.debug("the body of the removed task %s can't be read", task.task)
-    return request

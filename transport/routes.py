@@ -123,6 +123,11 @@ class Routes:
         if exchange in self._declared:
             self._wire.run(self._declared[exchange])
 
+    def is_known(self, exchange: str) -> bool:
+        """Whether the exchange was declared, here or anywhere, as far as this connection has seen."""
+        table = self.table(exchange)
+        return exchange in self._types or bool(table.type or table.bindings)
+
     def exists(self, exchange: str) -> bool:
         """Whether there is such an exchange, now. The default one always is."""
         if not exchange:
@@ -181,10 +186,10 @@ class Routes:
             seen.add(alternate)
             exchange = alternate
 
-    def no_route(self, exchange: str, routing_key: str, *, is_mandatory: bool = False) -> NoRoute | None:
-        """The error for a message that no queue wants; None where that is nothing unusual (topics, events)."""
-        if not is_mandatory and self.type_of(exchange) != "direct":
-            return None
+    def no_route(self, exchange: str, routing_key: str) -> NoRoute:
+        """The error for a message that no queue wants."""
+        if exchange and not self.is_known(exchange):
+            return NoRoute(f"there is no exchange {exchange!r}; declare it before publishing (the message was not stored)")
         return NoRoute(
             f"no queue is bound to the exchange {exchange!r} with the routing key {routing_key!r}; "
             "declare the queue before publishing (the message was not stored)"

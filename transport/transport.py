@@ -113,7 +113,7 @@ class Transport(base.Transport):  # type: ignore[misc]
         """Whether the connection still works, as far as is known."""
         return not self.broken
 
-    def close_connection(self, connection: Any) -> None:
+    def close_connection(self, connection: Transport) -> None:
         """Closes every channel and socket. Exclusive queues go too; if the connection is lost, their time runs out."""
         if self.is_inherited:
             return
@@ -124,10 +124,13 @@ class Transport(base.Transport):  # type: ignore[misc]
         self.poller.close()
         self.wire.close()
 
-    def create_channel(self, connection: Any) -> Channel:
-        """A new channel."""
-        channel = Channel(self)
-        self.channels.append(channel)
+    def create_channel(self, connection: Transport) -> Channel:
+        """A new channel of a connection that is established.
+
+        Of that, and not of this transport: while it was being established, kombu may have gone on to another URL of its list.
+        """
+        channel = Channel(connection)
+        connection.channels.append(channel)
         return channel
 
     def close_channel(self, channel: Channel) -> None:

@@ -108,6 +108,20 @@ class Exchanges:
         """Deletes the exchange's bindings; gives how many there were. A fanout exchange also needs ``fanout_delete``."""
         return self._exchange("delete", exchange, now, (), int)
 
+    # Messages that no queue wants
+
+    def count_unroutable(self, exchange: str, number: int = 1) -> Call[int]:
+        """Counts messages that were dropped; gives the exchange's number after it."""
+        return _call("exchange_unroutable", (keys.unroutable(self.prefix),), exchange, None, (to_bytes(exchange), number), int)
+
+    def forget_unroutable(self, exchange: str) -> Command[int]:
+        """Drops the number of a deleted exchange."""
+        return Command(("HDEL", keys.unroutable(self.prefix), to_bytes(exchange)), int)
+
+    def unroutable(self) -> Command[dict[str, int]]:
+        """How many messages were dropped, by exchange; those of exchanges beyond the first thousand under "". One command."""
+        return Command(("HGETALL", keys.unroutable(self.prefix)), _numbers)
+
     # Fanout
 
     def fanout_publish(
@@ -172,6 +186,12 @@ def _field(binding: Binding) -> str:
     _name(binding.queue)
     # ASCII, so that a name that is no valid Unicode still has one form.
     return json.dumps(binding, separators=(",", ":"))
+
+
+def _numbers(reply: Any) -> dict[str, int]:
+    # redis-py makes a dict of it, a bare connection does not.
+    fields = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
+    return {to_text(name): int(number) for name, number in fields if number.isdigit()}
 
 
 def _bindings(reply: Any) -> Bindings:

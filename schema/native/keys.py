@@ -184,6 +184,11 @@ def forwarding(prefix: str) -> bytes:
     return to_bytes(f"{check_prefix(prefix)}:forwarding")
 
 
+def unroutable(prefix: str) -> bytes:
+    """Hash: exchange -> how many of its messages no queue wanted."""
+    return to_bytes(f"{check_prefix(prefix)}:unroutable")
+
+
 def exchange(prefix: str, name: str) -> bytes:
     """Hash: binding -> expiry, plus the version that route caches check."""
     return to_bytes(f"{check_prefix(prefix)}:exchange:{name}")

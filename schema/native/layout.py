@@ -37,6 +37,7 @@ PATTERNS = (
     _of_queue("stats", "stats:<day>", "hash"),
     KeyPattern("queues", "<prefix>:queues", ("set",)),
     KeyPattern("forwarding", "<prefix>:forwarding", ("set",)),
+    KeyPattern("unroutable", "<prefix>:unroutable", ("hash",)),
     KeyPattern("exchange", "<prefix>:exchange:<name>", ("hash",), {"name": ".*"}),
     KeyPattern("cursors", "<prefix>:fanout:{<tag>}:cursors", ("hash",), _TAG),
     KeyPattern("fanout", "<prefix>:fanout:{<tag>}", ("stream",), _TAG),

@@ -29,7 +29,7 @@ KINDS = {
     **dict.fromkeys(("needs", "unblocks", "tag", "outbox"), FactKind.NOTE),
     "stats": FactKind.COUNTER,
     **dict.fromkeys(("meta", "consumers", "queues", "forwarding"), FactKind.REGISTRY),
-    **dict.fromkeys(("exchange", "fanout", "cursors"), FactKind.REGISTRY),
+    **dict.fromkeys(("exchange", "fanout", "cursors", "unroutable"), FactKind.REGISTRY),
     **dict.fromkeys(("wake", "publisher", "unique", "connection"), FactKind.TOKEN),
 }
 """What the keys of each role state."""

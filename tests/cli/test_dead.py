@@ -121,6 +121,10 @@ def test_an_app_needs_no_url(server: Server, client: redis.Redis) -> None:
     assert done.returncode == 0, done.stderr
     assert '"task_id":"one"' in done.stdout.replace(" ", "")
     assert client.zcard("ferryman:{celery}:waiting") == 1
+    backend = f"redis://{server.host}:{server.port}/3"
+    assert celery(server, "--result-backend", backend, "ferryman", "cancel", "two").returncode == 0
+    with server.client(3) as results:
+        assert b'"REVOKED"' in results.get("celery-task-meta-two")
     dead = celery(server, "ferryman", "dead")
     assert (dead.returncode, "queue" in dead.stdout) == (0, True), dead.stderr
     wrong = celery(server, "ferryman", "dead", "delete")

@@ -294,11 +294,11 @@ def test_an_unbound_queue_gets_nothing_more(broker, server, connection):
     assert received == of(broker, ferryman=["from elsewhere"], redis=["from elsewhere", "after"])
 
 
-def test_a_publish_without_a_route_is_no_silent_loss(broker, connection):
+def test_a_task_without_a_route_is_no_silent_loss(broker, connection):
     with connection.channel() as channel:
         Queue("q", Exchange("ex"), routing_key="key")(channel).declare()
         try:
-            Producer(channel).publish("nowhere", exchange="ex", routing_key="another")
+            Producer(channel).publish([[], {}, {}], exchange="ex", routing_key="another", headers={"task": "add", "id": "1"})
         except InconsistencyError as error:
             answer: object = type(error).__name__
         else:

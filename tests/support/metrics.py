@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client.parser import text_string_to_metric_families
 
 Samples = dict[tuple[str, ...], float]
-"""Name, queue, state and priority, as far as there are any -> value."""
+"""Name, exchange, queue, state and priority, as far as there are any -> value."""
 
 
 def samples(text: str) -> Samples:
@@ -13,7 +13,10 @@ def samples(text: str) -> Samples:
     found: Samples = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            key = (sample.name, *(sample.labels[name] for name in ("queue", "state", "priority") if name in sample.labels))
+            key = (
+                sample.name,
+                *(sample.labels[name] for name in ("exchange", "queue", "state", "priority") if name in sample.labels),
+            )
             assert key not in found
             found[key] = sample.value
     return found

@@ -33,6 +33,15 @@ def elsewhere(server):
         yield opened
 
 
+TASK = {"task": "proj.add", "id": "6a1c7f1e"}
+"""By which a message is known to be for a Celery worker."""
+
+
+def unroutable(channel):
+    """How many messages were dropped, by exchange."""
+    return channel.wire.run(channel.transport.exchanges.unroutable())
+
+
 def got(channel, queue):
     """The payloads that wait in a queue."""
     found = []
@@ -104,17 +113,88 @@ def test_messages_that_no_queue_wants_go_to_the_alternate_exchange(channel, else
     channel.exchange_declare("ex", type="direct", arguments={"alternate-exchange": "second"})
     channel.exchange_declare("second", type="direct", arguments={"alternate-exchange": "ex"})
     with pytest.raises(NoRoute):
-        Producer(elsewhere).publish(0, exchange="ex", routing_key="nobody")
+        Producer(elsewhere).publish(0, exchange="ex", routing_key="nobody", mandatory=True)
     elsewhere.queue_declare("last")
     elsewhere.queue_bind("last", "second", "nobody")
     Producer(elsewhere).publish(1, exchange="ex", routing_key="nobody")
     assert got(channel, "last") == [1]
 
 
+@pytest.mark.parametrize("exchange_type", ["direct", "topic", "headers"])
+def test_a_message_that_no_queue_wants_is_dropped_and_counted(channel, elsewhere, exchange_type):
+    channel.exchange_declare("ex", type=exchange_type)
+    for n in range(3):
+        Producer(elsewhere).publish(n, exchange="ex", routing_key="nobody")
+    producer = Producer(channel)
+    with producer.batch():
+        for n in range(4):
+            producer.publish(n, exchange="ex", routing_key="nobody")
+    assert unroutable(channel) == {"ex": 7}
+    channel.exchange_delete("ex")
+    assert unroutable(channel) == {}
+
+
+def test_a_broadcast_that_nobody_listens_to_is_not_counted(channel):
+    channel.exchange_declare("ex", type="fanout")
+    Producer(channel).publish("anybody?", exchange="ex")
+    Producer(channel).publish("run", exchange="ex", headers=TASK)
+    assert unroutable(channel) == {}
+    with pytest.raises(NoRoute):
+        Producer(channel).publish("somebody!", exchange="ex", mandatory=True)
+
+
+@pytest.mark.parametrize("exchange_type", ["direct", "topic", "headers"])
+@pytest.mark.parametrize("protocol", [1, 2])
+def test_a_celery_task_that_no_queue_would_get_is_an_error(channel, exchange_type, protocol):
+    channel.exchange_declare("ex", type=exchange_type)
+    body, headers = (TASK, {}) if protocol == 1 else ([[], {}, {}], TASK)
+    with pytest.raises(NoRoute, match="no queue is bound to the exchange 'ex' with the routing key 'nobody'"):
+        Producer(channel).publish(body, exchange="ex", routing_key="nobody", headers=headers)
+    assert unroutable(channel) == {}
+
+
+def test_one_task_without_a_queue_does_not_keep_the_rest_of_its_batch(channel):
+    channel.exchange_declare("ex", type="direct")
+    returned = []
+    producer = Producer(channel, on_return=lambda *given: returned.append(given[-1].payload))
+    channel.queue_declare("q")
+
+    def publish_all():
+        with producer.batch():
+            producer.publish("task", exchange="ex", routing_key="nobody", headers=TASK)
+            producer.publish("dropped", exchange="ex", routing_key="nobody")
+            producer.publish("returned", exchange="ex", routing_key="nobody", mandatory=True)
+            producer.publish("stored", routing_key="q")
+
+    with pytest.raises(NoRoute):
+        publish_all()
+    assert (got(channel, "q"), returned, unroutable(channel)) == (["stored"], ["returned"], {"ex": 1})
+
+
+def test_an_exchange_that_was_never_declared_is_an_error_as_in_amqp(channel):
+    with pytest.raises(NoRoute, match="there is no exchange 'misspelt'; declare it before publishing"):
+        Producer(channel).publish("lost", exchange="misspelt", routing_key="key")
+    assert unroutable(channel) == {}
+
+
+def test_a_damaged_counter_keeps_no_message_from_being_dropped(channel, client):
+    channel.exchange_declare("ex", type="direct")
+    client.set("ferryman:unroutable", "no hash")
+    Producer(channel).publish("dropped", exchange="ex", routing_key="nobody")
+
+
+def test_a_full_server_still_drops_what_no_queue_wants(channel, client):
+    channel.exchange_declare("ex", type="direct")
+    client.config_set("maxmemory", 1)
+    try:
+        Producer(channel).publish("dropped", exchange="ex", routing_key="nobody")
+    finally:
+        client.config_set("maxmemory", 0)
+
+
 def test_a_mandatory_message_that_no_queue_wants_comes_back_or_is_an_error(channel):
     channel.exchange_declare("ex", type="topic")
     returned = []
-    Producer(channel).publish("dropped", exchange="ex", routing_key="key")
     with pytest.raises(NoRoute, match="'ex' with the routing key 'key'"):
         Producer(channel).publish("refused", exchange="ex", routing_key="key", mandatory=True)
     producer = Producer(channel, on_return=lambda *given: returned.append(given))
@@ -139,8 +219,7 @@ def test_a_queue_that_was_gone_for_a_while_costs_no_more_than_before(channel, cl
     commands()
     usual = commands()
     client.delete("ferryman:{q}:meta")
-    with pytest.raises(NoRoute):
-        commands()
+    commands()
     queue.declare()
     commands()
     assert {name: number for name, number in commands().items() if number} == {name: n for name, n in usual.items() if n}

@@ -206,7 +206,7 @@ def test_an_unbound_queue_gets_nothing_more_from_producers_that_had_cached_its_b
         producer.publish({"n": 1}, routing_key="key")
         queue(elsewhere).unbind_from(exchange, "key")
         with pytest.raises(InconsistencyError, match="no queue is bound to the exchange 'ex'"):
-            producer.publish({"n": 2}, routing_key="key")
+            producer.publish({"n": 2}, routing_key="key", mandatory=True)
         assert channel.queue_declare("bound", passive=True).message_count == 1
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+
 import pytest
-from celery import Celery, chord
+from celery import Celery, chord, signals
 from celery.exceptions import ChordError, TaskRevokedError
 from ferryman.schema.errors import UsageError
 from ferryman.transport import revoke
 from kombu import Connection
+from kombu.pidbox import Mailbox
 
 from ..support.workers import Ledger, worker
 
@@ -21,6 +25,41 @@ def app(server):
     with made:
         yield made
     made.close()
+
+
+@contextlib.contextmanager
+def events_of(app):
+    """What a monitor of the app gets, beginning now, as a function that waits for so many events of a type."""
+    received, come, ready = [], threading.Condition(), threading.Event()
+
+    def note(event):
+        with come:
+            received.append(event)
+            come.notify_all()
+
+    def wait_for(kind, count):
+        with come:
+            assert come.wait_for(lambda: sum(each["type"] == kind for each in received) >= count, 20), received
+            return [each for each in received if each["type"] == kind]
+
+    def listen():
+        with app.connection_for_read() as connection:
+            receiver = app.events.Receiver(connection, handlers={"*": note})
+            with receiver.consumer_context() as (consumed, *_):
+                ready.set()
+                while not done.is_set():
+                    with contextlib.suppress(TimeoutError):
+                        consumed.drain_events(timeout=0.2)
+
+    done = threading.Event()
+    thread = threading.Thread(target=listen)
+    thread.start()
+    assert ready.wait(20)
+    try:
+        yield wait_for
+    finally:
+        done.set()
+        thread.join()
 
 
 def waiting(client, queue="celery"):
@@ -58,6 +97,82 @@ def test_a_connection_will_do_and_a_long_queue_is_looked_through_to_its_end(serv
     with Connection(server.url()) as connection:
         assert revoke(connection, [ids[0], ids[1200], ids[-1]]) == 3
     assert waiting(client) == 2497
+
+
+def in_another_thread(call):
+    """As a web server's thread would, which has no current app."""
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+
+
+def test_a_revoke_from_any_thread_reaches_the_backend_of_its_app(app):
+    first, second = (app.send_task(NOTE, [n]) for n in range(2))
+    in_another_thread(lambda: app.control.revoke(first.id))
+    in_another_thread(second.revoke)
+    assert (first.state, second.state) == ("REVOKED", "REVOKED")
+
+
+def test_of_two_apps_with_one_broker_the_one_that_revokes_learns_it(server, app, client):
+    with Celery("second", broker=server.url(), backend=f"redis://{server.host}:{server.port}/3") as second:
+        by_first, by_second = (app.send_task(NOTE, [n]) for n in range(2))
+        second.set_current()
+        app.control.revoke(by_first.id)
+        app.set_current()
+        second.control.revoke(by_second.id)
+        assert waiting(client) == 0
+        assert [each.AsyncResult(by_first.id).state for each in (app, second)] == ["REVOKED", "PENDING"]
+        assert [each.AsyncResult(by_second.id).state for each in (app, second)] == ["PENDING", "REVOKED"]
+    second.close()
+
+
+@pytest.mark.parametrize("serializer", ["pickle", "json"])
+def test_a_revoke_reaches_waiting_tasks_whatever_the_app_serializes_with(app, client, serializer):
+    app.conf.update(task_serializer=serializer, result_serializer=serializer, accept_content=[serializer])
+    result = chord([app.signature("member", (n,)) for n in range(2)], app=app)(app.signature("body"))
+    result.parent.revoke()
+    assert waiting(client) == 0
+    assert isinstance(result.get(timeout=10, propagate=False), ChordError)
+
+
+def test_monitors_and_signal_handlers_learn_of_a_revoked_task_as_from_a_worker(app):
+    heard = []
+
+    @app.task(name="known")
+    def known():
+        """A task that this process has; it has only ever sent the other one."""
+
+    def note(sender, request, terminated, signum, expired, **_):
+        heard.append((sender.name, request.id, list(request.args), terminated, signum, expired))
+
+    signals.task_revoked.connect(note)
+    try:
+        with events_of(app) as wait_for:
+            results = [known.apply_async(countdown=60), app.send_task(NOTE, ["x"])]
+            app.control.revoke([result.id for result in results])
+            events = wait_for("task-revoked", 2)
+    finally:
+        signals.task_revoked.disconnect(note)
+    told = {(each["uuid"], each["terminated"], each["signum"], each["expired"]) for each in events}
+    assert told == {(result.id, False, None, False) for result in results}
+    assert sorted(heard) == sorted(
+        [("known", results[0].id, [], False, None, False), (NOTE, results[1].id, ["x"], False, None, False)]
+    )
+
+
+def test_a_task_revoked_by_a_call_is_told_to_monitors_too(app):
+    with events_of(app) as wait_for:
+        task = app.send_task(NOTE, [1])
+        assert revoke(app, task.id) == 1
+        assert [each["uuid"] for each in wait_for("task-revoked", 1)] == [task.id]
+
+
+def test_a_raw_mailbox_revokes_too_and_tells_no_app(server, app, client):
+    task = app.send_task(NOTE, [1])
+    with Connection(server.url()) as connection:
+        Mailbox("celery", type="fanout", accept=["json"], serializer="json")(connection).abcast("revoke", {"task_id": task.id})
+    assert waiting(client) == 0
+    assert task.state == "PENDING"
 
 
 def test_what_a_worker_has_taken_stays_with_it(server, app):

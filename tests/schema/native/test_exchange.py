@@ -22,6 +22,15 @@ def unread(client: redis.Redis, cursor: bytes) -> list[bytes]:
     return [fields[b"message"] for _, entries in found for _, fields in entries]
 
 
+def test_numbers_of_exchanges_beyond_the_first_thousand_are_summed(send: Send, client: redis.Redis) -> None:
+    client.hset(keys.unroutable("ferryman"), mapping={f"e{n}": 1 for n in range(999)})
+    assert [send(exchanges.count_unroutable(name, 2)) for name in ("last", "late", "later", "e0")] == [2, 2, 4, 3]
+    found = send(exchanges.unroutable())
+    assert (len(found), found["last"], found[""], found["e0"]) == (1001, 2, 4, 3)
+    assert send(exchanges.forget_unroutable("e0")) == 1
+    assert "e0" not in send(exchanges.unroutable())
+
+
 def test_broadcasts_vanish_with_the_last_of_those_who_were_bound_for_a_time(client: redis.Redis, send: Send) -> None:
     cursors = keys.fanout_cursors("ferryman", "news")
     send(exchanges.fanout_bind("news", "short", 5_000))

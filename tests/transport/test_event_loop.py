@@ -1,0 +1,87 @@
+"""kombu's event loop, as Celery's prefork and threads pools drive it: what a connection leaves in it."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import ferryman.transport  # noqa: F401 - registers the URL schemes
+import pytest
+from ferryman.transport.alarm import Alarm
+from kombu import Connection, Consumer, Producer, Queue
+from kombu.asynchronous import Hub
+
+
+@pytest.fixture
+def connection(server):
+    with Connection(server.url()) as connected:
+        yield connected
+
+
+@pytest.fixture
+def hub():
+    """A loop that never sleeps, because something else goes on all the time."""
+    made = Hub()
+    reader, writer = socket.socketpair()
+    writer.send(b"!")
+    made.add_reader(reader.fileno(), lambda: None)
+    yield made
+    made.close()
+    reader.close()
+    writer.close()
+
+
+def turn_until(hub, is_done, seconds=20.0):
+    """Turns the loop, and gives the most timers that have stood in it."""
+    most, deadline = 0, time.monotonic() + seconds
+    while not is_done() and time.monotonic() < deadline:
+        hub.run_once()
+        most = max(most, len(hub.timer))
+    assert is_done()
+    return most
+
+
+def test_many_turns_while_something_is_due_soon_leave_no_timers_behind(connection, hub):
+    received = []
+    with connection.channel() as channel, Consumer(channel, [Queue("q")], on_message=received.append):
+        connection.transport.register_with_event_loop(connection, hub)
+        Producer(channel).publish("later", routing_key="q", headers={"x-delay": 900})
+        most = turn_until(hub, lambda: received)
+    assert most < 8
+
+
+def test_acks_that_are_kept_back_have_one_timer(connection, hub):
+    acked = []
+
+    def ack(message):
+        message.ack()
+        acked.append(message)
+
+    with connection.channel() as channel, Consumer(channel, [Queue("q")], on_message=ack, prefetch_count=4):
+        connection.transport.register_with_event_loop(connection, hub)
+        for _ in range(200):
+            Producer(channel).publish("now", routing_key="q")
+        most = turn_until(hub, lambda: len(acked) == 200)
+    assert most < 8
+
+
+def test_an_alarm_is_moved_only_to_an_earlier_moment_and_rings_once(hub):
+    alarm = Alarm()
+    for _ in range(100):
+        alarm.ring_within(hub, 0.5)
+    assert len(hub.timer) == 1
+    alarm.ring_within(hub, 0.01)
+    rings_in, entry = next(iter(hub.timer))
+    assert (rings_in <= 0.01, entry) == (True, None)
+    alarm.cancel()
+    assert [entry.canceled for _, _, entry in hub.timer.queue] == [True, True]
+
+
+def test_a_closed_connection_leaves_no_timer_that_would_still_go_off(connection, hub):
+    with connection.channel() as channel, Consumer(channel, [Queue("q")], on_message=print):
+        connection.transport.register_with_event_loop(connection, hub)
+        Producer(channel).publish("later", routing_key="q", headers={"x-delay": 900})
+        for _ in range(10):
+            hub.run_once()
+    connection.close()
+    assert all(entry.canceled for _, _, entry in hub.timer.queue)

@@ -1,0 +1,125 @@
+"""Announcement: what an app, its results and its monitors learn of tasks that were revoked before any worker had them.
+
+A worker that discards a revoked task tells the result backend, which fails the chord that waits for it, sends the event
+``task-revoked`` to monitors, and fires the signal ``task_revoked``. Nobody would, once a task has left its queue; so who removes
+it does the same. Called by ``revocation.py`` and the command line, with the app that revokes; imports Celery only here.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from kombu.serialization import prepare_accept_content
+
+from ..schema.errors import MalformedValue
+from ..schema.native.results import Task
+from .message import Message, content
+
+if TYPE_CHECKING:
+    from .transport import Transport
+
+logger = logging.getLogger("ferryman.transport")
+
+REASON = "revoked"
+"""What a worker says of such a task."""
+EVENTS = 100
+"""Events that go out in one message."""
+
+
+def revoking_app() -> Any:
+    """The Celery app whose remote control sends something at this moment, in this thread or greenlet; None without one.
+
+    Only the callers further up know it. The message names no app, what counts as the current one depends on the thread, and apps
+    with the same broker URL share their connections, because kombu keeps its pools by URL.
+    """
+    control = getattr(sys.modules.get("celery.app.control"), "Control", None)
+    if control is None:
+        return None
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, control):
+            return caller.app
+        frame = frame.f_back
+    return None
+
+
+def announce(app: Any, removed: Sequence[Task], transport: Transport) -> None:
+    """Does for tasks that are gone from their queues what a worker does for one that it discards.
+
+    ``transport``: by which events go; another connection of the app's pools might have to wait for the caller's own. Never fails:
+    the tasks are gone already, so trouble is only logged.
+    """
+    if not removed:
+        return
+    told = [(task, _request(app, task)) for task in removed]
+    try:
+        _send_events(app, [(_celery_task(app, request), task.task) for task, request in told], transport)
+    except Exception as error:  # noqa: BLE001 - see above
+        logger.warning("monitors could not be told of %s revoked tasks: %s", len(removed), error)
+    for task, request in told:
+        try:
+            _tell(app, task.task, request)
+        except Exception as error:  # noqa: BLE001 - backends raise what their drivers do
+            logger.warning("task %s was removed, but its result backend does not know: %s", task.task, error)
+
+
+def _send_events(app: Any, tasks: Sequence[tuple[Any, str]], transport: Transport) -> None:
+    with (
+        transport.create_channel(transport) as channel,
+        app.events.Dispatcher(
+            transport.client, channel=channel, buffer_group=frozenset({"task"}), buffer_limit=EVENTS
+        ) as dispatcher,
+    ):
+        for celery_task, task_id in tasks:
+            if celery_task.send_events:
+                dispatcher.send("task-revoked", uuid=task_id, terminated=False, signum=None, expired=False)
+        dispatcher.flush()
+
+
+def _tell(app: Any, task_id: str, request: dict[str, Any]) -> None:
+    from celery.app.task import Context
+    from celery.signals import task_revoked
+
+    celery_task, context = _celery_task(app, request), Context(request)
+    celery_task.backend.mark_as_revoked(task_id, REASON, request=context)
+    task_revoked.send(celery_task, request=context, terminated=False, signum=None, expired=False)
+
+
+def _celery_task(app: Any, request: dict[str, Any]) -> Any:
+    """The app's task, whose backend may be one of its own; one of that name where the app has only ever sent it."""
+    name = request.get("task")
+    known = app.tasks.get(name)
+    if known is not None:
+        return known
+    unknown = app.Task()
+    unknown.name = name
+    return unknown
+
+
+def _request(app: Any, task: Task) -> dict[str, Any]:
+    """What a worker's request holds: the headers, and the arguments, callbacks and chord that the body names."""
+    request: dict[str, Any] = {"id": task.task}
+    if not task.message:
+        return request
+    try:
+        message = Message(None, 0, content(task.id, "", {b"message": task.message}))
+        message.accept = prepare_accept_content(app.conf.accept_content)
+        properties = message.properties
+        request |= message.headers | {
+            "properties": properties,
+            "reply_to": properties.get("reply_to"),
+            "correlation_id": properties.get("correlation_id"),
+            "delivery_info": message.delivery_info,
+        }
+        args, kwargs, embedded = message.payload
+        request |= {"args": args, "kwargs": kwargs, **(embedded or {})}
+    except MalformedValue as error:
+        logger.debug("the message of the removed task %s can't be read: %s", task.task, error)
+    except Exception as error:  # noqa: BLE001 - decoders raise what they like
+        logger.warning("the body of the removed task %s can't be read, so a chord may wait for it: %s", task.task, error)
+    return request
