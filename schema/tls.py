@@ -32,14 +32,14 @@ def _text(value: Any) -> str:
 
 def _requirement(value: Any) -> str:
     """``required``, ``optional`` or ``none``, also as Python's constant or its name; None is none, as for redis-py."""
-    word = REQUIREMENTS.get(value) if isinstance(value, int) else str(value).removeprefix("CERT_").lower()
+    word = REQUIREMENTS.get(value, "") if isinstance(value, int) else str(value).removeprefix("CERT_").lower()
     if word not in REQUIREMENTS.values():
         raise ValueError("must be one of required, optional, none")
     return word
 
 
 def _version(value: Any) -> str:
-    word = VERSIONS.get(value) if isinstance(value, int) else str(value).removeprefix("TLSv").replace("_", ".")
+    word = VERSIONS.get(value, "") if isinstance(value, int) else str(value).removeprefix("TLSv").replace("_", ".")
     if word not in VERSIONS.values():
         raise ValueError("must be one of 1.2, 1.3 (or an older version that this Python still has)")
     return word
