@@ -2,7 +2,7 @@
 
     ferryman://[user:pass@]host[:port]/db[?family=kue&prefix=q&…]      plain TCP
     ferrymans://…                                                      TLS, certificates verified
-    ferryman+unix:///path/redis.sock?db=0
+    ferryman+unix:///path/redis.sock?db=0                              also ferryman+socket://, as kombu calls it
     ferryman+sentinel://h1:26379,h2:26379/service/db
     ferryman+cluster://h1:6379,h2:6379/0
     ferryman+rdb:///path/dump.rdb?family=kue&prefix=q                  a snapshot file, read-only
@@ -20,8 +20,11 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from attrs import evolve, field, frozen
 
+from . import tls
 from .errors import AddressError
 from .family import get_family
+from .ignored import IGNORED_OPTIONS, SENTINEL_OPTIONS
+from .text import parse_flag
 
 DEFAULT_PORT = 6379
 DEFAULT_SENTINEL_PORT = 26379
@@ -41,10 +44,21 @@ class Kind(StrEnum):
     RDB = "ferryman+rdb"
 
 
+SCHEMES = {"ferryman+socket": "ferryman+unix"}
+"""Other names of schemes: what kombu's become if only ``redis`` is changed."""
+
+
 def _seconds(text: str) -> float:
     number = float(text)
     if not 0 < number < float("inf"):
         raise ValueError("must be a number of seconds above 0")
+    return number
+
+
+def _pause(text: str) -> float:
+    number = float(text)
+    if not 0 <= number < float("inf"):
+        raise ValueError("must be a number of seconds, 0 for never")
     return number
 
 
@@ -60,13 +74,6 @@ def _count(text: str) -> int:
     if number < 0:
         raise ValueError("must be a whole number, 0 or more")
     return number
-
-
-def _flag(text: str) -> bool:
-    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-    if text.lower() not in words:
-        raise ValueError("must be true or false")
-    return words[text.lower()]
 
 
 def _one_of(*words: str) -> Callable[[str], str]:
@@ -97,37 +104,21 @@ OPTIONS: Mapping[str, Callable[[str], Any]] = {
     "delivery_limit": _count,
     "priority_order": _one_of("ascending", "descending"),
     "queue_order_strategy": _one_of("round_robin", "sorted", "priority"),
-    "remove_revoked": _flag,
+    "remove_revoked": parse_flag,
     "durability": _durability,
     "client_name": str,
     "password_env": _name,
     "password_file": _name,
-    "health_check_interval": _seconds,
+    "credential_provider": _name,
+    "health_check_interval": _pause,
     "socket_timeout": _seconds,
     "socket_connect_timeout": _seconds,
-    "ssl_ca_certs": str,
-    "ssl_certfile": str,
-    "ssl_keyfile": str,
-    "ssl_check_hostname": _flag,
-    "ssl_cert_reqs": _one_of("required", "optional", "none"),
+    **tls.OPTIONS,
 }
 """Query parameters beside ``family``, ``prefix`` and ``db``, with what parses them."""
 
-IGNORED_OPTIONS = frozenset(
-    {
-        "visibility_timeout",
-        "max_connections",
-        "sep",
-        "unacked_key",
-        "unacked_index_key",
-        "unacked_mutex_key",
-        "unacked_mutex_expire",
-        "fanout_prefix",
-        "fanout_patterns",
-        "priority_steps",
-    }
-)
-"""Options of kombu's ``redis://`` that have no meaning here. Accepted, so that a changed scheme is all a user must change."""
+SECRETS = frozenset({"ssl_password"})
+"""Options whose values nobody may see."""
 
 
 @frozen
@@ -145,12 +136,17 @@ class Address:
     password: str | None = field(default=None, repr=False)
     family: str = DEFAULT_FAMILY
     prefix: str = DEFAULT_FAMILY
-    options: Mapping[str, Any] = field(factory=dict)
+    options: Mapping[str, Any] = field(factory=dict, repr=lambda options: repr(_without_secrets(options)))
     """Parsed values by option name."""
+    ignored: tuple[str, ...] = ()
+    """Options of ``redis://`` that stood in the URL and mean nothing here."""
 
     @classmethod
-    def parse(cls, url: str) -> Address:
-        """The address a URL names. Raises AddressError that says which part is wrong and what would be right."""
+    def parse(cls, url: str, *, service: str | None = None) -> Address:
+        """The address a URL names. ``service``: the Sentinel service, where the URL need not name it.
+
+        Raises AddressError that says which part is wrong and what would be right.
+        """
         scheme, separator, rest = url.partition("://")
         kind = _kind(scheme if separator else "")
         try:
@@ -166,9 +162,10 @@ class Address:
             case Kind.UNIX | Kind.RDB:
                 address = _with_path(address, hosts_text + parts.path, query)
             case Kind.SENTINEL:
-                address = _with_service(address, hosts_text, parts.path)
+                address = _with_service(address, hosts_text, parts.path, service)
             case _:
-                address = evolve(address, hosts=_hosts(hosts_text, DEFAULT_PORT), db=_db(parts.path.removeprefix("/")))
+                db = parts.path.removeprefix("/") or query.pop("db", "")
+                address = evolve(address, hosts=_hosts(hosts_text, DEFAULT_PORT), db=_db(db))
         if kind is Kind.CLUSTER and address.db:
             raise AddressError("a cluster has database 0 only; end the URL with /0")
         if kind in (Kind.TCP, Kind.TLS) and len(address.hosts) > 1:
@@ -177,7 +174,8 @@ class Address:
 
     def display(self) -> str:
         """The URL for people: complete but for the password."""
-        return self._url("***" if self.password else None)
+        shown = evolve(self, options=_without_secrets(self.options))
+        return shown._url("***" if self.password else None)
 
     def url(self) -> str:
         """The URL with the password, for handing to another process. Never print it."""
@@ -208,7 +206,7 @@ class Address:
 
 def _kind(scheme: str) -> Kind:
     try:
-        return Kind(scheme.lower())
+        return Kind(SCHEMES.get(scheme.lower(), scheme.lower()))
     except ValueError:
         known = ", ".join(f"{kind}://" for kind in Kind)
         # A text without a scheme may be a bare password or host: it is not repeated.
@@ -254,7 +252,7 @@ def _host(text: str, default_port: int) -> tuple[str, int]:
 
 
 def _db(text: str) -> int:
-    if not text:
+    if text in ("", "/"):  # a URL that ends in // is AMQP's habit
         return 0
     if not text.isascii() or not text.isdigit():
         raise AddressError("the part after the host must be a database number, as in ferryman://localhost:6379/0")
@@ -264,24 +262,34 @@ def _db(text: str) -> int:
 def _with_path(address: Address, path: str, query: dict[str, str]) -> Address:
     if not path.startswith("/") or path == "/":
         raise AddressError(f"{address.kind}:// needs an absolute path after it, as in {address.kind}:///var/lib/redis/…")
-    return evolve(address, path=unquote(path), db=_db(query.pop("db", "")))
+    db = query.pop("db", None) or query.pop("virtual_host", "")
+    return evolve(address, path=unquote(path), db=_db(db.removeprefix("/")))
 
 
-def _with_service(address: Address, hosts: str, path: str) -> Address:
-    service, _, db = path.removeprefix("/").partition("/")
+def _with_service(address: Address, hosts: str, path: str, given: str | None) -> Address:
+    name, _, db = path.removeprefix("/").partition("/")
+    service = unquote(name)
+    if given and db in ("", "/") and (not name or name.isdecimal()):  # as on sentinel://, the path is the database
+        service, db = given, name
     if not hosts or not service:
-        raise AddressError("write ferryman+sentinel://host1:26379,host2:26379/service/db")
-    return evolve(address, hosts=_hosts(hosts, DEFAULT_SENTINEL_PORT), service=unquote(service), db=_db(db))
+        raise AddressError(
+            "write ferryman+sentinel://host1:26379,host2:26379/service/db, or give the service as transport option master_name"
+        )
+    if given and service != given:
+        raise AddressError(f"the URL names the service {service!r} and master_name is {given!r}; give it once")
+    return evolve(address, hosts=_hosts(hosts, DEFAULT_SENTINEL_PORT), service=service, db=_db(db))
 
 
 def _with_options(address: Address, query: dict[str, str]) -> Address:
     if "global_keyprefix" in query:
-        query.setdefault("prefix", query.pop("global_keyprefix"))
+        query.setdefault("prefix", without_braces(query.pop("global_keyprefix")))
     family = query.pop("family", DEFAULT_FAMILY)
     prefix = query.pop("prefix", _default_prefix(family))
-    options = {}
+    options: dict[str, Any] = {}
+    ignored = []
     for name, text in query.items():
-        if name in IGNORED_OPTIONS:
+        if name in IGNORED_OPTIONS and name not in SENTINEL_OPTIONS:
+            ignored.append(name)
             continue
         if name not in OPTIONS:
             known = ", ".join(sorted({"family", "prefix", "db", *OPTIONS}))
@@ -293,7 +301,14 @@ def _with_options(address: Address, query: dict[str, str]) -> Address:
             raise AddressError(f"parameter {name!r} {reason}") from None
     if (address.password is not None) + ("password_env" in options) + ("password_file" in options) > 1:
         raise AddressError("give the password once: in the URL, by password_env or by password_file")
-    return evolve(address, family=family, prefix=prefix, options=options)
+    if address.kind in (Kind.UNIX, Kind.RDB) and (found := sorted(options.keys() & tls.OPTIONS.keys())):
+        raise AddressError(f"parameter {found[0]!r} is for TLS, which {address.kind}:// has not")
+    return evolve(address, family=family, prefix=prefix, options=options, ignored=tuple(ignored))
+
+
+def without_braces(prefix: str) -> str:
+    """kombu's ``global_keyprefix`` as a prefix: braces are percent-encoded, because here each queue has a hash tag of its own."""
+    return prefix.replace("{", "%7B").replace("}", "%7D")
 
 
 def _default_prefix(family: str) -> str:
@@ -301,6 +316,10 @@ def _default_prefix(family: str) -> str:
     if family == ANY_FAMILY:
         return ""
     return DEFAULT_FAMILY if family == DEFAULT_FAMILY else get_family(family).default_prefix
+
+
+def _without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: "***" if name in SECRETS else value for name, value in options.items()}
 
 
 def _option_text(value: Any) -> str:

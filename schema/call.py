@@ -14,6 +14,8 @@ from typing import Any, Generic, TypeVar
 import redis
 from attrs import field, frozen
 
+from .incapable import explained
+
 T = TypeVar("T")
 
 Argument = bytes | str | int | float
@@ -62,12 +64,22 @@ class Command(Generic[T]):
 def run(client: redis.Redis, call: Call[T] | Command[T]) -> T:
     """Sends one call over a redis-py client (made with ``decode_responses=False``) and waits for its result.
 
-    Raises what redis-py raises; family errors are raised by ``call.parse``.
+    Raises what redis-py raises, or Incapable for what the server can't do; family errors are raised by ``call.parse``.
     """
     try:
-        reply = client.execute_command(*call.words)
+        reply = _reply(client, call)
+    except redis.exceptions.ResponseError as error:
+        plain = explained(error, lambda: "\n".join(f"{name}:{value}" for name, value in client.info("server").items()))
+        if plain is error:
+            raise
+        raise plain from error
+    return call.parse(reply)
+
+
+def _reply(client: redis.Redis, call: Call[Any] | Command[Any]) -> Any:
+    try:
+        return client.execute_command(*call.words)
     except redis.exceptions.NoScriptError:
         if isinstance(call, Command):
             raise
-        reply = client.execute_command(*call.eval())
-    return call.parse(reply)
+        return client.execute_command(*call.eval())

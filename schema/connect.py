@@ -15,9 +15,11 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
+from . import tls
 from .address import Address, Kind
 from .errors import ServerError, UsageError
-from .secret import Secret
+from .incapable import Incapable, lacks
+from .secret import Secret, credential_provider
 
 CONNECT_TIMEOUT = 5.0
 """Seconds to wait for a server to accept, unless the URL says ``socket_connect_timeout``."""
@@ -25,10 +27,17 @@ SOCKET_TIMEOUT = 30.0
 """Seconds to wait for a reply, unless the URL says ``socket_timeout``. Never endless: a frozen server must become an error."""
 
 
-def connect(address: Address, *, sentinel_kwargs: Mapping[str, Any] | None = None, **overrides: Any) -> redis.Redis:
+def connect(
+    address: Address,
+    *,
+    sentinel_kwargs: Mapping[str, Any] | None = None,
+    min_other_sentinels: int = 0,
+    **overrides: Any,
+) -> redis.Redis:
     """A client with bytes replies. It connects on first use; ``overrides`` go to redis-py's connection.
 
     ``sentinel_kwargs``: how to reach the Sentinels, where that differs from the server (a password, no TLS).
+    ``min_other_sentinels``: how many others a Sentinel must know to be believed.
 
     Raises UsageError for a kind of address that names no server, or one that this version can't reach, and for a password
     that is not where the address says.
@@ -53,7 +62,7 @@ def connect(address: Address, *, sentinel_kwargs: Mapping[str, Any] | None = Non
         case Kind.SENTINEL:
             ways = {name: arguments[name] for name in arguments if name.startswith(("ssl", "socket_"))}
             ways |= {"socket_timeout": arguments["socket_connect_timeout"]} | dict(sentinel_kwargs or {})
-            sentinel = Sentinel(list(address.hosts), sentinel_kwargs=ways)
+            sentinel = Sentinel(list(address.hosts), min_other_sentinels, sentinel_kwargs=ways)
             client: redis.Redis = sentinel.master_for(address.service, **arguments)
             return client
         case Kind.CLUSTER:
@@ -65,6 +74,8 @@ def connect(address: Address, *, sentinel_kwargs: Mapping[str, Any] | None = Non
 
 
 def _credentials(address: Address) -> dict[str, Any]:
+    if "credential_provider" in address.options:
+        return {"credential_provider": credential_provider(address.options["credential_provider"])}
     secret = Secret.of(address)
     if secret is None:
         return {"username": address.username, "password": address.password}
@@ -73,10 +84,9 @@ def _credentials(address: Address) -> dict[str, Any]:
 
 
 def _tls(address: Address) -> dict[str, Any]:
-    given = {name: value for name, value in address.options.items() if name.startswith("ssl_")}
-    if address.kind is not Kind.TLS and not (given and address.kind is Kind.SENTINEL):
-        return {}
-    return {"ssl": True, "ssl_cert_reqs": "required", "ssl_check_hostname": given.get("ssl_cert_reqs") != "none"} | given
+    """Any ``ssl_`` option asks for TLS, also under ``ferryman://``, as on ``redis://``."""
+    given = {name: value for name, value in address.options.items() if name in tls.OPTIONS}
+    return tls.arguments(given) if given or address.kind is Kind.TLS else {}
 
 
 @contextlib.contextmanager
@@ -93,7 +103,8 @@ def server_errors(address: Address) -> Iterator[None]:
     except redis.exceptions.ConnectionError as error:
         raise ServerError(f"{address.display()}: can't be reached ({_reason(error)}); is the server running?") from error
     except redis.exceptions.RedisError as error:
-        raise ServerError(f"{address.display()}: {_reason(error)}") from error
+        reason = None if isinstance(error, Incapable) else lacks(str(error))
+        raise ServerError(f"{address.display()}: {_reason(error) if reason is None else f'this server {reason}'}") from error
 
 
 @contextlib.contextmanager

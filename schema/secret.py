@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
 
 import redis
 from attrs import field, frozen
@@ -58,3 +60,17 @@ class Secret(redis.CredentialProvider):
     def _missing(self, what: str) -> UsageError:
         noun = "environment variable" if self.option == "password_env" else "file"
         return UsageError(f"{self.address.display()}: the {noun} {self.place!r} ({self.option}) {what} on {socket.gethostname()}")
+
+
+def credential_provider(given: Any) -> redis.CredentialProvider:
+    """redis-py's credential provider: an object, or the dotted name of a class without arguments, as kombu takes it.
+
+    Raises UsageError for anything else.
+    """
+    try:
+        provider = resolve_name(given)() if isinstance(given, str) else given
+    except (AttributeError, ImportError, TypeError, ValueError) as error:
+        raise UsageError(f"credential_provider {given!r} can't be used: {error}") from None
+    if not isinstance(provider, redis.CredentialProvider):
+        raise UsageError(f"credential_provider must be a redis.CredentialProvider, not a {type(provider).__name__}")
+    return provider

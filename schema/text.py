@@ -48,6 +48,14 @@ def show(raw: bytes | str, limit: int = 200) -> str:
     return line if len(text) <= limit else line + "…"
 
 
+def parse_flag(value: object) -> bool:
+    """True or false, as people write them. Raises ValueError."""
+    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    if str(value).lower() not in words:
+        raise ValueError("must be true or false")
+    return words[str(value).lower()]
+
+
 def load_json(raw: bytes) -> Any:
     """The value of a JSON text.
 

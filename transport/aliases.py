@@ -1,19 +1,17 @@
-"""Teaches kombu the ``ferryman`` URL schemes, and registers a serializer.
+"""Teaches kombu the ``ferryman`` URL schemes.
 
-kombu has no entry point for transports. The one group it loads early is ``kombu.serializers``, so the entry point there
-names SERIALIZER below and the aliases are registered as a side effect: ``Celery(broker="ferryman://…")`` works with no
-import. This module must import nothing but the standard library at its top and must never raise: a broken entry point
-would break every program that uses kombu.
+kombu has no entry point for transports. The one group it loads early is ``kombu.serializers``, so the entry point there names
+SERIALIZER below, and the aliases are registered as a side effect: ``Celery(broker="ferryman://…")`` works with no import. There
+is no serializer behind that name: ``serializer="ferryman"`` is an error like any other unknown one. This module must import
+nothing but the standard library at its top and must never raise: a broken entry point would break every program that uses kombu.
 """
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 TRANSPORT = "ferryman.transport:Transport"
-SCHEMES = ("ferryman", "ferrymans")
-"""``ferryman+unix``, ``ferryman+sentinel`` … come to the alias ``ferryman``: kombu splits URLs at the plus sign."""
+SCHEMES = ("ferryman", "ferrymans", "ferryman+sentinel")
+"""``ferryman+unix``, ``ferryman+cluster`` … come to the alias ``ferryman``: kombu splits URLs at the plus sign. But where it
+goes on to the next of a list of Sentinels it asks for the whole scheme."""
 
 
 def register() -> None:
@@ -24,18 +22,9 @@ def register() -> None:
         TRANSPORT_ALIASES.setdefault(scheme, TRANSPORT)
 
 
-def dumps(value: Any) -> str:
-    """Compact JSON: what the serializer ``ferryman-json`` writes."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def loads(text: str | bytes) -> Any:
-    """The value of a JSON text."""
-    return json.loads(text)
-
-
-SERIALIZER = (dumps, loads, "application/json", "utf-8")
-"""kombu's form of a serializer: encoder, decoder, content type, encoding."""
+SERIALIZER = (None, None, "application/x-ferryman", "utf-8")
+"""kombu's form of a serializer: encoder, decoder, content type, encoding. It is none. Its content type must be nobody's: one that
+kombu knows, JSON say, would lose kombu's own decoder."""
 
 try:
     register()

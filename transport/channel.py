@@ -21,6 +21,8 @@ from attrs import field, frozen
 
 from ..schema.call import Call
 from ..schema.errors import MalformedValue
+from ..schema.text import to_text
+from . import celery_requests
 from .acks import Acks
 from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS
 from .lease import keeper
@@ -291,6 +293,7 @@ class Channel(Producing):
 
         Celery drops the tasks that had not begun, and with them their messages; those that run go on, and ack when they end.
         """
+        celery_requests.strike_off(self)
         nobodys = {tag: held for tag, held in self.qos.unsettled().items() if tag not in self._alive}
         if len(nobodys) == len(self.qos):
             wire.run_all([self.live.forget(queue, self.consumer_id) for queue in list(self._registered)])
@@ -313,6 +316,26 @@ class Channel(Producing):
             )
             # What it has not begun is no longer its to run: a new connection drops that.
             self.transport.lease_lost()
+
+    def take_stock(self) -> None:
+        """After a lost connection that is back: gives back what the server gave away and no reply brought here.
+
+        What lapsed meanwhile is others', and so no longer this channel's to hand out. Raises connection errors.
+        """
+        self.acks.flush()
+        unsettled = self.qos.unsettled()
+        for queue in list(self._registered):
+            holds = [
+                to_text(job_id) for job_id in self.wire.command("ZRANGE", self.live.keys(queue).held(self.consumer_id), 0, -1)
+            ]
+            known = {held.job_id for held in unsettled.values() if held.queue == queue}
+            lost = [job_id for job_id in holds if job_id not in known]
+            if lost:
+                self.wire.run(self.live.release(queue, self.consumer_id, lost))
+        lapsed = {tag for tag, held in unsettled.items() if held.queue not in self._registered}
+        self.transport.poller.drop(self, lapsed)
+        for tag in lapsed:
+            self.qos.pop(tag)
 
     # The end
 

@@ -19,6 +19,7 @@ from kombu.utils.json import JSONEncoder, object_hook
 from ..schema.errors import MalformedValue, UsageError
 from ..schema.native import codec
 from ..schema.native.live import Publication
+from ..schema.native.place import HIGHEST_PRIORITY
 from ..schema.text import load_json, to_text
 
 JSON_HEAD = {"content-type": "application/json", "content-encoding": "utf-8"}
@@ -48,7 +49,7 @@ def revive(value: dict[str, Any]) -> Any:
 def publication(job_id: str, message: Mapping[str, Any]) -> Publication:
     """The stored form of a message made by ``prepare_message``, and what the broker acts on.
 
-    Raises UsageError for a head that is no JSON, and a priority, delay or dedup key that can't be; the text names the value.
+    Raises UsageError for a head that is no JSON, and a delay or dedup key that can't be; the text names the value.
     """
     body = message["body"]
     raw = body.encode("utf-8") if isinstance(body, str) else bytes(body)
@@ -60,13 +61,21 @@ def publication(job_id: str, message: Mapping[str, Any]) -> Publication:
     return Publication(
         job_id,
         codec.encode(head, raw, kombu_types),
-        priority=_whole(properties.get("priority"), "priority") or 0,
+        priority=_priority(properties.get("priority")),
         due_ms=_due_ms(headers.get("eta")),
         ttl_ms=_whole(properties.get("expiration"), "expiration"),
         delay_ms=_whole(headers.get(DELAY), f"the header {DELAY} (ms)"),
         unique=unique,
         unique_ttl_ms=_whole(headers.get(UNIQUE_TTL), f"the header {UNIQUE_TTL} (ms)"),
     )
+
+
+def _priority(value: Any) -> int:
+    """As on ``redis://``: what is out of range is the nearest that is not, and what is no number is the default."""
+    try:
+        return max(0, min(int(value), HIGHEST_PRIORITY))
+    except (OverflowError, TypeError, ValueError):
+        return 0
 
 
 def _whole(value: Any, what: str) -> int | None:

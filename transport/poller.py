@@ -124,6 +124,10 @@ class Poller:
         """Drops what was taken for a channel that closes; the channel gives the jobs back."""
         self._ready = deque(each for each in self._ready if each.channel is not channel)
 
+    def drop(self, channel: Channel, tags: set[int]) -> None:
+        """Drops messages that are others' now."""
+        self._ready = deque(r for r in self._ready if r.channel is not channel or r.message.delivery_tag not in tags)
+
     # Plain drain_events
 
     def drain(self, timeout: float | None) -> None:
@@ -156,6 +160,14 @@ class Poller:
         self._bell.silence()
         self._receive()
         return bool(events)
+
+    def begin_again(self) -> None:
+        """After a lost connection that is back: the waits begin anew, and every queue is looked at."""
+        self._wakes.close()
+        self.fanout.close()
+        for watch in self._watches.values():
+            watch.hot = True
+        self.changed()
 
     # Event loops
 

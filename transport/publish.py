@@ -97,7 +97,7 @@ class Publisher:
     ) -> None:
         """Stores a message made by ``prepare_message``.
 
-        Raises NoRoute, BrokerFull, UsageError (priority, delay), and connection errors, after which it may be repeated.
+        Raises NoRoute, BrokerFull, UsageError (a delay, a dedup key), and connection errors, after which it may be repeated.
         """
         properties = message["properties"]
         prepared = self.prepare(message, exchange, routing_key, self._repeated(properties), is_mandatory=is_mandatory)
@@ -118,7 +118,7 @@ class Publisher:
         *,
         is_mandatory: bool = False,
     ) -> Outbox:
-        """The stored form of a message, under a new id unless one is given. Raises UsageError for a wrong priority or delay."""
+        """The stored form of a message, under a new id unless one is given. Raises UsageError for a wrong delay."""
         properties = message["properties"]
         if self._pid != os.getpid():
             # A forked child would give its messages the ids of its parent's, and the server would take them for repeated ones.
@@ -174,11 +174,19 @@ class Publisher:
             raise BrokerFull(str(error)) from error
 
     def _divert(self, message: Outbox) -> bool:
-        """Offers a message to the alternate exchanges of its own. Whether a queue has taken it."""
+        """Offers a message to the alternate exchanges of its own, and then, if that is direct, to ``deadletter_queue``.
+
+        Whether a queue has taken it.
+        """
         if not message.exchange:
             return False
-        alternates = self._transport.routes.alternates(message.exchange)
-        return any(not self._deliver([message._replace(exchange=exchange)]) for exchange in alternates)
+        routes, grave = self._transport.routes, self._transport.settings.deadletter_queue
+        alternates = routes.alternates(message.exchange)
+        if any(not self._deliver([message._replace(exchange=exchange)]) for exchange in alternates):
+            return True
+        if not grave or routes.type_of(message.exchange) != "direct":
+            return False
+        return not self._deliver([message._replace(exchange="", routing_key=grave)])
 
     def _repeated(self, properties: Mapping[str, Any]) -> str | None:
         """The id under which this very message was published before without an answer."""

@@ -7,20 +7,20 @@ happens once for each kombu connection; nothing else looks at kombu's connection
 from __future__ import annotations
 
 import logging
-import ssl
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import redis
 from attrs import evolve, field, frozen
-from kombu.utils.imports import symbol_by_name
-from redis import CredentialProvider
 
-from ..schema.address import DEFAULT_PORT, IGNORED_OPTIONS, OPTIONS, Address, Kind
+from ..schema import tls
+from ..schema.address import DEFAULT_PORT, OPTIONS, Address, Kind, without_braces
 from ..schema.connect import connect
 from ..schema.errors import UsageError
+from ..schema.ignored import IGNORED_OPTIONS, SENTINEL_OPTIONS
 from ..schema.native.place import PriorityOrder
+from ..schema.secret import credential_provider
 from .cluster import ClusterWire
 from .wire import NodeWire, Wire
 
@@ -37,11 +37,11 @@ SOCKET_TIMEOUT = 5.0
 
 KOMBU_OPTIONS = frozenset(
     {"max_retries", "interval_start", "interval_step", "interval_max", "connect_retries_timeout", "errback", "callback"}
-    | {"polling_interval", "confirm_publish", "confirm_timeout", "queue_name_prefix", "predefined_queues"}
-    | {"socket_keepalive", "socket_keepalive_options", "retry_on_timeout", "master_name", "sentinel_kwargs", "body_encoding"}
-    | {"credential_provider"}
+    | {"on_revive", "retry_errors"}
 )
-"""Options that have no place in a URL, are kombu's own, or have no meaning here: they may stand in transport_options."""
+"""Options that kombu reads by itself. It writes the policy of a publish that it retries among them, too."""
+OBJECTS = frozenset({"socket_keepalive", "socket_keepalive_options", "credential_provider", "deadletter_queue"})
+"""Options that have no place in a URL."""
 
 _warned: set[str] = set()
 
@@ -60,6 +60,8 @@ class Settings:
     """Whether Celery's ``revoke`` also removes the tasks from their queues."""
     queue_order: str = "round_robin"
     """Which of several queues is asked first: each in turn, ``sorted`` by name, or ``priority``: as they were consumed."""
+    deadletter_queue: str | None = None
+    """kombu's option: the queue for messages to a direct exchange that no queue wants."""
     connection_arguments: Mapping[str, Any] = field(factory=dict, repr=False)
     """For redis-py, beyond what the address says."""
 
@@ -85,8 +87,7 @@ class Settings:
 
     def node_client(self, host: str, port: int, **overrides: Any) -> redis.Redis:
         """A new redis-py client for one node of the cluster."""
-        has_tls = any(name.startswith("ssl_") for name in self.address.options)
-        node = evolve(self.address, kind=Kind.TLS if has_tls else Kind.TCP, hosts=((host, port),))
+        node = evolve(self.address, kind=Kind.TCP, hosts=((host, port),))
         return connect(node, **{**self.connection_arguments, **overrides})
 
     @property
@@ -107,28 +108,20 @@ class Settings:
 
         Raises UsageError for an unknown option or a URL that can't be used; the text never holds the password.
         """
-        _check_alternates(client.alt)
-        given = dict(client.transport_options or {})
-        address = _address(client)
-        prefix = given.pop("prefix", None) or given.pop("global_keyprefix", None)
+        given = {name: value for name, value in (client.transport_options or {}).items() if _is_given(name, value)}
+        address = _address(client, given)
+        for name in address.ignored:
+            _say_once(f"the URL's {name}", IGNORED_OPTIONS[name])
+        prefix = given.pop("prefix", None) or _prefix(given.pop("global_keyprefix", None))
         if prefix:
             address = evolve(address, prefix=str(prefix))
         if given.pop("family", address.family) != "ferryman" or address.family != "ferryman":
             raise UsageError("as a broker, ferryman:// serves its own key family; leave family= out of the URL")
-        options = {**address.options, **_options(given)}
-        arguments: dict[str, Any] = {"socket_timeout": SOCKET_TIMEOUT}
+        arguments = _from_objects(address, given, client)
+        options = {**address.options, **_options(address, given)}
         if client.connect_timeout:
-            arguments["socket_connect_timeout"] = client.connect_timeout
+            arguments.setdefault("socket_connect_timeout", client.connect_timeout)
         arguments |= {name: options[name] for name in ("socket_timeout", "socket_connect_timeout") if name in options}
-        arguments |= {name: given[name] for name in ("socket_keepalive", "socket_keepalive_options") if name in given}
-        provider = given.get("credential_provider") or client.credential_provider
-        if provider is not None:
-            arguments |= {"credential_provider": _provider(provider), "username": None, "password": None}
-        if address.kind is Kind.SENTINEL and given.get("sentinel_kwargs"):
-            arguments["sentinel_kwargs"] = given["sentinel_kwargs"]
-        arguments |= _tls(client.ssl)
-        if arguments.get("ssl") and address.kind is Kind.TCP:
-            address = evolve(address, kind=Kind.TLS)
         return cls(
             address=evolve(address, options=options),
             lease=options.get("lease", LEASE),
@@ -138,16 +131,32 @@ class Settings:
             durability=options.get("durability", "local"),
             remove_revoked=options.get("remove_revoked", True),
             queue_order=options.get("queue_order_strategy", "round_robin"),
+            deadletter_queue=given.get("deadletter_queue"),
             connection_arguments=arguments,
         )
 
 
-def _address(client: Any) -> Address:
+def _address(client: Any, given: Mapping[str, Any]) -> Address:
     """kombu hands over either the whole URL as ``hostname``, or (after a failover switch) its parts."""
+    service = given.get("master_name")
+    urls = [str(url) for url in client.alt if str(url).startswith(f"{Kind.SENTINEL}:")]
+    _check_alternates(client.alt, urls)
+    if len(client.alt) > 1 and urls:  # Sentinels of one server: any that answers will do, whichever kombu has switched to
+        first, *others = (Address.parse(url, service=service) for url in urls)
+        return evolve(first, hosts=tuple(dict.fromkeys(host for each in (first, *others) for host in each.hosts)))
     host = client.hostname or ""
     if "://" in host:
         url = f"{client.uri_prefix}+{host}" if client.uri_prefix else host
-        return Address.parse(url)
+        is_sentinel = url.startswith(f"{Kind.SENTINEL}:")
+        address = Address.parse(url, service=service if is_sentinel else None)
+    else:
+        address = _from_parts(client, host)
+    if client.ssl and address.kind in (Kind.UNIX, Kind.RDB):
+        raise UsageError(f"there is no TLS with {address.kind}://; leave ssl (Celery: broker_use_ssl) out")
+    return address
+
+
+def _from_parts(client: Any, host: str) -> Address:
     scheme = client.transport_cls if client.transport_cls in tuple(Kind) else Kind.TCP
     vhost = str(client.virtual_host or "").strip("/")
     address = Address.parse(f"{scheme}://localhost/{vhost}")
@@ -160,55 +169,74 @@ def _address(client: Any) -> Address:
     )
 
 
-def _check_alternates(urls: Sequence[str]) -> None:
+def _check_alternates(urls: Sequence[str], sentinels: Sequence[str]) -> None:
     """kombu takes the second and later URLs of a list apart by itself, and knows only plain ones."""
-    if len(urls) > 1 and any("?" in url or "+" in url.partition("://")[0] for url in urls):
+    if len(urls) < 2:
+        return
+    if sentinels and (len(sentinels) < len(urls) or any("?" in url or "," in url for url in urls)):
+        raise UsageError(
+            "in a list of Sentinels every URL must be a plain ferryman+sentinel:// one of one host without '?'; options go "
+            "into transport_options (Celery: broker_transport_options)"
+        )
+    if not sentinels and any("?" in url or "+" in url.partition("://")[0] for url in urls):
         raise UsageError(
             "in a list of brokers every URL must be a plain ferryman:// or ferrymans:// one without '?'; options go into "
             "transport_options (Celery: broker_transport_options)"
         )
 
 
-def _provider(given: Any) -> CredentialProvider:
-    """redis-py's credential provider: an object, or the dotted name of a class without arguments."""
-    provider = symbol_by_name(given)() if isinstance(given, str) else given
-    if not isinstance(provider, CredentialProvider):
-        raise UsageError(f"credential_provider must be a redis.CredentialProvider, not a {type(provider).__name__}")
-    return provider
+def _is_given(name: str, value: Any) -> bool:
+    """None is the default, as on ``redis://``; but ours for a timeout is not to wait for ever."""
+    if value is None and name == "socket_timeout":
+        _say_once(f"{name}=None", f"after {SOCKET_TIMEOUT:g} s without an answer a server counts as gone")
+    return value is not None
 
 
-def _options(given: Mapping[str, Any]) -> dict[str, Any]:
+def _prefix(given: Any) -> str | None:
+    """kombu's ``global_keyprefix``, with which several applications share a database."""
+    if not given:
+        return None
+    prefix = without_braces(str(given))
+    if prefix != given:
+        _say_once(f"a brace in global_keyprefix {given!r}", f"each queue has a hash tag of its own; keys begin with {prefix!r}")
+    return prefix
+
+
+def _from_objects(address: Address, given: Mapping[str, Any], client: Any) -> dict[str, Any]:
+    """redis-py's arguments that no URL can say."""
+    arguments: dict[str, Any] = {"socket_timeout": SOCKET_TIMEOUT}
+    arguments |= {name: given[name] for name in ("socket_keepalive", "socket_keepalive_options") if name in given}
+    # kombu's connections have the attribute since 5.6.1.
+    provider = given.get("credential_provider") or getattr(client, "credential_provider", None)
+    if provider is not None:
+        arguments |= {"credential_provider": credential_provider(provider), "username": None, "password": None}
+    if address.kind is Kind.SENTINEL:
+        arguments |= {name: given[name] for name in ("sentinel_kwargs", "min_other_sentinels") if given.get(name)}
+    if client.ssl:
+        of_url = {name: value for name, value in address.options.items() if name in tls.OPTIONS}
+        arguments |= tls.arguments({**of_url, **tls.from_kombu(client.ssl)})
+    return arguments
+
+
+def _options(address: Address, given: Mapping[str, Any]) -> dict[str, Any]:
     options = {}
     for name, value in given.items():
-        if name in IGNORED_OPTIONS:
-            _say_once(name)
-        elif name in OPTIONS:
+        if name in OPTIONS and name not in OBJECTS:
             try:
                 options[name] = OPTIONS[name](str(value))
             except ValueError as error:
                 raise UsageError(f"transport option {name!r}: {error}") from None
-        elif name not in KOMBU_OPTIONS:
-            known = ", ".join(sorted({"prefix", *OPTIONS}))
+        elif name in SENTINEL_OPTIONS and address.kind is Kind.SENTINEL:
+            continue
+        elif name in IGNORED_OPTIONS:
+            _say_once(f"the transport option {name}", IGNORED_OPTIONS[name])
+        elif name not in KOMBU_OPTIONS | OBJECTS:
+            known = ", ".join(sorted({"prefix", *OPTIONS, *OBJECTS}))
             raise UsageError(f"unknown transport option {name!r}; known are: {known}")
     return options
 
 
-def _say_once(name: str) -> None:
-    if name not in _warned:
-        _warned.add(name)
-        logger.warning("transport option %r has no meaning for ferryman:// and is ignored", name)
-
-
-def _tls(given: Any) -> dict[str, Any]:
-    """redis-py's arguments for kombu's ``ssl``: True, or a dict with or without the prefix ``ssl_``."""
-    if not given:
-        return {}
-    options = {} if given is True else {name.removeprefix("ssl_"): value for name, value in given.items()}
-    renamed = {"ca_certs": "ssl_ca_certs", "certfile": "ssl_certfile", "keyfile": "ssl_keyfile"}
-    arguments: dict[str, Any] = {renamed[name]: options[name] for name in renamed if name in options}
-    requirement = options.get("cert_reqs", ssl.CERT_REQUIRED)
-    words = {ssl.CERT_NONE: "none", ssl.CERT_OPTIONAL: "optional", ssl.CERT_REQUIRED: "required"}
-    arguments["ssl_cert_reqs"] = words.get(requirement, requirement)
-    if "check_hostname" in options:
-        arguments["ssl_check_hostname"] = bool(options["check_hostname"])
-    return {"ssl": True} | arguments
+def _say_once(what: str, reason: str) -> None:
+    if what not in _warned:
+        _warned.add(what)
+        logger.warning("%s means nothing to ferryman://: %s", what, reason)

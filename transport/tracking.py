@@ -139,7 +139,8 @@ class Tracker:
         return [fd for listener in self._listeners.values() if (fd := listener.fileno()) is not None]
 
     def close(self) -> None:
-        """Closes every connection."""
+        """Closes every connection. What is tracked again counts as changed."""
         for listener in self._listeners.values():
             listener.close()
         self._listeners.clear()
+        self._tracked.clear()

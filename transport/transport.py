@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
@@ -27,6 +28,11 @@ from .letters import Letters
 from .poller import Poller
 from .routes import Routes
 from .settings import Settings
+
+PATIENCE = 1.0
+"""Seconds for which ``drain_events`` tries to connect again after a connection error."""
+PAUSE = 0.2
+"""Seconds between these attempts."""
 
 
 class Transport(base.Transport):  # type: ignore[misc]
@@ -95,11 +101,38 @@ class Transport(base.Transport):  # type: ignore[misc]
         return address.url() if include_password else address.display().replace("***", mask)
 
     def establish_connection(self) -> Transport:
-        """Connects and greets the server. Raises connection errors; kombu tries again with the same transport then."""
+        """Connects and greets the server. Raises connection errors; kombu tries again with the same transport then.
+
+        Consumers that a lost connection has left go on with the new one.
+        """
+        was_broken = self.broken or self.lapsed
         self.wire.reopen()
         if not isinstance(self.wire, ClusterWire):
             self._check_writable()
+        if was_broken:
+            self._recover()
         return self
+
+    def _recover(self) -> None:
+        """The connection is back, and kombu has not put another transport in the place of this one. Raises connection errors."""
+        self._failed = self.lapsed = False
+        for channel in list(self.channels):
+            channel.take_stock()
+        self.poller.begin_again()
+
+    def _reconnect(self, seconds: float) -> None:
+        """Tries to connect for so many seconds, so that who repeats what fails does not spin. Raises connection errors."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                self.establish_connection()
+            except CONNECTION_ERRORS:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise
+                time.sleep(min(PAUSE, left))
+            else:
+                return
 
     def _check_writable(self) -> None:
         """Raises a connection error if the server takes no writes now: a replica, or a master that has lost its replicas.
@@ -163,8 +196,13 @@ class Transport(base.Transport):  # type: ignore[misc]
         self.poller.changed()
 
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:
-        """Hands out one message. Raises ``socket.timeout`` if none comes in ``timeout`` seconds, and connection errors."""
+        """Hands out one message. Raises ``socket.timeout`` if none comes in ``timeout`` seconds, and connection errors.
+
+        Who catches a connection error and calls again goes on where he was, as soon as the server is back.
+        """
         with self.watching_for_failure():
+            if self.broken or self.lapsed:
+                self._reconnect(PATIENCE if timeout is None else min(timeout, PATIENCE))
             self.poller.drain(timeout)
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:

@@ -12,6 +12,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import hiredis
@@ -21,6 +22,7 @@ from redis.sentinel import SentinelManagedConnection
 
 from ..schema.call import Argument, Call, Command
 from ..schema.errors import FerrymanError, UsageError
+from ..schema.incapable import explained
 from .errors import CONNECTION_ERRORS, ConnectionLost, passing
 
 if TYPE_CHECKING:
@@ -123,14 +125,14 @@ class NodeWire(Wire):
         with self._lock:
             replies = self._send([call.words for call in calls])
             self._teach(calls, replies)
-            return replies
+            return [self._explained(reply) for reply in replies]
 
     def run_confirmed(self, calls: Sequence[AnyCall], question: Command[int]) -> tuple[list[Any], int]:
         with self._lock:
             *replies, answer = self._send([call.words for call in (*calls, question)])
             if self._teach(calls, replies):
                 (answer,) = self._send([question.words])  # it was asked before everything was done
-            self._raise_first([*replies, answer])
+            self._raise_first([self._explained(reply) for reply in (*replies, answer)])
         return [call.parse(reply) for call, reply in zip(calls, replies, strict=True)], question.parse(answer)
 
     def _teach(self, calls: Sequence[AnyCall], replies: list[Any]) -> bool:
@@ -141,6 +143,10 @@ class NodeWire(Wire):
             for at, reply in zip(again, self._send(list(again.values())), strict=True):
                 replies[at] = reply
         return bool(again)
+
+    def _explained(self, reply: Any) -> Any:
+        """An error that says in plain words what the server can't do, in the place of its own."""
+        return explained(reply, lambda: _ask_info(self._open())) if isinstance(reply, Exception) else reply
 
     def scan(self, pattern: str) -> Iterator[bytes]:
         cursor = b"0"
@@ -228,7 +234,7 @@ class Waiter:
         self.waiting = False
         reply = _reply(self._connection)
         if isinstance(reply, Exception):
-            raise reply
+            raise explained(reply, partial(_ask_info, self._connection))
         return reply
 
     def readable(self) -> bool:
@@ -328,6 +334,11 @@ def _outcome(call: AnyCall, reply: Any) -> Any:
 def _as_it_is(reply: Any) -> Any:
     """For replies that their caller reads."""
     return reply
+
+
+def _ask_info(connection: Any) -> Any:
+    connection.send_command("INFO", "server")
+    return connection.read_response()
 
 
 def _reply(connection: Any) -> Any:

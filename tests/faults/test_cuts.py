@@ -19,6 +19,7 @@ import redis
 from attrs import evolve
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 
+from ..support.brokers import NEEDS_BATCHES
 from ..support.proxy import Cut, proxy
 from ..support.servers import Server
 from ..support.topologies import wait_until
@@ -190,6 +191,7 @@ def test_a_message_is_stored_once_in_every_queue_it_is_routed_to(server, side):
     cut_everywhere(server, side, act, check, prepare)
 
 
+@NEEDS_BATCHES
 def test_a_batch_is_stored_once_and_in_order(server, side):
     bodies = list(range(25))
 

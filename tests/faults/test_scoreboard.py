@@ -19,7 +19,7 @@ import redis
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 from kombu.exceptions import InconsistencyError
 
-from ..support.brokers import FERRYMAN, REDIS, Broker, consume, drain, finish, publish, script
+from ..support.brokers import FERRYMAN, NEEDS_BATCHES, REDIS, Broker, consume, drain, finish, publish, script
 from ..support.proxy import Cut, proxy
 from ..support.servers import Server
 from ..support.topologies import durable, wait_until
@@ -379,6 +379,7 @@ def test_a_publish_through_an_exchange_is_one_round_trip(broker, server):
     assert 99 <= trips - of(broker, ferryman=0, redis=100) <= 110, trips
 
 
+@NEEDS_BATCHES
 def test_a_batch_of_ten_thousand_is_a_few_round_trips(broker, server):
     def act(connection: Connection) -> None:
         producer = connection.Producer(serializer="json")
@@ -393,6 +394,7 @@ def test_a_batch_of_ten_thousand_is_a_few_round_trips(broker, server):
         assert trips >= 10_000
 
 
+@NEEDS_BATCHES
 def test_a_group_of_tasks_is_published_in_a_few_round_trips(server, client):
     """Celery's group publishes one by one, unless it is given a producer that collects."""
     from celery import Celery, group

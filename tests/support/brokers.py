@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import ferryman.transport  # noqa: F401 - registers the URL schemes
+import pytest
 from attrs import frozen
 from kombu import Connection, Consumer, Producer, Queue
 from kombu.message import Message
 
 ROOT = Path(__file__).parents[2]
+
+NEEDS_BATCHES = pytest.mark.skipif(not hasattr(Producer, "batch"), reason="kombu collects batches since 5.7")
 
 
 class HasPort(Protocol):

@@ -37,7 +37,7 @@ def test_every_option_stands_in_the_table_and_no_other():
 
 
 def test_every_ignored_option_and_every_queue_argument_is_named():
-    (ignored,) = re.findall(r"say so once: (.*?)\.\n", section("Options"), re.DOTALL)
-    assert set(re.findall(r"`(\w+)`", ignored)) == IGNORED_OPTIONS
+    (ignored,) = re.findall(r"say so once, with the reason: (.*?)\.\n", section("Options"), re.DOTALL)
+    assert set(re.findall(r"`(\w+)`", ignored)) == set(IGNORED_OPTIONS)
     (honoured,) = re.findall(r"Queue arguments that are honoured(.*?)\n\n", section("Options"), re.DOTALL)
     assert set(re.findall(r"`(x-[a-z-]+)`", honoured)) == set(SETTINGS)

@@ -10,6 +10,7 @@ import pytest
 from ferryman.schema.native.live import Live
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 
+from ..support.brokers import NEEDS_BATCHES
 from ..support.proxy import Cut, proxy
 
 DEAD = "ferryman:{work}:dead"
@@ -95,6 +96,7 @@ def test_messages_over_the_greatest_length_go_to_the_given_routing_key(channel):
     assert channel.basic_get("grave") is None
 
 
+@NEEDS_BATCHES
 def test_messages_that_make_room_for_a_batch_go_on_as_well(channel):
     bury_at(channel, "work")
     forwarding(channel, **{"x-max-length": 2})

@@ -13,6 +13,7 @@ from ferryman.schema.errors import AddressError, QueueArgumentsError, UsageError
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 from kombu.exceptions import ChannelError, InconsistencyError, OperationalError
 
+from ..support.brokers import NEEDS_BATCHES
 from ..support.proxy import Cut, proxy
 from ..support.servers import ServerKind
 
@@ -288,6 +289,7 @@ def test_a_consumer_whose_server_lost_everything_goes_on_with_its_queue_and_bind
     assert [message.payload for message in received] == [{"n": 1}]
 
 
+@NEEDS_BATCHES
 def test_a_batch_goes_to_every_queue_in_order_and_in_few_commands(connection, client):
     exchange = Exchange("ex", "direct")
     with connection.channel() as channel:
@@ -305,6 +307,7 @@ def test_a_batch_goes_to_every_queue_in_order_and_in_few_commands(connection, cl
         assert [message.payload["n"] for message in messages] == list(range(-1, 250))
 
 
+@NEEDS_BATCHES
 def test_a_batch_whose_reply_is_lost_is_stored_once(server, connection):
     publish(connection, "first")
     with proxy(server) as between, Connection(between.url()) as cut, connection.channel() as elsewhere:

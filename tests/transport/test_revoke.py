@@ -92,7 +92,7 @@ def test_tasks_are_removed_by_a_call_that_tells_nobody_else(app, client):
 
 
 def test_a_connection_will_do_and_a_long_queue_is_looked_through_to_its_end(server, app, client):
-    with app.producer_pool.acquire() as producer, producer.batch(max_size=1000):
+    with app.producer_pool.acquire() as producer:
         ids = [app.send_task(NOTE, [n], producer=producer).id for n in range(2500)]
     with Connection(server.url()) as connection:
         assert revoke(connection, [ids[0], ids[1200], ids[-1]]) == 3

@@ -1,0 +1,26 @@
+"""Celery's table of requests, of which Celery before 5.6 forgets to strike off those that a lost connection has ended.
+
+A channel of a lost connection gives back the messages that nobody has any more (``Channel.leave_behind``). That table would keep
+them for ever, unrun. Called by the channel, from the keeper's thread.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .channel import Channel
+
+MODULE = "celery.worker.state"
+
+
+def strike_off(channel: Channel) -> None:
+    """Takes out of Celery's table the requests of this channel that are neither reserved nor running. Only a worker has one."""
+    state = sys.modules.get(MODULE)
+    if state is None:
+        return
+    for request_id, request in list(state.requests.items()):
+        is_ours = getattr(getattr(request, "message", None), "channel", None) is channel
+        if is_ours and request not in state.reserved_requests and request not in state.active_requests:
+            state.requests.pop(request_id, None)
