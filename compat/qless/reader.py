@@ -319,8 +319,8 @@ def _place_to_run(view: View) -> Fact | None:
 def _position(view: View, keyspace: Keyspace) -> int | None:
     """How many jobs would run before this one."""
     place = _place_to_run(view)
-    if place is None or place.index is None:
-        return None
+    if place is None or place.index is None or to_bytes(place.queue or "") != view.fields.get(b"queue"):
+        return None  # in a queue where it strayed it has a place, but none among its own
     if era_of(keyspace).lower_first:
         return place.index
     return max(0, keyspace.totals.sums["work", place.queue or ""] - 1 - place.index)
