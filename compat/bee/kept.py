@@ -143,7 +143,13 @@ def job_of(job_id: str, stored: Stored) -> Job:
             own = note.get("extra") if isinstance(note.get("extra"), dict) else None
             logs = note.get("logs")
             job = evolve(job, logs=tuple(line for line in logs if isinstance(line, bytes)) if isinstance(logs, list) else ())
-    kept = Kept.of_difference(job, bare).to_extra() if own is None else own
+    if own is None:
+        known = Kept.of_difference(job, bare)
+        if aside is not None and b"dependants" in known.fields:
+            # Who waits for a job that was carried here was written last, and follows from what those jobs say.
+            known = evolve(known, fields={name: raw for name, raw in known.fields.items() if name != b"dependants"})
+        own = known.to_extra()
+    kept = own
     return evolve(job, extra={**job.extra, NAME: kept}) if kept else job
 
 
