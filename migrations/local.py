@@ -25,6 +25,7 @@ from .confirm import Found, confirming
 from .engine import Census, Difference, Progress, Report, Summary, Verification, silent
 from .hoard import hoarding
 from .intake import Intake
+from .leftovers import left_behind
 from .order import listing_order, order_difference, pop_orders
 from .plan import Carried, Plan, carry
 from .queues import QueueStatus, counted, statuses
@@ -115,7 +116,7 @@ class LocalEngine:
                 return earlier.summary.again()
             plan = earlier.plan
         reading = self._read(source, plan.now_ms, progress)
-        summary = Summary()
+        summary = Summary(left_behind=left_behind(reading.keyspace.totals))
         carrying = _carried(reading, plan, progress, "counting jobs" if dry_run else "writing jobs")
         if dry_run:
             for carried in carrying:

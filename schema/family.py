@@ -77,6 +77,8 @@ class KeyFamily(ABC):
     """True for a family in which jobs of two queues may have the same id."""
     running_down: ClassVar[tuple[tuple[str, str], ...]] = ()
     """Where numbers stand in what the family keeps in ``extra`` that get smaller by themselves: times left to live, in ms."""
+    uncarried: ClassVar[frozenset[str]] = frozenset()
+    """The roles of keys that hold what belongs to no job and is not made anew at a target either: statistics, settings."""
     names_records: ClassVar[bool] = True
     """False for a family in which a name doesn't tell whether a hash is a job's record: any hash may be one, or none is."""
 

@@ -34,6 +34,7 @@ class Kue(KeyFamily):
     default_prefix = "q"
     rules = RULES
     keeps_extra = True
+    uncarried = frozenset({"work_time", "settings"})
     ids_by_queue = True
     repairable = repairs.REPAIRABLE
     plantable = damage.PLANTABLE

@@ -32,6 +32,9 @@ NAMELESS = "nameless"
 
 REGISTRIES = frozenset({"queues", "paused", "config", "identifiers", "priorities", "name_patterns", "name_order"})
 
+UNCARRIED = (REGISTRIES - {"queues"}) | {"template", "recur", "statistics", "throttle"}
+"""What is beside jobs in a keyspace: recurring jobs, what queues are set to, how they did."""
+
 
 # Keys to facts
 
@@ -193,13 +196,13 @@ def echoes(subject: Subject) -> Iterator[Fact]:
 
 def tally(fact: Fact, totals: Totals) -> None:
     """Counts what readers and rules need to know of the whole. It grows with queues, groups of failures, kinds of damage."""
-    if fact.ttl_ms is not None and fact.role != "throttle":
-        totals.count("expiring", fact.role)
-        totals.sample("expiring", to_text(fact.key), fact.role)
     if fact.kind is FactKind.ODD:
         totals.count("odd key", fact.role)
         totals.sample("odd key", to_text(fact.key), fact.role)
         return
+    if fact.ttl_ms is not None and fact.role != "throttle":
+        totals.count("expiring", fact.role)
+        totals.sample("expiring", to_text(fact.key), fact.role)
     match fact.role:
         case "record":
             _tally_record(fact, totals)

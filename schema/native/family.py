@@ -38,6 +38,7 @@ class Native(KeyFamily):
     rules = RULES
     keeps_extra = True
     ids_by_queue = True
+    uncarried = frozenset({"stats", "exchange", "fanout", "cursors"})
     repairable = repairs.REPAIRABLE
     plantable = damage.PLANTABLE
 
