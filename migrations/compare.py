@@ -5,16 +5,19 @@ The promise is what ``carry`` gives for the job at the source; what stands is wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from os.path import commonprefix
 from typing import Any
 
-from ..schema.family import KeyFamily
+from ..schema.family import KeyFamily, family_names, get_family
 from ..schema.job import JOB_FIELDS, Job
 from ..schema.text import dump_json, show
 from .engine import Difference
 
 SHOWN = 120
 """Characters of a value in a difference."""
+BEFORE = 20
+"""Characters shown of what two long values have in common, before the first in which they differ."""
 
 
 def differences(promised: Job, standing: Job, target: KeyFamily) -> Iterator[Difference]:
@@ -26,7 +29,7 @@ def differences(promised: Job, standing: Job, target: KeyFamily) -> Iterator[Dif
         if name == "extra":
             want, have = _comparable_extra(want, have, target)
         if want != have:
-            yield Difference(promised.id, promised.queue, name, brief(want), brief(have))
+            yield Difference(promised.id, promised.queue, name, *contrast(want, have))
 
 
 def judge(promised: Job | None, refused_by: str | None, standing: Job | None, target: KeyFamily) -> Iterator[Difference]:
@@ -38,6 +41,26 @@ def judge(promised: Job | None, refused_by: str | None, standing: Job | None, ta
         yield missing(promised)
     else:
         yield from differences(promised, standing, target)
+
+
+Promise = tuple[Job | None, str | None]
+"""What the source promises of a job: the one to carry, or the one to leave with the rule that keeps it there."""
+
+
+def judge_all(promises: Sequence[Promise], standing: Job | None, target: KeyFamily) -> tuple[int, list[Difference]]:
+    """How many of the promises about one queue and id hold, and all differences.
+
+    A source may speak of one job twice, as kombu does of a message in its list and with a consumer: mostly one of the two is
+    carried, and the other stays. Of two that are carried the target can have but one.
+    """
+    carried = [job for job, refused_by in promises if job is not None and refused_by is None]
+    if not carried:
+        job, refused_by = promises[0] if promises else (None, None)
+        return 0, list(judge(job, refused_by, standing, target))
+    judged = [list(judge(job, None, standing, target)) for job in carried]
+    equal = [found for found in judged if not found]
+    told = [] if equal else judged[-1]
+    return len(equal[:1]), [*told, *map(missing, carried[1:])]
 
 
 def missing(promised: Job) -> Difference:
@@ -55,8 +78,36 @@ def brief(value: Any) -> str:
     return show(dump_json(value), SHOWN)
 
 
+def contrast(want: Any, have: Any) -> tuple[str, str]:
+    """Two values that differ, each on one short line, as JSON: long ones from shortly before where the difference begins."""
+    first, second = dump_json(want), dump_json(have)
+    start = max(0, len(commonprefix((first, second))) - BEFORE)
+    if max(len(first), len(second)) <= SHOWN or not start:
+        return show(first, SHOWN), show(second, SHOWN)
+    return "…" + show(first[start:], SHOWN), "…" + show(second[start:], SHOWN)
+
+
+CLOCKS_MS = 2_000
+"""How much later than it was read a key may seem to end: it was read again a moment after its time was asked for."""
+
+
+def _still(name: str, want: Any, have: Any) -> Any:
+    """What a family keeps, with the times left as they were when they were read first, if since then only time has passed."""
+    if name not in family_names() or not isinstance(want, Mapping) or not isinstance(have, Mapping):
+        return want
+    for part, time_left in get_family(name).running_down:
+        now, then = (kept[part].get(time_left) if isinstance(kept.get(part), Mapping) else None for kept in (want, have))
+        if type(now) is int and type(then) is int and now <= then + CLOCKS_MS:
+            want = {**want, part: {**want[part], time_left: then}}
+    return want
+
+
 def _comparable_extra(want: Mapping[str, Any], have: Mapping[str, Any], target: KeyFamily) -> tuple[Any, Any]:
-    """What of ``extra`` the target's family is able to keep: everything, or only what is its own."""
+    """What of ``extra`` the target's family is able to keep: everything, or only what is its own.
+
+    What runs down by itself is compared as the moment at which it is over: the source is read again, later than it was carried.
+    """
+    want = {name: _still(name, kept, have.get(name)) for name, kept in want.items()}
     if target.keeps_extra:
         return want, have
     own = target.name

@@ -150,6 +150,8 @@ class Summary:
     """Rule -> ids of jobs that it kept at the source, the smallest REFUSED_SAMPLES."""
     repeated: bool = False
     """The migration was finished before, and nothing was done."""
+    left_behind: dict[str, int] = field(factory=dict)
+    """How many keys under the source's prefix belong to no job, by the way their names begin (leftovers.py)."""
     seconds: float = 0.0
 
     def count(self, carried: Carried, *, written: bool, jobs: int = 1) -> None:
@@ -183,6 +185,8 @@ class Summary:
         self.by_queue.update(other.by_queue)
         for rule, ids in other.refused.items():
             self._refuse(rule, ids)
+        for group, number in other.left_behind.items():
+            self.left_behind[group] = self.left_behind.get(group, 0) + number
 
     def _refuse(self, rule: str, ids: list[str]) -> None:
         kept = sorted({*self.refused.get(rule, ()), *ids})
@@ -200,12 +204,13 @@ class Summary:
             "by_queue": dict(sorted(self.by_queue.items())),
             "refused": dict(sorted(self.refused.items())),
             "repeated": self.repeated,
+            "left_behind": self.left_behind,
             "seconds": round(self.seconds, 3),
         }
 
     def again(self) -> Summary:
         """The summary of a second run of this finished migration: everything is skipped."""
-        return Summary(read=self.read, skipped=self.read, refused=self.refused, repeated=True)
+        return Summary(read=self.read, skipped=self.read, refused=self.refused, repeated=True, left_behind=self.left_behind)
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> Summary:

@@ -16,6 +16,7 @@ from ..schema.address import Address
 from ..schema.fact import Entry, Fact, FactKind
 from ..schema.family import get_family
 from ..schema.totals import Totals
+from . import leftovers
 
 
 class Intake:
@@ -25,17 +26,24 @@ class Intake:
         self._family = get_family(address.family)
         self._prefix = address.prefix
         self._outline = Outline()
+        self._last_left = b""
 
     def facts(self, entry: Entry) -> Iterator[Fact]:
         """What an entry states, as far as it must be known job by job."""
-        outline, asking = self._outline, self._family.asking
+        outline, asking, uncarried = self._outline, self._family.asking, self._family.uncarried
+        is_carried = not entry.value and entry.value is not None  # the key has gone
         for fact in self._family.facts(entry, self._prefix):
             self._family.tally(fact, outline.totals)
+            is_odd = fact.kind is FactKind.ODD and fact.member is None
+            is_carried = is_carried or not (is_odd or fact.role in uncarried)
             if fact.role in asking:
                 outline.asked += 1
             outline.about_jobs += fact.job_id is not None
             outline.speaks = outline.speaks or fact.kind is not FactKind.TOKEN
             yield fact
+        if not (is_carried or entry.offset or entry.key == self._last_left):
+            self._last_left = entry.key  # a large key comes in parts
+            leftovers.count(entry.key, self._prefix, outline.totals)
 
     def row(self, key: bytes, kind: str, value: Any, ttl_ms: int | None) -> Iterator[Fact]:
         """The same for a key in a snapshot file, whole."""

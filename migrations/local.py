@@ -8,6 +8,7 @@ same pure functions. Called by the command line.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 
 from attrs import field, frozen
@@ -19,11 +20,12 @@ from ..schema.job import Job, State
 from ..schema.rule import Finding, Keyspace
 from ..schema.totals import Totals
 from . import journal
-from .compare import judge
+from .compare import judge_all
 from .confirm import Found, confirming
 from .engine import Census, Difference, Progress, Report, Summary, Verification, silent
 from .hoard import hoarding
 from .intake import Intake
+from .leftovers import left_behind
 from .order import listing_order, order_difference, pop_orders
 from .plan import Carried, Plan, carry
 from .queues import QueueStatus, counted, statuses
@@ -36,9 +38,6 @@ from .writing import Run, identity, open_part
 
 PART = "local"
 """The only part of a local migration, and its layout."""
-
-NOTHING = Carried(None, None)
-"""What the source promises of a job that it does not have."""
 
 STEP = 1000
 """Subjects between two reports of progress."""
@@ -117,7 +116,7 @@ class LocalEngine:
                 return earlier.summary.again()
             plan = earlier.plan
         reading = self._read(source, plan.now_ms, progress)
-        summary = Summary()
+        summary = Summary(left_behind=left_behind(reading.keyspace.totals))
         carrying = _carried(reading, plan, progress, "counting jobs" if dry_run else "writing jobs")
         if dry_run:
             for carried in carrying:
@@ -143,22 +142,22 @@ class LocalEngine:
             outcome.count(difference)
             report(difference)
 
-        promised = {
-            (carried.original.queue, carried.original.id): carried
-            for carried in _carried(self._read(source, plan.now_ms, progress), plan, progress, "reading jobs")
-            if carried.original is not None
-        }
+        promised: defaultdict[tuple[str, str], list[Carried]] = defaultdict(list)
+        for carried in _carried(self._read(source, plan.now_ms, progress), plan, progress, "reading jobs"):
+            if carried.original is not None:
+                outcome.source_jobs += 1
+                outcome.refused += carried.refused
+                promised[carried.original.queue, carried.original.id].append(carried)
         standing = {(job.queue, job.id): job for job in self._read(target, plan.now_ms, progress, may_be_empty=True).jobs()}
-        outcome.source_jobs, outcome.target_jobs = len(promised), len(standing)
+        outcome.target_jobs = len(standing)
         for place in dict.fromkeys((*promised, *standing)):
-            carried, job = promised.get(place, NOTHING), standing.get(place)
-            outcome.refused += carried.refused
-            found = list(judge(carried.job, carried.refused_by, job, plan.writer))
-            outcome.matched += carried.job is not None and not found
+            promises = [(carried.job, carried.refused_by) for carried in promised.get(place, ())]
+            matched, found = judge_all(promises, standing.get(place), plan.writer)
+            outcome.matched += matched
             for difference in found:
                 tell(difference)
         orders = pop_orders(standing.values())
-        for queue, ids in pop_orders(carried.job for carried in promised.values() if carried.job is not None).items():
+        for queue, ids in pop_orders(carried.job for each in promised.values() for carried in each if carried.job is not None).items():
             elsewhere = order_difference(queue, ids, orders.get(queue, []))
             if elsewhere is not None:
                 tell(elsewhere)

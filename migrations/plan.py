@@ -34,6 +34,9 @@ BOUND_TO_STATE = ("state", "scores", "state_fields")
 RULE_ACTIVE = "MIGRATE-ACTIVE"
 """The rule that ``--active refuse`` names."""
 
+RULE_ID = "MIGRATE-ID"
+"""A target in which ids are unique can't hold a message that stands in several queues: one would overwrite the other."""
+
 
 class Active(StrEnum):
     """What happens to a job that a worker of the source held when it was read."""
@@ -147,10 +150,11 @@ def carry(subject: Subject, keyspace: Keyspace, plan: Plan) -> Carried:
     if refusals:
         return Carried(original, None, refusals)
     job = requeued(original, family.name, plan.now_ms) if original.state is State.ACTIVE else original
-    obstacles = tuple(plan.writer.obstacles(job))
+    obstacles = (*_id_refusals(subject, keyspace, job, plan), *plan.writer.obstacles(job))
     passes = plan.lossy and all(finding.severity is not Severity.ERROR for finding in obstacles)
     is_alone = original.id == subject.job_id and subject.scope in ("", original.queue)
-    return Carried(original, job if passes or not obstacles else None, obstacles, is_alone)
+    goes = plan.writer.expressed(job, plan.now_ms) if passes or not obstacles else None
+    return Carried(original, goes, obstacles, is_alone)
 
 
 def carry_table(jobs: JobTable, plan: Plan) -> tuple[Carried, JobTable] | None:
@@ -206,6 +210,13 @@ def _active_refusals(job: Job, plan: Plan) -> Iterator[Finding]:
         holder = f"worker {job.worker}" if job.worker else "a worker"
         detail = f"{holder} holds the job; it stays at the source (--active refuse)"
         yield Finding(RULE_ACTIVE, Severity.WARNING, job.id, "", job.queue, detail, "let the worker finish, or requeue the job")
+
+
+def _id_refusals(subject: Subject, keyspace: Keyspace, job: Job, plan: Plan) -> Iterator[Finding]:
+    if plan.writer.ids_by_queue or not keyspace.family.ids_by_queue or not keyspace.family.has_twin(subject, keyspace):
+        return
+    detail = f"it stands in several queues under one id, and {plan.writer.name} can hold only one job of an id"
+    yield Finding(RULE_ID, Severity.ERROR, job.id, "", job.queue, detail, "carry it to a family that keeps ids apart by queue")
 
 
 def _identity(address: Address) -> tuple[str, ...]:

@@ -73,6 +73,12 @@ class KeyFamily(ABC):
 
     Empty for a family whose jobs need not know of each other's state.
     """
+    ids_by_queue: ClassVar[bool] = False
+    """True for a family in which jobs of two queues may have the same id."""
+    running_down: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """Where numbers stand in what the family keeps in ``extra`` that get smaller by themselves: times left to live, in ms."""
+    uncarried: ClassVar[frozenset[str]] = frozenset()
+    """The roles of keys that hold what belongs to no job and is not made anew at a target either: statistics, settings."""
     names_records: ClassVar[bool] = True
     """False for a family in which a name doesn't tell whether a hash is a job's record: any hash may be one, or none is."""
 
@@ -179,6 +185,13 @@ class KeyFamily(ABC):
     def obstacles(self, job: Job) -> Iterator[Finding]:
         """What of this job the family can't express. Empty for every job that it can carry."""
 
+    def expressed(self, job: Job, now_ms: int) -> Job:
+        """The job as the family holds it: what its reader will give of it once it is written, where that differs.
+
+        Only what ``obstacles`` names is lost, or what the family tells in other words; the same job for nearly all.
+        """
+        return job
+
     @abstractmethod
     def write(self, job: Job, target: Target) -> list[Command]:
         """The commands that store the job. Idempotent: sending them twice gives the same keyspace.
@@ -243,6 +256,10 @@ class KeyFamily(ABC):
         Empty for a job at which this rule can't be broken (a scheduled job for a rule about active ones).
         """
         return []
+
+    def has_twin(self, subject: Subject, keyspace: Keyspace) -> bool:
+        """Whether another queue has, or had, a job of this id: the same message, sent to both."""
+        return False
 
     # What both engines run on the results of the above
 

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from attrs import frozen
 from pyspark.sql import functions
 
-from ..migrations.compare import judge
+from ..migrations.compare import judge_all
 from ..migrations.engine import Difference, Progress, Report, Verification
 from ..migrations.plan import Plan
 from .buckets import read_bucket
@@ -212,17 +212,11 @@ def _judging(plan: Plan) -> Callable[[Batches], Batches]:
             nonlocal matched
             shown = (side for batch in rows for side in SIDES.rows(batch))
             for _, group in groupby(shown, key=lambda side: (side.job.queue, side.job.id)):
-                sides = {side.promised: side for side in group}
-                wanted, there = sides.get(True), sides.get(False)
-                differences = list(
-                    judge(
-                        wanted.job if wanted else None,
-                        wanted.refused_by if wanted else None,
-                        there.job if there else None,
-                        plan.writer,
-                    )
-                )
-                matched += wanted is not None and wanted.refused_by is None and not differences
+                sides = list(group)
+                promises = [(side.job, side.refused_by) for side in sides if side.promised]
+                standing = next((side.job for side in sides if not side.promised), None)
+                equal, differences = judge_all(promises, standing, plan.writer)
+                matched += equal
                 yield from differences
 
         yield from closing(batches(DIFFERENCES, found()), DIFFERENCES, lambda: json.dumps({"matched": matched}))

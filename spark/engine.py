@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from ..migrations import journal
 from ..migrations.engine import Census, Difference, Progress, Report, Summary, Verification, silent
+from ..migrations.leftovers import left_behind
 from ..migrations.plan import Plan
 from ..migrations.queues import QueueStatus
 from ..migrations.sifting import can_vouch
@@ -109,6 +110,7 @@ class SparkEngine:
             if dry_run:
                 counted = snapshot.work(migrate.counting(plan), FINDINGS, path, "counting jobs", progress)
                 summary, _ = migrate.outcome(counted, report)
+                summary.left_behind = left_behind(snapshot.totals)
             else:
                 with open_store(target) as store:
                     reading = os.path.basename(folder) if self._work else None
@@ -118,6 +120,7 @@ class SparkEngine:
                 work, path = migrate.writing(plan, target, writer, folder), f"{path}-{writer.token}"
                 done = snapshot.work(work, FINDINGS, path, "writing jobs", progress)
                 summary, written = migrate.outcome(done, report)
+                summary.left_behind = left_behind(snapshot.totals)
                 summary.seconds = time.monotonic() - started
                 with open_store(target) as store:
                     migrate.close_rest(store, writer, snapshot.parts, done)

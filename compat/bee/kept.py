@@ -26,7 +26,7 @@ from ...schema.text import to_bytes, to_text
 from ..aside import FIELD, Aside
 from ..extra import optional, plain_score
 from .history import fitting
-from .keys import SETS
+from .keys import SETS, UNFINISHED
 from .record import Stored, canonical, is_readable, lost, standard, word_for
 from .texts import names
 
@@ -72,7 +72,8 @@ class Kept:
             role: score for role, score in stored.scores.items() if role == stored.place and expected.scores.get(role) != score
         }
         needs = None if stored.needs == expected.needs else stored.needs
-        dying = None if stored.dying == expected.dying else stored.dying
+        # A job that has yet to end and is to vanish is damage.
+        dying = None if stored.dying == expected.dying or status in UNFINISHED else stored.dying
         beside = scores or needs is not None or dying is not None or b"history" in fields
         told = beside or status != word_for(job, None) or status == "running"
         return cls(status if told else None, scores, fields, needs, dying)
@@ -142,7 +143,13 @@ def job_of(job_id: str, stored: Stored) -> Job:
             own = note.get("extra") if isinstance(note.get("extra"), dict) else None
             logs = note.get("logs")
             job = evolve(job, logs=tuple(line for line in logs if isinstance(line, bytes)) if isinstance(logs, list) else ())
-    kept = Kept.of_difference(job, bare).to_extra() if own is None else own
+    if own is None:
+        known = Kept.of_difference(job, bare)
+        if aside is not None and b"dependants" in known.fields:
+            # Who waits for a job that was carried here was written last, and follows from what those jobs say.
+            known = evolve(known, fields={name: raw for name, raw in known.fields.items() if name != b"dependants"})
+        own = known.to_extra()
+    kept = own
     return evolve(job, extra={**job.extra, NAME: kept}) if kept else job
 
 

@@ -30,6 +30,7 @@ class Kombu(KeyFamily):
     title = "kombu, the stock Celery broker on redis:// (4 to 5.7)"
     default_prefix = ""
     names_records = False
+    ids_by_queue = True
     rules = RULES
     keeps_extra = True
     repairable = repairs.REPAIRABLE
@@ -61,6 +62,9 @@ class Kombu(KeyFamily):
     def read(self, subject: Subject, keyspace: Keyspace) -> Job | None:
         return reader.read(subject, keyspace)
 
+    def has_twin(self, subject: Subject, keyspace: Keyspace) -> bool:
+        return reader.has_twin(subject, keyspace)
+
     def queues(self, keyspace: Keyspace) -> Iterable[str]:
         return keyspace.totals.names.get("bound", ())
 
@@ -69,6 +73,9 @@ class Kombu(KeyFamily):
 
     def obstacles(self, job: Job) -> Iterator[Finding]:
         return writer.obstacles(job)
+
+    def expressed(self, job: Job, now_ms: int) -> Job:
+        return writer.expressed(job, now_ms)
 
     def write(self, job: Job, target: Target) -> list[Command]:
         return writer.write(job, target)

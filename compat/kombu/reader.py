@@ -226,6 +226,12 @@ def read(subject: Subject, keyspace: Keyspace) -> Job | None:
     return job_of(view.job_id, stand)
 
 
+def has_twin(subject: Subject, keyspace: Keyspace) -> bool:
+    """Whether the exchange to which the message was published leads to several queues: each of them gets it, with one tag."""
+    message = view_of(subject).message
+    return message is not None and len(bindings_of(keyspace.totals).queues(message.exchange, message.routing_key)) > 1
+
+
 def _position(view: View, totals: Totals) -> int | None:
     """A task with an eta has its place in the queue like any other: the worker that pops it keeps it until it is due."""
     if not view.waiting:

@@ -60,6 +60,12 @@ def obstacles(job: Job) -> Iterator[Finding]:
         yield warning(job, "KOMBU-W8", "no consumer of kombu holds this active job: it is written as waiting")
 
 
+def expressed(job: Job, now_ms: int) -> Job:
+    """In kombu a task that is due waits like any other."""
+    is_due = job.state is State.SCHEDULED and job.due_at is not None and job.due_at <= now_ms
+    return evolve(job, state=State.WAITING) if is_due else job
+
+
 def _is_text(raw: bytes | None) -> bool:
     try:
         (raw or b"").decode("utf-8")

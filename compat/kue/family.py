@@ -34,6 +34,8 @@ class Kue(KeyFamily):
     default_prefix = "q"
     rules = RULES
     keeps_extra = True
+    uncarried = frozenset({"work_time", "settings"})
+    ids_by_queue = True
     repairable = repairs.REPAIRABLE
     plantable = damage.PLANTABLE
 
@@ -82,6 +84,9 @@ class Kue(KeyFamily):
 
     def obstacles(self, job: Job) -> Iterator[Finding]:
         return writer.obstacles(job)
+
+    def expressed(self, job: Job, now_ms: int) -> Job:
+        return writer.expressed(job)
 
     def write(self, job: Job, target: Target) -> list[Command]:
         return writer.write(job, target)

@@ -24,7 +24,7 @@ from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
 from ..aside import FIELD, Aside
 from ..extra import optional, plain_score
-from .keys import WORDS, Form, is_borrowed, valid_id
+from .keys import WORDS, Form, is_borrowed
 from .record import Record, lost, readable, standard
 
 NAME = "kue"
@@ -70,7 +70,8 @@ class Kept:
         """
         expected = standard(job)
         if FIELD in stored.fields:
-            expected = with_aside(job, readable(expected), lost(job, stored))
+            missing, as_of = lost(job, stored), stored.fields.get(b"updated_at")
+            expected = with_aside(job, readable(expected), missing, as_of, has_own_id=not _has_id_aside(stored))
         fields: dict[bytes, bytes | None] = {
             name: value for name, value in stored.fields.items() if expected.fields.get(name) != value
         }
@@ -130,12 +131,22 @@ SPOKEN_FOR = frozenset(
 # What kue has no field for (aside.py)
 
 
-def with_aside(job: Job, record: Record, missing: Mapping[str, Any]) -> Record:
-    """The record with one field more, for what it can't say of the job: ``missing`` fields and other families' extra."""
-    if not valid_id(job.id):
+def with_aside(job: Job, record: Record, missing: Mapping[str, Any], as_of: bytes | None, *, has_own_id: bool) -> Record:
+    """The record with one field more, for what it can't say of the job: ``missing`` fields and other families' extra.
+
+    ``as_of``: the field ``updated_at`` as it is stored. ``has_own_id``: the number of the record is the job's id.
+    """
+    if not has_own_id:
         missing = {"id": job.id, **missing}
-    aside = Aside.of(job, missing, NAME, record.fields.get(b"updated_at"))
+    aside = Aside.of(job, missing, NAME, as_of)
     return record if aside is None else evolve(record, fields={**record.fields, FIELD: aside.pack()})
+
+
+def _has_id_aside(stored: Record) -> bool:
+    try:
+        return "id" in Aside.unpack(stored.fields[FIELD]).fields
+    except MalformedValue:
+        return False
 
 
 def with_aside_restored(job: Job, stored: Record) -> Job:

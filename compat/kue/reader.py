@@ -124,7 +124,8 @@ def _flat(fields: Mapping[bytes, bytes]) -> tuple[bytes, ...]:
 
 def tally(fact: Fact, totals: Totals) -> None:
     """Counts what the rules about the whole keyspace need. What it grows with: types, and kinds of damage."""
-    if fact.ttl_ms is not None and fact.role != "lock":
+    is_stranger = fact.kind is FactKind.ODD and fact.member is None
+    if fact.ttl_ms is not None and fact.role != "lock" and not is_stranger:
         totals.count("expiring", fact.role)
         totals.sample("expiring", to_text(fact.key), fact.role)
     if fact.kind is FactKind.ODD:

@@ -22,8 +22,8 @@ from ...schema.rule import Finding
 from ...schema.text import is_json, show, to_bytes, to_text
 from ...schema.totals import Totals
 from ..scripts import script
-from .kept import Kept, with_aside
-from .keys import WORDS, layout, number_for, padded, valid_id
+from .kept import NAME, Kept, with_aside
+from .keys import WORDS, keeps_number, layout, number_for, padded, valid_id
 from .record import Record, is_readable, lost, readable, standard
 
 _script = partial(script, __package__)
@@ -36,8 +36,9 @@ UNFINISHED = frozenset({State.WAITING, State.SCHEDULED, State.ACTIVE})
 
 def obstacles(job: Job) -> Iterator[Finding]:
     """Errors for a job that kue could not hold or run; warnings for what kue would keep in the record but not act on."""
-    if not valid_id(job.id):
-        yield warning(job, "KUE-W1", f"kue's ids are numbers: the job gets one, and keeps its own aside ({show(job.id, 60)})")
+    if not keeps_number(job, State.WAITING if job.state is State.ACTIVE else job.state):
+        why = "kue runs jobs in the order of their numbers" if valid_id(job.id) else "kue's ids are numbers"
+        yield warning(job, "KUE-W1", f"{why}: the job gets one, and keeps its own aside ({show(job.id, 60)})")
     if not job.queue or to_text(to_bytes(job.queue)) != job.queue:
         yield error(job, "KUE-W2", f"a kue job needs a queue whose name has UTF-8 bytes; this one is {show(job.queue, 60)!r}")
     if job.state not in WORDS:
@@ -61,6 +62,17 @@ def obstacles(job: Job) -> Iterator[Finding]:
         yield warning(job, "KUE-W8", f"left out, since a kue worker can't read it: {', '.join(unreadable)}")
     if _written_state(job, kept) is not job.state:
         yield warning(job, "KUE-W9", "no kue worker holds this active job: it is written as waiting")
+
+
+def expressed(job: Job) -> Job:
+    """The job without the fields that kue's workers can't read: they are left out of the hash."""
+    if NAME not in job.extra or all(is_readable(name, raw) for name, raw in Kept.of(job).fields.items()):
+        return job
+    kept = Kept.of(job)
+    fields = {name: raw for name, raw in kept.fields.items() if is_readable(name, raw)}
+    own = evolve(kept, fields=fields).to_extra()
+    others = {name: each for name, each in job.extra.items() if name != NAME}
+    return evolve(job, extra={**others, NAME: own} if own else others)
 
 
 # What is stored
@@ -104,7 +116,8 @@ def _record(job: Job, state: State, kept: Kept) -> Record:
         contradicted = lost(written, exact).keys() - lost(written, record).keys()
         record = kept.applied_loosely(written) if contradicted else exact
     record = readable(record)
-    return with_aside(job, record, lost(job, record))
+    as_of = record.fields.get(b"updated_at")
+    return with_aside(job, record, lost(job, record), as_of, has_own_id=keeps_number(job, state))
 
 
 def _written_state(job: Job, kept: Kept) -> State:

@@ -16,7 +16,7 @@ from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
 from ...schema.spot import Spot
 from ...schema.totals import Totals
-from . import damage, generate, reader, repairs, workers, writer
+from . import damage, generate, kept, reader, repairs, workers, writer
 from .keys import TELLING, versions
 from .rules import RULES
 from .whereabouts import whereabouts
@@ -32,6 +32,7 @@ class Pjq(KeyFamily):
     rules = RULES
     keeps_extra = True
     repairable = repairs.REPAIRABLE
+    running_down = (("found", "ttl"),)
     plantable = damage.PLANTABLE
 
     def prefixes(self, key: bytes, redis_type: str) -> Iterable[str]:
@@ -63,6 +64,9 @@ class Pjq(KeyFamily):
 
     def obstacles(self, job: Job) -> Iterator[Finding]:
         return writer.obstacles(job)
+
+    def expressed(self, job: Job, now_ms: int) -> Job:
+        return kept.expressed(job)
 
     def write(self, job: Job, target: Target) -> list[Command]:
         return writer.write(job, target)

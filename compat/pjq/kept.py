@@ -124,6 +124,18 @@ def record_of(job: Job) -> Record:
     return record if FIELD in record.fields else _with_aside(job, record, kept)
 
 
+def expressed(job: Job) -> Job:
+    """The job without the note that a field was missing, where the program writes none for a job in its state either."""
+    kept = Kept.of(job)
+    if None not in kept.fields.values():
+        return job
+    usual = standard(job, place_of(job, kept.place), text_of(job)).fields
+    fields = {name: raw for name, raw in kept.fields.items() if raw is not None or name in usual}
+    own = evolve(kept, fields=fields).to_extra()
+    others = {name: each for name, each in job.extra.items() if name != NAME}
+    return evolve(job, extra={**others, NAME: own} if own else others)
+
+
 def job_of(job_id: str, queue: str, stored: Record, found: Mapping[str, Any]) -> Job:
     """The job with everything: canonical fields, what was aside, and what goes back byte for byte."""
     aside = _aside_in(stored)

@@ -96,7 +96,7 @@ def tally(fact: Fact, totals: Totals) -> None:
 def _tally_key(fact: Fact, queue: str, totals: Totals) -> None:
     totals.name("queues", [queue])
     totals.name("js-1 keys" if fact.role in JS_1 else "current keys", [to_text(fact.key)])
-    if fact.ttl_ms is not None:
+    if fact.ttl_ms is not None and fact.kind is not FactKind.ODD:
         totals.name("expiring", [to_text(fact.key)])
 
 

@@ -32,6 +32,7 @@ class Qless(KeyFamily):
     title = "qless and reqless, the job queue in Lua for many languages (2012 to 2024)"
     default_prefix = "ql"
     rules = RULES
+    uncarried = reader.UNCARRIED
     keeps_extra = True
     asking = frozenset({"waits"})
     repairable = REPAIRABLE

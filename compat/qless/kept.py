@@ -73,7 +73,7 @@ class Kept:
         """What must be remembered of a job just read, for the writer to make ``stored`` of it again."""
         expected = standard(job)
         if FIELD in stored.fields:
-            expected = with_aside(job, expected, lost(job, stored))
+            expected = with_aside(job, expected, lost(job, stored), touched(stored))
         fields: dict[bytes, bytes | None] = {
             name: value for name, value in stored.fields.items() if expected.fields.get(name) != value
         }
@@ -177,9 +177,12 @@ def touched(record: Record) -> bytes:
     return b"|".join(record.fields.get(name, b"") for name in names)
 
 
-def with_aside(job: Job, record: Record, missing: Mapping[str, Any]) -> Record:
-    """The record with one field more, for what it can't say of the job: ``missing`` fields and other families' extra."""
-    aside = Aside.of(job, missing, NAME, touched(record))
+def with_aside(job: Job, record: Record, missing: Mapping[str, Any], as_of: bytes | None = None) -> Record:
+    """The record with one field more, for what it can't say of the job: ``missing`` fields and other families' extra.
+
+    ``as_of``: what ``touched`` tells of the record as it is stored, where that is not this one.
+    """
+    aside = Aside.of(job, missing, NAME, touched(record) if as_of is None else as_of)
     return record if aside is None else evolve(record, fields={**record.fields, FIELD: aside.pack()})
 
 

@@ -32,6 +32,9 @@ NAMELESS = "nameless"
 
 REGISTRIES = frozenset({"queues", "paused", "config", "identifiers", "priorities", "name_patterns", "name_order"})
 
+UNCARRIED = (REGISTRIES - {"queues"}) | {"template", "recur", "statistics", "throttle"}
+"""What is beside jobs in a keyspace: recurring jobs, what queues are set to, how they did."""
+
 
 # Keys to facts
 
@@ -193,13 +196,13 @@ def echoes(subject: Subject) -> Iterator[Fact]:
 
 def tally(fact: Fact, totals: Totals) -> None:
     """Counts what readers and rules need to know of the whole. It grows with queues, groups of failures, kinds of damage."""
-    if fact.ttl_ms is not None and fact.role != "throttle":
-        totals.count("expiring", fact.role)
-        totals.sample("expiring", to_text(fact.key), fact.role)
     if fact.kind is FactKind.ODD:
         totals.count("odd key", fact.role)
         totals.sample("odd key", to_text(fact.key), fact.role)
         return
+    if fact.ttl_ms is not None and fact.role != "throttle":
+        totals.count("expiring", fact.role)
+        totals.sample("expiring", to_text(fact.key), fact.role)
     match fact.role:
         case "record":
             _tally_record(fact, totals)
@@ -319,8 +322,8 @@ def _place_to_run(view: View) -> Fact | None:
 def _position(view: View, keyspace: Keyspace) -> int | None:
     """How many jobs would run before this one."""
     place = _place_to_run(view)
-    if place is None or place.index is None:
-        return None
+    if place is None or place.index is None or to_bytes(place.queue or "") != view.fields.get(b"queue"):
+        return None  # in a queue where it strayed it has a place, but none among its own
     if era_of(keyspace).lower_first:
         return place.index
     return max(0, keyspace.totals.sums["work", place.queue or ""] - 1 - place.index)

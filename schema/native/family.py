@@ -37,6 +37,8 @@ class Native(KeyFamily):
     default_prefix = DEFAULT_PREFIX
     rules = RULES
     keeps_extra = True
+    ids_by_queue = True
+    uncarried = frozenset({"stats", "exchange", "fanout", "cursors"})
     repairable = repairs.REPAIRABLE
     plantable = damage.PLANTABLE
 
@@ -85,6 +87,9 @@ class Native(KeyFamily):
 
     def has_tags(self, prefix: str) -> bool:
         return True
+
+    def expressed(self, job: Job, now_ms: int) -> Job:
+        return writer.expressed(job)
 
     def write(self, job: Job, target: Target) -> list[Command]:
         return writer.write(job, target)

@@ -12,18 +12,20 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import chain
 
+from attrs import evolve
+
 from ..errors import MalformedValue
 from ..family import Command, Target
 from ..job import Job, State
-from ..obstacle import error
+from ..obstacle import error, warning
 from ..rule import Finding
 from ..text import to_bytes
 from ..totals import Totals
 from . import keys
-from .aside import stored_with_aside
+from .aside import Aside, stored_with_aside
 from .keys import QueueKeys
 from .place import ASCENDING, DESCENDING, sequence_of
-from .record import PLACE_OF, Own, Stored, standard, waiting_score, whole_score
+from .record import NAME, PLACE_OF, Own, Stored, standard, waiting_score, whole_score
 from .scripts import script
 
 
@@ -40,9 +42,19 @@ def obstacles(job: Job) -> Iterator[Finding]:
     if job.state is State.BLOCKED and not job.depends_on:
         yield error(job, "NATIVE-W5", "a blocked job that waits for nothing would never go on")
     try:
-        Own.of(job)
+        if Aside.FIELD in Own.of(job).fields and expressed(job) != job:
+            yield warning(job, "NATIVE-W7", "left out: the text in its field 'job', which nobody can read, where a new one must stand")
     except MalformedValue as reason:
         yield error(job, "NATIVE-W6", str(reason))
+
+
+def expressed(job: Job) -> Job:
+    """An unreadable text in the field for what is aside goes, where the job needs that field."""
+    own = Own.of(job)
+    without = {name: value for name, value in own.fields.items() if name != Aside.FIELD}
+    if len(without) == len(own.fields) or not Aside.of(job, own, standard(job, own)).is_needed:
+        return job
+    return evolve(job, extra={**job.extra, NAME: evolve(own, fields=without).to_extra()})
 
 
 def write(job: Job, target: Target) -> list[Command]:

@@ -241,7 +241,7 @@ def test_jobs_that_kue_made_meet_no_obstacle_in_kue(case: Capture) -> None:
 def test_jobs_whose_ids_are_no_numbers_get_some_and_keep_their_own(client: redis.Redis) -> None:
     placed = [evolve(SIMPLE, id=f"job-{letter}", position=place, rank=0) for place, letter in enumerate("zmak")]
     requeued = evolve(SIMPLE, id="was-active", rank=0)
-    jobs = [*placed, requeued, evolve(SIMPLE, id="done", state=State.COMPLETED), evolve(SIMPLE, id="7", position=4)]
+    jobs = [*placed, requeued, evolve(SIMPLE, id="done", state=State.COMPLETED), evolve(SIMPLE, id="7", position=4, priority=0)]
     at.store(client, jobs)
     at.store(client, jobs)
     found = at.standing(client)

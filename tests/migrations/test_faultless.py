@@ -1,0 +1,136 @@
+"""A migration that goes through is right, and a verification says so: whatever state the source is in, whatever the target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+from ferryman.migrations.engine import Difference, Verification
+from ferryman.migrations.local import LocalEngine
+from ferryman.migrations.plan import Plan
+from ferryman.schema.address import Address
+from ferryman.schema.errors import KeyspaceNotFound
+from ferryman.schema.family import Target, family_names, get_family
+from ferryman.schema.text import dump_json
+
+from ..support.captures import DATA, Capture, captures, load
+from ..support.families import GENERATING
+from ..support.keyspace import store
+from ..support.mending import NOW, send
+from ..support.servers import Server, installed_servers
+
+ENGINE = LocalEngine()
+CASES = [case for folder in sorted(DATA.iterdir()) if folder.is_dir() for case in captures(folder.name)]
+HOUR_MS = 3_600_000
+
+LOWEST_FIRST = {("qless", "first-core"), ("qless", "lower-first"), ("qless", "seed-layout")}
+"""Of spring 2012, when the lowest priority ran first: what of it is written anew tells readers of today's order."""
+
+
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for all: what is compared here does not depend on its make."""
+    with installed_servers()[-1].start(tmp_path_factory.mktemp("faultless")) as server:
+        yield server
+
+
+def address(server: Server, db: int, family: str, prefix: str | None = None) -> Address:
+    kept = get_family(family).default_prefix if prefix is None else prefix
+    return Address(Address.parse(server.url()).kind, ((server.host, server.port),), db, family=family, prefix=kept)
+
+
+def carried_and_compared(
+    source: Address, target: Address, server: Server, now_ms: int, *, lossy: bool
+) -> tuple[Verification, list[Difference]]:
+    """Migrates into an empty database, lets an hour pass for the times to live at the source, and verifies."""
+    server.client(target.db).flushdb()
+    plan = Plan.between(source, target, now_ms, lossy=lossy)
+    ENGINE.migrate(source, target, plan, lambda _finding: None)
+    age(server.client(source.db), HOUR_MS)
+    differences: list[Difference] = []
+    return ENGINE.verify(source, target, plan, differences.append), differences
+
+
+def age(client: redis.Redis, by_ms: int) -> None:
+    """Takes so much of the time that keys have left, where they have more."""
+    keys = list(client.scan_iter(count=1000))
+    left = pipelined(client, [("PTTL", key) for key in keys])
+    pipelined(client, [("PEXPIRE", key, ttl - by_ms) for key, ttl in zip(keys, left, strict=True) if ttl > by_ms])
+
+
+def pipelined(client: redis.Redis, commands: list[tuple[object, ...]]) -> list[int]:
+    pipeline = client.pipeline(transaction=False)
+    for command in commands:
+        pipeline.execute_command(*command)  # type: ignore[arg-type]
+    found: list[int] = pipeline.execute()
+    return found
+
+
+@pytest.mark.parametrize("ends", [False, True], ids=["as-is", "keys-that-expire"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_capture_that_is_carried_to_any_family_is_right_there(lasting: Server, case: Capture, ends: bool) -> None:
+    client = lasting.client(0)
+    client.flushdb()
+    load(case, client)
+    if ends:
+        pipelined(client, [("PEXPIRE", key, 100 * HOUR_MS) for key in client.scan_iter(count=1000)])
+    source = address(lasting, 0, case.system, case.prefix)
+    for family in ("ferryman", case.system) if ends else family_names():
+        if family == case.system and (case.system, case.name) in LOWEST_FIRST:
+            continue
+        _, found = carried_and_compared(source, address(lasting, 1, family), lasting, case.captured_at_ms, lossy=not ends)
+        assert found == [], family
+
+
+@pytest.mark.parametrize(
+    ("family", "rule"), [(name, rule) for name in GENERATING for rule in sorted(get_family(name).plantable)], ids=str
+)
+def test_a_keyspace_that_breaks_a_rule_is_carried_right(lasting: Server, family: str, rule: str) -> None:
+    client, system = lasting.client(0), get_family(family)
+    client.flushdb()
+    made = list(system.generate(20, 2, NOW))
+    store(client, system, system.default_prefix, made, NOW)
+    places = Target(system.default_prefix, NOW)
+    for _, commands in zip(range(2), filter(None, (system.damage(rule, job, places) for job in made)), strict=False):
+        send(client, commands)
+    source = address(lasting, 0, family)
+    for name in dict.fromkeys(("ferryman", family)):
+        target = address(lasting, 1, name)
+        try:
+            _, found = carried_and_compared(source, target, lasting, NOW, lossy=False)
+        except KeyspaceNotFound:
+            continue
+        assert found == [], name
+
+
+def test_of_a_message_in_two_places_the_one_that_goes_over_is_compared(lasting: Server) -> None:
+    client = lasting.client(0)
+    client.flushdb()
+    message = {
+        "body": "W10=",
+        "headers": {"task": "app.add", "id": "1"},
+        "properties": {"delivery_tag": "1", "delivery_info": {"exchange": "", "routing_key": "celery"}, "body_encoding": "base64"},
+    }
+    client.sadd("_kombu.binding.celery", "celery\x06\x16\x06\x16celery")
+    client.lpush("celery", dump_json(message))
+    client.hset("unacked", "1", dump_json([message, "", "celery"]))
+    client.zadd("unacked_index", {"1": NOW / 1000})
+    source, target = address(lasting, 0, "kombu"), address(lasting, 1, "ferryman")
+    outcome, found = carried_and_compared(source, target, lasting, NOW, lossy=False)
+    assert found == []
+    assert (outcome.source_jobs, outcome.target_jobs, outcome.matched, outcome.refused) == (2, 1, 1, 1)
+
+
+def test_a_message_in_several_queues_stays_where_ids_are_not_kept_apart(lasting: Server) -> None:
+    (case,) = [each for each in captures("kombu") if each.name == "healthy"]
+    client = lasting.client(0)
+    client.flushdb()
+    load(case, client)
+    target = address(lasting, 1, "bee")
+    outcome, found = carried_and_compared(
+        address(lasting, 0, "kombu", case.prefix), target, lasting, case.captured_at_ms, lossy=True
+    )
+    assert found == []
+    assert outcome.refused >= 2
+    assert outcome.source_jobs == outcome.target_jobs + outcome.refused
