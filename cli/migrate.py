@@ -83,7 +83,7 @@ def show_summary(output: Output, plan: Plan, summary: Summary, digest: Digest, *
         show_findings(output, digest, get_family(plan.source_family), plan.writer)
     if summary.by_queue:
         rows = sorted(summary.by_queue.items(), key=lambda item: (-item[1], item[0]))
-        output.table("Would be carried" if dry_run else "Carried", ("queue", "jobs"), rows, right=("jobs",))
+        output.table("Would be carried" if dry_run else "Carried", ("queue", "jobs"), rows, right=("jobs",), whole=("queue",))
     states = ", ".join(f"{number} {state}" for state, number in sorted(summary.by_state.items()))
     verb = "would be written" if dry_run else "written"
     output.say(
