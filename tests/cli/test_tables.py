@@ -8,7 +8,6 @@ import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from io import StringIO
-from pathlib import Path
 
 import pytest
 import redis
@@ -40,7 +39,9 @@ def shop(server: Server, client: redis.Redis) -> Server:
     live = Live()
     run(client, live.declare(QUEUE, {}))
     client.sadd("ferryman:queues", QUEUE)
-    message = codec.encode({"headers": {"task": "reports.nightly"}, "content-type": "application/json"}, b'[["' + b"x" * 90 + b'"]]')
+    message = codec.encode(
+        {"headers": {"task": "reports.nightly"}, "content-type": "application/json"}, b'[["' + b"x" * 90 + b'"]]'
+    )
     run(client, live.publish(QUEUE, "p", [Publication(job_id, message) for job_id in IDS]))
     for job in run(client, live.take(QUEUE, "ann", 2, 30_000)).jobs:
         run(client, live.reject(QUEUE, "ann", job.id, "rejected", "no such mailbox"))
