@@ -84,13 +84,14 @@ def _names(line: Wire, most_keys: int, deadline: float) -> tuple[list[Key], bool
             return list(found.items()), False
 
 
-_LENGTH = {"list": "LLEN", "zset": "ZCARD", "set": "SCARD", "hash": "HLEN"}
+LENGTHS = {"list": "LLEN", "zset": "ZCARD", "set": "SCARD", "hash": "HLEN"}
+"""What tells the length of a key of each type."""
 
 
 def _read(line: Wire, keys: Sequence[Key]) -> Iterator[tuple[Entry, float]]:
     entries = next(read_entries(line, [key for key, _ in keys]), [])
-    large = [entry for entry in entries if entry.redis_type in _LENGTH and len(entry.value) >= LARGE]
-    lengths = line.call((_LENGTH[entry.redis_type], entry.key) for entry in large)
+    large = [entry for entry in entries if entry.redis_type in LENGTHS and len(entry.value) >= LARGE]
+    lengths = line.call((LENGTHS[entry.redis_type], entry.key) for entry in large)
     longer = {entry.key: length for entry, length in zip(large, lengths, strict=True) if isinstance(length, int)}
     for entry in entries:
         yield entry, max(1.0, longer[entry.key] / len(entry.value)) if entry.key in longer else 1.0

@@ -21,6 +21,7 @@ from ..schema.totals import Totals
 from . import journal
 from .compare import judge
 from .confirm import Found, confirming
+from .drift import Watch
 from .engine import Census, Difference, Progress, Report, Summary, Verification, silent
 from .hoard import hoarding
 from .intake import Intake
@@ -116,16 +117,20 @@ class LocalEngine:
             if earlier.summary is not None:
                 return earlier.summary.again()
             plan = earlier.plan
+        watch = Watch(source, target, self.throttle)
+        before = watch.look()
         reading = self._read(source, plan.now_ms, progress)
         summary = Summary()
         carrying = _carried(reading, plan, progress, "counting jobs" if dry_run else "writing jobs")
         if dry_run:
             for carried in carrying:
                 _note(carried, summary, report, written=carried.job is not None)
+            summary.drift = watch.since(before)
         else:
             with open_store(target) as store:
                 run = journal.begin(store, source, target, plan, PART, earlier)
                 last_commands = _write(store, run, plan, carrying, summary, report)
+                summary.drift = watch.since(before)
                 summary.seconds = time.monotonic() - started
                 journal.finish(store, run, plan, last_commands, summary, [PART])
         summary.seconds = time.monotonic() - started

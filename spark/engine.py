@@ -16,6 +16,7 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from ..migrations import journal
+from ..migrations.drift import Watch
 from ..migrations.engine import Census, Difference, Progress, Report, Summary, Verification, silent
 from ..migrations.plan import Plan
 from ..migrations.queues import QueueStatus
@@ -104,11 +105,14 @@ class SparkEngine:
                 return earlier.summary.again()
             plan = earlier.plan
         found = kept.find(self._work, earlier.reading) if earlier and not dry_run else None
+        watch = Watch(source, target, self._throttle)
+        before = watch.look() if found is None else None
         with self._snapshot(source, plan.now_ms, progress, tasks, found, lenient=True) as (snapshot, folder):
             path = f"{folder}/carried"
             if dry_run:
                 counted = snapshot.work(migrate.counting(plan), FINDINGS, path, "counting jobs", progress)
                 summary, _ = migrate.outcome(counted, report)
+                summary.drift = watch.since(before)
             else:
                 with open_store(target) as store:
                     reading = os.path.basename(folder) if self._work else None
@@ -118,6 +122,7 @@ class SparkEngine:
                 work, path = migrate.writing(plan, target, writer, folder), f"{path}-{writer.token}"
                 done = snapshot.work(work, FINDINGS, path, "writing jobs", progress)
                 summary, written = migrate.outcome(done, report)
+                summary.drift = watch.since(before)
                 summary.seconds = time.monotonic() - started
                 with open_store(target) as store:
                     migrate.close_rest(store, writer, snapshot.parts, done)
