@@ -115,7 +115,7 @@ def show_drift(output: Output, plan: Plan, drift: Drift, *, dry_run: bool) -> No
         output.say(f"{told}. Stop its producers and workers before you migrate.", "bold yellow")
     else:
         output.say(
-            f"{told}: `ferryman verify` will differ. To carry it as it stands when it rests, stop its producers and workers, delete "
-            f"the target's keys and the keys {journal_glob(plan.epoch)}, and migrate again.",
+            f"{told}: `ferryman verify` will differ. To carry it as it stands when it rests, stop its producers and workers, "
+            f"delete the target's keys and the keys {journal_glob(plan.epoch)}, and migrate again.",
             "bold yellow",
         )

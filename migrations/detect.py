@@ -97,6 +97,8 @@ class Detection:
     """Some of them."""
     journal: int = 0
     """Keys in which migrations to this database have noted what they did: ferryman's own, and no stranger's."""
+    hidden: int = 0
+    """Keys at which the user may not look."""
 
     @property
     def fitting(self) -> tuple[Detected, ...]:
@@ -156,6 +158,7 @@ def _judged(glance: Glance, deadline: float) -> Detection:
         round(sum(strange.values())),
         tuple(show(key, 60) for key in sorted(strange)[:EXAMPLES]),
         round(sum(journal.values())),
+        glance.hidden,
     )
 
 

@@ -14,6 +14,8 @@ from typing import Any, Generic, TypeVar
 import redis
 from attrs import field, frozen
 
+from .permission import explained
+
 T = TypeVar("T")
 
 Argument = bytes | str | int | float
@@ -65,9 +67,12 @@ def run(client: redis.Redis, call: Call[T] | Command[T]) -> T:
     Raises what redis-py raises; family errors are raised by ``call.parse``.
     """
     try:
-        reply = client.execute_command(*call.words)
-    except redis.exceptions.NoScriptError:
-        if isinstance(call, Command):
-            raise
-        reply = client.execute_command(*call.eval())
+        try:
+            reply = client.execute_command(*call.words)
+        except redis.exceptions.NoScriptError:
+            if isinstance(call, Command):
+                raise
+            reply = client.execute_command(*call.eval())
+    except redis.exceptions.ResponseError as error:
+        raise explained(error, call.words, call.script.name if isinstance(call, Call) else None) from None
     return call.parse(reply)

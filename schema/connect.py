@@ -17,6 +17,7 @@ from redis.sentinel import Sentinel
 
 from .address import Address, Kind
 from .errors import ServerError, UsageError
+from .permission import explained
 from .secret import Secret
 
 CONNECT_TIMEOUT = 5.0
@@ -93,7 +94,7 @@ def server_errors(address: Address) -> Iterator[None]:
     except redis.exceptions.ConnectionError as error:
         raise ServerError(f"{address.display()}: can't be reached ({_reason(error)}); is the server running?") from error
     except redis.exceptions.RedisError as error:
-        raise ServerError(f"{address.display()}: {_reason(error)}") from error
+        raise ServerError(f"{address.display()}: {_reason(explained(error))}") from error
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ from redis.sentinel import SentinelManagedConnection
 
 from ..schema.call import Argument, Call, Command
 from ..schema.errors import FerrymanError, UsageError
+from ..schema.permission import explained
 from .errors import CONNECTION_ERRORS, ConnectionLost, passing
 
 if TYPE_CHECKING:
@@ -123,14 +124,14 @@ class NodeWire(Wire):
         with self._lock:
             replies = self._send([call.words for call in calls])
             self._teach(calls, replies)
-            return replies
+            return _explained(calls, replies)
 
     def run_confirmed(self, calls: Sequence[AnyCall], question: Command[int]) -> tuple[list[Any], int]:
         with self._lock:
             *replies, answer = self._send([call.words for call in (*calls, question)])
             if self._teach(calls, replies):
                 (answer,) = self._send([question.words])  # it was asked before everything was done
-            self._raise_first([*replies, answer])
+            self._raise_first(_explained([*calls, question], [*replies, answer]))
         return [call.parse(reply) for call, reply in zip(calls, replies, strict=True)], question.parse(answer)
 
     def _teach(self, calls: Sequence[AnyCall], replies: list[Any]) -> bool:
@@ -205,6 +206,8 @@ class Waiter:
         """Seconds after a command's own time in which its reply must have come."""
         self._connection: Any = None
         self._overdue = 0.0
+        self._words: tuple[Argument, ...] = ()
+        """The command under way."""
         self.waiting = False
         self._on_close = on_close
         """Told the file descriptor of a socket that is about to be closed."""
@@ -221,6 +224,7 @@ class Waiter:
             self._connection = connection
         self._connection.send_packed_command(self._connection.pack_command(*arguments))
         self._overdue = time.monotonic() + seconds + self._patience
+        self._words = arguments
         self.waiting = True
 
     def receive(self) -> Any:
@@ -228,7 +232,7 @@ class Waiter:
         self.waiting = False
         reply = _reply(self._connection)
         if isinstance(reply, Exception):
-            raise reply
+            raise explained(reply, self._words)
         return reply
 
     def readable(self) -> bool:
@@ -323,6 +327,14 @@ def _outcome(call: AnyCall, reply: Any) -> Any:
         return call.parse(reply)
     except FerrymanError as error:
         return error
+
+
+def _explained(calls: Sequence[AnyCall], replies: list[Any]) -> list[Any]:
+    """The replies, of which those that refuse something to the user say what."""
+    for at, (call, reply) in enumerate(zip(calls, replies, strict=True)):
+        if isinstance(reply, redis.exceptions.ResponseError):
+            replies[at] = explained(reply, call.words, call.script.name if isinstance(call, Call) else None)
+    return replies
 
 
 def _as_it_is(reply: Any) -> Any:

@@ -29,7 +29,7 @@ def test_json_has_a_line_for_each_keyspace_and_a_summary(server: Server, client:
     assert [each["family"] for each in found] == ["kue", "kombu"]
     fields = ["family", "prefix", "version", "confidence", "explained", "keys", "odd_keys", "jobs", "queues", "exact", "url"]
     assert all(list(each) == fields for each in found)
-    assert list(summary) == ["database_keys", "scanned", "read", "stopped_early", "strangers", "examples", "journal"]
+    assert list(summary) == ["database_keys", "scanned", "read", "stopped_early", "strangers", "examples", "journal", "hidden"]
 
 
 def test_nothing_that_is_known_is_exit_status_1(server: Server, client: redis.Redis) -> None:

@@ -188,7 +188,9 @@ def test_a_source_that_grows_during_a_migration_is_named_and_verify_differs(serv
     # About two seconds of reading, in which there is time for the other side.
     arguments = ("migrate", server.url(family="kue"), server.url(1), "--throttle", str(client.dbsize() // 2), "--strict")
     command = [*PROGRAM, *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "COLUMNS": "2000"}) as running:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "COLUMNS": "2000"}
+    ) as running:
         family = get_family("kue")
         deadline = time.monotonic() + 60
         while running.poll() is None and values_read(client) < 400:  # the look before reads half as many
