@@ -21,6 +21,8 @@ from .status import Status
 
 PAGE = 100
 """Jobs that one call reads, puts back or deletes."""
+SPARE = ("last died", "task", "last error", "reason")
+"""The columns that a narrow terminal does without."""
 
 
 @frozen
@@ -129,7 +131,8 @@ def _list(found: Iterator[Dead], output: Output) -> None:
         for (queue, reason, name), group in sorted(groups.items())
     ]
     columns = ("queue", "reason", "task", "number", "last died", "last id", "last error")
-    output.table("", columns, rows, right=("number",), fold=("last error",))
+    whole = ("queue", "last died", "last id")
+    output.table("", columns, rows, right=("number",), fold=("last error",), whole=whole, spare=SPARE)
 
 
 def _settle(action: str, choice: Choice, broker: Broker, output: Output) -> None:

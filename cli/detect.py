@@ -30,7 +30,8 @@ def command(url: Address, most_keys: int, seconds: float, output: Output) -> Sta
     of other commands. Exit status 1 when none stands there.
 
     With --format json: one object a keyspace (family, prefix, version, confidence, explained, keys, odd_keys, jobs,
-    queues, exact, url), then a summary (database_keys, scanned, read, stopped_early, strangers, examples).
+    queues, exact, url), then a summary (database_keys, scanned, read, stopped_early, strangers, examples, journal,
+    hidden).
 
     \b
     Example:
@@ -63,6 +64,11 @@ def show(output: Output, url: Address, found: Detection) -> None:
         output.say(f"No system that ferryman knows in {place}.", "yellow")
     looked = f"{found.scanned:,} of {found.database_keys:,} keys looked at, {found.read:,} of them read"
     output.say(looked + ("; stopped early, so the numbers speak of these only." if found.stopped_early else "."))
+    if found.journal:
+        keeps = "the journal of migrations to this database, which keeps a second run from doing them again"
+        output.say(f"Keys that are ferryman's own: {found.journal:,}, {keeps}.")
+    if found.hidden:
+        output.say(f"Keys that this user may not look at: {found.hidden:,}.", "yellow")
     if found.strangers:
         output.say(
             f"Keys that belong to none of them, and are never touched: {found.strangers:,}, such as {', '.join(found.examples)}."

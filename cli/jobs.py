@@ -21,6 +21,8 @@ SHOWN = 100
 """Rows of a table, unless --limit says otherwise."""
 
 COLUMNS = ("id", "queue", "state", "priority", "attempts", "created", "due", "payload")
+SPARE = ("attempts", "priority", "created", "due", "payload")
+"""What a narrow terminal does without."""
 
 
 @click.command()
@@ -56,7 +58,8 @@ def command(
             output.line(job_json(job))
         return Status.FINE
     rows = (_row(job) for job in islice(found, most or None))
-    output.table("", COLUMNS, rows, right=("priority", "attempts"), fold=("payload",))
+    whole = ("id", "state", "created", "due")
+    output.table("", COLUMNS, rows, right=("priority", "attempts"), fold=("payload",), whole=whole, spare=SPARE)
     more = sum(1 for _ in found)
     if more:
         output.say(f"… and {more} more jobs; --limit 0 shows all.")

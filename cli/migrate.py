@@ -5,8 +5,10 @@ from __future__ import annotations
 import click
 from attrs import asdict
 
+from ..migrations.drift import Drift
 from ..migrations.engine import Engine, Summary
 from ..migrations.plan import Active, Plan
+from ..migrations.writing import journal_glob
 from ..schema.address import Address
 from ..schema.family import get_family
 from ..schema.rule import Finding
@@ -31,7 +33,7 @@ from .status import Status
     help="Jobs that a worker of the source holds: let them wait again at the target, or leave them where they are.",
 )
 @click.option("--lossy", is_flag=True, help="Carry also jobs that the target can't keep whole. What is lost is reported.")
-@click.option("--strict", is_flag=True, help="Exit with status 1 when jobs stay at the source.")
+@click.option("--strict", is_flag=True, help="Exit with status 1 when jobs stay at the source, or it changes meanwhile.")
 @now_option
 @output_option
 def command(
@@ -49,7 +51,8 @@ def command(
     """Carry all jobs of one keyspace to another.
 
     The source is only read; stop its producers and workers first, and start the target's workers when the migration is
-    finished. A job that can't be carried stays at the source and is reported with the rule it breaks. The target remembers
+    finished. A source that changes meanwhile is named, with the numbers of two looks at it: it has jobs that are not carried as
+    they stand. A job that can't be carried stays at the source and is reported with the rule it breaks. The target remembers
     the migration, so a second run changes nothing.
 
     \b
@@ -74,7 +77,8 @@ def command(
         show_summary(output, plan, summary, digest, dry_run=dry_run)
     if summary.repeated:
         output.note("This migration was finished before: nothing was done. `ferryman verify` compares both sides.")
-    return Status.FINDINGS if strict and summary.refused else Status.FINE
+    has_drifted = summary.drift is not None and summary.drift.is_changed
+    return Status.FINDINGS if strict and (summary.refused or has_drifted) else Status.FINE
 
 
 def show_summary(output: Output, plan: Plan, summary: Summary, digest: Digest, *, dry_run: bool) -> None:
@@ -83,7 +87,7 @@ def show_summary(output: Output, plan: Plan, summary: Summary, digest: Digest, *
         show_findings(output, digest, get_family(plan.source_family), plan.writer)
     if summary.by_queue:
         rows = sorted(summary.by_queue.items(), key=lambda item: (-item[1], item[0]))
-        output.table("Would be carried" if dry_run else "Carried", ("queue", "jobs"), rows, right=("jobs",))
+        output.table("Would be carried" if dry_run else "Carried", ("queue", "jobs"), rows, right=("jobs",), whole=("queue",))
     states = ", ".join(f"{number} {state}" for state, number in sorted(summary.by_state.items()))
     verb = "would be written" if dry_run else "written"
     output.say(
@@ -96,6 +100,27 @@ def show_summary(output: Output, plan: Plan, summary: Summary, digest: Digest, *
         output.say(f"{summary.requeued} jobs that workers held wait again at the target, before others of their priority.")
     if summary.left_behind:
         rows = list(summary.left_behind.items())
-        output.table("Stays at the source: keys under the prefix that belong to no job", ("keys", "number"), rows, right=("number",))
+        output.table(
+            "Stays at the source: keys under the prefix that belong to no job", ("keys", "number"), rows, right=("number",)
+        )
     for rule, ids in summary.refused.items():
         output.say(f"Left at the source by {rule}: " + ", ".join(ids[:10]) + (" …" if len(ids) > 10 else ""), "yellow")
+    if summary.drift is not None:
+        show_drift(output, plan, summary.drift, dry_run=dry_run)
+
+
+def show_drift(output: Output, plan: Plan, drift: Drift, *, dry_run: bool) -> None:
+    """That the source has changed meanwhile, if it has, and what to do about it."""
+    if drift.unseen is not None:
+        output.say(f"Whether the source changed while it was read is not known: {drift.unseen}", "yellow")
+    if not drift.is_changed:
+        return
+    told = f"The source changed while it was read: {drift}"
+    if dry_run:
+        output.say(f"{told}. Stop its producers and workers before you migrate.", "bold yellow")
+    else:
+        output.say(
+            f"{told}: `ferryman verify` will differ. To carry it as it stands when it rests, stop its producers and workers, "
+            f"delete the target's keys and the keys {journal_glob(plan.epoch)}, and migrate again.",
+            "bold yellow",
+        )

@@ -15,6 +15,7 @@ from typing import Any
 import click
 from attrs import field, frozen
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
@@ -24,6 +25,7 @@ from rich.text import Text
 from ..migrations.engine import Progress as Report
 from ..migrations.engine import silent
 from ..schema.text import dump_json, show
+from .layout import Column, fitting, widest, widths
 
 
 class Format(StrEnum):
@@ -34,7 +36,7 @@ class Format(StrEnum):
 
 
 PIPE_WIDTH = 160
-"""Columns of a table that goes into a file or a pipe."""
+"""Columns of a table that goes into a file or a pipe, where it needs no more."""
 
 LONGEST = 2000
 """Characters of one sentence or case."""
@@ -95,17 +97,40 @@ class Output:
         *,
         right: Container[str] = (),
         fold: Container[str] = (),
+        whole: Container[str] = (),
+        spare: Sequence[str] = (),
     ) -> None:
-        """A table on stdout. Columns named in ``right`` are aligned as numbers are; those in ``fold`` may take several lines."""
+        """A table on stdout. Columns named in ``right`` are aligned as numbers are; those in ``fold`` may take several lines.
+
+        Numbers are never cut, nor what is ``whole``: names that other commands take. On a terminal that is too narrow for that
+        the columns of ``spare`` are left out, the first of them first, and a line says so. In a file or a pipe nothing is cut.
+        """
+        cells = [[cell if isinstance(cell, Text) else Text(text_of(cell)) for cell in row] for row in rows]
+        natural = [max(map(cell_len, (name, *(row[index].plain for row in cells)))) for index, name in enumerate(columns)]
+        layout = [
+            Column(name, width, is_whole=name in whole or name in right, folds=name in fold)
+            for name, width in zip(columns, natural, strict=True)
+        ]
+        if not self.people.is_terminal:
+            self.people.width = max(self.people.width, widest(layout))
+        room = self.people.width
+        kept = fitting(layout, spare, room)
         table = Table(title=title or None, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-        for name in columns:
-            folds = name in fold
+        for column, width in zip(kept, widths(kept, room), strict=True):
+            folds = column.folds or (column.is_whole and width < column.natural)
             table.add_column(
-                name, justify="right" if name in right else "left", no_wrap=not folds, overflow="fold" if folds else "ellipsis"
+                column.name,
+                justify="right" if column.name in right else "left",
+                no_wrap=not folds,
+                overflow="fold" if folds else "ellipsis",
+                width=width,
             )
-        for row in rows:
-            table.add_row(*(cell if isinstance(cell, Text) else Text(text_of(cell)) for cell in row))
+        for row in cells:
+            table.add_row(*(cell for column, cell in zip(layout, row, strict=True) if column in kept))
         self.people.print(table)
+        left_out = [column.name for column in layout if column not in kept]
+        if left_out:
+            self.say(f"A wider terminal, or a pipe, shows {', '.join(left_out)} as well.")
 
     def paragraph(self, heading: Iterable[str], severity: str, lines: Iterable[str]) -> None:
         """A heading in the severity's colour with indented lines below it, and an empty line."""
@@ -146,4 +171,4 @@ class Output:
 
 def text_of(cell: object) -> str:
     """A cell of a table as printable text; None is shown as nothing."""
-    return "" if cell is None else show(str(cell))
+    return "" if cell is None else show(str(cell), LONGEST)

@@ -15,6 +15,9 @@ from .status import Status
 RARE = (State.CANCELLED, State.BLOCKED, State.UNKNOWN)
 """States that get a column only where a job is in them."""
 
+SPARE = ("consumers", "completed", "oldest", *map(str, RARE), "active", "failed", "scheduled")
+"""What a narrow terminal does without."""
+
 
 @click.command()
 @address_argument()
@@ -46,7 +49,7 @@ def command(url: Address, engine: Engine, now_ms: int | None, output: Output) ->
         columns.append("consumers")
         for row, status in zip(rows, found, strict=True):
             row.append(status.consumers)
-    output.table("", columns, rows, right=columns[1:])
+    output.table("", columns, rows, right=columns[1:], whole=("queue",), spare=SPARE)
     return Status.FINE
 
 

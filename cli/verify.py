@@ -82,7 +82,9 @@ def show_outcome(output: Output, shown: list[Difference], outcome: Verification)
     """The result for people."""
     if shown:
         rows = [(each.job_id, each.queue, each.field, each.source, each.target) for each in shown]
-        output.table("Differences", ("job", "queue", "field", "source", "target"), rows, fold=("source", "target"))
+        output.table(
+            "Differences", ("job", "queue", "field", "source", "target"), rows, fold=("source", "target"), whole=("job", "field")
+        )
     if outcome.differences > len(shown):
         output.say(f"… and {outcome.differences - len(shown)} more; --format json lists all.")
     refused = f", {outcome.refused} left at the source by rules" if outcome.refused else ""

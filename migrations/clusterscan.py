@@ -23,6 +23,7 @@ from ..schema.address import Address, Kind
 from ..schema.connect import connect
 from ..schema.errors import ServerError, UsageError
 from ..schema.fact import Entry
+from ..schema.permission import Forbidden
 from ..schema.text import to_text
 from .globs import covering
 from .reading import BATCH, Guess, SetAside, keep, no_guess, read_all
@@ -84,6 +85,8 @@ class Cluster:
             except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError) as error:
                 failure = error
                 continue
+            except Forbidden:
+                raise
             except redis.exceptions.ResponseError as error:
                 raise UsageError(f"{name[0]}:{name[1]} is no node of a cluster ({error}); write ferryman:// instead") from None
             owners = {}

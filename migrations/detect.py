@@ -32,6 +32,7 @@ from .reading import BATCH
 from .source import open_source
 from .subjects import Gathering
 from .wire import wire
+from .writing import is_of_journal
 
 MOST_KEYS = 200_000
 """Keys whose names are looked at."""
@@ -94,6 +95,10 @@ class Detection:
     """Keys that belong to none of the keyspaces. Nothing here ever touches them."""
     examples: tuple[str, ...]
     """Some of them."""
+    journal: int = 0
+    """Keys in which migrations to this database have noted what they did: ferryman's own, and no stranger's."""
+    hidden: int = 0
+    """Keys at which the user may not look."""
 
     @property
     def fitting(self) -> tuple[Detected, ...]:
@@ -143,6 +148,7 @@ def _judged(glance: Glance, deadline: float) -> Detection:
     detected.sort(key=lambda each: (not each.fits, -each.jobs, each.family, each.prefix))
     strange = {key: sample.weight(key) for key in sample.read_keys} if candidates else dict.fromkeys(dict(glance.keys), 1.0)
     strange = {key: weight for key, weight in strange.items() if key not in everything}
+    journal = {key: strange.pop(key) for key in list(strange) if is_of_journal(key)}
     return Detection(
         tuple(detected),
         glance.size,
@@ -151,6 +157,8 @@ def _judged(glance: Glance, deadline: float) -> Detection:
         not finished,
         round(sum(strange.values())),
         tuple(show(key, 60) for key in sorted(strange)[:EXAMPLES]),
+        round(sum(journal.values())),
+        glance.hidden,
     )
 
 

@@ -18,6 +18,7 @@ from attrs import asdict, define, field, frozen
 from ..schema.address import Address
 from ..schema.job import Job, State
 from ..schema.rule import Finding
+from .drift import Drift
 from .plan import Carried, Plan
 from .queues import QueueStatus
 
@@ -152,6 +153,8 @@ class Summary:
     """The migration was finished before, and nothing was done."""
     left_behind: dict[str, int] = field(factory=dict)
     """How many keys under the source's prefix belong to no job, by the way their names begin (leftovers.py)."""
+    drift: Drift | None = None
+    """Whether the source has changed meanwhile; None where it can't (a snapshot) or was not read by this run."""
     seconds: float = 0.0
 
     def count(self, carried: Carried, *, written: bool, jobs: int = 1) -> None:
@@ -205,17 +208,26 @@ class Summary:
             "refused": dict(sorted(self.refused.items())),
             "repeated": self.repeated,
             "left_behind": self.left_behind,
+            "drift": self.drift and self.drift.to_dict(),
             "seconds": round(self.seconds, 3),
         }
 
     def again(self) -> Summary:
         """The summary of a second run of this finished migration: everything is skipped."""
-        return Summary(read=self.read, skipped=self.read, refused=self.refused, repeated=True, left_behind=self.left_behind)
+        return Summary(
+            read=self.read,
+            skipped=self.read,
+            refused=self.refused,
+            repeated=True,
+            left_behind=self.left_behind,
+            drift=self.drift,
+        )
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> Summary:
         """The summary behind ``to_dict``."""
-        return cls(**{**raw, "by_state": Counter(raw["by_state"]), "by_queue": Counter(raw["by_queue"])})
+        drift = raw.get("drift") and Drift.from_dict(raw["drift"])
+        return cls(**{**raw, "by_state": Counter(raw["by_state"]), "by_queue": Counter(raw["by_queue"]), "drift": drift})
 
 
 @frozen

@@ -20,6 +20,7 @@ from attrs import define, frozen
 
 from ..schema.errors import ServerError, StaleWriter
 from ..schema.family import Command
+from ..schema.permission import Forbidden
 from ..schema.text import show
 from .clusterscan import REDIRECTED
 from .wire import Packed, Wire, has_errors
@@ -131,6 +132,8 @@ def _hold(line: Wire, fence: Fence, look: Sequence[Command], held: Held | None) 
 def _refusal(command: Command | None, reason: Any) -> str:
     if isinstance(reason, redis.exceptions.OutOfMemoryError) or "OOM " in str(reason):
         return "the target's memory is full (maxmemory); make room there, then go on with --resume"
+    if isinstance(reason, Forbidden):
+        return f"{reason}; when that is mended, go on with --resume"
     text = show(str(reason), 160)
     if command is None:
         what = "a batch"

@@ -14,6 +14,7 @@ import redis
 from attrs import frozen
 
 from ..schema.fact import Entry
+from ..schema.permission import Forbidden, ForbiddenKey
 from .reading import read_entries
 from .source import Source
 from .survey import clock_ms
@@ -41,13 +42,15 @@ class Glance:
     """Whether these are all keys."""
     now_ms: int
     read: Read
+    hidden: int = 0
+    """Keys at which the user may not look."""
 
 
 def at_server(client: redis.Redis, line: Wire, most_keys: int, deadline: float) -> Glance:
     """Looks at a server's database, until ``deadline`` (of the monotonic clock)."""
     size = int(line.ask("DBSIZE"))
-    keys, finished = _names(line, most_keys, deadline)
-    return Glance(size, keys, finished, clock_ms(client), lambda those: _read(line, those))
+    keys, finished, hidden = _names(line, most_keys, deadline)
+    return Glance(size, keys, finished, clock_ms(client), lambda those: _read(line, those), hidden)
 
 
 def at_source(source: Source, most_keys: int, deadline: float) -> Glance:
@@ -68,9 +71,11 @@ def _kept(found: dict[bytes, list[Entry]], keys: Sequence[Key]) -> Iterator[tupl
     return ((entry, 1.0) for key, _ in keys for entry in found[key])
 
 
-def _names(line: Wire, most_keys: int, deadline: float) -> tuple[list[Key], bool]:
-    """Names and types of the keys, and whether that is all of them. A key that SCAN repeats counts once."""
+def _names(line: Wire, most_keys: int, deadline: float) -> tuple[list[Key], bool, int]:
+    """Names and types of the keys, whether that is all of them, and how many the user may not see. One that SCAN repeats counts
+    once. Raises Forbidden where the user may look at no key at all."""
     found: dict[bytes, str] = {}
+    hidden: set[bytes] = set()
     cursor = 0
     while True:
         reply = line.ask("SCAN", cursor, "COUNT", PAGE)
@@ -78,19 +83,24 @@ def _names(line: Wire, most_keys: int, deadline: float) -> tuple[list[Key], bool
         for key, kind in zip(page, line.call(("TYPE", key) for key in page), strict=True):
             if isinstance(kind, bytes) and kind != b"none":
                 found[key] = kind.decode()
+            elif isinstance(kind, ForbiddenKey):
+                hidden.add(key)
+            elif isinstance(kind, Forbidden):
+                raise kind
         if cursor == 0:
-            return list(found.items()), True
+            return list(found.items()), True, len(hidden)
         if len(found) >= most_keys or time.monotonic() > deadline:
-            return list(found.items()), False
+            return list(found.items()), False, len(hidden)
 
 
-_LENGTH = {"list": "LLEN", "zset": "ZCARD", "set": "SCARD", "hash": "HLEN"}
+LENGTHS = {"list": "LLEN", "zset": "ZCARD", "set": "SCARD", "hash": "HLEN"}
+"""What tells the length of a key of each type."""
 
 
 def _read(line: Wire, keys: Sequence[Key]) -> Iterator[tuple[Entry, float]]:
     entries = next(read_entries(line, [key for key, _ in keys]), [])
-    large = [entry for entry in entries if entry.redis_type in _LENGTH and len(entry.value) >= LARGE]
-    lengths = line.call((_LENGTH[entry.redis_type], entry.key) for entry in large)
+    large = [entry for entry in entries if entry.redis_type in LENGTHS and len(entry.value) >= LARGE]
+    lengths = line.call((LENGTHS[entry.redis_type], entry.key) for entry in large)
     longer = {entry.key: length for entry, length in zip(large, lengths, strict=True) if isinstance(length, int)}
     for entry in entries:
         yield entry, max(1.0, longer[entry.key] / len(entry.value)) if entry.key in longer else 1.0

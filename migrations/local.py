@@ -22,6 +22,7 @@ from ..schema.totals import Totals
 from . import journal
 from .compare import judge_all
 from .confirm import Found, confirming
+from .drift import Watch
 from .engine import Census, Difference, Progress, Report, Summary, Verification, silent
 from .hoard import hoarding
 from .intake import Intake
@@ -115,16 +116,20 @@ class LocalEngine:
             if earlier.summary is not None:
                 return earlier.summary.again()
             plan = earlier.plan
+        watch = Watch(source, target, self.throttle)
+        before = watch.look()
         reading = self._read(source, plan.now_ms, progress)
         summary = Summary(left_behind=left_behind(reading.keyspace.totals))
         carrying = _carried(reading, plan, progress, "counting jobs" if dry_run else "writing jobs")
         if dry_run:
             for carried in carrying:
                 _note(carried, summary, report, written=carried.job is not None)
+            summary.drift = watch.since(before)
         else:
             with open_store(target) as store:
                 run = journal.begin(store, source, target, plan, PART, earlier)
                 last_commands = _write(store, run, plan, carrying, summary, report)
+                summary.drift = watch.since(before)
                 summary.seconds = time.monotonic() - started
                 journal.finish(store, run, plan, last_commands, summary, [PART])
         summary.seconds = time.monotonic() - started
@@ -157,7 +162,9 @@ class LocalEngine:
             for difference in found:
                 tell(difference)
         orders = pop_orders(standing.values())
-        for queue, ids in pop_orders(carried.job for each in promised.values() for carried in each if carried.job is not None).items():
+        for queue, ids in pop_orders(
+            carried.job for each in promised.values() for carried in each if carried.job is not None
+        ).items():
             elsewhere = order_difference(queue, ids, orders.get(queue, []))
             if elsewhere is not None:
                 tell(elsewhere)

@@ -26,6 +26,7 @@ from ..schema.connect import open_client
 from ..schema.errors import ServerError, UsageError
 from ..schema.fact import FactKind, Subject
 from ..schema.family import Command, KeyFamily, get_family
+from ..schema.permission import Forbidden
 from ..schema.rule import Finding, Keyspace, check_job
 from ..schema.totals import Totals
 from .engine import Progress, silent
@@ -222,8 +223,11 @@ def note(client: redis.Redis, case: Case) -> list[bytes]:
     """The digests of the answers to everything that must not change; none where a key has a type that the commands can't have."""
     with wire(client) as line:
         replies = line.call(case.looks)
-    if any(isinstance(reply, Exception) for reply in replies):
-        return []
+    for reply in replies:
+        if isinstance(reply, Forbidden):
+            raise reply
+        if isinstance(reply, Exception):
+            return []
     return [pin(look, reply) for look, reply in zip(case.looks, replies, strict=True)]
 
 
@@ -244,9 +248,8 @@ def send(client: redis.Redis, case: Case, digests: list[bytes]) -> bool:
     finding = case.finding
     try:
         return run(client, Call(_script(), tuple(keys), tuple(words), _is_applied))
-    except redis.exceptions.NoPermissionError as error:
-        needed = f"EVAL, and every command of the repair ({error})"
-        raise ServerError(f"{finding.rule} can't be mended by this user, who needs the right to call {needed}") from error
+    except Forbidden as error:
+        raise ServerError(f"{finding.rule} of {finding.key or 'the keyspace'} was not mended: {error}") from error
     except redis.exceptions.ResponseError as error:
         if "CROSSSLOT" in str(error) or "MOVED" in str(error):
             raise ServerError(f"{finding.rule} can't be mended here: its keys stand on several nodes of a cluster") from error

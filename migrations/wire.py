@@ -16,6 +16,7 @@ from attrs import frozen
 from hiredis import Reader, pack_command
 
 from ..schema.family import Command
+from ..schema.permission import explained_each
 
 BUFFER = 1 << 18
 """Bytes to take from the socket at once."""
@@ -72,7 +73,8 @@ class Wire:
         """
         batch = list(commands)
         self.send(batch)
-        return self.replies(len(batch))
+        replies = self.replies(len(batch))
+        return explained_each(replies, batch) if has_errors(replies) else replies
 
     def ask_each(self, keys: Sequence[bytes], *commands: Sequence[bytes]) -> list[list[Any]]:
         """The replies to each of these commands about every key, sent at once; the key comes after a command's first word.
@@ -84,12 +86,17 @@ class Wire:
             return [[] for _ in commands]
         self._connection.send_packed_command([b"".join(packed_each(command, keys) for command in commands)])
         replies = self.replies(number * len(commands))
+        if has_errors(replies):
+            replies = explained_each(replies, [(command[0], key) for command in commands for key in keys])
         return [replies[start : start + number] for start in range(0, len(replies), number)]
 
     def call_packed(self, those: Sequence[Packed]) -> list[Any]:
         """``call`` of all of these."""
         self.send_packed(*(packed.data for packed in those))
-        return self.replies(sum(packed.number for packed in those))
+        replies = self.replies(sum(packed.number for packed in those))
+        if not has_errors(replies):
+            return replies
+        return explained_each(replies, [command for packed in those for command in packed.commands()])
 
     def send(self, commands: Sequence[Command]) -> None:
         """Sends all commands at once and reads nothing: ``replies`` must fetch what is answered."""

@@ -112,6 +112,11 @@ def journal_glob(epoch: str) -> str:
     return f"{JOURNAL}:*:{epoch}*"
 
 
+def is_of_journal(key: bytes) -> bool:
+    """Whether a key is what some migration keeps for itself."""
+    return key.startswith(JOURNAL.encode() + b":{")
+
+
 def identity(job: Job) -> bytes:
     """What the digest knows a job by: should it be another one when a part is opened again, the source has changed."""
     before, after = around_id(job)

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 import redis
 from attrs import field, frozen
 
-from .incapable import explained
+from . import incapable, permission
 
 T = TypeVar("T")
 
@@ -64,12 +64,14 @@ class Command(Generic[T]):
 def run(client: redis.Redis, call: Call[T] | Command[T]) -> T:
     """Sends one call over a redis-py client (made with ``decode_responses=False``) and waits for its result.
 
-    Raises what redis-py raises, or Incapable for what the server can't do; family errors are raised by ``call.parse``.
+    Raises what redis-py raises, Incapable for what the server can't do, Forbidden for what the user may not. Family errors are
+    raised by ``call.parse``.
     """
     try:
         reply = _reply(client, call)
     except redis.exceptions.ResponseError as error:
-        plain = explained(error, lambda: "\n".join(f"{name}:{value}" for name, value in client.info("server").items()))
+        refused = permission.explained(error, call.words, call.script.name if isinstance(call, Call) else None)
+        plain = incapable.explained(refused, lambda: _server_info(client))
         if plain is error:
             raise
         raise plain from error
@@ -83,3 +85,7 @@ def _reply(client: redis.Redis, call: Call[Any] | Command[Any]) -> Any:
         if isinstance(call, Command):
             raise
         return client.execute_command(*call.eval())
+
+
+def _server_info(client: redis.Redis) -> str:
+    return "\n".join(f"{name}:{value}" for name, value in client.info("server").items())

@@ -19,6 +19,7 @@ from . import tls
 from .address import Address, Kind
 from .errors import ServerError, UsageError
 from .incapable import Incapable, lacks
+from .permission import explained
 from .secret import Secret, credential_provider
 
 CONNECT_TIMEOUT = 5.0
@@ -103,8 +104,9 @@ def server_errors(address: Address) -> Iterator[None]:
     except redis.exceptions.ConnectionError as error:
         raise ServerError(f"{address.display()}: can't be reached ({_reason(error)}); is the server running?") from error
     except redis.exceptions.RedisError as error:
-        reason = None if isinstance(error, Incapable) else lacks(str(error))
-        raise ServerError(f"{address.display()}: {_reason(error) if reason is None else f'this server {reason}'}") from error
+        lacking = None if isinstance(error, Incapable) else lacks(str(error))
+        reason = _reason(explained(error)) if lacking is None else f"this server {lacking}"
+        raise ServerError(f"{address.display()}: {reason}") from error
 
 
 @contextlib.contextmanager

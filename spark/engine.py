@@ -16,6 +16,7 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from ..migrations import journal
+from ..migrations.drift import Watch
 from ..migrations.engine import Census, Difference, Progress, Report, Summary, Verification, silent
 from ..migrations.leftovers import left_behind
 from ..migrations.plan import Plan
@@ -105,12 +106,15 @@ class SparkEngine:
                 return earlier.summary.again()
             plan = earlier.plan
         found = kept.find(self._work, earlier.reading) if earlier and not dry_run else None
+        watch = Watch(source, target, self._throttle)
+        before = watch.look() if found is None else None
         with self._snapshot(source, plan.now_ms, progress, tasks, found, lenient=True) as (snapshot, folder):
             path = f"{folder}/carried"
             if dry_run:
                 counted = snapshot.work(migrate.counting(plan), FINDINGS, path, "counting jobs", progress)
                 summary, _ = migrate.outcome(counted, report)
                 summary.left_behind = left_behind(snapshot.totals)
+                summary.drift = watch.since(before)
             else:
                 with open_store(target) as store:
                     reading = os.path.basename(folder) if self._work else None
@@ -121,6 +125,7 @@ class SparkEngine:
                 done = snapshot.work(work, FINDINGS, path, "writing jobs", progress)
                 summary, written = migrate.outcome(done, report)
                 summary.left_behind = left_behind(snapshot.totals)
+                summary.drift = watch.since(before)
                 summary.seconds = time.monotonic() - started
                 with open_store(target) as store:
                     migrate.close_rest(store, writer, snapshot.parts, done)

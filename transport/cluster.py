@@ -17,6 +17,7 @@ from redis.exceptions import AskError, ClusterDownError, MovedError, TryAgainErr
 
 from ..schema.call import Argument, Call, Command
 from ..schema.errors import UsageError
+from ..schema.permission import Forbidden
 from ..schema.text import to_bytes
 from .errors import CONNECTION_ERRORS, NotNow
 from .wire import AnyCall, NodeWire, Wire
@@ -119,6 +120,8 @@ class ClusterWire(Wire):
             except CONNECTION_ERRORS as error:
                 failure = error
                 continue
+            except Forbidden:
+                raise
             except redis.exceptions.ResponseError as error:
                 raise UsageError(f"{host}:{port} is no node of a cluster ({error}); leave '+cluster' out of the URL") from None
             finally:

@@ -12,7 +12,6 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import hiredis
@@ -20,9 +19,9 @@ import redis
 from redis.exceptions import MovedError, NoScriptError
 from redis.sentinel import SentinelManagedConnection
 
+from ..schema import incapable, permission
 from ..schema.call import Argument, Call, Command
 from ..schema.errors import FerrymanError, UsageError
-from ..schema.incapable import explained
 from .errors import CONNECTION_ERRORS, ConnectionLost, passing
 
 if TYPE_CHECKING:
@@ -125,14 +124,14 @@ class NodeWire(Wire):
         with self._lock:
             replies = self._send([call.words for call in calls])
             self._teach(calls, replies)
-            return [self._explained(reply) for reply in replies]
+            return self._explained(calls, replies)
 
     def run_confirmed(self, calls: Sequence[AnyCall], question: Command[int]) -> tuple[list[Any], int]:
         with self._lock:
             *replies, answer = self._send([call.words for call in (*calls, question)])
             if self._teach(calls, replies):
                 (answer,) = self._send([question.words])  # it was asked before everything was done
-            self._raise_first([self._explained(reply) for reply in (*replies, answer)])
+            self._raise_first(self._explained([*calls, question], [*replies, answer]))
         return [call.parse(reply) for call, reply in zip(calls, replies, strict=True)], question.parse(answer)
 
     def _teach(self, calls: Sequence[AnyCall], replies: list[Any]) -> bool:
@@ -144,9 +143,12 @@ class NodeWire(Wire):
                 replies[at] = reply
         return bool(again)
 
-    def _explained(self, reply: Any) -> Any:
-        """An error that says in plain words what the server can't do, in the place of its own."""
-        return explained(reply, lambda: _ask_info(self._open())) if isinstance(reply, Exception) else reply
+    def _explained(self, calls: Sequence[AnyCall], replies: Sequence[Any]) -> list[Any]:
+        """The replies, with plain words in the place of what the server refuses or can't do."""
+        return [
+            _explained(reply, call.words, self._open, call.script.name if isinstance(call, Call) else None)
+            for call, reply in zip(calls, replies, strict=True)
+        ]
 
     def scan(self, pattern: str) -> Iterator[bytes]:
         cursor = b"0"
@@ -211,6 +213,8 @@ class Waiter:
         """Seconds after a command's own time in which its reply must have come."""
         self._connection: Any = None
         self._overdue = 0.0
+        self._words: tuple[Argument, ...] = ()
+        """The command under way."""
         self.waiting = False
         self._on_close = on_close
         """Told the file descriptor of a socket that is about to be closed."""
@@ -227,6 +231,7 @@ class Waiter:
             self._connection = connection
         self._connection.send_packed_command(self._connection.pack_command(*arguments))
         self._overdue = time.monotonic() + seconds + self._patience
+        self._words = arguments
         self.waiting = True
 
     def receive(self) -> Any:
@@ -234,7 +239,7 @@ class Waiter:
         self.waiting = False
         reply = _reply(self._connection)
         if isinstance(reply, Exception):
-            raise explained(reply, partial(_ask_info, self._connection))
+            raise _explained(reply, self._words, lambda: self._connection)
         return reply
 
     def readable(self) -> bool:
@@ -329,6 +334,13 @@ def _outcome(call: AnyCall, reply: Any) -> Any:
         return call.parse(reply)
     except FerrymanError as error:
         return error
+
+
+def _explained(reply: Any, words: Sequence[Argument], connection: Callable[[], Any], script: str | None = None) -> Any:
+    """A reply, with plain words in its place if it says that the user may not, or the server can't. ``connection`` asks INFO."""
+    if not isinstance(reply, redis.exceptions.ResponseError):
+        return reply
+    return incapable.explained(permission.explained(reply, words, script), lambda: _ask_info(connection()))
 
 
 def _as_it_is(reply: Any) -> Any:

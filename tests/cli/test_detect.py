@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import redis
 
 from ..support.captures import capture, load
@@ -28,7 +29,7 @@ def test_json_has_a_line_for_each_keyspace_and_a_summary(server: Server, client:
     assert [each["family"] for each in found] == ["kue", "kombu"]
     fields = ["family", "prefix", "version", "confidence", "explained", "keys", "odd_keys", "jobs", "queues", "exact", "url"]
     assert all(list(each) == fields for each in found)
-    assert list(summary) == ["database_keys", "scanned", "read", "stopped_early", "strangers", "examples"]
+    assert list(summary) == ["database_keys", "scanned", "read", "stopped_early", "strangers", "examples", "journal", "hidden"]
 
 
 def test_nothing_that_is_known_is_exit_status_1(server: Server, client: redis.Redis) -> None:
@@ -67,3 +68,27 @@ def test_a_database_with_two_keyspaces_names_both(server: Server, client: redis.
     assert outcome.status == 2
     assert "family=kue" in outcome.error
     assert "family=kombu" in outcome.error
+
+
+@pytest.mark.parametrize("options", [(), ("--dry-run",)])
+def test_the_journal_of_a_migration_is_no_stranger(server: Server, client: redis.Redis, options: tuple[str, ...]) -> None:
+    load(capture("kue", "healthy"), client)
+    assert ferryman("migrate", server.url(family="kue"), server.url(1), *options).status == 0
+    with server.client(1) as there:
+        journal = len(list(there.scan_iter("ferryman-migration:*")))
+    summary = ferryman("detect", server.url(1), "--format", "json").lines()[-1]
+    assert (summary["strangers"], summary["examples"], summary["journal"]) == (0, [], journal)
+    told = f"Keys that are ferryman's own: {journal}, the journal of migrations to this database"
+    assert (told in " ".join(ferryman("detect", server.url(1)).stdout.split())) == bool(journal)
+
+
+def test_a_journal_without_a_keyspace_is_named_too(server: Server, client: redis.Redis) -> None:
+    load(capture("kue", "healthy"), client)
+    assert ferryman("migrate", server.url(family="kue"), server.url(1)).status == 0
+    with server.client(1) as there:
+        there.delete(*there.scan_iter("ferryman:*"))
+        there.set("mine", "x")
+    *found, summary = ferryman("detect", server.url(1), "--format", "json").lines()
+    assert not found
+    assert (summary["strangers"], summary["examples"]) == (1, ["mine"])
+    assert summary["journal"] > 0

@@ -1,0 +1,373 @@
+"""Drift: whether a source has changed while it was carried, told by two looks at it: before the first key is read, and when all
+is written.
+
+A look is bounded, however large the source is: how many jobs there are, where indexes tell (``KeyFamily.count``); the names of
+the keys in one part of SCAN's positions, which is a fair sample; what some of them say of jobs, a few of every kind; and how long
+the lists, sets and hashes are in which those jobs stand. Keys that expire, what says nothing of jobs (heartbeats, counters,
+locks, wake-up tokens) and ferryman's own keys don't count. So what is found has changed; what is not found may have, in a large
+source that hardly changes. Only reads. Called by both engines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from operator import attrgetter
+from typing import Any, Self
+
+import redis
+from attrs import asdict, field, frozen
+from redis.crc import key_slot
+
+from ..schema.address import Address, Kind
+from ..schema.connect import open_client, server_errors
+from ..schema.errors import FerrymanError
+from ..schema.fact import Entry, Fact
+from ..schema.family import Command, get_family
+from ..schema.rule import Keyspace
+from ..schema.text import show
+from .clusterscan import REDIRECTED, Cluster, NodeName
+from .counting import count
+from .glance import LARGE, LENGTHS
+from .globs import covering
+from .reading import checked, is_wrong_type, read_entries
+from .scan import EVERYTHING, SCAN_COUNT, Cursors, Span, node, ranges, scan_range
+from .slots import keys_of
+from .subjects import Gathering
+from .throttle import Throttle
+from .wire import wire
+from .writing import is_of_journal
+
+NAMES = 5_000
+"""Key names that are looked at, about; twice as many at first, because a page of SCAN does not end where a part of the positions
+does. Of a source with fewer than twice as many keys all are."""
+VALUES = 200
+"""Keys that are read."""
+TOGETHER = 10
+"""Of these, in one round trip."""
+MOST_BYTES = 8 << 20
+"""What they may hold together, about: no more are read then."""
+CONTAINERS = 1_000
+"""Lists, sets, zsets and hashes whose lengths are asked for."""
+THROTTLED = 20
+"""Under a throttle no more names are looked at than it allows in a twentieth of a second."""
+PAGE = 1_000
+"""Commands in one round trip."""
+EXAMPLES = 3
+
+_Part = tuple[NodeName | None, Span]
+"""A part of the keys of a node; None for the one server."""
+_SAYS = attrgetter("kind", "role", "job_id", "scope", "member", "score", "place", "values")
+
+
+@frozen
+class Drift:
+    """What two looks at a source have told."""
+
+    jobs_before: int | None = None
+    """By the lengths of its indexes; None where a family's don't tell."""
+    jobs_after: int | None = None
+    names: int = 0
+    """Keys whose names were looked at."""
+    added: int = 0
+    gone: int = 0
+    sampled: int = 0
+    """Keys of which it was compared what they say of jobs, or how long they are."""
+    differing: int = 0
+    examples: tuple[str, ...] = ()
+    """Some keys that are new, gone or different."""
+    unseen: str | None = None
+    """Why there was no second look: then nothing is known."""
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the source is not what it was."""
+        return bool(self.added or self.gone or self.differing or self.jobs_before != self.jobs_after)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**asdict(self), "is_changed": self.is_changed}
+
+    @classmethod
+    def from_dict(cls, raw: dict[str, Any]) -> Self:
+        """The drift behind ``to_dict``."""
+        return cls(**{name: value for name, value in raw.items() if name != "is_changed"} | {"examples": tuple(raw["examples"])})
+
+    def __str__(self) -> str:
+        """The numbers for people."""
+        told = []
+        if self.jobs_before is not None and self.jobs_after is not None and self.jobs_before != self.jobs_after:
+            more = self.jobs_after - self.jobs_before
+            word = f"{more:,} jobs more" if more > 0 else f"{-more:,} jobs fewer"
+            told.append(f"{word} ({self.jobs_before:,} before, {self.jobs_after:,} after)")
+        if self.added or self.gone:
+            told.append(f"of {self.names:,} keys {self.added:,} are new and {self.gone:,} gone")
+        if self.differing:
+            told.append(f"{self.differing:,} of {self.sampled:,} sampled keys differ")
+        return "; ".join(told) + (f" (such as {', '.join(self.examples)})" if self.examples else "")
+
+
+@frozen
+class Look:
+    """What a source was like at one moment."""
+
+    jobs: int | None
+    """As in Drift."""
+    spans: tuple[_Part, ...]
+    """The parts whose names are looked at."""
+    owners: Mapping[int, NodeName] | None
+    """Of a cluster's slots: who has what. When that changes, keys are elsewhere, and nothing can be said."""
+    names: frozenset[bytes] = frozenset()
+    """In these parts, and in those that come next to them."""
+    said: Mapping[bytes, int] = field(factory=dict)
+    """Key -> a digest of what it says of jobs."""
+    lengths: Mapping[tuple[bytes, str], int] = field(factory=dict)
+    """Key and type -> how many items it has."""
+    mortal: frozenset[bytes] = frozenset()
+    """The names of keys that will expire."""
+    silent: frozenset[bytes] = frozenset()
+    """The kinds of names (``kind_of``) of which one has been seen to say nothing of jobs."""
+
+
+class Watch:
+    """Looks at the source of one migration."""
+
+    def __init__(self, source: Address, target: Address, throttle: Throttle) -> None:
+        self._source = source
+        self._family = get_family(source.family)
+        self._throttle = throttle
+        is_here = (source.hosts, source.path, source.service, source.db) == (target.hosts, target.path, target.service, target.db)
+        self._is_target: Callable[[bytes], bool] = (
+            covering(get_family(target.family).globs(target.prefix)) if is_here and target.prefix else lambda _: False
+        )
+
+    def look(self) -> Look | None:
+        """The first look; None at a snapshot file, which does not change. Raises ServerError."""
+        if self._source.kind is Kind.RDB:
+            return None
+        jobs = self._jobs()
+        with self._nodes() as nodes:
+            narrow, wide = nodes.spans(self._throttle)
+            names = frozenset(self._names(nodes, wide))
+            listed = list(names)
+            left = nodes.ask([("PTTL", name) for name in listed])
+            mortal = frozenset(name for name, ttl_ms in zip(listed, left, strict=True) if ttl_ms >= 0)
+            said, lengths, silent = self._sample(nodes, names - mortal)
+            return Look(jobs, tuple(narrow), nodes.owners, names, said, lengths, mortal, silent)
+
+    def since(self, before: Look | None) -> Drift | None:
+        """What has changed since the first look. A source that has failed by now is no error: all of it was read."""
+        if before is None:
+            return None
+        try:
+            return self._compared(before)
+        except FerrymanError as error:
+            return Drift(unseen=str(error))
+        except REDIRECTED:
+            return Drift(unseen="slots of the cluster have moved")
+
+    def _compared(self, before: Look) -> Drift:
+        with self._nodes() as nodes:
+            if nodes.owners != before.owners:
+                return Drift(unseen="slots of the cluster have moved")
+            names = set(self._names(nodes, before.spans))
+            added = self._speaking(nodes, names - before.names)
+            candidates = [name for name in before.names - names - before.mortal if kind_of(name) not in before.silent]
+            stand = nodes.ask([("EXISTS", name) for name in candidates])
+            gone = {name for name, stands in zip(candidates, stand, strict=True) if not stands}
+            said = self._said(nodes, before.said)
+            differing = [key for key, digest in before.said.items() if said.get(key) != digest and key not in gone]
+            lengths = nodes.lengths(before.lengths)
+            differing += [key for (key, kind), length in before.lengths.items() if lengths.get((key, kind)) != length]
+        found = dict.fromkeys((*differing, *added, *sorted(gone)))
+        return Drift(
+            before.jobs,
+            self._jobs(),
+            len(before.names),
+            len(added),
+            len(gone),
+            len(before.said) + len(before.lengths),
+            len(differing),
+            tuple(show(key, 60) for key in islice(found, EXAMPLES)),
+        )
+
+    def _jobs(self) -> int | None:
+        counted = count(self._source)
+        return None if counted is None else sum(status.states.total() for status in counted[1])
+
+    def _nodes(self) -> contextlib.AbstractContextManager[_Nodes]:
+        return _opened(self._source)
+
+    def _names(self, nodes: _Nodes, spans: Iterable[_Part]) -> Iterator[bytes]:
+        globs, count, pace = self._family.globs(self._source.prefix), self._throttle.page(SCAN_COUNT), self._throttle.pace()
+        for name, span in spans:
+            pace.begin()
+            for page in scan_range(nodes.client(name), span, globs, count):
+                yield from (key for key in page if not (is_of_journal(key) or self._is_target(key)))
+                pace.end(len(page))
+                pace.begin()
+
+    def _sample(
+        self, nodes: _Nodes, names: Iterable[bytes]
+    ) -> tuple[dict[bytes, int], dict[tuple[bytes, str], int], frozenset[bytes]]:
+        """What some keys of every kind say; the lengths of what their jobs stand in; and the kinds of names to leave alone."""
+        said: dict[bytes, int] = {}
+        silent = set()
+        gathering = Gathering(self._family)
+        longer: list[tuple[bytes, str]] = []
+        for key, kind, is_long, _, facts in self._read(nodes, spread(names, VALUES)):
+            if not facts:
+                silent.add(kind_of(key))
+            elif is_long:
+                longer.append((key, kind))
+            else:
+                said[key] = _digest(facts)
+            for fact in facts[:TOGETHER]:
+                gathering.add(fact)
+        keyspace = Keyspace(self._family, self._source.prefix, 0)
+        spots = (spot for subject in gathering.subjects() for spot in self._family.whereabouts(subject, keyspace) if spot.items)
+        beside = ((spot.key, spot.redis_type) for spot in spots if spot.key not in said and spot.redis_type in LENGTHS)
+        containers = list(islice(dict.fromkeys((*longer, *beside)), CONTAINERS))
+        left = nodes.ask([("PTTL", key) for key, _ in containers])
+        return said, nodes.lengths(each for each, ttl_ms in zip(containers, left, strict=True) if ttl_ms < 0), frozenset(silent)
+
+    def _said(self, nodes: _Nodes, keys: Iterable[bytes]) -> dict[bytes, int]:
+        """What these keys say now."""
+        return {key: _digest(facts) for key, _, _, _, facts in self._read(nodes, keys) if facts}
+
+    def _speaking(self, nodes: _Nodes, names: Iterable[bytes]) -> list[bytes]:
+        """Those of the keys that say something of jobs, and are there to stay; of many alike some are asked."""
+        kinds = defaultdict(list)
+        for name in names:
+            kinds[kind_of(name)].append(name)
+        asked = self._read(nodes, spread((name for those in kinds.values() for name in those), VALUES))
+        speaking = {kind_of(key) for key, _, _, ttl_ms, facts in asked if facts and ttl_ms is None}
+        return [name for kind in speaking for name in kinds[kind]]
+
+    def _read(self, nodes: _Nodes, keys: Iterable[bytes]) -> Iterator[tuple[bytes, str, bool, int | None, list[Fact]]]:
+        """Name, type, whether it is too long to be read, time to live, and the facts about jobs, of each key that is there."""
+        pace, left = self._throttle.pace(), MOST_BYTES
+        waiting = list(keys)
+        for start in range(0, len(waiting), TOGETHER):
+            batch = waiting[start : start + TOGETHER]
+            pace.begin()
+            for entry in nodes.heads(batch):
+                items = entry.value if isinstance(entry.value, dict | list) else ()
+                facts = [fact for fact in self._family.facts(entry, self._source.prefix) if fact.job_id is not None]
+                left -= sum(len(value) for fact in facts for value in fact.values)
+                yield entry.key, entry.redis_type, len(items) >= LARGE, entry.ttl_ms, facts
+            pace.end(len(batch))
+            if left <= 0:
+                return
+
+
+_VARIES = re.compile(rb"[0-9a-fA-F][0-9a-fA-F-]{7,}|[0-9]+")
+
+
+def kind_of(name: bytes) -> bytes:
+    """What all names have in common that differ only in their numbers."""
+    return _VARIES.sub(b"#", name)
+
+
+def spread(names: Iterable[bytes], most: int) -> list[bytes]:
+    """Some of the names, in which all kinds take turns; the same ones of the same names."""
+    by_kind = defaultdict(list)
+    for name in sorted(names):
+        by_kind[kind_of(name)].append(name)
+    turns = ((rank, name) for those in by_kind.values() for rank, name in enumerate(those[:: max(1, len(those) // most)][:most]))
+    return [name for _, name in sorted(turns)[:most]]
+
+
+def _digest(facts: Iterable[Fact]) -> int:
+    return hash(frozenset(map(_SAYS, facts)))
+
+
+@frozen
+class _Nodes:
+    """The server, or all masters of a cluster."""
+
+    server: redis.Redis | None
+    cluster: Cluster | None = None
+    owners: Mapping[int, NodeName] | None = None
+
+    def client(self, name: NodeName | None) -> redis.Redis:
+        """A node's client; None for the one server."""
+        if self.cluster is not None and name is not None:
+            return self.cluster.client(name)
+        assert self.server is not None
+        return self.server
+
+    def spans(self, throttle: Throttle) -> tuple[list[_Part], list[_Part]]:
+        """The parts whose names are looked at, and these with those that come next."""
+        narrow: list[_Part] = []
+        wide: list[_Part] = []
+        masters = self.cluster.masters() if self.cluster is not None else [None]
+        for name in masters:
+            size = int(self.client(name).dbsize())
+            budget = NAMES // len(masters)
+            if throttle.keys_per_second:
+                budget = min(budget, int(throttle.keys_per_second / THROTTLED))
+            number = size // max(1, budget) + 1
+            spans: Sequence[Span] = [EVERYTHING]
+            if number > 2:
+                spans = self._cut(name, number)
+                if len(spans) == 1:
+                    continue  # its cursors can't be cut, and all would be too much
+            narrow += [(name, span) for span in (spans[:1] if len(spans) > 2 else spans)]
+            wide += [(name, span) for span in spans[:2]]
+        return narrow, wide
+
+    def _cut(self, name: NodeName | None, number: int) -> Sequence[Span]:
+        if self.cluster is not None and name is not None:
+            return self.cluster.spans(name, number)
+        return ranges(number) if node(self.client(name)).cursors is Cursors.POSITIONS else [EVERYTHING]
+
+    def ask(self, commands: Sequence[Command]) -> list[Any]:
+        """The replies to commands about one key each; None where the key has another type."""
+        replies: list[Any] = [None] * len(commands)
+        for client, indexes in self._by_owner([keys_of(command)[0] for command in commands]):
+            with wire(client) as line:
+                for start in range(0, len(indexes), PAGE):
+                    page = indexes[start : start + PAGE]
+                    told = line.call(commands[index] for index in page)
+                    for index, reply in zip(page, told, strict=True):
+                        replies[index] = None if is_wrong_type(reply) else checked(reply)
+        return replies
+
+    def lengths(self, keys: Iterable[tuple[bytes, str]]) -> dict[tuple[bytes, str], int]:
+        """How many items each of these has."""
+        asked = list(keys)
+        replies = self.ask([(LENGTHS[kind], key) for key, kind in asked])
+        return {each: length for each, length in zip(asked, replies, strict=True) if length is not None}
+
+    def heads(self, keys: Sequence[bytes]) -> Iterator[Entry]:
+        """Each key, or the beginning of a long one."""
+        for client, indexes in self._by_owner(keys):
+            with wire(client) as line:
+                yield from next(read_entries(line, [keys[index] for index in indexes]), [])
+
+    def _by_owner(self, keys: Sequence[bytes]) -> Iterator[tuple[redis.Redis, list[int]]]:
+        if self.cluster is None:
+            if keys:
+                yield self.client(None), list(range(len(keys)))
+            return
+        by_slot = defaultdict(list)
+        for index, key in enumerate(keys):
+            by_slot[key_slot(key)].append(index)
+        by_owner: defaultdict[redis.Redis, list[int]] = defaultdict(list)
+        for slot, indexes in by_slot.items():
+            by_owner[self.cluster.owner_of(slot)] += indexes
+        yield from by_owner.items()
+
+
+@contextlib.contextmanager
+def _opened(address: Address) -> Iterator[_Nodes]:
+    if address.kind is Kind.CLUSTER:
+        with server_errors(address), Cluster(address) as cluster:
+            yield _Nodes(None, cluster, cluster.refresh())
+        return
+    with open_client(address) as client:
+        yield _Nodes(client)
