@@ -320,22 +320,21 @@ class Channel(Producing):
     def take_stock(self) -> None:
         """After a lost connection that is back: gives back what the server gave away and no reply brought here.
 
-        What lapsed meanwhile is others', and so no longer this channel's to hand out. Raises connection errors.
+        What has lapsed meanwhile and is not begun is others' to run. Raises connection errors.
         """
         self.acks.flush()
         unsettled = self.qos.unsettled()
-        for queue in list(self._registered):
-            holds = [
-                to_text(job_id) for job_id in self.wire.command("ZRANGE", self.live.keys(queue).held(self.consumer_id), 0, -1)
-            ]
-            known = {held.job_id for held in unsettled.values() if held.queue == queue}
-            lost = [job_id for job_id in holds if job_id not in known]
-            if lost:
-                self.wire.run(self.live.release(queue, self.consumer_id, lost))
-        lapsed = {tag for tag, held in unsettled.items() if held.queue not in self._registered}
-        self.transport.poller.drop(self, lapsed)
-        for tag in lapsed:
-            self.qos.pop(tag)
+        gone = {tag: held.job_id for tag, held in unsettled.items()}
+        for queue in {*self._registered, *self._queues_held()}:
+            holds = self.wire.command("ZRANGE", self.live.keys(queue).held(self.consumer_id), 0, -1)
+            known = {held.job_id: tag for tag, held in unsettled.items() if held.queue == queue}
+            unknown = [job_id for job_id in map(to_text, holds) if gone.pop(known.get(job_id, 0), None) is None]
+            if unknown:
+                self.wire.run(self.live.release(queue, self.consumer_id, unknown))
+        dropped = self.transport.poller.drop(self, gone.keys())
+        for tag in gone:
+            if tag in dropped or tag not in self._alive:
+                self.qos.pop(tag)
 
     # The end
 

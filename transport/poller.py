@@ -12,6 +12,7 @@ import logging
 import socket
 import time
 from collections import deque
+from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
 import redis
@@ -124,9 +125,12 @@ class Poller:
         """Drops what was taken for a channel that closes; the channel gives the jobs back."""
         self._ready = deque(each for each in self._ready if each.channel is not channel)
 
-    def drop(self, channel: Channel, tags: set[int]) -> None:
-        """Drops messages that are others' now."""
-        self._ready = deque(r for r in self._ready if r.channel is not channel or r.message.delivery_tag not in tags)
+    def drop(self, channel: Channel, tags: Container[int]) -> set[int]:
+        """Drops what was taken for a channel and is others' now, if it is not handed out yet. Gives the tags of that."""
+        dropped = [ready for ready in self._ready if ready.channel is channel and ready.message.delivery_tag in tags]
+        for ready in dropped:
+            self._ready.remove(ready)
+        return {ready.message.delivery_tag for ready in dropped}
 
     # Plain drain_events
 

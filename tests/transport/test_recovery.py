@@ -14,6 +14,7 @@ from kombu.message import Message
 
 from ..support.brokers import FERRYMAN, REDIS, Broker, publish
 from ..support.proxy import Cut, Proxy, proxy
+from ..support.topologies import wait_until
 
 
 @define
@@ -163,6 +164,46 @@ def test_what_a_lapsed_lease_has_given_away_comes_again_and_the_consumer_goes_on
         reading.read(2)
     assert reading.payloads == ["a", "b"]
     assert not client.keys("ferryman:{q}:job:*")
+
+
+def test_what_somebody_has_in_hand_when_its_lease_lapses_can_still_be_acked(server, other):
+    with reader(FERRYMAN.connection(server, lease=300), prefetch=1, acks=False) as reading:
+        publish(other, ["a"])
+        reading.read(1)
+        transport = reading.connection.transport
+        (channel,) = transport.channels
+        other.transport.wire.run(transport.live.forget("q", channel.consumer_id))
+        channel.lease_lost("q")
+        reading.wait_in_vain()
+        assert channel.qos.get(reading.messages[0].delivery_tag)
+
+
+class Request:
+    """What Celery's table of requests holds."""
+
+    def __init__(self, message: Message) -> None:
+        self.message = message
+
+
+def test_what_celery_forgot_to_strike_off_after_a_lost_connection_is_delivered_again(between, other, client, monkeypatch):
+    from celery.worker import state
+
+    publish(other, ["forgotten", "running"])
+    connection = FERRYMAN.connection(between, lease=300)
+    channel = connection.channel()
+    forgotten, running = (Request(channel.basic_get("q")) for _ in range(2))
+    monkeypatch.setattr(state, "requests", {"1": forgotten, "2": running})
+    state.active_requests.add(running)
+    del forgotten
+    between.break_all()
+    with pytest.raises(connection.connection_errors):
+        channel.wire.command("PING")
+    connection.collect()
+    with other.channel() as elsewhere:
+        wait_until(lambda: client.zcard("ferryman:{q}:waiting"))
+        assert elsewhere.basic_get("q").payload == "forgotten"
+        assert elsewhere.basic_get("q") is None
+    running.message.ack()
 
 
 def test_a_connection_that_is_ensured_has_its_old_consumers_too(between, other):
