@@ -21,7 +21,7 @@ from ..schema.rule import Finding
 from .audit_page import Audit, audit_page, doubts
 from .engines import engine_options
 from .findings import Digest, show_findings
-from .options import address_argument, moment, now_option, output_option
+from .options import address_argument, checksum_option, moment, now_option, output_option
 from .output import Output
 from .repair import mend
 from .report import Outcome, open_reports, report_option
@@ -41,6 +41,7 @@ TOTALS = {"queue": str, "state": str, "jobs": int, "oldest_created_at": int}
 @click.option("--apply", is_flag=True, help="With --repair: mend them.")
 @report_option
 @engine_options
+@checksum_option
 @now_option
 @output_option
 def command(

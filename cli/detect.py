@@ -10,7 +10,7 @@ from attrs import asdict, evolve
 
 from ..migrations.detect import MOST_KEYS, MOST_SECONDS, Detection, detect, located
 from ..schema.address import DEFAULT_FAMILY, Address
-from .options import address_argument, output_option
+from .options import address_argument, checksum_option, output_option
 from .output import Output
 from .status import Status
 
@@ -21,6 +21,7 @@ SHOWN_QUEUES = 5
 @address_argument(is_read=False)
 @click.option("--most-keys", type=click.IntRange(min=1), default=MOST_KEYS, show_default=True, help="Look at so many key names.")
 @click.option("--seconds", type=click.FloatRange(min=0.1), default=MOST_SECONDS, show_default=True, help="Stop after so long.")
+@checksum_option
 @output_option
 def command(url: Address, most_keys: int, seconds: float, output: Output) -> Status:
     """See which systems' jobs live in a database, and under which prefixes.

@@ -13,7 +13,7 @@ from ..schema.address import Address
 from ..schema.job import JOB_FIELDS, Job, State
 from ..schema.text import payload_json, show
 from .engines import engine_options
-from .options import address_argument, moment, now_option, output_option
+from .options import address_argument, checksum_option, moment, now_option, output_option
 from .output import Output
 from .status import Status
 
@@ -31,6 +31,7 @@ SPARE = ("attempts", "priority", "created", "due", "payload")
 @click.option("--state", type=click.Choice([str(each) for each in State]), help="Only jobs in this state.")
 @click.option("--limit", type=click.IntRange(min=0), help=f"At most so many jobs; 0: all. Default: {SHOWN} in a table, else all.")
 @engine_options
+@checksum_option
 @now_option
 @output_option
 def command(

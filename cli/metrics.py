@@ -12,7 +12,7 @@ import click
 from ..schema.address import Address
 from ..schema.errors import UsageError
 from .numbers import is_brief
-from .options import address_argument
+from .options import address_argument, checksum_option
 from .status import Status
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def _listen(ctx: click.Context, param: click.Parameter, value: str | None) -> tu
     help="Serve the metrics by HTTP until a signal ends it, and at /backlog what ferryman backlog tells as JSON; each request is "
     f"one look. HOST is {LOOPBACK} if left out.",
 )
+@checksum_option
 def command(url: Address, listen: tuple[str, int] | None) -> Status:
     """Show the numbers of queues as Prometheus metrics.
 

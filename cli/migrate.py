@@ -14,7 +14,7 @@ from ..schema.family import get_family
 from ..schema.rule import Finding
 from .engines import engine_options
 from .findings import Digest, show_findings
-from .options import address_argument, moment, now_option, output_option
+from .options import address_argument, checksum_option, moment, now_option, output_option
 from .output import Output
 from .status import Status
 
@@ -34,6 +34,7 @@ from .status import Status
 )
 @click.option("--lossy", is_flag=True, help="Carry also jobs that the target can't keep whole. What is lost is reported.")
 @click.option("--strict", is_flag=True, help="Exit with status 1 when jobs stay at the source, or it changes meanwhile.")
+@checksum_option
 @now_option
 @output_option
 def command(

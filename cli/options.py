@@ -9,11 +9,30 @@ import click
 
 from ..migrations.detect import resolve
 from ..migrations.source import open_source
-from ..schema.address import ANY_FAMILY, Address
+from ..schema.address import ANY_FAMILY, Address, Kind
 from ..schema.errors import UsageError
 from .output import Format, Output
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+UNCHECKED = "ferryman.unchecked"
+"""Where a command notes that the checksum of files is not to be compared."""
+
+
+def _note_unchecked(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    ctx.meta[UNCHECKED] = value
+
+
+# Known before any URL is looked at, and perhaps read.
+checksum_option = click.option(
+    "--no-checksum",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_note_unchecked,
+    help="Read a snapshot file without comparing its checksum, damaged or not.",
+)
 
 
 def address_argument(name: str = "url", *, is_read: bool = True) -> Callable[[F], F]:
@@ -26,6 +45,8 @@ def address_argument(name: str = "url", *, is_read: bool = True) -> Callable[[F]
     def convert(ctx: click.Context, param: click.Parameter, value: str) -> Address:
         try:
             address = Address.parse(value)
+            if ctx.meta.get(UNCHECKED):
+                address = _unchecked(address, name)
             if address.family == ANY_FAMILY and not is_read:
                 raise UsageError("family=auto finds a keyspace to read; name the family of this one")
         except UsageError as error:
@@ -34,6 +55,14 @@ def address_argument(name: str = "url", *, is_read: bool = True) -> Callable[[F]
         return resolve(address)
 
     return click.argument(name, callback=convert, metavar=name.upper())
+
+
+def _unchecked(address: Address, name: str) -> Address:
+    if address.kind is Kind.RDB:
+        return address.unchecked()
+    if name == "target":
+        return address
+    raise UsageError(f"--no-checksum is for snapshot files ({Kind.RDB}://); this is a server")
 
 
 def output_option(command: F) -> F:

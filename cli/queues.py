@@ -8,7 +8,7 @@ from ..migrations.engine import Engine
 from ..schema.address import Address
 from ..schema.job import State
 from .engines import engine_options
-from .options import address_argument, moment, now_option, output_option
+from .options import address_argument, checksum_option, moment, now_option, output_option
 from .output import Output
 from .status import Status
 
@@ -22,6 +22,7 @@ SPARE = ("consumers", "completed", "oldest", *map(str, RARE), "active", "failed"
 @click.command()
 @address_argument()
 @engine_options
+@checksum_option
 @now_option
 @output_option
 def command(url: Address, engine: Engine, now_ms: int | None, output: Output) -> Status:

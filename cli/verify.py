@@ -13,7 +13,7 @@ from ..migrations.plan import Plan
 from ..migrations.store import open_store
 from ..schema.address import Address
 from .engines import engine_options
-from .options import address_argument, moment, now_option, output_option
+from .options import address_argument, checksum_option, moment, now_option, output_option
 from .output import Output
 from .report import Outcome, open_reports, report_option
 from .status import Status
@@ -30,6 +30,7 @@ TOTALS = {**dict.fromkeys(("source_jobs", "target_jobs", "matched", "refused", "
 @address_argument("target")
 @report_option
 @engine_options
+@checksum_option
 @now_option
 @output_option
 def command(

@@ -9,8 +9,9 @@ well; the first one does, so the proof runs through the file. Where it fails, th
 it counts: ``decode`` gives a piece out when it is proven, and whoever takes what is ``unproven`` has to throw it away. Memory is
 bounded by PIECE, or by the largest single key.
 
-Only reads. Decoding is rdb-py's. Streams and modules are no data of any queue here; they are counted, not read. Called by the
-local engine and by Spark tasks, which decode most of a file in columns (spark/rdbcolumns.py).
+Only reads. Decoding is rdb-py's, and hashes whose fields expire are written anew for it (fieldttl.py). Streams and modules are no
+data of any queue here; they are counted, not read. Called by the local engine and by Spark tasks, which decode most of a file in
+columns (spark/rdbcolumns.py). Whether a file is what its server wrote, its checksum tells (checksum.py).
 
 rdb-py makes room for a packed text of any size, and ends the process when there is none. So where a size is found that no text
 has, another process tries first, whether it is one or the bytes only look like it.
@@ -19,6 +20,7 @@ has, another process tries first, whether it is one or the bytes only look like 
 from __future__ import annotations
 
 import contextlib
+import glob
 import mmap
 import os
 import re
@@ -36,7 +38,9 @@ from attrs import define, field, frozen
 from ..schema.errors import ServerError, UsageError
 from ..schema.fact import Entry
 from ..schema.rule import Finding, Severity
-from .skim import RESIZE_DB, SELECT_DB, boundary
+from .checksum import NONE, SIZE, crc64, joined
+from .fieldttl import living
+from .skim import REDIS, RESIZE_DB, SELECT_DB, VALKEY, NoRecord, Unknown
 
 HEADER = 9
 """Bytes of the magic word and version."""
@@ -47,6 +51,15 @@ BYTES_A_KEY = 400
 FACTS = 4096
 """Bytes at the start of a file within which it speaks of itself."""
 END = b"\xff"
+FIELDS_EXPIRE = 12
+"""Redis's version of files from which on a hash's fields can expire."""
+MARK_SIZE = 40
+STREAM_MARK = re.compile(rb"[0-9a-f]{%d}" % MARK_SIZE)
+"""Behind a snapshot that went to a replica, or to redis-cli, without a file of its own."""
+COMMANDS = re.compile(rb"\*[0-9]+\r\n|#TS:[0-9]+")
+"""The beginning of what an append-only file tells."""
+REWRITE = "Run BGSAVE on its server, and give the file that it writes"
+BASE_FILE = re.compile(r"(.+)\.[0-9]+\.base\.rdb")
 CHANGE_OF_DB = re.compile(rb"%b[\x00-\x3f]%b" % (re.escape(bytes([SELECT_DB])), re.escape(bytes([RESIZE_DB]))), re.DOTALL)
 """What a file says where the keys of another database begin, and may hold elsewhere by chance."""
 IMPOSSIBLE = re.compile(rb"\xc3(?:[\x00-\x3f]|[\x40-\x7f].|\x80.{4}|\x81.{8})(?:\x80[\x40-\xff]|\x81)", re.DOTALL)
@@ -56,6 +69,8 @@ PROOF = b"FERRYMAN"
 """Stands where the checksum of a whole file stands: whoever reads it there has read to the end of the piece."""
 
 
+Part = tuple[int, int] | bytes
+"""A part of a file, from its first byte to the one after its last, or what is to be read instead of one."""
 Row = tuple[bytes, str, Any, int | None]
 """What makes an Entry: key, Redis type, value, ms left to live."""
 
@@ -91,7 +106,8 @@ class NotAPiece(Exception):
 class RdbFile:
     """One snapshot file, mapped into memory. Raises UsageError for what is no RDB file that can be read."""
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, is_checked: bool = True) -> None:
+        """``is_checked``: whether whoever reads it whole computes its checksum, and compares it."""
         self.path = Path(path)
         try:
             with self.path.open("rb") as file:
@@ -100,9 +116,14 @@ class RdbFile:
                 """All bytes of the file. ``close`` fails as long as a view of them is held."""
         except OSError as error:
             raise UsageError(f"{self.path}: {error.strerror or error}") from None
+        self.dialect = VALKEY if self.data[:6] == b"VALKEY" else REDIS
         self._header = self._checked_header()
-        self.checksum = 8 if self._header >= b"REDIS0005" else 0
+        self._fields_expire = self.dialect is VALKEY or int(self._header[5:]) >= FIELDS_EXPIRE
+        self.checksum = SIZE if self._header >= b"REDIS0005" else 0
         """Bytes after the end mark of the whole file."""
+        self.is_checked = is_checked and self.checksum > 0
+        self.length = self._true_length()
+        """How many bytes the snapshot has; what stands behind it in the file is none of it."""
         self.facts = self._facts()
         """What the file says of itself: ``redis-ver``, ``ctime`` … Values are bytes."""
         self.announced = self.keys = 0
@@ -129,6 +150,10 @@ class RdbFile:
         if magic[:6] == b"VALKEY" and magic[6:].isdigit():
             # Valkey has numbers of its own since 9.0; what queues use is written as in version 11 of Redis.
             return b"REDIS0011"
+        if COMMANDS.match(magic):
+            raise UsageError(
+                f"{self.path}: an append-only file without a snapshot at its beginning; its commands are not replayed. {REWRITE}"
+            )
         if magic[:5] == b"REDIS":
             raise UsageError(f"{self.path}: RDB version {magic[5:].decode('ascii', 'replace')} is not supported; 1 to 13 are")
         raise UsageError(f"{self.path}: no RDB file (it does not begin with REDIS or VALKEY)")
@@ -142,6 +167,46 @@ class RdbFile:
                 facts[item["key"].decode("utf-8", "replace")] = item["value"]
         return facts
 
+    def _true_length(self) -> int:
+        """Up to where the snapshot reaches: servers look no further than its end mark.
+
+        Raises UsageError where more that belongs to it follows, and ServerError where it has no end.
+        """
+        size = len(self.data)
+        for behind in (b"", self.data[-MARK_SIZE:]):
+            end = size - len(behind)
+            at = end - self.checksum - len(END)
+            if at >= HEADER and self.data[at] == END[0] and (not behind or STREAM_MARK.fullmatch(behind)):
+                self._must_stand_alone()
+                return end
+        try:
+            end = self.dialect.end_mark(self.data, HEADER) + len(END) + self.checksum
+        except (Unknown, IndexError) as error:
+            raise self._cut_short(HEADER, str(error) if isinstance(error, Unknown) else "it ends inside a record") from None
+        if end > size:
+            raise self._cut_short(HEADER, "its checksum is not complete")
+        behind = self.data[end : end + 2 * MARK_SIZE]
+        if COMMANDS.match(behind):
+            raise UsageError(
+                f"{self.path}: an append-only file; the commands that follow its snapshot, from byte {end} of {size} on, are not "
+                f"replayed. {REWRITE}, or run BGREWRITEAOF while nobody writes, and give this file then"
+            )
+        if behind.startswith((b"REDIS", b"VALKEY")):
+            raise UsageError(f"{self.path}: another snapshot follows the first one at byte {end}; give each in a file of its own")
+        return end
+
+    def _must_stand_alone(self) -> None:
+        """Raises UsageError where commands that belong to it stand in another file."""
+        base = BASE_FILE.fullmatch(self.path.name)
+        if base is None:
+            return
+        for later in sorted(self.path.parent.glob(f"{glob.escape(base[1])}.*.incr.aof")):
+            if later.stat().st_size:
+                raise UsageError(
+                    f"{self.path}: the base of an append-only file; the commands in {later.name}, which came later, are not "
+                    f"replayed. {REWRITE}, or copy this one elsewhere to read what it holds"
+                )
+
     @property
     def written_at_ms(self) -> int:
         """When the snapshot was taken, Unix ms; the file's own time where it does not say."""
@@ -149,14 +214,9 @@ class RdbFile:
         return int(ctime) * 1000 if ctime.isdigit() else int(self.path.stat().st_mtime * 1000)
 
     @property
-    def length(self) -> int:
-        """How many bytes the file has."""
-        return len(self.data)
-
-    @property
     def size(self) -> int:
         """About how many keys the file holds, by its length."""
-        return len(self.data) // BYTES_A_KEY + 1
+        return self.length // BYTES_A_KEY + 1
 
     # Pieces
 
@@ -165,12 +225,12 @@ class RdbFile:
 
         A piece is a guess until it is decoded.
         """
-        size = len(self.data)
+        size = self.length
         number = max(number, -(-size // PIECE))
         borders = [HEADER]
         for index in range(1, number):
             cut = HEADER + index * (size - HEADER) // number
-            found = boundary(self.data, max(cut, borders[-1]))
+            found = self.dialect.boundary(self.data, max(cut, borders[-1]))
             if found is not None and borders[-1] < found < size:
                 borders.append(found)
         db, pieces = 0, []
@@ -218,18 +278,41 @@ class RdbFile:
 
         ``told``: where all else is noted that ``decode`` tells.
         """
-        return self.rows([(piece.start, piece.end)], piece.db, db, now_ms, told or Decoded())
+        return self.rows(self._parts(piece, now_ms), piece.db, db, now_ms, told or Decoded())
 
-    def rows(self, spans: Sequence[tuple[int, int]], first_db: int, db: int, now_ms: int, told: Decoded) -> Iterator[Row]:
-        """As ``unproven``, of parts of the file (first byte, byte after the last), decoded as if nothing stood between them.
+    def _parts(self, piece: Piece, now_ms: int) -> list[Part]:
+        """A piece as parts for ``rows``. Raises NotAPiece."""
+        if not self._fields_expire:
+            return [(piece.start, piece.end)]
+        last = piece.end - self.checksum - len(END) if piece.end == self.length else piece.end
+        try:
+            found = self.dialect.expiring_hashes(self.data, piece.start, last)
+        except (NoRecord, IndexError):
+            raise NotAPiece("something in it is no record") from None
+        parts: list[Part] = []
+        at = piece.start
+        for start, end in found:
+            parts += [(at, start), self.living(start, end, now_ms)]
+            at = end
+        return [*parts, (at, piece.end)]
+
+    def living(self, start: int, end: int, now_ms: int) -> bytes:
+        """The record, of a hash whose fields may expire, without those that have. Raises NotAPiece."""
+        try:
+            return living(bytes(self.data[start:end]), self.dialect, now_ms)
+        except (NoRecord, IndexError):
+            raise NotAPiece(f"the hash at byte {start} is none") from None
+
+    def rows(self, parts: Sequence[Part], first_db: int, db: int, now_ms: int, told: Decoded) -> Iterator[Row]:
+        """As ``unproven``, of parts, decoded as if nothing stood between them.
 
         ``first_db``: the database to which the first records belong. A header goes before the parts, and behind them the proof,
         unless the last one is the end of the file.
         """
         current, proven, keys = first_db, False, 0
-        is_end = spans[-1][1] == self.length
+        is_end = not isinstance(parts[-1], bytes) and parts[-1][1] == self.length
         try:
-            for item in self._items(spans, b"" if is_end else END + PROOF):
+            for item in self._items(parts, b"" if is_end else END + PROOF):
                 kind = item["type"]
                 if kind in _VALUES:
                     if current != db:
@@ -254,10 +337,13 @@ class RdbFile:
             raise NotAPiece("the piece ends inside a record")
 
     def entries(self, db: int, now_ms: int) -> Iterator[list[Entry]]:
-        """Every key of one database, one piece after the other. Raises ServerError for a file that is cut short or damaged."""
+        """Every key of one database, one piece after the other. Raises ServerError for a file that is cut short or damaged.
+
+        The last piece is given out when the checksum of the whole file is right.
+        """
         pieces = self.pieces()
         current = pieces[0].db
-        index = 0
+        index = crc = 0
         while index < len(pieces):
             piece = Piece(pieces[index].start, pieces[index].end, current)
             try:
@@ -267,6 +353,9 @@ class RdbFile:
                     raise self.damaged(piece, str(error)) from None
                 pieces = self.joined(pieces, {index})
                 continue
+            crc = self.crc_after(crc, piece, self.crc(piece))
+            if piece.end == self.length:
+                self.must_match(crc)
             current = decoded.last_db
             self.announced += decoded.announced
             self.keys += decoded.keys
@@ -277,13 +366,58 @@ class RdbFile:
 
     def damaged(self, piece: Piece, reason: str) -> ServerError:
         """The error for a piece that can't be decoded although it begins truly."""
+        try:
+            self.dialect.end_mark(self.data, piece.start)
+        except Unknown as unknown:
+            reason = str(unknown)
+        except IndexError:
+            reason = "it ends inside a record"
+        if self.is_checked and NONE != self._stored_crc() == crc64(self.data, 0, self.length - self.checksum):
+            return ServerError(
+                f"{self.path}: whole by its checksum, but not to be understood by ferryman: {reason}. Nothing of it counts"
+            )
+        return self._cut_short(piece.start, reason)
+
+    def _cut_short(self, at: int, reason: str) -> ServerError:
         return ServerError(
-            f"{self.path}: cut short or damaged somewhere from byte {piece.start} on ({reason}); nothing of it counts. "
+            f"{self.path}: cut short or damaged somewhere from byte {at} on ({reason}); nothing of it counts. "
             "Check it with redis-check-rdb, or take a new snapshot"
         )
 
-    def _items(self, spans: Sequence[tuple[int, int]], behind: bytes) -> Iterator[dict[str, Any]]:
-        """What the decoder makes of a file of these parts of this one, and of what is to stand behind them. Raises ValueError."""
+    # Checksum
+
+    def crc(self, piece: Piece) -> int:
+        """The checksum of a piece; of the last one only up to where that of the file stands. 0 where nobody compares it."""
+        return crc64(self.data, *self._checked(piece)) if self.is_checked else 0
+
+    def crc_after(self, crc: int, piece: Piece, crc_of_piece: int) -> int:
+        """The checksum up to the end of a piece, by that of all before it and its own."""
+        start, end = self._checked(piece)
+        return joined(crc, crc_of_piece, end - start) if self.is_checked else 0
+
+    def _checked(self, piece: Piece) -> tuple[int, int]:
+        return 0 if piece.start == HEADER else piece.start, min(piece.end, self.length - self.checksum)
+
+    def must_match(self, crc: int) -> None:
+        """Raises ServerError where the file says that it has another checksum. A server can be told to write none."""
+        stored = self._stored_crc() if self.is_checked else NONE
+        if stored not in (NONE, crc):
+            raise ServerError(
+                f"{self.path}: damaged somewhere in its {self.length} bytes: their checksum is {crc:016x}, and the one written "
+                f"behind them {stored:016x}; nothing of it counts. Take a new snapshot, or look at it with redis-check-rdb; "
+                "--no-checksum (checksum=false for Spark) reads it as it is"
+            )
+
+    def must_be_whole(self) -> None:
+        """Reads all of it, and raises ServerError where its checksum is wrong."""
+        if self.is_checked:
+            self.must_match(crc64(self.data, 0, self.length - self.checksum))
+
+    def _stored_crc(self) -> int:
+        return int.from_bytes(self.data[self.length - self.checksum : self.length], "little")
+
+    def _items(self, parts: Sequence[Part], behind: bytes) -> Iterator[dict[str, Any]]:
+        """What the decoder makes of a file of these parts, and of what is to stand behind them. Raises ValueError."""
         try:
             from rdb import RdbDecoder
         except ImportError:
@@ -291,13 +425,16 @@ class RdbFile:
         with tempfile.NamedTemporaryFile(prefix="ferryman-", suffix=".rdb") as part:
             part.write(self._header)
             with memoryview(self.data) as view:
-                for start, end in spans:
-                    with view[start:end] as span:
+                for each in parts:
+                    if isinstance(each, bytes):
+                        part.write(each)
+                        continue
+                    with view[slice(*each)] as span:
                         part.write(span)
             part.write(behind)
             part.flush()
             with memoryview(self.data) as view:
-                if any(IMPOSSIBLE.search(view, *span) for span in spans):
+                if any(IMPOSSIBLE.search(each) if isinstance(each, bytes) else IMPOSSIBLE.search(view, *each) for each in parts):
                     _try(part.name)
             yield from RdbDecoder(part.name)
 

@@ -2,13 +2,20 @@
 
 An RDB file has no index: records follow one another, and only who reads from the start knows where one begins. ``boundary``
 guesses: from where 64 records in a row make sense, one very likely begins. It is no proof (a value may hold a whole RDB file),
-which is why rdbfile.py checks every guess. Pure. Format: rdb.h and rdb.c of Redis 6 to 8 and Valkey 9.
+which is why rdbfile.py checks every guess. ``expiring_hashes`` finds those of which only fieldttl.py knows what is left.
+
+Since they parted, Redis and Valkey have given the same codes to different things: two dialects. Pure. Format: rdb.h and rdb.c
+of Redis 6 to 8 and Valkey 9.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
+
+from attrs import frozen
+
+from ..schema.text import show
 
 RUN = 64
 """Records in a row that must make sense."""
@@ -19,6 +26,7 @@ LONGEST_KEY = 1 << 16
 
 SELECT_DB = 0xFE
 RESIZE_DB = 0xFB
+END = 0xFF
 
 
 class Readable(Protocol):
@@ -32,42 +40,122 @@ class NoRecord(Exception):
     """What stands here is no record that is understood."""
 
 
-def boundary(data: Readable, start: int) -> int | None:
-    """A position soon after ``start`` at which a record very likely begins; None if none is found nearby.
-
-    It stands after a run of records that made sense: should the run have begun in the middle of one, it has found its feet
-    since. The end of the file is no boundary.
-    """
-    for guess in range(start, min(start + WINDOW, len(data))):
-        if data[guess] not in _PLAUSIBLE:
-            continue
-        try:
-            at = guess
-            for _ in range(RUN):
-                at = record(data, at)
-        except (NoRecord, IndexError):
-            continue
-        return at
-    return None
+class Unknown(Exception):
+    """The same, in words that name it."""
 
 
-def record(data: Readable, at: int) -> int:
-    """The position after the record, or the remark about the file, at ``at``. Raises NoRecord, and IndexError at the end."""
-    code = data[at]
-    at += 1
-    while code in _BEFORE_RECORDS:
-        at = _BEFORE_RECORDS[code](data, at)
+Skip = Callable[[Readable, int], int]
+"""From the position of something to the position after it. Raises NoRecord, and IndexError at the end."""
+
+
+@frozen
+class Dialect:
+    """What type codes mean in a file."""
+
+    values: Mapping[int, Skip]
+    """Type code -> what skips a value."""
+    before: Mapping[int, Skip]
+    """What may stand before a record's type code."""
+    expiring: frozenset[int]
+    """Hashes whose fields may have expired."""
+
+    def boundary(self, data: Readable, start: int) -> int | None:
+        """A position soon after ``start`` at which a record very likely begins; None if none is found nearby.
+
+        It stands after a run of records that made sense: should the run have begun in the middle of one, it has found its feet
+        since. The end of the file is no boundary.
+        """
+        for guess in range(start, min(start + WINDOW, len(data))):
+            code = data[guess]
+            if code not in self.values and code not in self.before and code not in _REMARKS:
+                continue
+            try:
+                at = guess
+                for _ in range(RUN):
+                    at = self._likely_record(data, at)
+            except (NoRecord, IndexError):
+                continue
+            return at
+        return None
+
+    def _likely_record(self, data: Readable, at: int) -> int:
+        code, after_code = self.head(data, at)
+        if code in self.values and not 1 < string_at(data, after_code) - after_code < LONGEST_KEY:
+            raise NoRecord(code)
+        return self.record(data, at)
+
+    def head(self, data: Readable, at: int) -> tuple[int, int]:
+        """The type code of the record, or remark about the file, at ``at``, and the position after it."""
         code = data[at]
         at += 1
-    if code in _REMARKS:
-        return _REMARKS[code](data, at)
-    skip = _VALUES.get(code)
-    if skip is None:
-        raise NoRecord(code)
-    after_key = _string(data, at)
-    if not 1 < after_key - at < LONGEST_KEY:
-        raise NoRecord(code)
-    return skip(data, after_key)
+        while code in self.before:
+            at = self.before[code](data, at)
+            code = data[at]
+            at += 1
+        return code, at
+
+    def record(self, data: Readable, at: int) -> int:
+        """The position after the record, or remark about the file, at ``at``. Raises NoRecord, and IndexError at the end."""
+        code, at = self.head(data, at)
+        if code in _REMARKS:
+            return _REMARKS[code](data, at)
+        if code not in self.values:
+            raise NoRecord(code)
+        return self.values[code](data, string_at(data, at))
+
+    def expiring_hashes(self, data: Readable, at: int, end: int) -> list[tuple[int, int]]:
+        """Where each hash whose fields may expire begins and ends, from one border of records to another.
+
+        Raises NoRecord, also where ``end`` is no border, and IndexError.
+        """
+        found = []
+        head, values, expiring = self.head, self.values, self.expiring
+        while at < end:
+            begin = at
+            code, at = head(data, at)
+            if code in values:
+                at = values[code](data, string_at(data, at))
+                if code in expiring:
+                    found.append((begin, at))
+            elif code in _REMARKS:
+                at = _REMARKS[code](data, at)
+            else:
+                raise NoRecord(code)
+        if at != end:
+            raise NoRecord
+        return found
+
+    def end_mark(self, data: Readable, at: int) -> int:
+        """The position of the mark behind the last record, from the position of any. Raises Unknown and IndexError."""
+        while data[at] != END:
+            try:
+                at = self.record(data, at)
+            except NoRecord:
+                raise Unknown(self._named(data, at)) from None
+        return at
+
+    def _named(self, data: Readable, at: int) -> str:
+        try:
+            code, after = self.head(data, at)
+            start, end = _plain_text(data, after)
+        except (NoRecord, IndexError):
+            return f"what stands at byte {at} is no record"
+        if code in self.values:
+            return f"the value of the key {show(_slice(data, start, end), 60)} (byte {at}) is none of its type ({code})"
+        reason = _UNREADABLE.get(code)
+        if reason is not None:
+            return f"{reason} (byte {at})"
+        return f"the key {show(_slice(data, start, end), 60)} (byte {at}) is of a type that ferryman does not know ({code})"
+
+
+def _plain_text(data: Readable, at: int) -> tuple[int, int]:
+    """Where a string that is stored as it is begins and ends; of another one, all that stands for it."""
+    end = string_at(data, at)
+    return (length_at(data, at)[1] if data[at] < 0xC0 else at), end
+
+
+def _slice(data: Readable, start: int, end: int) -> bytes:
+    return bytes(data[index] for index in range(start, min(end, start + 100)))
 
 
 def _inside(data: Readable, at: int) -> int:
@@ -76,7 +164,7 @@ def _inside(data: Readable, at: int) -> int:
     return at
 
 
-def _length(data: Readable, at: int) -> tuple[int, int]:
+def length_at(data: Readable, at: int) -> tuple[int, int]:
     """A length and the position after it; lengths of encoded strings are not among them."""
     first = data[at]
     match first >> 6:
@@ -103,31 +191,41 @@ _INTEGERS = {0xC0: 1, 0xC1: 2, 0xC2: 4}
 _LZF = 0xC3
 
 
-def _string(data: Readable, at: int) -> int:
+def string_at(data: Readable, at: int) -> int:
+    """The position after a string."""
     first = data[at]
     if first in _INTEGERS:
         return _inside(data, at + 1 + _INTEGERS[first])
     if first == _LZF:
-        packed, at = _length(data, at + 1)
-        size, at = _length(data, at)
+        packed, at = length_at(data, at + 1)
+        size, at = length_at(data, at)
         if not 0 < packed <= size:
             raise NoRecord(first)
         return _inside(data, at + packed)
-    size, at = _length(data, at)
+    size, at = length_at(data, at)
     return _inside(data, at + size)
 
 
-def _many(each: Callable[[Readable, int], int], *more: Callable[[Readable, int], int]) -> Callable[[Readable, int], int]:
-    """A value of so many items as its length says, each made of these parts."""
+def _many(each: Skip, *more: Skip) -> Skip:
+    """So many items as a length says, each made of these parts."""
 
     def skip(data: Readable, at: int) -> int:
-        number, at = _length(data, at)
-        if number == 0:  # Redis keeps no empty values
+        number, at = length_at(data, at)
+        if number > len(data) - at:
             raise NoRecord
         for _ in range(number):
             at = each(data, at)
             for part in more:
                 at = part(data, at)
+        return at
+
+    return skip
+
+
+def _all(*parts: Skip) -> Skip:
+    def skip(data: Readable, at: int) -> int:
+        for part in parts:
+            at = part(data, at)
         return at
 
     return skip
@@ -139,65 +237,98 @@ def _double(data: Readable, at: int) -> int:
     return _inside(data, at + 1 + (0 if size >= 253 else size))
 
 
-def _bytes(size: int) -> Callable[[Readable, int], int]:
+def _bytes(size: int) -> Skip:
     return lambda data, at: _inside(data, at + size)
 
 
 def _plain_length(data: Readable, at: int) -> int:
-    return _length(data, at)[1]
+    return length_at(data, at)[1]
 
 
-def _lengths(number: int) -> Callable[[Readable, int], int]:
-    def skip(data: Readable, at: int) -> int:
-        for _ in range(number):
-            at = _plain_length(data, at)
-        return at
-
-    return skip
+_MODULE_PARTS: Mapping[int, Skip] = {1: _plain_length, 2: _plain_length, 3: _bytes(4), 4: _bytes(8), 5: string_at}
+"""What modules write: signed and unsigned numbers, floats, doubles, strings."""
 
 
-def _strings(number: int) -> Callable[[Readable, int], int]:
-    def skip(data: Readable, at: int) -> int:
-        for _ in range(number):
-            at = _string(data, at)
-        return at
+def _module_parts(data: Readable, at: int) -> int:
+    """All that a module has written, up to its end mark."""
+    while True:
+        part, at = length_at(data, at)
+        if part == 0:
+            return at
+        if part not in _MODULE_PARTS:
+            raise NoRecord(part)
+        at = _MODULE_PARTS[part](data, at)
 
-    return skip
+
+def _stream_id(data: Readable, at: int) -> int:
+    """An entry's id as a string, which is never packed."""
+    if data[at] != 16:
+        raise NoRecord(data[at])
+    return at + 17
 
 
-_VALUES: Mapping[int, Callable[[Readable, int], int]] = {
-    0: _string,
-    1: _many(_string),  # list
-    2: _many(_string),  # set
-    3: _many(_string, _double),  # zset
-    4: _many(_string, _string),  # hash
-    5: _many(_string, _bytes(8)),  # zset with binary scores
-    9: _string,  # hash as zipmap; from here on values packed into one string, where no other form is named
-    10: _string,  # list as ziplist
-    11: _string,  # set as intset
-    12: _string,  # zset as ziplist
-    13: _string,  # hash as ziplist
-    14: _many(_string),  # list of ziplists
-    16: _string,  # hash as listpack
-    17: _string,  # zset as listpack
-    18: _many(_plain_length, _string),  # list of listpacks and plain items
-    20: _string,  # set as listpack
+def _stream(version: int) -> Skip:
+    """Entries, where they end, consumer groups with what is pending, and since Redis 8.6 the ids of producers."""
+    number = _plain_length
+    since_2, since_3 = (number,) * (version >= 2), (_bytes(8),) * (version >= 3)
+    pending = _many(_bytes(24), number)
+    consumers = _many(string_at, _bytes(8), *since_3, _many(_bytes(16)))
+    groups = _many(string_at, number, number, *since_2, pending, consumers)
+    producers = (number, number, _many(string_at, _many(string_at, number, number)), number, number) * (version >= 4)
+    return _all(_many(_stream_id, string_at), number, number, number, *since_2 * 5, groups, *producers)
+
+
+_VALUES: Mapping[int, Skip] = {
+    0: string_at,
+    1: _many(string_at),  # list
+    2: _many(string_at),  # set
+    3: _many(string_at, _double),  # zset
+    4: _many(string_at, string_at),  # hash
+    5: _many(string_at, _bytes(8)),  # zset with binary scores
+    7: _all(_plain_length, _module_parts),  # a module's value, after the module's id
+    9: string_at,  # hash as zipmap; from here on values packed into one string, where no other form is named
+    10: string_at,  # list as ziplist
+    11: string_at,  # set as intset
+    12: string_at,  # zset as ziplist
+    13: string_at,  # hash as ziplist
+    14: _many(string_at),  # list of ziplists
+    15: _stream(1),
+    16: string_at,  # hash as listpack
+    17: string_at,  # zset as listpack
+    18: _many(_plain_length, string_at),  # list of listpacks and plain items
+    19: _stream(2),
+    20: string_at,  # set as listpack
+    21: _stream(3),
 }
-"""Type code -> what skips its value. Streams, modules and hashes whose fields expire are left out: where they stand, the next
-beginning is looked for behind them."""
+"""Type code -> what skips its value, in files of both."""
+_REDIS_VALUES: Mapping[int, Skip] = {
+    22: _many(_plain_length, string_at, string_at),  # hash whose fields expire; until 7.4 was released
+    23: string_at,  # the same as listpack
+    24: _all(_bytes(8), _many(_plain_length, string_at, string_at)),  # hash whose fields expire, after the first time
+    25: _all(_bytes(8), string_at),  # the same as listpack
+    26: _stream(4),
+}
+_VALKEY_VALUES: Mapping[int, Skip] = {22: _many(string_at, string_at, _bytes(8))}  # hash whose fields expire
 
-_BEFORE_RECORDS: Mapping[int, Callable[[Readable, int], int]] = {
+_BEFORE: Mapping[int, Skip] = {
     0xFD: _bytes(4),  # expires, seconds
     0xFC: _bytes(8),  # expires, ms
     0xF9: _bytes(1),  # how often used
     0xF8: _plain_length,  # how long not used
 }
-_REMARKS: Mapping[int, Callable[[Readable, int], int]] = {
+_REDIS_BEFORE: Mapping[int, Skip] = {0xF3: _many(_bytes(4), _module_parts)}  # what modules note of a key
+_REMARKS: Mapping[int, Skip] = {
     SELECT_DB: _plain_length,
-    RESIZE_DB: _lengths(2),
-    0xFA: _strings(2),  # about the file
-    0xF4: _lengths(3),  # about a cluster's slot
-    0xF5: _strings(1),  # a library of functions
+    RESIZE_DB: _all(_plain_length, _plain_length),
+    0xFA: _all(string_at, string_at),  # about the file
+    0xF7: _all(_plain_length, _plain_length, _plain_length, _module_parts),  # what a module keeps beside its keys
+    0xF5: string_at,  # a library of functions
+    0xF4: _all(_plain_length, _plain_length, _plain_length),  # about a cluster's slot
 }
-_PLAUSIBLE = frozenset({*_VALUES, *_BEFORE_RECORDS, *_REMARKS})
-"""The bytes with which something that is understood begins."""
+_UNREADABLE: Mapping[int, str] = {
+    0xF3: "a slot was just being moved to this node, so its keys may stand in two snapshots",
+    0xF6: "a library of functions is written as before the release of Redis 7.0",
+}
+
+REDIS = Dialect({**_VALUES, **_REDIS_VALUES}, {**_BEFORE, **_REDIS_BEFORE}, frozenset({22, 23, 24, 25}))
+VALKEY = Dialect({**_VALUES, **_VALKEY_VALUES}, _BEFORE, frozenset({22}))

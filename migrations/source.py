@@ -171,6 +171,11 @@ def snapshot_paths(address: Address) -> list[str]:
     return paths
 
 
+def open_file(path: str, address: Address) -> RdbFile:
+    """One of the files that an address names. Raises UsageError and ServerError."""
+    return RdbFile(path, is_checked=address.options.get("checksum", True))
+
+
 @contextlib.contextmanager
 def open_source(address: Address, throttle: Throttle = UNTHROTTLED) -> Iterator[Source]:
     """The source at an address, open for the length of the block; files know no throttle.
@@ -179,7 +184,7 @@ def open_source(address: Address, throttle: Throttle = UNTHROTTLED) -> Iterator[
     """
     if address.kind is Kind.RDB:
         with contextlib.ExitStack() as stack:
-            yield FileSource(address, [stack.enter_context(RdbFile(path)) for path in snapshot_paths(address)])
+            yield FileSource(address, [stack.enter_context(open_file(path, address)) for path in snapshot_paths(address)])
         return
     if address.kind is Kind.CLUSTER:
         with server_errors(address), Cluster(address, throttle) as cluster:

@@ -114,6 +114,7 @@ OPTIONS: Mapping[str, Callable[[str], Any]] = {
     "socket_timeout": _seconds,
     "socket_connect_timeout": _seconds,
     **tls.OPTIONS,
+    "checksum": parse_flag,
 }
 """Query parameters beside ``family``, ``prefix`` and ``db``, with what parses them."""
 
@@ -171,6 +172,10 @@ class Address:
         if kind in (Kind.TCP, Kind.TLS) and len(address.hosts) > 1:
             raise AddressError("several hosts need ferryman+cluster:// or ferryman+sentinel://")
         return _with_options(address, query)
+
+    def unchecked(self) -> Address:
+        """The same snapshot file, whose checksum is not to be compared."""
+        return evolve(self, options={**self.options, "checksum": False})
 
     def display(self) -> str:
         """The URL for people: complete but for the password."""
@@ -299,6 +304,8 @@ def _with_options(address: Address, query: dict[str, str]) -> Address:
         except ValueError as error:
             reason = str(error) if str(error).startswith("must") else "is not a number"
             raise AddressError(f"parameter {name!r} {reason}") from None
+    if "checksum" in options and address.kind is not Kind.RDB:
+        raise AddressError(f"parameter 'checksum' is for snapshot files ({Kind.RDB}://): a server has none")
     if (address.password is not None) + ("password_env" in options) + ("password_file" in options) > 1:
         raise AddressError("give the password once: in the URL, by password_env or by password_file")
     if address.kind in (Kind.UNIX, Kind.RDB) and (found := sorted(options.keys() & tls.OPTIONS.keys())):

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from ..migrations.engine import Progress
 from ..migrations.intake import NewIntake
 from ..migrations.rdbfile import Decoded, NotAPiece, Piece, RdbFile, unread_keys
-from ..migrations.source import snapshot_paths
+from ..migrations.source import open_file, snapshot_paths
 from ..schema.address import Address
 from ..schema.fact import Fact
 from ..schema.rule import Finding
@@ -38,6 +38,8 @@ class Proof:
     last_db: int
     announced: int = 0
     keys: int = 0
+    crc: int = 0
+    """Its checksum."""
 
 
 def read_files(
@@ -46,7 +48,7 @@ def read_files(
     """The facts of the keyspace, and remarks on its files.
 
     The facts are in the folder ``path``, or in one beside it. Large files are read in at least ``number`` pieces. Raises
-    ServerError for a file that is cut short or damaged.
+    ServerError for a file that is cut short or damaged, or has another checksum than it says.
     """
     plans: dict[str, list[Piece]] = {}
     for name in snapshot_paths(address):
@@ -61,6 +63,7 @@ def read_files(
         proofs = _proofs(facts, len(pieces))
         better = _better(plans, proofs)
         if better == plans:
+            _must_match(address, plans, proofs)
             return facts, _remarks(pieces, proofs)
         shutil.rmtree(facts.path)
         plans, attempt = better, attempt + 1
@@ -94,6 +97,17 @@ def _better(plans: dict[str, list[Piece]], proofs: Sequence[Proof]) -> dict[str,
     return better
 
 
+def _must_match(address: Address, plans: dict[str, list[Piece]], proofs: Sequence[Proof]) -> None:
+    """Raises ServerError where the checksums of its pieces are not that of the file."""
+    rest = iter(proofs)
+    for name, pieces in plans.items():
+        with open_file(name, address) as file:
+            crc = 0
+            for piece in pieces:
+                crc = file.crc_after(crc, piece, next(rest).crc)
+            file.must_match(crc)
+
+
 def _remarks(pieces: Sequence[tuple[str, Piece]], proofs: Sequence[Proof]) -> list[Finding]:
     announced, keys = Counter[str](), Counter[str]()
     for (name, _), proof in zip(pieces, proofs, strict=True):
@@ -109,13 +123,13 @@ def _reading(
 
     def read(rows: Batches) -> Batches:
         taker = intake()
-        said: list[tuple[int, bool, int, int, int]] = []
+        said: list[tuple[int, bool, int, int, int, int]] = []
 
         def facts() -> Iterator[Fact]:
             for index in (index for row in rows for index in row.column("id").to_pylist()):
                 name, piece = pieces[index]
                 told = Decoded()
-                with RdbFile(name) as file:
+                with open_file(name, address) as file:
                     try:
                         # Should it be no piece in the end, all that the step has left is thrown away.
                         if isinstance(taker, Tracing):
@@ -125,9 +139,9 @@ def _reading(
                             for row in file.unproven(piece, address.db, now_ms, told):
                                 yield from taker.row(*row)
                     except NotAPiece:
-                        said.append((index, False, 0, 0, 0))
+                        said.append((index, False, 0, 0, 0, 0))
                     else:
-                        said.append((index, True, told.last_db, told.announced, told.keys))
+                        said.append((index, True, told.last_db, told.announced, told.keys, file.crc(piece)))
             yield from taker.rest()
 
         def word() -> str:

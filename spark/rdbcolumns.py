@@ -4,11 +4,11 @@
              -> _Chunk: the words of hashes, short lists and zsets, as slices of one buffer (rdbwords.py)
              -> _rows: all else, by rdb-py
 
-Gives what ``RdbFile.unproven`` gives. Before anything is given out, the whole piece is walked over without decoding. Where
-something stands of which only rdb-py knows where it ends, a stream or a module, rdb-py gets the whole piece; where a value is
-not exactly as servers write it, rdb-py gets that value. So there is one judge of what is odd: what is decoded here never is.
-What makes no sense is not shown to rdb-py, which would make room for whatever size it reads, and ends the process when there
-is none.
+Gives what ``RdbFile.unproven`` gives. Before anything is given out, the whole piece is walked over without decoding; skim.py
+helps over streams and the values of modules. Where something stands of which only rdb-py knows what it means, it gets the whole
+piece; where a value is not exactly as servers write it, or is a hash whose fields expire, it gets that value. So there is one
+judge of what is odd: what is decoded here never is. What makes no sense is not shown to rdb-py, which would make room for
+whatever size it reads, and ends the process when there is none.
 
 Only reads. Called by Spark tasks.
 """
@@ -22,10 +22,11 @@ from typing import Any
 import numpy as np
 from attrs import define
 
-from ..migrations.rdbfile import END, Decoded, NotAPiece, Piece, RdbFile, Row
+from ..migrations.rdbfile import END, Decoded, NotAPiece, Part, Piece, RdbFile, Row
+from ..migrations.skim import VALKEY, NoRecord
 from ..schema.texts import Texts
 from .columns import STAYS, Hashes, Lists, Zset
-from .rdbwalk import BINARY_ZSET, HANDED, HASH, LIST, LONGEST_INTEGER, NONSENSE, RECORD, STATE, UNKNOWN, ZSET, walk
+from .rdbwalk import BINARY_ZSET, EXPIRING, HANDED, HASH, LIST, LONGEST_INTEGER, NONSENSE, RECORD, STATE, UNKNOWN, ZSET, walk
 from .rdbwords import bits, decode, is_ascending
 
 MOST_KEYS = 5_000
@@ -35,6 +36,8 @@ MOST_BYTES = 8 << 20
 MOST_MEMBERS = 10_000
 """Members of a zset that are given out at once."""
 
+UNREAD = frozenset({7, 15, 19, 21, 26})
+"""Type codes of streams and of modules' values."""
 DIGITS_OF_SCORE = re.compile(rb"-?(\d+(\.\d+)?(e[+-]?\d+)?|inf)")
 """A score's text of which Python's float makes what every other reader makes."""
 
@@ -79,17 +82,30 @@ def _tables(file: RdbFile, piece: Piece, db: int, now_ms: int, told: Decoded) ->
     elif not file.checksum:
         raise NotAPiece("nothing proves a piece of a file that has no checksum")
     state = np.zeros(1, STATE)
-    state["db"] = piece.db
+    state["db"], state["is_valkey"] = piece.db, file.dialect is VALKEY
     while state["at"][0] < length:
         table = np.empty(MOST_KEYS, RECORD)
         rows = _noted(file, piece.start, length, state, db, now_ms, table)
         if rows == UNKNOWN:
-            raise _OnlyForRdbPy
+            state["at"] = _after_unread(file, piece.start + int(state["at"][0])) - piece.start
+            continue
         if rows == NONSENSE:
             raise NotAPiece(f"somewhere after byte {piece.start + state['at'][0]} stands no record")
         if rows:
             yield table[:rows]
+    if state["at"][0] != length:
+        raise NotAPiece("the piece ends inside a record")
     told.keys, told.last_db, told.announced = (int(state[name][0]) for name in ("keys", "db", "announced"))
+
+
+def _after_unread(file: RdbFile, at: int) -> int:
+    """The position after a stream or a module's value. Raises NotAPiece and _OnlyForRdbPy."""
+    try:
+        if file.dialect.head(file.data, at)[0] in UNREAD:
+            return file.dialect.record(file.data, at)
+    except (NoRecord, IndexError):
+        raise NotAPiece(f"what stands at byte {at} is no record") from None
+    raise _OnlyForRdbPy
 
 
 def _noted(file: RdbFile, start: int, length: int, state: Any, db: int, now_ms: int, table: Any) -> int:
@@ -103,9 +119,12 @@ def _rows(file: RdbFile, piece: Piece, records: Any, now_ms: int) -> Iterator[Ro
     if not len(records):
         return
     begins, ends = (piece.start + records[name] for name in ("begin", "end"))
-    spans, told = list(zip(begins.tolist(), ends.tolist(), strict=True)), Decoded()
+    parts: list[Part] = list(zip(begins.tolist(), ends.tolist(), strict=True))
+    for row in np.flatnonzero(np.isin(records["code"], EXPIRING)).tolist():
+        parts[row] = file.living(int(begins[row]), int(ends[row]), now_ms)
+    told = Decoded()
     # No record names its database: all of these are of the wanted one, whichever that is.
-    yield from file.rows(spans, piece.db, piece.db, now_ms, told)
+    yield from file.rows(parts, piece.db, piece.db, now_ms, told)
     if told.keys != len(records):
         raise NotAPiece("rdb-py finds other records here")
 

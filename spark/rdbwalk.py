@@ -2,8 +2,8 @@
 
     walk -> RECORD: where a record, its key and its value begin and end, and the words and bytes to make room for
 
-The same walk as that of skim.py, of all bytes of a piece instead of those around a border. Called by rdbcolumns.py; rdbwords.py
-reads the lengths, strings and numbers that records are made of with what is here.
+The same walk as that of skim.py, compiled, but for streams and modules, which that one passes. Called by rdbcolumns.py;
+rdbwords.py reads the lengths, strings and numbers that records are made of with what is here.
 
 A piece may be a wrong guess, or damaged: any byte may say anything. Compiled code does not check bounds by itself. Every
 function here and in rdbwords.py is told where its bytes end, reads none from there on, believes no size before it has been
@@ -31,7 +31,7 @@ MOST_GROWTH = 88
 NONSENSE = -1
 """Stands for a position, or a number of words, where there is none that makes sense."""
 UNKNOWN = -2
-"""Stands for a position after what only rdb-py can pass."""
+"""Stands for a position after what only skim.py or rdb-py can pass."""
 
 PLAIN, INTEGER, LZF = 0, 1, 2
 """How a string stands in a file."""
@@ -45,14 +45,16 @@ HANDED, HASH, LIST, ZSET = 0, 1, 2, 3
 
 PLAIN_HASH, BINARY_ZSET, PACKED_ZSET, PACKED_HASH, QUICKLIST = 4, 5, 12, 13, 14
 """Type codes."""
+EXPIRING_HASH, VALKEY_HASH = 22, 256
+"""The type code of hashes whose fields expire in Redis 7.4 before its release, and in Valkey; what the latter counts as here, which no byte is."""
 PLAIN_NODE, PACKED_NODE = 1, 2
 """Marks of a list's nodes: a single item, a listpack of several."""
 
 RECORD = np.dtype([(name, np.int64) for name in ("begin", "kind", "code", "key", "expiry", "value", "end", "words", "room")])
 """Where a record begins, its key, its value and its end (from the piece's start on); how many words, and how many bytes for
 those that are no slices of the file, its value may need at most."""
-STATE = np.dtype([(name, np.int64) for name in ("at", "db", "keys", "announced")])
-"""How far a walk has come, and what it has met."""
+STATE = np.dtype([(name, np.int64) for name in ("at", "db", "keys", "announced", "is_valkey")])
+"""How far a walk has come, and what it has met; whether the file is one of Valkey."""
 
 _LAYOUTS = {
     # code: what becomes of it, bytes before it, whether a number of items stands there, and what makes up each item: lengths,
@@ -73,14 +75,17 @@ _LAYOUTS = {
     17: (ZSET, 0, 0, 0, 1, 0, 1),  # as listpack
     18: (LIST, 0, 1, 1, 1, 0, 1),  # of listpacks and plain items
     20: (HANDED, 0, 0, 0, 1, 0, 0),  # set as listpack
-    22: (HANDED, 0, 1, 1, 2, 0, 0),  # hashes whose fields expire, from here on
+    EXPIRING_HASH: (HANDED, 0, 1, 1, 2, 0, 0),  # hashes whose fields expire, from here on
     23: (HANDED, 0, 0, 0, 1, 0, 0),
     24: (HANDED, 8, 1, 1, 2, 0, 0),
     25: (HANDED, 8, 0, 0, 1, 0, 0),
+    VALKEY_HASH: (HANDED, 0, 1, 0, 2, 8, 0),
 }
+EXPIRING = (EXPIRING_HASH, 23, 24, 25, VALKEY_HASH)
+"""Hashes whose fields may have expired."""
 KIND, BEFORE, COUNTED, LENGTHS, STRINGS, AFTER, PACKED = range(7)
 """What stands where in a layout."""
-LAYOUT = np.full((256, 7), NONSENSE, np.int64)
+LAYOUT = np.full((VALKEY_HASH + 1, 7), NONSENSE, np.int64)
 for _code, _layout in _LAYOUTS.items():
     LAYOUT[_code] = _layout
 for _code in (6, 7, 15, 19, 21, *range(26, 64), *range(0xF0, 0xF4), 0xF6, 0xF7):  # modules, streams, and what is yet to come
@@ -95,7 +100,7 @@ signed: Any = np.int64
 def walk(data: Any, state: Any, wanted: int, now_ms: int, table: Any, most_bytes: int) -> int:
     """Goes on from where the state says, and notes the living keys of one database, until the table or its bytes are full.
 
-    How many it has noted; NONSENSE or UNKNOWN where it comes no further.
+    How many it has noted; NONSENSE where it comes no further, UNKNOWN where it has noted nothing and comes no further by itself.
     """
     at, end = state[0].at, len(data)
     rows, room = 0, 0
@@ -104,8 +109,11 @@ def walk(data: Any, state: Any, wanted: int, now_ms: int, table: Any, most_bytes
         code, expiry, at = _opening(data, at, end)
         if at < 0:
             return NONSENSE
+        if code == EXPIRING_HASH and state[0].is_valkey:
+            code = VALKEY_HASH
         if LAYOUT[code, KIND] == UNKNOWN:
-            return UNKNOWN
+            state[0].at = begin
+            return UNKNOWN if rows == 0 else rows
         if LAYOUT[code, KIND] < 0:
             number, at = _remark(data, at, end, code) if at == begin + 1 else (0, NONSENSE)
             if at < 0:

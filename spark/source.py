@@ -46,9 +46,9 @@ from pyspark.sql.types import StructType
 
 from ..migrations.clusterscan import REDIRECTED, Cluster, Owner
 from ..migrations.confirm import confirming
-from ..migrations.rdbfile import NotAPiece, Piece, RdbFile
+from ..migrations.rdbfile import NotAPiece, Piece
 from ..migrations.scan import EVERYTHING, SCAN_COUNT, Span, entries, nothing_expires, same_server, scan_range
-from ..migrations.source import open_source, snapshot_paths
+from ..migrations.source import open_file, open_source, snapshot_paths
 from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..migrations.wire import wire
 from ..schema.address import Address, Kind
@@ -262,14 +262,16 @@ class PieceReader(DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> Sequence[FilePiece]:
         parts = []
         for path in snapshot_paths(self.address):
-            with RdbFile(path) as file:
+            with open_file(path, self.address) as file:
+                # Tasks can't tell one another what they have seen, and what one has given out can't be taken back.
+                file.must_be_whole()
                 parts += [FilePiece(path, piece) for piece in file.pieces(self.number)]
         return parts
 
     def read(self, partition: FilePiece) -> Iterator[pa.RecordBatch]:
         settle()
         family, prefix = get_family(self.address.family), self.address.prefix
-        with RdbFile(partition.path) as file:
+        with open_file(partition.path, self.address) as file:
             now_ms = file.written_at_ms if self.now_ms is None else self.now_ms
             found = of_family(unproven(file, partition.piece, self.address.db, now_ms), family, prefix)
             try:

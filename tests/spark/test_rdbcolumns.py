@@ -11,7 +11,7 @@ from struct import pack
 import pytest
 import redis
 from ferryman.migrations.rdbfile import Decoded, NotAPiece, Piece, RdbFile, Row
-from ferryman.migrations.skim import SELECT_DB, record
+from ferryman.migrations.skim import REDIS, SELECT_DB
 from ferryman.schema.family import family_names
 from ferryman.spark import rdbcolumns
 from ferryman.spark.columns import Hashes, Keys, Lists, Zset
@@ -147,7 +147,7 @@ def borders(file: RdbFile) -> list[tuple[int, int]]:
     while data[at] != 0xFF:
         found.append((at, db))
         db = data[at + 1] if data[at] == SELECT_DB else db
-        at = record(data, at)
+        at = REDIS.record(data, at)
     return [*found, (len(data), db)]
 
 
