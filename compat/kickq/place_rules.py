@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from ...schema.job import State
 from ...schema.rule import Complaint, Harm, Keyspace, Severity
-from ...schema.text import show
+from ...schema.text import ago, show
 from ..rulebook import Rulebook, keys_of
 from .keys import FINISHED, LOOK_MS, layout
 from .record import as_number
@@ -141,7 +141,8 @@ def only_scheduled_in_schedule(view: View, _keyspace: Keyspace) -> Iterator[Comp
 def schedule_is_in_time(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     late = _late(view, keyspace, "scheduled")
     if late is not None:
-        detail = f"due {late / 1000:.0f} s ago; schedulers only look back {LOOK_MS / 1000:g} s, so none will ever take it"
+        when = ago(keyspace.now_ms - late, keyspace.now_ms)
+        detail = f"due {when}; schedulers only look back {LOOK_MS / 1000:g} s, so none will ever take it"
         yield view.complaint(detail, key=view.times["scheduled"].key)
 
 
@@ -180,7 +181,8 @@ def only_finished_to_be_purged(view: View, _keyspace: Keyspace) -> Iterator[Comp
 def purge_is_in_time(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     late = _late(view, keyspace, "purge")
     if late is not None:
-        detail = f"to be deleted {late / 1000:.0f} s ago; schedulers only look back {LOOK_MS / 1000:g} s, so it stays for ever"
+        when = ago(keyspace.now_ms - late, keyspace.now_ms)
+        detail = f"to be deleted {when}; schedulers only look back {LOOK_MS / 1000:g} s, so it stays for ever"
         yield view.complaint(detail, key=view.times["purge"].key)
 
 

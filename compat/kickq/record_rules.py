@@ -11,7 +11,7 @@ from typing import Any
 
 from ...schema.job import State
 from ...schema.rule import Complaint, Harm, Keyspace, Severity
-from ...schema.text import show, to_text
+from ...schema.text import ago, show, span, to_text
 from ..numbers import number_text
 from ..rulebook import Rulebook
 from .keys import FINISHED, SCHEDULED_WORDS, as_sent
@@ -34,7 +34,7 @@ book: Rulebook[View] = Rulebook(view_of)
 )
 def does_not_expire(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     if view.fact is not None and view.fact.ttl_ms is not None:
-        yield view.complaint(f"the record vanishes in {view.fact.ttl_ms / 1000:.0f} s")
+        yield view.complaint(f"the record vanishes in {span(view.fact.ttl_ms)}")
 
 
 @book.about_jobs(
@@ -97,8 +97,7 @@ def has_live_worker(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     if since is None:
         yield view.complaint("processing for an unknown time; should its worker be dead, it stays so for ever")
     elif keyspace.now_ms - since > (limit or 0) + SLACK_MS:
-        ago = (keyspace.now_ms - since) / 1000
-        detail = f"processing, last written {ago:.0f} s ago, where a run may take {(limit or 0) / 1000:g} s"
+        detail = f"processing, last written {ago(since, keyspace.now_ms)}, where a run may take {(limit or 0) / 1000:g} s"
         yield view.complaint(f"{detail}; if its worker is dead, it stays so for ever")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from ...schema.errors import MalformedValue
 from ...schema.rule import Complaint, Harm, Keyspace, Severity
-from ...schema.text import show, to_bytes
+from ...schema.text import ago, show, span, to_bytes
 from ..moments import moment
 from ..rulebook import Rulebook
 from .bindings import bindings_of, is_of_another_prefix
@@ -125,9 +125,10 @@ def can_go_back(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
 def is_swept(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     if view.since is None or view.held is None:
         return
-    late = keyspace.now_ms - view.since * 1000 - VISIBILITY_TIMEOUT_MS
-    if late > SWEEP_MS:
-        yield view.complaint(f"should have gone back {late / 1000:.0f} s ago, if the visibility timeout is an hour: nobody looks")
+    back_at = view.since * 1000 + VISIBILITY_TIMEOUT_MS
+    if keyspace.now_ms - back_at > SWEEP_MS:
+        when = ago(back_at, keyspace.now_ms)
+        yield view.complaint(f"should have gone back {when}, if the visibility timeout is an hour: nobody looks")
 
 
 @book.about_jobs(
@@ -143,10 +144,8 @@ def is_due_in_time(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     due_at = moment(task_of(view.message).get("eta"))
     taken_at = keyspace.now_ms if view.since is None else view.since * 1000
     if due_at is not None and due_at > taken_at + VISIBILITY_TIMEOUT_MS:
-        wait = (due_at - taken_at) / 1000
-        yield view.complaint(
-            f"due {wait:.0f} s after it was taken: after each hour another consumer takes it too, and all run it"
-        )
+        wait = span(due_at - taken_at)
+        yield view.complaint(f"due {wait} after it was taken: after each hour another consumer takes it too, and all run it")
 
 
 # About queues and the keyspace

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from ..errors import MalformedValue
 from ..fact import Fact
 from ..rule import Complaint, Harm, Keyspace, Rule, Severity
-from ..text import show, to_bytes
+from ..text import ago, show, span, to_bytes
 from . import codec
 from .aside import Aside
 from .keys import POSTED_PER_MS, QueueKeys
@@ -95,16 +95,16 @@ def _blocked_by_nothing(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
 def _overdue(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     for place in view.places:
         if place.role == "scheduled" and place.score is not None and place.score < keyspace.now_ms - LATE_MS:
-            late = keyspace.now_ms - place.score
-            yield _say(view, f"was due {late / 1000:.0f} s ago: no consumer looks at this queue", place.key)
+            yield _say(view, f"was due {ago(place.score, keyspace.now_ms)}: no consumer looks at this queue", place.key)
 
 
 def _lapsed(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     for place in view.places:
         lease = _lease(view, place.place, keyspace) if place.role == "held" else None
         if lease is not None and lease < keyspace.now_ms - LATE_MS:
-            late = (keyspace.now_ms - lease) / 1000
-            yield _say(view, f"its consumer's lease ended {late:.0f} s ago: no consumer looks at this queue", place.key)
+            yield _say(
+                view, f"its consumer's lease ended {ago(lease, keyspace.now_ms)}: no consumer looks at this queue", place.key
+            )
 
 
 def _aside_malformed(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
@@ -120,12 +120,12 @@ def _letter_stale(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     for letter in view.letters:
         posted = (letter.score or 0) / POSTED_PER_MS
         if posted < keyspace.now_ms - STALE_MS:
-            late = (keyspace.now_ms - posted) / 1000
+            late = span(keyspace.now_ms - posted)
             if forwards(view, keyspace):
                 why = "no consumer of any queue looks, or there is no room where it goes"
             else:
                 why = "the queue has none any more"
-            yield _say(view, f"has waited {late:.0f} s to go to the dead letter exchange: {why}", letter.key)
+            yield _say(view, f"has waited {late} to go to the dead letter exchange: {why}", letter.key)
 
 
 def forwards(view: View, keyspace: Keyspace) -> bool:
