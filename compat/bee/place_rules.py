@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ...schema.job import State
 from ...schema.rule import Complaint, Harm, Keyspace, Severity
 from ...schema.text import ago, show, span
+from ..numbers import whole_score
 from ..rulebook import Rulebook, keys_of
 from . import texts
 from .keys import EARLIEST_TIME, layout
@@ -175,3 +177,17 @@ def scores_are_times(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
             if priority is None or priority >= 0:
                 ahead = span(score - keyspace.now_ms)
                 yield view.complaint(f"score {ahead} ahead of the clock: later jobs overtake it", key=fact.key)
+
+
+@book.about_jobs(
+    "BEE-35",
+    "A delayed job says until when; otherwise it is not carried",
+    Severity.ERROR,
+    Harm.LOST,
+    refuses=True,
+    assumes="due at once",
+)
+def has_due_time(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    score = view.stored.scores.get("delayed")
+    if view.state is State.SCHEDULED and whole_score(score) is None:
+        yield view.complaint(f"delayed until {score!r}, which is no time: when it is due is lost")

@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ...schema.fact import Fact
+from ...schema.job import State
 from ...schema.rule import Complaint, Harm, Keyspace, Severity
 from ...schema.text import ago, show, span, to_text
 from ..numbers import number
 from ..rulebook import Rulebook, keys_of
 from .keys import INDEXES, RECENT_S, Generation, era_of
-from .record import RUNNING
+from .record import RUNNING, milliseconds
 from .view import View, view_of
 
 WAITING = frozenset({"waiting", "stalled", "throttled"})
@@ -64,10 +65,22 @@ def waits_somewhere(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
         yield view.complaint(f"{view.word}, but in no zset of a queue: never popped")
 
 
-@book.about_jobs("QLESS-4", "A scheduled job stands among the scheduled ones of its queue", Severity.ERROR, Harm.LOST)
+@book.about_jobs(
+    "QLESS-4",
+    "A scheduled job stands among the scheduled ones of its queue, with the time when it is due; otherwise it is not carried",
+    Severity.ERROR,
+    Harm.LOST,
+    refuses=True,
+    assumes="due at once, or at the end of 9999 where its score is later than any date",
+)
 def is_scheduled_somewhere(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
-    if view.is_job and view.word == "scheduled" and not view.where("scheduled"):
+    if not view.is_job or view.state is not State.SCHEDULED:
+        return
+    due = view.stored.scores.get("scheduled")
+    if due is None:
         yield view.complaint("scheduled, but in no zset of scheduled jobs: when it is due is lost")
+    elif milliseconds(due) is None:
+        yield view.complaint(f"scheduled for {due!r}, which is no time: when it is due is lost")
 
 
 @book.about_jobs(
