@@ -33,6 +33,13 @@ from .status import Status
     help="Jobs that a worker of the source holds: let them wait again at the target, or leave them where they are.",
 )
 @click.option("--lossy", is_flag=True, help="Carry also jobs that the target can't keep whole. What is lost is reported.")
+@click.option(
+    "--accept",
+    "accepted",
+    metavar="RULE",
+    multiple=True,
+    help="Carry also jobs that this rule leaves at the source for a lost value, with what its findings say instead. Repeatable.",
+)
 @click.option("--strict", is_flag=True, help="Exit with status 1 when jobs stay at the source, or it changes meanwhile.")
 @checksum_option
 @now_option
@@ -45,6 +52,7 @@ def command(
     resume: bool,
     active: str,
     lossy: bool,
+    accepted: tuple[str, ...],
     strict: bool,
     now_ms: int | None,
     output: Output,
@@ -53,8 +61,9 @@ def command(
 
     The source is only read; stop its producers and workers first, and start the target's workers when the migration is
     finished. A source that changes meanwhile is named, with the numbers of two looks at it: it has jobs that are not carried as
-    they stand. A job that can't be carried stays at the source and is reported with the rule it breaks. The target remembers
-    the migration, so a second run changes nothing.
+    they stand. A job that can't be carried stays at the source and is reported with the rule it breaks. No value is made up: a
+    job that has lost one (when it is due, its priority) stays too, and is carried with --accept and the rule's name, with
+    the value that the finding tells. The target remembers the migration, so a second run changes nothing.
 
     \b
     Examples:
@@ -69,7 +78,7 @@ def command(
         if output.json:
             output.line(asdict(finding))
 
-    plan = Plan.between(source, target, moment(source, now_ms), Active(active), lossy)
+    plan = Plan.between(source, target, moment(source, now_ms), Active(active), lossy, accepted)
     with output.progress() as progress:
         summary = engine.migrate(source, target, plan, report, progress, dry_run=dry_run, resume=resume)
     if output.json:

@@ -8,7 +8,7 @@ to a server, and a plan never holds an address: it travels to executors and into
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -62,12 +62,24 @@ class Plan:
     active: Active = Active.REQUEUE
     lossy: bool = False
     """Carry also the jobs of which the target family can't express everything."""
+    accepted: tuple[str, ...] = ()
+    """The rules of the source with which a job is carried though a value of it is lost: with the one that the rule assumes."""
 
     @classmethod
-    def between(cls, source: Address, target: Address, now_ms: int, active: Active = Active.REQUEUE, lossy: bool = False) -> Plan:
-        """The plan for moving one keyspace to another. Raises UsageError when both are the same."""
+    def between(
+        cls,
+        source: Address,
+        target: Address,
+        now_ms: int,
+        active: Active = Active.REQUEUE,
+        lossy: bool = False,
+        accepted: Iterable[str] = (),
+    ) -> Plan:
+        """The plan for moving one keyspace to another. Raises UsageError when both are the same, or a rule can't be accepted."""
         if _identity(source) == _identity(target):
             raise UsageError(f"source and target are the same keyspace ({source.display()}); give the target another prefix")
+        accepted = tuple(sorted(set(accepted)))
+        _check_accepted(get_family(source.family), accepted)
         digest = hashlib.sha256("\n".join((*_identity(source), "", *_identity(target))).encode("utf-8", "surrogatepass"))
         return cls(
             epoch=digest.hexdigest()[:16],
@@ -78,6 +90,7 @@ class Plan:
             now_ms=now_ms,
             active=active,
             lossy=lossy,
+            accepted=accepted,
         )
 
     def keyspace(self, totals: Totals) -> Keyspace:
@@ -107,11 +120,17 @@ class Plan:
 
     def choices(self) -> dict[str, Any]:
         """What the user chose, for the journal: a resumed run and verify go on with the same choices."""
-        return {"now_ms": self.now_ms, "active": str(self.active), "lossy": self.lossy}
+        return {"now_ms": self.now_ms, "active": str(self.active), "lossy": self.lossy, "accepted": self.accepted}
 
     def with_choices(self, choices: Mapping[str, Any]) -> Plan:
         """This plan with what ``choices`` once gave."""
-        return evolve(self, now_ms=int(choices["now_ms"]), active=Active(choices["active"]), lossy=bool(choices["lossy"]))
+        return evolve(
+            self,
+            now_ms=int(choices["now_ms"]),
+            active=Active(choices["active"]),
+            lossy=bool(choices["lossy"]),
+            accepted=tuple(choices.get("accepted", ())),  # journals of older versions have none
+        )
 
 
 @frozen
@@ -145,7 +164,7 @@ def carry(subject: Subject, keyspace: Keyspace, plan: Plan) -> Carried:
     if original is None:
         # Nothing to carry, but nothing to hide either: what is left of the job shows up in the report.
         return Carried(None, None, tuple(family.findings(subject, keyspace)))
-    refused = () if subject.vouched else family.refusals(subject, keyspace)
+    refused = () if subject.vouched else family.refusals(subject, keyspace, plan.accepted)
     refusals = (*refused, *_active_refusals(original, plan))
     if refusals:
         return Carried(original, None, refusals)
@@ -153,8 +172,10 @@ def carry(subject: Subject, keyspace: Keyspace, plan: Plan) -> Carried:
     obstacles = (*_id_refusals(subject, keyspace, job, plan), *plan.writer.obstacles(job))
     passes = plan.lossy and all(finding.severity is not Severity.ERROR for finding in obstacles)
     is_alone = original.id == subject.job_id and subject.scope in ("", original.queue)
-    goes = plan.writer.expressed(job, plan.now_ms) if passes or not obstacles else None
-    return Carried(original, goes, obstacles, is_alone)
+    if obstacles and not passes:
+        return Carried(original, None, obstacles, is_alone)
+    assumed = family.assumptions(subject, keyspace, plan.accepted) if plan.accepted and not subject.vouched else ()
+    return Carried(original, plan.writer.expressed(job, plan.now_ms), (*obstacles, *assumed), is_alone)
 
 
 def carry_table(jobs: JobTable, plan: Plan) -> tuple[Carried, JobTable] | None:
@@ -203,6 +224,14 @@ def _requeued_table(jobs: JobTable, family: str) -> JobTable | None:
     columns["extra"] = joined(len(jobs), [b"{", *first, where(there, b","), *second, b"}"])
     common = evolve(jobs.common, state=State.WAITING, lease_expires_at=None, position=None)
     return evolve(jobs, common=common, columns=columns, families=frozenset({family, CARRIED_FROM}), lasting=None)
+
+
+def _check_accepted(family: KeyFamily, rules: Iterable[str]) -> None:
+    """Raises UsageError for a rule that assumes nothing."""
+    for rule in rules:
+        if rule not in family.acceptable:
+            known = ", ".join(each.id for each in family.rules if each.id in family.acceptable)
+            raise UsageError(f"{family.name} has no rule {rule!r} to accept; rules that tell what to assume: {known or 'none'}")
 
 
 def _active_refusals(job: Job, plan: Plan) -> Iterator[Finding]:

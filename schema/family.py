@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -272,9 +272,22 @@ class KeyFamily(ABC):
         for rule in self.rules:
             yield from rule.check_totals(keyspace)
 
-    def refusals(self, subject: Subject, keyspace: Keyspace) -> Sequence[Finding]:
-        """The findings that keep this job from being carried to another keyspace."""
-        return check_job(self._refusing, subject, keyspace)
+    def refusals(self, subject: Subject, keyspace: Keyspace, accepted: Collection[str] = ()) -> Sequence[Finding]:
+        """The findings that keep this job from being carried to another keyspace.
+
+        ``accepted``: the ids of rules with which it is carried all the same, as far as they say what they assume.
+        """
+        rules = self._refusing if not accepted else [rule for rule in self._refusing if not _is_accepted(rule, accepted)]
+        return check_job(rules, subject, keyspace)
+
+    def assumptions(self, subject: Subject, keyspace: Keyspace, accepted: Collection[str]) -> Sequence[Finding]:
+        """The findings of accepted rules, each of which tells a value of this job that does not stand in the keys."""
+        return check_job([rule for rule in self._refusing if _is_accepted(rule, accepted)], subject, keyspace)
+
+    @cached_property
+    def acceptable(self) -> frozenset[str]:
+        """The ids of the rules that a user may accept."""
+        return frozenset(rule.id for rule in self._refusing if rule.assumes is not None)
 
     @cached_property
     def of_record(self) -> frozenset[str]:
@@ -289,6 +302,10 @@ class KeyFamily(ABC):
     @cached_property
     def _refusing(self) -> tuple[Rule, ...]:
         return tuple(rule for rule in self._about_jobs if rule.refuses)
+
+
+def _is_accepted(rule: Rule, accepted: Collection[str]) -> bool:
+    return rule.assumes is not None and rule.id in accepted
 
 
 GROUP = "ferryman.families"

@@ -87,7 +87,8 @@ class Rule:
     """One numbered rule of a family's specification.
 
     Exactly one of ``subject`` and ``keyspace`` is given. ``refuses``: a job that breaks this rule is not carried to another
-    keyspace; the migration names the rule and leaves the job where it is. ``of_record``: the check looks at nothing but the
+    keyspace; the migration names the rule and leaves the job where it is. ``assumes``: it refuses because a value is lost, and a
+    user who accepts the rule has the job carried with this one instead. ``of_record``: the check looks at nothing but the
     job's own record and the time, so it finds the same for as long as the record is the same.
     """
 
@@ -98,6 +99,8 @@ class Rule:
     repair: str | None = None
     refuses: bool = False
     of_record: bool = False
+    assumes: str | None = None
+    """What the job is carried with, for people, as in "due at once"."""
     subject: SubjectCheck | None = field(default=None, repr=False)
     keyspace: KeyspaceCheck | None = field(default=None, repr=False)
     view_of: Callable[[Subject], Any] = field(default=_itself, repr=False)
@@ -113,7 +116,10 @@ class Rule:
         """What a check has said, as this rule's finding."""
         severity = complaint.severity or self.severity
         key = complaint.key.decode("utf-8", "surrogateescape")
-        return Finding(self.id, severity, job_id, key, complaint.queue, complaint.detail, self.repair)
+        detail = complaint.detail
+        if self.assumes is not None:
+            detail += f" (not carried; migrate --accept {self.id} carries it {self.assumes})"
+        return Finding(self.id, severity, job_id, key, complaint.queue, detail, self.repair)
 
 
 def check_job(rules: Iterable[Rule], subject: Subject, keyspace: Keyspace) -> list[Finding]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import math
 import re
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -54,6 +55,25 @@ def parse_flag(value: object) -> bool:
     if str(value).lower() not in words:
         raise ValueError("must be true or false")
     return words[str(value).lower()]
+
+
+EARLIEST_TIME = 100_000_000_000
+"""Unix ms, March 1973. What stands below where a time should is a priority, a count, or nothing."""
+
+_UNITS = ((86_400_000, "days", 2), (3_600_000, "h", 2), (60_000, "min", 2), (1000, "s", 0))
+
+
+def span(ms: float) -> str:
+    """A length of time of ``ms`` milliseconds for people, rounded, in one unit: ``90 s``, ``5 h``, ``12 days``."""
+    if not math.isfinite(ms):
+        return "an endless time"
+    unit, name = next((unit, name) for unit, name, least in _UNITS if abs(ms) >= least * unit)
+    return f"{ms / unit:.0f} {name}"
+
+
+def ago(moment: float, now_ms: float) -> str:
+    """How long ago a moment was (both Unix ms), for people: ``3 h ago``; or that it is none: ``at 0, which is no time``."""
+    return f"{span(now_ms - moment)} ago" if moment >= EARLIEST_TIME else f"at {moment:g}, which is no time"
 
 
 def load_json(raw: bytes) -> Any:

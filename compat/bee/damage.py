@@ -71,6 +71,11 @@ class Victim:
         return [("ZADD", self.own(role), self.target.now_ms + after_ms, self.id)]
 
 
+def _due_time_lost(victim: Victim) -> list[Command]:
+    waits = victim.status in ("new", "retried") and not victim.stored.needs
+    return [("ZADD", victim.own("delayed"), "inf", victim.id)] if waits else []
+
+
 def _incomplete(victim: Victim) -> list[Command]:
     return [("HDEL", victim.record, "retries")]
 
@@ -233,6 +238,7 @@ _DAMAGES: Mapping[str, Callable[[Victim], list[Command]]] = {
     "BEE-32": _too_many_retries,
     "BEE-33": _cut_history,
     "BEE-34": _ended_twice,
+    "BEE-35": _due_time_lost,
 }
 
 PLANTABLE = frozenset(_DAMAGES)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ...schema.job import State
 from ...schema.rule import Complaint, Harm, Keyspace, Severity
-from ...schema.text import show
+from ...schema.text import ago, show, span
+from ..numbers import whole_score
 from ..rulebook import Rulebook, keys_of
 from . import texts
 from .keys import EARLIEST_TIME, layout
@@ -148,8 +150,7 @@ def expires_rightly(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
         return
     fact = view.own.get("expires")
     if fact is not None and (fact.score or 0) < keyspace.now_ms - OVERDUE_MS:
-        late = (keyspace.now_ms - (fact.score or 0)) / 1000
-        detail = f"should have expired {late:.0f} s ago: expiry is stuck, or nobody serves the queue"
+        detail = f"should have expired {ago(fact.score or 0, keyspace.now_ms)}: expiry is stuck, or nobody serves the queue"
         yield view.complaint(detail, key=fact.key, severity=Severity.WARNING)
 
 
@@ -174,5 +175,19 @@ def scores_are_times(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
         elif fact.role == "queue" and score > keyspace.now_ms + 1000:
             priority = texts.numeric((view.options or {}).get("priority", 0))
             if priority is None or priority >= 0:
-                ahead = (score - keyspace.now_ms) / 1000
-                yield view.complaint(f"score {ahead:.0f} s ahead of the clock: later jobs overtake it", key=fact.key)
+                ahead = span(score - keyspace.now_ms)
+                yield view.complaint(f"score {ahead} ahead of the clock: later jobs overtake it", key=fact.key)
+
+
+@book.about_jobs(
+    "BEE-35",
+    "A delayed job says until when; otherwise it is not carried",
+    Severity.ERROR,
+    Harm.LOST,
+    refuses=True,
+    assumes="due at once",
+)
+def has_due_time(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    score = view.stored.scores.get("delayed")
+    if view.state is State.SCHEDULED and whole_score(score) is None:
+        yield view.complaint(f"delayed until {score!r}, which is no time: when it is due is lost")

@@ -26,7 +26,10 @@ USUAL = (b"worker", b"submitted", b"retries", b"history", b"tags")
 SHAPES = (b"options", b"tags", b"history", b"result", b"dependants")
 """Fields that bee's scripts decode, beside the payload."""
 
-READABLE = "What a record holds as JSON can be read; a job that has yet to run without such a payload is not carried"
+READABLE = "What a record holds as JSON can be read; without payload or options, a job that has yet to run is not carried"
+COMPLETE = "Every record names itself and has all fields; without one that bee needs, a job that has yet to run is not carried"
+OPTIONS = "The options are numbers where bee counts with them; where they are not, a job that has yet to run is not carried"
+RETRIES = "A job was not tried more often than it may be; one that does not say how often is not carried to run"
 ONCE = "A job ends once, in the hands of a worker; one that was completed and would run again is not carried"
 KEYS_MAKE_SENSE = "Every key under the prefix is one of bee's, and has the right Redis type"
 
@@ -38,9 +41,16 @@ def is_junk(view: View) -> bool:
     return view.record is not None and not view.is_job and ":h:jobs:" in view.job_id
 
 
+@book.about_jobs("BEE-1", COMPLETE, Severity.ERROR, Harm.LOST, refuses=True, assumes="without those")
+def is_complete_to_run(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    missing = [to_text(name) for name in NEEDED if name not in view.fields]
+    if view.is_unfinished and missing:
+        yield view.complaint(f"no {', '.join(missing)}: bee can't run the job")
+
+
 @book.about_jobs(
     "BEE-1",
-    "Every record names itself and has all fields",
+    COMPLETE,
     Severity.ERROR,
     Harm.LOST,
     repair="add the missing fields with their usual values, where nothing of the job itself is missing",
@@ -55,7 +65,7 @@ def is_complete(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     if to_text(view.fields[b"jid"]) != view.job_id:
         yield view.complaint(f"the record says that it is job {show(view.fields[b'jid'], 60)!r}")
     missing = [to_text(name) for name in NEEDED if name not in view.fields]
-    if missing:
+    if missing and not view.is_unfinished:
         yield view.complaint(f"no {', '.join(missing)}: bee can't run the job")
     unusual = [to_text(name) for name in USUAL if name not in view.fields]
     if unusual and not missing:
@@ -76,12 +86,22 @@ def has_payload_to_run(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
         yield view.complaint(f"payload {show(raw, 40)!r} is not JSON: the pop that takes the job aborts")
 
 
+@book.about_jobs("BEE-2", READABLE, Severity.ERROR, Harm.POISON, refuses=True, assumes="without its options")
+def has_options_to_run(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.is_unfinished and b"options" in unreadable(view):
+        yield view.complaint(_undecodable(view, [b"options"]))
+
+
 @book.about_jobs("BEE-2", READABLE, Severity.ERROR, Harm.POISON, repair="remove a result that can't be read")
 def is_decodable(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
-    wrong = unreadable(view)
+    wrong = [name for name in unreadable(view) if not (name == b"options" and view.is_unfinished)]
     if wrong:
-        shown = ", ".join(f"{to_text(name)} {show(view.fields[name], 40)!r}" for name in wrong)
-        yield view.complaint(f"not what bee writes there: {shown}: every script that meets the job aborts")
+        yield view.complaint(_undecodable(view, wrong))
+
+
+def _undecodable(view: View, wrong: list[bytes]) -> str:
+    shown = ", ".join(f"{to_text(name)} {show(view.fields[name], 40)!r}" for name in wrong)
+    return f"not what bee writes there: {shown}: every script that meets the job aborts"
 
 
 def unreadable(view: View) -> list[bytes]:
@@ -94,17 +114,44 @@ def unreadable(view: View) -> list[bytes]:
 
 @book.about_jobs(
     "BEE-3",
-    "The options are numbers where bee counts with them",
+    OPTIONS,
+    Severity.ERROR,
+    Harm.POISON,
+    repair="set the options at fault to what bee takes where nobody says otherwise",
+    refuses=True,
+    assumes="without those",
+)
+def options_are_numbers_to_run(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.is_unfinished and _decides(view):
+        yield from _no_numbers(view)
+
+
+@book.about_jobs(
+    "BEE-3",
+    OPTIONS,
     Severity.ERROR,
     Harm.POISON,
     repair="set the options at fault to what bee takes where nobody says otherwise",
 )
 def options_are_numbers(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
-    if view.is_job and view.options is not None:
-        wrong = wrong_options(view.options, blocked=view.state is State.BLOCKED)
-        if wrong:
-            shown = ", ".join(f"{name} {show(str(view.options.get(name, 'is missing')), 40)}" for name in wrong)
-            yield view.complaint(f"options: {shown}: the script that needs it aborts half way")
+    if view.is_job and not (view.is_unfinished and _decides(view)):
+        yield from _no_numbers(view)
+
+
+def _decides(view: View) -> bool:
+    """Whether an option is wrong that a job has in other systems too: how often, how long and in which order it runs."""
+    return not {"retries", "priority", "timeout"}.isdisjoint(_wrong(view))
+
+
+def _wrong(view: View) -> list[str]:
+    return [] if view.options is None else wrong_options(view.options, blocked=view.state is State.BLOCKED)
+
+
+def _no_numbers(view: View) -> Iterator[Complaint]:
+    wrong = _wrong(view)
+    if wrong:
+        shown = ", ".join(f"{name} {show(str((view.options or {}).get(name, 'is missing')), 40)}" for name in wrong)
+        yield view.complaint(f"options: {shown}: the script that needs it aborts half way")
 
 
 def wrong_options(options: Mapping[str, Any], *, blocked: bool) -> list[str]:
@@ -121,6 +168,8 @@ def wrong_options(options: Mapping[str, Any], *, blocked: bool) -> list[str]:
         wrong.append("delay")
     if texts.numeric(options.get("priority", 0)) is None:
         wrong.append("priority")
+    if texts.plain_number(options.get("timeout", 0)) is None:
+        wrong.append("timeout")
     dependencies = options.get("dependencies", [])
     if not isinstance(dependencies, list) and dependencies != {}:
         wrong.append("dependencies")
@@ -146,12 +195,21 @@ def is_no_junk(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
         yield view.complaint(f"bee 0.0.4 and 0.0.5 put a history entry of job {show(owner, 60)} here; it never goes away")
 
 
-@book.about_jobs("BEE-32", "A job was not tried more often than it may be", Severity.INFO, Harm.COSMETIC)
+@book.about_jobs("BEE-32", RETRIES, Severity.WARNING, Harm.COSMETIC, refuses=True, assumes="without a number of attempts")
+def retries_are_told(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    raw = view.fields.get(b"retries")
+    if view.is_unfinished and not view.history and raw is not None and whole(raw) is None:
+        yield view.complaint(f"retries {show(raw, 40)!r} is no count, and no history tells")
+
+
+@book.about_jobs("BEE-32", RETRIES, Severity.INFO, Harm.COSMETIC)
 def retries_are_allowed(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     raw = view.fields.get(b"retries")
     if not view.is_job or raw is None:
         return
     made, allowed = whole(raw), texts.plain_number((view.options or {}).get("retries"))
+    if made is None and view.is_unfinished and not view.history:
+        return
     if made is None or made < 0:
         yield view.complaint(f"retries {show(raw, 40)!r} is no count")
     elif allowed is not None and made > allowed:

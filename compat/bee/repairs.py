@@ -83,7 +83,8 @@ def _set_options(patient: Patient) -> Iterator[Command]:
     options = patient.view.options
     if options is not None:
         wrong = wrong_options(options, blocked=bool(patient.view.needs))
-        raw = texts.dump(options | {name: OPTIONS[name] for name in wrong})
+        right = {name: value for name, value in options.items() if name not in wrong}
+        raw = texts.dump(right | {name: OPTIONS[name] for name in wrong if name in OPTIONS})
         if raw is not None:
             yield ("HSET", patient.record, "options", raw)
 

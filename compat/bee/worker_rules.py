@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...schema.rule import Complaint, Harm, Keyspace, Severity
-from ...schema.text import show
+from ...schema.text import ago, show
 from ..numbers import whole
 from ..rulebook import Rulebook
 from .keys import layout
@@ -73,8 +73,8 @@ def worker_is_alive(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
 def lock_is_renewed(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     fact = view.own.get("locks")
     if view.status == "running" and fact is not None and (fact.score or 0) < keyspace.now_ms - OVERDUE_MS:
-        late = (keyspace.now_ms - (fact.score or 0)) / 1000
-        yield view.complaint(f"its lock ran out {late:.0f} s ago, and nobody who serves the queue has seen it", key=fact.key)
+        over = ago(fact.score or 0, keyspace.now_ms)
+        yield view.complaint(f"its lock ran out {over}, and nobody who serves the queue has seen it", key=fact.key)
 
 
 @book.about_jobs(

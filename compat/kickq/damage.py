@@ -155,6 +155,11 @@ def _other_time(place: _Place) -> Iterator[Command]:
         yield place.at(place.schedule, place.stored.scores[place.role] + 5000)
 
 
+def _limit_lost(place: _Place) -> Iterator[Command]:
+    if place.state not in FINISHED:
+        yield place.document(processTimeout="long")
+
+
 _PLANTS: Mapping[str, Callable[[_Place], Iterator[Command]]] = {
     "KICKQ-1": lambda place: iter([("PEXPIRE", place.record, HOUR_MS)]),
     "KICKQ-2": lambda place: iter([("HSET", place.record, ITEM, join({"id": Member.of(place.job_id)}))]),
@@ -182,6 +187,7 @@ _PLANTS: Mapping[str, Callable[[_Place], Iterator[Command]]] = {
     "KICKQ-24": _in_another_queue,
     "KICKQ-25": lambda place: iter([place.put(createTime=0)]),
     "KICKQ-26": _other_time,
+    "KICKQ-27": _limit_lost,
 }
 
 PLANTABLE = frozenset(_PLANTS)

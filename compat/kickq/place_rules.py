@@ -10,11 +10,13 @@ from collections.abc import Iterator
 
 from ...schema.job import State
 from ...schema.rule import Complaint, Harm, Keyspace, Severity
-from ...schema.text import show
+from ...schema.text import ago, show
 from ..rulebook import Rulebook, keys_of
 from .keys import FINISHED, LOOK_MS, layout
-from .record import as_number
+from .record import as_number, due_of
 from .view import View, view_of
+
+SCHEDULED = "A job that waits for a time is scheduled; where nothing says for when, it is not carried"
 
 book: Rulebook[View] = Rulebook(view_of)
 
@@ -108,13 +110,37 @@ def only_waiting_in_queue(view: View, _keyspace: Keyspace) -> Iterator[Complaint
 
 @book.about_jobs(
     "KICKQ-11",
-    "A job that waits for a time is scheduled",
+    SCHEDULED,
+    Severity.ERROR,
+    Harm.LOST,
+    repair="schedule the job for its time; push it to its queue if that has passed",
+    refuses=True,
+    assumes="due at once",
+)
+def is_scheduled_for_a_time(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.fact is None or view.state is not State.SCHEDULED or due_of(view.stored) is not None:
+        return
+    if "scheduled" not in view.times:
+        yield from _unscheduled(view, keyspace)
+    else:
+        place = view.times["scheduled"]
+        yield view.complaint(f"{view.word} until {place.score!r}, which is no time: it will never run", key=place.key)
+
+
+@book.about_jobs(
+    "KICKQ-11",
+    SCHEDULED,
     Severity.ERROR,
     Harm.LOST,
     repair="schedule the job for its time; push it to its queue if that has passed",
 )
 def is_scheduled(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
-    if view.fact is not None and view.state is State.SCHEDULED and "scheduled" not in view.times:
+    if view.fact is not None and view.state is State.SCHEDULED and due_of(view.stored) is not None:
+        yield from _unscheduled(view, keyspace)
+
+
+def _unscheduled(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+    if "scheduled" not in view.times:
         yield view.complaint(f"{view.word}, but not in {show(layout(keyspace.prefix).key('scheduled'))}: it will never run")
 
 
@@ -141,7 +167,8 @@ def only_scheduled_in_schedule(view: View, _keyspace: Keyspace) -> Iterator[Comp
 def schedule_is_in_time(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     late = _late(view, keyspace, "scheduled")
     if late is not None:
-        detail = f"due {late / 1000:.0f} s ago; schedulers only look back {LOOK_MS / 1000:g} s, so none will ever take it"
+        when = ago(keyspace.now_ms - late, keyspace.now_ms)
+        detail = f"due {when}; schedulers only look back {LOOK_MS / 1000:g} s, so none will ever take it"
         yield view.complaint(detail, key=view.times["scheduled"].key)
 
 
@@ -180,7 +207,8 @@ def only_finished_to_be_purged(view: View, _keyspace: Keyspace) -> Iterator[Comp
 def purge_is_in_time(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     late = _late(view, keyspace, "purge")
     if late is not None:
-        detail = f"to be deleted {late / 1000:.0f} s ago; schedulers only look back {LOOK_MS / 1000:g} s, so it stays for ever"
+        when = ago(keyspace.now_ms - late, keyspace.now_ms)
+        detail = f"to be deleted {when}; schedulers only look back {LOOK_MS / 1000:g} s, so it stays for ever"
         yield view.complaint(detail, key=view.times["purge"].key)
 
 

@@ -47,6 +47,13 @@ DEFAULTS: Mapping[str, Any] = {
 
 _DEFAULT_MEMBERS = {name: Member.of(value) for name, value in DEFAULTS.items()}
 
+INTERVALS = {
+    "delayed": ("createTime", "delay"),
+    "retry": ("updateTime", "retryInterval"),
+    "ghost": ("updateTime", "ghostInterval"),
+}
+"""The members from which the time follows for which a job waits in these states."""
+
 RUN_STATES = {"success": State.COMPLETED, "fail": State.FAILED, "ghost": State.FAILED}
 """How a run can end, and in which final state the job is if it was the last one."""
 
@@ -170,8 +177,7 @@ def canonical(job_id: str, record: Record, extra: Mapping[str, Any] | None = Non
     data = record.item.get("data")
     due_at = started_at = error = None
     if state is State.SCHEDULED:
-        score = record.scores.get("scheduled")
-        due_at = moment(record.value("scheduledFor")) if score is None else whole_score(score)
+        due_at = due_of(record)
     if state in FINISHED:
         started_at = moment(last.get("startTime"))
     if last.get("state") in ("fail", "ghost"):
@@ -195,6 +201,22 @@ def canonical(job_id: str, record: Record, extra: Mapping[str, Any] | None = Non
         history=tuple(map(_event, runs or ())),
         extra={} if extra is None else extra,
     )
+
+
+def due_of(record: Record) -> int | None:
+    """When a job is due that waits for a time, Unix ms: as the schedule says, or the document; None where neither does."""
+    score = record.scores.get("scheduled")
+    return moment(record.value("scheduledFor")) if score is None else whole_score(score)
+
+
+def said_due(record: Record) -> int | float | None:
+    """When the document says that such a job would be due: the time itself, or what kickq works it out from."""
+    said = as_number(record.value("scheduledFor"))
+    if said is not None or record.word not in INTERVALS:
+        return said
+    since, after = INTERVALS[record.word]
+    start, interval = as_number(record.value(since)), as_number(record.value(after))
+    return None if start is None or interval is None else start + interval
 
 
 def _max_attempts(record: Record) -> int | None:

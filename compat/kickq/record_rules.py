@@ -11,16 +11,18 @@ from typing import Any
 
 from ...schema.job import State
 from ...schema.rule import Complaint, Harm, Keyspace, Severity
-from ...schema.text import show, to_text
+from ...schema.text import ago, show, span, to_text
 from ..numbers import number_text
 from ..rulebook import Rulebook
 from .keys import FINISHED, SCHEDULED_WORDS, as_sent
 from .note import time_role
-from .record import RUN_STATES, as_number, moment
+from .record import RUN_STATES, as_number, moment, truthy
 from .view import View, view_of
 
 SLACK_MS = 2000
 """What a run may take longer than its limit before its worker must be dead."""
+
+RUNS = "The runs are a list, numbered from 1, and each has ended; without a list, a job that has yet to run is not carried"
 
 book: Rulebook[View] = Rulebook(view_of)
 
@@ -34,7 +36,7 @@ book: Rulebook[View] = Rulebook(view_of)
 )
 def does_not_expire(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     if view.fact is not None and view.fact.ttl_ms is not None:
-        yield view.complaint(f"the record vanishes in {view.fact.ttl_ms / 1000:.0f} s")
+        yield view.complaint(f"the record vanishes in {span(view.fact.ttl_ms)}")
 
 
 @book.about_jobs(
@@ -97,8 +99,7 @@ def has_live_worker(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     if since is None:
         yield view.complaint("processing for an unknown time; should its worker be dead, it stays so for ever")
     elif keyspace.now_ms - since > (limit or 0) + SLACK_MS:
-        ago = (keyspace.now_ms - since) / 1000
-        detail = f"processing, last written {ago:.0f} s ago, where a run may take {(limit or 0) / 1000:g} s"
+        detail = f"processing, last written {ago(since, keyspace.now_ms)}, where a run may take {(limit or 0) / 1000:g} s"
         yield view.complaint(f"{detail}; if its worker is dead, it stays so for ever")
 
 
@@ -163,18 +164,31 @@ def _meaning(run_state: Any) -> State | None:
 
 @book.about_jobs(
     "KICKQ-22",
-    "The runs are a list, numbered from 1, and each has ended",
+    RUNS,
     Severity.ERROR,
     Harm.LOST,
     repair="replace null by an empty list",
+    refuses=True,
+    assumes="without its runs",
 )
+def has_runs_to_go_on(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.state not in FINISHED:
+        yield from _without_runs(view)
+
+
+@book.about_jobs("KICKQ-22", RUNS, Severity.ERROR, Harm.LOST, repair="replace null by an empty list")
 def has_runs(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.state in FINISHED:
+        yield from _without_runs(view)
+
+
+def _without_runs(view: View) -> Iterator[Complaint]:
     if view.readable and view.stored.runs is None:
         found = show(view.stored.item["runs"].text, 40)
         yield view.complaint(f"the runs are {found}: the worker that takes the job never calls its consumer")
 
 
-@book.about_jobs("KICKQ-22", "The runs are a list, numbered from 1, and each has ended", Severity.WARNING, Harm.COSMETIC)
+@book.about_jobs("KICKQ-22", RUNS, Severity.WARNING, Harm.COSMETIC)
 def has_sound_runs(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     if not view.readable:
         return
@@ -226,3 +240,24 @@ def time_fits_schedule(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     if said is None or place.score != float(said):
         written = "none" if said is None else f"{said}"
         yield view.complaint(f"the document has the time {written}, the schedule {place.score:.17g}", key=place.key)
+
+
+@book.about_jobs(
+    "KICKQ-27",
+    "How often and how long a job may run are numbers; otherwise one that has yet to run is not carried",
+    Severity.ERROR,
+    Harm.LOST,
+    refuses=True,
+    of_record=True,
+    assumes="without those limits",
+)
+def has_limits(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if not view.readable or view.state in FINISHED:
+        return
+    item, value = view.stored.item, view.stored.value
+    counts = [name for switch, name in (("retry", "retryTimes"), ("ghostRetry", "ghostTimes")) if truthy(value(switch))]
+    wrong = [name for name in counts if moment(value(name)) is None]
+    # To kickq, null is a limit of 1 ms.
+    wrong += ["processTimeout"] if value("processTimeout") is not None and as_number(value("processTimeout")) is None else []
+    if wrong:
+        yield view.complaint(f"no number: {', '.join(f'{name} {show(item[name].text, 40)}' for name in wrong)}")

@@ -19,7 +19,7 @@ from ...schema.text import to_bytes
 from ..members import Member, join
 from ..numbers import number_text, whole_score
 from .keys import FINISHED, layout
-from .record import ITEM, PURGE_MS, as_number
+from .record import ITEM, PURGE_MS, as_number, said_due
 from .record_rules import mirrors
 from .view import View, view_of
 
@@ -119,25 +119,13 @@ def _out_of_queues(view: View, _keyspace: Keyspace) -> Iterator[Command]:
 
 def _into_schedule(view: View, keyspace: Keyspace) -> Iterator[Command]:
     if view.readable:
-        due_at = _due_at(view)
-        if due_at is not None and due_at >= keyspace.now_ms:
+        due_at = said_due(view.stored)
+        if due_at is None:  # then nobody knows when: people decide
+            return
+        if due_at >= keyspace.now_ms:
             yield from _at(view, keyspace, "scheduled", due_at)
         else:
             yield from _queued(view, keyspace)
-
-
-def _due_at(view: View) -> int | float | None:
-    """When the job would have been due, as its document tells."""
-    said = as_number(view.stored.value("scheduledFor"))
-    if said is not None:
-        return said
-    since, after = {
-        "delayed": ("createTime", "delay"),
-        "retry": ("updateTime", "retryInterval"),
-        "ghost": ("updateTime", "ghostInterval"),
-    }[view.word]
-    start, interval = as_number(view.stored.value(since)), as_number(view.stored.value(after))
-    return None if start is None or interval is None else start + interval
 
 
 def _missed(view: View, keyspace: Keyspace) -> Iterator[Command]:

@@ -13,7 +13,7 @@ from ...schema.family import Command, Target
 from ...schema.job import Job
 from ...schema.text import to_bytes
 from .keys import VISIBILITY_TIMEOUT_MS, bucket_key, layout
-from .record import encode_delivery, eta_text
+from .record import encode, encode_delivery, eta_text
 from .rules import SWEEP_MS
 from .writer import stand_of
 
@@ -94,6 +94,14 @@ def _reply_left(place: _Place) -> Iterator[Command]:
     yield ("RPUSH", bucket_key(place.prefix, "1d0b7c3e-9a55-3f7a-8a1c-2d3e0b4cde1e.reply.celery.pidbox", 0), place.text)
 
 
+def _eta_lost(place: _Place) -> Iterator[Command]:
+    soon = place.message.with_headers(eta="soon")
+    if place.is_held:
+        yield ("HSET", place.unacked, place.tag, encode_delivery(soon))
+    else:
+        yield from (("LREM", place.list, 1, place.text), ("LPUSH", place.list, encode(soon)))
+
+
 _PLANTS: Mapping[str, Callable[[_Place], Iterator[Command]]] = {
     "KOMBU-1": _cut_short,
     "KOMBU-2": _not_indexed,
@@ -104,6 +112,7 @@ _PLANTS: Mapping[str, Callable[[_Place], Iterator[Command]]] = {
     "KOMBU-7": _in_another_bucket,
     "KOMBU-8": _reply_left,
     "KOMBU-9": lambda place: iter([("SET", place.deadlines, "1")]),
+    "KOMBU-10": _eta_lost,
 }
 
 PLANTABLE = frozenset(_PLANTS)

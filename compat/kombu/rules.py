@@ -1,9 +1,9 @@
-"""The rules of kombu keyspaces, KOMBU-1 to KOMBU-9: numbers, harms and meaning up to 8 are those of the family's specification.
+"""The rules of kombu keyspaces, KOMBU-1 to KOMBU-10: numbers, harms and meaning up to 8 are those of the family's specification.
 
 Steps, timeouts and names are options of each process and stand in no key, so what only the usual values call wrong is a
 warning. Jobs stay at the source (``refuses``) when nobody could run them (KOMBU-1), when they would run twice or one of two
-would be lost (KOMBU-3), or when nothing tells their queue (KOMBU-4). Messages that are moving while they are read may break
-KOMBU-2 and KOMBU-3 for a moment. Called by ``family.py``.
+would be lost (KOMBU-3), when nothing tells their queue (KOMBU-4), or when they are due (KOMBU-10), unless the user accepts what
+follows. Messages that are moving while they are read may break KOMBU-2 and KOMBU-3 for a moment. Called by ``family.py``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from ...schema.errors import MalformedValue
 from ...schema.rule import Complaint, Harm, Keyspace, Severity
-from ...schema.text import show, to_bytes
+from ...schema.text import ago, show, span, to_bytes
 from ..moments import moment
 from ..rulebook import Rulebook
 from .bindings import bindings_of, is_of_another_prefix
@@ -22,6 +22,8 @@ from .view import View, text_of, view_of
 
 SWEEP_MS = 200_000
 """Consumers look for overdue messages every 100 s, ten at a time; what is twice as late, nobody looks at."""
+
+ONE_PLACE = "A message waits once, or a consumer has it, but not both; only one of its copies is carried"
 
 book: Rulebook[View] = Rulebook(view_of)
 
@@ -62,7 +64,7 @@ def is_held_and_indexed(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
 
 @book.about_jobs(
     "KOMBU-3",
-    "A message waits, or a consumer has it, but not both; otherwise only one of the two is carried",
+    ONE_PLACE,
     Severity.ERROR,
     Harm.DUPLICATE,
     repair="remove one of the two, when it is clear whether the consumer is done",
@@ -81,9 +83,7 @@ def is_in_one_place(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
         yield view.complaint(f"a consumer has it, and it waits in {show(view.copies[0].key)}: it will run twice")
 
 
-@book.about_jobs(
-    "KOMBU-3", "A message waits once; only one of its copies is carried", Severity.ERROR, Harm.DUPLICATE, repair="remove a copy"
-)
+@book.about_jobs("KOMBU-3", ONE_PLACE, Severity.ERROR, Harm.DUPLICATE, repair="remove a copy")
 def waits_once(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     if len(view.waiting) > 1 and view.message is not None:
         places = ", ".join(sorted({show(fact.key) for fact in view.waiting}))
@@ -125,9 +125,10 @@ def can_go_back(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
 def is_swept(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     if view.since is None or view.held is None:
         return
-    late = keyspace.now_ms - view.since * 1000 - VISIBILITY_TIMEOUT_MS
-    if late > SWEEP_MS:
-        yield view.complaint(f"should have gone back {late / 1000:.0f} s ago, if the visibility timeout is an hour: nobody looks")
+    back_at = view.since * 1000 + VISIBILITY_TIMEOUT_MS
+    if keyspace.now_ms - back_at > SWEEP_MS:
+        when = ago(back_at, keyspace.now_ms)
+        yield view.complaint(f"should have gone back {when}, if the visibility timeout is an hour: nobody looks")
 
 
 @book.about_jobs(
@@ -143,10 +144,23 @@ def is_due_in_time(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     due_at = moment(task_of(view.message).get("eta"))
     taken_at = keyspace.now_ms if view.since is None else view.since * 1000
     if due_at is not None and due_at > taken_at + VISIBILITY_TIMEOUT_MS:
-        wait = (due_at - taken_at) / 1000
-        yield view.complaint(
-            f"due {wait:.0f} s after it was taken: after each hour another consumer takes it too, and all run it"
-        )
+        wait = span(due_at - taken_at)
+        yield view.complaint(f"due {wait} after it was taken: after each hour another consumer takes it too, and all run it")
+
+
+@book.about_jobs(
+    "KOMBU-10",
+    "The eta of a task is a moment; otherwise it is not carried",
+    Severity.ERROR,
+    Harm.POISON,
+    refuses=True,
+    assumes="as one that is due, with its eta as it is",
+)
+def has_due_time(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.message is not None:
+        eta = task_of(view.message).get("eta")
+        if eta is not None and moment(eta) is None:
+            yield view.complaint(f"its eta {show(str(eta), 40)!r} is no moment: the worker that gets it drops it")
 
 
 # About queues and the keyspace

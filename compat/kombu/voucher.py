@@ -83,7 +83,10 @@ class KombuVoucher(Voucher):
         """A waiting message; None where it takes a closer look."""
         if not isinstance(message.headers.get("task"), str) or HEADER in message.headers:
             return None
-        due_at = moment(message.headers.get("eta"))
+        eta = message.headers.get("eta")
+        due_at = moment(eta)
+        if due_at is None and eta is not None:
+            return None
         state = State.WAITING if due_at is None or due_at <= self._now_ms else State.SCHEDULED
         return Item(self.number(message.tag, queue), self._homes[queue, state], None)
 

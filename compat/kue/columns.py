@@ -75,6 +75,7 @@ class KueColumns(ColumnVoucher):
         is_sound &= ~is_done | ((used >= 1) & is_through)
         is_sound &= ~is_failed | ((used == allowed) & there[b"failed_at"] & there[b"error"])
         is_sound &= ~is_active | (((lease > 0) | self._voucher.lenient) & ~there[b"duration"])
+        is_sound &= ~there[b"ttl"] | (lease >= 0)
         for name in JSON:
             is_sound &= ~there[name] | records[name].are_json()
         by_state = np.select([is_due, is_active], [due.astype(np.float64), 0.0], score)

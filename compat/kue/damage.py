@@ -100,6 +100,11 @@ def _overdue(place: _Place) -> Iterator[Command]:
         yield from (place.set(promote_at=due), ("ZADD", place.indexes["by_state"], due, place.member))
 
 
+def _due_time_lost(place: _Place) -> Iterator[Command]:
+    if place.job.state is State.SCHEDULED:
+        yield from (place.drop("promote_at"), place.drop("delay"), ("ZADD", place.indexes["by_state"], 0, place.member))
+
+
 def _without_ttl(place: _Place) -> Iterator[Command]:
     if place.job.state is State.ACTIVE and place.job.ttl:
         yield place.drop("ttl")
@@ -175,6 +180,7 @@ _PLANTS: Mapping[str, Callable[[_Place], Iterator[Command]]] = {
     "KUE-29": lambda place: iter([("PEXPIRE", place.record, 3_600_000)]),
     "KUE-30": _touched_early,
     "KUE-31": lambda _place: iter([("SET", LOCKS[0], "held")]),
+    "KUE-32": _due_time_lost,
 }
 
 PLANTABLE = frozenset(_PLANTS)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...schema.rule import Complaint, Harm, Keyspace, Severity
-from ...schema.text import to_bytes
+from ...schema.text import span, to_bytes
 from ...schema.totals import Totals
 from ..rulebook import Rulebook
 from .keys import layout
@@ -139,5 +139,5 @@ def locks_end(keyspace: Keyspace) -> Iterator[Complaint]:
             work = "promoted" if name.startswith("promotion") else "checked for their ttl"
             yield Complaint(f"a lock without end: no jobs are {work}, under any prefix of this database", to_bytes(name))
         elif ttl_ms > LONGEST_LOCK_MS:
-            detail = f"a lock for {ttl_ms / 1000:.0f} s, where kue takes 2"
+            detail = f"a lock for {span(ttl_ms)}, where kue takes 2 s"
             yield Complaint(detail, to_bytes(name), severity=Severity.WARNING)

@@ -64,7 +64,7 @@ def canonical(
     due_at = finished_at = lease_expires_at = None
     match state:
         case State.SCHEDULED:
-            due_at = _due_at(record)
+            due_at = due_of(record.fields, record.scores.get("by_state"))
         case State.COMPLETED:
             duration = whole(get(b"duration"))
             if started_at is None or duration is None:
@@ -107,19 +107,22 @@ def canonical(
 
 
 def due_at(fields: Mapping[bytes, bytes]) -> int | None:
-    """When the hash alone says that a delayed job is due: what kue up to 0.8 goes by."""
-    base = whole(fields.get(b"failed_at")) or whole(fields.get(b"created_at"))
-    delay = number(fields.get(b"delay", b"0"))
+    """When the hash alone says that a delayed job is due: what kue up to 0.8 goes by. None where a part of that is lost."""
+    base = whole(fields.get(b"failed_at", fields.get(b"created_at")))
+    delay = number(fields.get(b"delay"))
     return None if base is None or delay is None else bounded(base + int(delay))
 
 
-def _due_at(record: Record) -> int | None:
-    """kue 0.9 and later promotes by the score. A score that is no time is a priority of an older version, or damage."""
-    score = whole_score(record.scores.get("by_state"))
-    if score is not None and score > EARLIEST_TIME:
-        return score
-    promote_at = whole(record.fields.get(b"promote_at"))
-    return due_at(record.fields) if promote_at is None else promote_at
+def due_of(fields: Mapping[bytes, bytes], score: float | None) -> int | None:
+    """When a delayed job with this hash and this score in the index of its state is due; None where nothing tells.
+
+    kue 0.9 and later promotes by the score. A score that is no time is a priority of an older version, or damage.
+    """
+    told = whole_score(score)
+    if told is not None and told > EARLIEST_TIME:
+        return told
+    promote_at = whole(fields.get(b"promote_at"))
+    return due_at(fields) if promote_at is None else promote_at
 
 
 def progress_of(raw: bytes | None) -> float | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from ...schema.job import State
 from ...schema.rule import Complaint, Harm, Keyspace, Severity
-from ...schema.text import is_json, show, to_text
+from ...schema.text import ago, is_json, show, span, to_text
 from ..numbers import number, whole
 from ..rulebook import Rulebook
 from .keys import Era
@@ -21,6 +21,17 @@ LATE_MS = 3000
 
 FINISHED = frozenset({State.COMPLETED, State.FAILED})
 
+TO_RUN = frozenset({State.WAITING, State.SCHEDULED, State.ACTIVE})
+
+LIMITS = (b"attempts", b"max_attempts", b"ttl")
+"""Whole numbers; kue reads a missing one as 0 attempts, 1 that is allowed, and no limit."""
+
+PRIORITY = "The priority is a finite number; without one, a job that has yet to run is not carried"
+
+PAYLOAD = "The payload of a job is JSON; without that, one that has yet to run is not carried"
+
+ATTEMPTS = "A job says how often and how long it may run; where that can't be read, one that has yet to run is not carried"
+
 book: Rulebook[View] = Rulebook(view_of)
 
 
@@ -28,7 +39,18 @@ def are_silent(view: View) -> bool:
     """Whether no rule of this folder that refuses can find anything: of nearly all jobs, at a glance."""
     if view.state in FINISHED:
         return True
-    return view.state in (State.WAITING, State.SCHEDULED) and is_json(view.fields.get(b"data"))
+    return (
+        view.state in (State.WAITING, State.SCHEDULED)
+        and is_json(view.fields.get(b"data"))
+        and number(view.fields.get(b"priority")) is not None
+        and not unreadable(view)
+        and (view.state is State.WAITING or view.due_at is not None)
+    )
+
+
+def unreadable(view: View) -> list[bytes]:
+    """The fields that tell how often and how long a job may run, and can't be read."""
+    return [name for name in LIMITS if name in view.fields and whole(view.fields[name]) is None]
 
 
 @book.about_jobs(
@@ -64,15 +86,35 @@ def has_known_state(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
 
 @book.about_jobs(
     "KUE-11",
-    "The priority is a finite number",
+    PRIORITY,
+    Severity.ERROR,
+    Harm.POISON,
+    repair="set priority 0 and put the job into its indexes",
+    refuses=True,
+    of_record=True,
+    assumes="without a priority: it runs as its score in the index says, or like one of priority 0",
+)
+def has_priority_to_run(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.state in TO_RUN:
+        yield from _without_priority(view)
+
+
+@book.about_jobs(
+    "KUE-11",
+    PRIORITY,
     Severity.ERROR,
     Harm.POISON,
     repair="set priority 0 and put the job into its indexes",
     of_record=True,
 )
 def has_priority(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.is_job and view.state not in TO_RUN:
+        yield from _without_priority(view)
+
+
+def _without_priority(view: View) -> Iterator[Complaint]:
     raw = view.fields.get(b"priority")
-    if view.is_job and number(raw) is None:
+    if number(raw) is None:
         found = "no priority" if raw is None else f"priority {show(raw, 40)!r} is no number"
         yield view.complaint(f"{found}: the next change of state takes the job out of every index")
 
@@ -88,10 +130,9 @@ def is_not_overdue(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     place = view.own.get("by_state")
     if view.state is not State.SCHEDULED or place is None or place.score is None:
         return
-    due: float | None = place.score if Era.of(keyspace.totals) >= Era.V0_9 else due_at(view.fields)
+    due = view.due_at if Era.of(keyspace.totals) >= Era.V0_9 else due_at(view.fields)
     if due is not None and due < keyspace.now_ms - LATE_MS:
-        late = keyspace.now_ms - due
-        yield view.complaint(f"due {late / 1000:.0f} s ago, and nobody has promoted it", key=place.key)
+        yield view.complaint(f"due {ago(due, keyspace.now_ms)}, and nobody has promoted it", key=place.key)
 
 
 @book.about_jobs(
@@ -106,7 +147,7 @@ def has_live_worker(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     if view.state is not State.ACTIVE or view.has_ttl:
         return
     started_at, worker = view.whole(b"started_at"), view.fields.get(b"workerId")
-    since = "for an unknown time" if started_at is None else f"for {(keyspace.now_ms - started_at) / 1000:.0f} s"
+    since = "for an unknown time" if started_at is None else f"for {span(keyspace.now_ms - started_at)}"
     holder = "an unknown worker" if worker is None else f"worker {show(worker)}"
     yield view.complaint(f"active {since}, held by {holder}; should that be dead, the job stays active for ever")
 
@@ -123,8 +164,8 @@ def lease_is_not_over(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     if view.state is not State.ACTIVE or not view.has_ttl or place is None or place.score is None:
         return
     if SHORTEST_LEASE <= place.score < keyspace.now_ms - LATE_MS:
-        late = keyspace.now_ms - place.score
-        yield view.complaint(f"its ttl ran out {late / 1000:.0f} s ago: the worker is dead, and nobody checks", key=place.key)
+        over = ago(place.score, keyspace.now_ms)
+        yield view.complaint(f"its ttl ran out {over}: the worker is dead, and nobody checks", key=place.key)
 
 
 @book.about_jobs(
@@ -143,7 +184,7 @@ def is_not_finished(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
 
 @book.about_jobs(
     "KUE-18",
-    "The payload of a job that has yet to run is JSON; otherwise it is not carried",
+    PAYLOAD,
     Severity.ERROR,
     Harm.POISON,
     refuses=True,
@@ -154,7 +195,7 @@ def has_payload_to_run(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
         yield view.complaint(f"{_payload(view)}: the worker that takes the job drops it")
 
 
-@book.about_jobs("KUE-18", "The payload of a finished job is JSON", Severity.WARNING, Harm.POISON, of_record=True)
+@book.about_jobs("KUE-18", PAYLOAD, Severity.WARNING, Harm.POISON, of_record=True)
 def has_payload(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     if view.state in FINISHED and not is_json(view.fields.get(b"data")):
         yield view.complaint(f"{_payload(view)}: kue can't show the job, nor run it again")
@@ -197,13 +238,23 @@ def has_readable_results(view: View, _keyspace: Keyspace) -> Iterator[Complaint]
 
 @book.about_jobs(
     "KUE-21",
-    "A job says how often it may be tried, and was not tried more often",
-    Severity.WARNING,
+    ATTEMPTS,
+    Severity.ERROR,
     Harm.LOST,
-    repair="set max_attempts to 1",
+    refuses=True,
+    of_record=True,
+    assumes="without those",
 )
+def has_readable_limits(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    wrong = unreadable(view) if view.state in TO_RUN else []
+    if wrong:
+        texts = ", ".join(f"{to_text(name)} {show(view.fields[name], 40)!r}" for name in wrong)
+        yield view.complaint(f"no whole number: {texts}")
+
+
+@book.about_jobs("KUE-21", ATTEMPTS, Severity.WARNING, Harm.LOST, repair="set max_attempts to 1")
 def has_attempts(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
-    if not view.is_job or Era.of(keyspace.totals) < Era.V0_8:
+    if not view.is_job or Era.of(keyspace.totals) < Era.V0_8 or (view.state in TO_RUN and unreadable(view)):
         return
     raw = view.fields.get(b"max_attempts")
     allowed, made = whole(raw), whole(view.fields.get(b"attempts", b"0"))
@@ -256,7 +307,7 @@ def log_has_job(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
 def does_not_expire(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     for fact in (view.record, *view.log_facts):
         if fact is not None and fact.ttl_ms is not None:
-            yield view.complaint(f"{show(fact.key)} vanishes in {fact.ttl_ms / 1000:.0f} s", key=fact.key)
+            yield view.complaint(f"{show(fact.key)} vanishes in {span(fact.ttl_ms)}", key=fact.key)
 
 
 @book.about_jobs("KUE-30", "A job's times and end are consistent", Severity.INFO, Harm.COSMETIC, of_record=True)
@@ -277,3 +328,16 @@ def times_are_consistent(view: View, _keyspace: Keyspace) -> Iterator[Complaint]
         wrong.append("complete, but progress is not 100")
     if wrong:
         yield view.complaint("; ".join(wrong))
+
+
+@book.about_jobs(
+    "KUE-32",
+    "A delayed job says when it is due; otherwise it is not carried",
+    Severity.ERROR,
+    Harm.LOST,
+    refuses=True,
+    assumes="due at once",
+)
+def has_due_time(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.state is State.SCHEDULED and view.due_at is None:
+        yield view.complaint("neither its score nor its hash says when it is due: that is lost")

@@ -14,7 +14,7 @@ from ...schema.text import to_text
 from ..memo import remember_last
 from ..numbers import whole
 from .kept import Counts
-from .record import state_of
+from .record import due_of, state_of
 
 
 @define
@@ -70,6 +70,12 @@ class View:
     def has_ttl(self) -> bool:
         """Whether kue gives up on the job when a worker takes too long."""
         return (self.whole(b"ttl") or 0) > 0
+
+    @property
+    def due_at(self) -> int | None:
+        """When a delayed job is due, Unix ms; None where nothing tells."""
+        place = self.own.get("by_state")
+        return due_of(self.fields, None if place is None else place.score)
 
     @property
     def key(self) -> bytes:

@@ -110,6 +110,9 @@ class KueVoucher(Voucher):
                         is_sound = (ttls[row] > 0 or self.lenient) and b"duration" not in records
             if not is_sound:
                 homes[row] = None
+        for row, limit in enumerate(ttls):
+            if limit < 0:
+                homes[row] = None
         for name in JSON & records.keys():
             for row in not_json(records[name]):
                 homes[row] = None

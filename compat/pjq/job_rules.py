@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from ...schema.job import State
 from ...schema.rule import Complaint, Harm, Keyspace, Severity
-from ...schema.text import show, to_text
+from ...schema.text import ago, show, span, to_text
 from ..numbers import number
 from ..rulebook import Rulebook, keys_of
 from .keys import LEASE_MS
@@ -313,7 +313,8 @@ def lease_is_not_over(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     for fact in view.places.get("dispatched", ()):
         since = keyspace.now_ms / 1000 - (fact.score or 0)
         if since > LEASE_MS / 1000:
-            detail = f"dispatched {since:.0f} s ago and never accepted: it runs again at the next message for the queue"
+            when = ago((fact.score or 0) * 1000, keyspace.now_ms)
+            detail = f"dispatched {when}, and never accepted: it runs again at the next message for the queue"
             yield view.complaint(detail, key=fact.key, queue=fact.queue)
 
 
@@ -349,7 +350,7 @@ def work_goes_on(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
         seen = None if worker is None else last_seen(worker, queue, keyspace.totals)
         silent = keyspace.now_ms / 1000 - max(fact.score or 0, seen or 0)
         if silent > LEASE_MS / 1000:
-            detail = f"no sign for {silent:.0f} s: done, still at work, or its worker is gone"
+            detail = f"no sign for {span(silent * 1000)}: done, still at work, or its worker is gone"
             yield view.complaint(detail, key=fact.key, queue=queue)
 
 
@@ -372,4 +373,4 @@ def no_worker_is_idle(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
 )
 def does_not_expire(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     if view.record is not None and view.record.ttl_ms is not None:
-        yield view.complaint(f"vanishes in {view.record.ttl_ms / 1000:.0f} s, and its id becomes poison")
+        yield view.complaint(f"vanishes in {span(view.record.ttl_ms)}, and its id becomes poison")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ...schema.rule import Complaint, Harm, Keyspace, Severity
-from ...schema.text import show, to_bytes
+from ...schema.text import show, span, to_bytes
 from ..rulebook import Rulebook
 from .job_rules import EARLIEST, LATEST
 from .keys import LEASE_MS, TICK_MS, layout
@@ -123,7 +123,7 @@ def clocks_agree(keyspace: Keyspace) -> Iterator[Complaint]:
         ahead = from_the_future(workers, keyspace.now_ms)
         if ahead:
             seconds = max(workers.seen[worker] for worker in ahead) - keyspace.now_ms / 1000
-            detail = f"clock ahead by {seconds:.0f} s; should it die, it is not forgotten before then"
+            detail = f"clock ahead by {span(seconds * 1000)}; should it die, it is not forgotten before then"
             yield from _complaints(keyspace, queue, "seen", ahead, detail)
 
 

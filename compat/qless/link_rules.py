@@ -15,6 +15,8 @@ from .keys import Generation, era_of, own_throttle
 from .record import RUNNING
 from .view import GONE, View, view_of
 
+DEPENDENCIES = "Dependencies belong to a job that exists and waits, and none leads back to it"
+
 book: Rulebook[View] = Rulebook(view_of)
 
 
@@ -95,7 +97,7 @@ def dependencies_end(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
 
 @book.about_jobs(
     "QLESS-22",
-    "Dependencies belong to a job that exists and waits",
+    DEPENDENCIES,
     Severity.WARNING,
     Harm.LEAK,
     repair="delete the set",
@@ -111,7 +113,7 @@ def dependencies_have_a_job(view: View, _keyspace: Keyspace) -> Iterator[Complai
         yield view.complaint(f"{show(view.word, 40)}, but names jobs that it depends on", key=fact.key)
 
 
-@book.about_jobs("QLESS-22", "No job waits for itself, through others either", Severity.ERROR, Harm.LOST)
+@book.about_jobs("QLESS-22", DEPENDENCIES, Severity.ERROR, Harm.LOST)
 def no_circle(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     for other in view.dependencies:
         answer = view.answers.get(other)

@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ...schema.fact import Fact
+from ...schema.job import State
 from ...schema.rule import Complaint, Harm, Keyspace, Severity
-from ...schema.text import show, to_text
+from ...schema.text import ago, show, span, to_text
 from ..numbers import number
 from ..rulebook import Rulebook, keys_of
 from .keys import INDEXES, RECENT_S, Generation, era_of
-from .record import RUNNING
+from .record import RUNNING, milliseconds
 from .view import View, view_of
 
 WAITING = frozenset({"waiting", "stalled", "throttled"})
@@ -64,10 +65,22 @@ def waits_somewhere(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
         yield view.complaint(f"{view.word}, but in no zset of a queue: never popped")
 
 
-@book.about_jobs("QLESS-4", "A scheduled job stands among the scheduled ones of its queue", Severity.ERROR, Harm.LOST)
+@book.about_jobs(
+    "QLESS-4",
+    "A scheduled job stands among the scheduled ones of its queue, with the time when it is due; otherwise it is not carried",
+    Severity.ERROR,
+    Harm.LOST,
+    refuses=True,
+    assumes="due at once, or at the end of 9999 where its score is later than any date",
+)
 def is_scheduled_somewhere(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
-    if view.is_job and view.word == "scheduled" and not view.where("scheduled"):
+    if not view.is_job or view.state is not State.SCHEDULED:
+        return
+    due = view.stored.scores.get("scheduled")
+    if due is None:
         yield view.complaint("scheduled, but in no zset of scheduled jobs: when it is due is lost")
+    elif milliseconds(due) is None:
+        yield view.complaint(f"scheduled for {due!r}, which is no time: when it is due is lost")
 
 
 @book.about_jobs(
@@ -186,9 +199,9 @@ def lock_is_as_said(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
 def lock_is_not_over(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     for fact in view.where("locks") if view.is_job and view.word in RUNNING else ():
         if fact.score is not None and fact.score * 1000 <= keyspace.now_ms:
-            late = keyspace.now_ms / 1000 - fact.score
+            over = ago(fact.score * 1000, keyspace.now_ms)
             told = " after the courtesy to its worker" if view.has_grace else ""
-            yield view.complaint(f"the lock was over {late:.0f} s ago{told}, and nobody has popped since", key=fact.key)
+            yield view.complaint(f"the lock was over {over}{told}, and nobody has popped since", key=fact.key)
 
 
 @book.about_jobs(
@@ -205,11 +218,11 @@ def is_not_from_the_future(view: View, keyspace: Keyspace) -> Iterator[Complaint
         general = maxima.get(("heartbeat", "heartbeat"), DEFAULT_HEARTBEAT_S)
         beat = maxima.get(("heartbeat", f"{fact.queue}-heartbeat"), general)
         if fact.score is not None and fact.score > now + beat + SLACK_S:
-            late = fact.score - now
-            yield view.complaint(f"locked for {late:.0f} s, where {beat} s are usual: clocks differ", key=fact.key)
+            late = span((fact.score - now) * 1000)
+            yield view.complaint(f"locked for {late}, where {beat} s are usual: clocks differ", key=fact.key)
     put = number(view.fields.get(b"time"))
     if put is not None and put > now + SLACK_S:
-        yield view.complaint(f"put or popped {put - now:.0f} s in the future: clocks differ")
+        yield view.complaint(f"put or popped {span((put - now) * 1000)} in the future: clocks differ")
 
 
 @book.about_jobs(

@@ -5,7 +5,7 @@ Called by ``rules.py``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ...schema.job import State
 from ...schema.rule import Complaint, Harm, Keyspace, Severity
@@ -20,6 +20,10 @@ NEEDED = (b"klass", b"data", b"priority", b"tags", b"state", b"queue", b"retries
 NEEDED_AT_FIRST = (b"data", b"priority", b"tags", b"state", b"queue")
 """What the hash of every job holds, beside its id; of the first weeks."""
 
+RECORD = "Every job hash has an id, a known state and all fields; otherwise a job that has yet to run is not carried"
+NUMBERS = "Priority, retries and times are numbers; otherwise a job that has yet to run is not carried"
+READABLE = "Data, tags, failure, throttles and history are JSON of the right form; without such data a job is not carried to run"
+
 TO_RUN = frozenset({State.WAITING, State.SCHEDULED, State.BLOCKED, State.ACTIVE})
 
 book: Rulebook[View] = Rulebook(view_of)
@@ -27,7 +31,7 @@ book: Rulebook[View] = Rulebook(view_of)
 
 @book.about_jobs(
     "QLESS-2",
-    "Every job hash has an id and a known state; otherwise it is not carried",
+    RECORD,
     Severity.ERROR,
     Harm.LOST,
     repair="delete what is left of the job, and take it out of the queues",
@@ -43,12 +47,22 @@ def has_id_and_state(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
         yield view.complaint(f"state {show(view.word, 40)!r} is none of qless's")
 
 
-@book.about_jobs("QLESS-2", "Every job hash has all fields", Severity.ERROR, Harm.POISON)
+@book.about_jobs("QLESS-2", RECORD, Severity.ERROR, Harm.POISON, refuses=True, assumes="without those")
+def has_fields_to_run(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.is_job and view.state in TO_RUN:
+        yield from _lacking(view)
+
+
+@book.about_jobs("QLESS-2", RECORD, Severity.ERROR, Harm.POISON)
 def has_fields(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
-    if view.is_job:
-        lacking = [name for name in (NEEDED_AT_FIRST if view.is_early else NEEDED) if name not in view.fields]
-        if lacking:
-            yield view.complaint(f"the hash lacks {to_text(b', '.join(lacking))}: whoever pops the job fails")
+    if view.is_job and view.state not in TO_RUN:
+        yield from _lacking(view)
+
+
+def _lacking(view: View) -> Iterator[Complaint]:
+    lacking = [name for name in (NEEDED_AT_FIRST if view.is_early else NEEDED) if name not in view.fields]
+    if lacking:
+        yield view.complaint(f"the hash lacks {to_text(b', '.join(lacking))}: whoever pops the job fails")
 
 
 @book.about_jobs(
@@ -71,20 +85,41 @@ def has_history(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
 
 @book.about_jobs(
     "QLESS-24",
-    "Priority, retries and times are numbers",
+    NUMBERS,
+    Severity.ERROR,
+    Harm.POISON,
+    repair="write the next whole number; priority 0 for one that is none",
+    refuses=True,
+    assumes="without those",
+)
+def has_numbers_to_run(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    if view.is_job and view.state in TO_RUN:
+        yield from _no_numbers(view, _counts(view))
+
+
+@book.about_jobs(
+    "QLESS-24",
+    NUMBERS,
     Severity.ERROR,
     Harm.POISON,
     repair="write the next whole number; priority 0 for one that is none",
 )
 def has_numbers(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
-    if not view.is_job:
-        return
-    get = view.fields.get
-    whole_ones: tuple[bytes, ...] = (b"retries", b"remaining")
-    wrong = [name for name in whole_ones if name in view.fields and whole(get(name)) is None]
-    if b"priority" in view.fields and number(get(b"priority")) is None:
-        wrong.append(b"priority")
-    wrong += [name for name in (b"expires", b"time") if get(name) and number(get(name)) is None]
+    if view.is_job:
+        wrong = [] if view.state in TO_RUN else _counts(view)
+        wrong += [name for name in (b"expires", b"time") if view.fields.get(name) and number(view.fields.get(name)) is None]
+        yield from _no_numbers(view, wrong)
+
+
+def _counts(view: View) -> list[bytes]:
+    """The fields that decide when and how often the job runs, and are no numbers."""
+    readers: dict[bytes, Callable[[bytes], float | None]] = {b"retries": whole, b"remaining": whole, b"priority": number}
+    if view.word == "depends":
+        readers[b"scheduled"] = number
+    return [name for name, read in readers.items() if name in view.fields and read(view.fields[name]) is None]
+
+
+def _no_numbers(view: View, wrong: list[bytes]) -> Iterator[Complaint]:
     if wrong:
         texts = ", ".join(f"{to_text(name)} {show(view.fields[name], 40)!r}" for name in wrong)
         yield view.complaint(f"{texts}: the scripts fail on it when they next count or sort the job")
@@ -92,7 +127,7 @@ def has_numbers(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
 
 @book.about_jobs(
     "QLESS-25",
-    "The data of a job that has yet to run is JSON; otherwise it is not carried",
+    READABLE,
     Severity.ERROR,
     Harm.POISON,
     refuses=True,
@@ -105,7 +140,7 @@ def has_data(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
 
 @book.about_jobs(
     "QLESS-25",
-    "Tags, failure, throttles and history are JSON of the right form",
+    READABLE,
     Severity.ERROR,
     Harm.POISON,
     repair="write an empty list for tags, and remove a failure that can't be read",

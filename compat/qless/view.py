@@ -78,6 +78,9 @@ class View:
             if fact.role != "failed" and fact.queue in (queue, None):
                 view.own.setdefault(fact.role, fact)
         scores = {role: fact.score for role, fact in view.own.items() if fact.score is not None}
+        if view.word == "scheduled" and "scheduled" not in scores:
+            # Where it strayed, its score is still the time when it is due.
+            scores |= {fact.role: fact.score for fact in view.where("scheduled")[:1] if fact.score is not None}
         history = tuple(entry for fact in view.history_facts for entry in fact.values) if view.history_facts else None
         view.stored = Record(view.fields, history, scores, tuple(sorted(view.dependencies)))
         return view

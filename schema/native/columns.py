@@ -29,7 +29,7 @@ from .voucher import EXACT, SOMEWHERE, NativeVoucher, is_calm, is_message
 class NativeColumns(ColumnVoucher):
     """What a NativeVoucher says."""
 
-    fields = (b"payload", b"message", b"published_at", b"reason", b"score", Aside.FIELD)
+    fields = (b"payload", b"message", b"published_at", b"reason", b"score", b"deliveries", Aside.FIELD)
 
     def __init__(self, voucher: NativeVoucher) -> None:
         self._voucher = voucher
@@ -53,6 +53,7 @@ class NativeColumns(ColumnVoucher):
         is_sound &= ~there[b"published_at"] | (created_at != UNDATED)
         is_sound &= ~records[b"reason"].are(CANCELLED)
         is_sound &= ~there[b"score"] | (records[b"score"].numbers(whole, UNDATED) != UNDATED)
+        is_sound &= ~there[b"deliveries"] | (records[b"deliveries"].numbers(whole, UNDATED) != UNDATED)
         for row in np.flatnonzero(there[b"message"] & ~there[b"payload"]).tolist():
             is_sound[row] &= is_message(records[b"message"][row])
         is_sound[there[Aside.FIELD]] &= _are_calm(records[Aside.FIELD].take(there[Aside.FIELD]))
@@ -68,7 +69,7 @@ class NativeColumns(ColumnVoucher):
             with np.errstate(invalid="ignore"):
                 numbers[(np.floor(scores) != scores) | (np.abs(scores) > EXACT)] = NO_NUMBER
         elif role == "scheduled":
-            numbers[scores < self._voucher.late] = NO_NUMBER
+            numbers[(scores < self._voucher.late) | ~(np.abs(scores) < 2.0**63)] = NO_NUMBER
         return StandingColumns(ANYWHERE, numbers, home)
 
     def tally_vouched(self, keys: Texts, numbers: Any, totals: Totals) -> None:

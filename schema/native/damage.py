@@ -104,6 +104,16 @@ def _letter_not_dead(place: _Place) -> Iterator[Command]:
         yield ("ZADD", place.names.outbox, place.now_ms * keys.POSTED_PER_MS, place.id)
 
 
+def _deliveries_lost(place: _Place) -> Iterator[Command]:
+    if place.stored.place not in ("dead", "done"):
+        yield place.set("deliveries", "many")
+
+
+def _due_time_lost(place: _Place) -> Iterator[Command]:
+    if place.state is State.SCHEDULED:
+        yield ("ZADD", place.place, "inf", place.id)
+
+
 _PLANTS: Mapping[str, Callable[[_Place], Iterator[Command]]] = {
     "NATIVE-1": lambda place: iter([("DEL", place.record)]),
     "NATIVE-2": lambda place: iter([place.leave()]),
@@ -127,6 +137,8 @@ _PLANTS: Mapping[str, Callable[[_Place], Iterator[Command]]] = {
     "NATIVE-20": _letter_not_dead,
     "NATIVE-21": lambda place: iter([("SET", place.names.unique("of one that is gone"), place.id)]),
     "NATIVE-22": lambda place: iter([("HSET", place.names.meta, "dead_letter_exchange", '"graves"')]),
+    "NATIVE-23": _deliveries_lost,
+    "NATIVE-24": _due_time_lost,
 }
 
 PLANTABLE = frozenset(_PLANTS)

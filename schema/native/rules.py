@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from ..errors import MalformedValue
 from ..fact import Fact
 from ..rule import Complaint, Harm, Keyspace, Rule, Severity
-from ..text import show, to_bytes
+from ..text import ago, show, span, to_bytes
 from . import codec
 from .aside import Aside
 from .keys import POSTED_PER_MS, QueueKeys
 from .reader import View, consumer_label, view_of
-from .record import number
+from .record import number, whole, whole_score
 
 LATE_MS = 60_000
 """Due jobs and lapsed leases are seen at the next poll of any consumer, at most a lease later. What is older, nobody sees."""
@@ -73,18 +73,39 @@ def _no_message(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
 
 def _odd_score(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     for place in view.places:
-        if place.role in ("waiting", "held") and place.score is not None:
+        if place.role in ("waiting", "held") and place.score is not None and whole_score(place.score) is not None:
             inexact = abs(place.score) > 2**53 or not place.score.is_integer()
             if inexact:
                 yield _say(view, f"has the place {place.score!r}, which is no priority and sequence", place.key)
 
 
-def _place_forgotten(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
-    own = view.own_place
-    if own is not None and view.record is not None and own.role in ("scheduled", "dead", "blocked"):
-        score = view.fields.get(b"score")
-        if score is not None and number(score) is None:
+def _place_lost(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    for place in view.places:
+        if place.role in ("waiting", "held") and whole_score(place.score) is None:
+            yield _say(view, f"has the place {place.score!r}, which is none", place.key)
+
+
+def _forgets(*roles: str) -> Check:
+    """Whether a job in such a place remembers one in waiting that can't be read."""
+
+    def check(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+        own, score = view.own_place, view.fields.get(b"score")
+        if own is not None and own.role in roles and score is not None and number(score) is None:
             yield _say(view, f"remembers the place {show(score, 40)!r}; it will go ahead of all others of the middle priority")
+
+    return check
+
+
+def _deliveries_lost(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    raw, own = view.fields.get(b"deliveries"), view.own_place
+    if own is not None and own.role not in ("dead", "done") and raw is not None and whole(raw) is None:
+        yield _say(view, f"has {show(raw, 40)!r} deliveries: the next one fails")
+
+
+def _due_time_lost(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    own = view.own_place
+    if own is not None and own.role == "scheduled" and whole_score(own.score) is None:
+        yield _say(view, f"is scheduled for {own.score!r}, which is no time: when it is due is lost", own.key)
 
 
 def _blocked_by_nothing(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
@@ -95,16 +116,16 @@ def _blocked_by_nothing(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
 def _overdue(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     for place in view.places:
         if place.role == "scheduled" and place.score is not None and place.score < keyspace.now_ms - LATE_MS:
-            late = keyspace.now_ms - place.score
-            yield _say(view, f"was due {late / 1000:.0f} s ago: no consumer looks at this queue", place.key)
+            yield _say(view, f"was due {ago(place.score, keyspace.now_ms)}: no consumer looks at this queue", place.key)
 
 
 def _lapsed(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     for place in view.places:
         lease = _lease(view, place.place, keyspace) if place.role == "held" else None
         if lease is not None and lease < keyspace.now_ms - LATE_MS:
-            late = (keyspace.now_ms - lease) / 1000
-            yield _say(view, f"its consumer's lease ended {late:.0f} s ago: no consumer looks at this queue", place.key)
+            yield _say(
+                view, f"its consumer's lease ended {ago(lease, keyspace.now_ms)}: no consumer looks at this queue", place.key
+            )
 
 
 def _aside_malformed(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
@@ -120,12 +141,12 @@ def _letter_stale(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     for letter in view.letters:
         posted = (letter.score or 0) / POSTED_PER_MS
         if posted < keyspace.now_ms - STALE_MS:
-            late = (keyspace.now_ms - posted) / 1000
+            late = span(keyspace.now_ms - posted)
             if forwards(view, keyspace):
                 why = "no consumer of any queue looks, or there is no room where it goes"
             else:
                 why = "the queue has none any more"
-            yield _say(view, f"has waited {late:.0f} s to go to the dead letter exchange: {why}", letter.key)
+            yield _say(view, f"has waited {late} to go to the dead letter exchange: {why}", letter.key)
 
 
 def forwards(view: View, keyspace: Keyspace) -> bool:
@@ -233,9 +254,17 @@ def _not_looked_at(keyspace: Keyspace) -> Iterator[Complaint]:
 
 
 def _about_job(
-    number: int, title: str, severity: Severity, harm: Harm, check: Check, repair: str | None = None, refuses: bool = False
+    number: int,
+    title: str,
+    severity: Severity,
+    harm: Harm,
+    check: Check,
+    repair: str | None = None,
+    refuses: bool = False,
+    assumes: str | None = None,
 ) -> Rule:
-    return Rule(f"NATIVE-{number}", title, severity, harm, repair, refuses, subject=check, view_of=view_of)
+    refuses = refuses or assumes is not None
+    return Rule(f"NATIVE-{number}", title, severity, harm, repair, refuses, assumes=assumes, subject=check, view_of=view_of)
 
 
 def _about_queues(
@@ -251,18 +280,27 @@ def _about_queues(
 
 ERROR, WARNING = Severity.ERROR, Severity.WARNING
 
+EXACT_PLACES = "Places in waiting are exact; a job whose place can't be read is not carried"
+REMEMBERED_PLACES = "Remembered places are whole numbers; a job that would go by another one is not carried"
+KEPT = "What a migration kept can be read; otherwise the job is not carried"
+DELIVERIES = "Deliveries are counted in whole numbers; a job that has yet to run is not carried without"
+DUE = "A scheduled job has a time when it is due; otherwise it is not carried"
+FIRST = "to run before all others of the middle priority"
+
 RULES = (
     _about_job(1, "Every id in a place has a hash", ERROR, Harm.LOST, _member_without_hash, "remove the id from the place"),
     _about_job(2, "Every job stands in a place", ERROR, Harm.LOST, _hash_without_place, "put the job back in waiting", True),
     _about_job(3, "Every job stands in one place only", ERROR, Harm.DUPLICATE, _two_places, "keep the first place"),
     _about_job(4, "Every holder has a lease", ERROR, Harm.LOST, _holder_unknown, "put the job back in waiting"),
     _about_job(5, "Every job has a sound message or a payload", ERROR, Harm.POISON, _no_message, "move the job to dead", True),
-    _about_job(6, "Places in waiting are exact", WARNING, Harm.LATE, _odd_score),
-    _about_job(7, "Remembered places are whole numbers", WARNING, Harm.LATE, _place_forgotten),
+    _about_job(6, EXACT_PLACES, WARNING, Harm.LATE, _place_lost, assumes=FIRST),
+    _about_job(6, EXACT_PLACES, WARNING, Harm.LATE, _odd_score),
+    _about_job(7, REMEMBERED_PLACES, WARNING, Harm.LATE, _forgets("scheduled", "blocked"), assumes=FIRST),
+    _about_job(7, REMEMBERED_PLACES, WARNING, Harm.LATE, _forgets("dead")),
     _about_job(8, "A blocked job waits for something", ERROR, Harm.LOST, _blocked_by_nothing, "put the job in waiting"),
     _about_job(9, "Due jobs are promoted", WARNING, Harm.LATE, _overdue, "start a consumer"),
     _about_job(10, "Lapsed leases are reclaimed", WARNING, Harm.LATE, _lapsed, "start a consumer"),
-    _about_job(11, "What a migration kept can be read", WARNING, Harm.COSMETIC, _aside_malformed),
+    _about_job(11, KEPT, WARNING, Harm.COSMETIC, _aside_malformed, assumes="as the rest of its hash tells"),
     _about_queues(12, "Queues have a schema that this version knows", ERROR, Harm.LOST, _other_schema, "update ferryman"),
     _about_queues(13, "Jobs belong to a queue that exists", ERROR, Harm.LOST, _jobs_without_queue, "declare the queue"),
     _about_queues(14, "Where jobs wait, one token does", WARNING, Harm.LATE, _tokens, "publish, or start a consumer"),
@@ -274,5 +312,8 @@ RULES = (
     _about_job(20, "Only dead jobs are letters", ERROR, Harm.DUPLICATE, _letter_not_dead, "strike the job off the outbox"),
     _about_job(21, "Unique keys name who holds them", WARNING, Harm.LEAK, _claim_without_holder, "delete the key"),
     _about_queues(22, "Queues that forward are listed", WARNING, Harm.LATE, _not_looked_at, "list the queue"),
+    _about_job(23, DELIVERIES, ERROR, Harm.POISON, _deliveries_lost, assumes="as if it had never been delivered"),
+    _about_job(24, DUE, ERROR, Harm.LOST, _due_time_lost, assumes="due at once"),
 )
-"""All rules. Jobs stay at the source (``refuses``) when nothing could run at the target: no place, or no message."""
+"""All rules. Jobs stay at the source (``refuses``) when nothing could run at the target: no place, or no message; or when a value
+of theirs is lost, unless the user accepts what they would get instead."""

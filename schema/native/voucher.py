@@ -76,6 +76,8 @@ class NativeVoucher(Voucher):
             odd.update(row for row, reason in enumerate(records[b"reason"]) if reason == CANCELLED)
         if b"score" in records:
             odd.update(row for row, score in enumerate(records[b"score"]) if number(score) is None)
+        if b"deliveries" in records:
+            odd.update(row for row, count in enumerate(records[b"deliveries"]) if whole(count) is None)
         if b"payload" not in records:
             odd.update(row for row, message in enumerate(records[b"message"]) if not is_message(message))
         if Aside.FIELD in records:
@@ -141,7 +143,7 @@ class NativeVoucher(Voucher):
         return None if queue is None else (queue, to_text(name))
 
     def _is_late(self, due_at: float) -> bool:
-        return due_at < self.late
+        return due_at < self.late or whole_score(due_at) is None
 
 
 def _queue(tag: bytes) -> str | None:

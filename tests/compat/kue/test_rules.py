@@ -73,14 +73,15 @@ def test_only_what_could_not_be_run_right_elsewhere_is_refused() -> None:
         "12": {"KUE-3"},
         "19": {"KUE-17"},
         "27": {"KUE-2"},
+        "32": {"KUE-11"},
         "33": {"KUE-18"},
         "36": {"KUE-2"},
     }
 
 
-def test_rules_are_numbered_from_1_to_31() -> None:
+def test_rules_are_numbered_from_1_to_32() -> None:
     numbered = [int(rule.id.removeprefix("KUE-")) for rule in FAMILY.rules]
-    assert sorted(set(numbered)) == list(range(1, 32))
+    assert sorted(set(numbered)) == list(range(1, 33))
     assert numbered == sorted(numbered)
     assert all((rule.subject is None) != (rule.keyspace is None) for rule in FAMILY.rules)
 
@@ -139,6 +140,7 @@ DELAYED: dict[bytes, bytes | None] = {b"state": b"delayed", b"promote_at": b"%d"
 COMPLETE: dict[bytes, bytes | None] = {b"state": b"complete", b"progress": b"100", b"attempts": b"1"}
 FAILED: dict[bytes, bytes | None] = {b"state": b"failed", b"attempts": b"1", b"error": b"E", b"failed_at": b"%d" % CREATED}
 PROMOTED = float(NOW + 5000)
+LOST = {"KUE-5": "error", "KUE-32": "error"}
 
 
 @pytest.mark.parametrize(
@@ -165,7 +167,11 @@ PROMOTED = float(NOW + 5000)
         (keyspace({b"priority": b"5"}), {"KUE-12": "warning"}),
         (keyspace(DELAYED, score=PROMOTED), {}),
         (keyspace(DELAYED, score=PROMOTED + 1), {"KUE-13": "error"}),
-        (keyspace({**DELAYED, b"promote_at": None}, score=-5.0), {"KUE-13": "error", "KUE-14": "warning"}),
+        (keyspace({**DELAYED, b"promote_at": None}, score=-5.0), {"KUE-13": "error"}),
+        (keyspace({**DELAYED, b"promote_at": None, b"delay": None}, score=0.0), {"KUE-32": "error"}),
+        (keyspace({**DELAYED, b"promote_at": b"soon", b"delay": b"1h"}, missing=(b"q:jobs:delayed",)), LOST),
+        (keyspace({b"ttl": b"soon"}), {"KUE-21": "error"}),
+        (keyspace({b"attempts": b""}), {"KUE-21": "error"}),
         (keyspace({**DELAYED, b"promote_at": b"%d" % (NOW - 4000)}, score=NOW - 4000.0), {"KUE-14": "warning"}),
         (keyspace({**DELAYED, b"promote_at": b"%d" % (NOW - 2000)}, score=NOW - 2000.0), {}),
         (keyspace(ACTIVE), {"KUE-15": "warning"}),

@@ -59,6 +59,7 @@ LEFT_BEHIND = {
         ("QLESS-30", "ql:q:example"),
     },
     "lower-first": {("QLESS-12", "rec-1")},
+    "odd": {("QLESS-4", "delay-huge")},
     # A tag that was given twice, and a tracked job that was cancelled.
     "older-version": {("QLESS-12", "lock-expired"), ("QLESS-20", "x y"), ("QLESS-28", "gone")},
 }
@@ -76,7 +77,9 @@ def test_every_recurring_job_is_named_as_what_stays(case: Capture) -> None:
 
 
 def test_only_what_could_not_be_run_right_elsewhere_is_refused() -> None:
-    for name, refused in [("crashed", {"sched-evicted"}), ("crashed-reqless", set()), ("odd", set()), ("healthy", set())]:
+    crashed = {"sched-evicted", "inf-priority", "nan-priority", "fractional-retries"}
+    told = [("crashed", crashed), ("crashed-reqless", set()), ("odd", {"delay-huge"}), ("healthy", set())]
+    for name, refused in told:
         case = capture("qless", name)
         seen = survey(FAMILY, case.entries(), case.prefix, case.captured_at_ms)
         found = {
