@@ -248,7 +248,7 @@ def send(client: redis.Redis, case: Case, digests: list[bytes]) -> bool:
         needed = f"EVAL, and every command of the repair ({error})"
         raise ServerError(f"{finding.rule} can't be mended by this user, who needs the right to call {needed}") from error
     except redis.exceptions.ResponseError as error:
-        if "CROSSSLOT" in str(error) or "MOVED" in str(error):
+        if isinstance(error.__cause__ or error, (redis.exceptions.ClusterCrossSlotError, redis.exceptions.MovedError)):
             raise ServerError(f"{finding.rule} can't be mended here: its keys stand on several nodes of a cluster") from error
         raise ServerError(f"{finding.rule} of {finding.key or 'the keyspace'} was not mended: {error}") from error
 

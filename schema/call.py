@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 import redis
 from attrs import field, frozen
 
-from .incapable import explained
+from .incapable import explained, info_text
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ def run(client: redis.Redis, call: Call[T] | Command[T]) -> T:
     try:
         reply = _reply(client, call)
     except redis.exceptions.ResponseError as error:
-        plain = explained(error, lambda: "\n".join(f"{name}:{value}" for name, value in client.info("server").items()))
+        plain = explained(error, lambda: info_text(client))
         if plain is error:
             raise
         raise plain from error

@@ -18,7 +18,7 @@ from redis.sentinel import Sentinel
 from . import tls
 from .address import Address, Kind
 from .errors import ServerError, UsageError
-from .incapable import Incapable, lacks
+from .incapable import explained, info_text
 from .secret import Secret, credential_provider
 
 CONNECT_TIMEOUT = 5.0
@@ -103,8 +103,8 @@ def server_errors(address: Address) -> Iterator[None]:
     except redis.exceptions.ConnectionError as error:
         raise ServerError(f"{address.display()}: can't be reached ({_reason(error)}); is the server running?") from error
     except redis.exceptions.RedisError as error:
-        reason = None if isinstance(error, Incapable) else lacks(str(error))
-        raise ServerError(f"{address.display()}: {_reason(error) if reason is None else f'this server {reason}'}") from error
+        plain = explained(error, lambda: _info(address))
+        raise ServerError(f"{address.display()}: {_reason(plain)}") from error
 
 
 @contextlib.contextmanager
@@ -112,6 +112,11 @@ def open_client(address: Address, **overrides: Any) -> Iterator[redis.Redis]:
     """A client for the length of the block, in which a failing server is a ServerError that names the address."""
     with server_errors(address), connect(address, **overrides) as client:
         yield client
+
+
+def _info(address: Address) -> str:
+    with connect(address) as client:
+        return info_text(client)
 
 
 def _reason(error: Exception) -> str:
