@@ -251,7 +251,7 @@ def send(client: redis.Redis, case: Case, digests: list[bytes]) -> bool:
     except Forbidden as error:
         raise ServerError(f"{finding.rule} of {finding.key or 'the keyspace'} was not mended: {error}") from error
     except redis.exceptions.ResponseError as error:
-        if "CROSSSLOT" in str(error) or "MOVED" in str(error):
+        if isinstance(error.__cause__ or error, (redis.exceptions.ClusterCrossSlotError, redis.exceptions.MovedError)):
             raise ServerError(f"{finding.rule} can't be mended here: its keys stand on several nodes of a cluster") from error
         raise ServerError(f"{finding.rule} of {finding.key or 'the keyspace'} was not mended: {error}") from error
 

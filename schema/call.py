@@ -71,7 +71,7 @@ def run(client: redis.Redis, call: Call[T] | Command[T]) -> T:
         reply = _reply(client, call)
     except redis.exceptions.ResponseError as error:
         refused = permission.explained(error, call.words, call.script.name if isinstance(call, Call) else None)
-        plain = incapable.explained(refused, lambda: _server_info(client))
+        plain = incapable.explained(refused, lambda: incapable.info_text(client))
         if plain is error:
             raise
         raise plain from error
@@ -85,7 +85,3 @@ def _reply(client: redis.Redis, call: Call[Any] | Command[Any]) -> Any:
         if isinstance(call, Command):
             raise
         return client.execute_command(*call.eval())
-
-
-def _server_info(client: redis.Redis) -> str:
-    return "\n".join(f"{name}:{value}" for name, value in client.info("server").items())

@@ -15,11 +15,9 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from . import tls
+from . import incapable, permission, tls
 from .address import Address, Kind
 from .errors import ServerError, UsageError
-from .incapable import Incapable, lacks
-from .permission import explained
 from .secret import Secret, credential_provider
 
 CONNECT_TIMEOUT = 5.0
@@ -104,9 +102,8 @@ def server_errors(address: Address) -> Iterator[None]:
     except redis.exceptions.ConnectionError as error:
         raise ServerError(f"{address.display()}: can't be reached ({_reason(error)}); is the server running?") from error
     except redis.exceptions.RedisError as error:
-        lacking = None if isinstance(error, Incapable) else lacks(str(error))
-        reason = _reason(explained(error)) if lacking is None else f"this server {lacking}"
-        raise ServerError(f"{address.display()}: {reason}") from error
+        plain = incapable.explained(permission.explained(error), lambda: _info(address))
+        raise ServerError(f"{address.display()}: {_reason(plain)}") from error
 
 
 @contextlib.contextmanager
@@ -114,6 +111,11 @@ def open_client(address: Address, **overrides: Any) -> Iterator[redis.Redis]:
     """A client for the length of the block, in which a failing server is a ServerError that names the address."""
     with server_errors(address), connect(address, **overrides) as client:
         yield client
+
+
+def _info(address: Address) -> str:
+    with connect(address) as client:
+        return incapable.info_text(client)
 
 
 def _reason(error: Exception) -> str:

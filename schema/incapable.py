@@ -12,7 +12,7 @@ from typing import Any
 
 import redis
 
-from .errors import ServerError
+from .errors import ServerError, UsageError
 
 VERSION = re.compile(r"^(\w+)_version:(\S+)", re.MULTILINE)
 BRANDS = {
@@ -63,11 +63,16 @@ def lacks(text: str) -> str | None:
     return f"does not know {command or 'a command'}, or it is renamed, and ferryman needs it: use Redis 6.2 or newer, or Valkey"
 
 
+def info_text(client: redis.Redis) -> str:
+    """What INFO says of the server, from a client that has taken it apart."""
+    return "\n".join(f"{name}:{value}" for name, value in client.info("server").items())
+
+
 def _server(info: Callable[[], Any]) -> str:
     """The server by name and version, as far as it says them. INFO may be denied, or unknown too."""
     try:
         reply = info()
-    except redis.exceptions.RedisError:
+    except (redis.exceptions.RedisError, UsageError):  # UsageError: a cluster has no one server to ask
         return "this server"
     text = reply.decode("utf-8", "replace") if isinstance(reply, bytes) else str(reply)
     versions = {brand: version for brand, version in VERSION.findall(text) if brand in BRANDS}

@@ -9,6 +9,7 @@ from ferryman.schema.errors import ServerError
 from ferryman.schema.native.live import Live
 from kombu import Connection, Consumer, Producer, Queue
 
+from ..support.command import ferryman
 from ..support.partial_server import partial_server
 from ..support.servers import installed_servers
 
@@ -77,3 +78,12 @@ def test_the_command_line_says_it_too(server):
     lacking = pytest.raises(ServerError, match=r"\(.*\) runs no Lua scripts")
     with partial_server(server, {"EVALSHA": UNKNOWN}) as partial, redis.Redis(port=partial.port) as client, lacking:
         run(client, Live("ferryman").size("q"))
+
+
+def test_a_migration_to_a_server_without_scripts_is_refused_with_its_version(server):
+    assert ferryman("generate", server.url(5, family="kue"), "--jobs", "10").status == 0
+    with partial_server(server, {"EVALSHA": UNKNOWN, "EVAL": UNKNOWN}) as partial:
+        refused = ferryman("migrate", server.url(5, family="kue"), partial.url())
+    assert refused.status == 3
+    assert "this server (" in refused.error
+    assert "runs no Lua scripts" in refused.error
