@@ -2,8 +2,8 @@
 
 Celery's own ``app.control.revoke`` tells the workers that listen, and only they remember it. A connection that sees that
 broadcast go out also removes the tasks (option ``remove_revoked``), for a bounded time; ``revoke`` here does the same and nothing
-else, for as long as it takes. What runs is left to Celery (``terminate=True``). What the app and its monitors learn of a task that
-was removed stands in ``announcement.py``.
+else, for as long as it takes. What runs is left to Celery (``terminate=True``). What the app and its monitors learn of a removed
+task stands in ``announcement.py``.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from kombu.transport.virtual import Management
 from ..schema.native.exchange import Exchanges
 from ..schema.native.keys import wake
 from ..schema.native.live import Live
-from . import flower
+from . import flower, schedule
 from .channel import Channel, Consumer
 from .cluster import ClusterWire
 from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS
@@ -57,6 +57,7 @@ class Transport(base.Transport):  # type: ignore[misc]
     def __init__(self, client: Any, **_: Any) -> None:
         super().__init__(client)
         flower.teach()
+        schedule.teach()
         self.settings = Settings.of(client)
         self.live = Live(self.settings.prefix)
         self.exchanges = Exchanges(self.settings.prefix)

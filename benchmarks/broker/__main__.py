@@ -17,6 +17,7 @@ from ..server import VALKEY, Server
 from .consume import COMMANDS, CONSUME
 from .idle import IDLE
 from .latency import LATENCY
+from .lateness import LATENESS
 from .measure import Measure, Result, results
 from .memory import MEMORY_500, MEMORY_4096
 from .publish import BATCH, DELAY, PUBLISH
@@ -24,7 +25,7 @@ from .recovery import RECOVERY
 from .table import markdown, show
 from .worker import WORKERS
 
-MEASURES = (PUBLISH, DELAY, BATCH, CONSUME, COMMANDS, *WORKERS, MEMORY_500, MEMORY_4096, LATENCY, IDLE, RECOVERY)
+MEASURES = (PUBLISH, DELAY, BATCH, CONSUME, COMMANDS, *WORKERS, MEMORY_500, MEMORY_4096, LATENCY, LATENESS, IDLE, RECOVERY)
 
 
 def _measured(measure: Measure, repeats: int, server: Server) -> list[Result]:

@@ -322,6 +322,18 @@ class Live:
         """What has happened to the queue's jobs since it was made, by the names in ``results.COUNTERS``."""
         return Command(("HMGET", self.keys(queue).meta, *results.COUNTERS), results.counters)
 
+    def upcoming(self, queue: str, limit: int) -> Command[list[tuple[str, int]]]:
+        """The next scheduled jobs with their due times, ms, the next one first."""
+        return Command(("ZRANGE", self.keys(queue).scheduled, 0, _positive(limit) - 1, "WITHSCORES"), results.upcoming)
+
+    def message_size(self, queue: str, job_id: str) -> Command[int]:
+        """How long a job's message is, bytes; 0 for a job that has none."""
+        return Command(("HSTRLEN", self.keys(queue).job(job_id), "message"), int)
+
+    def message(self, queue: str, job_id: str) -> Command[dict[bytes, bytes]]:
+        """Those fields of a job that hold its message, as ``Delivery.fields``; none for one that has gone."""
+        return Command(("HMGET", self.keys(queue).job(job_id), *results.MESSAGE), results.message)
+
     def purge(self, queue: str, *, limit: int = CHUNK, now: int | None = None) -> Call[Purged]:
         """Deletes up to ``limit`` jobs that wait or are scheduled. Call again while ``more``."""
         return self._call("purge", queue, now, (_positive(limit),), results.purged)

@@ -313,6 +313,21 @@ def counters(reply: Any) -> dict[str, int]:
     return {name: whole(raw) or 0 for name, raw in zip(COUNTERS, reply, strict=True)}
 
 
+MESSAGE = (b"message", b"name", b"payload")
+"""The fields of a job of which its message is made, whichever system it came from."""
+
+
+def message(reply: Any) -> dict[bytes, bytes]:
+    """Those of ``MESSAGE`` that there are."""
+    return {name: value for name, value in zip(MESSAGE, reply, strict=True) if value is not None}
+
+
+def upcoming(reply: Any) -> list[tuple[str, int]]:
+    """Ids with their scores. redis-py makes pairs of them, a bare connection does not."""
+    pairs = reply if reply and isinstance(reply[0], tuple) else zip(reply[::2], reply[1::2], strict=True)
+    return [(to_text(job_id), int(float(score))) for job_id, score in pairs]
+
+
 def purged(reply: Any) -> Purged:
     jobs, more = reply
     return Purged(jobs, bool(more))

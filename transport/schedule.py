@@ -1,0 +1,153 @@
+"""Schedule: what a worker says to ``celery inspect scheduled``: also the tasks that wait for their time in the broker.
+
+On other transports a task with an ETA is delivered at once and waits in a worker, which is what Celery's command lists. Here it
+stays in Redis until it is due, so that list would always be empty. ``teach``, called for each new transport, puts a command in
+its place that adds the next ones of the queues that the worker consumes. A worker of another broker answers as before.
+"""
+
+from __future__ import annotations
+
+import datetime
+import heapq
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from ..schema.call import Command
+from ..schema.errors import MalformedValue
+from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS
+from .message import content
+
+if TYPE_CHECKING:
+    from .transport import Transport
+
+T = TypeVar("T")
+
+logger = logging.getLogger("ferryman.transport")
+
+MODULE = "celery.worker.control"
+COMMANDS = ("scheduled", "dump_schedule")
+"""The command, and its old name."""
+LIMIT = 100
+"""Tasks that are listed unless ``limit`` says otherwise."""
+MOST = 1000
+"""Tasks that are listed at most."""
+BYTES = 4_000_000
+"""Size of the messages that are read at most, but for the first: they come whole, though only their heads are wanted."""
+PRIORITY = 6
+"""What Celery gives each ETA in its timer; nothing to do with the task's own."""
+
+
+class Due(NamedTuple):
+    """A scheduled job, ordered by its time."""
+
+    at_ms: int
+    queue: str
+    job_id: str
+
+
+def teach() -> None:
+    """Has this process's workers list what waits in the broker, if Celery's commands are loaded and have not learnt it yet."""
+    commands: dict[str, Any] = getattr(getattr(sys.modules.get(MODULE), "Panel", None), "data", {})
+    known = commands.get(COMMANDS[0])
+    if known is None or hasattr(known, "knows_ferryman"):
+        return
+
+    @wraps(known)
+    def scheduled(state: Any, limit: int = LIMIT, **arguments: Any) -> Any:
+        return [*known(state, **arguments), *_in_broker(state, limit)]
+
+    scheduled.knows_ferryman = True  # type: ignore[attr-defined]
+    for name in COMMANDS:
+        commands[name] = scheduled
+
+
+def _in_broker(state: Any, limit: int) -> list[dict[str, Any]]:
+    """What waits in the queues of the worker that was asked; nothing if it has another broker or none at the moment."""
+    from .transport import Transport
+
+    consumer = state.consumer
+    transport = getattr(getattr(consumer, "connection", None), "transport", None)
+    task_consumer = getattr(consumer, "task_consumer", None)
+    if not isinstance(transport, Transport) or task_consumer is None:
+        return []
+    try:
+        queues = sorted({queue.name for queue in task_consumer.queues})
+        return list(upcoming(transport, queues, min(max(int(limit), 0), MOST), state.hostname))
+    except (*CONNECTION_ERRORS, *CHANNEL_ERRORS) as error:
+        logger.warning("the tasks that wait in the broker can't be listed: %s", error)
+        return []
+
+
+def upcoming(transport: Transport, queues: Sequence[str], limit: int, hostname: str) -> Iterator[dict[str, Any]]:
+    """The next tasks that are scheduled in some queues, the next one first, in Celery's form. Three round trips.
+
+    What is damaged is left out. Raises connection errors.
+    """
+    live = transport.live
+    listed = _answered(transport, [(queue, live.upcoming(queue, limit)) for queue in queues] if limit else [])
+    next_ones = heapq.nsmallest(limit, (Due(at, queue, job_id) for queue, jobs in listed for job_id, at in jobs))
+    sizes = _answered(transport, [(due, live.message_size(due.queue, due.job_id)) for due in next_ones])
+    for due, fields in _answered(transport, [(due, live.message(due.queue, due.job_id)) for due in _fitting(sizes)]):
+        entry = _entry(due, fields, hostname)
+        if entry is not None:
+            yield entry
+
+
+def _answered(transport: Transport, calls: Sequence[tuple[T, Command[Any]]]) -> list[tuple[T, Any]]:
+    """What was asked about, with the answer; without what is answered by an error."""
+    outcomes = transport.wire.outcomes([call for _, call in calls])
+    told = [(about, answer) for (about, _), answer in zip(calls, outcomes, strict=True)]
+    for about, error in told:
+        if isinstance(error, Exception):
+            logger.warning("what is scheduled can't be listed in full: %s: %s", about, error)
+    return [(about, answer) for about, answer in told if not isinstance(answer, Exception)]
+
+
+def _fitting(sizes: Sequence[tuple[Due, int]]) -> list[Due]:
+    """As many of the first as are no larger together than BYTES, but one at least."""
+    fitting: list[Due] = []
+    total = 0
+    for due, size in sizes:
+        total += size
+        if fitting and total > BYTES:
+            break
+        fitting.append(due)
+    return fitting
+
+
+def _entry(due: Due, fields: dict[bytes, bytes], hostname: str) -> dict[str, Any] | None:
+    """None for a job that has gone meanwhile, and for a message that is for no Celery task."""
+    try:
+        found = content(due.job_id, due.queue, fields)
+    except MalformedValue:
+        return None
+    headers, properties = found.headers, found.properties
+    if not headers.get("task"):
+        return None
+    info = properties.get("delivery_info") or {}
+    eta = headers.get("eta") or datetime.datetime.fromtimestamp(due.at_ms / 1000, datetime.UTC)
+    return {
+        "eta": eta.isoformat() if isinstance(eta, datetime.datetime) else str(eta),
+        "priority": PRIORITY,
+        "waiting_in_broker": True,
+        "request": {
+            "id": headers.get("id"),
+            "name": headers.get("shadow") or headers["task"],
+            "args": headers.get("argsrepr", ""),
+            "kwargs": headers.get("kwargsrepr", ""),
+            "type": headers["task"],
+            "hostname": hostname,
+            "time_start": None,
+            "acknowledged": False,
+            "delivery_info": {
+                "exchange": info.get("exchange", ""),
+                "routing_key": info.get("routing_key", due.queue),
+                "priority": properties.get("priority"),
+                "redelivered": False,
+            },
+            "worker_pid": None,
+        },
+    }
