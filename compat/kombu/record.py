@@ -247,6 +247,18 @@ def task_of(message: Message) -> Mapping[str, Any]:
     return body if isinstance(body, dict) and isinstance(body.get("task"), str) and "args" in body else headers
 
 
+def unreadable(task: Mapping[str, Any]) -> list[str]:
+    """What a task says of when, how often and how long it runs in a form that no worker could read."""
+    eta, retries, limits = task.get("eta"), task.get("retries"), task.get("timelimit")
+    wrong = ["eta"] if eta is not None and moment(eta) is None else []
+    wrong += ["retries"] if retries is not None and _whole(retries) is None else []
+    if limits is not None and not (
+        isinstance(limits, list) and all(each is None or _number(each) is not None for each in limits)
+    ):
+        wrong.append("timelimit")
+    return wrong
+
+
 def eta_text(due_at: int) -> str | None:
     """The ISO 8601 text of a moment; None for one outside the years 1 to 9999."""
     try:

@@ -17,7 +17,7 @@ from ..moments import moment
 from ..rulebook import Rulebook
 from .bindings import bindings_of, is_of_another_prefix
 from .keys import STEPS, VISIBILITY_TIMEOUT_MS, bucket_key, lane_parts, layout
-from .record import Message, decode, task_of
+from .record import Message, decode, task_of, unreadable
 from .view import View, text_of, view_of
 
 SWEEP_MS = 200_000
@@ -150,17 +150,18 @@ def is_due_in_time(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
 
 @book.about_jobs(
     "KOMBU-10",
-    "The eta of a task is a moment; otherwise it is not carried",
+    "When, how often and how long a task runs can be read; otherwise it is not carried",
     Severity.ERROR,
     Harm.POISON,
     refuses=True,
-    assumes="as one that is due, with its eta as it is",
+    assumes="with its headers as they are, due at once, and without a count or limit",
 )
-def has_due_time(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
-    if view.message is not None:
-        eta = task_of(view.message).get("eta")
-        if eta is not None and moment(eta) is None:
-            yield view.complaint(f"its eta {show(str(eta), 40)!r} is no moment: the worker that gets it drops it")
+def is_readable_task(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    task = {} if view.message is None else task_of(view.message)
+    wrong = unreadable(task) if isinstance(task.get("task"), str) else []
+    if wrong:
+        texts = ", ".join(f"{name} {show(str(task[name]), 40)!r}" for name in wrong)
+        yield view.complaint(f"{texts}: the worker that gets it drops it or stops")
 
 
 # About queues and the keyspace

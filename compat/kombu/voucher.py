@@ -22,7 +22,7 @@ from .bindings import is_of_another_prefix
 from .kept import HEADER
 from .keys import DEFAULT_QUEUE, LISTS, is_control, lane, layout
 from .reader import is_meant_elsewhere, looks_like_message
-from .record import Glance, decode, glance
+from .record import Glance, decode, glance, unreadable
 
 
 class KombuVoucher(Voucher):
@@ -83,10 +83,9 @@ class KombuVoucher(Voucher):
         """A waiting message; None where it takes a closer look."""
         if not isinstance(message.headers.get("task"), str) or HEADER in message.headers:
             return None
-        eta = message.headers.get("eta")
-        due_at = moment(eta)
-        if due_at is None and eta is not None:
+        if unreadable(message.headers):
             return None
+        due_at = moment(message.headers.get("eta"))
         state = State.WAITING if due_at is None or due_at <= self._now_ms else State.SCHEDULED
         return Item(self.number(message.tag, queue), self._homes[queue, state], None)
 
