@@ -53,13 +53,17 @@ def test_jobs_can_be_asked_for_by_queue_and_state(server: Server, kue: Capture) 
     assert lines(server, kue, "jobs", "--queue", "no such queue") == []
 
 
-def test_queues_agree_with_the_jobs(server: Server, kue: Capture) -> None:
+def test_queues_agree_with_the_jobs_of_which_those_that_are_due_wait(server: Server, kue: Capture) -> None:
     jobs = lines(server, kue, "jobs")
+    due = [job for job in jobs if job["state"] == "scheduled" and job["due_at"] <= kue.captured_at_ms]
+    for job in due:
+        job["state"] = "waiting"
     for status in lines(server, kue, "queues"):
         own = [job for job in jobs if job["queue"] == status["queue"]]
         for state in ("scheduled", "waiting", "active", "completed", "failed", "unknown"):
             assert status[state] == sum(job["state"] == state for job in own)
-        ages = [kue.captured_at_ms - job["created_at"] for job in own if job["state"] == "waiting" and job["created_at"]]
+        since = [max(job["created_at"], job["due_at"] or 0) for job in own if job["state"] == "waiting" and job["created_at"]]
+        ages = [max(0, kue.captured_at_ms - moment) for moment in since]
         assert status["oldest_ms"] == max(ages, default=None)
         assert sum(status["priorities"].values()) == status["waiting"]
         for priority, number in status["priorities"].items():

@@ -50,7 +50,8 @@ def select(spark: SparkSession, text: str) -> list[Row]:
 
 def test_the_jobs_of_a_keyspace_are_a_view(spark: SparkSession, view: View, crashed: Capture, url: str) -> None:
     view("jobs", "jobs")
-    found = select(spark, "SELECT queue, count(*) AS jobs FROM jobs WHERE state = 'waiting' GROUP BY queue ORDER BY queue")
+    waits = f"state = 'waiting' OR state = 'scheduled' AND due_at <= {crashed.captured_at_ms}"
+    found = select(spark, f"SELECT queue, count(*) AS jobs FROM jobs WHERE {waits} GROUP BY queue ORDER BY queue")
     statuses = LocalEngine().queues(Address.parse(url), crashed.captured_at_ms)
     waiting = [(status.queue, status.states[State.WAITING]) for status in statuses]
     assert [(row.queue, row.jobs) for row in found] == [(queue, number) for queue, number in waiting if number]
