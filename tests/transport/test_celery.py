@@ -123,6 +123,10 @@ def test_a_task_longer_than_its_lease_runs_once(server, ledger, tmp_path):
 
 
 def test_a_lost_connection_neither_repeats_running_tasks_nor_keeps_waiting_ones(server, ledger, tmp_path):
+    from celery import VERSION
+
+    # Before 5.6.3, prefork does not hear of the end of a task that runs while Celery connects again, so nobody acks it.
+    acked = b"4" if VERSION >= (5, 6, 3) else b"3"
     with worker(server, tmp_path, concurrency=1, prefetch=4, late=1, lease=300) as cut:
         send(server, [(NAP, [n, 3.0], {}) for n in range(4)])
         ledger.wait_for("start", 1)
@@ -131,7 +135,7 @@ def test_a_lost_connection_neither_repeats_running_tasks_nor_keeps_waiting_ones(
         ledger.wait_for("end", 4)
         assert sorted(ledger.names("start")) == [0, 1, 2, 3], cut.log.read_text()
         with server.client() as client:
-            _wait_until(lambda: client.hget("ferryman:{celery}:meta", "acked") == b"4")
+            _wait_until(lambda: client.hget("ferryman:{celery}:meta", "acked") == acked)
 
 
 def test_celery_purge_empties_the_queue(server):
