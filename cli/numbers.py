@@ -14,7 +14,6 @@ from ..migrations.counting import SERVERS, count
 from ..migrations.local import LocalEngine
 from ..migrations.queues import QueueStatus
 from ..schema.address import DEFAULT_FAMILY, Address, Kind
-from ..schema.family import get_family
 from ..schema.job import State
 from ..schema.native.results import Size
 from .broker import open_broker
@@ -47,7 +46,7 @@ def is_brief(address: Address) -> bool:
     """Whether ``look`` takes a few commands a queue; it reads every job otherwise."""
     if address.family == DEFAULT_FAMILY:
         return address.kind is not Kind.RDB
-    return address.kind in SERVERS and get_family(address.family).count(address.prefix) is not None
+    return address.kind in SERVERS and address.key_family.count(address.prefix) is not None
 
 
 def look(address: Address) -> dict[str, Numbers | None]:

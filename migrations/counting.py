@@ -15,7 +15,7 @@ import redis
 
 from ..schema.address import Address, Kind
 from ..schema.connect import open_client
-from ..schema.family import Asking, Command, get_family
+from ..schema.family import Asking, Command
 from ..schema.job import State
 from .queues import QueueStatus
 from .survey import clock_ms
@@ -30,7 +30,7 @@ def count(address: Address, **overrides: Any) -> tuple[int, list[QueueStatus]] |
 
     A status tells states alone. ``overrides`` go to redis-py's connection. Raises ServerError naming the address.
     """
-    asking = get_family(address.family).count(address.prefix)
+    asking = address.key_family.count(address.prefix)
     if asking is None or address.kind not in SERVERS:
         return None
     with open_client(address, **overrides) as client, wire(client) as line:

@@ -62,6 +62,9 @@ class Plan:
     active: Active = Active.REQUEUE
     lossy: bool = False
     """Carry also the jobs of which the target family can't express everything."""
+    source_settings: tuple[tuple[str, Any], ...] = ()
+    target_settings: tuple[tuple[str, Any], ...] = ()
+    """What the URLs say to their families (``KeyFamily.parameters``)."""
 
     @classmethod
     def between(cls, source: Address, target: Address, now_ms: int, active: Active = Active.REQUEUE, lossy: bool = False) -> Plan:
@@ -78,16 +81,18 @@ class Plan:
             now_ms=now_ms,
             active=active,
             lossy=lossy,
+            source_settings=source.settings,
+            target_settings=target.settings,
         )
 
     def keyspace(self, totals: Totals) -> Keyspace:
         """The source as rules and readers see it, once its totals are known."""
-        return Keyspace(get_family(self.source_family), self.source_prefix, self.now_ms, totals)
+        return Keyspace(get_family(self.source_family, self.source_settings), self.source_prefix, self.now_ms, totals)
 
     @property
     def writer(self) -> KeyFamily:
         """The family that writes the jobs."""
-        return get_family(self.target_family)
+        return get_family(self.target_family, self.target_settings)
 
     @property
     def target(self) -> Target:

@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from attrs import evolve, field, frozen
 
 from .errors import AddressError
-from .family import get_family
+from .family import KeyFamily, get_family
 
 DEFAULT_PORT = 6379
 DEFAULT_SENTINEL_PORT = 26379
@@ -113,6 +113,12 @@ OPTIONS: Mapping[str, Callable[[str], Any]] = {
 }
 """Query parameters beside ``family``, ``prefix`` and ``db``, with what parses them."""
 
+OF_CONNECTIONS = frozenset(
+    {"client_name", "password_env", "password_file", "health_check_interval", "socket_timeout", "socket_connect_timeout"}
+    | {name for name in OPTIONS if name.startswith("ssl_")}
+)
+"""Those that say how a server is reached, whatever stands there. All others are the broker's, for ferryman's own queues."""
+
 IGNORED_OPTIONS = frozenset(
     {
         "visibility_timeout",
@@ -147,10 +153,20 @@ class Address:
     prefix: str = DEFAULT_FAMILY
     options: Mapping[str, Any] = field(factory=dict)
     """Parsed values by option name."""
+    settings: tuple[tuple[str, Any], ...] = ()
+    """Parsed values of the family's own parameters, by name."""
+
+    @property
+    def key_family(self) -> KeyFamily:
+        """The family, as the URL's parameters have it. Raises UnknownFamily."""
+        return get_family(self.family, self.settings)
 
     @classmethod
-    def parse(cls, url: str) -> Address:
-        """The address a URL names. Raises AddressError that says which part is wrong and what would be right."""
+    def parse(cls, url: str, *, as_broker: bool = False) -> Address:
+        """The address a URL names. Raises AddressError that says which part is wrong and what would be right.
+
+        ``as_broker``: the options of kombu's ``redis://`` that mean nothing here are let pass.
+        """
         scheme, separator, rest = url.partition("://")
         kind = _kind(scheme if separator else "")
         try:
@@ -173,7 +189,7 @@ class Address:
             raise AddressError("a cluster has database 0 only; end the URL with /0")
         if kind in (Kind.TCP, Kind.TLS) and len(address.hosts) > 1:
             raise AddressError("several hosts need ferryman+cluster:// or ferryman+sentinel://")
-        return _with_options(address, query)
+        return _with_options(address, query, as_broker)
 
     def display(self) -> str:
         """The URL for people: complete but for the password."""
@@ -191,7 +207,7 @@ class Address:
         query = {"family": self.family} if self.family != DEFAULT_FAMILY else {}
         if self.prefix != _default_prefix(self.family):
             query["prefix"] = self.prefix
-        query |= {name: _option_text(value) for name, value in self.options.items()}
+        query |= {name: _option_text(value) for name, value in (*self.options.items(), *self.settings)}
         match self.kind:
             case Kind.UNIX | Kind.RDB:
                 place = quote(self.path)
@@ -274,26 +290,32 @@ def _with_service(address: Address, hosts: str, path: str) -> Address:
     return evolve(address, hosts=_hosts(hosts, DEFAULT_SENTINEL_PORT), service=unquote(service), db=_db(db))
 
 
-def _with_options(address: Address, query: dict[str, str]) -> Address:
+def _with_options(address: Address, query: dict[str, str], as_broker: bool) -> Address:
     if "global_keyprefix" in query:
         query.setdefault("prefix", query.pop("global_keyprefix"))
     family = query.pop("family", DEFAULT_FAMILY)
     prefix = query.pop("prefix", _default_prefix(family))
+    own = {} if family in (DEFAULT_FAMILY, ANY_FAMILY) else get_family(family).parameters
+    allowed = {name: OPTIONS[name] for name in OPTIONS if family == DEFAULT_FAMILY or name in OF_CONNECTIONS} | dict(own)
     options = {}
     for name, text in query.items():
-        if name in IGNORED_OPTIONS:
+        if name in IGNORED_OPTIONS and as_broker and family == DEFAULT_FAMILY:
             continue
-        if name not in OPTIONS:
-            known = ", ".join(sorted({"family", "prefix", "db", *OPTIONS}))
-            raise AddressError(f"unknown parameter {name!r} in the URL; known are: {known}")
+        if name not in allowed:
+            known = ", ".join(sorted({"family", "prefix", "db", *allowed}))
+            what = f"unknown parameter {name!r} in the URL"
+            if name in OPTIONS or name in IGNORED_OPTIONS:
+                what = f"the parameter {name!r} in the URL means nothing to family={family}"
+            raise AddressError(f"{what}; known are: {known}")
         try:
-            options[name] = OPTIONS[name](text)
+            options[name] = allowed[name](text)
         except ValueError as error:
             reason = str(error) if str(error).startswith("must") else "is not a number"
             raise AddressError(f"parameter {name!r} {reason}") from None
+    settings = tuple((name, options.pop(name)) for name in sorted(own) if name in options)
     if (address.password is not None) + ("password_env" in options) + ("password_file" in options) > 1:
         raise AddressError("give the password once: in the URL, by password_env or by password_file")
-    return evolve(address, family=family, prefix=prefix, options=options)
+    return evolve(address, family=family, prefix=prefix, options=options, settings=settings)
 
 
 def _default_prefix(family: str) -> str:
@@ -304,4 +326,6 @@ def _default_prefix(family: str) -> str:
 
 
 def _option_text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -147,10 +147,10 @@ def _address(client: Any) -> Address:
     host = client.hostname or ""
     if "://" in host:
         url = f"{client.uri_prefix}+{host}" if client.uri_prefix else host
-        return Address.parse(url)
+        return Address.parse(url, as_broker=True)
     scheme = client.transport_cls if client.transport_cls in tuple(Kind) else Kind.TCP
     vhost = str(client.virtual_host or "").strip("/")
-    address = Address.parse(f"{scheme}://localhost/{vhost}")
+    address = Address.parse(f"{scheme}://localhost/{vhost}", as_broker=True)
     password = client.password() if callable(client.password) else client.password
     return evolve(
         address,

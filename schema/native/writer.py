@@ -43,7 +43,9 @@ def obstacles(job: Job) -> Iterator[Finding]:
         yield error(job, "NATIVE-W5", "a blocked job that waits for nothing would never go on")
     try:
         if Aside.FIELD in Own.of(job).fields and expressed(job) != job:
-            yield warning(job, "NATIVE-W7", "left out: the text in its field 'job', which nobody can read, where a new one must stand")
+            yield warning(
+                job, "NATIVE-W7", "left out: the text in its field 'job', which nobody can read, where a new one must stand"
+            )
     except MalformedValue as reason:
         yield error(job, "NATIVE-W6", str(reason))
 

@@ -110,7 +110,11 @@ def test_of_a_message_in_two_places_the_one_that_goes_over_is_compared(lasting: 
     message = {
         "body": "W10=",
         "headers": {"task": "app.add", "id": "1"},
-        "properties": {"delivery_tag": "1", "delivery_info": {"exchange": "", "routing_key": "celery"}, "body_encoding": "base64"},
+        "properties": {
+            "delivery_tag": "1",
+            "delivery_info": {"exchange": "", "routing_key": "celery"},
+            "body_encoding": "base64",
+        },
     }
     client.sadd("_kombu.binding.celery", "celery\x06\x16\x06\x16celery")
     client.lpush("celery", dump_json(message))
