@@ -65,7 +65,7 @@ def register(totals: Totals, exchange: str, member: str, sep: str | None = None)
 SEPARATORS = "separators"
 """The registry of what stands, instead of SEP, between the parts of names: the option ``sep``."""
 
-_RUN = re.compile(r"[^\w\s]+")
+_RUN = re.compile(r"\W+")
 _TOPIC = re.compile(r"(.*?)(\^.*\$)(.+)", re.DOTALL)
 _STEP = re.compile("-?[1-9][0-9]{0,8}")
 
