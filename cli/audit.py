@@ -16,7 +16,6 @@ from ..migrations.engine import Census, Engine
 from ..migrations.local import LocalEngine
 from ..schema.address import Address
 from ..schema.errors import UsageError
-from ..schema.family import get_family
 from ..schema.rule import Finding
 from .audit_page import Audit, audit_page, doubts
 from .engines import engine_options
@@ -92,7 +91,7 @@ def command(
         now = moment(url, now_ms)
         with output.progress() as progress:
             census = engine.audit(url, now, report, progress)
-        found = Audit(url, get_family(url.family), now, census, digest)
+        found = Audit(url, url.key_family, now, census, digest)
         files.finish(Outcome(_summary(found), TOTALS, _totals(census), lambda: audit_page(found)))
     if output.json:
         for sentence in doubts(census):
@@ -136,7 +135,7 @@ def show_digest(output: Output, url: Address, census: Census, digest: Digest) ->
     output.say(f"{url.display()}: {census.jobs} jobs in {len(census.by_queue)} queues" + (f" ({states})" if states else ""))
     output.say("")
     if digest.numbers:
-        show_findings(output, digest, get_family(url.family))
+        show_findings(output, digest, url.key_family)
     else:
         output.say("No findings.", "green")
     for sentence in doubts(census):

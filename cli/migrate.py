@@ -109,10 +109,8 @@ def show_summary(output: Output, plan: Plan, summary: Summary, digest: Digest, *
     if summary.requeued:
         output.say(f"{summary.requeued} jobs that workers held wait again at the target, before others of their priority.")
     if summary.left_behind:
-        rows = list(summary.left_behind.items())
-        output.table(
-            "Stays at the source: keys under the prefix that belong to no job", ("keys", "number"), rows, right=("number",)
-        )
+        output.say("These keys under the prefix belong to no job and stay at the source:")
+        output.table("", ("keys", "number"), list(summary.left_behind.items()), right=("number",))
     for rule, ids in summary.refused.items():
         output.say(f"Left at the source by {rule}: " + ", ".join(ids[:10]) + (" …" if len(ids) > 10 else ""), "yellow")
     if summary.drift is not None:

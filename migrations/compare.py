@@ -6,7 +6,6 @@ The promise is what ``carry`` gives for the job at the source; what stands is wh
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from os.path import commonprefix
 from typing import Any
 
 from ..schema.family import KeyFamily, family_names, get_family
@@ -81,7 +80,8 @@ def brief(value: Any) -> str:
 def contrast(want: Any, have: Any) -> tuple[str, str]:
     """Two values that differ, each on one short line, as JSON: long ones from shortly before where the difference begins."""
     first, second = dump_json(want), dump_json(have)
-    start = max(0, len(commonprefix((first, second))) - BEFORE)
+    pairs = enumerate(zip(first, second, strict=False))
+    start = max(0, next((i for i, (one, other) in pairs if one != other), min(len(first), len(second))) - BEFORE)
     if max(len(first), len(second)) <= SHOWN or not start:
         return show(first, SHOWN), show(second, SHOWN)
     return "…" + show(first[start:], SHOWN), "…" + show(second[start:], SHOWN)

@@ -15,7 +15,7 @@ import redis
 
 from ..schema.address import Address, Kind
 from ..schema.connect import open_client
-from ..schema.family import Asking, Command, get_family
+from ..schema.family import Asking, Command
 from ..schema.job import State
 from .queues import QueueStatus
 from .survey import clock_ms
@@ -27,7 +27,7 @@ SERVERS = (Kind.TCP, Kind.TLS, Kind.UNIX, Kind.SENTINEL)
 
 def is_countable(address: Address) -> bool:
     """Whether ``count`` gives numbers."""
-    return address.kind in SERVERS and get_family(address.family).count(address.prefix, 0) is not None
+    return address.kind in SERVERS and address.key_family.count(address.prefix, 0) is not None
 
 
 def count(address: Address, now_ms: int | None = None, /, **overrides: Any) -> tuple[int, list[QueueStatus]] | None:
@@ -40,7 +40,7 @@ def count(address: Address, now_ms: int | None = None, /, **overrides: Any) -> t
         return None
     with open_client(address, **overrides) as client, wire(client) as line:
         now_ms = clock_ms(client) if now_ms is None else now_ms
-        asking = get_family(address.family).count(address.prefix, now_ms)
+        asking = address.key_family.count(address.prefix, now_ms)
         counted = _counted(line, asking) if asking is not None else {}
     return now_ms, [QueueStatus(queue, states) for queue, states in sorted(counted.items())]
 

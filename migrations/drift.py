@@ -26,7 +26,7 @@ from ..schema.address import Address, Kind
 from ..schema.connect import open_client, server_errors
 from ..schema.errors import FerrymanError
 from ..schema.fact import Entry, Fact
-from ..schema.family import Command, get_family
+from ..schema.family import Command
 from ..schema.rule import Keyspace
 from ..schema.text import show
 from .clusterscan import REDIRECTED, Cluster, NodeName
@@ -137,11 +137,11 @@ class Watch:
 
     def __init__(self, source: Address, target: Address, throttle: Throttle) -> None:
         self._source = source
-        self._family = get_family(source.family)
+        self._family = source.key_family
         self._throttle = throttle
         is_here = (source.hosts, source.path, source.service, source.db) == (target.hosts, target.path, target.service, target.db)
         self._is_target: Callable[[bytes], bool] = (
-            covering(get_family(target.family).globs(target.prefix)) if is_here and target.prefix else lambda _: False
+            covering(target.key_family.globs(target.prefix)) if is_here and target.prefix else lambda _: False
         )
 
     def look(self) -> Look | None:

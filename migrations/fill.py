@@ -22,7 +22,7 @@ from ..schema.address import Address
 from ..schema.connect import open_client
 from ..schema.draw import EVERY_LOT, LOT, Lots
 from ..schema.errors import UsageError
-from ..schema.family import Command, KeyFamily, Target, get_family
+from ..schema.family import Command, KeyFamily, Target
 from ..schema.job import Job
 from ..schema.text import show
 from ..schema.totals import Totals
@@ -64,7 +64,7 @@ class Filled:
 
 def fill(address: Address, filling: Filling, progress: Progress = silent, processes: int | None = None) -> Filled:
     """Writes the keyspace. Raises UsageError where jobs stand already, and for a rule that can't be broken on purpose."""
-    family = get_family(address.family)
+    family = address.key_family
     check_damage(family, filling.damage)
     if processes is None:
         processes = os.cpu_count() or 1 if filling.jobs > ALONE else 1
@@ -102,7 +102,7 @@ def check_damage(family: KeyFamily, damage: Mapping[str, int]) -> None:
 
 def _write_lots(address: Address, filling: Filling, lots: Lots, tell: Callable[[int], object]) -> tuple[Totals, Census]:
     """Writes the jobs of some lots; ``tell`` hears now and then how many there are."""
-    family, target = get_family(address.family), filling.target(address.prefix)
+    family, target = address.key_family, filling.target(address.prefix)
     totals, census = Totals(), Census()
     with open_client(address) as client, wire(client) as line:
         bulk = Bulk(line)

@@ -7,6 +7,7 @@ the closing words of all tasks together tell what the keyspace is like. Called b
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -14,7 +15,6 @@ from attrs import define, field
 
 from ..schema.address import Address
 from ..schema.fact import Entry, Fact, FactKind
-from ..schema.family import get_family
 from ..schema.totals import Totals
 from . import leftovers
 
@@ -23,15 +23,15 @@ class Intake:
     """Makes facts of all entries."""
 
     def __init__(self, address: Address) -> None:
-        self._family = get_family(address.family)
+        self._family = address.key_family
         self._prefix = address.prefix
         self._outline = Outline()
         self._last_left = b""
 
     def facts(self, entry: Entry) -> Iterator[Fact]:
         """What an entry states, as far as it must be known job by job."""
-        outline, asking, uncarried = self._outline, self._family.asking, self._family.uncarried
-        is_carried = not entry.value and entry.value is not None  # the key has gone
+        outline, asking, uncarried = self._outline, self._family.asking, self._family.uncarried | self._family.unclaimed
+        is_carried = isinstance(entry.value, list | dict) and not entry.value  # the key has gone
         for fact in self._family.facts(entry, self._prefix):
             self._family.tally(fact, outline.totals)
             is_odd = fact.kind is FactKind.ODD and fact.member is None
@@ -43,7 +43,7 @@ class Intake:
             yield fact
         if not (is_carried or entry.offset or entry.key == self._last_left):
             self._last_left = entry.key  # a large key comes in parts
-            leftovers.count(entry.key, self._prefix, outline.totals)
+            leftovers.count(entry.key, self._prefix, outline.left)
 
     def row(self, key: bytes, kind: str, value: Any, ttl_ms: int | None) -> Iterator[Fact]:
         """The same for a key in a snapshot file, whole."""
@@ -81,6 +81,8 @@ class Outline:
     """Facts by which jobs ask others (``KeyFamily.asking``)."""
     about_jobs: int = 0
     """Facts about a job."""
+    left: Counter[str] = field(factory=Counter)
+    """Keys that no migration carries (leftovers.py)."""
     homes: dict[int, tuple[str, str]] = field(factory=dict)
     """Queue and state by ``Home.mark``, of the jobs that no facts speak of."""
     shapes: dict[int, tuple[bytes, ...]] = field(factory=dict)
@@ -95,6 +97,7 @@ class Outline:
             "speaks": self.speaks,
             "asked": self.asked,
             "about_jobs": self.about_jobs,
+            "left": self.left,
             "homes": [[mark, *home] for mark, home in self.homes.items()],
             "shapes": [[mark, *(name.hex() for name in names)] for mark, names in self.shapes.items()],
             "files": self.files,
@@ -109,6 +112,7 @@ class Outline:
             outline.speaks = outline.speaks or word["speaks"]
             outline.asked += word["asked"]
             outline.about_jobs += word["about_jobs"]
+            outline.left.update(word.get("left", {}))
             outline.homes.update((mark, (queue, state)) for mark, queue, state in word["homes"])
             outline.shapes.update((mark, tuple(map(bytes.fromhex, names))) for mark, *names in word["shapes"])
             outline.files += word["files"]

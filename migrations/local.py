@@ -8,25 +8,24 @@ same pure functions. Called by the command line.
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from attrs import field, frozen
 
 from ..schema.address import Address
 from ..schema.fact import Subject
-from ..schema.family import Command, get_family
+from ..schema.family import Command
 from ..schema.job import Job, State
 from ..schema.rule import Finding, Keyspace
 from ..schema.totals import Totals
-from . import journal
+from . import journal, leftovers
 from .compare import judge_all
 from .confirm import Found, confirming
 from .drift import Watch
 from .engine import Census, Difference, Progress, Report, Summary, Verification, silent
 from .hoard import hoarding
 from .intake import Intake
-from .leftovers import left_behind
 from .order import listing_order, order_difference, pop_orders
 from .plan import Carried, Plan, carry
 from .queues import QueueStatus, counted, statuses
@@ -55,6 +54,8 @@ class Reading:
     """About the source itself."""
     vouched: Census = field(factory=Census)
     """The jobs that are left out, because no rule can find anything in them."""
+    left: Counter[str] = field(factory=Counter)
+    """Keys that no migration carries (leftovers.py)."""
 
     def jobs(self) -> Iterator[Job]:
         """Every job that has a record."""
@@ -119,7 +120,7 @@ class LocalEngine:
         watch = Watch(source, target, self.throttle)
         before = watch.look()
         reading = self._read(source, plan.now_ms, progress)
-        summary = Summary(left_behind=left_behind(reading.keyspace.totals))
+        summary = Summary(left_behind=leftovers.told(reading.left))
         carrying = _carried(reading, plan, progress, "counting jobs" if dry_run else "writing jobs")
         if dry_run:
             for carried in carrying:
@@ -194,7 +195,7 @@ class LocalEngine:
 
         ``suspects_only``: jobs in which no rule can find anything may be left out (sifting.py); they are counted.
         """
-        family = get_family(address.family)
+        family = address.key_family
         sieve = Sieve(address, now_ms) if suspects_only and can_vouch(address) else None
         intake = sieve or Intake(address)
         gathering = Gathering(family)
@@ -220,7 +221,7 @@ class LocalEngine:
             for fact in remembered:
                 gathering.add(fact)
         keyspace = Keyspace(family, address.prefix, now_ms, intake.close().totals)
-        return Reading(keyspace, tuple(gathering.subjects()), remarks, vouched)
+        return Reading(keyspace, tuple(gathering.subjects()), remarks, vouched, intake.close().left)
 
 
 def _write(

@@ -64,6 +64,9 @@ class Plan:
     """Carry also the jobs of which the target family can't express everything."""
     accepted: tuple[str, ...] = ()
     """The rules of the source with which a job is carried though a value of it is lost: with the one that the rule assumes."""
+    source_settings: tuple[tuple[str, Any], ...] = ()
+    target_settings: tuple[tuple[str, Any], ...] = ()
+    """What the URLs say to their families (``KeyFamily.parameters``)."""
 
     @classmethod
     def between(
@@ -79,7 +82,7 @@ class Plan:
         if _identity(source) == _identity(target):
             raise UsageError(f"source and target are the same keyspace ({source.display()}); give the target another prefix")
         accepted = tuple(sorted(set(accepted)))
-        _check_accepted(get_family(source.family), accepted)
+        _check_accepted(source.key_family, accepted)
         digest = hashlib.sha256("\n".join((*_identity(source), "", *_identity(target))).encode("utf-8", "surrogatepass"))
         return cls(
             epoch=digest.hexdigest()[:16],
@@ -91,16 +94,18 @@ class Plan:
             active=active,
             lossy=lossy,
             accepted=accepted,
+            source_settings=source.settings,
+            target_settings=target.settings,
         )
 
     def keyspace(self, totals: Totals) -> Keyspace:
         """The source as rules and readers see it, once its totals are known."""
-        return Keyspace(get_family(self.source_family), self.source_prefix, self.now_ms, totals)
+        return Keyspace(get_family(self.source_family, self.source_settings), self.source_prefix, self.now_ms, totals)
 
     @property
     def writer(self) -> KeyFamily:
         """The family that writes the jobs."""
-        return get_family(self.target_family)
+        return get_family(self.target_family, self.target_settings)
 
     @property
     def target(self) -> Target:

@@ -25,7 +25,7 @@ from ..schema.call import Call, Script, run
 from ..schema.connect import open_client
 from ..schema.errors import ServerError, UsageError
 from ..schema.fact import FactKind, Subject
-from ..schema.family import Command, KeyFamily, get_family
+from ..schema.family import Command, KeyFamily
 from ..schema.permission import Forbidden
 from ..schema.rule import Finding, Keyspace, check_job
 from ..schema.totals import Totals
@@ -174,11 +174,11 @@ class _Search:
     throttle: Throttle
 
     def __attrs_post_init__(self) -> None:
-        check_rules(get_family(self.address.family), self.rules)
+        check_rules(self.address.key_family, self.rules)
 
     def cases(self) -> dict[_Name, Case]:
         """Everything that is found now. Raises KeyspaceNotFound if there is no keyspace."""
-        family, prefix = get_family(self.address.family), self.address.prefix
+        family, prefix = self.address.key_family, self.address.prefix
         totals, shared, keys, found = Totals(), set[bytes](), 0, False
         gathering = Gathering(family)
         with open_source(self.address, self.throttle) as source:

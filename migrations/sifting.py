@@ -20,7 +20,6 @@ from attrs import define, field, frozen
 
 from ..schema.address import Address
 from ..schema.fact import Entry, Fact
-from ..schema.family import get_family
 from ..schema.voucher import WORD, Home, Item, Standing, Vouched, Voucher
 from .chunks import LIST_CHUNK
 from .engine import Census
@@ -35,12 +34,12 @@ BYTES = 16 << 20
 
 def can_vouch(address: Address) -> bool:
     """Whether the family of a keyspace has a Voucher."""
-    return get_family(address.family).voucher(address.prefix, 0) is not None
+    return address.key_family.voucher(address.prefix, 0) is not None
 
 
 def voucher_of(address: Address, now_ms: int, *, lenient: bool = False) -> Voucher:
     """The keyspace as its family, one that has a Voucher, sees it at a glance. ``lenient``: as for ``KeyFamily.voucher``."""
-    voucher = get_family(address.family).voucher(address.prefix, now_ms, lenient=lenient)
+    voucher = address.key_family.voucher(address.prefix, now_ms, lenient=lenient)
     if voucher is None:
         raise ValueError(f"the family {address.family} has no Voucher")
     return voucher
@@ -275,7 +274,7 @@ class Sieve(Sifting):
         for home, created in by_home.items():
             times = [each for each in created if each is not None]
             sound.count_created(home.queue, str(home.state), times, self._now_ms, len(created) - len(times))
-        family = get_family(self._address.family)
+        family = self._address.key_family
         return (fact for entry in self._entries(suspects) for fact in family.facts(entry, self._address.prefix)), sound
 
     def _is_sound(self, number: int) -> bool:

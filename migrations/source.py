@@ -17,7 +17,6 @@ from ..schema.address import Address, Kind
 from ..schema.connect import open_client, server_errors
 from ..schema.errors import KeyspaceNotFound, UsageError
 from ..schema.fact import Entry
-from ..schema.family import get_family
 from ..schema.rule import Finding
 from .clusterscan import Cluster
 from .rdbfile import RdbFile, unread_keys
@@ -93,7 +92,7 @@ class LiveSource(Source):
         return memory(self._client)
 
     def entries(self, now_ms: int, is_hash: Guess = no_guess) -> Iterator[list[Entry]]:
-        family, prefix = get_family(self.address.family), self.address.prefix
+        family, prefix = self.address.key_family, self.address.prefix
         # Keys of others are scanned too and not seen: the position of the scan tells better than any number of keys.
         passed = self._pass_cursor if node(self._client).cursors is Cursors.POSITIONS else None
         return entries(self._client, family, prefix, throttle=self._throttle, passed=passed, is_hash=is_hash)
@@ -122,7 +121,7 @@ class ClusterSource(Source):
         return self._cluster.memory()
 
     def entries(self, now_ms: int, is_hash: Guess = no_guess) -> Iterator[list[Entry]]:
-        return self._cluster.entries(get_family(self.address.family).globs(self.address.prefix), is_hash, self._pass)
+        return self._cluster.entries(self.address.key_family.globs(self.address.prefix), is_hash, self._pass)
 
     def nothing_found(self) -> KeyspaceNotFound:
         address = self.address

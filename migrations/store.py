@@ -19,7 +19,7 @@ from redis.crc import key_slot
 from ..schema.address import Address, Kind
 from ..schema.connect import open_client, server_errors
 from ..schema.errors import ServerError
-from ..schema.family import Command, KeyFamily, get_family
+from ..schema.family import Command, KeyFamily
 from . import survey
 from .clusterscan import PAUSE, REDIRECTED, REST_SECONDS, Cluster
 from .fence import Fence, Held, transact
@@ -137,7 +137,7 @@ def open_store(address: Address) -> Iterator[Store]:
     Raises UsageError for a cluster that can't hold the jobs of the address's family under its prefix.
     """
     if address.kind is Kind.CLUSTER:
-        must_fit(get_family(address.family), address.prefix)
+        must_fit(address.key_family, address.prefix)
         with server_errors(address), Cluster(address) as cluster:
             yield ClusterStore(address, cluster)
         return

@@ -22,7 +22,7 @@ from attrs import evolve, field, frozen
 
 from . import tls
 from .errors import AddressError
-from .family import get_family
+from .family import KeyFamily, get_family
 from .ignored import IGNORED_OPTIONS, SENTINEL_OPTIONS
 from .text import parse_flag
 
@@ -121,6 +121,12 @@ OPTIONS: Mapping[str, Callable[[str], Any]] = {
 SECRETS = frozenset({"ssl_password"})
 """Options whose values nobody may see."""
 
+OF_CONNECTIONS = frozenset(
+    {"client_name", "password_env", "password_file", "credential_provider", "health_check_interval", "checksum"}
+    | {"socket_timeout", "socket_connect_timeout", *tls.OPTIONS}
+)
+"""Those that say how a server or a file is read, whatever stands there. The others are the broker's, for its own queues."""
+
 
 @frozen
 class Address:
@@ -140,12 +146,20 @@ class Address:
     options: Mapping[str, Any] = field(factory=dict, repr=lambda options: repr(_without_secrets(options)))
     """Parsed values by option name."""
     ignored: tuple[str, ...] = ()
-    """Options of ``redis://`` that stood in the URL and mean nothing here."""
+    """Options of ``redis://`` that stood in a broker's URL and mean nothing here."""
+    settings: tuple[tuple[str, Any], ...] = ()
+    """Parsed values of the family's own parameters, by name."""
+
+    @property
+    def key_family(self) -> KeyFamily:
+        """The family, as the URL's parameters have it. Raises UnknownFamily."""
+        return get_family(self.family, self.settings)
 
     @classmethod
-    def parse(cls, url: str, *, service: str | None = None) -> Address:
+    def parse(cls, url: str, *, service: str | None = None, as_broker: bool = False) -> Address:
         """The address a URL names. ``service``: the Sentinel service, where the URL need not name it.
 
+        ``as_broker``: the options of kombu's ``redis://`` that mean nothing here are let pass.
         Raises AddressError that says which part is wrong and what would be right.
         """
         scheme, separator, rest = url.partition("://")
@@ -171,7 +185,7 @@ class Address:
             raise AddressError("a cluster has database 0 only; end the URL with /0")
         if kind in (Kind.TCP, Kind.TLS) and len(address.hosts) > 1:
             raise AddressError("several hosts need ferryman+cluster:// or ferryman+sentinel://")
-        return _with_options(address, query)
+        return _with_options(address, query, as_broker)
 
     def unchecked(self) -> Address:
         """The same snapshot file, whose checksum is not to be compared."""
@@ -194,7 +208,7 @@ class Address:
         query = {"family": self.family} if self.family != DEFAULT_FAMILY else {}
         if self.prefix != _default_prefix(self.family):
             query["prefix"] = self.prefix
-        query |= {name: _option_text(value) for name, value in self.options.items()}
+        query |= {name: _option_text(value) for name, value in (*self.options.items(), *self.settings)}
         match self.kind:
             case Kind.UNIX | Kind.RDB:
                 place = quote(self.path)
@@ -285,32 +299,38 @@ def _with_service(address: Address, hosts: str, path: str, given: str | None) ->
     return evolve(address, hosts=_hosts(hosts, DEFAULT_SENTINEL_PORT), service=service, db=_db(db))
 
 
-def _with_options(address: Address, query: dict[str, str]) -> Address:
+def _with_options(address: Address, query: dict[str, str], as_broker: bool) -> Address:
     if "global_keyprefix" in query:
         query.setdefault("prefix", without_braces(query.pop("global_keyprefix")))
     family = query.pop("family", DEFAULT_FAMILY)
     prefix = query.pop("prefix", _default_prefix(family))
+    own = {} if family in (DEFAULT_FAMILY, ANY_FAMILY) else get_family(family).parameters
+    allowed = {name: OPTIONS[name] for name in OPTIONS if family == DEFAULT_FAMILY or name in OF_CONNECTIONS} | dict(own)
     options: dict[str, Any] = {}
     ignored = []
     for name, text in query.items():
-        if name in IGNORED_OPTIONS and name not in SENTINEL_OPTIONS:
+        if as_broker and family == DEFAULT_FAMILY and name in IGNORED_OPTIONS and name not in SENTINEL_OPTIONS:
             ignored.append(name)
             continue
-        if name not in OPTIONS:
-            known = ", ".join(sorted({"family", "prefix", "db", *OPTIONS}))
-            raise AddressError(f"unknown parameter {name!r} in the URL; known are: {known}")
+        if name not in allowed:
+            known = ", ".join(sorted({"family", "prefix", "db", *allowed}))
+            what = f"unknown parameter {name!r} in the URL"
+            if name in OPTIONS or name in IGNORED_OPTIONS:
+                what = f"the parameter {name!r} in the URL means nothing to family={family}"
+            raise AddressError(f"{what}; known are: {known}")
         try:
-            options[name] = OPTIONS[name](text)
+            options[name] = allowed[name](text)
         except ValueError as error:
             reason = str(error) if str(error).startswith("must") else "is not a number"
             raise AddressError(f"parameter {name!r} {reason}") from None
+    settings = tuple((name, options.pop(name)) for name in sorted(own) if name in options)
     if "checksum" in options and address.kind is not Kind.RDB:
         raise AddressError(f"parameter 'checksum' is for snapshot files ({Kind.RDB}://): a server has none")
     if (address.password is not None) + ("password_env" in options) + ("password_file" in options) > 1:
         raise AddressError("give the password once: in the URL, by password_env or by password_file")
     if address.kind in (Kind.UNIX, Kind.RDB) and (found := sorted(options.keys() & tls.OPTIONS.keys())):
         raise AddressError(f"parameter {found[0]!r} is for TLS, which {address.kind}:// has not")
-    return evolve(address, family=family, prefix=prefix, options=options, ignored=tuple(ignored))
+    return evolve(address, family=family, prefix=prefix, options=options, ignored=tuple(ignored), settings=settings)
 
 
 def without_braces(prefix: str) -> str:
@@ -330,4 +350,6 @@ def _without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _option_text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -61,6 +61,8 @@ class KeyFamily(ABC):
     title: ClassVar[str]
     """One line for people."""
     default_prefix: ClassVar[str]
+    parameters: ClassVar[Mapping[str, Callable[[str], Any]]] = {}
+    """The URL parameters that the family alone knows, with what parses them: it raises ValueError that says what must be."""
     rules: ClassVar[tuple[Rule, ...]]
     keeps_extra: ClassVar[bool] = False
     """True for a family that stores all of ``Job.extra``; others store at most what stands there under their own name."""
@@ -77,10 +79,16 @@ class KeyFamily(ABC):
     """True for a family in which jobs of two queues may have the same id."""
     running_down: ClassVar[tuple[tuple[str, str], ...]] = ()
     """Where numbers stand in what the family keeps in ``extra`` that get smaller by themselves: times left to live, in ms."""
+    unclaimed: ClassVar[frozenset[str]] = frozenset()
+    """The roles of facts about keys that are somebody else's unless the whole keyspace tells otherwise."""
     uncarried: ClassVar[frozenset[str]] = frozenset()
     """The roles of keys that hold what belongs to no job and is not made anew at a target either: statistics, settings."""
     names_records: ClassVar[bool] = True
     """False for a family in which a name doesn't tell whether a hash is a job's record: any hash may be one, or none is."""
+
+    def configured(self, settings: Mapping[str, Any]) -> KeyFamily:
+        """The family as these values of its ``parameters`` have it."""
+        return self
 
     # Recognising
 
@@ -317,9 +325,9 @@ def family_names() -> list[str]:
 
 
 @cache
-def get_family(name: str) -> KeyFamily:
-    """The family of this name. Raises UnknownFamily naming the installed ones."""
+def get_family(name: str, settings: tuple[tuple[str, Any], ...] = ()) -> KeyFamily:
+    """The family of this name, with its own parameters (``Address.settings``). Raises UnknownFamily naming the installed ones."""
     for entry in entry_points(group=GROUP, name=name):
         family: KeyFamily = entry.load()
-        return family
+        return family.configured(dict(settings)) if settings else family
     raise UnknownFamily(f"unknown family {name!r}; installed are: {', '.join(family_names())}")

@@ -15,10 +15,9 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from ..migrations import journal
+from ..migrations import journal, leftovers
 from ..migrations.drift import Watch
 from ..migrations.engine import Census, Difference, Progress, Report, Summary, Verification, silent
-from ..migrations.leftovers import left_behind
 from ..migrations.plan import Plan
 from ..migrations.queues import QueueStatus
 from ..migrations.sifting import can_vouch
@@ -113,7 +112,7 @@ class SparkEngine:
             if dry_run:
                 counted = snapshot.work(migrate.counting(plan), FINDINGS, path, "counting jobs", progress)
                 summary, _ = migrate.outcome(counted, report)
-                summary.left_behind = left_behind(snapshot.totals)
+                summary.left_behind = leftovers.told(snapshot.left)
                 summary.drift = watch.since(before)
             else:
                 with open_store(target) as store:
@@ -124,7 +123,7 @@ class SparkEngine:
                 work, path = migrate.writing(plan, target, writer, folder), f"{path}-{writer.token}"
                 done = snapshot.work(work, FINDINGS, path, "writing jobs", progress)
                 summary, written = migrate.outcome(done, report)
-                summary.left_behind = left_behind(snapshot.totals)
+                summary.left_behind = leftovers.told(snapshot.left)
                 summary.drift = watch.since(before)
                 summary.seconds = time.monotonic() - started
                 with open_store(target) as store:

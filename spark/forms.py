@@ -22,7 +22,6 @@ from ..migrations.throttle import Pace
 from ..migrations.wire import Wire
 from ..schema.address import Address
 from ..schema.errors import UsageError
-from ..schema.family import get_family
 from ..schema.text import to_bytes
 from ..schema.texts import Texts
 from .columns import STAYS, Found, Hashes, Picked, entries_of
@@ -98,7 +97,7 @@ class Whole(Form):
         return ENTRIES.ddl
 
     def read(self, replies: Replies, pages: Iterable[Texts], pace: Pace, address: Address) -> Batches:
-        is_hash = record_guess(get_family(address.family), address.prefix)
+        is_hash = record_guess(address.key_family, address.prefix)
         rows, others = _Pile(_hash_rows), list[bytes]()
         for keys in pages:
             likely = is_hash(keys)
@@ -138,7 +137,7 @@ class Records(Whole):
     kind = "hash"
 
     def read(self, replies: Replies, pages: Iterable[Texts], pace: Pace, address: Address) -> Batches:
-        is_record = record_test(get_family(address.family), address.prefix)
+        is_record = record_test(address.key_family, address.prefix)
         rows, others = _Pile(_hash_rows), list[bytes]()
         for keys in pages:
             yield from self._read_hashes(replies, keys.take(is_record(keys)), pace, rows, others)
@@ -146,7 +145,7 @@ class Records(Whole):
         yield from self._read_any(replies.line, others, pace)
 
     def batches(self, found: Iterable[Found], address: Address) -> Batches:
-        return super().batches(_records(found, record_test(get_family(address.family), address.prefix)), address)
+        return super().batches(_records(found, record_test(address.key_family, address.prefix)), address)
 
 
 @frozen
@@ -167,7 +166,7 @@ class Fields(Form):
         return StructType([StructField(name, BinaryType()) for name in self.arrow.names])
 
     def read(self, replies: Replies, pages: Iterable[Texts], pace: Pace, address: Address) -> Batches:
-        is_record = record_test(get_family(address.family), address.prefix)
+        is_record = record_test(address.key_family, address.prefix)
         rows = _Pile(self._rows)
         for keys in pages:
             for found in read_fields(replies, keys.take(is_record(keys)), self.fields, pace):
@@ -176,7 +175,7 @@ class Fields(Form):
 
     def batches(self, found: Iterable[Found], address: Address) -> Batches:
         rows = _Pile(self._rows)
-        for records in _records(found, record_test(get_family(address.family), address.prefix)):
+        for records in _records(found, record_test(address.key_family, address.prefix)):
             picked = records.picked(self.fields)
             yield from rows.add(picked, len(picked.keys), picked.size)
         yield from rows.rest()

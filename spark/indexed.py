@@ -43,7 +43,7 @@ SPARE = 100
 
 def index_of(address: Address) -> Index:
     """The index of a keyspace. Raises UsageError for a family that has none."""
-    index = get_family(address.family).index(address.prefix)
+    index = address.key_family.index(address.prefix)
     if index is None:
         those = [name for name in family_names() if get_family(name).index("") is not None]
         raise UsageError(

@@ -32,7 +32,6 @@ from ..migrations.throttle import Throttle
 from ..schema.address import Address, Kind
 from ..schema.compiled import compiled
 from ..schema.connect import open_client, server_errors
-from ..schema.family import get_family
 from ..schema.texts import MOST_DIGITS, Texts, concatenated, hashed
 from .buckets import BucketFile, read_bucket
 from .failures import located
@@ -101,7 +100,7 @@ def list_names(
 
 def _scanning(address: Address, throttle: Throttle, scans: list[Scan], folder: str, buckets: int) -> Callable[[Batches], str]:
     """The task that leaves the names that the scans it is given find in a file, of which it tells."""
-    globs = get_family(address.family).globs(address.prefix)
+    globs = address.key_family.globs(address.prefix)
     count = throttle.page(SCAN_COUNT)
 
     def scan(rows: Batches) -> str:

@@ -28,7 +28,7 @@ from ..migrations.writing import Run, identity, open_part, send
 from ..schema.address import Address
 from ..schema.connect import open_client
 from ..schema.errors import MigrationRefused, UsageError
-from ..schema.family import Target, get_family
+from ..schema.family import Target
 from ..schema.job import Job, State
 from ..schema.rule import Severity
 from ..schema.text import show
@@ -67,7 +67,7 @@ class Sink(DataSourceArrowWriter):  # type: ignore[misc]
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Stores the rows of one partition."""
-        family = get_family(self.address.family)
+        family = self.address.key_family
         name = str(TaskContext.get().partitionId())
         totals = Totals()
         with open_client(self.address) as client, open_part(ServerStore(client), self.run, name) as part:
@@ -90,7 +90,7 @@ class Sink(DataSourceArrowWriter):  # type: ignore[misc]
         for message in messages:
             totals.merge(Totals.from_json(message.totals))
         with open_client(self.address) as client:
-            send(ServerStore(client), self.run, get_family(self.address.family).finish(self.target, totals))
+            send(ServerStore(client), self.run, self.address.key_family.finish(self.target, totals))
         self._forget(len(messages))
 
     def abort(self, messages: Sequence[Written | None]) -> None:
@@ -102,7 +102,7 @@ class Sink(DataSourceArrowWriter):  # type: ignore[misc]
             client.delete(self.run.key, *(self.run.part_key(str(index)) for index in range(parts)))
 
     def _check(self, job: Job) -> None:
-        for finding in get_family(self.address.family).obstacles(job):
+        for finding in self.address.key_family.obstacles(job):
             if finding.severity is Severity.ERROR or not self.lossy:
                 remedy = "leave it out" if finding.severity is Severity.ERROR else "leave it out, or set option lossy=true"
                 raise UsageError(f"job {show(job.id)} can't be stored: {finding.detail}; {remedy}")

@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain, groupby
@@ -36,7 +37,6 @@ from ..schema.address import Address, Kind
 from ..schema.connect import open_client, server_errors
 from ..schema.errors import ServerError
 from ..schema.fact import Fact, Subject, join
-from ..schema.family import get_family
 from ..schema.rule import Finding, Keyspace
 from ..schema.texts import Texts
 from ..schema.totals import Totals
@@ -89,6 +89,8 @@ class Snapshot:
     """There are no others: nothing is known of jobs but traces."""
     remade: Results[Fact] | None = None
     """More facts, of jobs that turned out not to be among these."""
+    left: Counter[str] = field(factory=Counter)
+    """Keys that no migration carries (migrations/leftovers.py)."""
 
     @property
     def keyspace(self) -> Keyspace:
@@ -111,7 +113,7 @@ class Snapshot:
             about_jobs = about_jobs.unionByName(self.remade.frame())
         if self.asked:
             told = _by_job(self._asked_among(about_jobs), self.tasks)
-            about_jobs = about_jobs.unionByName(told.mapInArrow(_echoing(self.address.family), FACTS.ddl))
+            about_jobs = about_jobs.unionByName(told.mapInArrow(_echoing(self.address), FACTS.ddl))
         if only is not None:
             about_jobs = about_jobs.join(only.frame, NAME, "left_semi").select(about_jobs.columns)
         return _by_job(about_jobs, partitions or self.tasks)
@@ -120,7 +122,7 @@ class Snapshot:
         """The facts of all jobs that others ask, and perhaps of others too."""
         if self.asked > FEW:
             return facts
-        asking = get_family(self.address.family).asking
+        asking = self.address.key_family.asking
         names = facts.where(functions.col("role").isin(*asking)).select(*NAME).distinct()
         return facts.join(functions.broadcast(names), NAME, "left_semi").select(facts.columns)
 
@@ -208,7 +210,9 @@ def taken(
 ) -> Snapshot:
     """The snapshot of which these are the facts, and their closing words tell of the traces."""
     outline = Outline.of(facts.tails())
-    snapshot = Snapshot(address, now_ms, tasks, facts, outline.totals, outline.speaks, outline.asked, tuple(remarks))
+    snapshot = Snapshot(
+        address, now_ms, tasks, facts, outline.totals, outline.speaks, outline.asked, tuple(remarks), left=outline.left
+    )
     if not outline.files:
         return snapshot
     traces = Traces.of(address, now_ms, outline, tasks)
@@ -225,7 +229,7 @@ def _judging(traces: Traces) -> Callable[[Batches], Batches]:
     """The task that makes facts of the suspects of the buckets it is given, and counts the other jobs."""
 
     def judge(rows: Batches) -> Batches:
-        family, counted = get_family(traces.address.family), Census()
+        family, counted = traces.address.key_family, Census()
 
         def facts() -> Iterator[Fact]:
             for bucket in (bucket for row in rows for bucket in row.column("id").to_pylist()):
@@ -285,11 +289,11 @@ def _by_job(facts: DataFrame, partitions: int) -> DataFrame:
     return facts.repartition(partitions, *NAME).sortWithinPartitions(*NAME)
 
 
-def _echoing(name: str) -> Callable[[Batches], Batches]:
+def _echoing(address: Address) -> Callable[[Batches], Batches]:
     """The task that asks the jobs of a partition what they tell others."""
 
     def ask(rows: Batches) -> Batches:
-        family = get_family(name)
+        family = address.key_family
         asked = (subject for subject in subjects(rows) if family.is_asked(subject.facts))
         yield from batches(FACTS, (echo for subject in asked for echo in family.echoes(subject)), fact_bytes)
 
@@ -305,7 +309,7 @@ def subjects(rows: Batches) -> Iterator[Subject]:
 
 def keyspace(address: Address, now_ms: int, totals: Totals) -> Keyspace:
     """What rules and readers may know of the keyspace at an address."""
-    return Keyspace(get_family(address.family), address.prefix, now_ms, totals)
+    return Keyspace(address.key_family, address.prefix, now_ms, totals)
 
 
 def _reading(

@@ -54,7 +54,6 @@ from ..migrations.wire import wire
 from ..schema.address import Address, Kind
 from ..schema.connect import server_errors
 from ..schema.errors import ServerError, UsageError
-from ..schema.family import get_family
 from ..schema.texts import Texts
 from .columns import entries_of
 from .entries import ENTRIES, entry_bytes
@@ -208,7 +207,7 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
             yield from self._read(client, partition.scan.span, self.throttle.shared(partition.tasks))
 
     def _read(self, client: redis.Redis, span: Span, throttle: Throttle) -> Iterator[pa.RecordBatch]:
-        family, prefix = get_family(self.address.family), self.address.prefix
+        family, prefix = self.address.key_family, self.address.prefix
         # Types that names don't tell the server must look up, which makes a scan half as dear again.
         kind = self.form.kind if self.table == "entries" and not family.names_records else None
         pages = scan_range(client, span, family.globs(prefix), throttle.page(SCAN_COUNT), kind=kind)
@@ -229,7 +228,7 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
 
     def _read_cluster(self) -> Iterator[pa.RecordBatch]:
         """All nodes in one task, which sees to it that slots that move are not missed."""
-        family, prefix = get_family(self.address.family), self.address.prefix
+        family, prefix = self.address.key_family, self.address.prefix
         with open_source(self.address, self.throttle) as source:
             for batch in source.entries(0):
                 if self.table == "keys":
@@ -270,7 +269,7 @@ class PieceReader(DataSourceReader):  # type: ignore[misc]
 
     def read(self, partition: FilePiece) -> Iterator[pa.RecordBatch]:
         settle()
-        family, prefix = get_family(self.address.family), self.address.prefix
+        family, prefix = self.address.key_family, self.address.prefix
         with open_file(partition.path, self.address) as file:
             now_ms = file.written_at_ms if self.now_ms is None else self.now_ms
             found = of_family(unproven(file, partition.piece, self.address.db, now_ms), family, prefix)

@@ -15,7 +15,6 @@ from ..migrations.source import open_source
 from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..schema.address import Address
 from ..schema.fact import Subject
-from ..schema.family import get_family
 from ..schema.rule import Keyspace
 from .names import tasks_for
 from .spill import Spill
@@ -39,7 +38,7 @@ def read_whole(address: Address, now_ms: int | None = None, throttle: Throttle =
 
     ``now_ms``: the moment that rules compare with, by default the server's clock or the snapshot's time. Raises ServerError.
     """
-    family, intake = get_family(address.family), Intake(address)
+    family, intake = address.key_family, Intake(address)
     tasks = tasks_for(address)
     with Spill(tasks) as spill, Spill(tasks) as told:
         with open_source(address, throttle) as source:

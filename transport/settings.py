@@ -142,13 +142,13 @@ def _address(client: Any, given: Mapping[str, Any]) -> Address:
     urls = [str(url) for url in client.alt if str(url).startswith(f"{Kind.SENTINEL}:")]
     _check_alternates(client.alt, urls)
     if len(client.alt) > 1 and urls:  # Sentinels of one server: any that answers will do, whichever kombu has switched to
-        first, *others = (Address.parse(url, service=service) for url in urls)
+        first, *others = (Address.parse(url, service=service, as_broker=True) for url in urls)
         return evolve(first, hosts=tuple(dict.fromkeys(host for each in (first, *others) for host in each.hosts)))
     host = client.hostname or ""
     if "://" in host:
         url = f"{client.uri_prefix}+{host}" if client.uri_prefix else host
         is_sentinel = url.startswith(f"{Kind.SENTINEL}:")
-        address = Address.parse(url, service=service if is_sentinel else None)
+        address = Address.parse(url, service=service if is_sentinel else None, as_broker=True)
     else:
         address = _from_parts(client, host)
     if client.ssl and address.kind in (Kind.UNIX, Kind.RDB):
@@ -159,7 +159,7 @@ def _address(client: Any, given: Mapping[str, Any]) -> Address:
 def _from_parts(client: Any, host: str) -> Address:
     scheme = client.transport_cls if client.transport_cls in tuple(Kind) else Kind.TCP
     vhost = str(client.virtual_host or "").strip("/")
-    address = Address.parse(f"{scheme}://localhost/{vhost}")
+    address = Address.parse(f"{scheme}://localhost/{vhost}", as_broker=True)
     password = client.password() if callable(client.password) else client.password
     return evolve(
         address,

@@ -25,7 +25,7 @@ from ferryman.migrations.source import open_source
 from ferryman.migrations.subjects import Gathering
 from ferryman.schema.address import Address
 from ferryman.schema.fact import Subject
-from ferryman.schema.family import Command, Target, get_family
+from ferryman.schema.family import Command, Target
 from ferryman.schema.rule import Keyspace
 from ferryman.schema.totals import Totals
 from hiredis import pack_command
@@ -58,7 +58,7 @@ class Bench:
 
 def gathered(source: Address) -> tuple[list[Subject], Keyspace]:
     """All that is known of each job of a keyspace."""
-    family, totals = get_family(source.family), Totals()
+    family, totals = source.key_family, Totals()
     gathering = Gathering(family)
     with open_source(source) as opened:
         for batch in opened.entries(NOW):

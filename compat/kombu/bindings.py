@@ -7,6 +7,7 @@ wildcards says the same. Called by the reader, the rules and the writer.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -28,9 +29,9 @@ class Binding(NamedTuple):
     routing_key: str
     pattern: str
 
-    def member(self, queue: str) -> str:
+    def member(self, queue: str, sep: str = SEP) -> str:
         """The member of the binding table."""
-        return SEP.join((self.routing_key, self.pattern, queue))
+        return sep.join((self.routing_key, self.pattern, queue))
 
     def matches(self, routing_key: str) -> bool:
         """Whether the exchange sends messages with this routing key here."""
@@ -44,14 +45,67 @@ def default_bindings(queue: str) -> tuple[Binding, ...]:
     return (Binding(queue, queue, ""),)
 
 
-def register(totals: Totals, exchange: str, member: str) -> bool:
-    """Adds a member of an exchange's table to the totals. False if it is none: then publishing to the exchange fails."""
-    parts = member.split(SEP)
+def register(totals: Totals, exchange: str, member: str, sep: str | None = None) -> bool:
+    """Adds a member of an exchange's table to the totals. False if it is none: then publishing to the exchange fails.
+
+    ``sep``: what stands between its parts; None where the member itself must tell.
+    """
+    parts = member.split(SEP if sep is None else sep)
     if len(parts) != 3:
-        return False
-    totals.name(MEASURE, [f"{exchange}{SEP}{member}"])
+        found = separator_in(member) if sep is None else None
+        if found is None:
+            return False
+        parts = member.split(found)
+        totals.name(SEPARATORS, [found])
+    totals.name(MEASURE, [SEP.join((exchange, *parts))])
     totals.name("bound", [parts[2]])
     return True
+
+
+SEPARATORS = "separators"
+"""The registry of what stands, instead of SEP, between the parts of names: the option ``sep``."""
+
+_RUN = re.compile(r"\W+")
+_TOPIC = re.compile(r"(.*?)(\^.*\$)(.+)", re.DOTALL)
+_STEP = re.compile("-?[1-9][0-9]{0,8}")
+
+
+def separator_in(member: str) -> str | None:
+    """What stands between routing key, pattern and queue in a member of a binding table; None where nothing can."""
+    if len(member) > 4_000:
+        return None
+    topic = _TOPIC.fullmatch(member)
+    if topic:
+        head, pattern, tail = topic.groups()
+        sizes = range(1, min(len(head), len(tail) - 1) + 1)
+        found = {head[-size:] for size in sizes if tail.startswith(head[-size:]) and pattern == _pattern(head[:-size])}
+    else:
+        # Only topic exchanges have patterns, so it stands there twice.
+        runs = [run for run in _RUN.findall(member) if len(run) % 2 == 0]
+        found = {run[: len(run) // 2] for run in runs if run[: len(run) // 2] * 2 == run}
+    fitting = [sep for sep in found if len(member.split(sep)) == 3 and member.split(sep)[2]]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _pattern(routing_key: str) -> str:
+    """The regular expression that kombu makes of a topic exchange's routing key."""
+    words = ("".join(each if each in "#*" or each.isalnum() else "\\" + each for each in word) for word in routing_key.split("."))
+    return "^" + r"\.".join({"*": r"[^\.]+", "#": ".*?"}.get(word, word) for word in words) + "$"
+
+
+def lane_of(queue: str, totals: Totals) -> tuple[str, int] | None:
+    """The queue and the bucket of a list whose name holds another separator than the usual one; None for any other list.
+
+    Of messages that were sent by name, the list itself tells (``reader.py``); here a binding table had to.
+    """
+    bound = totals.names.get("bound", ())
+    if queue in bound:
+        return None
+    for sep in sorted(totals.names.get(SEPARATORS, ())):
+        name, _, step = queue.rpartition(sep)
+        if name in bound and _STEP.fullmatch(step):
+            return name, int(step)
+    return None
 
 
 def is_of_another_prefix(queue: str, totals: Totals) -> bool:

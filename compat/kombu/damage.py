@@ -17,8 +17,8 @@ from .record import encode, encode_delivery, eta_text
 from .rules import SWEEP_MS
 from .writer import stand_of
 
-OTHER_BUCKET = 5
-"""A bucket that consumers with the usual steps never read."""
+OTHER_BUCKETS = (5, 4)
+"""Buckets that consumers with the usual steps never read; one in which a message of its priority stands is of other steps."""
 
 
 def damage(rule: str, job: Job, target: Target) -> list[Command]:
@@ -84,9 +84,10 @@ def _due_late(place: _Place) -> Iterator[Command]:
 
 def _in_another_bucket(place: _Place) -> Iterator[Command]:
     if not place.is_held:
+        step = next(step for step in OTHER_BUCKETS if step != place.message.properties.get("priority"))
         yield from (
             ("LREM", place.list, 1, place.text),
-            ("LPUSH", bucket_key(place.prefix, place.queue, OTHER_BUCKET), place.text),
+            ("LPUSH", bucket_key(place.prefix, place.queue, step), place.text),
         )
 
 

@@ -6,7 +6,8 @@ of its own. Registered as ``kombu`` in the group ``ferryman.families``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from ...schema.draw import EVERY_LOT, Lots
 from ...schema.fact import Entry, Fact, Subject
@@ -17,7 +18,7 @@ from ...schema.rule import Finding, Keyspace
 from ...schema.spot import Spot
 from ...schema.totals import Totals
 from . import damage, generate, reader, repairs, writer
-from .keys import DEFAULT_QUEUE, TELLING
+from .keys import DEFAULT_QUEUE, PARAMETERS, TELLING, USUAL, Settings
 from .rules import RULES
 from .voucher import KombuVoucher
 from .whereabouts import whereabouts
@@ -35,6 +36,14 @@ class Kombu(KeyFamily):
     keeps_extra = True
     repairable = repairs.REPAIRABLE
     plantable = damage.PLANTABLE
+    parameters = PARAMETERS
+    unclaimed = frozenset({reader.UNCLAIMED})
+
+    def __init__(self, settings: Settings = USUAL) -> None:
+        self.settings = settings
+
+    def configured(self, settings: Mapping[str, Any]) -> Kombu:
+        return Kombu(Settings(**settings))
 
     def prefixes(self, key: bytes, redis_type: str) -> Iterable[str]:
         if key == DEFAULT_QUEUE.encode() and redis_type == "list":
@@ -51,13 +60,13 @@ class Kombu(KeyFamily):
         return (glob_escape(prefix) + "*",)
 
     def facts(self, entry: Entry, prefix: str) -> Iterator[Fact]:
-        return reader.facts(entry, prefix)
+        return reader.facts(entry, prefix, self.settings)
 
     def voucher(self, prefix: str, now_ms: int, *, lenient: bool = False) -> KombuVoucher:
-        return KombuVoucher(prefix, now_ms)
+        return KombuVoucher(prefix, now_ms, self.settings)
 
     def tally(self, fact: Fact, totals: Totals) -> None:
-        reader.tally(fact, totals)
+        reader.tally(fact, totals, self.settings)
 
     def read(self, subject: Subject, keyspace: Keyspace) -> Job | None:
         return reader.read(subject, keyspace)
@@ -72,16 +81,16 @@ class Kombu(KeyFamily):
         return whereabouts(subject, keyspace)
 
     def obstacles(self, job: Job) -> Iterator[Finding]:
-        return writer.obstacles(job)
+        return writer.obstacles(job, self.settings)
 
     def expressed(self, job: Job, now_ms: int) -> Job:
         return writer.expressed(job, now_ms)
 
     def write(self, job: Job, target: Target) -> list[Command]:
-        return writer.write(job, target)
+        return writer.write(job, target, self.settings)
 
     def finish(self, target: Target, written: Totals) -> list[Command]:
-        return writer.finish(target, written)
+        return writer.finish(target, written, self.settings)
 
     def tally_written(self, job: Job, totals: Totals) -> None:
         super().tally_written(job, totals)

@@ -70,7 +70,7 @@ def sketch(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterato
                     record = Record(message.with_headers(eta=eta_text(due_at)))
                 case State.ACTIVE:
                     record = Record(message, held=True, since=now_ms / 1000 - random.random() * 1800)
-            stand = Stand(queue, record, record.text, message.step, now_ms, default_bindings(queue))
+            stand = Stand(queue, record, record.text, message.step(), now_ms, default_bindings(queue))
             position = None if record.held else published[queue]
             published[queue] += 1
             yield Sketch(id=message.tag, queue=queue, name="", state=state, position=position, record=stand)

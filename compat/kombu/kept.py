@@ -32,6 +32,7 @@ from ...schema.native.record import Own
 from ...schema.text import to_bytes, to_text
 from ..aside import FIELD, Aside
 from .bindings import Binding, default_bindings
+from .keys import STEPS, VISIBILITY_TIMEOUT_MS
 from .record import Message, Record, canonical, decode, decode_delivery
 
 NAME = "kombu"
@@ -146,13 +147,16 @@ class Stand:
     """Those of the queue."""
     position: int | None = None
     """As in Job."""
+    steps: Sequence[int] = STEPS
+    """The buckets of the keyspace."""
+    visibility_ms: int = VISIBILITY_TIMEOUT_MS
 
 
 def job_of(job_id: str, stand: Stand) -> Job:
     """The job with everything: canonical fields, what was aside, and what goes back byte for byte."""
     message, aside = _taken_aside(stand.record.message)
     record = stand.record if aside is None else evolve(stand.record, message=message)
-    job = canonical(job_id, stand.queue, record, stand.now_ms)
+    job = canonical(job_id, stand.queue, record, stand.now_ms, stand.visibility_ms)
     own = own_of(message, job)
     extra: dict[str, Any] = {}
     if aside is not None:
@@ -173,7 +177,7 @@ def job_of(job_id: str, stand: Stand) -> Job:
     kept = Kept(
         held=stand.record.held,
         since=stand.record.since,
-        step=None if stand.step == message.step else stand.step,
+        step=None if stand.step == message.step(stand.steps) else stand.step,
         bindings=None if tuple(stand.bindings) == default_bindings(stand.queue) else tuple(stand.bindings),
         text=None if stand.text == stand.record.text else stand.text,
     ).to_extra()

@@ -9,9 +9,10 @@ can't tell: a list that is a queue and holds nothing but garbage. Called by ``fa
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from ...schema.errors import MalformedValue
@@ -22,9 +23,25 @@ from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
 from ..memo import remember_last
 from . import bindings
-from .bindings import bindings_of
+from .bindings import bindings_of, lane_of
 from .kept import Stand, job_of
-from .keys import DEFAULT_QUEUE, LISTS, SEP, TELLING, is_control, is_reply, lane, lane_parts, layout
+from .keys import (
+    DEFAULT_QUEUE,
+    LISTS,
+    PROVEN,
+    SEP,
+    TELLING,
+    USUAL,
+    Settings,
+    is_control,
+    is_reply,
+    lane,
+    lane_parts,
+    layout,
+    settings_of,
+    step_of,
+    steps_of,
+)
 from .record import Message, decode, decode_delivery
 from .view import View, step_in, text_of, view_of
 
@@ -38,18 +55,39 @@ MESSAGE_WORDS = (b'"properties"', b'"body"')
 # Keys to facts
 
 
-def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
+def facts(entry: Entry, prefix: str, settings: Settings = USUAL) -> Iterator[Fact]:
     """What one key states; nothing for a key of somebody else's."""
-    match = next(layout(prefix).matches(entry.key), None)
+    match = next(layout(prefix, settings).matches(entry.key), None)
     if match is None:
         return
     role, told = match.role, match.fields
     if role in LISTS:
+        is_bucket = role == "bucket" and settings.separator == SEP
         if entry.redis_type == "list":
-            yield from _list_facts(entry, told["queue"], told.get("step", "0"), certain=bool(prefix) or role == "bucket")
-        elif entry.redis_type == "hash" and not entry.key.endswith(b"unacked"):
-            # The name of the hash is an option; a hash of another prefix ends like the usual one.
-            yield from _held_facts(entry, certain=False)
+            step = told.get("step", "0")
+            yield from _list_facts(entry, told["queue"], step, settings, certain=bool(prefix) or is_bucket)
+            return
+        if is_bucket or told["queue"] == DEFAULT_QUEUE:
+            yield Fact(FactKind.ODD, role, entry.key, entry.redis_type, ttl_ms=entry.ttl_ms)
+        elif is_plausible(told["queue"]):
+            # Should it be the name of a queue, a binding table will tell.
+            yield Fact(FactKind.TOKEN, UNCLAIMED, entry.key, entry.redis_type, queue=told["queue"])
+        if entry.redis_type == "hash":
+            # The name of the hash is an option; that of a keyspace under another prefix ends like the usual one.
+            yield from _held_facts(entry, certain=False, place=_other_prefix(entry.key, prefix, b"unacked"))
+        elif entry.redis_type == "zset" and (other := _other_prefix(entry.key, prefix, b"unacked_index")) is not None:
+            for tag, score in entry.value:
+                yield Fact(
+                    FactKind.PLACE,
+                    "index",
+                    entry.key,
+                    "zset",
+                    to_text(tag),
+                    place=other,
+                    member=tag,
+                    score=score,
+                    ttl_ms=entry.ttl_ms,
+                )
         elif entry.redis_type == "set":
             # The binding table of another keyspace: lists under its prefix are not of this one.
             others = tuple(to_bytes(other) for other in TELLING.prefixes(entry.key, "set"))
@@ -74,8 +112,33 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
             yield about(FactKind.REGISTRY, values=tuple(exchange for exchange, _ in entry.value))
 
 
-def _list_facts(entry: Entry, queue: str, step: str, *, certain: bool) -> Iterator[Fact]:
+UNCLAIMED = "unclaimed"
+"""Role of a fact about a key that is no list, but would have to be one if its name is that of a queue."""
+
+MOST_UNCLAIMED = 10_000
+"""So many of these one reader remembers: nobody has as many queues."""
+
+
+def is_plausible(name: str) -> bool:
+    """Whether somebody may call a queue so: names with long numbers are those of single things."""
+    return len(name) <= 100 and not _LONG_NUMBER.search(name)
+
+
+_LONG_NUMBER = re.compile("[0-9]{4}|[0-9a-f]{8}")
+
+
+def _other_prefix(key: bytes, prefix: str, end: bytes) -> str | None:
+    """The prefix under which this would be the usual name; None for any other name."""
+    return to_text(key[: -len(end)]) if key.endswith(end) and key != to_bytes(prefix) + end else None
+
+
+def _list_facts(entry: Entry, queue: str, step: str, settings: Settings, *, certain: bool) -> Iterator[Fact]:
     """The messages of a list, if it is one of kombu's."""
+    if settings.sep is None and step == "0" and not is_control(queue):
+        found = _lane_in(queue, entry.value)
+        if found is not None:
+            queue, sep, step = found
+            yield Fact(FactKind.REGISTRY, "separator", entry.key, entry.redis_type, values=(to_bytes(sep),))
     about = partial(Fact, key=entry.key, redis_type=entry.redis_type, queue=queue, ttl_ms=entry.ttl_ms)
     if is_control(queue):
         yield about(FactKind.TOKEN, "control", values=(b"%d" % len(entry.value),))
@@ -86,19 +149,45 @@ def _list_facts(entry: Entry, queue: str, step: str, *, certain: bool) -> Iterat
         return
     if not (certain or messages or queue == DEFAULT_QUEUE or any(looks_like_message(raw) for raw in entry.value)):
         return
+    proven = False
     for index, (raw, message) in enumerate(items, entry.offset):
         tag = _unnamed(raw) if message is None else message.tag
         values = (b"message", raw)
         exchange, key = (None, None) if message is None else (message.exchange, message.routing_key)
         # The member is what makes the queue one in use: the name to which the publisher sent the message.
         member = to_bytes(key or "") if exchange == "" else None
+        proven = proven or (message is not None and str(message.properties.get("priority")) == step)
         yield about(FactKind.RECORD, "waiting", job_id=tag, scope=queue, place=step, index=index, values=values, member=member)
         if exchange:
             yield about(FactKind.NOTE, "copy", job_id=tag, index=index)
+    if proven and int(step) not in settings.steps:
+        yield Fact(FactKind.REGISTRY, "step", entry.key, entry.redis_type, values=(step.encode(),))
 
 
-def _held_facts(entry: Entry, *, certain: bool) -> Iterator[Fact]:
-    """The messages of a hash that consumers have, if it is kombu's."""
+_LANE = re.compile(r"(.*\D)([1-9][0-9]{0,8})", re.DOTALL)
+
+
+def _lane_in(queue: str, items: Sequence[bytes]) -> tuple[str, str, str] | None:
+    """Queue, separator and bucket of a list, where its messages name the queue with which the list's name begins.
+
+    kombu puts a message into a bucket of no more than its priority, so a queue that was only renamed is none.
+    """
+    parts = _LANE.fullmatch(queue)
+    if parts is None:
+        return None
+    messages = [message for message in map(_decoded, items) if message is not None]
+    names = {message.routing_key for message in messages if message.exchange == ""}
+    name = next(iter(names), "")
+    if len(names) != 1 or not name or not parts[1].startswith(name) or parts[1] == name:
+        return None
+    step = int(parts[2])
+    if any(step_of(message.properties.get("priority"), (0, step)) != step for message in messages):
+        return None
+    return name, parts[1][len(name) :], parts[2]
+
+
+def _held_facts(entry: Entry, *, certain: bool, place: str | None = None) -> Iterator[Fact]:
+    """The messages of a hash that consumers have, if it is kombu's. ``place``: the prefix whose hash it may be instead."""
     about = partial(Fact, key=entry.key, redis_type=entry.redis_type, ttl_ms=entry.ttl_ms)
     found: list[tuple[bytes, bytes, tuple[Message, str, str] | None]] = []
     for tag, raw in entry.value.items():
@@ -107,11 +196,11 @@ def _held_facts(entry: Entry, *, certain: bool) -> Iterator[Fact]:
         return
     for tag, raw, delivery in found:
         job_id = to_text(tag)
-        yield about(FactKind.RECORD, "unacked", job_id=job_id, values=(b"delivery", raw))
+        yield about(FactKind.RECORD, "unacked", job_id=job_id, place=place, values=(b"delivery", raw))
         if delivery is not None:
             _, exchange, routing_key = delivery
             if not exchange:
-                yield about(FactKind.NOTE, "claim", job_id=job_id, scope=routing_key, queue=routing_key)
+                yield about(FactKind.NOTE, "claim", job_id=job_id, scope=routing_key, queue=routing_key, place=place)
 
 
 def _decoded(raw: bytes) -> Message | None:
@@ -146,7 +235,7 @@ def _unnamed(raw: bytes) -> str:
 # Facts to totals
 
 
-def tally(fact: Fact, totals: Totals) -> None:
+def tally(fact: Fact, totals: Totals, settings: Settings = USUAL) -> None:
     """Counts what readers and the rules about the whole keyspace need. What it grows with: queues, bindings, kinds of damage."""
     if fact.kind is FactKind.ODD:
         totals.count("odd key", fact.role)
@@ -161,7 +250,15 @@ def tally(fact: Fact, totals: Totals) -> None:
         case "claim":
             totals.count("sent by name", queue)
         case "binding":
-            _tally_bindings(fact, totals)
+            _tally_bindings(fact, totals, settings)
+        case "separator":
+            totals.name(bindings.SEPARATORS, map(to_text, fact.values))
+        case "step":
+            totals.name(PROVEN, map(to_text, fact.values))
+        case "unclaimed":
+            known = totals.names.get(UNCLAIMED, ())
+            if len(known) < MOST_UNCLAIMED:
+                totals.name(UNCLAIMED, [f"{queue}{SEP}{to_text(fact.key)}"])
         case "permanent":
             totals.count("permanent")
         case "other":
@@ -174,13 +271,14 @@ def tally(fact: Fact, totals: Totals) -> None:
             totals.maximum("mutex ttl", -1 if fact.ttl_ms is None else fact.ttl_ms)
 
 
-def _tally_bindings(fact: Fact, totals: Totals) -> None:
+def _tally_bindings(fact: Fact, totals: Totals, settings: Settings) -> None:
     for raw in fact.values:
         member = to_text(raw)
-        queue = member.rpartition(SEP)[2]
+        sep = settings.sep or (SEP if SEP in member else bindings.separator_in(member) or SEP)
+        queue = member.rpartition(sep)[2]
         if is_control(queue):
             totals.count("reply bindings", number=int(is_reply(queue)))
-        elif not bindings.register(totals, fact.place or "", member):
+        elif not bindings.register(totals, fact.place or "", member, settings.sep):
             totals.count("odd member", fact.role)
             totals.sample("odd member", to_text(fact.key), fact.role)
 
@@ -197,6 +295,7 @@ def _lanes(totals: Totals) -> Lanes:
     for (measure, label), length in totals.maxima.items():
         if measure == "length":
             queue, step = lane_parts(label)
+            queue, step = lane_of(queue, totals) or (queue, step)
             lengths[queue].append((step, length))
     lanes = {}
     for queue, buckets in lengths.items():
@@ -214,16 +313,26 @@ lanes_of = remember_last(_lanes)
 def read(subject: Subject, keyspace: Keyspace) -> Job | None:
     """The job that the facts describe; None where only an index or another place of the message speaks."""
     view = view_of(subject)
-    if view.own is None or bindings.is_of_another_prefix(view.queue, keyspace.totals):
+    if view.own is None or is_foreign(view, keyspace.totals):
         return None
     if view.message is None:
         return Job(view.job_id, view.queue, "", State.UNKNOWN, payload=text_of(view.own))
     known = bindings_of(keyspace.totals)
     queue = view.queue_among(known) or ""
-    record = view.record(view.message)
-    position = _position(view, keyspace.totals)
-    stand = Stand(queue, record, text_of(view.own), view.step, keyspace.now_ms, known.by_queue.get(queue, ()), position)
+    steps, visibility_ms = steps_of(keyspace), settings_of(keyspace).visibility_ms
+    step = view.step(steps)
+    if view.waiting:
+        queue, step = lane_of(queue, keyspace.totals) or (queue, step)
+    record, bound = view.record(view.message), known.by_queue.get(queue, ())
+    position = _position(view, queue, step, keyspace.totals)
+    stand = Stand(queue, record, text_of(view.own), step, keyspace.now_ms, bound, position, steps, visibility_ms)
     return job_of(view.job_id, stand)
+
+
+def is_foreign(view: View, totals: Totals) -> bool:
+    """Whether a message belongs to a keyspace under another prefix, which has binding tables of its own."""
+    others = totals.names.get("other prefixes", ())
+    return bool(others) and (view.other_prefix in others or bindings.is_of_another_prefix(view.queue, totals))
 
 
 def has_twin(subject: Subject, keyspace: Keyspace) -> bool:
@@ -232,10 +341,10 @@ def has_twin(subject: Subject, keyspace: Keyspace) -> bool:
     return message is not None and len(bindings_of(keyspace.totals).queues(message.exchange, message.routing_key)) > 1
 
 
-def _position(view: View, totals: Totals) -> int | None:
+def _position(view: View, queue: str, step: int, totals: Totals) -> int | None:
     """A task with an eta has its place in the queue like any other: the worker that pops it keeps it until it is due."""
     if not view.waiting:
         return None
     own = view.waiting[0]
-    before, length = lanes_of(totals).get((view.queue, view.step), (0, 0))
+    before, length = lanes_of(totals).get((queue, step), (0, 0))
     return before + max(0, length - 1 - (own.index or 0))

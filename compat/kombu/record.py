@@ -12,7 +12,7 @@ import base64
 import binascii
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from attrs import evolve, frozen
@@ -23,7 +23,7 @@ from ...schema.text import glance_json, load_json, to_bytes, to_text
 from ..memo import remember_last
 from ..moments import EPOCH, MILLISECOND, moment
 from ..numbers import bounded
-from .keys import VISIBILITY_TIMEOUT_MS, step_of
+from .keys import STEPS, VISIBILITY_TIMEOUT_MS, step_of
 
 BASE64 = "base64"
 """The value of the property ``body_encoding`` that the Redis transport sets on every message."""
@@ -62,10 +62,9 @@ class Message:
         """The routing key; with the default exchange, the name of its queue."""
         return self.properties["delivery_info"]["routing_key"] or ""
 
-    @property
-    def step(self) -> int:
-        """The bucket in which it belongs."""
-        return step_of(self.properties.get("priority"))
+    def step(self, steps: Sequence[int] = STEPS) -> int:
+        """The bucket in which it belongs, of these."""
+        return step_of(self.properties.get("priority"), steps)
 
     def with_headers(self, **headers: Any) -> Message:
         """The message with more headers, or other values of them."""
@@ -208,7 +207,7 @@ class Record:
         return encode_delivery(self.message) if self.held else encode(self.message)
 
 
-def canonical(job_id: str, queue: str, record: Record, now_ms: int) -> Job:
+def canonical(job_id: str, queue: str, record: Record, now_ms: int, visibility_ms: int = VISIBILITY_TIMEOUT_MS) -> Job:
     """The job that a message describes, without its ``extra``. What has no sensible value is None."""
     message = record.message
     task = task_of(message)
@@ -230,7 +229,7 @@ def canonical(job_id: str, queue: str, record: Record, now_ms: int) -> Job:
         due_at=due_at,
         started_at=started_at,
         attempts=_whole(task.get("retries")),
-        lease_expires_at=None if started_at is None else bounded(started_at + VISIBILITY_TIMEOUT_MS),
+        lease_expires_at=None if started_at is None else bounded(started_at + visibility_ms),
         ttl=_time_limit(task.get("timelimit")),
     )
 

@@ -13,7 +13,7 @@ from ...schema.fact import Subject
 from ...schema.family import Command
 from ...schema.rule import Finding, Keyspace
 from ...schema.text import to_bytes
-from .keys import layout
+from .keys import layout, settings_of
 from .rules import is_same_message
 from .view import View, text_of, view_of
 
@@ -29,16 +29,17 @@ def repair(finding: Finding, subject: Subject | None, keyspace: Keyspace) -> lis
         case "KOMBU-3" if subject is not None:
             return list(_copies(view_of(subject)))
         case "KOMBU-5" if subject is None:
-            mutex = layout(keyspace.prefix).key("mutex")
+            mutex = layout(keyspace.prefix, settings_of(keyspace)).key("mutex")
             return [("GET", mutex), ("DEL", mutex)]
     return []
 
 
 def _index(view: View, keyspace: Keyspace) -> Iterator[Command]:
-    names, tag = layout(keyspace.prefix), to_bytes(view.job_id)
-    if view.held is None:
-        yield ("HEXISTS", names.key("unacked"), tag)
-        yield ("ZREM", names.key("index"), tag)
+    names, tag = layout(keyspace.prefix, settings_of(keyspace)), to_bytes(view.job_id)
+    if view.held is None and view.index is not None:
+        is_usual = view.index.key == names.key("index")
+        yield ("HEXISTS", names.key("unacked") if is_usual else view.index.key.removesuffix(b"_index"), tag)
+        yield ("ZREM", view.index.key, tag)
     else:
         # As if it had been taken now: it goes back after a visibility timeout, unless its consumer acks it.
         yield ("ZADD", names.key("index"), repr(keyspace.now_ms / 1000), tag)

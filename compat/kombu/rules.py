@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from attrs import evolve
+
 from ...schema.errors import MalformedValue
-from ...schema.rule import Complaint, Harm, Keyspace, Severity
+from ...schema.rule import Complaint, Harm, Keyspace, Rule, Severity
 from ...schema.text import ago, show, span, to_bytes
 from ..moments import moment
 from ..rulebook import Rulebook
-from .bindings import bindings_of, is_of_another_prefix
-from .keys import STEPS, VISIBILITY_TIMEOUT_MS, bucket_key, lane_parts, layout
+from .bindings import bindings_of, is_of_another_prefix, lane_of
+from .keys import SEP, bucket_key, lane_parts, layout, settings_of, steps_of
+from .reader import UNCLAIMED, is_foreign
 from .record import Message, decode, task_of, unreadable
 from .view import View, text_of, view_of
 
@@ -53,7 +56,7 @@ def is_message(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     repair="add the message to the index with the present time, so that it goes back; remove an index entry without message",
 )
 def is_held_and_indexed(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
-    names = layout(keyspace.prefix)
+    names = layout(keyspace.prefix, settings_of(keyspace))
     if view.held is not None and view.index is None and view.held.key == names.key("unacked"):
         yield view.complaint(f"not in {show(names.key('index'))}: should its consumer be gone, it never goes back to its queue")
     elif view.index is not None and view.held is None:
@@ -125,10 +128,11 @@ def can_go_back(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
 def is_swept(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     if view.since is None or view.held is None:
         return
-    back_at = view.since * 1000 + VISIBILITY_TIMEOUT_MS
+    visibility_ms = settings_of(keyspace).visibility_ms
+    back_at = view.since * 1000 + visibility_ms
     if keyspace.now_ms - back_at > SWEEP_MS:
-        when = ago(back_at, keyspace.now_ms)
-        yield view.complaint(f"should have gone back {when}, if the visibility timeout is an hour: nobody looks")
+        when, timeout = ago(back_at, keyspace.now_ms), _duration(visibility_ms)
+        yield view.complaint(f"should have gone back {when}, if the visibility timeout is {timeout}: nobody looks")
 
 
 @book.about_jobs(
@@ -143,9 +147,10 @@ def is_due_in_time(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
         return
     due_at = moment(task_of(view.message).get("eta"))
     taken_at = keyspace.now_ms if view.since is None else view.since * 1000
-    if due_at is not None and due_at > taken_at + VISIBILITY_TIMEOUT_MS:
-        wait = span(due_at - taken_at)
-        yield view.complaint(f"due {wait} after it was taken: after each hour another consumer takes it too, and all run it")
+    visibility_ms = settings_of(keyspace).visibility_ms
+    if due_at is not None and due_at > taken_at + visibility_ms:
+        wait, timeout = span(due_at - taken_at), _duration(visibility_ms).removeprefix("an ")
+        yield view.complaint(f"due {wait} after it was taken: after each {timeout} another consumer takes it too, and all run it")
 
 
 @book.about_jobs(
@@ -164,6 +169,10 @@ def is_readable_task(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
         yield view.complaint(f"{texts}: the worker that gets it drops it or stops")
 
 
+def _duration(ms: int) -> str:
+    return "an hour" if ms == 3_600_000 else f"{ms / 1000:g} s"
+
+
 # About queues and the keyspace
 
 
@@ -177,8 +186,8 @@ def is_readable_task(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
 def is_consumed(keyspace: Keyspace) -> Iterator[Complaint]:
     totals = keyspace.totals
     for queue in totals.labels("sent by name"):
-        is_foreign = is_of_another_prefix(queue, totals)
-        if not totals.sums["sent by name", queue] and queue not in totals.names.get("bound", ()) and not is_foreign:
+        is_known = queue in totals.names.get("bound", ()) or is_of_another_prefix(queue, totals) or lane_of(queue, totals)
+        if not totals.sums["sent by name", queue] and not is_known:
             detail = f"{_waiting(keyspace, queue)} messages in a list that is bound to no exchange"
             yield Complaint(
                 f"{detail}, and none was sent to it by name: a renamed queue?", bucket_key(keyspace.prefix, queue, 0), queue
@@ -198,7 +207,9 @@ def _waiting(keyspace: Keyspace, queue: str) -> int:
 )
 def lock_ends(keyspace: Keyspace) -> Iterator[Complaint]:
     if keyspace.totals.maxima.get(("mutex ttl", ""), 0) < 0:
-        yield Complaint("a lock without end: no unacked message ever goes back", layout(keyspace.prefix).key("mutex"))
+        yield Complaint(
+            "a lock without end: no unacked message ever goes back", layout(keyspace.prefix, settings_of(keyspace)).key("mutex")
+        )
 
 
 @book.about_keyspace(
@@ -209,11 +220,13 @@ def lock_ends(keyspace: Keyspace) -> Iterator[Complaint]:
     repair="give every consumer the priority_steps of the producers",
 )
 def bucket_is_read(keyspace: Keyspace) -> Iterator[Complaint]:
+    settings, steps = settings_of(keyspace), steps_of(keyspace)
     for (measure, label), length in sorted(keyspace.totals.maxima.items()):
-        queue, step = lane_parts(label) if measure == "length" else ("", STEPS[0])
-        if step not in STEPS and not is_of_another_prefix(queue, keyspace.totals):
+        queue, step = lane_parts(label) if measure == "length" else ("", 0)
+        queue, step = lane_of(queue, keyspace.totals) or (queue, step)
+        if step not in steps and not is_of_another_prefix(queue, keyspace.totals):
             detail = f"{length} messages in bucket {step}, which only consumers read whose priority_steps name it"
-            yield Complaint(detail, bucket_key(keyspace.prefix, queue, step), queue)
+            yield Complaint(detail, bucket_key(keyspace.prefix, queue, step, settings), queue)
 
 
 @book.about_keyspace(
@@ -231,14 +244,14 @@ def replies_are_read(keyspace: Keyspace) -> Iterator[Complaint]:
         yield Complaint(f"{lasting} reply queues that nobody empties and that never expire, such as this one", key)
     bound = totals.sums["reply bindings", ""]
     if bound:
-        key = layout(keyspace.prefix).key("binding", exchange="reply.celery.pidbox")
+        key = layout(keyspace.prefix, settings_of(keyspace)).key("binding", exchange="reply.celery.pidbox")
         detail = f"{bound} reply queues are bound, more than remote control commands run at a time"
         yield Complaint(detail, key, severity=Severity.WARNING if bound > 100 else Severity.INFO)
 
 
 @book.about_keyspace("KOMBU-9", "Keys with a name of kombu's have its type and form", Severity.ERROR, Harm.LOST)
 def keys_make_sense(keyspace: Keyspace) -> Iterator[Complaint]:
-    totals, names = keyspace.totals, layout(keyspace.prefix)
+    totals, names = keyspace.totals, layout(keyspace.prefix, settings_of(keyspace))
     for role in totals.labels("odd key"):
         for text in totals.samples["odd key", role]:
             if role.startswith("staged"):
@@ -246,10 +259,29 @@ def keys_make_sense(keyspace: Keyspace) -> Iterator[Complaint]:
             else:
                 detail = f"has the wrong Redis type; a key of this name must be a {names.patterns[role].redis_types[0]}"
             yield Complaint(detail, to_bytes(text))
+    bound = totals.names.get("bound", ())
+    for text in sorted(totals.names.get(UNCLAIMED, ())):
+        queue, _, key = text.partition(SEP)
+        if queue in bound:
+            yield Complaint(
+                "has the wrong Redis type; a key of this name must be a list: it is bound as a queue", to_bytes(key), queue
+            )
     for role in totals.labels("odd member"):
         for text in totals.samples["odd member", role]:
             yield Complaint("holds members that are no bindings: publishing to this exchange fails", to_bytes(text))
 
 
-RULES = tuple(sorted(book.rules, key=lambda rule: int(rule.id.removeprefix("KOMBU-"))))
+def _of_own(rule: Rule) -> Rule:
+    """The rule, silent about messages of a keyspace under another prefix: they are that one's affair."""
+    check = rule.subject
+    if check is None:
+        return rule
+
+    def of_own(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+        return iter(()) if is_foreign(view, keyspace.totals) else check(view, keyspace)
+
+    return evolve(rule, subject=of_own)
+
+
+RULES = tuple(sorted(map(_of_own, book.rules), key=lambda rule: int(rule.id.removeprefix("KOMBU-"))))
 """All rules in order. One number stands twice where a rule is about jobs and the keyspace, or keeps only some jobs back."""

@@ -8,6 +8,8 @@ the rules, which share one view of a subject.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from attrs import define, field
 
 from ...schema.errors import MalformedValue
@@ -52,7 +54,7 @@ class View:
                 case "unacked":
                     view.held = view.held or fact
                 case "index":
-                    view.index = fact
+                    view.index = fact if view.index is None or fact.place is None else view.index
                 case "claim":
                     view.claims.append(fact)
                 case "copy":
@@ -74,12 +76,17 @@ class View:
         """The fact that holds the message."""
         return self.waiting[0] if self.waiting else self.held
 
-    @property
-    def step(self) -> int:
-        """The bucket in which it stands; for one that a consumer has, the one to which it would go back."""
+    def step(self, steps: Sequence[int]) -> int:
+        """The bucket in which it stands; for one that a consumer has, the one of these to which it would go back."""
         if self.waiting:
             return step_in(self.waiting[0])
-        return self.message.step if self.message else 0
+        return self.message.step(steps) if self.message else 0
+
+    @property
+    def other_prefix(self) -> str | None:
+        """The prefix to which the keys would belong that say a consumer has it, if it is one's of another keyspace."""
+        fact = None if self.waiting else self.held or self.index
+        return fact.place if fact else None
 
     @property
     def since(self) -> float | None:

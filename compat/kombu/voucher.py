@@ -18,9 +18,9 @@ from ...schema.text import to_bytes
 from ...schema.totals import Totals
 from ...schema.voucher import Home, Item, Member, Voucher
 from ..moments import moment
-from .bindings import is_of_another_prefix
+from .bindings import is_of_another_prefix, lane_of
 from .kept import HEADER
-from .keys import DEFAULT_QUEUE, LISTS, is_control, lane, layout
+from .keys import DEFAULT_QUEUE, LISTS, SEP, USUAL, Settings, is_control, lane, layout
 from .reader import is_meant_elsewhere, looks_like_message
 from .record import Glance, decode, glance, unreadable
 
@@ -28,9 +28,10 @@ from .record import Glance, decode, glance, unreadable
 class KombuVoucher(Voucher):
     """The keyspace under ``prefix`` at ``now_ms`` (Unix ms)."""
 
-    def __init__(self, prefix: str, now_ms: int) -> None:
+    def __init__(self, prefix: str, now_ms: int, settings: Settings = USUAL) -> None:
         self._prefix = prefix
-        self._layout = layout(prefix)
+        self._settings = settings
+        self._layout = layout(prefix, settings)
         self._now_ms = now_ms
         self._lists = Memo(self._list)
         self._homes = Memo(_home)
@@ -43,12 +44,16 @@ class KombuVoucher(Voucher):
         if entry.redis_type != "list" or entry.ttl_ms is not None or self._lists[entry.key] is None:
             return None
         queue, step, is_certain = self._lists[entry.key]
+        if int(step) not in self._settings.steps:
+            return None  # whether these are other steps, the priorities of all of them tell
         messages = list(map(_glance, entry.value))
         for raw, message in zip(entry.value, messages, strict=True):
             if message is None and not _states_by_itself(raw, queue, is_certain):
                 return None
-            if message is not None and is_meant_elsewhere(message.exchange, message.routing_key, queue):
-                return None
+            if message is None or message.exchange or message.routing_key == queue:
+                continue
+            if queue.startswith(message.routing_key) or is_meant_elsewhere("", message.routing_key, queue):
+                return None  # in a bucket whose name holds another separator, or of a keyspace under another prefix
         items = [None if message is None else self._item(message, queue) for message in messages]
         known = [(index, each) for index, (each, item) in enumerate(zip(messages, items, strict=True)) if each and item]
         if known:
@@ -68,7 +73,7 @@ class KombuVoucher(Voucher):
         return Subject(tag, queue, (fact,), vouched=True)
 
     def is_settled(self, queue: str, totals: Totals) -> bool:
-        return not is_of_another_prefix(queue, totals)
+        return not is_of_another_prefix(queue, totals) and lane_of(queue, totals) is None
 
     def _list(self, key: bytes) -> tuple[str, str, bool] | None:
         """The queue and the bucket of a list, and whether its name alone proves that it is one; None for any other key."""
@@ -76,7 +81,8 @@ class KombuVoucher(Voucher):
         if match is None or match.role not in LISTS or is_control(match.fields["queue"]):
             return None
         queue = match.fields["queue"]
-        is_certain = bool(self._prefix) or match.role == "bucket" or queue == DEFAULT_QUEUE
+        is_bucket = match.role == "bucket" and self._settings.separator == SEP
+        is_certain = bool(self._prefix) or is_bucket or queue == DEFAULT_QUEUE
         return queue, match.fields.get("step", "0"), is_certain
 
     def _item(self, message: Glance, queue: str) -> Item | None:

@@ -8,7 +8,7 @@ from ...schema.fact import Subject
 from ...schema.rule import Keyspace
 from ...schema.spot import Spot
 from ...schema.text import to_bytes
-from .keys import layout
+from .keys import layout, settings_of
 from .record import Message, encode
 from .view import text_of, view_of
 
@@ -18,11 +18,13 @@ def whereabouts(subject: Subject, keyspace: Keyspace) -> Iterator[Spot]:
 
     A list that it has gone into since needs no look: where else a message stands breaks no rule.
     """
-    names, view, tag = layout(keyspace.prefix), view_of(subject), to_bytes(subject.job_id)
+    names, view, tag = layout(keyspace.prefix, settings_of(keyspace)), view_of(subject), to_bytes(subject.job_id)
     hashes = {fact.key for fact in (view.held, *view.claims) if fact is not None}
     for key in (names.key("unacked"), *sorted(hashes)):
         yield Spot(key, "hash", (tag,))
-    yield Spot(names.key("index"), "zset", (tag,))
+    indexes = {names.key("index")} | ({view.index.key} if view.index else set())
+    for key in sorted(indexes):
+        yield Spot(key, "zset", (tag,))
     for fact in view.waiting:
         yield Spot(fact.key, "list", (text_of(fact),))
     if view.message is not None:

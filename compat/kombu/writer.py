@@ -8,7 +8,7 @@ message of a Celery task: its name is the task, its payload the one argument. Ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from attrs import evolve
@@ -25,7 +25,7 @@ from ..scripts import script
 from ..sketch import Sketch
 from .bindings import Bindings, default_bindings, register
 from .kept import Kept, Stand, head_of, with_aside
-from .keys import STEPS, bucket_key, can_be_queue, is_unicode, lane, lane_parts, layout, step_of
+from .keys import STEPS, USUAL, Settings, bucket_key, can_be_queue, is_unicode, lane, lane_parts, layout, step_of
 from .record import Message, Record, eta_text, task_of
 
 _script = partial(script, __package__)
@@ -36,12 +36,16 @@ TO_RUN = frozenset({State.WAITING, State.SCHEDULED, State.ACTIVE})
 # What kombu can't express
 
 
-def obstacles(job: Job) -> Iterator[Finding]:
+def obstacles(job: Job, settings: Settings = USUAL) -> Iterator[Finding]:
     """Errors for a job that kombu could not hold or Celery not run; warnings for what they would not act on."""
     if not job.id or not is_unicode(job.id):
         yield error(job, "KOMBU-W1", f"the id {show(job.id, 60)!r} can't be a delivery tag: it is empty, or not UTF-8")
-    if not can_be_queue(job.queue):
-        yield error(job, "KOMBU-W2", f"kombu can't have a queue named {show(job.queue, 60)!r}: not UTF-8, or a name of its own")
+    if not can_be_queue(job.queue, settings):
+        yield error(
+            job,
+            "KOMBU-W2",
+            f"kombu can't have a queue named {show(job.queue, 60)!r}: not UTF-8, with its separator in it, or a name of its own",
+        )
     if job.state not in TO_RUN:
         yield error(job, "KOMBU-W3", f"a queue of kombu holds messages that are to be run: it has no place for {job.state} jobs")
     try:
@@ -77,13 +81,13 @@ def _is_text(raw: bytes | None) -> bool:
 # A job's message
 
 
-def message_of(job: Job, kept_step: int | None, now_ms: int) -> Message:
+def message_of(job: Job, kept_step: int | None, now_ms: int, steps: Sequence[int] = STEPS) -> Message:
     """The message that brings the job to a worker. Raises MalformedValue for a job of which ``obstacles`` says so.
 
     ``kept_step``: the bucket in which kombu had it, if that was not the one of its priority.
     """
     head = head_of(job)
-    message = _task_message(job) if head is None else Message(head, job.payload)
+    message = _task_message(job, steps) if head is None else Message(head, job.payload)
     if not (message.is_plain and _is_text(job.payload)):
         message = message.in_base64()
     tag = message.properties.get("delivery_tag")
@@ -95,9 +99,9 @@ def message_of(job: Job, kept_step: int | None, now_ms: int) -> Message:
         case info:
             info = info if isinstance(info, dict) else {}
             message = message.with_properties(delivery_info={**info, "exchange": "", "routing_key": job.queue})
-    if job.rank is not None and kept_step is None and step_of(job.rank) != message.step:
+    if job.rank is not None and kept_step is None and step_of(job.rank, steps) != message.step(steps):
         # What ran in this order elsewhere must do so in kombu, also after it was given back.
-        message = message.with_properties(priority=_priority(job))
+        message = message.with_properties(priority=_priority(job, steps))
     due_at = moment(task_of(message).get("eta"))
     if job.state is State.SCHEDULED and due_at != job.due_at:
         message = message.with_headers(eta=eta_text(job.due_at or 0))
@@ -107,7 +111,7 @@ def message_of(job: Job, kept_step: int | None, now_ms: int) -> Message:
     return message
 
 
-def _task_message(job: Job) -> Message:
+def _task_message(job: Job, steps: Sequence[int]) -> Message:
     """A Celery task message (protocol 2) for a job that never was a message."""
     headers = {
         "lang": "py",
@@ -131,7 +135,7 @@ def _task_message(job: Job) -> Message:
         "correlation_id": job.id,
         "delivery_mode": 2,
         "delivery_info": {"exchange": "", "routing_key": job.queue},
-        "priority": _priority(job),
+        "priority": _priority(job, steps),
         "delivery_tag": job.id,
     }
     head = {"content-encoding": "utf-8", "content-type": "application/json", "headers": headers, "properties": properties}
@@ -139,26 +143,27 @@ def _task_message(job: Job) -> Message:
     return Message(head, body)
 
 
-def _priority(job: Job) -> int:
+def _priority(job: Job, steps: Sequence[int]) -> int:
     """0 runs first in kombu: a rank is a priority of kombu's, as far as it has as many."""
-    return min(max(job.rank or 0, STEPS[0]), STEPS[-1])
+    return min(max(job.rank or 0, steps[0]), steps[-1])
 
 
 def _seconds(milliseconds: int) -> int | float:
     return milliseconds // 1000 if milliseconds % 1000 == 0 else milliseconds / 1000
 
 
-def stand_of(job: Job, now_ms: int) -> Stand:
+def stand_of(job: Job, now_ms: int, settings: Settings = USUAL) -> Stand:
     """The message of a job in its queue. Raises MalformedValue for a job of which ``obstacles`` says so."""
     kept = Kept.of(job)
     held = job.state is State.ACTIVE and kept.held
     written = evolve(job, state=State.WAITING) if job.state is State.ACTIVE and not held else job
-    message = message_of(written, kept.step, now_ms)
-    step = message.step if kept.step is None else kept.step
+    message = message_of(written, kept.step, now_ms, settings.steps)
+    step = message.step(settings.steps) if kept.step is None else kept.step
     since = kept.since if kept.since is not None or not held else now_ms / 1000
     record = Record(message, held, since if held else None)
     bindings = default_bindings(job.queue) if kept.bindings is None else kept.bindings
-    stand = Stand(job.queue, record, kept.exact(record), step, now_ms, bindings)
+    text = kept.exact(record)
+    stand = Stand(job.queue, record, text, step, now_ms, bindings, None, settings.steps, settings.visibility_ms)
     completed = with_aside(written, stand)
     return stand if completed is record else evolve(stand, record=completed, text=kept.exact(completed))
 
@@ -166,10 +171,10 @@ def stand_of(job: Job, now_ms: int) -> Stand:
 # What is stored
 
 
-def write(job: Job, target: Target) -> list[Command]:
+def write(job: Job, target: Target, settings: Settings = USUAL) -> list[Command]:
     """The commands that store the job. Raises MalformedValue for a job of which ``obstacles`` says so."""
-    stand = job.record if isinstance(job, Sketch) else stand_of(job, target.now_ms)
-    names, tag = layout(target.prefix), to_bytes(job.id)
+    stand = job.record if isinstance(job, Sketch) else stand_of(job, target.now_ms, settings)
+    names, tag = layout(target.prefix, settings), to_bytes(job.id)
     staged, order = names.key("staged", queue=job.queue), names.key("staged_order", queue=job.queue)
     if stand.record.held:
         # Should an older version of the job be staged, it must not run as well.
@@ -181,7 +186,8 @@ def write(job: Job, target: Target) -> list[Command]:
         return gone + taken
     # Jobs that have no place at the source run first.
     place = 0 if job.position is None else job.position + 1
-    return [("HSET", staged, tag, b"%d\n%b" % (stand.step, stand.text)), ("ZADD", order, place, tag)]
+    step = stand.step if not isinstance(job, Sketch) else stand.record.message.step(settings.steps)
+    return [("HSET", staged, tag, b"%d\n%b" % (step, stand.text)), ("ZADD", order, place, tag)]
 
 
 # What is done once
@@ -196,21 +202,23 @@ def tally_written(job: Job, totals: Totals) -> None:
         register(totals, binding.exchange, binding.member(job.queue))
 
 
-def finish(target: Target, written: Totals) -> list[Command]:
+def finish(target: Target, written: Totals, settings: Settings = USUAL) -> list[Command]:
     """Binds every queue as it was, or as Celery would, and puts what was staged into its lists."""
-    names = layout(target.prefix)
+    names = layout(target.prefix, settings)
     commands: list[Command] = []
     for queue, bindings in Bindings.of(written).by_queue.items():
         for binding in bindings:
             for role in ("binding", "permanent"):
-                commands.append(("SADD", names.key(role, exchange=binding.exchange), to_bytes(binding.member(queue))))
+                commands.append(
+                    ("SADD", names.key(role, exchange=binding.exchange), to_bytes(binding.member(queue, settings.separator)))
+                )
     steps: dict[str, set[int]] = {}
     for label in written.names.get("lanes", ()):
         queue, step = lane_parts(label)
-        steps.setdefault(queue, set(STEPS)).add(step)
+        steps.setdefault(queue, set(settings.steps)).add(step)
     for queue in sorted(steps):
         order = sorted(steps[queue])
         keys = [names.key("staged", queue=queue), names.key("staged_order", queue=queue)]
-        keys += (bucket_key(target.prefix, queue, step) for step in order)
+        keys += (bucket_key(target.prefix, queue, step, settings) for step in order)
         commands.append(("EVAL", _script("queue"), len(keys), *keys, "", "", *order))
     return commands

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from attrs import evolve
 from ferryman.compat.kue import FAMILY as KUE
-from ferryman.migrations.compare import SHOWN, brief, differences
+from ferryman.migrations.compare import BEFORE, SHOWN, brief, contrast, differences
 from ferryman.migrations.order import listing_order, order_difference, pop_orders
 from ferryman.schema.job import Job, State
 
@@ -69,3 +70,20 @@ def test_jobs_are_listed_as_they_will_run_and_finished_ones_by_number() -> None:
         ("b", "8"),
     ]
     assert pop_orders(jobs) == {"b": ["10", "9"]}
+
+
+@pytest.mark.parametrize("length", [0, 100, 5000])
+def test_a_difference_is_shown_from_shortly_before_it_begins(length: int) -> None:
+    same = "same " * length
+    want, have = contrast({"a": same, "b": "was", "c": same}, {"a": same, "b": "is", "c": same})
+    assert '"b":"was"' in want
+    assert '"b":"is"' in have
+    assert want.startswith("…") == have.startswith("…") == (length > 0)
+    assert max(len(want), len(have)) <= SHOWN + 2
+
+
+def test_of_values_that_go_on_only_the_rest_is_shown() -> None:
+    want, have = contrast("x" * 5000, "x" * 5001)
+    assert (len(want), len(have)) == (BEFORE + 2, BEFORE + 3)
+    assert contrast(1, 2) == ("1", "2")
+    assert contrast(None, "x" * 500)[0] == "null"
