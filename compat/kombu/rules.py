@@ -120,7 +120,7 @@ def can_go_back(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     "An unacked message is not older than the visibility timeout",
     Severity.WARNING,
     Harm.LATE,
-    repair="start a worker: its consumer puts the message back",
+    repair="start a worker: its consumer puts the message back; or put it back (--older-than)",
 )
 def is_swept(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     if view.since is None or view.held is None:

@@ -41,7 +41,18 @@ def test_json_has_the_finding_the_commands_and_the_outcome(arguments: list[str])
         lines = ferryman(*arguments, "--repair", "KUE-1", "--format", "json", *options).lines()
         assert lines
         for line in lines:
-            assert list(line) == ["rule", "severity", "job_id", "key", "queue", "detail", "repair", "commands", "outcome"]
+            assert list(line) == [
+                "rule",
+                "severity",
+                "job_id",
+                "key",
+                "queue",
+                "detail",
+                "repair",
+                "commands",
+                "outcome",
+                "reason",
+            ]
             assert line["outcome"] == word
             assert all(isinstance(text, str) for command in line["commands"] for text in command)
     assert ferryman(*arguments, "--repair", "KUE-1", "--format", "json").stdout == ""
@@ -49,7 +60,7 @@ def test_json_has_the_finding_the_commands_and_the_outcome(arguments: list[str])
 
 def test_what_can_not_be_asked_for_is_one_line(arguments: list[str]) -> None:
     assert "--apply needs --repair" in ferryman(*arguments, "--apply").error
-    assert "rules that can be mended: KUE-1" in ferryman(*arguments, "--repair", "KUE-3").error
+    assert "rules that can be mended: KUE-1" in ferryman(*arguments, "--repair", "KUE-14").error
     assert "local engine" in ferryman(*arguments, "--repair", "KUE-1", "--engine", "spark").error
 
 
