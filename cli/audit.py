@@ -96,8 +96,8 @@ def command(
             raise UsageError("--report tells what an audit finds; leave --repair out")
         return mend(output, url, rules, moment(url, now_ms), engine.throttle, choices, apply=apply)
     if apply or choices != NO_CHOICES:
-        option = "--apply" if apply else "--older-than, --worker and --requeue"
-        raise UsageError(f"{option} needs --repair with the rules whose findings shall be mended")
+        options = "--apply needs" if apply else "--older-than, --worker and --requeue need"
+        raise UsageError(f"{options} --repair with the rules whose findings shall be mended")
     digest = Digest(EXAMPLES)
     with open_reports(reports, "findings") as files:
 

@@ -76,7 +76,7 @@ def check_rules(family: KeyFamily, rules: Collection[str], choices: Choices = NO
 
     Each error names the rules that can be mended, or that ask for a choice.
     """
-    known = {rule.id: rule for rule in family.rules}
+    known = dict.fromkeys(rule.id for rule in family.rules)
     mendable = ", ".join(rule for rule in known if rule in family.repairable) or "none"
     for rule in rules:
         if rule not in known:

@@ -6,7 +6,7 @@ Sources: kue 0.3.4 to 0.11.6, prefix ``q`` by default. Holds no logic of its own
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from ...schema.choices import NO_CHOICES, Choices
 from ...schema.draw import EVERY_LOT, Lots
@@ -67,8 +67,8 @@ class Kue(KeyFamily):
     def describe(self, subject: Subject, keyspace: Keyspace) -> Job | None:
         return reader.describe(subject)
 
-    def refusals(self, subject: Subject, keyspace: Keyspace) -> Sequence[Finding]:
-        return () if record_rules.are_silent(view_of(subject)) else super().refusals(subject, keyspace)
+    def refusals(self, subject: Subject, keyspace: Keyspace, accepted: Collection[str] = ()) -> Sequence[Finding]:
+        return () if record_rules.are_silent(view_of(subject)) else super().refusals(subject, keyspace, accepted)
 
     def queues(self, keyspace: Keyspace) -> Iterable[str]:
         return keyspace.totals.names.get("types", ())

@@ -303,7 +303,11 @@ def log_has_job(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
 
 
 @book.about_jobs(
-    "KUE-29", "No job hash and no log runs out", Severity.ERROR, Harm.LOST, repair="take the time to live off the keys (PERSIST)"
+    "KUE-29",
+    "Every key under the prefix is one of kue's, has the right Redis type, and does not run out",
+    Severity.ERROR,
+    Harm.LOST,
+    repair="take the time to live off the keys (PERSIST)",
 )
 def does_not_expire(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     for fact in (view.record, *view.log_facts):

@@ -15,7 +15,7 @@ from itertools import chain
 from ..errors import MalformedValue
 from ..family import Command, Target
 from ..job import Job, State
-from ..obstacle import error
+from ..obstacle import NOT_BY_JOBS, error
 from ..rule import Finding
 from ..text import to_bytes
 from ..totals import Totals
@@ -38,7 +38,7 @@ def obstacles(job: Job) -> Iterator[Finding]:
     if job.state is State.ACTIVE and (not job.worker or job.lease_expires_at is None):
         yield error(job, "NATIVE-W4", "an active job needs a worker and the end of its lease: write it as waiting instead")
     if job.state is State.BLOCKED and not job.depends_on:
-        yield error(job, "NATIVE-W5", "a blocked job that waits for nothing would never go on")
+        yield error(job, "NATIVE-W5", NOT_BY_JOBS)
     try:
         Own.of(job)
     except MalformedValue as reason:
