@@ -15,12 +15,13 @@ from attrs import asdict
 from ..migrations.engine import Census, Engine
 from ..migrations.local import LocalEngine
 from ..schema.address import Address
+from ..schema.choices import NO_CHOICES, Choices
 from ..schema.errors import UsageError
 from ..schema.rule import Finding
 from .audit_page import Audit, audit_page, doubts
 from .engines import engine_options
 from .findings import Digest, show_findings
-from .options import address_argument, checksum_option, moment, now_option, output_option
+from .options import address_argument, checksum_option, moment, now_option, output_option, span_option
 from .output import Output
 from .repair import mend
 from .report import Outcome, open_reports, report_option
@@ -37,6 +38,15 @@ TOTALS = {"queue": str, "state": str, "jobs": int, "oldest_created_at": int}
 @click.option(
     "--repair", "rules", metavar="RULE", multiple=True, help="Show what would mend the findings of this rule. Repeatable."
 )
+@click.option(
+    "--older-than",
+    "older_than",
+    metavar="TIME",
+    callback=span_option,
+    help="With --repair: of the jobs that workers have, those that have given no sign for longer (90s, 30m, 2h, 7d) wait again.",
+)
+@click.option("--worker", "workers", metavar="NAME", multiple=True, help="The same for the jobs of this worker. Repeatable.")
+@click.option("--requeue", is_flag=True, help="With --repair: a job of which no key tells the state waits.")
 @click.option("--apply", is_flag=True, help="With --repair: mend them.")
 @report_option
 @engine_options
@@ -46,6 +56,9 @@ TOTALS = {"queue": str, "state": str, "jobs": int, "oldest_created_at": int}
 def command(
     url: Address,
     rules: tuple[str, ...],
+    older_than: int | None,
+    workers: tuple[str, ...],
+    requeue: bool,
     apply: bool,
     reports: tuple[Path, ...],
     engine: Engine,
@@ -60,9 +73,12 @@ def command(
 
     With --repair, only the findings of these rules are shown, each with the exact commands that mend it; with --apply as well,
     they are sent. Each repair is one script that first compares everything it was planned by, and changes nothing if that is
-    different by now. Where no command is safe, the finding says so. With --format json each is an object with the fields
-    of a finding, and commands (lists of words; reading ones only name what must stand still) and outcome: planned, mended,
-    changed (by somebody else, so nothing was done), remains, or not mendable. Exit status 1 unless all is mended.
+    different by now. Where no command is safe, the finding says why, and the others are mended all the same. Whether the
+    worker of a job is gone, keys can't tell: --older-than and --worker choose the jobs that are taken away from workers and
+    wait again; with both, a job must fit both. With --format json each is an object with the fields of a finding, and
+    commands (lists of words; reading ones only name what must stand still), reason, and outcome: planned, mended, changed (by
+    somebody else, so nothing was done), remains, refused (by the server), not mendable, or not chosen. Exit status 0 when all
+    is mended but what was not chosen, else 1; 2 when no rule of the call can be mended at all.
 
     \b
     Examples:
@@ -70,15 +86,18 @@ def command(
       ferryman audit ferryman://localhost:6379/0 --format json
       ferryman audit ferryman://localhost:6379/0 --report audit.html --report audit.parquet
       ferryman audit 'ferryman://localhost:6379/0?family=kue' --repair KUE-5 --repair KUE-6 --apply
+      ferryman audit 'ferryman://localhost:6379/0?family=kue' --repair KUE-15 --older-than 2h --apply
     """
+    choices = Choices(older_than, frozenset(workers), requeue)
     if rules:
         if not isinstance(engine, LocalEngine):
             raise UsageError("--repair reads with the local engine; leave --engine out")
         if reports:
             raise UsageError("--report tells what an audit finds; leave --repair out")
-        return mend(output, url, rules, moment(url, now_ms), engine.throttle, apply=apply)
-    if apply:
-        raise UsageError("--apply needs --repair with the rules whose findings shall be mended")
+        return mend(output, url, rules, moment(url, now_ms), engine.throttle, choices, apply=apply)
+    if apply or choices != NO_CHOICES:
+        options = "--apply needs" if apply else "--older-than, --worker and --requeue need"
+        raise UsageError(f"{options} --repair with the rules whose findings shall be mended")
     digest = Digest(EXAMPLES)
     with open_reports(reports, "findings") as files:
 

@@ -10,27 +10,37 @@ from ..migrations import repair
 from ..migrations.repair import Outcome, Repair
 from ..migrations.throttle import Throttle
 from ..schema.address import Address
+from ..schema.choices import NO_CHOICES, Choices
 from ..schema.family import Command
 from ..schema.text import to_text
 from .output import Output
 from .status import Status
 
-STYLES = {Outcome.MENDED: "green", Outcome.PLANNED: "bold", Outcome.UNMENDABLE: "yellow"}
+STYLES = {Outcome.MENDED: "green", Outcome.PLANNED: "bold", Outcome.UNMENDABLE: "yellow", Outcome.SPARED: "dim"}
 
 
-def mend(output: Output, url: Address, rules: Collection[str], now_ms: int, throttle: Throttle, *, apply: bool) -> Status:
-    """Shows or applies the repairs. Fine is a keyspace in which these rules are silent at the end."""
+def mend(
+    output: Output,
+    url: Address,
+    rules: Collection[str],
+    now_ms: int,
+    throttle: Throttle,
+    choices: Choices = NO_CHOICES,
+    *,
+    apply: bool,
+) -> Status:
+    """Shows or applies the repairs. Fine is a keyspace in which these rules are silent at the end but for jobs not chosen."""
     with output.progress() as progress:
-        repairs = (repair.applied if apply else repair.planned)(url, rules, now_ms, progress, throttle)
+        repairs = (repair.applied if apply else repair.planned)(url, rules, now_ms, progress, throttle, choices)
     for each in repairs:
         if output.json:
             commands = [[word if isinstance(word, bytes) else str(word) for word in command] for command in each.commands]
-            output.line({**asdict(each.finding), "commands": commands, "outcome": each.outcome})
+            output.line({**asdict(each.finding), "commands": commands, "outcome": each.outcome, "reason": each.reason})
         else:
             _show(output, each)
     if not output.json:
         _conclude(output, repairs, apply=apply)
-    return Status.FINE if all(each.outcome is Outcome.MENDED for each in repairs) else Status.FINDINGS
+    return Status.FINE if all(each.outcome in (Outcome.MENDED, Outcome.SPARED) for each in repairs) else Status.FINDINGS
 
 
 def _show(output: Output, each: Repair) -> None:
@@ -39,7 +49,7 @@ def _show(output: Output, each: Repair) -> None:
     output.say(f"{finding.rule}  {place}: {finding.detail}", STYLES.get(each.outcome, "red"))
     for command in each.commands:
         output.say(f"    {spelled(command)}")
-    output.say(f"    -> {each.outcome}")
+    output.say(f"    -> {each.outcome}" + (f": {each.reason}" if each.reason else ""))
 
 
 def _conclude(output: Output, repairs: list[Repair], *, apply: bool) -> None:

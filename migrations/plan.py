@@ -235,7 +235,7 @@ def _check_accepted(family: KeyFamily, rules: Iterable[str]) -> None:
     """Raises UsageError for a rule that assumes nothing."""
     for rule in rules:
         if rule not in family.acceptable:
-            known = ", ".join(each.id for each in family.rules if each.id in family.acceptable)
+            known = ", ".join(dict.fromkeys(each.id for each in family.rules if each.id in family.acceptable))
             raise UsageError(f"{family.name} has no rule {rule!r} to accept; rules that tell what to assume: {known or 'none'}")
 
 

@@ -6,7 +6,8 @@ of it or would be changed; read everything again, and go on only with what is st
 way; then one script a finding that compares the noted places once more and applies the commands, or changes nothing. So the
 rule was judged while all that it was judged by stood still. Afterwards everything is read again to see what has come of it.
 
-Works on one server: a repair whose keys stand on several nodes of a cluster is refused. Called by ``ferryman audit``.
+Works on one server: a repair whose keys stand on several nodes of a cluster is refused. What can't be mended says why, and stops
+nothing else. Called by ``ferryman audit``.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from attrs import frozen
 
 from ..schema.address import Address
 from ..schema.call import Call, Script, run
+from ..schema.choices import NO_CHOICES, Choices, NotChosen
 from ..schema.connect import open_client
-from ..schema.errors import ServerError, UsageError
+from ..schema.errors import ServerError, Unmendable, UsageError
 from ..schema.fact import FactKind, Subject
 from ..schema.family import Command, KeyFamily
 from ..schema.permission import Forbidden
@@ -52,7 +54,11 @@ class Outcome(StrEnum):
     REMAINS = "remains"
     """The commands were applied, but the rule speaks again."""
     UNMENDABLE = "not mendable"
-    """The rule has a repair, but not for this case."""
+    """No command is safe here."""
+    REFUSED = "refused"
+    """The server refused the commands, or they can't be sent as one; nothing was done."""
+    SPARED = "not chosen"
+    """The user chose other jobs."""
 
 
 @frozen
@@ -62,38 +68,64 @@ class Repair:
     finding: Finding
     commands: tuple[Command, ...]
     outcome: Outcome
+    reason: str | None = None
+    """Why nothing mends it, for people."""
 
 
-def check_rules(family: KeyFamily, rules: Collection[str]) -> None:
-    """Raises UsageError for a rule that the family does not have, or that no command can mend, and names those that can be."""
-    known = {rule.id: rule for rule in family.rules}
+def check_rules(family: KeyFamily, rules: Collection[str], choices: Choices = NO_CHOICES) -> None:
+    """Raises UsageError for a rule that the family does not have, where no command can mend any, and for choices in vain.
+
+    Each error names the rules that can be mended, or that ask for a choice.
+    """
+    known = dict.fromkeys(rule.id for rule in family.rules)
     mendable = ", ".join(rule for rule in known if rule in family.repairable) or "none"
     for rule in rules:
         if rule not in known:
             raise UsageError(f"{family.name} has no rule {rule!r}; rules that can be mended: {mendable}")
-        if rule not in family.repairable:
-            advice = f" ({known[rule].repair})" if known[rule].repair else ""
-            raise UsageError(f"no command mends {rule} safely{advice}; rules that can be mended: {mendable}")
+    if family.repairable.isdisjoint(rules):
+        reasons = "; ".join(_not_repairable(family, rule) for rule in rules)
+        raise UsageError(f"{reasons}; rules that can be mended: {mendable}")
+    if choices != NO_CHOICES and family.choosable.isdisjoint(rules):
+        asking = ", ".join(rule for rule in known if rule in family.choosable) or "none"
+        raise UsageError(f"none of these rules asks which jobs to choose; of {family.name}, these do: {asking}")
+
+
+def _not_repairable(family: KeyFamily, rule_id: str) -> str:
+    """Why a rule has no repair."""
+    advice = next((rule.repair for rule in family.rules if rule.id == rule_id and rule.repair), None)
+    return f"no command mends {rule_id} safely" + (f" ({advice})" if advice else "")
 
 
 def planned(
-    address: Address, rules: Collection[str], now_ms: int, progress: Progress = silent, throttle: Throttle = UNTHROTTLED
+    address: Address,
+    rules: Collection[str],
+    now_ms: int,
+    progress: Progress = silent,
+    throttle: Throttle = UNTHROTTLED,
+    choices: Choices = NO_CHOICES,
 ) -> list[Repair]:
     """What would mend every finding of the rules. Only reads. Raises UsageError as ``check_rules`` does."""
-    cases = _Search(address, rules, now_ms, progress, throttle).cases()
+    cases = _Search(address, rules, now_ms, progress, throttle, choices).cases()
     return [
-        Repair(case.finding, case.commands, Outcome.PLANNED if case.commands else Outcome.UNMENDABLE) for case in cases.values()
+        Repair(case.finding, case.commands, Outcome.PLANNED if case.commands else case.outcome, case.reason)
+        for case in cases.values()
     ]
 
 
 def applied(
-    address: Address, rules: Collection[str], now_ms: int, progress: Progress = silent, throttle: Throttle = UNTHROTTLED
+    address: Address,
+    rules: Collection[str],
+    now_ms: int,
+    progress: Progress = silent,
+    throttle: Throttle = UNTHROTTLED,
+    choices: Choices = NO_CHOICES,
 ) -> list[Repair]:
     """Mends the findings of the rules and says what came of each. Raises UsageError as ``check_rules`` does.
 
-    Raises ServerError, with all earlier repairs done and this one not, when the server refuses one.
+    What can't be mended, or is refused by the server, stops none of the others. Raises ServerError, with all earlier repairs
+    done, when the user may not send any.
     """
-    search = _Search(address, rules, now_ms, progress, throttle)
+    search = _Search(address, rules, now_ms, progress, throttle, choices)
     repairs: dict[_Name, Repair] = {}
     with open_client(address) as client:
         cases = search.cases()
@@ -121,16 +153,22 @@ def _apply(
     """Sends what is confirmed, and says of each case in ``repairs`` what came of it. Returns what was applied."""
     sent: set[tuple[Command, ...]] = set()
     for name, case in cases.items():
-        digests, outcome = noted[name], Outcome.UNMENDABLE
+        digests, outcome, reason = noted[name], case.outcome, case.reason
         if digests:
             again = confirmed.get(name)
             same = again is not None and again.commands == case.commands
-            # Several jobs may need the very same: one that is sent mends them all.
-            holds = same and (case.commands in sent or send(client, case, digests))
+            try:
+                # Several jobs may need the very same: one that is sent mends them all.
+                holds = same and (case.commands in sent or send(client, case, digests))
+            except RefusedRepair as error:
+                repairs[name] = Repair(case.finding, case.commands, Outcome.REFUSED, str(error))
+                continue
             outcome = Outcome.MENDED if holds else Outcome.CHANGED
             if holds:
                 sent.add(case.commands)
-        repairs[name] = Repair(case.finding, case.commands, outcome)
+        elif case.commands:
+            reason = "a key has another Redis type than the commands need"
+        repairs[name] = Repair(case.finding, case.commands, outcome, reason)
     return sent
 
 
@@ -161,6 +199,10 @@ class Case:
     finding: Finding
     commands: tuple[Command, ...]
     looks: tuple[Look, ...]
+    outcome: Outcome = Outcome.UNMENDABLE
+    """Where there are no commands."""
+    reason: str | None = None
+    """Why there are none."""
 
 
 @frozen
@@ -172,9 +214,10 @@ class _Search:
     now_ms: int
     progress: Progress
     throttle: Throttle
+    choices: Choices
 
     def __attrs_post_init__(self) -> None:
-        check_rules(self.address.key_family, self.rules)
+        check_rules(self.address.key_family, self.rules, self.choices)
 
     def cases(self) -> dict[_Name, Case]:
         """Everything that is found now. Raises KeyspaceNotFound if there is no keyspace."""
@@ -199,11 +242,26 @@ class _Search:
         keyspace = Keyspace(family, prefix, self.now_ms, totals)
         cases: dict[_Name, Case] = {}
         for finding, subject in self._found(gathering, keyspace):
-            commands = tuple(family.repair(finding, subject, keyspace))
+            commands, outcome, reason = self._mending(finding, subject, keyspace)
             scope = subject.scope if subject else ""
             name = (finding.rule, finding.repair, finding.job_id, finding.key, finding.queue, scope)
-            cases[name] = Case(finding, commands, looks(commands, subject, shared) if commands else ())
+            cases[name] = Case(finding, commands, looks(commands, subject, shared) if commands else (), outcome, reason)
         return cases
+
+    def _mending(
+        self, finding: Finding, subject: Subject | None, keyspace: Keyspace
+    ) -> tuple[tuple[Command, ...], Outcome, str | None]:
+        """What mends a finding; or why nothing does."""
+        family = keyspace.family
+        if finding.rule not in family.repairable:
+            return (), Outcome.UNMENDABLE, _not_repairable(family, finding.rule)
+        try:
+            commands = tuple(family.repair(finding, subject, keyspace, self.choices))
+        except NotChosen as reason:
+            return (), Outcome.SPARED, str(reason)
+        except Unmendable as reason:
+            return (), Outcome.UNMENDABLE, str(reason)
+        return commands, Outcome.UNMENDABLE, None if commands else "no command is safe here: it is for people to decide"
 
     def _found(self, gathering: Gathering, keyspace: Keyspace) -> Iterator[tuple[Finding, Subject | None]]:
         """The findings of the rules, by job in the order of their ids, then those about the keyspace."""
@@ -217,6 +275,10 @@ class _Search:
 
 
 # Sending
+
+
+class RefusedRepair(ServerError):
+    """The server refused one repair, or can't apply it as one. Others may go on."""
 
 
 def note(client: redis.Redis, case: Case) -> list[bytes]:
@@ -252,8 +314,8 @@ def send(client: redis.Redis, case: Case, digests: list[bytes]) -> bool:
         raise ServerError(f"{finding.rule} of {finding.key or 'the keyspace'} was not mended: {error}") from error
     except redis.exceptions.ResponseError as error:
         if isinstance(error.__cause__ or error, (redis.exceptions.ClusterCrossSlotError, redis.exceptions.MovedError)):
-            raise ServerError(f"{finding.rule} can't be mended here: its keys stand on several nodes of a cluster") from error
-        raise ServerError(f"{finding.rule} of {finding.key or 'the keyspace'} was not mended: {error}") from error
+            raise RefusedRepair(f"{finding.rule} can't be mended here: its keys stand on several nodes of a cluster") from error
+        raise RefusedRepair(f"{finding.rule} of {finding.key or 'the keyspace'} was not mended: {error}") from error
 
 
 def _is_applied(reply: Any) -> bool:

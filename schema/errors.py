@@ -38,6 +38,10 @@ class MigrationRefused(UsageError):
     """The target, or what an earlier run left there, forbids this migration. Nothing was overwritten."""
 
 
+class Unmendable(FerrymanError):
+    """No command mends a finding safely; the text says why, and what to do."""
+
+
 class ServerError(FerrymanError):
     """The Redis server, or a file, failed or can't be reached. Exit status 3 on the command line."""
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from attrs import frozen
 
+from .choices import NO_CHOICES, Choices
 from .draw import EVERY_LOT, Lots
 from .errors import UnknownFamily, UsageError
 from .fact import Entry, Fact, Subject
@@ -68,6 +69,8 @@ class KeyFamily(ABC):
     """True for a family that stores all of ``Job.extra``; others store at most what stands there under their own name."""
     repairable: ClassVar[frozenset[str]] = frozenset()
     """The ids of the rules that ``repair`` can mend."""
+    choosable: ClassVar[frozenset[str]] = frozenset()
+    """The ids of the rules whose repair asks what the user chooses: which jobs of workers wait again."""
     plantable: ClassVar[frozenset[str]] = frozenset()
     """The ids of the rules that ``damage`` can break."""
     asking: ClassVar[frozenset[str]] = frozenset()
@@ -238,9 +241,12 @@ class KeyFamily(ABC):
 
     # Mending, and material for tests and demos
 
-    def repair(self, finding: Finding, subject: Subject | None, keyspace: Keyspace) -> list[Command]:
+    def repair(
+        self, finding: Finding, subject: Subject | None, keyspace: Keyspace, choices: Choices = NO_CHOICES
+    ) -> list[Command]:
         """The commands after which the finding is gone and nothing else has changed; none where that can't be done safely.
 
+        Raises Unmendable where there is more to say about why not. ``choices``: what keys can't tell and the user decides.
         ``subject``: all that was read about the job of the finding; None for a finding about the keyspace. Whoever sends the
         commands makes sure that nothing of it has changed meanwhile, nor anything that stands where they write, nor the
         answers to reading commands that stand among them (``migrations/pinned.py``, which lists the commands that may be used).

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from ...schema.choices import NO_CHOICES, Choices
 from ...schema.draw import EVERY_LOT, Lots
 from ...schema.fact import Entry, Fact, Subject
 from ...schema.family import Command, KeyFamily, Target
@@ -32,6 +33,7 @@ class Bee(KeyFamily):
     keeps_extra = True
     asking = CLAIMING
     repairable = repairs.REPAIRABLE
+    choosable = repairs.CHOOSABLE
     plantable = damage.PLANTABLE
 
     def prefixes(self, key: bytes, redis_type: str) -> Iterable[str]:
@@ -80,8 +82,10 @@ class Bee(KeyFamily):
         super().tally_written(job, totals)
         writer.tally_written(job, totals)
 
-    def repair(self, finding: Finding, subject: Subject | None, keyspace: Keyspace) -> list[Command]:
-        return repairs.repair(finding, subject, keyspace)
+    def repair(
+        self, finding: Finding, subject: Subject | None, keyspace: Keyspace, choices: Choices = NO_CHOICES
+    ) -> list[Command]:
+        return repairs.repair(finding, subject, keyspace, choices)
 
     def generate(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
         return generate.generate(jobs, seed, now_ms, lots)

@@ -60,7 +60,10 @@ def is_complete(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
         return
     if not view.is_job:
         found = ", ".join(sorted(map(show, view.fields)))
-        yield view.complaint(f"a ghost: bee handed out a job whose record was gone, and its payload is lost ({found})")
+        if b"data" in view.fields:
+            yield view.complaint(f"no jid, which its key tells: bee can't run the job ({found})")
+        else:
+            yield view.complaint(f"a ghost: bee handed out a job whose record was gone, and its payload is lost ({found})")
         return
     if to_text(view.fields[b"jid"]) != view.job_id:
         yield view.complaint(f"the record says that it is job {show(view.fields[b'jid'], 60)!r}")

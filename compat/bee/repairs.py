@@ -11,6 +11,8 @@ from typing import Any
 
 from attrs import frozen
 
+from ...schema.choices import NO_CHOICES, Choices
+from ...schema.errors import Unmendable
 from ...schema.fact import Subject
 from ...schema.family import Command
 from ...schema.rule import Finding, Keyspace
@@ -35,6 +37,7 @@ class Patient:
     view: View
     keyspace: Keyspace
     finding: Finding
+    choices: Choices = NO_CHOICES
 
     @property
     def id(self) -> bytes:
@@ -68,6 +71,9 @@ class Patient:
 
 def _add_fields(patient: Patient) -> Iterator[Command]:
     fields = patient.view.fields
+    if b"jid" not in fields and patient.at == patient.record and all(name in fields for name in NEEDED):
+        yield ("HSET", patient.record, "jid", patient.id)  # the key tells it
+        return
     missing = [pair for pair in USUAL.items() if pair[0] not in fields]
     sound = fields.get(b"jid") == patient.id and all(name in fields for name in (*NEEDED, b"submitted"))
     if sound and missing:
@@ -112,6 +118,27 @@ def _lock(patient: Patient) -> Iterator[Command]:
         yield ("SADD", patient.key("held", worker=view.worker), patient.id)
 
 
+def _requeue(patient: Patient) -> Iterator[Command]:
+    """What bee's own script writes when a lock has run out for good: one retry is spent, and the job waits."""
+    view, retries = patient.view, patient.view.whole(b"retries")
+    history, allowed = texts.as_list(view.fields.get(b"history")), texts.plain_number((view.options or {}).get("retries"))
+    if view.events[-1:] != ["popped"] or history is None:
+        raise Unmendable("its history does not end with the pop: whether it may run again, its worker alone knew")
+    if retries is None or allowed is None or retries >= allowed:
+        raise Unmendable("it has no retries left: any live worker of the queue fails it")
+    lock = view.own.get("locks")
+    since = None if lock is None or lock.score is None else lock.score - LOCK_MS
+    patient.choices.check(patient.now_ms, since, view.worker or None)
+    about = {"hive": "ferryman", "timestamp": patient.now_ms}
+    story = texts.dump([*history, {**about, "event": "expiredLock"}, {**about, "event": "queued"}])
+    if story is not None:
+        yield from (("ZREM", fact.key, patient.id) for fact in view.in_set("locks"))
+        yield from (("SREM", fact.key, patient.id) for fact in view.held)
+        yield from (("DEL", fact.key) for fact in view.waits)
+        yield ("HSET", patient.record, "retries", retries + 1, "status", "queued", "history", story)
+        yield patient.stands("queue", patient.now_ms)
+
+
 def _expire(patient: Patient) -> Iterator[Command]:
     yield patient.stands("expires", patient.now_ms + (patient.ttl() or OPTIONS_TTL))
 
@@ -126,6 +153,8 @@ def _die(patient: Patient) -> Iterator[Command]:
 def _leave(patient: Patient) -> Iterator[Command]:
     """Out of the sorted set that the finding names, if it is one in which the job must not be."""
     view = patient.view
+    if view.record is not None and not view.is_job and b"data" in view.fields:
+        raise Unmendable("it is the place of a job that has only lost its jid: --repair BEE-1 first")
     for fact in view.places:
         belongs = view.status in MEMBERS[fact.role] and fact.queue == view.queue
         if fact.key == patient.at and not belongs:
@@ -223,6 +252,8 @@ _REPAIRS: Mapping[str, Callable[[Patient], Iterator[Command]]] = {
     "BEE-13": _leave,
     "BEE-14": _stay_in_one,
     "BEE-15": _release_set,
+    "BEE-16": _requeue,
+    "BEE-17": _requeue,
     "BEE-18": _drop_counter,
     "BEE-19": _unlist_alone,
     "BEE-20": _list,
@@ -237,15 +268,19 @@ REPAIRABLE = frozenset({*_REPAIRS, "BEE-28"})
 """The ids of the rules that ``repair`` can mend, at least in some cases."""
 
 
-def repair(finding: Finding, subject: Subject | None, keyspace: Keyspace) -> list[Command]:
-    """The commands after which the finding is gone; none where that can't be done safely."""
+CHOOSABLE = frozenset({"BEE-16", "BEE-17"})
+"""The ids of the rules whose repair asks what the user chooses."""
+
+
+def repair(finding: Finding, subject: Subject | None, keyspace: Keyspace, choices: Choices = NO_CHOICES) -> list[Command]:
+    """The commands after which the finding is gone; none where that can't be done safely. Raises Unmendable with the reason."""
     if finding.rule == "BEE-28":
         # bee itself writes this at every connection of a hive.
         return [("SET", layout(keyspace.prefix).key("hive"), b'{"log":false}')]
     mend = _REPAIRS.get(finding.rule)
     if mend is None or subject is None:
         return []
-    patient = Patient(view_of(subject), keyspace, finding)
+    patient = Patient(view_of(subject), keyspace, finding, choices)
     commands = list(mend(patient))
     if commands and b"duplicate" in patient.view.fields:
         # The record of a duplicate speaks of its original as well, so its state must be asked for.

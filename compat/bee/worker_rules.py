@@ -56,7 +56,7 @@ def held_is_running(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     "The worker of a running job is alive",
     Severity.WARNING,
     Harm.DUPLICATE,
-    repair="if that worker is dead, any live one of the queue brings the job back within 3 minutes",
+    repair="if that worker is dead, any live one of the queue brings the job back within 3 minutes; or let it wait (--worker)",
 )
 def worker_is_alive(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     if view.status == "running" and "locks" in view.own and not is_alive(keyspace, view.queue, view.worker):
@@ -68,7 +68,7 @@ def worker_is_alive(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     "No lock has run out",
     Severity.WARNING,
     Harm.LATE,
-    repair="start a worker of the queue: it brings the jobs back",
+    repair="start a worker of the queue: it brings the jobs back; or let them wait (--older-than or --worker)",
 )
 def lock_is_renewed(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     fact = view.own.get("locks")

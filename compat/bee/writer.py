@@ -17,7 +17,7 @@ from attrs import evolve
 from ...schema.errors import MalformedValue
 from ...schema.family import Command, Target
 from ...schema.job import Job, State
-from ...schema.obstacle import error, warning
+from ...schema.obstacle import NOT_BY_JOBS, error, warning
 from ...schema.rule import Finding
 from ...schema.text import show, to_bytes, to_text
 from ...schema.totals import Totals
@@ -59,7 +59,7 @@ def obstacles(job: Job) -> Iterator[Finding]:
     if job.state in TO_RUN and not texts.is_json(job.payload or b""):
         yield error(job, "BEE-W4", "the payload is not JSON: the pop that takes the job would abort")
     if job.state is State.BLOCKED and word == "new" and not job.depends_on:
-        yield error(job, "BEE-W10", "a blocked job that waits for nothing would never go on")
+        yield error(job, "BEE-W10", NOT_BY_JOBS)
     if job.state is State.SCHEDULED and job.due_at is None:
         yield warning(job, "BEE-W5", "a scheduled job without a due time: bee runs it at once")
     idle = ["name"] if job.name != job.queue else []

@@ -76,6 +76,7 @@ def _damage(view: View) -> str:
     "The state is one of kickq's eight words; otherwise the job is not carried",
     Severity.WARNING,
     Harm.COSMETIC,
+    repair="write the state whose set has the job; where none has, let the job wait (--requeue)",
     refuses=True,
 )
 def has_known_state(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
@@ -88,7 +89,7 @@ def has_known_state(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     "A job in processing has a live worker (a suspicion: it may have waited long before it was taken)",
     Severity.WARNING,
     Harm.LOST,
-    repair="if no worker has it, push the job to its queue; its work may be done already",
+    repair="if no worker has it, push the job to its queue (choose it with --older-than); its work may be done already",
 )
 def has_live_worker(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     if view.state is not State.ACTIVE or not view.readable:

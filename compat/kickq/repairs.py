@@ -1,9 +1,10 @@
 """Repairs of kickq keyspaces: for each rule that commands can mend safely, the commands for one finding.
 
 The hash says in which state a job is, and most repairs put it where jobs of that state belong. What only a decision of people
-can mend is left out: documents that are cut, unknown states, jobs whose worker may live or whose last run is half written. No
-job is pushed whose document no worker can read. Reading commands among the others name what must stand still beside what is
-written. Pure: whoever sends the commands makes sure that nothing has changed meanwhile. Called by ``family.py``.
+can mend is left out: documents that are cut, unknown states, jobs whose last run is half written. A job whose worker may live
+waits again only if the user has chosen it. No job is pushed whose document no worker can read. Reading commands among the
+others name what must stand still beside what is written. Pure: whoever sends the commands makes sure that nothing has changed
+meanwhile. Called by ``family.py``.
 """
 
 from __future__ import annotations
@@ -11,28 +12,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from ...schema.choices import NO_CHOICES, Choices
+from ...schema.errors import Unmendable
 from ...schema.fact import Fact, Subject
 from ...schema.family import Command
 from ...schema.job import State
 from ...schema.rule import Finding, Keyspace
-from ...schema.text import to_bytes
+from ...schema.text import show, to_bytes
 from ..members import Member, join
 from ..numbers import number_text, whole_score
-from .keys import FINISHED, layout
-from .record import ITEM, PURGE_MS, as_number, said_due
+from .keys import FINISHED, SCHEDULED_WORDS, WORDS, layout
+from .record import ITEM, PURGE_MS, as_number, moment, said_due
 from .record_rules import mirrors
 from .view import View, view_of
 
 PROMOTED = "queued"
 
 
-def repair(finding: Finding, subject: Subject | None, keyspace: Keyspace) -> list[Command]:
-    """The commands that mend the finding; none where that is not safe."""
+def repair(finding: Finding, subject: Subject | None, keyspace: Keyspace, choices: Choices = NO_CHOICES) -> list[Command]:
+    """The commands that mend the finding; none where that is not safe. Raises Unmendable with the reason."""
     if finding.repair is None:
         return []
     if subject is None:
         of_keyspace = _OF_KEYSPACE.get(finding.rule)
         return list(of_keyspace(finding, keyspace)) if of_keyspace else []
+    chosen = _BY_CHOICE.get(finding.rule)
+    if chosen is not None:
+        return list(chosen(view_of(subject), keyspace, choices))
     of_job = _OF_JOBS.get(finding.rule)
     return list(of_job(view_of(subject), keyspace)) if of_job else []
 
@@ -77,10 +83,10 @@ def _unrecorded(view: View, keyspace: Keyspace, removals: Iterable[Command]) -> 
     yield from removals
 
 
-def _queued(view: View, keyspace: Keyspace) -> Iterator[Command]:
+def _queued(view: View, keyspace: Keyspace, word: str = PROMOTED) -> Iterator[Command]:
     """Lets the job wait in its queue, as a scheduler of kickq does when its time has come."""
-    own = layout(keyspace.prefix).key("state", state=PROMOTED)
-    yield ("HSET", _key(view, keyspace, "record"), "state", PROMOTED)
+    own = layout(keyspace.prefix).key("state", state=word)
+    yield ("HSET", _key(view, keyspace, "record"), "state", word)
     yield from _out_of_sets(view, (fact for fact in view.sets if fact.key != own))
     yield ("SADD", own, view.member)
     yield from _pushed(view, keyspace)
@@ -180,6 +186,40 @@ def _time_of_schedule(view: View, keyspace: Keyspace) -> Iterator[Command]:
         yield from _rewritten(view, keyspace, "scheduledFor", whole if whole == score else score)
 
 
+def _stateless(view: View, keyspace: Keyspace, choices: Choices) -> Iterator[Command]:
+    """Gives a job the state of the one set in which it is; one that is in none waits if the user says so."""
+    words = {fact.place or "" for fact in view.sets}
+    if b"state" in view.stored.fields:
+        raise Unmendable("the state is an application's own: let the application move it on")
+    if not view.readable:
+        raise Unmendable("its document can't be read")
+    if len(words) == 1 and words <= WORDS.keys():
+        yield ("HSET", _key(view, keyspace, "record"), "state", *words)
+    elif words:
+        raise Unmendable(f"it is in sets of several states: {', '.join(sorted(map(show, words)))}")
+    elif not choices.requeue:
+        raise Unmendable("it is in no set of a state; with --requeue it waits")
+    else:
+        yield from _queued(view, keyspace, _before(view))
+
+
+def _requeued(view: View, keyspace: Keyspace, choices: Choices) -> Iterator[Command]:
+    """Takes a job from a worker that is gone: kickq has no such step, but its workers run whatever is in a queue."""
+    known = (moment(view.stored.value(name)) for name in ("updateTime", "scheduledFor"))
+    choices.check(keyspace.now_ms, max((time for time in known if time is not None), default=None), None)
+    yield from _queued(view, keyspace, _before(view))
+
+
+def _before(view: View) -> str:
+    """The word of a job that waits, as its document goes with it."""
+    return PROMOTED if view.stored.value("state") in SCHEDULED_WORDS else "new"
+
+
+_BY_CHOICE: Mapping[str, Callable[[View, Keyspace, Choices], Iterator[Command]]] = {
+    "KICKQ-3": _stateless,
+    "KICKQ-18": _requeued,
+}
+
 _OF_JOBS: Mapping[str, Callable[[View, Keyspace], Iterator[Command]]] = {
     "KICKQ-1": lambda view, keyspace: iter([("PERSIST", _key(view, keyspace, "record"))]),
     "KICKQ-4": _one_set,
@@ -220,5 +260,8 @@ _OF_KEYSPACE: Mapping[str, Callable[[Finding, Keyspace], Iterator[Command]]] = {
     "KICKQ-21": _raised_counter,
 }
 
-REPAIRABLE = frozenset({*_OF_JOBS, *_OF_KEYSPACE})
+CHOOSABLE = frozenset(_BY_CHOICE)
+"""The rules whose repair asks what the user chooses."""
+
+REPAIRABLE = frozenset({*_OF_JOBS, *_BY_CHOICE, *_OF_KEYSPACE})
 """The rules that have a repair. For single cases ``repair`` may still give no commands."""

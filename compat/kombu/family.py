@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ...schema.choices import NO_CHOICES, Choices
 from ...schema.draw import EVERY_LOT, Lots
 from ...schema.fact import Entry, Fact, Subject
 from ...schema.family import Command, KeyFamily, Target
@@ -35,6 +36,7 @@ class Kombu(KeyFamily):
     rules = RULES
     keeps_extra = True
     repairable = repairs.REPAIRABLE
+    choosable = repairs.CHOOSABLE
     plantable = damage.PLANTABLE
     parameters = PARAMETERS
     unclaimed = frozenset({reader.UNCLAIMED})
@@ -96,8 +98,10 @@ class Kombu(KeyFamily):
         super().tally_written(job, totals)
         writer.tally_written(job, totals)
 
-    def repair(self, finding: Finding, subject: Subject | None, keyspace: Keyspace) -> list[Command]:
-        return repairs.repair(finding, subject, keyspace)
+    def repair(
+        self, finding: Finding, subject: Subject | None, keyspace: Keyspace, choices: Choices = NO_CHOICES
+    ) -> list[Command]:
+        return repairs.repair(finding, subject, keyspace, choices)
 
     def damage(self, rule: str, job: Job, target: Target) -> list[Command]:
         return damage.damage(rule, job, target)

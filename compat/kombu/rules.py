@@ -104,7 +104,7 @@ def is_same_message(message: Message, other: bytes) -> bool:
 
 @book.about_jobs(
     "KOMBU-4",
-    "A message that goes back finds a queue; otherwise it is not carried",
+    "Messages stand in queues that are consumed, and find one when they go back; otherwise those are not carried",
     Severity.ERROR,
     Harm.LOST,
     repair="bind a queue to the exchange",
@@ -120,10 +120,10 @@ def can_go_back(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
 
 @book.about_jobs(
     "KOMBU-5",
-    "An unacked message is not older than the visibility timeout",
+    "No unacked message is older than the visibility timeout, and the lock of those who put them back ends by itself",
     Severity.WARNING,
     Harm.LATE,
-    repair="start a worker: its consumer puts the message back",
+    repair="start a worker: its consumer puts the message back; or put it back (--older-than)",
 )
 def is_swept(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     if view.since is None or view.held is None:
@@ -178,7 +178,7 @@ def _duration(ms: int) -> str:
 
 @book.about_keyspace(
     "KOMBU-4",
-    "A list with messages is a queue that somebody may consume",
+    "Messages stand in queues that are consumed, and find one when they go back; otherwise those are not carried",
     Severity.WARNING,
     Harm.LOST,
     repair="rename the list to the queue that its messages name, or let a worker consume it",
@@ -203,7 +203,11 @@ def _waiting(keyspace: Keyspace, queue: str) -> int:
 
 
 @book.about_keyspace(
-    "KOMBU-5", "The lock of those who put messages back ends by itself", Severity.ERROR, Harm.LATE, repair="delete the lock"
+    "KOMBU-5",
+    "No unacked message is older than the visibility timeout, and the lock of those who put them back ends by itself",
+    Severity.ERROR,
+    Harm.LATE,
+    repair="delete the lock",
 )
 def lock_ends(keyspace: Keyspace) -> Iterator[Complaint]:
     if keyspace.totals.maxima.get(("mutex ttl", ""), 0) < 0:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from ...schema.choices import NO_CHOICES, Choices
 from ...schema.draw import EVERY_LOT, Lots
 from ...schema.fact import Entry, Fact, Subject
 from ...schema.family import Asking, Command, KeyFamily, Target
@@ -37,6 +38,7 @@ class Kue(KeyFamily):
     uncarried = frozenset({"work_time", "settings"})
     ids_by_queue = True
     repairable = repairs.REPAIRABLE
+    choosable = repairs.CHOOSABLE
     plantable = damage.PLANTABLE
 
     def prefixes(self, key: bytes, redis_type: str) -> Iterable[str]:
@@ -98,8 +100,10 @@ class Kue(KeyFamily):
         super().tally_written(job, totals)
         writer.tally_written(job, totals)
 
-    def repair(self, finding: Finding, subject: Subject | None, keyspace: Keyspace) -> list[Command]:
-        return repairs.repair(finding, subject, keyspace)
+    def repair(
+        self, finding: Finding, subject: Subject | None, keyspace: Keyspace, choices: Choices = NO_CHOICES
+    ) -> list[Command]:
+        return repairs.repair(finding, subject, keyspace, choices)
 
     def damage(self, rule: str, job: Job, target: Target) -> list[Command]:
         return damage.damage(rule, job, target)

@@ -88,7 +88,10 @@ def _unnamed(totals: Totals, measure: str, role: str, what: str) -> Iterator[Com
 
 
 @book.about_keyspace(
-    "KUE-29", "Every key under the prefix is one of kue's, and has the right Redis type", Severity.ERROR, Harm.LOST
+    "KUE-29",
+    "Every key under the prefix is one of kue's, has the right Redis type, and does not run out",
+    Severity.ERROR,
+    Harm.LOST,
 )
 def keys_make_sense(keyspace: Keyspace) -> Iterator[Complaint]:
     totals = keyspace.totals
@@ -111,7 +114,7 @@ def keys_make_sense(keyspace: Keyspace) -> Iterator[Complaint]:
 
 @book.about_keyspace(
     "KUE-29",
-    "No index, list or counter runs out",
+    "Every key under the prefix is one of kue's, has the right Redis type, and does not run out",
     Severity.ERROR,
     Harm.LOST,
     repair="take the time to live off the key (PERSIST)",

@@ -58,14 +58,14 @@ def unreadable(view: View) -> list[bytes]:
     "Every job hash has a type; without one it is not carried",
     Severity.ERROR,
     Harm.LEAK,
-    repair="delete the hash and its log",
+    repair="write the type that its index names; delete the hash and log of what is no job any more",
     refuses=True,
     of_record=True,
 )
 def has_type(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     if view.record is not None and not view.is_job:
         found = ", ".join(sorted(map(show, view.fields)))
-        yield view.complaint(f"a hash without type: written after the job was removed, or its creation was cut short ({found})")
+        yield view.complaint(f"a hash without type: written after the job was removed, or cut short, or damaged ({found})")
 
 
 @book.about_jobs(
@@ -73,6 +73,7 @@ def has_type(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     "The state is one of kue's five words; otherwise the job is not carried",
     Severity.ERROR,
     Harm.LOST,
+    repair="write the state that its indexes name; where none does, let the job wait (--requeue)",
     refuses=True,
     of_record=True,
 )
@@ -140,7 +141,7 @@ def is_not_overdue(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     "An active job without ttl has a live worker (a suspicion: keys alone can't tell)",
     Severity.WARNING,
     Harm.LOST,
-    repair="if that worker is dead, requeue the job",
+    repair="if that worker is dead, let the job wait again (choose it with --older-than or --worker)",
     of_record=True,
 )
 def has_live_worker(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
@@ -157,7 +158,7 @@ def has_live_worker(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     "No active job's lease is over",
     Severity.ERROR,
     Harm.LATE,
-    repair="run any kue process that works on a queue: it fails the job, which may then be tried again",
+    repair="run any kue process that works on a queue: it fails the job, which may be tried again; or let it wait",
 )
 def lease_is_not_over(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     place = view.own.get("by_state")
@@ -302,7 +303,11 @@ def log_has_job(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
 
 
 @book.about_jobs(
-    "KUE-29", "No job hash and no log runs out", Severity.ERROR, Harm.LOST, repair="take the time to live off the keys (PERSIST)"
+    "KUE-29",
+    "Every key under the prefix is one of kue's, has the right Redis type, and does not run out",
+    Severity.ERROR,
+    Harm.LOST,
+    repair="take the time to live off the keys (PERSIST)",
 )
 def does_not_expire(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     for fact in (view.record, *view.log_facts):

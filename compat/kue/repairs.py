@@ -1,22 +1,26 @@
 """Repairs of kue keyspaces: for each rule that commands can mend safely, the commands for one finding.
 
-The hash is right and the indexes are wrong wherever they contradict each other, so most repairs put a job where its hash says it
-belongs. What only a decision of people, or a running kue process, can mend is left out: unknown states, payloads that are not
-JSON, jobs of workers that may be alive. Reading commands among the others name what must stand still beside what is written.
-Pure: whoever sends the commands makes sure that nothing has changed meanwhile. Called by ``family.py``.
+The hash is right and the indexes are wrong wherever they contradict each other, so most repairs put a job where its hash says
+it belongs. What only a decision of people, or a running kue process, can mend is left out: an application's own states,
+payloads that are not JSON. Jobs of workers that may be alive wait again only if the user has chosen them. Nothing is deleted
+that an index could restore, and no due time is made up. Reading commands among the others name what must stand still beside
+what is written. Pure: whoever sends the commands makes sure that nothing has changed meanwhile. Called by ``family.py``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from ...schema.choices import NO_CHOICES, Choices
+from ...schema.errors import Unmendable
 from ...schema.fact import Fact, Subject
 from ...schema.family import Command
 from ...schema.job import State
 from ...schema.rule import Finding, Keyspace
-from ...schema.text import is_json, to_bytes, to_text
+from ...schema.text import is_json, show, to_bytes, to_text
 from ..numbers import number, number_text, whole
-from .keys import WORDS, Era, Form, form, layout, padded
+from ..rulebook import keys_of
+from .keys import STATES, WORDS, Era, Form, form, layout, padded
 from .record import INDEXES, due_at, is_function
 from .view import View, view_of
 
@@ -25,13 +29,16 @@ SLICE = 1000
 """Most tokens in one command."""
 
 
-def repair(finding: Finding, subject: Subject | None, keyspace: Keyspace) -> list[Command]:
-    """The commands that mend the finding; none where that is not safe."""
+def repair(finding: Finding, subject: Subject | None, keyspace: Keyspace, choices: Choices = NO_CHOICES) -> list[Command]:
+    """The commands that mend the finding; none where that is not safe. Raises Unmendable with the reason."""
     if finding.repair is None:
         return []
     if subject is None:
         of_keyspace = _OF_KEYSPACE.get(finding.rule)
         return list(of_keyspace(finding, keyspace)) if of_keyspace else []
+    chosen = _BY_CHOICE.get(finding.rule)
+    if chosen is not None:
+        return list(chosen(view_of(subject), keyspace, choices))
     of_job = _OF_JOBS.get(finding.rule)
     return list(of_job(view_of(subject), keyspace)) if of_job else []
 
@@ -55,7 +62,9 @@ def _score(view: View, keyspace: Keyspace, role: str, priority: float) -> int | 
     if role == "by_state" and view.state is State.SCHEDULED and Era.of(keyspace.totals) >= Era.V0_9:
         promote_at = view.whole(b"promote_at")
         due = due_at(view.fields) if promote_at is None else promote_at
-        return max(0, keyspace.now_ms if due is None else due)
+        if due is None:
+            raise Unmendable("when it is due is lost")
+        return max(0, due)
     if role == "by_state" and view.state is State.ACTIVE:
         # A lost lease begins anew: kue gives up on the worker after it.
         return keyspace.now_ms + (view.whole(b"ttl") or 0) if view.has_ttl else -abs(priority)
@@ -134,9 +143,57 @@ def _remove(view: View, keyspace: Keyspace) -> Iterator[Command]:
     yield ("DEL", _key(view, keyspace, "record"))
 
 
+def is_rest(view: View) -> bool:
+    """Whether a hash without a type is no job any more: what a worker wrote after its removal, or the first of a creation."""
+    return view.record is None or not {b"data", b"priority", b"created_at"} & view.fields.keys()
+
+
 def _hash_without_type(view: View, keyspace: Keyspace) -> Iterator[Command]:
-    if b"data" not in view.fields:  # else it may be a job whose creation was cut short
+    types = sorted({fact.queue or "" for fact in view.places if fact.role == "by_type"})
+    if is_rest(view):
         yield from _remove(view, keyspace)
+    elif len(types) == 1:
+        yield ("HSET", _key(view, keyspace, "record"), "type", to_bytes(types[0]))
+    elif types:
+        raise Unmendable(f"indexes name several types ({', '.join(map(show, types))}): only people know which is right")
+    else:
+        raise Unmendable("it holds a job, and no index names its type: only people know it")
+
+
+def _stateless(view: View, keyspace: Keyspace, choices: Choices) -> Iterator[Command]:
+    """Gives a job the state that its indexes name; one that stands in none waits if the user says so."""
+    if view.word is not None:
+        raise Unmendable("the state is an application's own: let the application move it on")
+    places = [fact for fact in view.places if fact.role != "all"]
+    words = {fact.place or "" for fact in places}
+    if len(words) == 1 and to_bytes(*words) in STATES:
+        yield ("HSET", _key(view, keyspace, "record"), "state", *words)
+    elif places:
+        raise Unmendable(f"indexes name several states, or one that is not kue's: {keys_of(places)}")
+    elif not choices.requeue:
+        raise Unmendable("no index names its state; with --requeue it waits")
+    else:
+        yield from _queued(view, keyspace)
+
+
+def _requeued(view: View, keyspace: Keyspace, choices: Choices) -> Iterator[Command]:
+    """Takes a job from a worker that is gone: what kue's own ``inactive()`` writes."""
+    if view.fields.get(b"progress") == b"100" and b"duration" in view.fields:
+        raise Unmendable("its work is done and would run twice: --repair KUE-17 completes it")
+    times = (view.whole(name) for name in (b"started_at", b"updated_at"))
+    since = max((time for time in times if time is not None), default=None)
+    worker = view.fields.get(b"workerId")
+    choices.check(keyspace.now_ms, since, None if worker is None else to_text(worker))
+    yield from _queued(view, keyspace)
+
+
+def _queued(view: View, keyspace: Keyspace) -> Iterator[Command]:
+    """Lets a job wait."""
+    if not is_json(view.fields.get(b"data")):
+        raise Unmendable("its payload can't be read: the worker that takes it would drop it")
+    if number(view.fields.get(b"priority")) is None:
+        raise Unmendable("it has no priority to wait by: --repair KUE-11 first")
+    yield from _moved(view, keyspace, State.WAITING)
 
 
 def _priority(view: View, keyspace: Keyspace) -> Iterator[Command]:
@@ -194,6 +251,8 @@ def _completed_fully(view: View, keyspace: Keyspace) -> Iterator[Command]:
 
 
 def _log_without_job(view: View, keyspace: Keyspace) -> Iterator[Command]:
+    if not is_rest(view):
+        raise Unmendable("it is the log of a job that has only lost its type: --repair KUE-2 first")
     yield ("HEXISTS", _key(view, keyspace, "record"), "type")
     yield from _logs(view)
 
@@ -253,6 +312,13 @@ _OF_JOBS: Mapping[str, Callable[[View, Keyspace], Iterator[Command]]] = {
 }
 
 
+_BY_CHOICE: Mapping[str, Callable[[View, Keyspace, Choices], Iterator[Command]]] = {
+    "KUE-3": _stateless,
+    "KUE-15": _requeued,
+    "KUE-16": _requeued,
+}
+
+
 # About the keyspace
 
 
@@ -287,5 +353,8 @@ _OF_KEYSPACE: Mapping[str, Callable[[Finding, Keyspace], Iterator[Command]]] = {
     "KUE-31": _unlocked,
 }
 
-REPAIRABLE = frozenset({*_OF_JOBS, *_OF_KEYSPACE})
+CHOOSABLE = frozenset(_BY_CHOICE)
+"""The rules whose repair asks what the user chooses."""
+
+REPAIRABLE = frozenset({*_OF_JOBS, *_BY_CHOICE, *_OF_KEYSPACE})
 """The rules that have a repair. For single cases ``repair`` may still give no commands."""

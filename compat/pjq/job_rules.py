@@ -323,7 +323,7 @@ def lease_is_not_over(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     "The worker of a processing job is busy in its queue",
     Severity.ERROR,
     Harm.LOST,
-    repair="if the worker is gone, put the job back into the list: the program never does",
+    repair="if the worker is gone, put the job back into the list (--older-than or --worker): the program never does",
 )
 def worker_is_busy(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     worker = view.text(b"worker_uuid")
@@ -339,7 +339,7 @@ def worker_is_busy(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     "A processing job or its worker has given a sign within 9 s (a suspicion: the released program hears no such signs)",
     Severity.WARNING,
     Harm.LOST,
-    repair="if the job is done or its worker is gone, finish it or put it back into the list",
+    repair="finish it if it is done; if its worker is gone, put it back into the list (--older-than or --worker)",
 )
 def work_goes_on(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     worker = view.text(b"worker_uuid")

@@ -1,9 +1,8 @@
 """Repairs: the commands that mend one finding, for the rules where that can't lose a job or run one twice.
 
 Each does what the program itself would do, or removes what means nothing. Nothing is repaired where only a person can know: the
-queue that a payload should name (PJQ-5), whether a silent worker is dead (PJQ-11, PJQ-25), whether a job that stands nowhere
-has run (PJQ-17), which id was meant (PJQ-19). Unreadable payloads (PJQ-3) may be saved by hand. What has a cause elsewhere goes
-with that: PJQ-18, PJQ-21, PJQ-23, PJQ-24.
+queue that a payload should name (PJQ-5), whether a job that stands nowhere has run (PJQ-17), which id was meant (PJQ-19).
+Unreadable payloads (PJQ-3) may be saved by hand. What has a cause elsewhere goes with that: PJQ-18, PJQ-21, PJQ-23, PJQ-24.
 
 When a job goes back into its list, the worker that was to have it stays among the busy ones until the program forgets it, so
 PJQ-21 may speak of it, for information. Called by ``family.py``.
@@ -14,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import chain
 
+from ...schema.choices import NO_CHOICES, Choices
+from ...schema.errors import Unmendable
 from ...schema.fact import Fact, Subject
 from ...schema.family import Command
 from ...schema.rule import Finding, Keyspace
@@ -24,15 +25,17 @@ from .keys import LEASE_MS, layout
 from .keyspace_rules import from_the_future, nowhere, out_of_range, unknown_to_purge
 from .record import finished_ms
 from .view import View, view_of
-from .workers import Workers, is_busy
+from .workers import Workers, is_busy, last_seen
 
 JobRepair = Callable[[View, Keyspace], list[Command]]
 QueueRepair = Callable[[str, Workers, Keyspace], list[Command]]
 
 
-def repair(finding: Finding, subject: Subject | None, keyspace: Keyspace) -> list[Command]:
-    """The commands for one finding; none where nothing is safe."""
+def repair(finding: Finding, subject: Subject | None, keyspace: Keyspace, choices: Choices = NO_CHOICES) -> list[Command]:
+    """The commands for one finding; none where nothing is safe. Raises Unmendable with the reason."""
     if subject is not None:
+        if finding.rule in CHOOSABLE:
+            return _requeued(view_of(subject), keyspace, choices)
         mend = _OF_JOBS.get(finding.rule)
         return [] if mend is None else mend(view_of(subject), keyspace)
     key = to_bytes(finding.key)
@@ -118,6 +121,21 @@ def _readmitted(view: View, keyspace: Keyspace) -> list[Command]:
     return [_out_of(dispatched[0]), ("RPUSH", queue, dispatched[0].member or b"")]
 
 
+def _requeued(view: View, keyspace: Keyspace, choices: Choices) -> list[Command]:
+    """From a worker that is gone to where the program puts a job that none accepted: it runs next."""
+    places = view.all_places(("dispatched", "queued", "processing", "finished"))
+    if len(places) != 1 or b"finished_at" in view.fields:
+        raise Unmendable("it stands in several places, or is finished: --repair PJQ-7 or PJQ-12 first")
+    if view.members is None:
+        raise Unmendable("its payload can't be read: each dispatch of it would kill the program")
+    [processing], worker = places, view.text(b"worker_uuid")
+    queue = processing.queue or ""
+    seen = None if worker is None else last_seen(worker, queue, keyspace.totals)
+    choices.check(keyspace.now_ms, max(processing.score or 0, seen or 0) * 1000, worker)
+    key = layout(keyspace.prefix).key("queued", queue=queue)
+    return [*_out_of_all([processing, *view.all_places(("progress",))]), ("RPUSH", key, processing.member or b"")]
+
+
 def _listed_as_finished(view: View, keyspace: Keyspace) -> list[Command]:
     """The end as a number in both places, which is what the program had tried."""
     ended = finished_ms(view.stored(keyspace.totals))
@@ -200,5 +218,8 @@ _OF_QUEUES: dict[str, QueueRepair] = {
     "PJQ-20": lambda queue, workers, keyspace: _seen_now(queue, out_of_range(workers), keyspace),
 }
 
-REPAIRABLE = frozenset({"PJQ-1", *_OF_JOBS, *_OF_QUEUES})
+CHOOSABLE = frozenset({"PJQ-11", "PJQ-25"})
+"""Rules whose repair asks what the user chooses: whether a silent worker is dead, keys can't tell."""
+
+REPAIRABLE = frozenset({"PJQ-1", *_OF_JOBS, *CHOOSABLE, *_OF_QUEUES})
 """Rules that can be mended in some of their forms at least."""

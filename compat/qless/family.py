@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ...schema.choices import NO_CHOICES, Choices
 from ...schema.draw import EVERY_LOT, Lots
 from ...schema.fact import Entry, Fact, Subject
 from ...schema.family import Command, KeyFamily, Target
@@ -20,7 +21,7 @@ from . import reader, writer
 from .damage import PLANTABLE, damage
 from .generate import generate, sketch
 from .keys import TELLING, UNPREFIXED, versions
-from .repairs import REPAIRABLE, repair
+from .repairs import CHOOSABLE, REPAIRABLE, repair
 from .rules import RULES
 from .whereabouts import whereabouts
 
@@ -36,6 +37,7 @@ class Qless(KeyFamily):
     keeps_extra = True
     asking = frozenset({"waits"})
     repairable = REPAIRABLE
+    choosable = CHOOSABLE
     plantable = PLANTABLE
 
     def prefixes(self, key: bytes, redis_type: str) -> Iterable[str]:
@@ -78,8 +80,10 @@ class Qless(KeyFamily):
         super().tally_written(job, totals)
         writer.tally_written(job, totals)
 
-    def repair(self, finding: Finding, subject: Subject | None, keyspace: Keyspace) -> list[Command]:
-        return repair(finding, subject, keyspace)
+    def repair(
+        self, finding: Finding, subject: Subject | None, keyspace: Keyspace, choices: Choices = NO_CHOICES
+    ) -> list[Command]:
+        return repair(finding, subject, keyspace, choices)
 
     def generate(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
         return generate(jobs, seed, now_ms, lots)

@@ -42,7 +42,10 @@ def _unnamed(totals: Totals, measure: str, role: str, what: str) -> Iterator[Com
 
 
 @book.about_keyspace(
-    "QLESS-30", "Every key under the prefix is one of qless's, and has the right Redis type", Severity.ERROR, Harm.LOST
+    "QLESS-30",
+    "Every key under the prefix is one of qless's, has the right type, and runs out only if it is a throttle set so",
+    Severity.ERROR,
+    Harm.LOST,
 )
 def keys_make_sense(keyspace: Keyspace) -> Iterator[Complaint]:
     totals = keyspace.totals
@@ -60,7 +63,7 @@ def keys_make_sense(keyspace: Keyspace) -> Iterator[Complaint]:
 
 @book.about_keyspace(
     "QLESS-30",
-    "No key runs out, but for throttles that were set so",
+    "Every key under the prefix is one of qless's, has the right type, and runs out only if it is a throttle set so",
     Severity.ERROR,
     Harm.LOST,
     repair="take the time to live off the key (PERSIST)",

@@ -194,7 +194,7 @@ def lock_is_as_said(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     "No running job's lock is over",
     Severity.WARNING,
     Harm.LATE,
-    repair="run any worker on the queue: its next pop hands the job on",
+    repair="run any worker on the queue: its next pop hands the job on; or time it out (--older-than or --worker)",
 )
 def lock_is_not_over(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     for fact in view.where("locks") if view.is_job and view.word in RUNNING else ():

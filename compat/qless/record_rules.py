@@ -34,7 +34,7 @@ book: Rulebook[View] = Rulebook(view_of)
     RECORD,
     Severity.ERROR,
     Harm.LOST,
-    repair="delete what is left of the job, and take it out of the queues",
+    repair="write the jid or the state that other keys tell; delete the stub of an evicted job, and take it out of the queues",
     refuses=True,
 )
 def has_id_and_state(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:

@@ -1,9 +1,10 @@
 """Repairs of qless keyspaces: for each rule that commands can mend safely, the commands for one finding.
 
 The hash is right and the places are wrong wherever they contradict each other, so most repairs put a job where its hash says it
-belongs. What only people or a worker's next pop can mend is left out: locks that are over, data that is not JSON, jobs that wait
-for one that is gone. Reading commands among the others name what must stand still beside what is written. Pure: whoever sends
-the commands makes sure that nothing has changed meanwhile. Called by ``family.py``.
+belongs. What only people can mend is left out: data that is not JSON, jobs that wait for one that is gone. Jobs whose lock is
+over are timed out only if the user has chosen them; the next pop does it by itself. Reading commands among the others name what
+must stand still beside what is written. Pure: whoever sends the commands makes sure that nothing has changed meanwhile. Called
+by ``family.py``.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from ...schema.choices import NO_CHOICES, Choices
+from ...schema.errors import Unmendable
 from ...schema.fact import Fact, Subject
 from ...schema.family import Command
+from ...schema.job import State
 from ...schema.rule import Finding, Keyspace
 from ...schema.text import to_bytes, to_text
 from ..numbers import number, whole
@@ -24,8 +28,8 @@ from .record import RUNNING, score_text, work_score
 from .view import GONE, View, view_of
 
 
-def repair(finding: Finding, subject: Subject | None, keyspace: Keyspace) -> list[Command]:
-    """The commands that mend the finding; none where that is not safe."""
+def repair(finding: Finding, subject: Subject | None, keyspace: Keyspace, choices: Choices = NO_CHOICES) -> list[Command]:
+    """The commands that mend the finding; none where that is not safe. Raises Unmendable with the reason."""
     if finding.repair is None:
         return []
     if subject is None:
@@ -34,6 +38,8 @@ def repair(finding: Finding, subject: Subject | None, keyspace: Keyspace) -> lis
     if subject.scope != Scope.JOB:
         of_name = OF_NAMES.get(finding.rule)
         return list(of_name(finding, subject, keyspace)) if of_name else []
+    if finding.rule == "QLESS-12":
+        return list(_timed_out(_Case(finding, view_of(subject), keyspace), choices))
     of_job = _OF_JOBS.get(finding.rule)
     return list(of_job(_Case(finding, view_of(subject), keyspace))) if of_job else []
 
@@ -119,9 +125,40 @@ def _phantom(case: _Case) -> Iterator[Command]:
 
 def _stub(case: _Case) -> Iterator[Command]:
     view = case.view
-    if not view.is_job and b"data" not in view.fields:
+    if not view.is_job and not {b"data", b"klass"} & view.fields.keys():
         yield ("DEL", case.record, case.name("history"))
         yield from _out_of(view.places, case.keyspace)
+    elif not view.is_job and all(name in view.fields for name in (b"data", b"klass", b"queue")):
+        yield case.set("jid", case.jid)
+    elif not view.is_job:
+        raise Unmendable("it has lost more than its jid: only people can tell whether it is a job")
+    elif view.state is State.UNKNOWN:
+        words = {_WORDS_AT.get(fact.role, "") for fact in view.places}
+        if view.word or len(words) != 1 or "" in words:
+            raise Unmendable("its places do not tell its state")
+        yield case.set("state", words.pop().encode())
+
+
+_WORDS_AT = {"work": "waiting", "scheduled": "scheduled", "locks": "running", "depends": "depends", "completed": "complete"}
+"""The state of a job that has none in its hash, by the role of the one place where it stands."""
+
+
+def _timed_out(case: _Case, choices: Choices) -> Iterator[Command]:
+    """What qless's own ``timeout`` writes, and out of the worker's set as at any other end; it goes to the next worker."""
+    view, lock = case.view, case.view.own.get("locks")
+    if lock is None or lock.score is None:
+        raise Unmendable("its lock stands in another queue: --repair QLESS-10 first")
+    if view.stored.history is None:
+        raise Unmendable("it is of the first year of qless: run any worker on the queue")
+    worker = view.fields.get(b"worker")
+    choices.check(case.keyspace.now_ms, lock.score * 1000, to_text(worker) if worker else None)
+    yield ("RPUSH", case.name("history"), luajson.dump([math.floor(case.now), "timed-out"]))
+    yield ("ZREM", lock.key, case.jid)
+    yield from (("ZREM", fact.key, case.jid) for fact in (*view.held.values(), *view.slots.values()))
+    yield ("ZADD", case.name("work"), "+inf", case.jid)
+    yield ("HSET", case.record, "state", b"stalled", "expires", 0)
+    if b"grace" in view.fields:
+        yield ("HDEL", case.record, "grace")
 
 
 def _waits_nowhere(case: _Case) -> Iterator[Command]:
@@ -338,5 +375,8 @@ _OF_JOBS: Mapping[str, Callable[[_Case], Iterator[Command]]] = {
     "QLESS-37": _score_anew,
 }
 
-REPAIRABLE = frozenset({*_OF_JOBS, *OF_NAMES, *OF_KEYSPACE})
+CHOOSABLE = frozenset({"QLESS-12"})
+"""The rules whose repair asks what the user chooses."""
+
+REPAIRABLE = frozenset({*_OF_JOBS, *CHOOSABLE, *OF_NAMES, *OF_KEYSPACE})
 """The rules that have a repair. For single cases ``repair`` may still give no commands."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from ..choices import NO_CHOICES, Choices
 from ..draw import EVERY_LOT, Lots
 from ..fact import Entry, Fact, Subject
 from ..family import Asking, Command, KeyFamily, Target
@@ -111,7 +112,9 @@ class Native(KeyFamily):
         super().tally_written(job, totals)
         writer.tally_written(job, totals)
 
-    def repair(self, finding: Finding, subject: Subject | None, keyspace: Keyspace) -> list[Command]:
+    def repair(
+        self, finding: Finding, subject: Subject | None, keyspace: Keyspace, choices: Choices = NO_CHOICES
+    ) -> list[Command]:
         return repairs.repair(finding, subject, keyspace)
 
     def damage(self, rule: str, job: Job, target: Target) -> list[Command]:

@@ -17,7 +17,7 @@ from attrs import evolve
 from ..errors import MalformedValue
 from ..family import Command, Target
 from ..job import Job, State
-from ..obstacle import error, warning
+from ..obstacle import NOT_BY_JOBS, error, warning
 from ..rule import Finding
 from ..text import to_bytes
 from ..totals import Totals
@@ -40,7 +40,7 @@ def obstacles(job: Job) -> Iterator[Finding]:
     if job.state is State.ACTIVE and (not job.worker or job.lease_expires_at is None):
         yield error(job, "NATIVE-W4", "an active job needs a worker and the end of its lease: write it as waiting instead")
     if job.state is State.BLOCKED and not job.depends_on:
-        yield error(job, "NATIVE-W5", "a blocked job that waits for nothing would never go on")
+        yield error(job, "NATIVE-W5", NOT_BY_JOBS)
     try:
         if Aside.FIELD in Own.of(job).fields and expressed(job) != job:
             yield warning(

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from ferryman.migrations.pinned import keys_of
-from ferryman.schema.family import Target
-from ferryman.schema.rule import Finding, Severity
+from ferryman.schema.choices import NO_CHOICES, Choices
+from ferryman.schema.errors import Unmendable
+from ferryman.schema.fact import Subject
+from ferryman.schema.family import Command, KeyFamily, Target
+from ferryman.schema.rule import Finding, Keyspace, Severity
 from ferryman.schema.totals import Totals
 
 from .captures import Survey
@@ -19,7 +22,7 @@ def interrogate(seen: Survey) -> None:
     seen.jobs()
     for finding in family.keyspace_findings(keyspace):
         check(finding)
-        family.repair(finding, None, keyspace)
+        repaired(family, finding, None, keyspace)
         list(family.recounts(finding, keyspace))
     family.version(keyspace)
     family.consumers(keyspace)
@@ -27,8 +30,9 @@ def interrogate(seen: Survey) -> None:
     for subject in seen.subjects.values():
         for finding in family.findings(subject, keyspace):
             check(finding)
-            for command in family.repair(finding, subject, keyspace):
-                assert keys_of(command)
+            for choices in (NO_CHOICES, Choices(older_than=0, requeue=True)):
+                for command in repaired(family, finding, subject, keyspace, choices):
+                    assert keys_of(command)
         list(family.refusals(subject, keyspace))
         for spot in family.whereabouts(subject, keyspace):
             assert isinstance(spot.key, bytes)
@@ -43,6 +47,16 @@ def interrogate(seen: Survey) -> None:
             family.tally_written(job, Totals())
     totals = keyspace.totals
     assert type(totals).from_json(totals.to_json()) == totals
+
+
+def repaired(
+    family: KeyFamily, finding: Finding, subject: Subject | None, keyspace: Keyspace, choices: Choices = NO_CHOICES
+) -> list[Command]:
+    """The commands that mend a finding; none where the family says why not."""
+    try:
+        return family.repair(finding, subject, keyspace, choices)
+    except Unmendable:
+        return []
 
 
 def check(finding: Finding) -> None:

@@ -8,6 +8,7 @@ import redis
 from attrs import evolve, frozen
 from ferryman.migrations.repair import Outcome, Repair, applied
 from ferryman.schema.address import Address
+from ferryman.schema.choices import NO_CHOICES, Choices
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import Command, KeyFamily, Target
 from ferryman.schema.job import Job
@@ -18,6 +19,8 @@ from .keyspace import store
 from .servers import Server
 
 NOW = 1_800_000_000_000
+
+ALL = Choices(older_than=0, requeue=True)
 
 Said = set[tuple[str, str | None, str, str | None]]
 """Rule, job, key and queue of findings."""
@@ -54,10 +57,11 @@ class Ward:
         """The same, without what tells times and numbers."""
         return {(each.rule, each.job_id, each.key, each.queue) for each in self.findings()}
 
-    def repair(self, *rules: str) -> list[Repair]:
+    def repair(self, *rules: str, choices: Choices = NO_CHOICES) -> list[Repair]:
         """Mends by the way of ``ferryman audit --repair … --apply``."""
         address = Address.parse(self.server.url())
-        return applied(Address(address.kind, address.hosts, family=self.family.name, prefix=self.prefix), rules, self.now_ms)
+        there = Address(address.kind, address.hosts, family=self.family.name, prefix=self.prefix)
+        return applied(there, rules, self.now_ms, choices=choices)
 
 
 def send(client: redis.Redis, commands: list[Command]) -> None:
@@ -103,11 +107,13 @@ def assert_damaged_and_mended(
     if rule not in ward.family.repairable or not is_mended:
         return
     before = dump(ward.client)
-    repairs = [each for each in ward.repair(rule) if each.finding.job_id in about or each.finding.queue == job.queue]
+    # Whatever asks for a choice, here of all jobs.
+    mended = ward.repair(rule, choices=ALL if rule in ward.family.choosable else NO_CHOICES)
+    repairs = [each for each in mended if each.finding.job_id in about or each.finding.queue == job.queue]
     assert repairs
     assert {each.outcome for each in repairs} == {Outcome.MENDED}
     assert ward.said() - sound == set()
-    assert changed(before, dump(ward.client)) <= named(repairs)
+    assert changed(before, dump(ward.client)) <= named(mended)
 
 
 def named(repairs: list[Repair]) -> set[bytes]:

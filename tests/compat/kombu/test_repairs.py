@@ -28,9 +28,8 @@ def test_every_rule_can_be_planted() -> None:
 def test_a_planted_damage_is_all_that_is_found_and_is_mended(
     server: Server, client: redis.Redis, rule: str, seed: int, pick: int, prefix: str
 ) -> None:
-    # KOMBU-5 has two faces, of which commands mend the other one (below).
     ward = Ward(server, client, FAMILY, prefix)
-    assert_damaged_and_mended(ward, rule, seed, pick, jobs=60, is_mended=rule != "KOMBU-5")
+    assert_damaged_and_mended(ward, rule, seed, pick, jobs=60)
 
 
 def test_a_lock_without_end_is_deleted(server: Server, client: redis.Redis) -> None:

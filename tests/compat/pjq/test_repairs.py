@@ -27,7 +27,9 @@ def test_every_rule_of_the_current_program_can_be_planted() -> None:
 def test_a_planted_damage_is_all_that_is_found_and_is_mended(
     server: Server, client: redis.Redis, rule: str, seed: int, pick: int
 ) -> None:
-    assert_damaged_and_mended(Ward(server, client, FAMILY, ""), rule, seed, pick, jobs=60)
+    # A worker from which a job is taken stays among the busy ones for a while, which an audit tells.
+    is_mended = rule not in FAMILY.choosable
+    assert_damaged_and_mended(Ward(server, client, FAMILY, ""), rule, seed, pick, jobs=60, is_mended=is_mended)
 
 
 @pytest.mark.parametrize("name", ["crashed", "older-version-js3", "older-version-py1"])

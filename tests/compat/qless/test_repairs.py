@@ -45,7 +45,7 @@ LEFT = {
     # circles to cut, whether to run again what nobody can read.
     "crashed": {"QLESS-12", "QLESS-21"},
     "crashed-reqless": {"QLESS-12", "QLESS-33", "QLESS-35"},
-    "odd": {"QLESS-12", "QLESS-22"},
+    "odd": {"QLESS-4", "QLESS-12", "QLESS-22"},
 }
 
 
