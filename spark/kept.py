@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from ..schema.address import Address
 from ..schema.errors import UsageError
+from .failures import work_errors
 from .snapshot import Snapshot, taken
 from .stage import COMPLETE, Results
 from .tables import FACTS
@@ -58,12 +59,15 @@ def _new(work: str | None) -> str:
     try:
         return tempfile.mkdtemp(prefix=PREFIX, dir=place)
     except OSError as error:
-        raise UsageError(f"{place}: no folder can be made there ({error.strerror}); let --work name one that exists") from None
+        raise UsageError(
+            f"{place}: no folder can be made there ({error.strerror}); let --work name one that exists and may be written to"
+        ) from None
 
 
 def keep(path: str) -> None:
     """Lets a folder outlive errors."""
-    (Path(path) / MARK).touch()
+    with work_errors(path):
+        (Path(path) / MARK).touch()
 
 
 def find(work: str | None, name: str | None) -> str | None:

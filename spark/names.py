@@ -34,7 +34,7 @@ from ..schema.compiled import compiled
 from ..schema.connect import open_client, server_errors
 from ..schema.texts import MOST_DIGITS, Texts, concatenated, hashed
 from .buckets import BucketFile, read_bucket
-from .failures import located
+from .failures import located, work_errors
 from .stage import Batches, tell
 
 KEYS_A_TASK = 20_000
@@ -91,7 +91,8 @@ def list_names(
 
     The names are in the new ``folder``, which the executors share. Raises ServerError.
     """
-    os.makedirs(folder)
+    with work_errors(folder):
+        os.makedirs(folder)
     scans = scans_of(address, tasks)
     task = _scanning(address, throttle, scans, folder, tasks)
     files = tell(spark.range(0, len(scans), 1, len(scans)), task, f"scanning {address.family} keys", progress)
@@ -105,7 +106,7 @@ def _scanning(address: Address, throttle: Throttle, scans: list[Scan], folder: s
 
     def scan(rows: Batches) -> str:
         path = os.path.join(folder, f"{uuid.uuid4()}.arrow")
-        with contextlib.closing(BucketFile(path, SCHEMA, buckets)) as file:
+        with work_errors(folder), contextlib.closing(BucketFile(path, SCHEMA, buckets)) as file:
             names: list[bytes] = []
             for index in (index for row in rows for index in row.column("id").to_pylist()):
                 each = scans[index]

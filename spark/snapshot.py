@@ -41,6 +41,7 @@ from ..schema.rule import Finding, Keyspace
 from ..schema.texts import Texts
 from ..schema.totals import Totals
 from .chosen import Chosen, chosen_of
+from .failures import work_errors
 from .files import read_files
 from .hashes import read_lists, read_whole
 from .jobs import BucketJobs, FactJobs, Jobs
@@ -189,7 +190,8 @@ def take(
     remarks: list[Finding] = []
     intake: NewIntake = partial(Intake, address)
     if sift and can_vouch(address):
-        os.makedirs(f"{path}-traces")
+        with work_errors(path):
+            os.makedirs(f"{path}-traces")
         intake = partial(Tracing, address, now_ms, f"{path}-traces", tasks, lenient=lenient)
     if address.kind is Kind.RDB:
         facts, remarks = read_files(spark, address, now_ms, tasks, path, progress, intake)

@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ..migrations.engine import Progress, silent
 from ..migrations.hoard import hoarding
-from .failures import located, spark_errors
+from .failures import located, spark_errors, work_errors
 from .tables import ROWS, Table
 from .worker import settle
 
@@ -76,9 +76,10 @@ class Results(Generic[T]):
 
     def _batches(self, columns: list[str]) -> Batches:
         # Read here and not by Spark, for which each look would be a job of its own.
-        for path in self.files():
-            with parquet.ParquetFile(path) as file:
-                yield from file.iter_batches(ROWS, columns=columns)
+        with work_errors(self.path):
+            for path in self.files():
+                with parquet.ParquetFile(path) as file:
+                    yield from file.iter_batches(ROWS, columns=columns)
 
 
 def few_tasks(spark: SparkSession, numbers: int) -> DataFrame:
@@ -102,15 +103,15 @@ def run(
     have failed; it says which part failed, and where.
     """
 
-    os.makedirs(path, exist_ok=more)
-
     def part(rows: Batches) -> str:
-        with located(f"{phase}, part {TaskContext.get().partitionId() + 1}"):
+        with located(f"{phase}, part {TaskContext.get().partitionId() + 1}"), work_errors(path):
             return _written(path, table, task(rows))
 
-    for file in tell(frame, part, phase, progress):
-        os.rename(os.path.join(path, f".{file}"), os.path.join(path, file))
-    Path(path, COMPLETE).touch()
+    with work_errors(path):
+        os.makedirs(path, exist_ok=more)
+        for file in tell(frame, part, phase, progress):
+            os.rename(os.path.join(path, f".{file}"), os.path.join(path, file))
+        Path(path, COMPLETE).touch()
     return Results(frame.sparkSession, table, path)
 
 
@@ -119,7 +120,7 @@ def tell(frame: DataFrame, task: Callable[[Batches], str], phase: str, progress:
 
     def part(rows: Batches) -> Batches:
         settle()
-        with hoarding():
+        with hoarding(), work_errors("the folder of --work"):
             yield pa.RecordBatch.from_arrays([pa.array([task(rows)])], ["told"])
 
     told: list[str] = []
