@@ -35,11 +35,14 @@ class SelectingReader(DataSourceReader):  # type: ignore[misc]
             yield pa.RecordBatch.from_arrays(arrays, schema=self.columns) if arrays else batch.select([])
 
 
-def selecting(reader: DataSourceReader, wanted: StructType, table: str, columns: pa.Schema) -> DataSourceReader:
-    """The reader of the wanted columns of a table that has ``columns``. Raises UsageError that names the column it lacks."""
-    chosen = to_arrow_schema(wanted)
-    if chosen.equals(columns):
+def selecting(reader: DataSourceReader, wanted: Any, table: str, columns: pa.Schema) -> DataSourceReader:
+    """The reader of the wanted columns of a table that has ``columns``; of all if ``wanted`` is no StructType.
+
+    Raises UsageError that names the column that the table lacks.
+    """
+    if is_whole(wanted, columns):
         return reader
+    chosen = to_arrow_schema(wanted)
     for field, arrow in zip(wanted.fields, chosen, strict=True):
         if arrow.name not in columns.names:
             raise UsageError(f"the table {table} has no column {arrow.name!r}; it has: {', '.join(columns.names)}")
@@ -52,6 +55,11 @@ def selecting(reader: DataSourceReader, wanted: StructType, table: str, columns:
         if own.nullable and not arrow.nullable:
             raise UsageError(f"column {arrow.name!r} of the table {table} may be null; leave 'not null' out of the schema")
     return SelectingReader(reader, chosen)
+
+
+def is_whole(wanted: Any, columns: pa.Schema) -> bool:
+    """Whether a schema, which Spark gives as a StructType, is that of the whole table."""
+    return not isinstance(wanted, StructType) or bool(to_arrow_schema(wanted).equals(columns))
 
 
 def _type(field: pa.Field) -> Any:

@@ -66,7 +66,7 @@ from .indexed import IndexReader, index_of
 from .names import Scan, gathered, scans_of
 from .rdbcolumns import unproven
 from .replies import Replies
-from .selection import selecting
+from .selection import is_whole, selecting
 from .sink import Sink, begin
 from .stream import EventsStream, Stream, TotalsStream, Watch
 from .tables import FACTS, FINDINGS, JOBS, Table, batches, fact_bytes, job_bytes
@@ -143,7 +143,7 @@ class Ferryman(DataSource):  # type: ignore[misc]
         if address.kind is Kind.RDB:
             raise UsageError(f"{address.display()} is a snapshot, which never changes: use spark.read")
         table = _table(self.options)
-        if not to_arrow_schema(schema).equals(self._columns()):
+        if not is_whole(schema, self._columns()):
             raise UsageError(f"a stream of the table {table} has all of its columns: leave .schema(…) out, and use .select(…)")
         every = _seconds(self.options, "every", 60 if table == "events" else 5)
         patience = _seconds(self.options, "patience", 30)
