@@ -191,6 +191,8 @@ def _nothing_fits(address: Address, found: Detection) -> KeyspaceNotFound:
     if found.keyspaces:
         named = ", ".join(located(address, each) for each in found.keyspaces)
         return KeyspaceNotFound(f"{looked} well enough; if you know better, name one: {named}")
+    if not found.examples:
+        return KeyspaceNotFound(f"{looked} (no key could be read; streams and modules never are); check the database number")
     return KeyspaceNotFound(f"{looked} ({found.scanned} keys, such as {', '.join(found.examples)}); check the database number")
 
 

@@ -185,15 +185,18 @@ class RdbFile:
             raise self._cut_short(HEADER, str(error) if isinstance(error, Unknown) else "it ends inside a record") from None
         if end > size:
             raise self._cut_short(HEADER, "its checksum is not complete")
-        behind = self.data[end : end + 2 * MARK_SIZE]
-        if COMMANDS.match(behind):
-            raise UsageError(
-                f"{self.path}: an append-only file; the commands that follow its snapshot, from byte {end} of {size} on, are not "
-                f"replayed. {REWRITE}, or run BGREWRITEAOF while nobody writes, and give this file then"
-            )
-        if behind.startswith((b"REDIS", b"VALKEY")):
-            raise UsageError(f"{self.path}: another snapshot follows the first one at byte {end}; give each in a file of its own")
+        self._must_be_all(end)
         return end
+
+    def _must_be_all(self, end: int) -> None:
+        """Raises UsageError where more that belongs to it follows the end of the snapshot."""
+        if COMMANDS.match(self.data, end):
+            raise UsageError(
+                f"{self.path}: an append-only file; the commands that follow its snapshot, from byte {end} of {len(self.data)} "
+                f"on, are not replayed. {REWRITE}, or run BGREWRITEAOF while nobody writes, and give this file then"
+            )
+        if self.data[end : end + HEADER].startswith((b"REDIS", b"VALKEY")):
+            raise UsageError(f"{self.path}: another snapshot follows the first one at byte {end}; give each in a file of its own")
 
     def _must_stand_alone(self) -> None:
         """Raises UsageError where commands that belong to it stand in another file."""
@@ -349,9 +352,8 @@ class RdbFile:
             try:
                 decoded = self.decode(piece, db, now_ms)
             except NotAPiece as error:
-                if index + 1 == len(pieces):
-                    raise self.damaged(piece, str(error)) from None
-                pieces = self.joined(pieces, {index})
+                is_last = index + 1 == len(pieces)
+                pieces = [*pieces[:index], self._ended(piece, str(error))] if is_last else self.joined(pieces, {index})
                 continue
             crc = self.crc_after(crc, piece, self.crc(piece))
             if piece.end == self.length:
@@ -363,6 +365,21 @@ class RdbFile:
             if decoded.rows:
                 yield [Entry(*row) for row in decoded.rows]
             index += 1
+
+    def _ended(self, piece: Piece, reason: str) -> Piece:
+        """The last piece up to where the snapshot ends, if that is not where its end was seen.
+
+        Raises ServerError where it is, and UsageError where more that belongs to it follows.
+        """
+        try:
+            end = self.dialect.end_mark(self.data, piece.start) + len(END) + self.checksum
+        except (Unknown, IndexError):
+            end = self.length
+        if end >= self.length:
+            raise self.damaged(piece, reason)
+        self._must_be_all(end)
+        self.length = end
+        return Piece(piece.start, end, piece.db)
 
     def damaged(self, piece: Piece, reason: str) -> ServerError:
         """The error for a piece that can't be decoded although it begins truly."""

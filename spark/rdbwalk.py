@@ -46,7 +46,8 @@ HANDED, HASH, LIST, ZSET = 0, 1, 2, 3
 PLAIN_HASH, BINARY_ZSET, PACKED_ZSET, PACKED_HASH, QUICKLIST = 4, 5, 12, 13, 14
 """Type codes."""
 EXPIRING_HASH, VALKEY_HASH = 22, 256
-"""The type code of hashes whose fields expire in Redis 7.4 before its release, and in Valkey; what the latter counts as here, which no byte is."""
+"""The type code of hashes whose fields expire, in Redis 7.4 before its release and in Valkey; Valkey's count as another one here,
+which no byte is."""
 PLAIN_NODE, PACKED_NODE = 1, 2
 """Marks of a list's nodes: a single item, a listpack of several."""
 

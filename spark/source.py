@@ -1,11 +1,11 @@
 """Ferryman: the Spark data source ``ferryman``.
 
-    spark.read.format("ferryman").option("url", "ferryman://…?family=kue").option("table", "jobs").load()
-    jobs.write.format("ferryman").option("url", "ferryman://…").mode("append").save()
-    spark.readStream.format("ferryman").option("url", "ferryman://…").option("table", "totals").load()
+    spark.read.format("ferryman").option("table", "jobs").load("ferryman://…?family=kue")
+    jobs.write.format("ferryman").mode("append").save("ferryman://…")
+    spark.readStream.format("ferryman").option("table", "totals").load("ferryman://…")
 
-Options for reading:
-    url         the keyspace, see schema/address.py
+Options for reading; ``.schema(…)`` chooses some of a table's columns:
+    url         the keyspace, see schema/address.py; the same as the path of ``load`` and ``save``
     table       jobs (default), findings, totals, facts, keys or entries (each key with all that it holds)
     partitions  for facts, keys and entries: how many tasks read side by side (default 1). With more than one on a server, a key
                 at the border of two ranges may appear twice; ``ferryman.spark.frames`` has facts in parallel without that. Of a
@@ -15,6 +15,7 @@ Options for reading:
                 record (pjq, kombu), every hash counts as one. Read from a cluster by a task for each master at least
     now         the moment that rules compare with, Unix ms (default: the server's clock, or the time of the snapshot)
     throttle    keys a second that all tasks together read from a server, or polite, as on the command line (default: no limit)
+    checksum    false: that of a snapshot file is not compared (default: true)
 
 Findings of a live keyspace are looked at again, as by an audit: those of jobs that only moved meanwhile are left out.
 
@@ -42,6 +43,7 @@ import pyarrow as pa
 import redis
 from attrs import frozen
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ..migrations.clusterscan import REDIRECTED, Cluster, Owner
@@ -63,6 +65,7 @@ from .indexed import IndexReader, index_of
 from .names import Scan, gathered, scans_of
 from .rdbcolumns import unproven
 from .replies import Replies
+from .selection import is_whole, selecting
 from .sink import Sink, begin
 from .stream import EventsStream, Stream, TotalsStream, Watch
 from .tables import FACTS, FINDINGS, JOBS, Table, batches, fact_bytes, job_bytes
@@ -79,9 +82,13 @@ TABLES: Mapping[str, Table[Any] | None] = {
     "totals": TOTALS,
     "events": EVENTS,
 }
-READ_OPTIONS = frozenset({"url", "table", "partitions", "fields", "by", "now", "throttle"})
+READ_OPTIONS = frozenset({"url", "table", "partitions", "fields", "by", "now", "throttle", "checksum"})
 STREAM_OPTIONS = frozenset({"url", "table", "every", "patience", "throttle", "state", "startingoffsets"})
 WRITE_OPTIONS = frozenset({"url", "lossy"})
+PATHS = frozenset({"path", "paths"})
+"""What Spark makes of what is given to ``load`` and ``save``."""
+KEY = pa.schema([("key", pa.binary())])
+"""The columns of the table keys."""
 
 
 class Ferryman(DataSource):  # type: ignore[misc]
@@ -98,8 +105,21 @@ class Ferryman(DataSource):  # type: ignore[misc]
         return table.ddl if table else "key binary"
 
     def reader(self, schema: Any) -> DataSourceReader:
+        return selecting(self._reader(), schema, _table(self.options), self._columns())
+
+    def _columns(self) -> pa.Schema:
+        table, form = TABLES[_table(self.options)], _form(self.options)
+        if table is ENTRIES:
+            return ENTRIES.arrow if isinstance(form.schema, str) else to_arrow_schema(form.schema)
+        return table.arrow if table else KEY
+
+    def _reader(self) -> DataSourceReader:
         _check(self.options, READ_OPTIONS)
-        address = Address.parse(_option(self.options, "url"))
+        address = _address(self.options)
+        if not _is_flag(self.options, "checksum", default=True):
+            if address.kind is not Kind.RDB:
+                raise UsageError(f"option 'checksum' is for snapshot files; {address.display()} is a server")
+            address = address.unchecked()
         now = _number(self.options, "now")
         form, throttle = _form(self.options), _throttle(self.options)
         by_index = _is_by_index(self.options, address)
@@ -118,10 +138,12 @@ class Ferryman(DataSource):  # type: ignore[misc]
 
     def streamReader(self, schema: Any) -> Stream:  # noqa: N802 - Spark's name
         _check(self.options, STREAM_OPTIONS)
-        address = Address.parse(_option(self.options, "url"))
+        address = _address(self.options)
         if address.kind is Kind.RDB:
             raise UsageError(f"{address.display()} is a snapshot, which never changes: use spark.read")
         table = _table(self.options)
+        if not is_whole(schema, self._columns()):
+            raise UsageError(f"a stream of the table {table} has all of its columns: leave .schema(…) out, and use .select(…)")
         every = _seconds(self.options, "every", 60 if table == "events" else 5)
         patience = _seconds(self.options, "patience", 30)
         watch = Watch(address, round(1000 * every), patience, _throttle(self.options, "polite"))
@@ -140,8 +162,8 @@ class Ferryman(DataSource):  # type: ignore[misc]
         _check(self.options, WRITE_OPTIONS)
         if overwrite:
             raise UsageError("jobs can only be added: use .mode('append')")
-        address = Address.parse(_option(self.options, "url"))
-        return begin(address, schema, lossy=self.options.get("lossy", "false").lower() == "true")
+        address = _address(self.options)
+        return begin(address, schema, lossy=_is_flag(self.options, "lossy", default=False))
 
 
 @frozen
@@ -358,8 +380,28 @@ def _is_by_index(options: Mapping[str, str], address: Address) -> bool:
 
 def _check(options: Mapping[str, str], known: frozenset[str]) -> None:
     for name in options:
-        if name.lower() not in known:
+        if name.lower() not in known | PATHS:
             raise UsageError(f"unknown option {name!r}; known are: {', '.join(sorted(known))}")
+
+
+def _address(options: Mapping[str, str]) -> Address:
+    """The keyspace that is named by the option url, or by the path of load or save. Raises UsageError."""
+    url, path = options.get("url"), options.get("path")
+    if "paths" in options:
+        raise UsageError("load takes one URL; load each of several, and use union")
+    if url is not None and path is not None and url != path:
+        raise UsageError("the option 'url' names another keyspace than the path of load or save: give one of them")
+    address = url if path is None else path
+    if address is None:
+        raise UsageError("option 'url' is missing: use .option('url', 'ferryman://…'), or .load('ferryman://…')")
+    return Address.parse(address)
+
+
+def _is_flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = options.get(name, str(default)).lower()
+    if text not in ("true", "false"):
+        raise UsageError(f"option {name!r} must be true or false, not {text!r}")
+    return text == "true"
 
 
 def _throttle(options: Mapping[str, str], default: str | None = None) -> Throttle:

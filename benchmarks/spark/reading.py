@@ -6,12 +6,15 @@ Java compiles well there what is done very often; in the session of a brief comm
 from __future__ import annotations
 
 import contextlib
+import mmap
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
+from ferryman.migrations.checksum import SIZE, crc64
 from ferryman.schema.address import Address
 from ferryman.spark.session import session
 from ferryman.spark.source import Ferryman
@@ -77,4 +80,9 @@ def saved(server: Server) -> Path:
         if file.read(6) == b"VALKEY":  # of which rdb-py by itself knows nothing, though it can read what follows
             file.seek(0)
             file.write(b"REDIS0011")
+            checksum_at = file.seek(-SIZE, os.SEEK_END)
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                checksum = crc64(content, 0, checksum_at)
+            file.seek(checksum_at)
+            file.write(checksum.to_bytes(SIZE, "little"))
     return path

@@ -16,6 +16,7 @@ from ferryman.spark.engine import SparkEngine
 from pyspark.sql import SparkSession
 
 from ..support.captures import Capture, captures, load
+from ..support.rdbtypes import fill_types
 from ..support.servers import Server
 
 LOCAL = LocalEngine()
@@ -66,3 +67,38 @@ def test_a_file_that_is_cut_short_is_an_error_that_names_it(engine: SparkEngine,
     snapshot.write_bytes(data[: len(data) // 2])
     with pytest.raises(ServerError, match=r"dump\.rdb: cut short or damaged"):
         list(engine.jobs(Address.parse(f"ferryman+rdb://{snapshot}?family=kue"), 0))
+
+
+def test_a_changed_byte_in_one_of_many_pieces_is_an_error_unless_nobody_asks(engine: SparkEngine, snapshot: Path) -> None:
+    data = bytearray(snapshot.read_bytes())
+    data[data.rindex(b"stranger:4711")] = ord("S")
+    snapshot.write_bytes(data)
+    address = Address.parse(f"ferryman+rdb://{snapshot}?db=2&family=kue")
+    with pytest.raises(ServerError, match=r"dump\.rdb: damaged somewhere in its \d+ bytes"):
+        list(engine.jobs(address, 0))
+    assert list(engine.jobs(address.unchecked(), 0)) == list(LOCAL.jobs(address.unchecked(), 0))
+
+
+def test_tables_of_a_changed_file_are_an_error_before_any_row(spark: SparkSession) -> None:
+    flipped = Path(__file__).parents[1] / "data" / "rdb" / "flipped-payload.rdb"
+    for table in ("jobs", "entries", "keys", "facts"):
+        source = spark.read.format("ferryman").options(url=f"ferryman+rdb://{flipped}?family=kue", table=table)
+        with pytest.raises(Exception, match="damaged somewhere in its 771 bytes"):
+            source.load().collect()
+        assert source.option("checksum", "false").load().count() >= 3
+
+
+def test_a_snapshot_with_every_type_has_the_entries_that_its_server_has(
+    spark: SparkSession, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = server.client()
+    fill_types(client)
+    client.save()
+    path = tmp_path / "dump.rdb"
+    path.write_bytes((server.folder / "dump.rdb").read_bytes())
+    monkeypatch.setattr(rdbfile, "PIECE", 30_000)
+    table = spark.read.format("ferryman").option("table", "entries")
+    of_file = table.load(f"ferryman+rdb://{path}?family=kombu").where("index = 0").select("key", "redis_type", "fields")
+    of_server = table.load(server.url(family="kombu")).where("index = 0").select("key", "redis_type", "fields")
+    expected = [row for row in map(tuple, of_server.collect()) if row[1] != "stream"]
+    assert sorted(map(tuple, of_file.collect()), key=repr) == sorted(expected, key=repr)

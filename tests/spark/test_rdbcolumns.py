@@ -18,6 +18,7 @@ from ferryman.spark.columns import Hashes, Keys, Lists, Zset
 from ferryman.spark.rdbcolumns import unproven
 
 from ..support.captures import captures
+from ..support.rdbtypes import fill_types
 from ..support.servers import GENERATIONS, generation
 from ..support.snapshots import NOW
 
@@ -231,15 +232,23 @@ def test_captured_keyspaces_are_the_same(path: Path) -> None:
             assert in_columns(file, piece) == one_by_one(file, piece)
 
 
-def test_streams_are_left_to_rdb_py(tmp_path: Path) -> None:
-    kind = generation("valkey-9.1")
-    assert kind
+@pytest.mark.parametrize("name", GENERATIONS)
+def test_streams_modules_and_fields_that_expire_are_passed_or_left_to_rdb_py(name: str, tmp_path: Path) -> None:
+    kind = generation(name)
+    if kind is None:
+        pytest.skip(f"there is no {name} here")
     with kind.start(tmp_path) as server:
-        server.client().xadd("events", {"a": "b"})
-        server.client().hset("hash", "a", "b")
-        server.client().save()
+        client = server.client()
+        fill_types(client)
+        server.client(3).mset({f"other:{number}": number for number in range(20)})
+        client.save()
+        seconds, _ = client.time()
     with RdbFile(tmp_path / "dump.rdb") as file:
-        assert in_columns(file, whole(file)) == one_by_one(file, whole(file)) != None  # noqa: E711
+        for now_ms in (1000 * seconds, 1000 * seconds + 2 * 86_400_000):
+            for db in (0, 3):
+                found = in_columns(file, whole(file), now_ms=now_ms, db=db)
+                assert found == one_by_one(file, whole(file), now_ms=now_ms, db=db)
+                assert found is not None
 
 
 @pytest.mark.parametrize("seed", range(3))

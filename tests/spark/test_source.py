@@ -223,9 +223,12 @@ def wrong_options(server: Server) -> Iterator[tuple[dict[str, str], str]]:
     url = server.url(0)
     yield {}, "option 'url' is missing"
     yield {"url": url, "throttle": "slow"}, "option 'throttle' must be 'polite' or a whole number of keys a second, not 'slow'"
-    yield {"url": url, "tabel": "jobs"}, "unknown option 'tabel'; known are: by, fields, now, partitions, table, throttle, url"
+    yield {"url": url, "tabel": "jobs"}, "unknown option 'tabel'; known are: by, checksum, fields, now, partitions, table, "
     known = "jobs, findings, facts, keys, entries, totals, events"
     yield {"url": url, "table": "workers"}, f"there is no table 'workers'; there are: {known}"
+    yield {"url": url, "checksum": "false"}, "option 'checksum' is for snapshot files; .* is a server"
+    yield {"url": url, "checksum": "no"}, "option 'checksum' must be true or false, not 'no'"
+    yield {"url": url, "path": f"{url}?family=kue"}, "the option 'url' names another keyspace than the path of load or save"
     yield {"url": url, "now": "today"}, "option 'now' must be a whole number"
     yield {"url": f"{url}?colour=red"}, "unknown parameter 'colour'"
     yield {"url": "ferryman://:sesame@127.0.0.1:1/0"}, "can't be reached"
@@ -236,6 +239,48 @@ def test_wrong_options_are_named_and_passwords_are_not(spark: SparkSession, serv
         with pytest.raises(Exception, match=message) as caught:
             spark.read.format("ferryman").options(**options).load().collect()
         assert "sesame" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("loaded")
+def test_load_and_save_take_the_address(spark: SparkSession, server: Server, url: str) -> None:
+    expected = values(table(spark, url, now=0), JOBS)
+    assert values(spark.read.format("ferryman").option("now", 0).load(url), JOBS) == expected
+    assert values(spark.read.format("ferryman").option("now", 0).option("url", url).load(url), JOBS) == expected
+    spark.readStream.format("ferryman").option("table", "totals").load(url)
+    good(spark).write.format("ferryman").mode("append").save(server.url(1))
+    assert spark.read.format("ferryman").load(server.url(1)).count() == good(spark).count()
+    with pytest.raises(Exception, match="load takes one URL"):
+        spark.read.format("ferryman").load([url, server.url(1)]).count()
+
+
+@pytest.mark.usefixtures("loaded")
+def test_a_schema_chooses_columns_in_its_order(spark: SparkSession, url: str) -> None:
+    whole = table(spark, url, now=0)
+    some = spark.read.format("ferryman").option("now", 0).schema("state string, logs array<binary>, id string").load(url)
+    assert some.columns == ["state", "logs", "id"]
+    assert sorted(some.collect()) == sorted(whole.select("state", "logs", "id").collect())
+    assert some.count() == whole.count()
+    every = spark.read.format("ferryman").option("now", 0).schema(whole.schema).load(url)
+    assert values(every, JOBS) == values(whole, JOBS)
+    entries = {"table": "entries", "url": url}
+    fields = spark.read.format("ferryman").schema("fields map<binary,binary>, key binary").options(**entries).load()
+    assert sorted(fields.toPandas()["key"]) == sorted(table(spark, **entries).toPandas()["key"])
+    picked = spark.read.format("ferryman").schema("type binary").options(**entries, fields="state,type").load()
+    assert picked.columns == ["type"]
+    assert picked.count() == table(spark, **entries, fields="*").count()
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ("id string, colour string", "the table jobs has no column 'colour'; it has: id, queue, name, state"),
+        ("id int", r"column 'id' of the table jobs is string, not int: \.schema\(…\) chooses columns and converts none"),
+        ("error string not null", "column 'error' of the table jobs may be null; leave 'not null' out of the schema"),
+    ],
+)
+def test_a_schema_that_the_table_has_not_is_refused_by_column(spark: SparkSession, url: str, schema: str, message: str) -> None:
+    with pytest.raises(Exception, match=message):
+        spark.read.format("ferryman").schema(schema).load(url).collect()
 
 
 def test_a_plan_shows_no_password(spark: SparkSession, server: Server, capsys: pytest.CaptureFixture[str]) -> None:
