@@ -19,7 +19,7 @@ from kombu import Connection
 
 from ..schema.errors import MalformedValue, UsageError
 from ..schema.native import keys
-from ..schema.native.live import CHUNK, Live
+from ..schema.native.live import Live
 from ..schema.native.results import Task
 from ..schema.text import load_json, to_text
 from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS
@@ -95,7 +95,7 @@ def removals(
                     if was_in in ("waiting", "scheduled"):
                         seen -= 1
                         yield queue, job
-                seen, more = seen + CHUNK, found.more
+                seen, more = seen + found.looked, found.more
 
 
 def heard(transport: Transport, message: Mapping[str, Any]) -> None:

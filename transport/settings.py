@@ -20,6 +20,7 @@ from redis import CredentialProvider
 from ..schema.address import DEFAULT_PORT, IGNORED_OPTIONS, OPTIONS, Address, Kind
 from ..schema.connect import connect
 from ..schema.errors import UsageError
+from ..schema.native.live import FETCH_BYTES
 from ..schema.native.place import PriorityOrder
 from .cluster import ClusterWire
 from .wire import NodeWire, Wire
@@ -53,6 +54,7 @@ class Settings:
     address: Address
     lease: float = LEASE
     fetch_limit: int = FETCH_LIMIT
+    fetch_bytes: int = FETCH_BYTES
     delivery_limit: int = DELIVERY_LIMIT
     priority_order: PriorityOrder = "ascending"
     durability: str = "local"
@@ -133,6 +135,7 @@ class Settings:
             address=evolve(address, options=options),
             lease=options.get("lease", LEASE),
             fetch_limit=options.get("fetch_limit", FETCH_LIMIT),
+            fetch_bytes=options.get("fetch_bytes", FETCH_BYTES),
             delivery_limit=options.get("delivery_limit", DELIVERY_LIMIT),
             priority_order=options.get("priority_order", "ascending"),
             durability=options.get("durability", "local"),

@@ -61,6 +61,7 @@ local function finish(now, id, key)
   end
   if queue.retention then
     call('ZADD', DONE, now, id)
+    keep({id})
     if queue.unique then
       release_key(id)
     end
@@ -75,7 +76,7 @@ local function finish(now, id, key)
 end
 
 local function sweep(now)
-  local old = call('ZRANGEBYSCORE', DONE, '-inf', now - queue.retention, 'LIMIT', 0, SWEEP)
+  local old = freeable(call('ZRANGEBYSCORE', DONE, '-inf', now - queue.retention, 'LIMIT', 0, SWEEP))
   erase(old)
   in_slices('ZREM', DONE, old)
 end
