@@ -17,6 +17,7 @@ from ..server import VALKEY, Server
 from .consume import COMMANDS, CONSUME
 from .idle import IDLE
 from .latency import LATENCY
+from .longest import LONGEST
 from .measure import Measure, Result, results
 from .memory import MEMORY_500, MEMORY_4096
 from .publish import BATCH, DELAY, PUBLISH
@@ -24,12 +25,12 @@ from .recovery import RECOVERY
 from .table import markdown, show
 from .worker import WORKERS
 
-MEASURES = (PUBLISH, DELAY, BATCH, CONSUME, COMMANDS, *WORKERS, MEMORY_500, MEMORY_4096, LATENCY, IDLE, RECOVERY)
+MEASURES = (PUBLISH, DELAY, BATCH, CONSUME, COMMANDS, *WORKERS, MEMORY_500, MEMORY_4096, LATENCY, IDLE, RECOVERY, LONGEST)
 
 
 def _measured(measure: Measure, repeats: int, server: Server) -> list[Result]:
     values: dict[Broker, list[tuple[float, ...]]] = {REDIS: [], FERRYMAN: [], MEMORY: []}
-    brokers = [REDIS, FERRYMAN, MEMORY] if measure.has_floor else [REDIS, FERRYMAN]
+    brokers = [*([REDIS] if measure.has_rival else []), FERRYMAN, *([MEMORY] if measure.has_floor else [])]
     for repeat in range(min(repeats, measure.repeats or repeats)):
         for broker in brokers if repeat % 2 == 0 else reversed(brokers):
             with server.client() as client:

@@ -205,6 +205,7 @@ def finish(target: Target, written: Totals) -> list[Command]:
     for queue in sorted(steps):
         order = sorted(steps[queue])
         keys = [names.key("staged", queue=queue), names.key("staged_order", queue=queue)]
-        keys += (bucket_key(target.prefix, queue, step) for step in order)
-        commands.append(("EVAL", _script("queue"), len(keys), *keys, "", "", *order))
+        for step in order:
+            keys += (bucket_key(target.prefix, queue, step), names.key("staged_list", queue=queue, step=str(step)))
+        commands.append(("EVAL", _script("queue"), len(keys), *keys, *order))
     return commands
