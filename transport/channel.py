@@ -202,7 +202,7 @@ class Channel(Producing):
         """A message for a consumer of this channel; ``job_id`` None: there is nothing to settle."""
         tag = next(self._tags)
         if job_id is not None:
-            self.qos.append(tag, Held(queue, job_id))
+            self.qos.append(tag, Held(queue, job_id, len(found.body)))
         message = Message(self, tag, found, queue=queue, consumer_tag=consumer.tag, **delivery_info)
         if job_id is not None:
             self._alive[tag] = message
@@ -220,7 +220,7 @@ class Channel(Producing):
         for tag in tags:
             held = self.qos.pop(tag)
             if held is not None:
-                self.acks.add(held.queue, held.job_id)
+                self.acks.add(*held)
                 self.transport.poller.changed()
 
     def basic_reject(self, delivery_tag: int, requeue: bool = False) -> None:
@@ -387,7 +387,7 @@ class Channel(Producing):
 def _by_queue(held: Iterable[Held]) -> Iterator[tuple[str, list[str]]]:
     """The jobs of each queue, as many as one call may be about."""
     queues: dict[str, list[str]] = {}
-    for queue, job_id in held:
+    for queue, job_id, _ in held:
         queues.setdefault(queue, []).append(job_id)
     for queue, job_ids in queues.items():
         yield from ((queue, job_ids[first : first + CHUNK]) for first in range(0, len(job_ids), CHUNK))

@@ -25,7 +25,22 @@ from .answers import result
 from .arguments import stored as arguments_for_meta
 from .keys import QueueKeys
 from .place import ASCENDING, PriorityOrder, check_order, check_priority
-from .results import Advanced, Declared, Deleted, Delivery, Found, Letter, Outbox, Place, Published, Purged, Renewed, Size, Taken, Verdict
+from .results import (
+    Advanced,
+    Declared,
+    Deleted,
+    Delivery,
+    Found,
+    Letter,
+    Outbox,
+    Place,
+    Published,
+    Purged,
+    Renewed,
+    Size,
+    Taken,
+    Verdict,
+)
 from .scripts import script
 
 __all__ = [
@@ -224,8 +239,8 @@ class Live:
     ) -> Call[Taken]:
         """Gives the consumer up to ``n`` jobs in pop order and (re)starts its lease; one that holds nothing has two.
 
-        No more come than CHUNK, or than have ``fetch_bytes`` of messages together, but one at least. A message that is longer comes alone, and
-        is left out (``Delivery.is_left_out``): ``contents`` reads it, and with ``no_ack`` the job is held until it is acked.
+        No more come than CHUNK, or than have ``fetch_bytes`` of messages together, but one at least. A message that is longer comes
+        alone, and is left out (``Delivery.is_left_out``): ``contents`` reads it, and with ``no_ack`` the job is held until it is acked.
         ``n`` 0 gives none, but promotes, reclaims and looks. ``consumer`` is an id that is used by one channel and never again.
         ``no_ack``: the jobs are done by being taken. ``delivery_limit``: a job delivered that often already goes to dead
         instead; the queue's own ``x-delivery-limit`` comes before it. Expired and damaged jobs go to dead too.
@@ -308,7 +323,7 @@ class Live:
         return self._call("outbox", queue, now, (_positive(limit),), results.outbox)
 
     def dead(self, queue: str, *, seen: int = 0, limit: int = 100, now: int | None = None) -> Call[tuple[Letter, ...]]:
-        """Up to ``limit`` dead jobs after the first ``seen``, in the order in which they died; of large ones fewer, one at least."""
+        """Up to ``limit`` dead jobs after the first ``seen``, in the order in which they died; of large ones fewer."""
         return self._call("dead", queue, now, (seen, _positive(limit)), results.dead)
 
     def forwarded(self, queue: str, letters: Iterable[tuple[Letter, bool]], *, now: int | None = None) -> Call[int]:

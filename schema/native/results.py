@@ -182,7 +182,7 @@ class Renewed(IntEnum):
 
 @frozen
 class Advanced:
-    """How many jobs ``advance`` promoted and reclaimed. ``more``: not all jobs of a temporary queue are renewed yet; call again."""
+    """How many jobs ``advance`` promoted and reclaimed. ``more``: not all jobs of a temporary queue are renewed; call again."""
 
     promoted: int
     reclaimed: int

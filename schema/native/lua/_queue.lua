@@ -46,10 +46,12 @@ local RENEWS = 5000
 
 -- The fields of meta that open() reads into `queue`: text, nil where there is none. All but the first and the last line come
 -- from the queue's arguments (arguments.py says from which); `unique` stands there once a job has held a dedup key, `weighed` while
--- the account of the bytes is not complete (weigh_more), `renewing` while TTLs are renewed (renew_more).
+-- the account of the bytes is not complete (weigh_more), `renewing` while TTLs are renewed (renew_more),
+-- `unblocking` while jobs are let go on (unblock).
 local SETTINGS = {
   'schema', 'expires', 'retention', 'ttl', 'max_length', 'max_bytes', 'overflow', 'max_priority', 'delivery_limit',
   'dead_letter_exchange', 'priority_order', 'routes', 'horizon', 'unique', 'weighed', 'renewing',
+  'unblocking',
 }
 local queue = {}
 
@@ -285,9 +287,46 @@ local function renew_ttl(now)
   return horizon - now
 end
 
+-- A job's place in waiting, as its hash remembers it; 0, the first place of the middle priority, where that is damaged.
+local function place_of(id)
+  local score = tonumber(attempt('HGET', JOB .. id, 'score') or nil)
+  if score and score == math.floor(score) and math.abs(score) <= 2 ^ 53 then
+    return score
+  end
+  return 0
+end
+
+-- Lets the jobs go on that have waited for one only that has ended, at most LIMIT: meta `unblocking` has the ids of those for which
+-- there are more, a line each. Returns whether there were any.
+local function unblock(id)
+  local dependents = call('SRANDMEMBER', UNBLOCKS .. id, LIMIT)
+  for _, dependent in ipairs(dependents) do
+    call('SREM', NEEDS .. dependent, id)
+    if call('EXISTS', NEEDS .. dependent) == 0 and call('SISMEMBER', BLOCKED, dependent) == 1 then
+      call('ZADD', WAITING, place_of(dependent), dependent)
+      weigh({dependent}, 1)
+      call('SREM', BLOCKED, dependent)
+    end
+  end
+  in_slices('SREM', UNBLOCKS .. id, dependents)
+  if #dependents == LIMIT and call('EXISTS', UNBLOCKS .. id) == 1 then
+    remember('unblocking', id .. '\n' .. (queue.unblocking or ''))
+  end
+  return #dependents > 0
+end
+
+local function unblock_more()
+  local id, rest = string.match(queue.unblocking, '^([^\n]*)\n(.*)$')
+  remember('unblocking', rest ~= '' and rest or nil)
+  unblock(id)
+end
+
 -- The end of every script that moved something: the wake rule, the TTLs of a temporary queue, and what else takes several calls.
 -- Returns whether jobs wait, and the ms that the jobs of a temporary queue have left (false or nil for every other).
 local function settle(now)
+  if queue.unblocking then
+    unblock_more()
+  end
   local waits = call('EXISTS', WAITING) == 1
   if waits then
     wake()
@@ -304,15 +343,6 @@ local function settle(now)
     renew_more()
   end
   return waits, queue.schema and queue.expires and renew_ttl(now)
-end
-
--- A job's place in waiting, as its hash remembers it; 0, the first place of the middle priority, where that is damaged.
-local function place_of(id)
-  local score = tonumber(attempt('HGET', JOB .. id, 'score') or nil)
-  if score and score == math.floor(score) and math.abs(score) <= 2 ^ 53 then
-    return score
-  end
-  return 0
 end
 
 -- The lowest score of a zset; infinite for none.
