@@ -28,8 +28,10 @@ from ..schema.text import show
 from ..schema.totals import Totals
 from .bulk import Bulk
 from .engine import Census, Progress, silent
+from .store import ServerStore
 from .survey import occupant
 from .wire import wire
+from .writing import send_last
 
 ALONE = 20_000
 """Up to so many jobs one process is faster: others take a moment to start."""
@@ -79,9 +81,9 @@ def fill(address: Address, filling: Filling, progress: Progress = silent, proces
         else:
             written, census = _write_together(address, filling, processes, progress)
         planted: Counter[str] = Counter()
+        send_last(family.finish(target, written), ServerStore(client).ask)
         with wire(client) as line:
             bulk = Bulk(line)
-            bulk.put(family.finish(target, written))
             for rule, commands in _damage(family, filling, target):
                 bulk.put(commands)
                 planted[rule] += 1

@@ -29,10 +29,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 from importlib.resources import files
-from itertools import chain
+from itertools import chain, groupby
+from typing import Any
 
 from attrs import frozen
 
@@ -56,6 +57,8 @@ FINISH = "finish"
 BATCH_COMMANDS = 500
 BATCH_BYTES = 1 << 20
 """A batch is sent when it has this many commands or bytes: large enough for the rate, small enough for others."""
+SCRIPTS = 8
+"""Of the scripts that end a migration, so many make a batch: each may take some milliseconds."""
 PENDING_BYTES = 64 << 20
 """What all lanes of a part may hold back together: many queues have many lanes, most of them far from a full batch."""
 
@@ -409,6 +412,16 @@ def send(store: Store, run: Run, commands: Sequence[Command]) -> list[bytes]:
     for tag, those in by_tag.items():
         if tag is not None:
             _enter(store, run, FINISH, tag, 1)
-        for start in range(0, len(those), BATCH_COMMANDS):
-            store.apply(run.slot_fence(tag), those[start : start + BATCH_COMMANDS])
+        send_last(those, partial(store.apply, run.slot_fence(tag)))
     return [tag for tag in by_tag if tag is not None]
+
+
+def send_last(commands: Sequence[Command], apply: Callable[[Sequence[Command]], Sequence[Any]]) -> None:
+    """Sends a family's last commands in batches, and its scripts again while they have more to do (``KeyFamily.finish``)."""
+    for are_scripts, group in groupby(commands, lambda command: command[0] == "EVAL"):
+        those, most = list(group), SCRIPTS if are_scripts else BATCH_COMMANDS
+        for start in range(0, len(those), most):
+            batch = those[start : start + most]
+            while batch:
+                replies = apply(batch)
+                batch = [command for command, reply in zip(batch, replies, strict=True) if are_scripts and reply == 1]

@@ -101,6 +101,7 @@ def _durability(text: str) -> str:
 OPTIONS: Mapping[str, Callable[[str], Any]] = {
     "lease": _seconds,
     "fetch_limit": _whole,
+    "fetch_bytes": _whole,
     "delivery_limit": _count,
     "priority_order": _one_of("ascending", "descending"),
     "queue_order_strategy": _one_of("round_robin", "sorted", "priority"),

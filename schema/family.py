@@ -231,6 +231,9 @@ class KeyFamily(ABC):
     def finish(self, target: Target, written: Totals) -> list[Command]:
         """The commands to send once, after every job is stored: registries, counters, wake-up tokens. Idempotent as well.
 
+        A script (EVAL) that replies 1 has done a part of its work, so that the server does not stand still: it is to be sent
+        again until it replies something else (``migrations/writing.py``).
+
         ``written`` are the totals of the written jobs as ``tally_written`` made them.
         """
 

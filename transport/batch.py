@@ -19,6 +19,8 @@ logger = logging.getLogger("ferryman.transport")
 
 MOST = 1000
 """Messages in one flush at most, whatever the caller allows: a script is a stop of the server."""
+MOST_BYTES = 4 << 20
+"""Bytes of messages, after which they are flushed for the same reason."""
 
 
 class PublishBatch:
@@ -30,6 +32,7 @@ class PublishBatch:
         self._on_return = on_return
         self._max_size = min(max_size, MOST)
         self._messages: list[Outbox] = []
+        self._bytes = 0
 
     def publish(
         self, message: Mapping[str, Any], exchange: str = "", routing_key: str = "", mandatory: bool = False, **_: Any
@@ -37,12 +40,14 @@ class PublishBatch:
         """Adds a message; sends what has gathered when the batch is full."""
         prepared = self._publisher.prepare(message, exchange or "", routing_key or "", is_mandatory=mandatory)
         self._messages.append(prepared)
-        if len(self._messages) >= self._max_size:
+        self._bytes += len(prepared.publication.message)
+        if len(self._messages) >= self._max_size or self._bytes >= MOST_BYTES:
             self.flush()
 
     def flush(self) -> None:
         """Stores what has gathered. Raises BatchPublishError when the server can't be reached, NoRoute, BrokerFull."""
-        messages, self._messages = self._messages, []
+        messages = self._messages
+        self.discard()
         if not messages:
             return
         try:
@@ -57,7 +62,7 @@ class PublishBatch:
 
     def discard(self) -> None:
         """Forgets what has gathered."""
-        self._messages.clear()
+        self._messages, self._bytes = [], 0
 
     def close(self) -> None:
         """Nothing is left to do."""

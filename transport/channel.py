@@ -11,16 +11,17 @@ import os
 import socket
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from ..schema.call import Call
 from ..schema.errors import MalformedValue
+from ..schema.native.live import CHUNK
 from ..schema.text import to_text
 from . import celery_requests
 from .acks import Acks
@@ -104,7 +105,7 @@ class Channel(Producing):
             self.acks.flush()
             with self.renewing:
                 self._registered.pop(queue, None)
-            self.wire.run(self.live.forget(queue, self.consumer_id))
+            self._forget(self.wire, [queue])
         if is_auto_delete:
             self.queue_delete(queue, if_unused=True)
 
@@ -137,9 +138,19 @@ class Channel(Producing):
         """Takes up to ``room`` jobs. Raises connection errors; what the server gave away then is given back by the keeper."""
         settings = self.settings
         limit = settings.delivery_limit or None
-        call = self.live.take(queue, self.consumer_id, room, settings.lease_ms, no_ack=no_ack, delivery_limit=limit)
+        call = self.live.take(
+            queue,
+            self.consumer_id,
+            room,
+            settings.lease_ms,
+            no_ack=no_ack,
+            delivery_limit=limit,
+            fetch_bytes=settings.fetch_bytes,
+        )
         try:
             taken = self.acks.send_with(call)
+            if len(taken.jobs) == 1 and taken.jobs[0].is_left_out:
+                taken = evolve(taken, jobs=(self._complete(queue, taken.jobs[0], no_ack),))
         except CONNECTION_ERRORS:
             self._registered_at(queue)
             raise
@@ -150,6 +161,14 @@ class Channel(Producing):
             if taken.has_letters:
                 self.transport.letters.mark(queue)
         return taken
+
+    def _complete(self, queue: str, job: Delivery, no_ack: bool) -> Delivery:
+        """A job with its message, which was too long to come with it."""
+        calls: list[Any] = [self.live.contents(queue, job.id)]
+        if no_ack:
+            calls.append(self.live.ack(queue, self.consumer_id, [job.id]))
+        found, *_ = self.wire.run_all(calls)
+        return evolve(job, fields=job.fields | found)
 
     def look(self, queues: Sequence[str]) -> list[float | None]:
         """For each queue in how many seconds to look at it again; None: there is something to take. Raises connection errors."""
@@ -185,7 +204,7 @@ class Channel(Producing):
         """A message for a consumer of this channel; ``job_id`` None: there is nothing to settle."""
         tag = next(self._tags)
         if job_id is not None:
-            self.qos.append(tag, Held(queue, job_id))
+            self.qos.append(tag, Held(queue, job_id, len(found.body)))
         message = Message(self, tag, found, queue=queue, consumer_tag=consumer.tag, **delivery_info)
         if job_id is not None:
             self._alive[tag] = message
@@ -203,7 +222,7 @@ class Channel(Producing):
         for tag in tags:
             held = self.qos.pop(tag)
             if held is not None:
-                self.acks.add(held.queue, held.job_id)
+                self.acks.add(*held)
                 self.transport.poller.changed()
 
     def basic_reject(self, delivery_tag: int, requeue: bool = False) -> None:
@@ -234,7 +253,7 @@ class Channel(Producing):
     def basic_recover(self, requeue: bool = True) -> None:
         """Gives back everything that is unsettled."""
         held = self.qos.unsettled()
-        for queue, job_ids in _by_queue(held.values()).items():
+        for queue, job_ids in _by_queue(held.values()):
             self.wire.run(self.live.requeue(queue, self.consumer_id, job_ids))
         for tag in held:
             self.qos.pop(tag)
@@ -296,11 +315,11 @@ class Channel(Producing):
         celery_requests.strike_off(self)
         nobodys = {tag: held for tag, held in self.qos.unsettled().items() if tag not in self._alive}
         if len(nobodys) == len(self.qos):
-            wire.run_all([self.live.forget(queue, self.consumer_id) for queue in list(self._registered)])
+            self._forget(wire, self._registered)
             self.keeper.remove(self)
         elif nobodys:
-            queues = _by_queue(nobodys.values())
-            wire.run_all([self.live.release(queue, self.consumer_id, job_ids) for queue, job_ids in queues.items()])
+            for queue, job_ids in _by_queue(nobodys.values()):
+                wire.run(self.live.release(queue, self.consumer_id, job_ids))
         for tag in nobodys:
             self.qos.pop(tag)
 
@@ -364,8 +383,13 @@ class Channel(Producing):
 
     def _give_back(self) -> None:
         self.acks.flush()
-        for queue in list(self._registered):
-            self.wire.run(self.live.forget(queue, self.consumer_id))
+        self._forget(self.wire, self._registered)
+
+    def _forget(self, wire: Wire, queues: Iterable[str]) -> None:
+        """Gives back all that this channel holds of some queues, and is their consumer no more."""
+        for queue in list(queues):
+            while wire.run(self.live.forget(queue, self.consumer_id)) == CHUNK:
+                pass
 
     def delete_exclusive(self) -> None:
         """Deletes the queues that go with this connection."""
@@ -382,11 +406,13 @@ class Channel(Producing):
             logger.warning("a channel could not give back what it held; its time will run out: %s", error)
 
 
-def _by_queue(held: Iterable[Held]) -> dict[str, list[str]]:
+def _by_queue(held: Iterable[Held]) -> Iterator[tuple[str, list[str]]]:
+    """The jobs of each queue, as many as one call may be about."""
     queues: dict[str, list[str]] = {}
-    for queue, job_id in held:
+    for queue, job_id, _ in held:
         queues.setdefault(queue, []).append(job_id)
-    return queues
+    for queue, job_ids in queues.items():
+        yield from ((queue, job_ids[first : first + CHUNK]) for first in range(0, len(job_ids), CHUNK))
 
 
 def _no_callback(message: Message) -> None:

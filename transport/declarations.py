@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from amqp.protocol import queue_declare_ok_t
+from attrs import evolve
 from kombu.transport.base import StdChannel, to_rabbitmq_queue_arguments
 
 from ..schema.call import Call
@@ -154,7 +155,11 @@ class Declarations(StdChannel):  # type: ignore[misc]
             self.transport.enlist(keys.queues(self.settings.prefix), queue)
         if FORWARDED in arguments:
             self.transport.enlist(keys.forwarding(self.settings.prefix), queue)
-        return self.wire.run(self.live.declare(queue, arguments, self.settings.priority_order))
+        declare = self.live.declare(queue, arguments, self.settings.priority_order)
+        declared = self.wire.run(declare)
+        while declared.more:
+            declared = evolve(self.wire.run(declare), created=declared.created)
+        return declared
 
     def redeclare(self, queue: str) -> None:
         """A queue that is being consumed has gone (it expired, or the server lost it): makes it again as it was."""

@@ -17,6 +17,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING
 
+from ..schema.native.results import Renewed
 from .acks import KEPT
 from .errors import CONNECTION_ERRORS
 from .standby import IDLE, RETRY_AFTER, Standby, standby
@@ -143,8 +144,10 @@ class Keeper:
             logger.exception("leases of one channel can't be renewed")
             return True
         for (queue, _), is_known in zip(renewals, known, strict=True):
-            if is_known is False:  # and not 0, which other calls may answer
+            if is_known is Renewed.LAPSED:  # and not 0, which other calls may answer
                 channel.lease_lost(queue)
+        if any(getattr(each, "more", False) for each in known):
+            self._schedule(channel, 0.0)
         return True
 
     def _close_idle(self) -> None:

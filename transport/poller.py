@@ -322,7 +322,7 @@ class Poller:
             if not taken.exists:
                 channel.redeclare(queue)
                 continue
-            watch.hot = len(taken.jobs) == room
+            watch.hot = len(taken.jobs) == room or taken.more
             quiet = min(max(taken.next_event_ms - taken.now, 0) / 1000, self._wakes.look)
             watch.look_at = time.monotonic() + quiet
             for delivery in taken.jobs:

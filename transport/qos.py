@@ -14,6 +14,8 @@ class Held(NamedTuple):
 
     queue: str
     job_id: str
+    size: int = 0
+    """Bytes of its body."""
 
 
 class QoS:

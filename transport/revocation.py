@@ -18,7 +18,7 @@ from kombu.serialization import loads
 
 from ..schema.errors import UsageError
 from ..schema.native import keys
-from ..schema.native.live import CHUNK, Live
+from ..schema.native.live import Live
 from ..schema.native.results import Task
 from ..schema.text import to_text
 from .announcement import announce, revoking_app
@@ -100,7 +100,7 @@ def removals(
                     if was_in in ("waiting", "scheduled"):
                         seen -= 1
                         yield queue, job
-                seen, more = seen + CHUNK, found.more
+                seen, more = seen + found.looked, found.more
 
 
 def heard(transport: Transport, message: Mapping[str, Any]) -> None:

@@ -19,6 +19,7 @@ from ..schema.address import DEFAULT_PORT, OPTIONS, Address, Kind, without_brace
 from ..schema.connect import connect
 from ..schema.errors import UsageError
 from ..schema.ignored import IGNORED_OPTIONS, SENTINEL_OPTIONS
+from ..schema.native.live import FETCH_BYTES
 from ..schema.native.place import PriorityOrder
 from ..schema.secret import credential_provider
 from .cluster import ClusterWire
@@ -53,6 +54,7 @@ class Settings:
     address: Address
     lease: float = LEASE
     fetch_limit: int = FETCH_LIMIT
+    fetch_bytes: int = FETCH_BYTES
     delivery_limit: int = DELIVERY_LIMIT
     priority_order: PriorityOrder = "ascending"
     durability: str = "local"
@@ -126,6 +128,7 @@ class Settings:
             address=evolve(address, options=options),
             lease=options.get("lease", LEASE),
             fetch_limit=options.get("fetch_limit", FETCH_LIMIT),
+            fetch_bytes=options.get("fetch_bytes", FETCH_BYTES),
             delivery_limit=options.get("delivery_limit", DELIVERY_LIMIT),
             priority_order=options.get("priority_order", "ascending"),
             durability=options.get("durability", "local"),

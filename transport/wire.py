@@ -34,6 +34,8 @@ pack: Callable[[tuple[Argument, ...]], bytes] = hiredis.pack_command  # type: ig
 
 IDLE = 1.0
 """Seconds after which a connection may have been closed by the server or by somebody in between: it is looked at before use."""
+PIECE = 1 << 20
+"""Bytes that are sent at once."""
 BLOCK = 5.0
 """Seconds that a blocking command lasts at most; then the connection has shown that it lives."""
 
@@ -161,7 +163,7 @@ class NodeWire(Wire):
     def _send(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
         connection = self._open()
         try:
-            connection.send_packed_command([b"".join(map(pack, commands))])
+            connection.send_packed_command(_pieces(b"".join(map(pack, commands))))
             replies = [_reply(connection) for _ in commands]
             self._used = time.monotonic()
             return replies
@@ -303,6 +305,14 @@ def new_connection(client: redis.Redis) -> Any:
     """A connection as the client's pool would make it. The pool counts, and refuses after so many that came to nothing."""
     pool = client.connection_pool
     return pool.connection_class(**pool.connection_kwargs)
+
+
+def _pieces(data: bytes) -> Sequence[bytes | memoryview]:
+    """What is sent at once: a timeout is for each piece, and a large message may take longer."""
+    if len(data) <= PIECE:
+        return [data]
+    view = memoryview(data)
+    return [view[first : first + PIECE] for first in range(0, len(view), PIECE)]
 
 
 def _is_stale(connection: Any) -> bool:

@@ -18,6 +18,7 @@ from .consume import COMMANDS, CONSUME
 from .idle import IDLE
 from .latency import LATENCY
 from .lateness import LATENESS
+from .longest import LONGEST
 from .measure import Measure, Result, results
 from .memory import MEMORY_500, MEMORY_4096
 from .publish import BATCH, DELAY, PUBLISH
@@ -25,12 +26,26 @@ from .recovery import RECOVERY
 from .table import markdown, show
 from .worker import WORKERS
 
-MEASURES = (PUBLISH, DELAY, BATCH, CONSUME, COMMANDS, *WORKERS, MEMORY_500, MEMORY_4096, LATENCY, LATENESS, IDLE, RECOVERY)
+MEASURES = (
+    PUBLISH,
+    DELAY,
+    BATCH,
+    CONSUME,
+    COMMANDS,
+    *WORKERS,
+    MEMORY_500,
+    MEMORY_4096,
+    LATENCY,
+    LATENESS,
+    IDLE,
+    RECOVERY,
+    LONGEST,
+)
 
 
 def _measured(measure: Measure, repeats: int, server: Server) -> list[Result]:
     values: dict[Broker, list[tuple[float, ...]]] = {REDIS: [], FERRYMAN: [], MEMORY: []}
-    brokers = [REDIS, FERRYMAN, MEMORY] if measure.has_floor else [REDIS, FERRYMAN]
+    brokers = [*([REDIS] if measure.has_rival else []), FERRYMAN, *([MEMORY] if measure.has_floor else [])]
     for repeat in range(min(repeats, measure.repeats or repeats)):
         for broker in brokers if repeat % 2 == 0 else reversed(brokers):
             with server.client() as client:

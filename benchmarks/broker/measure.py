@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import nan
 from statistics import median
 from typing import Literal
 
@@ -64,6 +65,8 @@ class Measure:
     """How often at most; for measures that take minutes and hardly vary."""
     has_floor: bool = False
     """Whether kombu's ``memory://`` can do it too."""
+    has_rival: bool = True
+    """Whether ``redis://`` can do it too."""
 
 
 @frozen
@@ -89,11 +92,11 @@ class Result:
 def results(
     measure: Measure, redis: Sequence[Sequence[float]], ferryman: Sequence[Sequence[float]], floor: Sequence[Sequence[float]]
 ) -> list[Result]:
-    """The medians of repeated runs, one Result a figure."""
+    """The medians of repeated runs, one Result a figure; NaN for a broker that did not run."""
     return [
         Result(
             figure,
-            median(run[at] for run in redis),
+            median(run[at] for run in redis) if redis else nan,
             median(run[at] for run in ferryman),
             median(run[at] for run in floor) if floor else None,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import isnan
 
 from rich.console import Console
 from rich.table import Table
@@ -20,7 +21,7 @@ def rows(results: Iterable[Result]) -> list[tuple[str, ...]]:
             result.figure.name,
             _number(result.redis, result.figure.unit),
             _number(result.ferryman, result.figure.unit),
-            f"{result.ratio:.2f} x",
+            "" if isnan(result.ratio) else f"{result.ratio:.2f} x",
             str(result.figure.target or ""),
             WORDS[result.met],
             "" if result.floor is None else _number(result.floor, result.figure.unit),
@@ -46,5 +47,7 @@ def markdown(results: Iterable[Result]) -> str:
 
 
 def _number(value: float, unit: str) -> str:
+    if isnan(value):
+        return ""
     digits = 0 if value >= 100 else 1 if value >= 10 else 2
     return f"{value:,.{digits}f} {unit}".strip()

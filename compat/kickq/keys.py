@@ -40,6 +40,7 @@ PATTERNS = (
     KeyPattern("ids", "<prefix>:id", ("string",)),
     # What the writer needs until a migration is finished.
     KeyPattern("staged", "<prefix>:ferryman:staged:<queue>", ("zset",), {"queue": ".*"}),
+    KeyPattern("staged_list", "<prefix>:ferryman:staged-list:<queue>", ("list",), {"queue": ".*"}),
 )
 
 TELLING = PrefixFinder(

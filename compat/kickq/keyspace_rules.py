@@ -27,7 +27,7 @@ def keys_make_sense(keyspace: Keyspace) -> Iterator[Complaint]:
         for text in samples:
             if role == NAMELESS:
                 yield Complaint("no key of kickq's: it is left where it is", to_bytes(text), severity=Severity.WARNING)
-            elif role == "staged":
+            elif role.startswith("staged"):
                 detail = "a migration into this keyspace was not finished: run it again with --resume"
                 yield Complaint(detail, to_bytes(text), severity=Severity.WARNING)
             else:

@@ -34,7 +34,7 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
     """What one key states."""
     names = layout(prefix)
     match = names.parse(entry.key, entry.redis_type)
-    if match is None or match.role == "staged":
+    if match is None or match.role.startswith("staged"):
         misfit = next(names.matches(entry.key), None)
         if misfit is not None or entry.key.startswith(to_bytes(prefix) + b":"):
             role = NAMELESS if misfit is None else misfit.role

@@ -165,6 +165,6 @@ def finish(target: Target, totals: Totals) -> list[Command]:
     highest = totals.maxima.get(("highest id", ""))
     commands: list[Command] = [] if highest is None else [_raise_id(target, highest)]
     for queue in totals.labels("jobs"):
-        keys = (names.key("staged", queue=queue), names.key("queue", queue=queue))
-        commands.append(("EVAL", _script("queue"), len(keys), *keys))
+        keys = tuple(names.key(role, queue=queue) for role in ("staged", "queue", "staged_list"))
+        commands.append(("EVAL", _script("queue_ids"), len(keys), *keys, "head"))
     return commands

@@ -101,6 +101,7 @@ PATTERNS = (
     # What the writer needs until a migration is finished.
     KeyPattern("staged", "<prefix>_ferryman.staged.<queue>", ("hash",)),
     KeyPattern("staged_order", "<prefix>_ferryman.staged_order.<queue>", ("zset",)),
+    KeyPattern("staged_list", "<prefix>_ferryman.staged_list.<step>.<queue>", ("list",), {"step": "-?[0-9]{1,9}"}),
     KeyPattern("bucket", "<prefix><queue><sep><step>", ("list",), {"step": "-?[1-9][0-9]{0,8}", "sep": SEP}),
     KeyPattern("queue", "<prefix><queue>", ("list",)),
 )

@@ -219,6 +219,7 @@ def finish(target: Target, written: Totals, settings: Settings = USUAL) -> list[
     for queue in sorted(steps):
         order = sorted(steps[queue])
         keys = [names.key("staged", queue=queue), names.key("staged_order", queue=queue)]
-        keys += (bucket_key(target.prefix, queue, step, settings) for step in order)
-        commands.append(("EVAL", _script("queue"), len(keys), *keys, "", "", *order))
+        for step in order:
+            keys += (bucket_key(target.prefix, queue, step, settings), names.key("staged_list", queue=queue, step=str(step)))
+        commands.append(("EVAL", _script("queue"), len(keys), *keys, *order))
     return commands

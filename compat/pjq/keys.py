@@ -31,6 +31,7 @@ PATTERNS = (
     KeyPattern("js_idle", "<prefix>idle_queue:<queue>", ("zset",), _ANY),
     # What the writer needs until a migration is finished.
     KeyPattern("staged", "<prefix>_ferryman.jobs_queued:<queue>", ("zset",), _ANY),
+    KeyPattern("staged_list", "<prefix>_ferryman.jobs_queued_list:<queue>", ("list",), _ANY),
     KeyPattern("record", "<prefix><id>", ("hash",), {"id": ".*"}),
 )
 

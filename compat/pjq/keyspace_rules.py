@@ -64,7 +64,7 @@ def containers_have_types(keyspace: Keyspace) -> Iterator[Complaint]:
         key = to_bytes(text)
         match = next(layout(keyspace.prefix).matches(key))
         queue = match.fields["queue"]
-        if match.role == "staged":
+        if match.role.startswith("staged"):
             yield Complaint("left by a migration that is not finished: finish it, or its jobs never run", key, queue)
         else:
             wanted = match.pattern.redis_types[0]

@@ -42,7 +42,7 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
         yield from _record_facts(entry, told["id"])
         return
     about = partial(Fact, role=role, key=entry.key, redis_type=entry.redis_type, queue=told["queue"], ttl_ms=entry.ttl_ms)
-    if entry.redis_type not in match.pattern.redis_types or role == "staged":
+    if entry.redis_type not in match.pattern.redis_types or role.startswith("staged"):
         yield about(FactKind.ODD)
     elif role in WORKERS:
         yield about(FactKind.TOKEN, values=_worker_values(entry))

@@ -121,6 +121,6 @@ def finish(target: Target, written: Totals) -> list[Command]:
     """Puts what was staged into the lists."""
     names = layout(target.prefix)
     return [
-        ("EVAL", _script("queue"), 2, names.key("staged", queue=queue), names.key("queued", queue=queue))
+        ("EVAL", _script("queue_ids"), 3, *(names.key(role, queue=queue) for role in ("staged", "queued", "staged_list")), "tail")
         for queue in sorted(written.names.get("staged", ()))
     ]

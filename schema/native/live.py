@@ -25,7 +25,22 @@ from .answers import result
 from .arguments import stored as arguments_for_meta
 from .keys import QueueKeys
 from .place import ASCENDING, PriorityOrder, check_order, check_priority
-from .results import Advanced, Declared, Deleted, Delivery, Found, Letter, Outbox, Place, Published, Purged, Size, Taken, Verdict
+from .results import (
+    Advanced,
+    Declared,
+    Deleted,
+    Delivery,
+    Found,
+    Letter,
+    Outbox,
+    Place,
+    Published,
+    Purged,
+    Renewed,
+    Size,
+    Taken,
+    Verdict,
+)
 from .scripts import script
 
 __all__ = [
@@ -41,6 +56,7 @@ __all__ = [
     "Publication",
     "Published",
     "Purged",
+    "Renewed",
     "Size",
     "Taken",
     "Verdict",
@@ -53,8 +69,11 @@ REMEMBERED_MS = 600_000
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
-#: How many jobs ``purge`` and ``delete`` remove in one call; each is a millisecond or two of the server's time.
+#: How many jobs one call removes or gives back; each is some milliseconds of the server's time. ``LIMIT`` in ``lua/_queue.lua``.
 CHUNK = 1000
+
+#: Bytes of messages that one ``take`` gives.
+FETCH_BYTES = 4 << 20
 
 
 class Publication(NamedTuple):
@@ -215,18 +234,28 @@ class Live:
         *,
         no_ack: bool = False,
         delivery_limit: int | None = None,
+        fetch_bytes: int = FETCH_BYTES,
         now: int | None = None,
     ) -> Call[Taken]:
         """Gives the consumer up to ``n`` jobs in pop order and (re)starts its lease; one that holds nothing has two.
 
+        No more come than CHUNK, or than have ``fetch_bytes`` of messages together, but one at least. A message that is longer comes
+        alone, and is left out (``Delivery.is_left_out``): ``contents`` reads it, and with ``no_ack`` the job is held until it is acked.
         ``n`` 0 gives none, but promotes, reclaims and looks. ``consumer`` is an id that is used by one channel and never again.
         ``no_ack``: the jobs are done by being taken. ``delivery_limit``: a job delivered that often already goes to dead
         instead; the queue's own ``x-delivery-limit`` comes before it. Expired and damaged jobs go to dead too.
         """
         if n < 0 or lease_ms <= 0:
             raise UsageError(f"take from queue {queue!r}: n must not be negative and lease_ms must be above 0")
-        args = (_member(consumer), n, lease_ms, 1 if no_ack else "", _optional(delivery_limit))
+        args = (_member(consumer), n, lease_ms, 1 if no_ack else "", _optional(delivery_limit), fetch_bytes)
         return self._call("take", queue, now, args, results.taken)
+
+    def contents(self, queue: str, job_id: str) -> Command[dict[bytes, bytes]]:
+        """The message of a job, as ``Delivery.fields`` has it; nothing where there is no such job any more.
+
+        A plain command, which copies a large message once where a script copies it three times.
+        """
+        return Command(("HMGET", self.keys(queue).job(job_id), "message", "payload"), results.contents)
 
     def look(
         self, queues: Sequence[str], consumer: str, lease_ms: int, *, now: int | None = None
@@ -263,26 +292,30 @@ class Live:
         return self._call("requeue", queue, now, (_member(consumer), *map(to_bytes, ids)), results.flags)
 
     def release(self, queue: str, consumer: str, ids: Sequence[str] | None, *, now: int | None = None) -> Call[int]:
-        """Like ``requeue`` for jobs that were never begun: the delivery does not count. None: all. Gives how many went back."""
+        """Like ``requeue`` for jobs that were never begun: the delivery does not count. Gives how many went back.
+
+        None: all, up to CHUNK of them; call again while it gives CHUNK.
+        """
         which: tuple[Argument, ...] = ("all",) if ids is None else ("some", *map(to_bytes, ids))
         return self._call("release", queue, now, (_member(consumer), *which), int)
 
     def forget(self, queue: str, consumer: str, *, now: int | None = None) -> Call[int]:
-        """A consumer's clean end: releases all it holds and strikes it off. Gives how many jobs went back."""
+        """A consumer's clean end: releases all it holds and strikes it off. Gives how many jobs went back.
+
+        Up to CHUNK of them; call again while it gives CHUNK.
+        """
         return self._call("release", queue, now, (_member(consumer), "leave"), int)
 
-    def renew(self, queue: str, consumer: str, lease_ms: int, *, now: int | None = None) -> Call[bool]:
-        """Extends the consumer's lease on everything it holds, to two leases if that is nothing.
-
-        False if it is not known any more: what it held went back.
-        """
-        return self._call("renew", queue, now, (_member(consumer), lease_ms), bool)
+    def renew(self, queue: str, consumer: str, lease_ms: int, *, now: int | None = None) -> Call[Renewed]:
+        """Extends the consumer's lease on everything it holds, to two leases if that is nothing."""
+        return self._call("renew", queue, now, (_member(consumer), lease_ms), Renewed)
 
     # Dead letters
 
     def outbox(self, queue: str, *, limit: int = 100, now: int | None = None) -> Call[Outbox | None]:
         """The oldest dead jobs that are to go to the queue's ``x-dead-letter-exchange``; None without a queue or an exchange.
 
+        Up to ``limit``; of large ones fewer, one at least, and ``next_look_ms`` is now.
         Promotes and expires first, for a queue that nobody consumes. Publish them ``ordered``, in the order given and under
         their numbers, stop at the first that can't be stored now, and then say ``forwarded``: whoever else does the same at the
         same time, and however often it is repeated, each is stored once.
@@ -290,7 +323,7 @@ class Live:
         return self._call("outbox", queue, now, (_positive(limit),), results.outbox)
 
     def dead(self, queue: str, *, seen: int = 0, limit: int = 100, now: int | None = None) -> Call[tuple[Letter, ...]]:
-        """Up to ``limit`` dead jobs after the first ``seen``, in the order in which they died."""
+        """Up to ``limit`` dead jobs after the first ``seen``, in the order in which they died; of large ones fewer."""
         return self._call("dead", queue, now, (seen, _positive(limit)), results.dead)
 
     def forwarded(self, queue: str, letters: Iterable[tuple[Letter, bool]], *, now: int | None = None) -> Call[int]:
@@ -335,13 +368,13 @@ class Live:
         return Command(("HMGET", self.keys(queue).job(job_id), *results.MESSAGE), results.message)
 
     def purge(self, queue: str, *, limit: int = CHUNK, now: int | None = None) -> Call[Purged]:
-        """Deletes up to ``limit`` jobs that wait or are scheduled. Call again while ``more``."""
+        """Deletes up to ``limit`` jobs that wait or are scheduled, fewer large ones. Call again while ``more``."""
         return self._call("purge", queue, now, (_positive(limit),), results.purged)
 
     def delete(
         self, queue: str, if_unused: bool = False, if_empty: bool = False, *, limit: int = CHUNK, now: int | None = None
     ) -> Call[Deleted]:
-        """Deletes the queue with every job in it, held and dead ones too, up to ``limit`` in one call.
+        """Deletes the queue with every job in it, held and dead ones too, up to ``limit`` in one call, fewer large ones.
 
         Call again without conditions while ``more``; the queue exists until the last call. Its bindings and its name in
         ``keys.queues(prefix)`` are the caller's to remove. ``if_empty`` counts waiting, scheduled, blocked and held jobs.
@@ -368,7 +401,7 @@ class Live:
     ) -> Call[Found]:
         """The jobs of Celery tasks (``headers.id`` of their messages) that nobody has taken yet, for ``remove``.
 
-        Looks at ``limit`` jobs, after ``seen`` that earlier calls have looked at. Call again with more ``seen`` while ``more``.
+        Looks at up to ``limit`` jobs, after ``seen`` that earlier calls have looked at. Call again while ``more``.
         """
         wanted = (to_bytes(_check_name(task_id, "task id")) for task_id in task_ids)
         args = (place, _positive(limit), seen, *wanted)

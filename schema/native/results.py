@@ -7,6 +7,7 @@ Values and pure functions; nothing here raises for a reply of our scripts, whate
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import IntEnum
 from typing import Any, Literal, NamedTuple
 
 from attrs import field, frozen
@@ -43,12 +44,16 @@ COUNTERS = (
 
 @frozen
 class Declared:
-    """What ``declare`` found or made. ``consumers`` have a lease; ``routes`` is the version that ``publish`` can rely on."""
+    """What ``declare`` found or made. ``consumers`` have a lease; ``routes`` is the version that ``publish`` can rely on.
+
+    ``more``: jobs of a queue that is to last from now on may still expire; declare it again, until they don't.
+    """
 
     created: bool
     waiting: int
     consumers: int
     routes: int
+    more: bool = False
 
 
 @frozen
@@ -84,6 +89,11 @@ class Delivery:
         """Whether the job was delivered before and may have been begun."""
         return self.deliveries > 1
 
+    @property
+    def is_left_out(self) -> bool:
+        """Whether its message was too long to come with it."""
+        return b"message" not in self.fields and b"payload" not in self.fields
+
 
 @frozen
 class Taken:
@@ -101,6 +111,11 @@ class Taken:
     jobs: tuple[Delivery, ...]
     forwards: bool = False
     has_letters: bool = False
+
+    @property
+    def more(self) -> bool:
+        """Whether there is more to take or to do at once."""
+        return self.exists and self.next_event_ms <= self.now
 
 
 @frozen
@@ -158,12 +173,28 @@ class Size:
         return self.now - self.next_due_ms if self.due and self.next_due_ms is not None else None
 
 
+class Renewed(IntEnum):
+    """What became of a lease."""
+
+    LAPSED = 0
+    """The consumer is not known any more: what it held went back."""
+    DONE = 1
+    UNFINISHED = 2
+    """Its lease is renewed, and so are some of the jobs of a temporary queue: call again, or others may expire."""
+
+    @property
+    def more(self) -> bool:
+        """Whether to call again at once."""
+        return self is Renewed.UNFINISHED
+
+
 @frozen
 class Advanced:
-    """How many jobs ``advance`` promoted and reclaimed."""
+    """How many jobs ``advance`` promoted and reclaimed. ``more``: not all jobs of a temporary queue are renewed; call again."""
 
     promoted: int
     reclaimed: int
+    more: bool = False
 
 
 @frozen
@@ -184,9 +215,10 @@ class Task(NamedTuple):
 
 @frozen
 class Found:
-    """The jobs that ``find`` has found in its chunk, and whether there may be more behind it."""
+    """The jobs that ``find`` has found in its chunk, how many it has looked at, and whether there may be more behind it."""
 
     jobs: tuple[Task, ...]
+    looked: int
     more: bool
 
 
@@ -200,8 +232,8 @@ class Deleted:
 
 
 def declared(reply: Any) -> Declared:
-    created, waiting, consumers, routes = reply
-    return Declared(bool(created), waiting, consumers, int(routes))
+    created, waiting, consumers, routes, more = reply
+    return Declared(bool(created), waiting, consumers, int(routes), bool(more))
 
 
 def published(reply: Any) -> Published:
@@ -282,7 +314,8 @@ def flags(reply: Any) -> tuple[bool, ...]:
 
 
 def advanced(reply: Any) -> Advanced:
-    return Advanced(*reply)
+    promoted, reclaimed, more = reply
+    return Advanced(promoted, reclaimed, bool(more))
 
 
 def size(reply: Any) -> Size:
@@ -339,6 +372,10 @@ def place(reply: Any) -> Place | None:
 
 
 def found(reply: Any) -> Found:
-    more, found = reply
+    more, looked, found = reply
     triples = zip(found[::3], found[1::3], found[2::3], strict=True)
-    return Found(tuple(Task(to_text(job_id), to_text(task), message) for job_id, task, message in triples), bool(more))
+    return Found(tuple(Task(to_text(job_id), to_text(task), message) for job_id, task, message in triples), looked, bool(more))
+
+
+def contents(reply: Any) -> dict[bytes, bytes]:
+    return {name: value for name, value in zip((b"message", b"payload"), reply, strict=True) if value is not None}

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from random import Random
 
 import redis
-from ferryman.schema.family import KeyFamily, Target
+from ferryman.migrations.writing import send_last
+from ferryman.schema.family import Command, KeyFamily, Target
 from ferryman.schema.job import Job
 from ferryman.schema.totals import Totals
 
@@ -23,9 +24,13 @@ def store(client: redis.Redis, family: KeyFamily, prefix: str, jobs: Iterable[Jo
             pipeline.execute_command(*command)
         if len(pipeline) > BATCH:
             pipeline.execute()
-    for command in family.finish(target, written):
-        pipeline.execute_command(*command)
     pipeline.execute()
+    finish(client, family.finish(target, written))
+
+
+def finish(client: redis.Redis, commands: Sequence[Command]) -> None:
+    """Sends the last commands of a family, and its scripts again while they have more to do."""
+    send_last(commands, lambda those: [client.execute_command(*command) for command in those])
 
 
 def damage(client: redis.Redis, family: KeyFamily, prefix: str, jobs: Sequence[Job], now_ms: int = 0) -> list[Job]:

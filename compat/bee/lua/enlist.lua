@@ -2,9 +2,6 @@
 -- KEYS[1]  P:l:hashes:<queue>:<hash>
 -- ARGV[1]  the job
 -- ARGV[2]  'head' for an original, 'tail' for a duplicate
-for _, member in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do
-  if member == ARGV[1] then
-    return
-  end
+if not redis.call('LPOS', KEYS[1], ARGV[1]) then
+  redis.call(ARGV[2] == 'head' and 'LPUSH' or 'RPUSH', KEYS[1], ARGV[1])
 end
-redis.call(ARGV[2] == 'head' and 'LPUSH' or 'RPUSH', KEYS[1], ARGV[1])

@@ -30,16 +30,40 @@ local STEP = 2 ^ 45
 -- Sequences below this belong to migrated jobs, which so stay ahead of what is published while they are being written.
 local IMPORTED = '1099511627776' -- 2^40
 
--- Most jobs that one call promotes, reclaims or erases beside its own work: some milliseconds of the server's time.
+-- Most jobs that one call promotes, reclaims, gives back or erases: some milliseconds of the server's time.
 local LIMIT = 1000
 
--- The fields of meta that open() reads into `queue`: text, nil where there is none. All but the first and the last four come
--- from the queue's arguments (arguments.py says from which); `unique` stands there once a job has held a dedup key.
+-- Bytes of messages that one call reads (2 to 3 ms a MB, because Lua and the reply have copies of their own), and that one call
+-- frees (0.2 ms a MB): it stops after the job that exceeds them.
+local READS = 4 * 1024 * 1024
+local FREES = 64 * 1024 * 1024
+
+-- A message of more bytes is not read to find out how long its head is.
+local SMALL = 16 * 1024
+
+-- How many TTLs one call renews: some 10 ms.
+local RENEWS = 5000
+
+-- The fields of meta that open() reads into `queue`: text, nil where there is none. All but the first and the last line come
+-- from the queue's arguments (arguments.py says from which); `unique` stands there once a job has held a dedup key, `weighed` while
+-- the account of the bytes is not complete (weigh_more), `renewing` while TTLs are renewed (renew_more),
+-- `unblocking` while jobs are let go on (unblock).
 local SETTINGS = {
   'schema', 'expires', 'retention', 'ttl', 'max_length', 'max_bytes', 'overflow', 'max_priority', 'delivery_limit',
-  'dead_letter_exchange', 'priority_order', 'routes', 'horizon', 'unique',
+  'dead_letter_exchange', 'priority_order', 'routes', 'horizon', 'unique', 'weighed', 'renewing',
+  'unblocking',
 }
 local queue = {}
+
+-- Sets a field of meta, or removes it for nil.
+local function remember(name, value)
+  queue[name] = value
+  if value then
+    call('HSET', META, name, value)
+  else
+    call('HDEL', META, name)
+  end
+end
 
 -- Reads the queue's settings, and refuses a keyspace that a newer ferryman has written.
 local function open()
@@ -90,32 +114,71 @@ local function wake()
   end
 end
 
--- The bytes of a message's body: what comes after its head.
+-- The bytes of a job's message, or of the payload that stands in its place.
+local function size_of(id)
+  local bytes = attempt('HSTRLEN', JOB .. id, 'message') or 0
+  return bytes > 0 and bytes or attempt('HSTRLEN', JOB .. id, 'payload') or 0
+end
+
+-- The bytes of a message's body: what comes after its head. The head of a long message counts too: it is little beside its body.
 local function body_bytes(message)
-  return #message - (string.find(message, '\n', 1, true) or 0)
+  return #message - (#message <= SMALL and string.find(message, '\n', 1, true) or 0)
 end
 
 local function weight(ids)
   local bytes = 0
   for _, id in ipairs(ids) do
-    local found = attempt('HMGET', JOB .. id, 'message', 'payload') or {}
-    bytes = bytes + (found[1] and body_bytes(found[1]) or found[2] and #found[2] or 0)
+    local size = attempt('HSTRLEN', JOB .. id, 'message') or 0
+    if size > SMALL then
+      bytes = bytes + size
+    elseif size > 0 then
+      bytes = bytes + body_bytes(call('HGET', JOB .. id, 'message'))
+    else
+      bytes = bytes + (attempt('HSTRLEN', JOB .. id, 'payload') or 0)
+    end
   end
   return bytes
 end
 
+-- Of jobs that stand in waiting, those that are in the account: all, but while it is begun only the first ones are.
+local function in_account(ids)
+  if not queue.weighed then
+    return ids
+  end
+  local counted = {}
+  for _, id in ipairs(ids) do
+    if tonumber(call('ZSCORE', WAITING, id)) <= tonumber(queue.weighed) then
+      append(counted, id)
+    end
+  end
+  return counted
+end
+
 -- Where a queue limits the bytes that wait, keeps account of them in meta `bytes`: called with the ids that come to waiting (1) or
--- leave it (-1), while their hashes are there.
+-- leave it (-1), while they stand there and their hashes are there.
 local function weigh(ids, sign)
-  local bytes = queue.max_bytes and weight(ids) or 0
+  local bytes = queue.max_bytes and weight(in_account(ids)) or 0
   if bytes > 0 then -- Redis takes no "-0"
     call('HINCRBY', META, 'bytes', sign * bytes)
   end
 end
 
--- Begins that account, of a queue that may be full already.
-local function weigh_all()
-  call('HSET', META, 'bytes', weight(call('ZRANGE', WAITING, 0, -1)))
+-- Goes on with the account of a queue that may have been full when it was begun, some jobs a call: meta `weighed` is the place up to
+-- which they are counted.
+local function weigh_more()
+  local heads = call('ZRANGEBYSCORE', WAITING, '(' .. queue.weighed, '+inf', 'WITHSCORES', 'LIMIT', 0, LIMIT)
+  local ids = {}
+  for i = 1, #heads, 2 do
+    append(ids, heads[i])
+  end
+  call('HINCRBY', META, 'bytes', weight(ids))
+  remember('weighed', #ids == LIMIT and heads[#heads] or nil)
+end
+
+-- Begins that account; settle() goes on with it.
+local function begin_account()
+  call('HSET', META, 'bytes', 0)
+  remember('weighed', '-inf')
 end
 
 -- Lets others have the dedup key that a job holds.
@@ -132,48 +195,96 @@ local function each_held(visit)
   end
 end
 
-local function each_job(visit)
-  local function visit_all(key)
-    for _, id in ipairs(call('ZRANGE', key, 0, -1)) do
-      visit(JOB .. id)
+-- The zsets in which jobs of a temporary queue stand, in the order in which renew_more() visits them: these, then what consumers
+-- hold, by name. It has no blocked jobs: nothing is published into that set.
+local ROUND = {waiting = WAITING, scheduled = SCHEDULED, dead = DEAD, done = DONE}
+local NEXT = {waiting = 'scheduled', scheduled = 'dead', dead = 'done'}
+
+-- The one after a place in that order; nil after the last.
+local function next_place(place)
+  if NEXT[place] then
+    return NEXT[place]
+  end
+  local held, first = string.match(place, '^held:(.*)$'), nil
+  for _, consumer in ipairs(call('ZRANGE', CONSUMERS, 0, -1)) do
+    if (not held or consumer > held) and (not first or consumer < first) then
+      first = consumer
     end
   end
-  for _, key in ipairs({WAITING, SCHEDULED, DEAD, DONE}) do
-    visit_all(key)
+  return first and 'held:' .. first
+end
+
+-- Gives a job the TTL that jobs of its queue have: none, if the queue is not temporary any more.
+local function renew_job(id)
+  local key = JOB .. id
+  if queue.expires then
+    call('PEXPIRE', key, 2 * queue.expires)
+    return
   end
-  each_held(visit_all)
-  for _, id in ipairs(call('SMEMBERS', BLOCKED)) do
-    visit(JOB .. id)
+  call('PERSIST', key)
+  local unique = attempt('HGET', key, 'unique')
+  if unique then
+    call('PERSIST', UNIQUE .. unique)
+  end
+end
+
+-- Goes on with the renewal of the TTLs of all jobs, some a call. Meta `renewing` is how many of the first jobs of a place are still
+-- to do, and the place: from the end, because jobs leave at the front.
+local function renew_more()
+  local left, place = string.match(queue.renewing, '^(%d+) (.*)$')
+  local most = RENEWS
+  while place and most > 0 do
+    local key = ROUND[place] or HELD .. string.match(place, '^held:(.*)$')
+    left = math.min(tonumber(left), call('ZCARD', key))
+    local from = math.max(0, left - most)
+    if left > 0 then
+      for _, id in ipairs(call('ZRANGE', key, from, left - 1)) do
+        renew_job(id)
+      end
+    end
+    most = most - (left - from) - 1
+    left = from
+    if left == 0 then
+      place, left = next_place(place), math.huge
+    end
+  end
+  remember('renewing', place and string.format('%.0f ', math.min(left, 2 ^ 53)) .. place or nil)
+end
+
+local function begin_renewal()
+  remember('renewing', string.format('%.0f waiting', 2 ^ 53))
+end
+
+-- Called for jobs that come to a place, if a renewal may be under way: it has perhaps been there, and counts from the end.
+local function keep(ids)
+  if queue.renewing and #ids > 0 then
+    local left, place = string.match(queue.renewing, '^(%d+) (.*)$')
+    remember('renewing', string.format('%.0f ', math.min(left + #ids, 2 ^ 53)) .. place)
+    for _, id in ipairs(ids) do
+      renew_job(id)
+    end
   end
 end
 
 -- Renews the TTLs of a temporary queue. Returns the ms that its jobs have left.
 -- The jobs must outlive their queue, but renewing thousands of TTLs at each poll would cost too much. So they expire at a common
--- horizon (meta `horizon`), never before their queue, which moves on by leaps: at most once in each `expires`.
+-- horizon (meta `horizon`), never before their queue, which moves on by leaps: at most once in half of `expires`. A leap may take
+-- several calls, and begins so early that the jobs have that half to spare.
 local function renew_ttl(now)
   local expires, horizon = tonumber(queue.expires), tonumber(queue.horizon) or 0
-  if now + expires > horizon then
+  if now + 1.5 * expires > horizon and not queue.renewing then
     horizon = now + 2 * expires
     call('HSET', META, 'horizon', horizon)
-    each_job(function(key) call('PEXPIRE', key, 2 * expires) end)
+    begin_renewal()
+  end
+  if queue.renewing then
+    renew_more()
   end
   for key = 1, 9 do
     call('PEXPIRE', KEYS[key], expires)
   end
   each_held(function(key) call('PEXPIRE', key, expires) end)
   return horizon - now
-end
-
--- The end of every script that moved something: the wake rule, and the TTLs of a temporary queue. Returns whether jobs wait, and
--- the ms that the jobs of a temporary queue have left (false or nil for every other).
-local function settle(now)
-  local waits = call('EXISTS', WAITING) == 1
-  if waits then
-    wake()
-  elseif queue.max_bytes then
-    call('HSET', META, 'bytes', 0)
-  end
-  return waits, queue.schema and queue.expires and renew_ttl(now)
 end
 
 -- A job's place in waiting, as its hash remembers it; 0, the first place of the middle priority, where that is damaged.
@@ -183,6 +294,55 @@ local function place_of(id)
     return score
   end
   return 0
+end
+
+-- Lets the jobs go on that have waited for one only that has ended, at most LIMIT: meta `unblocking` has the ids of those for which
+-- there are more, a line each. Returns whether there were any.
+local function unblock(id)
+  local dependents = call('SRANDMEMBER', UNBLOCKS .. id, LIMIT)
+  for _, dependent in ipairs(dependents) do
+    call('SREM', NEEDS .. dependent, id)
+    if call('EXISTS', NEEDS .. dependent) == 0 and call('SISMEMBER', BLOCKED, dependent) == 1 then
+      call('ZADD', WAITING, place_of(dependent), dependent)
+      weigh({dependent}, 1)
+      call('SREM', BLOCKED, dependent)
+    end
+  end
+  in_slices('SREM', UNBLOCKS .. id, dependents)
+  if #dependents == LIMIT and call('EXISTS', UNBLOCKS .. id) == 1 then
+    remember('unblocking', id .. '\n' .. (queue.unblocking or ''))
+  end
+  return #dependents > 0
+end
+
+local function unblock_more()
+  local id, rest = string.match(queue.unblocking, '^([^\n]*)\n(.*)$')
+  remember('unblocking', rest ~= '' and rest or nil)
+  unblock(id)
+end
+
+-- The end of every script that moved something: the wake rule, the TTLs of a temporary queue, and what else takes several calls.
+-- Returns whether jobs wait, and the ms that the jobs of a temporary queue have left (false or nil for every other).
+local function settle(now)
+  if queue.unblocking then
+    unblock_more()
+  end
+  local waits = call('EXISTS', WAITING) == 1
+  if waits then
+    wake()
+  elseif queue.max_bytes then
+    call('HSET', META, 'bytes', 0)
+    if queue.weighed then
+      remember('weighed', nil)
+    end
+  end
+  if queue.weighed and queue.max_bytes then
+    weigh_more()
+  end
+  if queue.renewing and not queue.expires then
+    renew_more()
+  end
+  return waits, queue.schema and queue.expires and renew_ttl(now)
 end
 
 -- The lowest score of a zset; infinite for none.
@@ -204,6 +364,7 @@ local function promote(now, limit)
   end
   in_slices('ZADD', WAITING, places)
   weigh(due, 1)
+  keep(due)
   in_slices('ZREM', SCHEDULED, due)
   return #due
 end
@@ -218,6 +379,7 @@ local function give_back(consumer, limit)
   end
   in_slices('ZADD', WAITING, places)
   weigh(ids, 1)
+  keep(ids)
   in_slices('ZREM', HELD .. consumer, ids)
   return ids
 end
@@ -231,6 +393,7 @@ local function put_back(consumer, id)
   end
   call('ZADD', WAITING, place, id)
   weigh({id}, 1)
+  keep({id})
   attempt('HDEL', JOB .. id, 'consumer')
   call('ZREM', HELD .. consumer, id)
   return true
@@ -281,6 +444,7 @@ local function bury(now, id, place, reason, text)
   if queue.dead_letter_exchange then
     post(now, id)
   end
+  keep({id})
   if queue.expires then
     attempt('PEXPIRE', JOB .. id, 2 * queue.expires)
   end
@@ -314,23 +478,43 @@ local function exhume(id)
 end
 
 -- Takes a job out of the queue for which its time or its room has run out: into dead with the reason, but a temporary queue (of
--- events, of replies) keeps no such jobs, because nobody would ever look at them. The caller removes it from where it was.
+-- events, of replies) keeps no such jobs, because nobody would ever look at them. The caller removes it from where it was. Returns
+-- how many bytes that has freed.
 local function discard(now, id, place, reason, text)
-  if queue.expires and not queue.dead_letter_exchange then
-    erase({id})
-  else
-    bury(now, id, place, reason, text)
-  end
   count(reason, 1)
+  if queue.expires and not queue.dead_letter_exchange then
+    local freed = size_of(id)
+    erase({id})
+    return freed
+  end
+  bury(now, id, place, reason, text)
+  return 0
 end
 
--- Deletes up to `limit` jobs that stand in a key. Returns how many.
+-- The first of some jobs whose messages a call may free.
+local function freeable(ids)
+  local some, bytes = {}, 0
+  for _, id in ipairs(ids) do
+    if bytes > FREES then
+      break
+    end
+    bytes = bytes + size_of(id)
+    append(some, id)
+  end
+  return some
+end
+
+-- Deletes up to `limit` jobs that stand in a key, fewer if their messages are large. Returns how many, and whether there may be more.
 local function clear(key, limit)
   local ids = call('ZRANGE', key, 0, limit - 1)
+  local some = freeable(ids)
   if key == WAITING then
-    weigh(ids, -1)
+    weigh(some, -1)
   end
-  erase(ids)
-  in_slices('ZREM', key, ids)
-  return #ids
+  erase(some)
+  if key == DEAD then
+    in_slices('ZREM', OUTBOX, some)
+  end
+  in_slices('ZREM', key, some)
+  return #some, #some == limit or #some < #ids
 end

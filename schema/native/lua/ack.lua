@@ -34,33 +34,17 @@ end
 
 local unblocked = false
 
--- Lets the jobs go on that have waited for this one only.
-local function unblock(id)
-  local dependents = call('SMEMBERS', UNBLOCKS .. id)
-  for _, dependent in ipairs(dependents) do
-    call('SREM', NEEDS .. dependent, id)
-    if call('EXISTS', NEEDS .. dependent) == 0 and call('SISMEMBER', BLOCKED, dependent) == 1 then
-      call('ZADD', WAITING, place_of(dependent), dependent)
-      weigh({dependent}, 1)
-      call('SREM', BLOCKED, dependent)
-      unblocked = true
-    end
-  end
-  if #dependents > 0 then
-    call('DEL', UNBLOCKS .. id)
-  end
-end
-
 -- Moves a job from a key to done, or out of existence.
 local function finish(now, id, key)
   if call('EXISTS', BLOCKED) == 1 then
-    unblock(id)
+    unblocked = unblock(id) or unblocked
   end
   if key == WAITING then
     weigh({id}, -1)
   end
   if queue.retention then
     call('ZADD', DONE, now, id)
+    keep({id})
     if queue.unique then
       release_key(id)
     end
@@ -75,7 +59,7 @@ local function finish(now, id, key)
 end
 
 local function sweep(now)
-  local old = call('ZRANGEBYSCORE', DONE, '-inf', now - queue.retention, 'LIMIT', 0, SWEEP)
+  local old = freeable(call('ZRANGEBYSCORE', DONE, '-inf', now - queue.retention, 'LIMIT', 0, SWEEP))
   erase(old)
   in_slices('ZREM', DONE, old)
 end

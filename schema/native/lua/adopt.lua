@@ -20,7 +20,7 @@ local reply = answer(function()
   end
   note_declaration() -- it was made to last
   if queue.max_bytes then
-    weigh_all()
+    begin_account()
   end
   settle(now)
 end)

@@ -4,7 +4,8 @@
 -- ARGV[1]   now
 -- ARGV[2]   most jobs to promote
 -- ARGV[3]   most jobs to reclaim
--- Result    {promoted, reclaimed}; a number that reaches its limit means that there may be more
+-- Result    {promoted, reclaimed, 1 if the TTLs of a temporary queue are not all renewed yet}; a number that reaches its limit means
+--           that there may be more
 
 return answer(function()
   local now = clock()
@@ -13,5 +14,5 @@ return answer(function()
   local promoted = promote(now, tonumber(ARGV[2]))
   local reclaimed = reclaim(now, tonumber(ARGV[3]))
   settle(now)
-  return {promoted, reclaimed}
+  return {promoted, reclaimed, queue.renewing and 1 or 0}
 end)

@@ -8,7 +8,8 @@
 -- ARGV[3]   '1' if a queue that has the other order is to be refused, '' to take the order that stands
 -- ARGV[4]   arguments, JSON text; '' keeps those that stand, with the settings that came from them
 -- ARGV[5…]  for each setting two values: name, and value or '' to remove it
--- Result    {1 if created, waiting, consumers with a lease, routes}
+-- Result    {1 if created, waiting, consumers with a lease, routes, 1 if the jobs of a queue that is temporary no more still have TTLs:
+--           declare it again}
 
 -- A queue that is temporary no more.
 local function last_for_ever()
@@ -19,14 +20,8 @@ local function last_for_ever()
     persist(KEYS[key])
   end
   each_held(persist)
-  each_job(function(key)
-    persist(key)
-    local unique = attempt('HGET', key, 'unique')
-    if unique then
-      persist(UNIQUE .. unique)
-    end
-  end)
   call('HDEL', META, 'horizon')
+  begin_renewal() -- settle() goes on with it
 end
 
 local function has_jobs()
@@ -77,7 +72,7 @@ return answer(function()
       set(ARGV[i], ARGV[i + 1])
     end
     if queue.max_bytes and not had_account then
-      weigh_all()
+      begin_account()
     end
     if temporary and not queue.expires then
       last_for_ever()
@@ -86,5 +81,6 @@ return answer(function()
     note_declaration()
   end
   settle(now)
-  return {created, call('ZCARD', WAITING) + count_due(now), call('ZCOUNT', CONSUMERS, '(' .. now, '+inf'), queue.routes or '0'}
+  local waiting, consumers = call('ZCARD', WAITING) + count_due(now), call('ZCOUNT', CONSUMERS, '(' .. now, '+inf')
+  return {created, waiting, consumers, queue.routes or '0', queue.renewing and 1 or 0}
 end)

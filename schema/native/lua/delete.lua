@@ -4,7 +4,7 @@
 -- ARGV[1]   now
 -- ARGV[2]   '1' to refuse while a consumer has a lease
 -- ARGV[3]   '1' to refuse while a job waits, is scheduled, blocked or held
--- ARGV[4]   most jobs to delete
+-- ARGV[4]   most jobs to delete; fewer go if their messages are large
 -- Result    {'missing' | 'used' | 'filled' | 'deleted', jobs deleted, 1 if there is more}
 
 local limit = tonumber(ARGV[4])
@@ -15,18 +15,25 @@ local function is_filled()
   return filled
 end
 
--- Deletes up to `most` blocked jobs with what they wait for. Returns how many.
+-- Deletes up to `most` blocked jobs with what they wait for. Returns how many, and whether there may be more.
 local function clear_blocked(most)
-  local ids = call('SRANDMEMBER', BLOCKED, most)
+  local ids = freeable(call('SRANDMEMBER', BLOCKED, most))
+  local done, left = {}, LIMIT
   for _, id in ipairs(ids) do
-    for _, needed in ipairs(call('SMEMBERS', NEEDS .. id)) do
-      call('DEL', UNBLOCKS .. needed)
+    local needed = call('SRANDMEMBER', NEEDS .. id, left)
+    for _, other in ipairs(needed) do
+      call('DEL', UNBLOCKS .. other)
     end
-    call('DEL', NEEDS .. id)
+    in_slices('SREM', NEEDS .. id, needed)
+    left = left - #needed
+    if left == 0 then
+      break
+    end
+    append(done, id)
   end
-  erase(ids)
-  in_slices('SREM', BLOCKED, ids)
-  return #ids
+  erase(done)
+  in_slices('SREM', BLOCKED, done)
+  return #done, call('EXISTS', BLOCKED) == 1
 end
 
 return answer(function()
@@ -46,14 +53,15 @@ return answer(function()
   each_held(function(key) append(places, key) end)
   local deleted = 0
   for _, key in ipairs(places) do
-    if deleted < limit then
-      deleted = deleted + clear(key, limit - deleted)
+    local cleared, more = clear(key, limit - deleted)
+    deleted = deleted + cleared
+    if more then
+      return {'deleted', deleted, 1}
     end
   end
-  if deleted < limit then
-    deleted = deleted + clear_blocked(limit - deleted)
-  end
-  if deleted == limit then
+  local cleared, more = clear_blocked(limit - deleted)
+  deleted = deleted + cleared
+  if more then
     return {'deleted', deleted, 1}
   end
   call('DEL', META, WAITING, SCHEDULED, CONSUMERS, DEAD, DONE, WAKE, OUTBOX)

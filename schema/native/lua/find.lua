@@ -1,12 +1,13 @@
--- Finds the jobs of some tasks that wait or are scheduled, a chunk at a time. Changes nothing.
+-- Finds the jobs of some tasks that wait or are scheduled, a chunk at a time, from the end: jobs leave at the front, so what has been
+-- looked at stays comparable between chunks. Changes nothing.
 --
 -- KEYS      the queue's, see _queue.lua
 -- ARGV[1]   now
 -- ARGV[2]   'waiting' or 'scheduled'
--- ARGV[3]   most jobs to look at
--- ARGV[4]   how many have been looked at, from the end: jobs leave at the front, so the end stays comparable between chunks
+-- ARGV[3]   most jobs to look at; fewer if their messages are large
+-- ARGV[4]   how many have been looked at
 -- ARGV[5…]  task ids
--- Result    {1 if there is more, {id, task id, message or '' …}}
+-- Result    {1 if there is more, how many were looked at, {id, task id, message or '' …}}
 --
 -- A job without a message came from another system: its own id is its task's.
 
@@ -34,14 +35,16 @@ end
 return answer(function()
   open()
   local ids = call('ZRANGE', key, -seen - limit, -seen - 1)
-  local found = {}
-  for _, id in ipairs(ids) do
+  local found, looked, bytes = {}, 0, 0
+  while looked < #ids and bytes <= READS do
+    local id = ids[#ids - looked]
     local message = attempt('HGET', JOB .. id, 'message')
+    looked, bytes = looked + 1, bytes + (message and #message or 0)
     local task = message and task_of(message) or not message and wanted[id] and id
     if task then
       append(found, id, task)
       append(found, message or '')
     end
   end
-  return {#ids == limit and 1 or 0, found}
+  return {(#ids == limit or looked < #ids) and 1 or 0, looked, found}
 end)

@@ -3,7 +3,7 @@
 --
 -- KEYS      the queue's, see _queue.lua
 -- ARGV[1]   now
--- ARGV[2]   most jobs to show
+-- ARGV[2]   most jobs to show; fewer come, but one at least, if their messages are large
 -- Result    {'missing'}: no such queue, or it has no dead letter exchange. Else {'letters', exchange, routing key or '', now, when to
 --           look again ms, 1 if the order is descending, and for each job {id, number, place, time of death ms, deliveries,
 --           {field, value, …}}}; exchange and routing key as JSON texts
@@ -15,7 +15,7 @@ local SHORTEST, USUAL, LONGEST = 1000, 10000, 30000
 -- Gives up the jobs at the head of waiting whose time is over. Returns when that of the first of the others is.
 local function expire(now)
   local expired, next_expiry = {}, math.huge
-  while #expired < LIMIT do
+  while #expired < LIMIT do -- none of them is freed: the queue has a dead letter exchange
     local head = call('ZRANGE', WAITING, #expired, #expired, 'WITHSCORES')
     next_expiry = head[1] and tonumber(attempt('HGET', JOB .. head[1], 'expires_at') or nil) or math.huge
     if next_expiry > now then
@@ -44,8 +44,13 @@ return answer(function()
   local routing_key = call('HGET', META, 'dead_letter_routing_key') or ''
   local order = queue.priority_order == 'descending' and 1 or 0
   local letters = {'letters', queue.dead_letter_exchange, routing_key, now, next_look, order}
-  local posted = call('ZRANGE', OUTBOX, 0, ARGV[2] - 1, 'WITHSCORES')
+  local posted, bytes = call('ZRANGE', OUTBOX, 0, ARGV[2] - 1, 'WITHSCORES'), 0
   for i = 1, #posted, 2 do
+    bytes = bytes + size_of(posted[i])
+    if i > 1 and bytes > READS then
+      letters[5] = now
+      break
+    end
     append(letters, letter(posted[i], posted[i + 1], call('ZSCORE', DEAD, posted[i]) or '0'))
   end
   return letters

@@ -140,6 +140,9 @@ local function store(now, fresh)
     hashes[n] = hash
   end
   in_slices('ZADD', WAITING, waiting)
+  for i = 2, #waiting, 2 do
+    keep({waiting[i]})
+  end
   if #scheduled > 0 then
     schedule(scheduled)
   end
@@ -178,8 +181,8 @@ end
 -- Keeps waiting at its greatest length: the first jobs make room for the last.
 local function drop_head(now, limit)
   local jobs, bytes = excess()
-  local dropped = {}
-  while #dropped < limit and (jobs > #dropped or bytes > 0) do
+  local dropped, freed = {}, 0
+  while #dropped < limit and freed <= FREES and (jobs > #dropped or bytes > 0) do
     local head = call('ZRANGE', WAITING, #dropped, #dropped, 'WITHSCORES')
     if not head[1] then
       break
@@ -188,7 +191,7 @@ local function drop_head(now, limit)
       bytes = bytes - weight({head[1]})
       weigh({head[1]}, -1)
     end
-    discard(now, head[1], head[2], 'maxlen', 'the queue was at its greatest length')
+    freed = freed + discard(now, head[1], head[2], 'maxlen', 'the queue was at its greatest length')
     append(dropped, head[1])
   end
   in_slices('ZREM', WAITING, dropped)

@@ -2,7 +2,7 @@
 --
 -- KEYS      the queue's, see _queue.lua
 -- ARGV[1]   now
--- ARGV[2]   most jobs to delete
+-- ARGV[2]   most jobs to delete; fewer go if their messages are large
 -- Result    {deleted, 1 if there may be more}
 
 local limit = tonumber(ARGV[2])
@@ -11,11 +11,13 @@ return answer(function()
   local now = clock()
   open()
   drain()
-  local purged = clear(WAITING, limit)
-  if purged < limit then
-    purged = purged + clear(SCHEDULED, limit - purged)
+  local purged, more = clear(WAITING, limit)
+  if not more then
+    local scheduled
+    scheduled, more = clear(SCHEDULED, limit - purged)
+    purged = purged + scheduled
   end
   count('purged', purged)
   settle(now)
-  return {purged, purged == limit and 1 or 0}
+  return {purged, more and 1 or 0}
 end)

@@ -1,11 +1,13 @@
--- Puts jobs that a consumer holds but never started back to their old places, as if they had not been delivered.
+-- Puts jobs that a consumer holds but never started back to their old places, as if they had not been delivered, at most LIMIT of
+-- them.
 --
 -- KEYS      the queue's, see _queue.lua
 -- ARGV[1]   now
 -- ARGV[2]   consumer
--- ARGV[3]   'some': the ids that follow; 'all': whatever the consumer holds; 'leave': the same, and the consumer is struck off
+-- ARGV[3]   'some': the ids that follow; 'all': whatever the consumer holds; 'leave': the same, and the consumer is struck off, in
+--           the call after which it holds nothing
 -- ARGV[4…]  ids
--- Result    how many went back
+-- Result    how many went back; of 'all' and 'leave' there may be more if it is LIMIT
 
 local consumer, which = ARGV[2], ARGV[3]
 
@@ -19,7 +21,7 @@ return answer(function()
       append(ids, ARGV[i])
     end
   else
-    ids = call('ZRANGE', HELD .. consumer, 0, -1)
+    ids = call('ZRANGE', HELD .. consumer, 0, LIMIT - 1)
   end
   local released = 0
   for _, id in ipairs(ids) do
@@ -30,7 +32,7 @@ return answer(function()
       end
     end
   end
-  if which == 'leave' then
+  if which == 'leave' and released < LIMIT then
     call('ZREM', CONSUMERS, consumer)
   end
   count('released', released)

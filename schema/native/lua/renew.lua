@@ -4,7 +4,8 @@
 -- ARGV[1]   now
 -- ARGV[2]   consumer
 -- ARGV[3]   lease, ms from now
--- Result    1, or 0 for a consumer that is not registered: its lease has lapsed, and what it held is no longer its own
+-- Result    1, or 0 for a consumer that is not registered: its lease has lapsed, and what it held is no longer its own; 2 if the
+--           TTLs of a temporary queue are not all renewed yet
 
 return answer(function()
   local now = clock()
@@ -15,5 +16,5 @@ return answer(function()
   end
   register(now, ARGV[2], tonumber(ARGV[3]))
   settle(now)
-  return 1
+  return queue.renewing and 2 or 1
 end)

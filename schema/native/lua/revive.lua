@@ -6,8 +6,7 @@
 -- Result    for each id 1, or 0 if it is not dead or has no message left to deliver
 
 local function has_message(id)
-  local found = attempt('HMGET', JOB .. id, 'message', 'payload')
-  return found and (found[1] or found[2])
+  return attempt('HEXISTS', JOB .. id, 'message') == 1 or attempt('HEXISTS', JOB .. id, 'payload') == 1
 end
 
 -- Gives a job its dedup key back, unless another one has it by now.
@@ -32,6 +31,7 @@ return answer(function()
       if queue.unique then
         hold_key_again(id)
       end
+      keep({id})
       call('HDEL', JOB .. id, 'reason', 'error', 'deliveries', 'consumer', 'expires_at')
       exhume(id)
       revived = revived + 1

@@ -1,4 +1,5 @@
--- Gives a consumer up to n jobs, in order; first promotes what is due and reclaims what lapsed consumers held.
+-- Gives a consumer up to n jobs, in order, and up to so many bytes of messages, but one job at least; first promotes what is due and
+-- reclaims what lapsed consumers held.
 --
 -- KEYS      the queue's, see _queue.lua
 -- ARGV[1]   now
@@ -7,36 +8,66 @@
 -- ARGV[4]   lease, ms from now
 -- ARGV[5]   '1' if the jobs are acked by being taken
 -- ARGV[6]   how often a job may be delivered where the queue does not say, '' without limit
+-- ARGV[7]   bytes of messages that the reply may have
 -- Result    {'missing'}, or {'taken', now, next event ms, 1 if the order is descending, 1 if the queue has a dead letter exchange
---           or 2 if dead jobs wait to be carried there, and for each job {id, place, deliveries, {field, value, …}}}
+--           or 2 if dead jobs wait to be carried there, and for each job {id, place, deliveries, {field, value, …}}}; the next
+--           event is now if there is more to take
+--
+-- A message of more bytes than the reply may have comes alone, and without its message: the consumer holds the job, also one that
+-- would be acked by being taken, and reads the message with HMGET, which costs the server a fifth (and then acks the job).
 --
 -- Beside jobs, what stands first in waiting may be expired, delivered too often, or damaged (no hash, or no message in it). Such
 -- go to dead with the reason, at most LIMIT of them in one call.
 
-local consumer, room, lease = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local consumer, room, lease, space = ARGV[2], math.min(tonumber(ARGV[3]), LIMIT), tonumber(ARGV[4]), tonumber(ARGV[7])
 local no_ack = ARGV[5] == '1'
 
--- A job's fields as pairs for the reply and as a map; nil for damage.
-local function load(id)
-  local fields = attempt('HGETALL', JOB .. id)
-  if not fields then
-    return nil
-  end
+-- What says whether a job may be delivered.
+local TERMS = {'expires_at', 'deliveries', 'consumer'}
+
+local function map_of(fields)
   local map = {}
   for i = 1, #fields, 2 do
     map[fields[i]] = fields[i + 1]
   end
-  if not (map.message or map.payload) then
-    return nil
-  end
-  return fields, map
+  return map
 end
 
--- Looks at the first jobs of waiting until `room` of them can be delivered. Returns those, and the ids of the others.
+-- The terms of a job, and the bytes of its message; nil for damage. All fields as well, as pairs, of one that is no work to read.
+local function read_terms(id)
+  local bytes = size_of(id)
+  if bytes <= SMALL then
+    local fields = attempt('HGETALL', JOB .. id)
+    local map = fields and map_of(fields)
+    if not (map and (map.message or map.payload)) then
+      return nil
+    end
+    return map, bytes, fields
+  end
+  local found = call('HMGET', JOB .. id, unpack(TERMS))
+  return {expires_at = found[1], deliveries = found[2], consumer = found[3]}, bytes
+end
+
+-- The fields of a job as pairs, but for a message that is longer than a reply may be.
+local function read_fields(id, bytes)
+  if bytes <= space then
+    return call('HGETALL', JOB .. id)
+  end
+  local fields = {}
+  for _, name in ipairs(call('HKEYS', JOB .. id)) do
+    if name ~= 'message' and name ~= 'payload' then
+      append(fields, name, call('HGET', JOB .. id, name))
+    end
+  end
+  return fields
+end
+
+-- Looks at the first jobs of waiting until `room` of them can be delivered. Returns those, the ids of the others, the bytes of the
+-- first ones, and whether it has stopped before there was no room or no job.
 local function choose(now)
   local limit = tonumber(queue.delivery_limit) or tonumber(ARGV[6]) or math.huge
   local chosen, refused = {}, {}
-  local from = 0
+  local from, used, freed = 0, 0, 0
   while #chosen < room and #refused < LIMIT do
     local heads = call('ZRANGE', WAITING, from, from + room - #chosen - 1, 'WITHSCORES')
     if #heads == 0 then
@@ -45,35 +76,42 @@ local function choose(now)
     from = from + #heads / 2
     for i = 1, #heads, 2 do
       local id, place = heads[i], heads[i + 1]
-      local fields, map = load(id)
-      if not fields then
+      local terms, bytes, fields = read_terms(id)
+      if not terms then
         bury(now, id, place, 'broken', 'the job has no message')
         count('broken', 1)
         append(refused, id)
-      elseif (tonumber(map.expires_at) or math.huge) <= now then
+      elseif (tonumber(terms.expires_at) or math.huge) <= now then
         weigh({id}, -1)
-        discard(now, id, place, 'expired', 'not delivered in its time')
+        freed = freed + discard(now, id, place, 'expired', 'not delivered in its time')
         append(refused, id)
-      elseif (tonumber(map.deliveries) or 0) >= limit then
+      elseif (tonumber(terms.deliveries) or 0) >= limit then
         weigh({id}, -1)
-        bury(now, id, place, 'delivery_limit', 'delivered ' .. map.deliveries .. ' times, last to ' .. (map.consumer or 'nobody'))
+        bury(now, id, place, 'delivery_limit', 'delivered ' .. terms.deliveries .. ' times, last to ' .. (terms.consumer or 'nobody'))
         append(refused, id)
       else
-        append(chosen, {id, place, (tonumber(map.deliveries) or 0) + 1, fields})
+        if #chosen > 0 and used + bytes > space then
+          return chosen, refused, used, true
+        end
+        used = used + bytes
+        append(chosen, {id, place, (tonumber(terms.deliveries) or 0) + 1, fields or read_fields(id, bytes)})
+      end
+      if freed > FREES then
+        return chosen, refused, used, true
       end
     end
   end
-  return chosen, refused
+  return chosen, refused, used, #refused >= LIMIT or #chosen == LIMIT
 end
 
-local function deliver(now, chosen)
+local function deliver(now, chosen, is_left_out)
   local places, ids = {}, {}
   for _, job in ipairs(chosen) do
     append(places, job[2], job[1])
     append(ids, job[1])
   end
   weigh(ids, -1)
-  if no_ack then
+  if no_ack and not is_left_out then
     in_slices('ZREM', WAITING, ids)
     erase(ids)
     count('acked', #ids)
@@ -82,6 +120,7 @@ local function deliver(now, chosen)
     for _, job in ipairs(chosen) do
       call('HSET', JOB .. job[1], 'deliveries', job[3], 'delivered_at', now, 'consumer', consumer)
     end
+    keep(ids)
     in_slices('ZREM', WAITING, ids)
   end
   count('delivered', #ids)
@@ -119,8 +158,8 @@ return answer(function()
     next_due = lowest(SCHEDULED)
   end
   reclaim(now, LIMIT)
-  local chosen, refused = choose(now)
-  deliver(now, chosen)
+  local chosen, refused, bytes, more = choose(now)
+  deliver(now, chosen, bytes > space)
   if #chosen == 0 or no_ack then
     register(now, consumer, lease)
   end
@@ -133,7 +172,7 @@ return answer(function()
     end
   end
   local forwards = has_letters() and 2 or queue.dead_letter_exchange and 1 or 0
-  local taken = {'taken', now, next_event(now, next_due), queue.priority_order == 'descending' and 1 or 0, forwards}
+  local taken = {'taken', now, (more or queue.renewing or queue.unblocking) and now or next_event(now, next_due), queue.priority_order == 'descending' and 1 or 0, forwards}
   for _, job in ipairs(chosen) do
     append(taken, job)
   end

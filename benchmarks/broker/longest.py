@@ -1,0 +1,227 @@
+"""The longest command of the server, as SLOWLOG tells it, while full queues go through each operation.
+
+A queue of 100,000 jobs of 500 bytes, one of 500 MB in messages of 1 MB, and one of 480 MB in messages of 12 MB; for each
+operation the longest command that any of them has caused. Whatever has to be called again until it is done is called as the transport does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any, TypeVar
+
+import redis
+from attrs import define, field, frozen
+from ferryman.migrations.local import LocalEngine
+from ferryman.migrations.plan import Plan
+from ferryman.schema.address import Address
+from ferryman.schema.call import Call, Command, run
+from ferryman.schema.native.live import CHUNK, Live, Publication
+from ferryman.schema.native.results import Delivery
+
+from ..brokers import Broker
+from ..server import Server
+from .measure import Figure, Measure, at_most
+
+T = TypeVar("T")
+
+QUEUE = "full"
+SHORT, LONG = 1, 3_600_000
+"""Leases, ms."""
+PREFETCH = 100
+BATCH_BYTES = 4 << 20
+
+
+@frozen
+class Filling:
+    """What a queue is filled with: so many jobs with bodies of so many bytes."""
+
+    jobs: int
+    size: int
+
+
+FILLINGS = (Filling(100_000, 500), Filling(500, 1 << 20), Filling(40, 12 << 20))
+
+
+@define
+class Scene:
+    """One queue, and a short way to do things to it until they are done."""
+
+    client: redis.Redis
+    filling: Filling
+    live: Live = field(factory=Live)
+    number: int = 0
+
+    def send(self, call: Call[T] | Command[T]) -> T:
+        return run(self.client, call)
+
+    def declare(self, arguments: dict[str, Any] | None = None) -> None:
+        while self.send(self.live.declare(QUEUE, arguments or {})).more:
+            pass
+
+    def fill(self, **fields: Any) -> None:
+        """Publishes the filling, as ``Producer.batch`` does."""
+        message = b'{"headers":{"id":"4f1c1d0e"}}\n' + b"x" * self.filling.size
+        each = max(1, min(CHUNK, BATCH_BYTES // len(message)))
+        numbers = iter(range(self.filling.jobs))
+        while batch := list(islice(numbers, each)):
+            self.send(self.live.publish(QUEUE, "p", [self.publication(message, **fields) for _ in batch], create=True))
+
+    def publication(self, message: bytes, **fields: Any) -> Publication:
+        self.number += 1
+        return Publication(f"p-{self.number}", message, **fields)
+
+    def deliveries(self, consumer: str, lease: int = LONG) -> Iterator[Sequence[Delivery]]:
+        """What a consumer takes, until nothing is left."""
+        while True:
+            taken = self.send(self.live.take(QUEUE, consumer, PREFETCH, lease))
+            for job in taken.jobs:
+                if job.is_left_out:
+                    self.send(self.live.contents(QUEUE, job.id))
+            if taken.jobs:
+                yield taken.jobs
+            elif not taken.more:
+                return
+
+    def take(self, consumer: str, lease: int = LONG) -> None:
+        for _ in self.deliveries(consumer, lease):
+            pass
+
+    def repeat(self, step: Callable[[], bool]) -> None:
+        while step():
+            pass
+
+    def advance(self, now: int | None = None) -> None:
+        """Promotes and reclaims what there is."""
+
+        def step() -> bool:
+            advanced = self.send(self.live.advance(QUEUE, now=now))
+            return CHUNK in (advanced.promoted, advanced.reclaimed) or advanced.more
+
+        self.repeat(step)
+
+    def dead(self) -> Iterator[list[str]]:
+        while letters := self.send(self.live.dead(QUEUE, limit=100)):
+            yield [letter.job.id for letter in letters]
+
+    def delete(self) -> None:
+        self.repeat(lambda: self.send(self.live.delete(QUEUE)).more)
+
+    def letters(self) -> None:
+        """Hands all dead letters on."""
+        while (outbox := self.send(self.live.outbox(QUEUE))) is not None and outbox.letters:
+            self.send(self.live.forwarded(QUEUE, [(letter, True) for letter in outbox.letters]))
+
+    def find(self) -> None:
+        """Looks for a task that is not there."""
+        seen, more = 0, True
+        while more:
+            found = self.send(self.live.find(QUEUE, ["no task"], seen=seen))
+            seen, more = seen + found.looked, found.more
+
+    def migrate(self, server: Server, family: str) -> None:
+        """Carries the queue to another system, in another database."""
+        source, target = Address.parse(server.url("ferryman")), Address.parse(server.url("ferryman", 1) + f"?family={family}")
+        plan = Plan.between(source, target, 0, lossy=True)
+        LocalEngine().migrate(source, target, plan, lambda _: None)
+        with server.client(1) as client:
+            client.flushdb()
+
+
+def _operations(scene: Scene, server: Server) -> Iterator[str]:
+    """Does one operation after the other, and names each when it is done."""
+    live, now = scene.live, 10**13
+    scene.declare()
+    scene.fill()
+    yield "publish"
+    for family in ("kombu", "kickq", "pjq"):
+        scene.migrate(server, family)
+        yield f"migrate to {family}"
+    scene.find()
+    yield "revoke"
+    scene.take("ann")
+    yield "take"
+    scene.repeat(lambda: scene.send(live.forget(QUEUE, "ann")) == CHUNK)
+    yield "release"
+    scene.take("bob", SHORT)
+    scene.advance()
+    yield "reclaim"
+    scene.declare({"x-max-length-bytes": 1 << 40})
+    scene.advance()
+    yield "redeclare with x-max-length-bytes"
+    scene.declare({"x-max-length": 1})
+    scene.repeat(lambda: _publish_one(scene) > 1)
+    yield "redeclare with x-max-length"
+    scene.declare({"x-max-length": 1 << 40})
+    for ids in scene.dead():
+        scene.send(live.revive(QUEUE, ids))
+    yield "requeue dead letters"
+    for jobs in scene.deliveries("cyd"):
+        scene.send(live.ack(QUEUE, "cyd", [job.id for job in jobs]))
+    yield "ack"
+    scene.fill(due_ms=now)
+    scene.advance(now)
+    yield "promote"
+    scene.repeat(lambda: scene.send(live.purge(QUEUE)).more)
+    yield "purge"
+    scene.fill(ttl_ms=1)
+    scene.take("dan")
+    yield "expire"
+    scene.delete()
+    yield "delete"
+    scene.declare({"x-dead-letter-exchange": "graves"})
+    scene.fill(ttl_ms=1)
+    scene.letters()
+    yield "dead letters to an exchange"
+    scene.delete()
+    scene.declare({"x-expires": LONG})
+    scene.fill()
+    for moment in (now, now + LONG):
+        scene.advance(moment)
+    yield "keep a temporary queue"
+    scene.declare({"x-max-priority": 9})
+    yield "make a temporary queue last"
+    scene.delete()
+
+
+def _publish_one(scene: Scene) -> int:
+    scene.send(scene.live.publish(QUEUE, "p", [scene.publication(b"{}\n")]))
+    return scene.send(scene.live.size(QUEUE)).waiting
+
+
+def _longest(server: Server) -> dict[str, float]:
+    """The longest command of each operation, ms."""
+    longest: dict[str, float] = {}
+    with server.client() as client:
+        client.config_set("slowlog-log-slower-than", 2000)
+        client.config_set("slowlog-max-len", 100_000)
+        for filling in FILLINGS:
+            client.flushall()
+            client.slowlog_reset()
+            for operation in _operations(Scene(client, filling), server):
+                slow: Any = client.slowlog_get(-1)
+                here = [entry["duration"] / 1000 for entry in slow if not entry["command"].startswith(b"SLOWLOG")]
+                longest[operation] = max([longest.get(operation, 0.0), *here])
+                client.slowlog_reset()
+    return longest
+
+
+OPERATIONS = (
+    *("publish", "take", "ack", "release", "reclaim", "promote", "expire", "requeue dead letters", "dead letters to an exchange"),
+    *("revoke", "purge", "delete", "redeclare with x-max-length", "redeclare with x-max-length-bytes", "keep a temporary queue"),
+    *("make a temporary queue last", "migrate to kombu", "migrate to kickq", "migrate to pjq"),
+)
+
+
+def _run(_broker: Broker, server: Server) -> Sequence[float]:
+    longest = _longest(server)
+    return [longest[operation] for operation in OPERATIONS]
+
+
+LONGEST = Measure(
+    "longest",
+    tuple(Figure(f"longest command: {operation}", "ms", at_most(100)) for operation in OPERATIONS),
+    _run,
+    repeats=1,
+    has_rival=False,
+)
