@@ -1,7 +1,8 @@
 """The longest command of the server, as SLOWLOG tells it, while full queues go through each operation.
 
 A queue of 100,000 jobs of 500 bytes, one of 500 MB in messages of 1 MB, and one of 480 MB in messages of 12 MB; for each
-operation the longest command that any of them has caused. Whatever has to be called again until it is done is called as the transport does.
+operation the longest command that any of them has caused. Whatever has to be called again until it is done is
+called as the transport does.
 """
 
 from __future__ import annotations

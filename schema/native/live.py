@@ -239,8 +239,9 @@ class Live:
     ) -> Call[Taken]:
         """Gives the consumer up to ``n`` jobs in pop order and (re)starts its lease; one that holds nothing has two.
 
-        No more come than CHUNK, or than have ``fetch_bytes`` of messages together, but one at least. A message that is longer comes
-        alone, and is left out (``Delivery.is_left_out``): ``contents`` reads it, and with ``no_ack`` the job is held until it is acked.
+        No more come than CHUNK, or than have ``fetch_bytes`` of messages together, but one at least. A message that is longer
+        comes alone, and is left out (``Delivery.is_left_out``): ``contents`` reads it, and with ``no_ack`` the job is held until
+        it is acked.
         ``n`` 0 gives none, but promotes, reclaims and looks. ``consumer`` is an id that is used by one channel and never again.
         ``no_ack``: the jobs are done by being taken. ``delivery_limit``: a job delivered that often already goes to dead
         instead; the queue's own ``x-delivery-limit`` comes before it. Expired and damaged jobs go to dead too.
