@@ -154,6 +154,10 @@ class Wire:
         return size
 
 
+FOR_A_COMMAND = () if redis.VERSION >= (5, 3) else ("PING",)
+"""Before 5.3, redis-py wants to know for which command a connection is; since then it warns of who tells it."""
+
+
 @contextlib.contextmanager
 def wire(client: redis.Redis) -> Iterator[Wire]:
     """A wire over one of the client's connections, given back at the end.
@@ -172,7 +176,7 @@ def wire(client: redis.Redis) -> Iterator[Wire]:
 
 def _connected(client: redis.Redis) -> Any:
     try:
-        return client.connection_pool.get_connection()
+        return client.connection_pool.get_connection(*FOR_A_COMMAND)
     except redis.exceptions.TimeoutError as error:
         known = client.connection_pool.connection_kwargs
         raise _silent(_peer(known.get("host"), known.get("port"))) from error

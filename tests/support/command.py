@@ -6,12 +6,16 @@ import json
 import os
 import subprocess
 import sys
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from attrs import frozen
 from click.testing import CliRunner
 from ferryman.cli.main import main
+
+# click before 8.2 mixes stderr into stdout unless told otherwise; since then it can't.
+RUNNER = CliRunner(mix_stderr=False) if "mix_stderr" in signature(CliRunner).parameters else CliRunner()
 
 PROGRAM = [sys.executable, "-c", "from ferryman.cli.main import main; main()"]
 
@@ -38,7 +42,7 @@ class Outcome:
 
 def ferryman(*arguments: str) -> Outcome:
     """Runs the command in this process."""
-    result = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    result = RUNNER.invoke(main, arguments, catch_exceptions=False)
     return Outcome(result.exit_code, result.stdout, result.stderr)
 
 

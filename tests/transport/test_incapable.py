@@ -81,9 +81,10 @@ def test_the_command_line_says_it_too(server):
 
 
 def test_a_migration_to_a_server_without_scripts_is_refused_with_its_version(server):
-    assert ferryman("generate", server.url(5, family="kue"), "--jobs", "10").status == 0
+    with Connection(server.url(5)) as connection:
+        connection.SimpleQueue("q").put("x")
     with partial_server(server, {"EVALSHA": UNKNOWN, "EVAL": UNKNOWN}) as partial:
-        refused = ferryman("migrate", server.url(5, family="kue"), partial.url())
+        refused = ferryman("migrate", server.url(5), partial.url())
     assert refused.status == 3
     assert "this server (" in refused.error
     assert "runs no Lua scripts" in refused.error
