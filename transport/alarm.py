@@ -12,6 +12,8 @@ from typing import Any
 
 EARLIEST = 0.001
 """Seconds: no timer is set to go off sooner, and none is moved for less."""
+LOST = 1.0
+"""Seconds after its time at which a timer that has not gone off never will: Celery has cleared all of the loop's."""
 
 
 class Alarm:
@@ -24,8 +26,9 @@ class Alarm:
 
     def ring_within(self, loop: Any, seconds: float) -> None:
         """Ends the loop's poll in so many seconds, or sooner if that was wanted. Who still waits then has to ask again."""
-        at = time.monotonic() + max(seconds, EARLIEST)
-        if at > self._at - EARLIEST:
+        now = time.monotonic()
+        at = now + max(seconds, EARLIEST)
+        if now - LOST < self._at < at + EARLIEST:
             return
         self.cancel()
         self._at = at

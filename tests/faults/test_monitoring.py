@@ -81,10 +81,11 @@ def test_flower_shows_workers_and_tasks(server, ledger, tmp_path):
     port = free_port()
     with worker(server, tmp_path), flower(server, tmp_path, port) as log:
         wait_until(lambda: "w1@test" in (fetch(port, "/workers") or ""))
-        send(server, [(NOTE, ["watched"], {})])
+        send(server, [(NOTE, ["watched"], {}), (NOTE, ["later"], {"countdown": 3600, "task_id": "waits-in-the-broker"})])
         ledger.wait_for("run", 1)
         wait_until(lambda: NOTE in (fetch(port, "/api/tasks") or ""))
         assert "w1@test" in (fetch(port, "/worker/w1@test") or ""), log.read_text()
+        wait_until(lambda: "waits-in-the-broker" in (fetch(port, "/worker/w1@test") or ""))
         assert fetch(port, "/tasks") is not None
 
 

@@ -7,6 +7,7 @@ import time
 
 import ferryman.transport  # noqa: F401 - registers the URL schemes
 import pytest
+from ferryman.transport import alarm as alarm_module
 from ferryman.transport.alarm import Alarm
 from kombu import Connection, Consumer, Producer, Queue
 from kombu.asynchronous import Hub
@@ -75,6 +76,16 @@ def test_an_alarm_is_moved_only_to_an_earlier_moment_and_rings_once(hub):
     assert (rings_in <= 0.01, entry) == (True, None)
     alarm.cancel()
     assert [entry.canceled for _, _, entry in hub.timer.queue] == [True, True]
+
+
+def test_an_alarm_whose_timer_was_cleared_with_all_others_is_set_again(hub, monkeypatch):
+    monkeypatch.setattr(alarm_module, "LOST", 0.0)
+    alarm = Alarm()
+    alarm.ring_within(hub, 0.001)
+    hub.timer.clear()
+    time.sleep(0.002)
+    alarm.ring_within(hub, 0.001)
+    assert len(hub.timer) == 1
 
 
 def test_a_closed_connection_leaves_no_timer_that_would_still_go_off(connection, hub):

@@ -457,3 +457,9 @@ def test_the_address_is_shown_without_its_password():
     assert connection.as_uri() == "ferryman://user:**@localhost:6379/3"
     assert "secret" not in repr(connection)
     assert "secret" in connection.as_uri(include_password=True)
+
+
+def test_a_channel_that_is_asked_for_while_the_first_broker_is_away_works_on_the_next_one(server):
+    with Connection(["ferryman://127.0.0.1:1/0", server.url()]) as connection, connection.channel() as channel:
+        Producer(channel).publish("stored", routing_key="q", retry=True)
+        assert channel.basic_get("q", no_ack=True).payload == "stored"
