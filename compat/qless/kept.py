@@ -71,7 +71,7 @@ class Kept:
     @classmethod
     def of_difference(cls, job: Job, stored: Record, beside: Beside) -> Kept:
         """What must be remembered of a job just read, for the writer to make ``stored`` of it again."""
-        expected = standard(job)
+        expected = _of_layout(standard(job), stored.fields)
         if FIELD in stored.fields:
             expected = with_aside(job, expected, lost(job, stored), touched(stored))
         fields: dict[bytes, bytes | None] = {
@@ -116,7 +116,7 @@ class Kept:
 
     def applied(self, job: Job) -> Record:
         """The record that reproduces the stored job, provided that it has not changed since."""
-        record = standard(job)
+        record = _of_layout(standard(job), self.fields)
         fields = {**record.fields, **self.fields}
         scores = {role: self.scores.get(role, score) for role, score in record.scores.items()}
         if job.state is State.BLOCKED and THROTTLED in self.scores:
@@ -133,6 +133,13 @@ class Kept:
         record = standard(job)
         beside = {name: value for name, value in self.fields.items() if value is not None and name not in SPOKEN_FOR}
         return evolve(record, fields={**beside, **record.fields})
+
+
+def _of_layout(record: Record, fields: Mapping[bytes, bytes | None]) -> Record:
+    """A standard record without what jobs whose history is a field of the hash never had: a reader tells their age by it."""
+    if fields.get(b"history") is None:
+        return record
+    return evolve(record, fields={name: value for name, value in record.fields.items() if name != b"time"})
 
 
 @frozen
