@@ -14,7 +14,7 @@ from functools import cache, cached_property
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from .choices import NO_CHOICES, Choices
 from .draw import EVERY_LOT, Lots
@@ -299,7 +299,8 @@ class KeyFamily(ABC):
 
     def assumptions(self, subject: Subject, keyspace: Keyspace, accepted: Collection[str]) -> Sequence[Finding]:
         """The findings of accepted rules, each of which tells a value of this job that does not stand in the keys."""
-        return check_job([rule for rule in self._refusing if _is_accepted(rule, accepted)], subject, keyspace)
+        rules = [evolve(rule, refuses=False) for rule in self._refusing if _is_accepted(rule, accepted)]
+        return check_job(rules, subject, keyspace)
 
     @cached_property
     def acceptable(self) -> frozenset[str]:

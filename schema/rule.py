@@ -87,9 +87,9 @@ class Rule:
     """One numbered rule of a family's specification.
 
     Exactly one of ``subject`` and ``keyspace`` is given. ``refuses``: a job that breaks this rule is not carried to another
-    keyspace; the migration names the rule and leaves the job where it is. ``assumes``: it refuses because a value is lost, and a
-    user who accepts the rule has the job carried with this one instead. ``of_record``: the check looks at nothing but the
-    job's own record and the time, so it finds the same for as long as the record is the same.
+    keyspace; the migration names the rule and leaves the job where it is. ``assumes``: it refuses because a value is lost, and
+    a user who accepts the rule has the job carried with this one instead: then it does not refuse any more. ``of_record``: the
+    check looks at nothing but the job's own record and the time, so it finds the same for as long as the record is the same.
     """
 
     id: str
@@ -117,8 +117,10 @@ class Rule:
         severity = complaint.severity or self.severity
         key = complaint.key.decode("utf-8", "surrogateescape")
         detail = complaint.detail
-        if self.assumes is not None:
+        if self.assumes is not None and self.refuses:
             detail += f" (not carried; migrate --accept {self.id} carries it {self.assumes})"
+        elif self.assumes is not None:
+            detail += f" (carried {self.assumes})"
         return Finding(self.id, severity, job_id, key, complaint.queue, detail, self.repair)
 
 

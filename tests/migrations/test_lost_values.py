@@ -51,6 +51,7 @@ def test_a_lost_due_time_is_named_and_never_made_up(
     *said, summary = _lines("migrate", source, target, "--engine", engine, "--lossy", "--accept", rule)
     assert [line["rule"] for line in said if line["job_id"] == job_id] == [rule]
     assert rule not in summary["refused"]
+    assert all("(carried due at once" in str(line["detail"]) for line in said if line["rule"] == rule)
     there = {line["id"]: line for line in _lines("jobs", target)}
     assert (there[job_id]["state"], there[job_id]["due_at"]) == ("scheduled", None)
     # It goes by the choices of the migration.
