@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, TypeVar
 import click
 from attrs import asdict, frozen
 
-from ..schema.errors import UsageError
+from ..schema.errors import ServerError, UsageError
 from ..schema.text import dump_json
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -63,14 +63,28 @@ class Reports:
     def add(self, row: Row) -> None:
         """Takes one finding or difference."""
         for file in self._files:
-            file.add(row)
+            with _named_faults(file.path):
+                file.add(row)
 
     def finish(self, outcome: Outcome) -> None:
         """Completes all of them, and gives them their names."""
         for file in self._files:
-            file.finish(outcome)
+            with _named_faults(file.path):
+                file.finish(outcome)
         for file in self._files:
-            os.replace(file.part, file.path)
+            with _named_faults(file.path):
+                os.replace(file.part, file.path)
+
+
+@contextlib.contextmanager
+def _named_faults(path: Path) -> Iterator[None]:
+    """A disk that is full does not say whose file it is."""
+    try:
+        yield
+    except OSError as error:
+        raise ServerError(
+            f"{path}: the report can't be written ({error.strerror or error}); name a place with more room"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -78,7 +92,7 @@ def open_reports(paths: Sequence[Path], rows: str) -> Iterator[Reports]:
     """The reports with these names, open for the length of the block; ``rows``: the name of the table of rows.
 
     What has not been finished leaves nothing behind. Raises UsageError for a name that tells no format, and for a folder that
-    is there already; OSError where nothing can be written.
+    is there already; ServerError where nothing can be written.
     """
     kinds = [_kind(path) for path in paths]
     with contextlib.ExitStack() as stack:
@@ -86,7 +100,8 @@ def open_reports(paths: Sequence[Path], rows: str) -> Iterator[Reports]:
         for path, kind in zip(paths, kinds, strict=True):
             file = kind(path, rows)
             stack.callback(file.discard)
-            file.open()
+            with _named_faults(path):
+                file.open()
             files.append(file)
         yield Reports(files)
 
@@ -150,7 +165,8 @@ class _Lines(_Report):
 
     def discard(self) -> None:
         if hasattr(self, "_file"):
-            self._file.close()
+            with contextlib.suppress(OSError):  # what has not been written need not be
+                self._file.close()
         super().discard()
 
     def _write(self, value: Any) -> None:

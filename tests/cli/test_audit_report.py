@@ -26,6 +26,7 @@ from ..support.captures import Capture, capture, load
 from ..support.command import Outcome as Run
 from ..support.command import ferryman
 from ..support.keyspace import store
+from ..support.mounts import mounted
 from ..support.servers import Server
 
 VOID = {"meta"}
@@ -326,3 +327,17 @@ def test_ages_and_places_add_up_and_cross_process_borders() -> None:
 def test_what_was_not_looked_at_again_is_said() -> None:
     assert list(doubts(Census())) == []
     assert ["1,000 findings" in sentence for sentence in doubts(Census(passing=1000, unconfirmed=1000))] == [True, True]
+
+
+@pytest.mark.parametrize("suffix", ["html", "jsonl", "parquet"])
+def test_a_report_on_a_full_disk_is_one_sentence_that_names_it(
+    server: Server, client: redis.Redis, tmp_path: Path, suffix: str
+) -> None:
+    for number in range(1, 1500):
+        client.hset(f"q:job:{number}", mapping={"type": "mail", "state": f"no state {number}", "data": "{"})
+    with mounted(tmp_path / "small", "4k") as small:
+        path = small / f"audit.{suffix}"
+        outcome = ferryman("audit", server.url(family="kue"), "--report", str(path), "--format", "json")
+        assert outcome.status == 3
+        assert outcome.error.startswith(f"ferryman: {path}: the report can't be written (")
+        assert not list(small.iterdir())

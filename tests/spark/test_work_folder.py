@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +17,7 @@ from ferryman.spark.engine import SparkEngine
 from pyspark.sql import SparkSession
 
 from ..support.keyspace import store
+from ..support.mounts import mounted
 from ..support.servers import Server
 
 NOW = 1_795_262_676_000
@@ -32,18 +31,6 @@ def source(server: Server, client: redis.Redis) -> Address:
     for number in range(1, 200):
         client.hset(f"q:job:{number}", "data", '"' + os.urandom(2000).hex() + '"')
     return Address.parse(server.url(family="kue"))
-
-
-@contextlib.contextmanager
-def mounted(path: Path, size: str) -> Iterator[Path]:
-    """A file system of its own with so little room, in memory."""
-    path.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", path], capture_output=True, check=False).returncode:
-        pytest.skip("may not mount a file system here")
-    try:
-        yield path
-    finally:
-        subprocess.run(["umount", "-l", path], check=True)
 
 
 @pytest.mark.parametrize("size", ["16k", "200k"])
