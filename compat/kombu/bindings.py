@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from attrs import field, frozen
@@ -81,10 +81,21 @@ def separator_in(member: str) -> str | None:
         found = {head[-size:] for size in sizes if tail.startswith(head[-size:]) and pattern == _pattern(head[:-size])}
     else:
         # Only topic exchanges have patterns, so it stands there twice.
-        runs = [run for run in _RUN.findall(member) if len(run) % 2 == 0]
-        found = {run[: len(run) // 2] for run in runs if run[: len(run) // 2] * 2 == run}
+        found = {sep for run in _RUN.findall(member) if len(run) <= LONGEST_RUN for sep in _twice_in(run)}
     fitting = [sep for sep in found if len(member.split(sep)) == 3 and member.split(sep)[2]]
     return fitting[0] if len(fitting) == 1 else None
+
+
+LONGEST_RUN = 64
+"""Characters between words in which a separator is looked for."""
+
+
+def _twice_in(run: str) -> Iterator[str]:
+    """The parts of a text that stand twice in a row."""
+    for size in range(1, len(run) // 2 + 1):
+        for start in range(len(run) - 2 * size + 1):
+            if run[start : start + size] == run[start + size : start + 2 * size]:
+                yield run[start : start + size]
 
 
 def _pattern(routing_key: str) -> str:

@@ -107,9 +107,11 @@ class Kombu(KeyFamily):
         return damage.damage(rule, job, target)
 
     def generate(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
+        generate.check(self.settings)
         return generate.generate(jobs, seed, now_ms, lots)
 
     def sketch(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
+        generate.check(self.settings)
         return generate.sketch(jobs, seed, now_ms, lots)
 
 

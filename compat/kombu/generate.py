@@ -17,10 +17,12 @@ from typing import Any
 from attrs import evolve, frozen
 
 from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text, uuid
+from ...schema.errors import UsageError
 from ...schema.job import Job, State
 from ..sketch import Sketch
 from .bindings import default_bindings
 from .kept import Stand, job_of
+from .keys import Settings, can_be_queue
 from .record import Message, Record, eta_text
 
 QUEUES = (
@@ -45,6 +47,13 @@ PICKLED = base64.b64decode("gASVPQAAAAAAAABdlEsBSwKGlGF9lH2UKIwJY2FsbGJhY2tzlE6M
 DAY_MS = 86_400_000
 BODIES = 512
 """Texts made beforehand; what differs from job to job is put in front of one of them."""
+
+
+def check(settings: Settings) -> None:
+    """Raises UsageError for a separator that stands in the name of a generated queue: kombu could not use it."""
+    odd = [queue for queue, _ in QUEUES if not can_be_queue(queue, settings)]
+    if odd:
+        raise UsageError(f"sep={settings.separator!r} stands in the name of a generated queue, {odd[0]!r}; choose another one")
 
 
 def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:

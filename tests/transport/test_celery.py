@@ -147,7 +147,7 @@ def test_celery_purge_empties_the_queue(server):
 
 def test_remote_control_reaches_a_busy_worker(server, ledger, tmp_path):
     with worker(server, tmp_path, concurrency=1):
-        send(server, [(NAP, ["busy", 15.0], {})])
+        send(server, [(NAP, ["busy", 60.0], {})])
         ledger.wait_for("start", 1)
         active = celery(server, "inspect", "active", "--timeout", "10")
         assert "'busy'" in active.stdout, active.stdout + active.stderr

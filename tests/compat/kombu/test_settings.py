@@ -182,6 +182,8 @@ def test_a_queues_key_of_another_type_is_found(server: Server, name: str) -> Non
         ("a-b----c", "--"),
         ("a--b----c", None),
         ("::queue", ":"),
+        ("a*b?[c]::a*b?[c]", ":"),
+        ("o'brien\"::::o'brien\"", "::"),
         (r"news.*:^news\.[^\.]+$:all", ":"),
         (r"#|^.*?$|all", "|"),
         ("only one part", None),
