@@ -60,7 +60,7 @@ def lacks(text: str) -> str | None:
         return "is too old: ferryman's scripts use a command that it does not know; Redis 6.2 or newer, or Valkey, is needed"
     if command in ("EVALSHA", "EVAL"):
         return f"runs no Lua scripts ({command} is unknown to it, or renamed), and ferryman needs them: use Redis or Valkey"
-    return f"does not know {command or 'a command'}, or it is renamed, and ferryman needs it: use Redis 6.2 or newer, or Valkey"
+    return f"does not know {command or 'a command'}, or it is renamed, and ferryman needs it"
 
 
 def info_text(client: redis.Redis) -> str:

@@ -57,7 +57,7 @@ def test_cursors_that_prove_to_be_no_positions_are_an_error() -> None:
 @pytest.mark.parametrize(
     ("answers", "otherwise", "words"),
     [
-        ({"INFO": REDIS, "TIME": b"*2\r\n$1\r\n1\r\n$1\r\n0\r\n"}, b"-ERR unknown command 'SCAN'\r\n", "unknown command 'SCAN'"),
+        ({"INFO": REDIS, "TIME": b"*2\r\n$1\r\n1\r\n$1\r\n0\r\n"}, b"-ERR unknown command 'SCAN'\r\n", "does not know SCAN"),
         ({}, b"HTTP/1.1 400 Bad Request\r\n\r\n", "127.0.0.1"),
     ],
     ids=["older than SCAN", "no Redis at all"],
