@@ -195,25 +195,6 @@ local function each_held(visit)
   end
 end
 
--- The zsets in which jobs of a temporary queue stand, in the order in which renew_more() visits them: these, then what consumers
--- hold, by name. It has no blocked jobs: nothing is published into that set.
-local ROUND = {waiting = WAITING, scheduled = SCHEDULED, dead = DEAD, done = DONE}
-local NEXT = {waiting = 'scheduled', scheduled = 'dead', dead = 'done'}
-
--- The one after a place in that order; nil after the last.
-local function next_place(place)
-  if NEXT[place] then
-    return NEXT[place]
-  end
-  local held, first = string.match(place, '^held:(.*)$'), nil
-  for _, consumer in ipairs(call('ZRANGE', CONSUMERS, 0, -1)) do
-    if (not held or consumer > held) and (not first or consumer < first) then
-      first = consumer
-    end
-  end
-  return first and 'held:' .. first
-end
-
 -- Gives a job the TTL that jobs of its queue have: none, if the queue is not temporary any more.
 local function renew_job(id)
   local key = JOB .. id
@@ -229,12 +210,30 @@ local function renew_job(id)
 end
 
 -- Goes on with the renewal of the TTLs of all jobs, some a call. Meta `renewing` is how many of the first jobs of a place are still
--- to do, and the place: from the end, because jobs leave at the front.
+-- to do, and the place: from the end, because jobs leave at the front. The places: four zsets, then what consumers hold, by name. A
+-- temporary queue has no blocked jobs: nothing is published into that set.
 local function renew_more()
+  local zsets = {waiting = WAITING, scheduled = SCHEDULED, dead = DEAD, done = DONE}
+  local after = {waiting = 'scheduled', scheduled = 'dead', dead = 'done'}
+
+  -- The place that comes next; nil after the last.
+  local function next_place(place)
+    if after[place] then
+      return after[place]
+    end
+    local held, first = string.match(place, '^held:(.*)$'), nil
+    for _, consumer in ipairs(call('ZRANGE', CONSUMERS, 0, -1)) do
+      if (not held or consumer > held) and (not first or consumer < first) then
+        first = consumer
+      end
+    end
+    return first and 'held:' .. first
+  end
+
   local left, place = string.match(queue.renewing, '^(%d+) (.*)$')
   local most = RENEWS
   while place and most > 0 do
-    local key = ROUND[place] or HELD .. string.match(place, '^held:(.*)$')
+    local key = zsets[place] or HELD .. string.match(place, '^held:(.*)$')
     left = math.min(tonumber(left), call('ZCARD', key))
     local from = math.max(0, left - most)
     if left > 0 then
@@ -315,17 +314,13 @@ local function unblock(id)
   return #dependents > 0
 end
 
-local function unblock_more()
-  local id, rest = string.match(queue.unblocking, '^([^\n]*)\n(.*)$')
-  remember('unblocking', rest ~= '' and rest or nil)
-  unblock(id)
-end
-
 -- The end of every script that moved something: the wake rule, the TTLs of a temporary queue, and what else takes several calls.
 -- Returns whether jobs wait, and the ms that the jobs of a temporary queue have left (false or nil for every other).
 local function settle(now)
   if queue.unblocking then
-    unblock_more()
+    local id, rest = string.match(queue.unblocking, '^([^\n]*)\n(.*)$')
+    remember('unblocking', rest ~= '' and rest or nil)
+    unblock(id)
   end
   local waits = call('EXISTS', WAITING) == 1
   if waits then
