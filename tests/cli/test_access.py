@@ -65,7 +65,8 @@ def test_the_rules_for_reading_are_enough(server: Server, client: redis.Redis, n
     with user(client, "clerk", for_family(RULES["auditor"], name)):
         allowed(client, "audit", source)
     if name != "ferryman":
-        with user(client, "clerk", [*for_family(RULES["reader"], name), *(["+smembers", "+zcard", "+zrangebyscore", "+hget"] if name == "kue" else [])]):
+        more = ["+smembers", "+zcard", "+zrangebyscore", "+hget"] if name == "kue" else []
+        with user(client, "clerk", [*for_family(RULES["reader"], name), *more]):
             allowed(client, "metrics", source)
     with user(client, "clerk", RULES["detector"]):
         found, *_ = allowed(client, "detect", url(server, 1, name), "--format", "json").lines()
