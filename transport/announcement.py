@@ -26,6 +26,8 @@ logger = logging.getLogger("ferryman.transport")
 
 REASON = "revoked"
 """What a worker says of such a task."""
+UNSAFE = "application/x-python-serialize"
+"""Pickle: only workers open it, since whoever can write to Redis can write it."""
 EVENTS = 100
 """Events that go out in one message."""
 
@@ -108,7 +110,7 @@ def _request(app: Any, task: Task) -> dict[str, Any]:
         return request
     try:
         message = Message(None, 0, content(task.id, "", {b"message": task.message}))
-        message.accept = prepare_accept_content(app.conf.accept_content)
+        message.accept = prepare_accept_content(app.conf.accept_content) - {UNSAFE}
         properties = message.properties
         request |= message.headers | {
             "properties": properties,

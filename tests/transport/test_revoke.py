@@ -126,13 +126,25 @@ def test_of_two_apps_with_one_broker_the_one_that_revokes_learns_it(server, app,
     second.close()
 
 
-@pytest.mark.parametrize("serializer", ["pickle", "json"])
-def test_a_revoke_reaches_waiting_tasks_whatever_the_app_serializes_with(app, client, serializer):
-    app.conf.update(task_serializer=serializer, result_serializer=serializer, accept_content=[serializer])
+def test_a_chord_whose_waiting_members_are_revoked_fails(app, client):
     result = chord([app.signature("member", (n,)) for n in range(2)], app=app)(app.signature("body"))
     result.parent.revoke()
     assert waiting(client) == 0
     assert isinstance(result.get(timeout=10, propagate=False), ChordError)
+
+
+def test_a_revoked_task_in_pickle_is_removed_and_told_but_never_unpickled_outside_a_worker(app, client, monkeypatch):
+    app.conf.update(task_serializer="pickle", accept_content=["pickle", "json"])
+    result = app.send_task(NOTE, ["x"])
+
+    def refuse(*_):
+        raise AssertionError("unpickled")
+
+    monkeypatch.setattr("kombu.serialization.unpickle", refuse)
+    monkeypatch.setattr("pickle.loads", refuse)
+    assert revoke(app, result.id) == 1
+    assert waiting(client) == 0
+    assert result.state == "REVOKED"
 
 
 def test_monitors_and_signal_handlers_learn_of_a_revoked_task_as_from_a_worker(app):
