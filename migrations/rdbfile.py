@@ -58,6 +58,8 @@ STREAM_MARK = re.compile(rb"[0-9a-f]{%d}" % MARK_SIZE)
 """Behind a snapshot that went to a replica, or to redis-cli, without a file of its own."""
 COMMANDS = re.compile(rb"\*[0-9]+\r\n|#TS:[0-9]+")
 """The beginning of what an append-only file tells."""
+COMMAND = re.compile(rb"\*\d+\r\n\$\d+\r\n([A-Za-z]+)\r\n")
+"""The name of a command in an append-only file."""
 REWRITE = "Run BGSAVE on its server, and give the file that it writes"
 BASE_FILE = re.compile(r"(.+)\.[0-9]+\.base\.rdb")
 CHANGE_OF_DB = re.compile(rb"%b[\x00-\x3f]%b" % (re.escape(bytes([SELECT_DB])), re.escape(bytes([RESIZE_DB]))), re.DOTALL)
@@ -191,9 +193,11 @@ class RdbFile:
     def _must_be_all(self, end: int) -> None:
         """Raises UsageError where more that belongs to it follows the end of the snapshot."""
         if COMMANDS.match(self.data, end):
+            names = dict.fromkeys(name.decode().upper() for name in COMMAND.findall(self.data[end : end + FACTS]))
             raise UsageError(
                 f"{self.path}: an append-only file; the commands that follow its snapshot, from byte {end} of {len(self.data)} "
-                f"on, are not replayed. {REWRITE}, or run BGREWRITEAOF while nobody writes, and give this file then"
+                f"on ({', '.join([*names][:5])} …), are not replayed. {REWRITE}, or run BGREWRITEAOF while nobody writes, and give "
+                f"this file then; its first {end} bytes are the snapshot alone"
             )
         if self.data[end : end + HEADER].startswith((b"REDIS", b"VALKEY")):
             raise UsageError(f"{self.path}: another snapshot follows the first one at byte {end}; give each in a file of its own")

@@ -223,7 +223,7 @@ def test_an_append_only_file_without_a_snapshot_and_two_snapshots_in_one_are_ref
     path.write_bytes(2 * (DATA / "three-kue-jobs.rdb").read_bytes())
     with pytest.raises(UsageError, match=r"another snapshot follows the first one at byte 717"):
         read(path)
-    with pytest.raises(UsageError, match=r"the commands that follow its snapshot, from byte 717 of 767 on, are not replayed"):
+    with pytest.raises(UsageError, match=r"from byte 717 of 767 on \(SELECT, SET …\), are not replayed"):
         read(DATA / "preamble.aof")
 
 
