@@ -196,9 +196,9 @@ class RdbFile:
             names = dict.fromkeys(name.decode().upper() for name in COMMAND.findall(self.data[end : end + FACTS]))
             some = ", ".join([*names][:5])
             raise UsageError(
-                f"{self.path}: an append-only file; the commands that follow its snapshot, from byte {end} of {len(self.data)} on "
-                f"({some} …), are not replayed. {REWRITE}, or run BGREWRITEAOF while nobody writes, and give this file then; its "
-                f"first {end} bytes are the snapshot alone"
+                f"{self.path}: an append-only file; the commands that follow its snapshot, from byte {end} of {len(self.data)} "
+                f"on ({some} …), are not replayed. {REWRITE}, or run BGREWRITEAOF while nobody writes, and give this file then; "
+                f"its first {end} bytes are the snapshot alone"
             )
         if self.data[end : end + HEADER].startswith((b"REDIS", b"VALKEY")):
             raise UsageError(f"{self.path}: another snapshot follows the first one at byte {end}; give each in a file of its own")
