@@ -23,9 +23,9 @@ from ..schema.keys import glob_escape
 from ..schema.native import keys
 from ..schema.native.exchange import Binding
 from ..schema.native.results import Declared
+from ..schema.native.routing import FANOUT, pattern
 from ..schema.text import to_text
 from .errors import NotFound
-from .routes import FANOUT, pattern
 
 if TYPE_CHECKING:
     from .transport import Transport

@@ -22,11 +22,11 @@ from ..schema.errors import MalformedValue, PublishRefused
 from ..schema.native import keys
 from ..schema.native.live import Publication
 from ..schema.native.results import Published
+from ..schema.native.routing import NO_HEADERS
 from . import revocation
 from .durability import Durability
 from .errors import CONNECTION_ERRORS, BrokerFull, NoRoute
 from .message import content, is_task, publication
-from .routes import NO_HEADERS
 
 if TYPE_CHECKING:
     from .transport import Transport

@@ -30,6 +30,19 @@ class Binding(NamedTuple):
     routing_key: str = ""
     pattern: str = ""
 
+    @classmethod
+    def parse(cls, raw: bytes) -> Binding | None:
+        """The binding that a field of the exchange's hash names; None for a field that is none."""
+        try:
+            value = load_json(raw)
+        except MalformedValue:
+            return None
+        match value:
+            case [str() as queue, str() as routing_key, str() as pattern] if queue:
+                return cls(queue, routing_key, pattern)
+            case _:
+                return None
+
 
 @frozen
 class Bindings:
@@ -196,18 +209,6 @@ def _numbers(reply: Any) -> dict[str, int]:
 
 def _bindings(reply: Any) -> Bindings:
     version, fields, exchange_type, alternate = reply
-    found = [_binding(raw) for raw in fields]
+    found = [Binding.parse(raw) for raw in fields]
     good = sorted(binding for binding in found if binding is not None)
     return Bindings(version, tuple(good), len(found) - len(good), to_text(exchange_type), to_text(alternate))
-
-
-def _binding(raw: bytes) -> Binding | None:
-    try:
-        value = load_json(raw)
-    except MalformedValue:
-        return None
-    match value:
-        case [str() as queue, str() as routing_key, str() as pattern] if queue:
-            return Binding(queue, routing_key, pattern)
-        case _:
-            return None

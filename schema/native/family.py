@@ -74,6 +74,9 @@ class Native(KeyFamily):
     def consumers(self, keyspace: Keyspace) -> Mapping[str, int]:
         return reader.consumers(keyspace.totals, keyspace.now_ms)
 
+    def has_twin(self, subject: Subject, keyspace: Keyspace) -> bool:
+        return reader.has_twin(subject, keyspace)
+
     def count(self, prefix: str, now_ms: int) -> Asking:
         return count.count(prefix, now_ms)
 

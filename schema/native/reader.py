@@ -12,16 +12,20 @@ from functools import partial
 
 from attrs import define, field
 
+from ..errors import MalformedValue
 from ..fact import Entry, Fact, FactKind, Subject
 from ..job import Job
 from ..rule import Keyspace
 from ..text import to_bytes, to_text
 from ..totals import Totals
+from . import codec
 from .aside import job_of
+from .exchange import Binding
 from .keys import is_escaped, unescape
 from .layout import PASSING, PLACES, layout
 from .place import ASCENDING, DESCENDING, PriorityOrder, sequence_of
 from .record import Stored, whole, whole_score
+from .routing import NO_HEADERS, queues_of
 
 KINDS = {
     "record": FactKind.RECORD,
@@ -75,7 +79,7 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
             for member, score in entry.value:
                 yield about(member=member, score=score)
         case _:
-            yield about(values=_values(entry))
+            yield about(values=_values(entry), place=told.get("name"))
 
 
 def _values(entry: Entry) -> tuple[bytes, ...]:
@@ -97,6 +101,11 @@ def _flat(fields: Mapping[bytes, bytes]) -> tuple[bytes, ...]:
 def consumer_label(queue: str, consumer: str) -> str:
     """The label under which a consumer's lease is told."""
     return f"{queue}\0{consumer}"
+
+
+def bindings_label(exchange: str) -> str:
+    """Under which name the bindings of an exchange are told."""
+    return f"bindings of {exchange}"
 
 
 def consumers(totals: Totals, now_ms: int) -> Counter[str]:
@@ -124,6 +133,8 @@ def tally(fact: Fact, totals: Totals) -> None:
             totals.name("registered", map(to_text, fact.values))
         case "forwarding":
             totals.name("looked at", map(to_text, fact.values))
+        case "exchange":
+            totals.name(bindings_label(fact.place or ""), (to_text(name) for name in fact.fields if Binding.parse(name)))
         case "wake":
             totals.count("tokens", queue, len(fact.values))
         case "waiting" | "held":
@@ -222,3 +233,19 @@ def read(subject: Subject, keyspace: Keyspace) -> Job | None:
     place = view.own_place
     position = place.index if place is not None and place.role == "waiting" else None
     return job_of(view.job_id, view.queue, view.stored(keyspace.totals), order_of(view.queue, keyspace.totals), position)
+
+
+def has_twin(subject: Subject, keyspace: Keyspace) -> bool:
+    """Whether the exchange to which the message was published leads to several queues: each of them gets it, under one id."""
+    try:
+        head, _ = codec.decode(view_of(subject).fields.get(b"message", b""))
+    except MalformedValue:
+        return False
+    properties, headers = (head.get(name) for name in ("properties", "headers"))
+    info = properties.get("delivery_info") if isinstance(properties, dict) else None
+    exchange, key = (info.get("exchange"), info.get("routing_key")) if isinstance(info, dict) else (None, None)
+    if not (exchange and isinstance(exchange, str) and isinstance(key, str)):
+        return False
+    named = (Binding.parse(to_bytes(name)) for name in keyspace.totals.names.get(bindings_label(exchange), ()))
+    bindings = [binding for binding in named if binding is not None]
+    return len(queues_of(bindings, key, headers if isinstance(headers, dict) else NO_HEADERS)) > 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import ferryman.transport  # noqa: F401 - registers the URL schemes
 import pytest
 import redis
 from ferryman.migrations.engine import Difference, Verification
@@ -13,6 +14,7 @@ from ferryman.schema.address import Address
 from ferryman.schema.errors import KeyspaceNotFound
 from ferryman.schema.family import Target, family_names, get_family
 from ferryman.schema.text import dump_json
+from kombu import Connection, Exchange, Producer, Queue
 
 from ..support.captures import DATA, Capture, captures, load
 from ..support.families import GENERATING
@@ -138,3 +140,18 @@ def test_a_message_in_several_queues_stays_where_ids_are_not_kept_apart(lasting:
     assert found == []
     assert outcome.refused >= 2
     assert outcome.source_jobs == outcome.target_jobs + outcome.refused
+
+
+@pytest.mark.parametrize("family", ["bee", "kickq", "pjq", "qless"])
+def test_a_message_that_an_exchange_has_sent_to_several_queues_stays_too(lasting: Server, family: str) -> None:
+    for db in (0, 1):
+        lasting.client(db).flushdb()
+    media = Exchange("media", "topic")
+    with Connection(lasting.url(0)) as connection, connection.channel() as channel:
+        for queue, binding in (("all", "image.#"), ("large", "image.*.large"), ("sound", "sound")):
+            Queue(queue, media, binding).declare(channel=channel)
+        for key in ("image.cat.large", "image.cat.small", "sound"):
+            Producer(channel, media).publish({"key": key}, routing_key=key)
+    outcome, found = carried_and_compared(address(lasting, 0, "ferryman"), address(lasting, 1, family), lasting, NOW, lossy=True)
+    assert found == []
+    assert (outcome.source_jobs, outcome.refused, outcome.target_jobs) == (4, 2, 2)

@@ -8,8 +8,8 @@ import ferryman.transport  # noqa: F401 - registers the URL schemes
 import pytest
 from ferryman.schema.errors import ExchangeTypeError, UsageError
 from ferryman.schema.native.exchange import Binding
+from ferryman.schema.native.routing import matches, pattern
 from ferryman.transport.errors import NoRoute
-from ferryman.transport.routes import matches, pattern
 from kombu import Connection, Exchange, Producer, Queue
 from kombu.exceptions import ChannelError
 
