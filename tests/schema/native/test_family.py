@@ -246,6 +246,8 @@ DAMAGES: dict[str, Callable[[redis.Redis], object]] = {
     "NATIVE-20": lambda client: client.zadd(q.outbox, {"p-8": NOW * 100}),
     "NATIVE-21": lambda client: client.set(q.unique("k"), "p-8"),
     "NATIVE-22": lambda client: client.hset(q.meta, "dead_letter_exchange", '"graves"'),
+    "NATIVE-23": lambda client: client.hset(q.job("p-8"), "deliveries", "many"),
+    "NATIVE-24": lambda client: client.zadd(q.scheduled, {client.zrange(q.scheduled, 0, 0)[0]: "inf"}),  # type: ignore[index]
 }
 
 
