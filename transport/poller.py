@@ -21,13 +21,13 @@ from kombu.utils.eventio import ERR, READ, poll
 
 from ..schema.errors import FerrymanError, MalformedValue
 from .acks import LINGER
-from .alarm import Alarm
 from .bell import Bell
 from .cluster import ClusterWire
 from .errors import CONNECTION_ERRORS, ConnectionLost
 from .fanout import ClusterFanout, Fanout, StreamFanout
 from .message import Content, Message, content
 from .tracking import Tracker
+from .wake_timer import WakeTimer
 from .wakes import ClusterWakes, TokenWakes, Wakes
 from .wire import BLOCK, Waiter
 
@@ -83,8 +83,8 @@ class Poller:
         self._wakes, self.fanout = self._waits()
         self._bell = Bell()
         self._loop: Any = None
-        self._look_alarm = Alarm()
-        self._ack_alarm = Alarm()
+        self._look_timer = WakeTimer()
+        self._ack_timer = WakeTimer()
         self._beat: Any = None
         self._gave_way = False
         self._closed = False
@@ -214,7 +214,7 @@ class Poller:
                     self._loop.add_reader(fd, wait.on_readable)
         due = self._next_look()
         if due < BEAT:
-            self._look_alarm.ring_within(self._loop, due)
+            self._look_timer.wake_within(self._loop, due)
 
     def _gives_way(self) -> bool:
         """Whether the loop is to call first what it was asked to call soon; it turns again at once then.
@@ -234,7 +234,7 @@ class Poller:
     def _flush_acks(self) -> None:
         for channel in list(self._transport.channels):
             if self._may_wait(channel):
-                self._ack_alarm.ring_within(self._loop, LINGER)  # the next tick sends what has come together
+                self._ack_timer.wake_within(self._loop, LINGER)  # the next tick sends what has come together
             else:
                 channel.acks.flush()
 
@@ -249,7 +249,7 @@ class Poller:
             return
         self._closed = True
         if self._loop is not None:
-            for timer in (self._beat, self._look_alarm, self._ack_alarm):
+            for timer in (self._beat, self._look_timer, self._ack_timer):
                 timer.cancel()
             self._loop.on_tick.discard(self.tick)
             self._loop.remove(self._bell.fileno())

@@ -7,8 +7,8 @@ import time
 
 import ferryman.transport  # noqa: F401 - registers the URL schemes
 import pytest
-from ferryman.transport import alarm as alarm_module
-from ferryman.transport.alarm import Alarm
+from ferryman.transport import wake_timer
+from ferryman.transport.wake_timer import WakeTimer
 from kombu import Connection, Consumer, Producer, Queue
 from kombu.asynchronous import Hub
 
@@ -66,25 +66,25 @@ def test_acks_that_are_kept_back_have_one_timer(connection, hub):
     assert most < 8
 
 
-def test_an_alarm_is_moved_only_to_an_earlier_moment_and_rings_once(hub):
-    alarm = Alarm()
+def test_a_wake_timer_is_moved_only_to_an_earlier_moment_and_fires_once(hub):
+    timer = WakeTimer()
     for _ in range(100):
-        alarm.ring_within(hub, 0.5)
+        timer.wake_within(hub, 0.5)
     assert len(hub.timer) == 1
-    alarm.ring_within(hub, 0.01)
-    rings_in, entry = next(iter(hub.timer))
-    assert (rings_in <= 0.01, entry) == (True, None)
-    alarm.cancel()
+    timer.wake_within(hub, 0.01)
+    fires_in, entry = next(iter(hub.timer))
+    assert (fires_in <= 0.01, entry) == (True, None)
+    timer.cancel()
     assert [entry.canceled for _, _, entry in hub.timer.queue] == [True, True]
 
 
-def test_an_alarm_whose_timer_was_cleared_with_all_others_is_set_again(hub, monkeypatch):
-    monkeypatch.setattr(alarm_module, "LOST", 0.0)
-    alarm = Alarm()
-    alarm.ring_within(hub, 0.001)
+def test_a_wake_timer_that_was_cleared_with_all_others_is_set_again(hub, monkeypatch):
+    monkeypatch.setattr(wake_timer, "LOST", 0.0)
+    timer = WakeTimer()
+    timer.wake_within(hub, 0.001)
     hub.timer.clear()
     time.sleep(0.002)
-    alarm.ring_within(hub, 0.001)
+    timer.wake_within(hub, 0.001)
     assert len(hub.timer) == 1
 
 
