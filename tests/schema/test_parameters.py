@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from ferryman.schema.address import IGNORED_OPTIONS, OF_CONNECTIONS, OPTIONS, Address
+from ferryman.schema.address import OF_CONNECTIONS, OPTIONS, Address
 from ferryman.schema.errors import AddressError
 from ferryman.schema.family import family_names, get_family
+from ferryman.schema.ignored import IGNORED_OPTIONS, SENTINEL_OPTIONS
 from ferryman.spark.frames import read
 from ferryman.spark.source import Ferryman
 
 FOREIGN = [name for name in family_names() if name != "ferryman"]
 VALUES = {"priority_order": "ascending", "queue_order_strategy": "sorted", "durability": "local", "remove_revoked": "true"}
-VALUES |= {"ssl_cert_reqs": "none", "ssl_check_hostname": "false"}
+VALUES |= {"ssl_cert_reqs": "none", "ssl_min_version": "1.2", "ssl_include_verify_flags": "VERIFY_X509_STRICT"}
+VALUES |= dict.fromkeys(("ssl_check_hostname", "ssl_validate_ocsp", "ssl_validate_ocsp_stapled", "checksum"), "false")
+VALUES |= {"ssl_exclude_verify_flags": "VERIFY_X509_STRICT"}
+OF_SERVERS = sorted(OF_CONNECTIONS - {"checksum"})
 ALL = sorted({*OPTIONS, *IGNORED_OPTIONS, *(name for family in family_names() for name in get_family(family).parameters)})
 
 
@@ -31,24 +35,26 @@ def test_what_a_family_does_not_use_is_an_error_that_lists_what_it_does(family: 
             Address.parse(url(family, name))
         for known in sorted({*OF_CONNECTIONS, *own, "family", "prefix", "db"}):
             assert known in str(told.value)
-    with pytest.raises(AddressError, match="unknown parameter 'colour' in the URL; known are: client_name"):
+    with pytest.raises(AddressError, match="unknown parameter 'colour' in the URL; known are: checksum, client_name"):
         Address.parse(url(family, "colour"))
 
 
 @pytest.mark.parametrize("family", family_names())
 def test_what_says_how_to_reach_a_server_goes_with_every_family(family: str) -> None:
-    for name in OF_CONNECTIONS:
+    for name in OF_SERVERS:
         assert name in Address.parse(url(family, name)).options
 
 
 def test_the_brokers_options_go_with_its_own_queues_alone() -> None:
     for name in OPTIONS:
-        if name != "durability":
+        if name not in ("durability", "checksum"):
             assert name in Address.parse(url("ferryman", name)).options
     for name in IGNORED_OPTIONS:
         with pytest.raises(AddressError, match=f"the parameter '{name}' in the URL means nothing to family=ferryman"):
             Address.parse(url("ferryman", name))
-        assert Address.parse(f"ferryman://localhost/0?{name}=1", as_broker=True).options == {}
+        if name not in SENTINEL_OPTIONS:
+            passed = Address.parse(f"ferryman://localhost/0?{name}=1", as_broker=True)
+            assert (passed.options, passed.ignored) == ({}, (name,))
 
 
 @pytest.mark.parametrize("family", FOREIGN)

@@ -13,9 +13,9 @@ from ...support.servers import Server
 each_capture = pytest.mark.parametrize("case", captures("kickq"), ids=str)
 
 REFUSED = {
-    ("crashed", "ferryman"): {"KICKQ-2": ["48", "49", "50", "52"]},
-    # In kickq, a job without a due time would run at once.
-    ("crashed", "kickq"): {"KICKQ-2": ["48", "49", "50", "52"], "KICKQ-W5": ["19", "30", "32"]},
+    # Scheduled jobs that have lost their due time, and jobs without a state.
+    ("crashed", "ferryman"): {"KICKQ-11": ["19", "30", "32"], "KICKQ-2": ["48", "49", "50", "52"]},
+    ("crashed", "kickq"): {"KICKQ-11": ["19", "30", "32"], "KICKQ-2": ["48", "49", "50", "52"]},
     # A native queue needs a name.
     ("healthy", "ferryman"): {"NATIVE-W2": ["52"]},
 }

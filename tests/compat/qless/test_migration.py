@@ -13,13 +13,13 @@ from ...support.servers import Server
 TARGET_DB = 2
 
 REFUSED = {
-    "crashed": {"QLESS-2": ["sched-evicted"]},
-    "odd": {"NATIVE-W1": [""], "NATIVE-W2": ["in-the-nameless-queue"]},
+    "crashed": {"QLESS-2": ["sched-evicted"], "QLESS-24": ["fractional-retries", "inf-priority", "nan-priority"]},
+    "odd": {"NATIVE-W1": [""], "NATIVE-W2": ["in-the-nameless-queue"], "QLESS-4": ["delay-huge"]},
     "reqless-0.13.3": {"NATIVE-W5": ["gpu-2"]},
     "crashed-reqless": {"NATIVE-W5": ["late", "pending-behind", "starved-2"]},
 }
-"""The stub of a job that was evicted; names that a native keyspace can't have; jobs that wait for a throttle, which only reqless
-gives out."""
+"""The stub of a job that was evicted; numbers that are none, and a due time that is no time; names that a native keyspace can't
+have; jobs that wait for a throttle, which only reqless gives out."""
 
 
 def migrate(source: str, target: str, *options: str) -> dict[str, Any]:
