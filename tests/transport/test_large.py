@@ -61,9 +61,9 @@ def test_a_consumer_that_closes_gives_back_more_than_one_call_may(server: Server
     queue, number = Queue("many"), 1_200
     with Connection(server.url()) as connection:
         producer = Producer(connection)
-        with producer.batch():
-            for each in range(number):
-                producer.publish(each, routing_key="many", declare=[queue])
+        queue.declare(channel=connection.default_channel)
+        for each in range(number):
+            producer.publish(each, routing_key="many")
         with connection.channel() as channel:
             got: list[Any] = []
             consumer = Consumer(channel, [queue], on_message=got.append, prefetch_count=0)
