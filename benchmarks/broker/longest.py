@@ -62,7 +62,7 @@ class Scene:
 
     def fill(self, **fields: Any) -> None:
         """Publishes the filling, as ``Producer.batch`` does."""
-        message = b'{"headers":{"id":"4f1c1d0e"}}\n' + b"x" * self.filling.size
+        message = b'{"headers":{"id":"4f1c1d0e"}}\n"%b"' % (b"x" * (self.filling.size - 2))
         each = max(1, min(CHUNK, BATCH_BYTES // len(message)))
         numbers = iter(range(self.filling.jobs))
         while batch := list(islice(numbers, each)):
@@ -121,10 +121,12 @@ class Scene:
             seen, more = seen + found.looked, found.more
 
     def migrate(self, server: Server, family: str) -> None:
-        """Carries the queue to another system, in another database."""
+        """Carries the queue to another system, in another database. Raises RuntimeError if something stays."""
         source, target = Address.parse(server.url("ferryman")), Address.parse(server.url("ferryman", 1) + f"?family={family}")
         plan = Plan.between(source, target, 0, lossy=True)
-        LocalEngine().migrate(source, target, plan, lambda _: None)
+        summary = LocalEngine().migrate(source, target, plan, lambda _: None)
+        if summary.written != self.filling.jobs:
+            raise RuntimeError(f"{summary.written} of {self.filling.jobs} jobs went to {family}: {summary.refused}")
         with server.client(1) as client:
             client.flushdb()
 
