@@ -20,7 +20,6 @@ has, another process tries first, whether it is one or the bytes only look like 
 from __future__ import annotations
 
 import contextlib
-import glob
 import mmap
 import os
 import re
@@ -38,6 +37,7 @@ from attrs import define, field, frozen
 from ..schema.errors import ServerError, UsageError
 from ..schema.fact import Entry
 from ..schema.rule import Finding, Severity
+from . import aof
 from .checksum import NONE, SIZE, crc64, joined
 from .fieldttl import living
 from .skim import REDIS, RESIZE_DB, SELECT_DB, VALKEY, NoRecord, Unknown
@@ -56,12 +56,6 @@ FIELDS_EXPIRE = 12
 MARK_SIZE = 40
 STREAM_MARK = re.compile(rb"[0-9a-f]{%d}" % MARK_SIZE)
 """Behind a snapshot that went to a replica, or to redis-cli, without a file of its own."""
-COMMANDS = re.compile(rb"\*[0-9]+\r\n|#TS:[0-9]+")
-"""The beginning of what an append-only file tells."""
-COMMAND = re.compile(rb"\*\d+\r\n\$\d+\r\n([A-Za-z]+)\r\n")
-"""The name of a command in an append-only file."""
-REWRITE = "Run BGSAVE on its server, and give the file that it writes"
-BASE_FILE = re.compile(r"(.+)\.[0-9]+\.base\.rdb")
 CHANGE_OF_DB = re.compile(rb"%b[\x00-\x3f]%b" % (re.escape(bytes([SELECT_DB])), re.escape(bytes([RESIZE_DB]))), re.DOTALL)
 """What a file says where the keys of another database begin, and may hold elsewhere by chance."""
 IMPOSSIBLE = re.compile(rb"\xc3(?:[\x00-\x3f]|[\x40-\x7f].|\x80.{4}|\x81.{8})(?:\x80[\x40-\xff]|\x81)", re.DOTALL)
@@ -152,10 +146,7 @@ class RdbFile:
         if magic[:6] == b"VALKEY" and magic[6:].isdigit():
             # Valkey has numbers of its own since 9.0; what queues use is written as in version 11 of Redis.
             return b"REDIS0011"
-        if COMMANDS.match(magic):
-            raise UsageError(
-                f"{self.path}: an append-only file without a snapshot at its beginning; its commands are not replayed. {REWRITE}"
-            )
+        aof.must_not_begin(self.path, magic)
         if magic[:5] == b"REDIS":
             raise UsageError(f"{self.path}: RDB version {magic[5:].decode('ascii', 'replace')} is not supported; 1 to 13 are")
         raise UsageError(f"{self.path}: no RDB file (it does not begin with REDIS or VALKEY)")
@@ -179,7 +170,7 @@ class RdbFile:
             end = size - len(behind)
             at = end - self.checksum - len(END)
             if at >= HEADER and self.data[at] == END[0] and (not behind or STREAM_MARK.fullmatch(behind)):
-                self._must_stand_alone()
+                aof.must_stand_alone(self.path)
                 return end
         try:
             end = self.dialect.end_mark(self.data, HEADER) + len(END) + self.checksum
@@ -192,28 +183,9 @@ class RdbFile:
 
     def _must_be_all(self, end: int) -> None:
         """Raises UsageError where more that belongs to it follows the end of the snapshot."""
-        if COMMANDS.match(self.data, end):
-            names = dict.fromkeys(name.decode().upper() for name in COMMAND.findall(self.data[end : end + FACTS]))
-            some = ", ".join([*names][:5])
-            raise UsageError(
-                f"{self.path}: an append-only file; the commands that follow its snapshot, from byte {end} of {len(self.data)} "
-                f"on ({some} …), are not replayed. {REWRITE}, or run BGREWRITEAOF while nobody writes, and give this file then; "
-                f"its first {end} bytes are the snapshot alone"
-            )
+        aof.must_not_follow(self.path, self.data, end)
         if self.data[end : end + HEADER].startswith((b"REDIS", b"VALKEY")):
             raise UsageError(f"{self.path}: another snapshot follows the first one at byte {end}; give each in a file of its own")
-
-    def _must_stand_alone(self) -> None:
-        """Raises UsageError where commands that belong to it stand in another file."""
-        base = BASE_FILE.fullmatch(self.path.name)
-        if base is None:
-            return
-        for later in sorted(self.path.parent.glob(f"{glob.escape(base[1])}.*.incr.aof")):
-            if later.stat().st_size:
-                raise UsageError(
-                    f"{self.path}: the base of an append-only file; the commands in {later.name}, which came later, are not "
-                    f"replayed. {REWRITE}, or copy this one elsewhere to read what it holds"
-                )
 
     @property
     def written_at_ms(self) -> int:

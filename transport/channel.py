@@ -164,7 +164,7 @@ class Channel(Producing):
 
     def _complete(self, queue: str, job: Delivery, no_ack: bool) -> Delivery:
         """A job with its message, which was too long to come with it."""
-        calls: list[Any] = [self.live.contents(queue, job.id)]
+        calls: list[Any] = [self.live.message(queue, job.id)]
         if no_ack:
             calls.append(self.live.ack(queue, self.consumer_id, [job.id]))
         found, *_ = self.wire.run_all(calls)

@@ -41,6 +41,8 @@ KOMBU_OPTIONS = frozenset(
     | {"on_revive", "retry_errors"}
 )
 """Options that kombu reads by itself. It writes the policy of a publish that it retries among them, too."""
+OF_FILES = frozenset({"checksum"})
+"""Options that snapshot files alone have."""
 OBJECTS = frozenset({"socket_keepalive", "socket_keepalive_options", "credential_provider", "deadletter_queue"})
 """Options that have no place in a URL."""
 
@@ -224,7 +226,7 @@ def _from_objects(address: Address, given: Mapping[str, Any], client: Any) -> di
 def _options(address: Address, given: Mapping[str, Any]) -> dict[str, Any]:
     options = {}
     for name, value in given.items():
-        if name in OPTIONS and name not in OBJECTS:
+        if name in OPTIONS and name not in OBJECTS | OF_FILES:
             try:
                 options[name] = OPTIONS[name](str(value))
             except ValueError as error:
@@ -234,7 +236,7 @@ def _options(address: Address, given: Mapping[str, Any]) -> dict[str, Any]:
         elif name in IGNORED_OPTIONS:
             _say_once(f"the transport option {name}", IGNORED_OPTIONS[name])
         elif name not in KOMBU_OPTIONS | OBJECTS:
-            known = ", ".join(sorted({"prefix", *OPTIONS, *OBJECTS}))
+            known = ", ".join(sorted({"prefix", *OPTIONS, *OBJECTS} - OF_FILES))
             raise UsageError(f"unknown transport option {name!r}; known are: {known}")
     return options
 

@@ -78,7 +78,7 @@ class Scene:
             taken = self.send(self.live.take(QUEUE, consumer, PREFETCH, lease))
             for job in taken.jobs:
                 if job.is_left_out:
-                    self.send(self.live.contents(QUEUE, job.id))
+                    self.send(self.live.message(QUEUE, job.id))
             if taken.jobs:
                 yield taken.jobs
             elif not taken.more:

@@ -240,7 +240,7 @@ class Live:
         """Gives the consumer up to ``n`` jobs in pop order and (re)starts its lease; one that holds nothing has two.
 
         No more come than CHUNK, or than have ``fetch_bytes`` of messages together, but one at least. A message that is longer
-        comes alone, and is left out (``Delivery.is_left_out``): ``contents`` reads it, and with ``no_ack`` the job is held until
+        comes alone, and is left out (``Delivery.is_left_out``): ``message`` reads it, and with ``no_ack`` the job is held until
         it is acked.
         ``n`` 0 gives none, but promotes, reclaims and looks. ``consumer`` is an id that is used by one channel and never again.
         ``no_ack``: the jobs are done by being taken. ``delivery_limit``: a job delivered that often already goes to dead
@@ -250,13 +250,6 @@ class Live:
             raise UsageError(f"take from queue {queue!r}: n must not be negative and lease_ms must be above 0")
         args = (_member(consumer), n, lease_ms, 1 if no_ack else "", _optional(delivery_limit), fetch_bytes)
         return self._call("take", queue, now, args, results.taken)
-
-    def contents(self, queue: str, job_id: str) -> Command[dict[bytes, bytes]]:
-        """The message of a job, as ``Delivery.fields`` has it; nothing where there is no such job any more.
-
-        A plain command, which copies a large message once where a script copies it three times.
-        """
-        return Command(("HMGET", self.keys(queue).job(job_id), "message", "payload"), results.contents)
 
     def look(
         self, queues: Sequence[str], consumer: str, lease_ms: int, *, now: int | None = None
@@ -365,7 +358,10 @@ class Live:
         return Command(("HSTRLEN", self.keys(queue).job(job_id), "message"), int)
 
     def message(self, queue: str, job_id: str) -> Command[dict[bytes, bytes]]:
-        """Those fields of a job that hold its message, as ``Delivery.fields``; none for one that has gone."""
+        """Those fields of a job that hold its message, as ``Delivery.fields``; none for one that has gone.
+
+        A plain command, which copies a large message once where a script copies it three times.
+        """
         return Command(("HMGET", self.keys(queue).job(job_id), *results.MESSAGE), results.message)
 
     def purge(self, queue: str, *, limit: int = CHUNK, now: int | None = None) -> Call[Purged]:

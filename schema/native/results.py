@@ -375,7 +375,3 @@ def found(reply: Any) -> Found:
     more, looked, found = reply
     triples = zip(found[::3], found[1::3], found[2::3], strict=True)
     return Found(tuple(Task(to_text(job_id), to_text(task), message) for job_id, task, message in triples), looked, bool(more))
-
-
-def contents(reply: Any) -> dict[bytes, bytes]:
-    return {name: value for name, value in zip((b"message", b"payload"), reply, strict=True) if value is not None}

@@ -430,6 +430,7 @@ def test_two_orders_of_priority_on_one_queue_are_refused(server, connection):
     [
         ("ferryman://localhost/0?leese=3", {}, AddressError, "unknown parameter 'leese'"),
         ("ferryman://localhost/0", {"leese": 3}, UsageError, "unknown transport option 'leese'"),
+        ("ferryman://localhost/0", {"checksum": False}, UsageError, "unknown transport option 'checksum'"),
         ("ferryman://localhost/0?lease=-1", {}, AddressError, "'lease' must be a number of seconds above 0"),
         ("ferryman://:secret@localhost:no/0", {}, AddressError, "port"),
     ],

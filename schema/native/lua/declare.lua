@@ -8,8 +8,8 @@
 -- ARGV[3]   '1' if a queue that has the other order is to be refused, '' to take the order that stands
 -- ARGV[4]   arguments, JSON text; '' keeps those that stand, with the settings that came from them
 -- ARGV[5…]  for each setting two values: name, and value or '' to remove it
--- Result    {1 if created, waiting, consumers with a lease, routes, 1 if the jobs of a queue that is temporary no more still have TTLs:
---           declare it again}
+-- Result    {1 if created, waiting and due, consumers with a lease, routes, 1 if the jobs of a queue that is temporary no more still
+--           have TTLs: declare it again}
 
 -- A queue that is temporary no more.
 local function last_for_ever()

@@ -172,7 +172,8 @@ return answer(function()
     end
   end
   local forwards = has_letters() and 2 or queue.dead_letter_exchange and 1 or 0
-  local taken = {'taken', now, (more or queue.renewing or queue.unblocking) and now or next_event(now, next_due), queue.priority_order == 'descending' and 1 or 0, forwards}
+  local event = (more or queue.renewing or queue.unblocking) and now or next_event(now, next_due)
+  local taken = {'taken', now, event, queue.priority_order == 'descending' and 1 or 0, forwards}
   for _, job in ipairs(chosen) do
     append(taken, job)
   end

@@ -36,9 +36,9 @@ def test_a_message_longer_than_a_take_comes_alone_and_is_read_by_a_command_of_it
     assert job.is_left_out
     assert taken.more
     assert b"published_at" in job.fields
-    assert send(live.contents("q", "p-1")) == {b"message": b"{}\n" + b"x" * 50_000}
+    assert send(live.message("q", "p-1")) == {b"message": b"{}\n" + b"x" * 50_000}
     assert send(live.ack("q", "ann", ["p-1"])) == ("acked",)
-    assert send(live.contents("q", "p-1")) == {}
+    assert send(live.message("q", "p-1")) == {}
     assert not send(live.take("q", "ann", 9, LEASE)).jobs[0].is_left_out
 
 
