@@ -28,8 +28,8 @@ from .hoard import hoarding
 from .intake import Intake
 from .order import listing_order, order_difference, pop_orders
 from .plan import Carried, Plan, carry
+from .prefiltering_reader import Sieve, can_vouch
 from .queues import QueueStatus, counted, statuses
-from .sifting import Sieve, can_vouch
 from .source import open_source
 from .store import Store, open_store
 from .subjects import Gathering
@@ -193,7 +193,7 @@ class LocalEngine:
     ) -> Reading:
         """Reads a keyspace. Raises KeyspaceNotFound if there is none.
 
-        ``suspects_only``: jobs in which no rule can find anything may be left out (sifting.py); they are counted.
+        ``suspects_only``: jobs in which no rule can find anything may be left out (prefiltering_reader.py); they are counted.
         """
         family = address.key_family
         sieve = Sieve(address, now_ms) if suspects_only and can_vouch(address) else None

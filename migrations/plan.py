@@ -23,7 +23,7 @@ from ..schema.rule import Finding, Keyspace, Severity
 from ..schema.totals import Totals
 
 if TYPE_CHECKING:
-    from ..schema.jobtable import CommandTable, JobTable
+    from ..schema.columnar.jobtable import CommandTable, JobTable
 
 CARRIED_FROM = "migration"
 """The name in ``Job.extra`` under which stands what a migration had to change about a job."""
@@ -216,7 +216,7 @@ def _requeued_table(jobs: JobTable, family: str) -> JobTable | None:
     """What ``requeued`` makes of active jobs; None where it must be asked."""
     if jobs.lasting is None or jobs.families != {family} or "due_at" in jobs.columns or jobs.common.due_at is not None:
         return None
-    from ..schema.textparts import TextPart, decimal, joined, where  # need what only the extra spark has
+    from ..schema.columnar.build import TextPart, decimal, joined, where  # need what only the extra spark has
 
     kept, leases = jobs.lasting, jobs.columns.get("lease_expires_at")
     lease: list[TextPart] = [] if leases is None else [b'"lease_expires_at":', decimal(leases), b","]

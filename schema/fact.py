@@ -87,7 +87,7 @@ class Subject:
     scope: str
     facts: tuple[Fact, ...]
     vouched: bool = field(default=False, eq=False)
-    """No rule can find anything in the job, so none need look: schema/voucher.py."""
+    """No rule can find anything in the job, so none need look: schema/prefilter.py."""
 
     def of_kind(self, kind: FactKind) -> Iterator[Fact]:
         """The facts of one kind."""

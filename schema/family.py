@@ -23,14 +23,14 @@ from .fact import Entry, Fact, Subject
 from .index import Index
 from .job import Job, State
 from .keys import hash_tag
+from .prefilter import Voucher
 from .rule import Finding, Keyspace, Rule, check_job
 from .spot import Recount, Spot
 from .text import to_bytes
 from .totals import Totals
-from .voucher import Voucher
 
 if TYPE_CHECKING:
-    from .jobtable import CommandTable, JobTable
+    from .columnar.jobtable import CommandTable, JobTable
 
 Command = tuple[bytes | str | int | float, ...]
 """One Redis command, ready to be packed."""

@@ -1,4 +1,7 @@
-"""A number for each job by its queue and id, for whoever sorts and joins millions of jobs; jobnumbers.py has it for columns."""
+"""A number for each job by its queue and id, for whoever sorts and joins millions of jobs.
+
+columnar/jobnumbers.py has it for columns.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns: many keys of one Redis type as they came from a server or a file, their values as slices of one buffer (texts.py).
+"""Columns: many keys of one Redis type as they came from a server or a file, their values as slices of one buffer.
 
 Made by hashes.py and rdbcolumns.py; taken by forms.py and traces.py. Pure.
 """
@@ -14,8 +14,8 @@ from attrs import frozen
 
 from ..migrations.rdbfile import Row
 from ..migrations.wire import mapping
+from ..schema.columnar.binary_views import Room, Texts, concatenated, fields
 from ..schema.fact import Entry
-from ..schema.texts import Room, Texts, concatenated, fields
 
 STAYS = -1
 """Stands for the time to live of a key that has none."""

@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.machinery import PathFinder
 from typing import Any
 
-from ..schema.compiled import load_kept
+from ..schema.columnar.jit import load_kept
 from ..schema.family import family_names, get_family
 
 MODULES = ("pyspark.worker", "ferryman.spark.engine", "ferryman.spark.source", "pandas")

@@ -16,14 +16,14 @@ import numpy as np
 import pyarrow as pa
 from attrs import field, frozen
 
+from ..schema.columnar.binary_views import Texts
+from ..schema.columnar.build import Sized, TextPart, binary, decimal, grouped, joined
+from ..schema.columnar.jobtable import JobTable, Lines
+from ..schema.columnar.siphash import KEY_BYTES, siphash, siphash_of
 from ..schema.family import KeyFamily
 from ..schema.job import JOB_FIELDS, Job, State
-from ..schema.jobtable import JobTable, Lines
 from ..schema.packed import pack, unpack
-from ..schema.siphash import KEY_BYTES, siphash, siphash_of
 from ..schema.text import to_bytes, to_text
-from ..schema.textparts import Sized, TextPart, binary, decimal, grouped, joined
-from ..schema.texts import Texts
 
 FIELDS = tuple(name for name in JOB_FIELDS if name != "extra")
 RAW = frozenset({"payload", "result"})

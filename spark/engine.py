@@ -19,8 +19,8 @@ from ..migrations import journal, leftovers
 from ..migrations.drift import Watch
 from ..migrations.engine import Census, Difference, Progress, Report, Summary, Verification, silent
 from ..migrations.plan import Plan
+from ..migrations.prefiltering_reader import can_vouch
 from ..migrations.queues import QueueStatus
-from ..migrations.sifting import can_vouch
 from ..migrations.source import open_source
 from ..migrations.store import open_store
 from ..migrations.throttle import UNTHROTTLED, Throttle

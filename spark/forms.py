@@ -21,9 +21,9 @@ from ..migrations.reading import read_all
 from ..migrations.throttle import Pace
 from ..migrations.wire import Wire
 from ..schema.address import Address
+from ..schema.columnar.binary_views import Texts
 from ..schema.errors import UsageError
 from ..schema.text import to_bytes
-from ..schema.texts import Texts
 from .columns import STAYS, Found, Hashes, Picked, entries_of
 from .entries import ENTRIES, entry_bytes, hashes
 from .hashes import Test, read_fields, read_whole, record_guess, record_test

@@ -20,9 +20,9 @@ from ..migrations.globs import covering
 from ..migrations.reading import BATCH_BYTES, SMALL_HASH, checked, is_wrong_type
 from ..migrations.throttle import Pace
 from ..migrations.wire import Wire
+from ..schema.columnar.binary_views import NO_NUMBER, NULL, Texts
 from ..schema.fact import Entry, FactKind
 from ..schema.family import Command, KeyFamily
-from ..schema.texts import NO_NUMBER, NULL, Texts
 from .columns import STAYS, Found, Hashes, Keys, Lists, Picked, Zset
 from .replies import Odd, Replies
 

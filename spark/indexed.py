@@ -23,14 +23,14 @@ from ..migrations.strips import Strip, cut_strips
 from ..migrations.throttle import Pace, Throttle
 from ..migrations.wire import wire
 from ..schema.address import Address
-from ..schema.compiled import compiled
+from ..schema.columnar.binary_views import Texts
+from ..schema.columnar.build import joined
+from ..schema.columnar.jit import compiled
 from ..schema.connect import open_client
 from ..schema.errors import ServerError, UsageError
 from ..schema.family import family_names, get_family
 from ..schema.index import Index
 from ..schema.text import to_text
-from ..schema.textparts import joined
-from ..schema.texts import Texts
 from .forms import Form
 from .names import merged
 from .replies import Replies

@@ -15,8 +15,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 from attrs import frozen
 
+from ..schema.columnar.jobtable import JobTable
 from ..schema.fact import Subject
-from ..schema.jobtable import JobTable
 from ..schema.rule import Keyspace
 from .sound import Traces
 

@@ -25,14 +25,14 @@ from pyspark.sql import SparkSession
 
 from ..migrations.clusterscan import Cluster, NodeName
 from ..migrations.engine import Progress, silent
+from ..migrations.prefiltering_reader import can_vouch
 from ..migrations.scan import SCAN_COUNT, Span, node, same_server, scan_range, split
-from ..migrations.sifting import can_vouch
 from ..migrations.source import open_source
 from ..migrations.throttle import Throttle
 from ..schema.address import Address, Kind
-from ..schema.compiled import compiled
+from ..schema.columnar.binary_views import MOST_DIGITS, Texts, concatenated, hashed
+from ..schema.columnar.jit import compiled
 from ..schema.connect import open_client, server_errors
-from ..schema.texts import MOST_DIGITS, Texts, concatenated, hashed
 from .buckets import BucketFile, read_bucket
 from .failures import located, work_errors
 from .stage import Batches, tell

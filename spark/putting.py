@@ -20,10 +20,10 @@ from ..migrations.plan import Carried
 from ..migrations.store import Store
 from ..migrations.wire import Packed
 from ..migrations.writing import PackedJobs, PackedMembers, Part, around_id, marked
+from ..schema.columnar.binary_views import Texts
+from ..schema.columnar.build import Sized, arranged, joined
+from ..schema.columnar.jobtable import CommandTable
 from ..schema.family import Command
-from ..schema.jobtable import CommandTable
-from ..schema.textparts import Sized, arranged, joined
-from ..schema.texts import Texts
 from .jobs import Slab
 
 

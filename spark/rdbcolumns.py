@@ -24,7 +24,7 @@ from attrs import define
 
 from ..migrations.rdbfile import END, Decoded, NotAPiece, Part, Piece, RdbFile, Row
 from ..migrations.skim import VALKEY, NoRecord
-from ..schema.texts import Texts
+from ..schema.columnar.binary_views import Texts
 from .columns import STAYS, Hashes, Lists, Zset
 from .rdbwalk import BINARY_ZSET, EXPIRING, HANDED, HASH, LIST, LONGEST_INTEGER, NONSENSE, RECORD, STATE, UNKNOWN, ZSET, walk
 from .rdbwords import bits, decode, is_ascending

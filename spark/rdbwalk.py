@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..schema.compiled import compiled
+from ..schema.columnar.jit import compiled
 from .columns import STAYS
 
 MOST_WORDS = 1_000

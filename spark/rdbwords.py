@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..schema.compiled import compiled
+from ..schema.columnar.jit import compiled
 from .rdbwalk import (
     BINARY_ZSET,
     COUNTED,

@@ -1,4 +1,4 @@
-"""Replies: what a server answers to many commands at once, as slices of the bytes that came (texts.py).
+"""Replies: what a server answers to many commands at once, as slices of the bytes that came (binary_views.py).
 
 hiredis makes an object of every word, which takes longer than the server needs to send it. Here compiled loops find the words of
 arrays, and numbers; an answer of any other kind (an error, most likely) is left to hiredis and to whoever asks again in
@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from ..migrations.wire import Wire
-from ..schema.compiled import compiled
+from ..schema.columnar.binary_views import Texts, packed
+from ..schema.columnar.jit import compiled
 from ..schema.family import Command
-from ..schema.texts import Texts, packed
 
 ROOM = 1 << 18
 """Bytes for which there is room at first."""

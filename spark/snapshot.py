@@ -27,18 +27,18 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from ..migrations.clusterscan import Cluster
 from ..migrations.engine import Census, Progress, silent
 from ..migrations.intake import Intake, NewIntake, Outline
+from ..migrations.prefiltering_reader import can_vouch
 from ..migrations.reading import SetAside, no_guess, read_all
 from ..migrations.scan import node, nothing_expires
-from ..migrations.sifting import can_vouch
 from ..migrations.source import open_source
 from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..migrations.wire import Wire, wire
 from ..schema.address import Address, Kind
+from ..schema.columnar.binary_views import Texts
 from ..schema.connect import open_client, server_errors
 from ..schema.errors import ServerError
 from ..schema.fact import Fact, Subject, join
 from ..schema.rule import Finding, Keyspace
-from ..schema.texts import Texts
 from ..schema.totals import Totals
 from .chosen import Chosen, chosen_of
 from .failures import work_errors

@@ -22,13 +22,13 @@ from attrs import frozen
 
 from ..migrations.engine import Census
 from ..migrations.intake import Outline
-from ..migrations.sifting import voucher_of
+from ..migrations.prefiltering_reader import voucher_of
 from ..schema.address import Address
-from ..schema.columnvoucher import UNDATED
+from ..schema.columnar.batch_prefilter import UNDATED
+from ..schema.columnar.binary_views import Texts
+from ..schema.columnar.jobtable import Attached, Members, SoundJobs
 from ..schema.fact import Entry
-from ..schema.jobtable import Attached, Members, SoundJobs
-from ..schema.texts import Texts
-from ..schema.voucher import Voucher
+from ..schema.prefilter import Voucher
 from .buckets import read_bucket
 from .traces import ATTACHED, DOUBT, PLACE, RECORD, SCHEMA
 

@@ -54,9 +54,9 @@ from ..migrations.source import open_file, open_source, snapshot_paths
 from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..migrations.wire import wire
 from ..schema.address import Address, Kind
+from ..schema.columnar.binary_views import Texts
 from ..schema.connect import server_errors
 from ..schema.errors import ServerError, UsageError
-from ..schema.texts import Texts
 from .columns import entries_of
 from .entries import ENTRIES, entry_bytes
 from .forms import Form, Whole, parse_fields

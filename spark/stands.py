@@ -19,14 +19,14 @@ import pyarrow.compute as pc
 from attrs import evolve, frozen
 
 from ..migrations.plan import Plan, carry, carry_table
+from ..schema.columnar.binary_views import Texts
+from ..schema.columnar.jobnumbers import numbers_of
+from ..schema.columnar.jobtable import JobTable
 from ..schema.fact import Subject
 from ..schema.job import Job, State
 from ..schema.jobnumber import number_of
-from ..schema.jobnumbers import numbers_of
-from ..schema.jobtable import JobTable
 from ..schema.rule import Keyspace
 from ..schema.text import to_text
-from ..schema.texts import Texts
 from .buckets import BucketFile
 from .digests import Digests
 from .jobs import Jobs

@@ -1,4 +1,4 @@
-"""Traces: what a Sifting (migrations/sifting.py) remembers, for keyspaces of any size.
+"""Traces: what a Sifting (migrations/prefiltering_reader.py) remembers, for keyspaces of any size.
 
     entries -> vouched for: a trace of each place claimed or found, in files that the tasks write themselves (buckets.py)
             -> all others: facts, and a trace of doubt
@@ -21,14 +21,14 @@ import numpy as np
 import pyarrow as pa
 
 from ..migrations.intake import Outline
-from ..migrations.sifting import Sifting, SoundRecords
+from ..migrations.prefiltering_reader import Sifting, SoundRecords
 from ..migrations.wire import mapping
 from ..schema.address import Address
-from ..schema.columnvoucher import NOBODY, UNDATED, ColumnVoucher, VouchedColumns
+from ..schema.columnar.batch_prefilter import NOBODY, UNDATED, ColumnVoucher, VouchedColumns
+from ..schema.columnar.binary_views import NO_NUMBER, Room, Texts, fields
 from ..schema.fact import Entry, Fact
 from ..schema.memo import Memo
-from ..schema.texts import NO_NUMBER, Room, Texts, fields
-from ..schema.voucher import MIX, Home, Item, Place
+from ..schema.prefilter import MIX, Home, Item, Place
 from .buckets import BucketFile, buckets_of
 from .columns import Found, Hashes, Lists, Zset
 

@@ -19,8 +19,8 @@ STEP_BYTES = 16 << 20
 def settle() -> None:
     """Takes what is loaded by now out of all later searches for cycles, and lets freed memory stay with the process."""
     _keep_memory()
-    # Spark's workers search after each task. Loops that were compiled meanwhile (schema/compiled.py) are hundreds of thousands
-    # of values, so this is not for the first task alone.
+    # Spark's workers search after each task. Loops that were compiled meanwhile (schema/columnar/jit.py) are hundreds of
+    # thousands of values, so this is not for the first task alone.
     if len(gc.get_objects()) > MANY:
         gc.freeze()
 

@@ -21,7 +21,7 @@ from attrs import define, frozen
 from ..migrations.chunks import Scored, Sizes, member_chunks, scored
 from ..migrations.keyparts import KeyPart, member_at
 from ..migrations.reading import is_wrong_type, numbered
-from ..schema.texts import Texts
+from ..schema.columnar.binary_views import Texts
 from .columns import Zset
 from .replies import Odd, Replies
 

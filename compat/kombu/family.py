@@ -20,8 +20,8 @@ from ...schema.spot import Spot
 from ...schema.totals import Totals
 from . import damage, generate, reader, repairs, writer
 from .keys import DEFAULT_QUEUE, PARAMETERS, TELLING, USUAL, Settings
+from .prefilter import KombuVoucher
 from .rules import RULES
-from .voucher import KombuVoucher
 from .whereabouts import whereabouts
 
 

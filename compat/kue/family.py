@@ -15,15 +15,15 @@ from ...schema.family import Asking, Command, KeyFamily, Target
 from ...schema.index import Index
 from ...schema.job import Job
 from ...schema.keys import glob_escape
+from ...schema.prefilter import Voucher
 from ...schema.rule import Finding, Keyspace
 from ...schema.spot import Recount, Spot
 from ...schema.totals import Totals
-from ...schema.voucher import Voucher
 from . import count, damage, generate, reader, record_rules, repairs, writer
 from .keys import LOCKS, TELLING, layout, versions
+from .prefilter import KueVoucher
 from .rules import RULES
 from .view import view_of
-from .voucher import KueVoucher
 from .whereabouts import recounts, whereabouts
 
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from ..compiled import compiled
-from ..jobtable import Lines
+from ..columnar.binary_views import Texts, has
+from ..columnar.build import ALPHABET, PADDING, arranged, from_base64
+from ..columnar.jit import compiled
+from ..columnar.jobtable import Lines
+from ..columnar.packed_check import plain_packs
 from ..packed import pack
-from ..packs import plain_packs
-from ..textparts import ALPHABET, PADDING, arranged, from_base64
-from ..texts import Texts, has
 from .aside import extra_of
 
 WHOLE, SIGNED, FRACTION, BYTES, LINES = range(5)

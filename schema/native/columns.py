@@ -1,6 +1,6 @@
-"""Sound jobs of our own queues at a glance, thousands at once: ``voucher.py`` for columns.
+"""Sound jobs of our own queues at a glance, thousands at once: ``prefilter.py`` for columns.
 
-tests/schema/native/test_columns.py. Called by ``voucher.py``.
+tests/schema/native/test_columns.py. Called by ``prefilter.py``.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from ..columnvoucher import NOBODY, UNDATED, ColumnVoucher, StandingColumns, VouchedColumns
-from ..compiled import compiled
-from ..jobnumbers import numbers_of
-from ..jobtable import JobTable, SoundJobs
-from ..texts import NO_NUMBER, NULL, Texts, has
+from ..columnar.batch_prefilter import NOBODY, UNDATED, ColumnVoucher, StandingColumns, VouchedColumns
+from ..columnar.binary_views import NO_NUMBER, NULL, Texts, has
+from ..columnar.jit import compiled
+from ..columnar.jobnumbers import numbers_of
+from ..columnar.jobtable import JobTable, SoundJobs
+from ..prefilter import ANYWHERE
 from ..totals import Totals
-from ..voucher import ANYWHERE
 from .aside import Aside
 from .asides import Asides
 from .place import ASCENDING, SEQUENCES
+from .prefilter import EXACT, SOMEWHERE, NativeVoucher, is_calm, is_message
 from .reader import order_of
 from .record import CANCELLED, whole
 from .table import read_tables
-from .voucher import EXACT, SOMEWHERE, NativeVoucher, is_calm, is_message
 
 
 class NativeColumns(ColumnVoucher):

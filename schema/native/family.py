@@ -14,20 +14,20 @@ from ..fact import Entry, Fact, Subject
 from ..family import Asking, Command, KeyFamily, Target
 from ..job import Job
 from ..keys import glob_escape
+from ..prefilter import Voucher
 from ..rule import Finding, Keyspace
 from ..spot import Recount, Spot
 from ..totals import Totals
-from ..voucher import Voucher
 from . import count, damage, generate, reader, repairs, writer
 from .keys import DEFAULT_PREFIX
 from .layout import TELLING
+from .prefilter import NativeVoucher
 from .record import NAME
 from .rules import RULES
-from .voucher import NativeVoucher
 from .whereabouts import recounts, whereabouts
 
 if TYPE_CHECKING:
-    from ..jobtable import CommandTable, JobTable
+    from ..columnar.jobtable import CommandTable, JobTable
 
 
 class Native(KeyFamily):

@@ -11,20 +11,20 @@ from typing import Any
 
 import numpy as np
 
+from ..columnar.binary_views import Texts
+from ..columnar.build import TextPart, base64, bulk, decimal, each, grouped, joined, where
+from ..columnar.jobtable import Column, CommandTable, JobTable, SoundJobs
 from ..family import Target
 from ..job import Job, State
-from ..jobtable import Column, CommandTable, JobTable, SoundJobs
 from ..packed import pack
 from ..text import to_bytes, to_text
-from ..textparts import TextPart, base64, bulk, decimal, each, grouped, joined, where
-from ..texts import Texts
 from ..totals import Totals
 from .aside import Aside
 from .asides import Asides
 from .keys import QueueKeys
 from .place import IMPORTED, SEQUENCES
+from .prefilter import EXACT
 from .record import FAILED, NAME, PLACE_OF, STATES
-from .voucher import EXACT
 
 MOMENTS = {State.WAITING: None, State.SCHEDULED: "due_at", State.COMPLETED: "finished_at", State.FAILED: "finished_at"}
 """The states of jobs in tables, with the attribute that is their score; that of waiting ones is their turn."""

@@ -13,8 +13,8 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from ..compat.kue.strategies import jobs
+from ..support.prefiltering import table_of
 from ..support.toy import TOY
-from ..support.vouching import table_of
 
 KEY = bytes(16)
 

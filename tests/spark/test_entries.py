@@ -15,10 +15,10 @@ import pytest
 import redis
 from attrs import evolve
 from ferryman.migrations.chunks import CHUNK
+from ferryman.schema.columnar.binary_views import Texts
 from ferryman.schema.errors import UsageError
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import get_family
-from ferryman.schema.texts import Texts
 from ferryman.spark.entries import ENTRIES
 from ferryman.spark.forms import parse_fields
 from ferryman.spark.hashes import record_test

@@ -12,10 +12,10 @@ from ferryman.migrations.reading import BATCH_BYTES, SMALL_HASH
 from ferryman.migrations.throttle import POLITE_BATCH, UNTHROTTLED, Pace, Throttle
 from ferryman.migrations.wire import Wire, wire
 from ferryman.schema.address import Address
+from ferryman.schema.columnar.binary_views import Texts
 from ferryman.schema.connect import open_client
 from ferryman.schema.fact import FactKind
 from ferryman.schema.family import Command, family_names, get_family
-from ferryman.schema.texts import Texts
 from ferryman.spark.hashes import BATCH, FIELDS_BATCH, FIRST, read_fields, read_lists, read_whole, record_test
 from ferryman.spark.replies import Replies
 from redis.exceptions import NoPermissionError

@@ -26,11 +26,11 @@ from ferryman.migrations.scan import entries
 from ferryman.migrations.store import Store, open_store
 from ferryman.migrations.writing import JOURNAL, Run, identity, open_part
 from ferryman.schema.address import Address
+from ferryman.schema.columnar.jobtable import JobTable
 from ferryman.schema.fact import Entry, Subject
 from ferryman.schema.family import get_family
 from ferryman.schema.job import Job, State
 from ferryman.schema.jobnumber import number_of
-from ferryman.schema.jobtable import JobTable
 from ferryman.schema.native import FAMILY as NATIVE
 from ferryman.schema.rule import Keyspace
 from ferryman.schema.totals import Totals
@@ -45,8 +45,8 @@ from ferryman.spark.traces import Tracing
 
 from ..support.captures import dump
 from ..support.keyspace import store as store_jobs
+from ..support.prefiltering import in_order, jobs_of
 from ..support.servers import Server
-from ..support.vouching import in_order, jobs_of
 
 NOW = 1_800_000_000_000
 JOBS = list(generate(400, 7, NOW))

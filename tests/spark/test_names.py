@@ -9,7 +9,7 @@ import pytest
 import redis
 from ferryman.migrations.survey import FEW_KEYS, memory
 from ferryman.schema.address import Address
-from ferryman.schema.texts import Texts
+from ferryman.schema.columnar.binary_views import Texts
 from ferryman.spark.engine import SparkEngine
 from ferryman.spark.names import even, merged, tasks_for
 from hypothesis import given

@@ -20,8 +20,8 @@ from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.scan import entries
 from ferryman.schema.address import Address
 from ferryman.schema.job import State
+from ferryman.schema.prefilter import Place
 from ferryman.schema.rule import Finding
-from ferryman.schema.voucher import Place
 from ferryman.spark import few, traces
 from ferryman.spark.columns import STAYS, Hashes
 from ferryman.spark.engine import SparkEngine

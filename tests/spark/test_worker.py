@@ -64,13 +64,13 @@ def test_a_task_finds_loaded_what_it_needs(spark: SparkSession) -> None:
 KEPT = """
 import sys
 from ferryman.schema import texts
-from ferryman.schema.texts import Texts
+from ferryman.schema.columnar.binary_views import Texts
 
 if sys.argv[1:] == ["load"]:
     from ferryman.spark.daemon import load_loops
 
     load_loops()
-    assert "ferryman.compat.kue.columns" in sys.modules
+    assert "ferryman.compat.kue.columnar.batch_prefilter" in sys.modules
     assert texts._named.overloads, "what was kept is not loaded"
 assert Texts.of([b"q:job:7"]).named(b"q:job:").tolist() == [7]
 assert sum(texts._named.stats.cache_misses.values()) == (0 if sys.argv[1:] else 1)

@@ -9,8 +9,8 @@ import pytest
 from ferryman.migrations.chunks import Sizes
 from ferryman.migrations.wire import Wire, wire
 from ferryman.schema.address import Address
+from ferryman.schema.columnar.binary_views import Texts
 from ferryman.schema.connect import open_client
-from ferryman.schema.texts import Texts
 from ferryman.spark.replies import Odd, Replies
 from ferryman.spark.zsets import read_zset
 from hypothesis import HealthCheck, given, settings

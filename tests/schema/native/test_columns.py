@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-from ferryman.schema.columnvoucher import NOBODY, UNDATED
+from ferryman.schema.columnar.batch_prefilter import NOBODY, UNDATED
+from ferryman.schema.columnar.binary_views import NO_NUMBER, Texts
 from ferryman.schema.fact import Entry
 from ferryman.schema.native import FAMILY
 from ferryman.schema.text import to_bytes
-from ferryman.schema.texts import NO_NUMBER, Texts
 from ferryman.schema.totals import Totals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ...support.vouching import numbers, vouch_both, without
+from ...support.prefiltering import numbers, vouch_both, without
 from .test_hostile import fields, texts
-from .test_voucher import NOW, PLAIN, PREFIX, scores, stored
+from .test_prefilter import NOW, PLAIN, PREFIX, scores, stored
 
 VOUCHER = FAMILY.voucher(PREFIX, NOW)
 COLUMNS = VOUCHER.columns()

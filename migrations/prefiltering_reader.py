@@ -1,0 +1,296 @@
+"""Sifting: how the rules are spared from looking at millions of sound jobs, for families that have a Voucher.
+
+    entries -> vouched for: remembered by the places that the job claims, and those where it is found
+            -> all others: facts, and a doubt about their jobs
+
+When all is read, the jobs that stand elsewhere than they claim, and those in doubt, are the suspects: what was remembered of them
+becomes facts after all, and the rules look at these alone. The findings and totals are those of the facts of all jobs. Here
+stands what can be kept in memory; spark/traces.py does the same for any size. Called by the local engine.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import compress
+from typing import Any, TypeVar
+
+from attrs import define, field, frozen
+
+from ..schema.address import Address
+from ..schema.fact import Entry, Fact
+from ..schema.prefilter import WORD, Home, Item, Standing, Vouched, Voucher
+from .chunks import LIST_CHUNK
+from .engine import Census
+from .intake import Intake
+
+T = TypeVar("T")
+
+RECORDS = 10_000
+BYTES = 16 << 20
+"""How many records, or bytes of these, are looked at together: those with the same fields as a table, column by column."""
+
+
+def can_vouch(address: Address) -> bool:
+    """Whether the family of a keyspace has a Voucher."""
+    return address.key_family.voucher(address.prefix, 0) is not None
+
+
+def voucher_of(address: Address, now_ms: int, *, lenient: bool = False) -> Voucher:
+    """The keyspace as its family, one that has a Voucher, sees it at a glance. ``lenient``: as for ``KeyFamily.voucher``."""
+    voucher = address.key_family.voucher(address.prefix, now_ms, lenient=lenient)
+    if voucher is None:
+        raise ValueError(f"the family {address.family} has no Voucher")
+    return voucher
+
+
+@frozen
+class SoundRecords:
+    """Records for which a family vouches, and which have the same fields."""
+
+    names: tuple[bytes, ...]
+    """Of the fields."""
+    keys: Sequence[bytes]
+    numbers: Sequence[int]
+    """Of their jobs."""
+    rows: Sequence[Sequence[bytes]]
+    """The values of their fields."""
+    homes: Sequence[Home]
+    scores: Sequence[Sequence[float]]
+    created_at: Sequence[int | None]
+    """As in Vouched."""
+
+
+@define
+class _Pile:
+    """Records that have the same fields, before anybody has looked at them."""
+
+    keys: list[bytes] = field(factory=list)
+    rows: list[Sequence[bytes]] = field(factory=list)
+
+
+class Sifting(Intake):
+    """Makes facts only of what nobody vouches for; subclasses remember the rest. ``lenient``: as for ``KeyFamily.voucher``."""
+
+    def __init__(self, address: Address, now_ms: int, *, lenient: bool = False) -> None:
+        super().__init__(address)
+        self.voucher = voucher_of(address, now_ms, lenient=lenient)
+        self._piles: defaultdict[tuple[bytes, ...], _Pile] = defaultdict(_Pile)
+        self._piled = self._piled_bytes = 0
+
+    def is_record(self, key: bytes) -> bool:
+        return self.voucher.is_record(key)
+
+    def is_list(self, key: bytes) -> bool:
+        return self.voucher.attached(key) is not None
+
+    def facts(self, entry: Entry) -> Iterator[Fact]:
+        kind = entry.redis_type
+        if kind == "hash" and entry.ttl_ms is None and not entry.offset:
+            return self._record(entry.key, entry.value)
+        if kind == "list" and entry.ttl_ms is None and (number := self.voucher.attached(entry.key)) is not None:
+            self.add_attached(number, entry)
+            return iter(())
+        if kind == "list":
+            return self._of_list(entry)
+        return self.of_place(entry) if kind == "zset" else self.doubtful(entry)
+
+    def row(self, key: bytes, kind: str, value: Any, ttl_ms: int | None) -> Iterator[Fact]:
+        if kind == "hash" and ttl_ms is None:
+            return self._record(key, value)
+        return self.facts(Entry(key, kind, value, ttl_ms))
+
+    def _record(self, key: bytes, fields: Mapping[bytes, bytes]) -> Iterator[Fact]:
+        if not fields:  # those of a large hash may come later
+            return self.doubtful(Entry(key, "hash", fields))
+        values = tuple(fields.values())
+        self._pile_up(key, tuple(fields), values)
+        return self._piled_up(1, sum(map(len, values)))
+
+    def _pile_up(self, key: bytes, names: tuple[bytes, ...], values: Sequence[bytes]) -> None:
+        pile = self._piles[names]
+        pile.keys.append(key)
+        pile.rows.append(values)
+
+    def _piled_up(self, records: int, size: int) -> Iterator[Fact]:
+        """So many records more are on the piles: the facts of those for which nobody vouches, when it is time to look at them."""
+        self._piled += records
+        self._piled_bytes += size
+        return self.rest() if self._piled >= RECORDS or self._piled_bytes >= BYTES else iter(())
+
+    def rest(self) -> Iterator[Fact]:
+        piles, self._piles = self._piles, defaultdict(_Pile)
+        self._piled = self._piled_bytes = 0
+        for names, pile in piles.items():
+            yield from self._sift(names, pile)
+
+    def _sift(self, names: tuple[bytes, ...], pile: _Pile) -> Iterator[Fact]:
+        keys, rows = pile.keys, pile.rows
+        numbers = list(map(self.voucher.record, keys))
+        vouched = Vouched.nobody(len(keys))
+        if self.remembers(names):
+            vouched = self.voucher.vouch(dict(zip(names, zip(*rows, strict=True), strict=True)))
+        homes, scores, created_at = vouched
+        sound = [number is not None and home is not None for number, home in zip(numbers, homes, strict=True)]
+        all_sound = all(sound)
+
+        def those(column: Sequence[T]) -> Sequence[T]:
+            return column if all_sound else list(compress(column, sound))
+
+        if any(sound):
+            self._outline.speaks = True
+            self.voucher.tally_vouched(those(keys), self._outline.totals)
+            known = [number for number in those(numbers) if number is not None]
+            claimed = [home for home in those(homes) if home is not None]
+            self.add_records(
+                SoundRecords(names, those(keys), known, those(rows), claimed, [*map(those, scores)], those(created_at))
+            )
+        for key, row, is_sound in zip(keys, rows, sound, strict=True):
+            if not is_sound:
+                yield from self.doubtful(Entry(key, "hash", dict(zip(names, row, strict=True))))
+
+    def _of_list(self, entry: Entry) -> Iterator[Fact]:
+        """Remembers the items of a list that are jobs for which the family vouches; the facts of all else."""
+        # A snapshot file gives a list whole, however long it is.
+        for start in range(0, len(entry.value) or 1, LIST_CHUNK):
+            part = Entry(entry.key, "list", entry.value[start : start + LIST_CHUNK], entry.ttl_ms, entry.offset + start)
+            items = self.voucher.items(part, self._outline.totals)
+            if items is None:
+                yield from self.doubtful(part)
+                continue
+            known = [(index, item) for index, item in enumerate(items) if item is not None]
+            if known:
+                self._outline.speaks = True
+                self.add_items(part, known)
+            for index, item in enumerate(items):
+                if item is None:
+                    yield from self.doubtful(Entry(part.key, "list", [part.value[index]], None, part.offset + index))
+
+    def doubtful(self, entry: Entry) -> Iterator[Fact]:
+        """All facts of an entry, whose jobs the rules will look at."""
+        for fact in super().facts(entry):
+            if fact.job_id is not None:
+                self.add_doubt(self.voucher.number(fact.job_id, fact.scope))
+            yield fact
+
+    def of_standing(self, entry: Entry, known: Sequence[int]) -> Iterator[Fact]:
+        """Counts the members of a place whose jobs are known, by their indexes; the facts of the others."""
+        items = entry.value
+        self.voucher.tally_standing(entry, [items[index][1] for index in known], self._outline.totals)
+        self._outline.speaks = self._outline.speaks or bool(known)
+        if len(known) < len(items):
+            for index in sorted(set(range(len(items))).difference(known)):
+                yield from self.doubtful(Entry(entry.key, "zset", [items[index]], entry.ttl_ms, entry.offset + index))
+
+    def remembers(self, names: tuple[bytes, ...]) -> bool:
+        """Whether records with these fields, sound as they may be, can be remembered."""
+        return True
+
+    @abstractmethod
+    def add_records(self, records: SoundRecords) -> None:
+        """Records for which the family vouches."""
+
+    @abstractmethod
+    def add_items(self, entry: Entry, known: Sequence[tuple[int, Item]]) -> None:
+        """The items of an entry for which the family vouches, with their indexes: at least one."""
+
+    @abstractmethod
+    def of_place(self, entry: Entry) -> Iterator[Fact]:
+        """Remembers the members of a place, if it is one; the facts of those that name no job, and of all other zsets."""
+
+    @abstractmethod
+    def add_attached(self, number: int, entry: Entry) -> None:
+        """A key that belongs to a job."""
+
+    @abstractmethod
+    def add_doubt(self, number: int) -> None:
+        """A job that the rules must look at."""
+
+
+class Sieve(Sifting):
+    """Remembers in memory."""
+
+    def __init__(self, address: Address, now_ms: int) -> None:
+        super().__init__(address, now_ms)
+        self._address = address
+        self._now_ms = now_ms
+        self._marks: dict[int, int] = {}
+        """The sum of all places found less all claimed, by job."""
+        self._records: dict[int, tuple[Home, int | None, Entry]] = {}
+        self._attached: dict[int, list[Entry]] = {}
+        self._standing: list[tuple[Entry, Standing]] = []
+        self._doubts: set[int] = set()
+        self._homes: dict[int, Home] = {}
+        """Of jobs whose places tell what their records don't."""
+
+    def add_records(self, records: SoundRecords) -> None:
+        entries = (
+            Entry(key, "hash", dict(zip(records.names, row, strict=True)))
+            for key, row in zip(records.keys, records.rows, strict=True)
+        )
+        self._records.update(zip(records.numbers, zip(records.homes, records.created_at, entries, strict=True), strict=True))
+        for number, home, *scores in zip(records.numbers, records.homes, *records.scores, strict=True):
+            claimed = sum(place.mark(score) for place, score in zip(home.places, scores, strict=True))
+            self._marks[number] = (self._marks.get(number, 0) - claimed) % WORD
+
+    def add_items(self, entry: Entry, known: Sequence[tuple[int, Item]]) -> None:
+        for index, (number, home, created_at) in known:
+            item = Entry(entry.key, "list", [entry.value[index]], None, entry.offset + index)
+            if number in self._records:
+                self._attached.setdefault(number, []).append(item)
+                self._doubts.add(number)
+            else:
+                self._marks.setdefault(number, 0)
+                self._records[number] = home, created_at, item
+
+    def of_place(self, entry: Entry) -> Iterator[Fact]:
+        standing = self.voucher.standing(entry)
+        if standing is None:
+            return self.doubtful(entry)
+        self._standing.append((entry, standing))
+        marks, mark = self._marks, standing.place.mark
+        for (_, score), number in zip(entry.value, standing.numbers, strict=True):
+            if number is not None:
+                marks[number] = (marks.get(number, 0) + mark(score)) % WORD
+                if standing.home is not None:
+                    self._homes[number] = standing.home
+        return self.of_standing(entry, [index for index, number in enumerate(standing.numbers) if number is not None])
+
+    def add_attached(self, number: int, entry: Entry) -> None:
+        self._attached.setdefault(number, []).append(entry)
+
+    def add_doubt(self, number: int) -> None:
+        self._doubts.add(number)
+
+    def settle(self) -> tuple[Iterator[Fact], Census]:
+        """When all is read: the facts of the suspects that were remembered, and how many jobs are none. To be called once."""
+        suspects = {number for number in self._marks.keys() | self._attached.keys() if not self._is_sound(number)}
+        sound = Census()
+        by_home: dict[Home, list[int | None]] = {}
+        for number, (home, created_at, _) in self._records.items():
+            if number not in suspects:
+                by_home.setdefault(self._homes.get(number, home), []).append(created_at)
+        for home, created in by_home.items():
+            times = [each for each in created if each is not None]
+            sound.count_created(home.queue, str(home.state), times, self._now_ms, len(created) - len(times))
+        family = self._address.key_family
+        return (fact for entry in self._entries(suspects) for fact in family.facts(entry, self._address.prefix)), sound
+
+    def _is_sound(self, number: int) -> bool:
+        record = self._records.get(number)
+        if record is None or self._marks[number] or number in self._doubts:
+            return False
+        return self.voucher.is_settled(self._homes.get(number, record[0]).queue, self._outline.totals)
+
+    def _entries(self, suspects: set[int]) -> Iterable[Entry]:
+        """What was remembered of these jobs, an entry for each."""
+        for number in suspects:
+            if number in self._records:
+                yield self._records[number][2]
+            yield from self._attached.get(number, ())
+        if suspects:
+            for entry, standing in self._standing:
+                for index, member in enumerate(standing.numbers):
+                    if member in suspects:
+                        yield Entry(entry.key, entry.redis_type, [entry.value[index]], None, entry.offset + index)

@@ -1,0 +1,422 @@
+"""Texts: byte strings as slices of one buffer, and what is asked of millions of them at once.
+
+A list of bytes costs an allocation for each value before anything is known of it. Here a reply of a server, or a piece of a
+file, stays as it came: values are told by where they begin and how long they are, and loops over them are machine code
+(jit.py). What a loop can't decide it leaves to the functions of text.py and compat/numbers.py, one value at a time: both
+always give the same answer. tests/schema/columnar/test_binary_views.py. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from attrs import frozen
+
+from ..text import is_json
+from .jit import compiled, copy, same
+from .json_check import are_plain_json
+
+NULL = -1
+NO_NUMBER = -1
+MOST_DIGITS = 18
+"""So many are no more than 64 bits hold, whichever they are."""
+_POWERS = np.array([float(f"1e{power}") for power in range(23)])
+"""Powers of ten that a float holds exactly."""
+OFFSETS = 2**31 - 1
+"""Most bytes of an Arrow array of binary values."""
+
+
+@frozen(eq=False)
+class Texts:
+    """Byte strings in ``data`` (uint8), each from one of ``starts`` on and one of ``sizes`` long (both int64).
+
+    A size of NULL stands for none: that is no number, no JSON, and equal to no value. ``to_arrow`` and ``to_list`` tell which
+    these are; ``codes`` and an index take them for empty ones.
+    """
+
+    data: Any
+    starts: Any
+    sizes: Any
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @classmethod
+    def of(cls, values: Iterable[bytes | None]) -> Texts:
+        """These values."""
+        return cls.from_arrow(pa.array(values, pa.binary()))
+
+    @classmethod
+    def from_arrow(cls, array: pa.Array) -> Texts:
+        """The values of a binary array, which is not copied."""
+        _, offsets, data = array.buffers()
+        bounds = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+        sizes = np.diff(bounds)
+        if array.null_count:
+            sizes[array.is_null().to_numpy(zero_copy_only=False)] = NULL
+        return cls(np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8), bounds[:-1], sizes)
+
+    def take(self, rows: Any) -> Texts:
+        """Some of them: indexes, or a mask."""
+        return Texts(self.data, self.starts[rows], self.sizes[rows])
+
+    def part(self, start: int, end: int) -> Texts:
+        """Those from one index up to another."""
+        return Texts(self.data, self.starts[start:end], self.sizes[start:end])
+
+    def to_arrow(self) -> pa.Array:
+        """A binary array of them. Raises OverflowError where that can't hold so many bytes."""
+        are_null = self.sizes == NULL
+        has_nulls = bool(are_null.any())
+        sizes = np.where(are_null, 0, self.sizes) if has_nulls else self.sizes
+        total = int(sizes.sum())
+        if total > OFFSETS:
+            raise OverflowError(f"{total} bytes are too many for one column")
+        packed, offsets = np.empty(total, np.uint8), np.empty(len(self) + 1, np.int32)
+        _gather(self.data, self.starts, sizes, packed, offsets)
+        valid = pa.py_buffer(np.packbits(~are_null, bitorder="little")) if has_nulls else None
+        return pa.Array.from_buffers(pa.binary(), len(self), [valid, pa.py_buffer(offsets), pa.py_buffer(packed)])
+
+    def to_list(self) -> list[bytes]:
+        """They as Python's own; None for a null."""
+        values: list[bytes] = self.to_arrow().to_pylist()
+        return values
+
+    def __getitem__(self, index: int) -> bytes:
+        start = self.starts[index]
+        return bytes(self.data[start : start + max(self.sizes[index], 0)])
+
+    def wholes(self) -> Any:
+        """The number behind each text of up to MOST_DIGITS plain digits (int64), NO_NUMBER for all others."""
+        return _wholes(self.data, self.starts, self.sizes)
+
+    def numbers(self, read: Callable[[bytes], int | None], nothing: int) -> Any:
+        """What ``read`` makes of each text (int64), ``nothing`` for None. It is asked of those alone that are no plain digits."""
+        numbers = self.wholes()
+        others = numbers == NO_NUMBER
+        numbers[others] = nothing
+        for index in np.flatnonzero(others & (self.sizes != NULL)).tolist():
+            value = read(self[index])
+            if value is not None:
+                numbers[index] = value
+        return numbers
+
+    def exact(self) -> tuple[Any, Any]:
+        """The whole number of up to MOST_DIGITS digits behind each text (int64), and which texts (bool) are how it is written."""
+        numbers, are_exact = _exact(self.data, self.starts, self.sizes)
+        return numbers, are_exact
+
+    def decimals(self) -> Any:
+        """``float`` of each text of few digits, perhaps with a point among them (float64); NaN for all others."""
+        return _decimals(self.data, self.starts, self.sizes)
+
+    def floats(self) -> Any:
+        """``float`` of each text (float64). Raises ValueError where one is no number."""
+        numbers = self.decimals()
+        for index in np.flatnonzero(np.isnan(numbers)).tolist():
+            numbers[index] = float(self[index])
+        return numbers
+
+    def named(self, before: bytes, after: bytes = b"") -> Any:
+        """The positive number that each text names between these two (int64), NO_NUMBER for a text that is made otherwise."""
+        return _named(self.data, self.starts, self.sizes, _array(before), _array(after))
+
+    def codes(self) -> tuple[Any, list[bytes]]:
+        """A number for each text (int64), and the text for each number, in the order in which they first stand here."""
+        codes, firsts = _codes(self.data, self.starts, self.sizes)
+        return codes, [self[index] for index in firsts]
+
+    def are(self, value: bytes) -> Any:
+        """Whether each is this one."""
+        return _are(self.data, self.starts, self.sizes, _array(value))
+
+    def are_json(self) -> Any:
+        """Whether ``is_json`` is true of each."""
+        answers = are_plain_json(self.data, self.starts, self.sizes)
+        for index in np.flatnonzero(~answers & (self.sizes != NULL)).tolist():
+            answers[index] = is_json(self[index])
+        return answers
+
+
+def shapes(counts: Any, words: Texts, step: int = 2) -> tuple[Any, list[int]]:
+    """A number for each of the records that these words make up, the same for those with the same fields in the same order.
+
+    ``counts``: how many words each has. Every ``step``-th is a name. The second value: the first record of each number.
+    """
+    codes, firsts = _shapes(counts, words.data, words.starts, words.sizes, step)
+    return codes, firsts.tolist()
+
+
+def fields(counts: Any, words: Texts, names: Sequence[bytes]) -> tuple[dict[bytes, Texts], Any, list[tuple[bytes, ...]]]:
+    """These fields of the records that these words make up, nulls where one lacks it.
+
+    And the number of each record that ``shapes`` gives, and the names of the fields behind each number.
+    """
+    codes, firsts = shapes(counts, words)
+    begins = np.cumsum(counts) - counts
+    those = [tuple(words.part(begins[first], begins[first] + counts[first]).to_list()[::2]) for first in firsts]
+    offsets = np.full((len(firsts), len(names)), NULL, np.int64)
+    for code, there in enumerate(those):
+        for index, name in enumerate(names):
+            if name in there:
+                offsets[code, index] = 2 * there.index(name) + 1
+    starts, sizes = _fields(begins, codes, offsets, words.starts, words.sizes)
+    return {name: Texts(words.data, starts[at], sizes[at]) for at, name in enumerate(names)}, codes, those
+
+
+def packed(keys: Texts, *command: bytes) -> Any:
+    """One command for each key, which comes after the first word, as they go over the wire (uint8)."""
+    name, *others = command
+    before = b"*%d\r\n$%d\r\n%b\r\n$" % (1 + len(command), len(name), name)
+    after = b"".join([b"\r\n", *(b"$%d\r\n%b\r\n" % (len(word), word) for word in others)])
+    most = int(keys.sizes.sum()) + len(keys) * (len(before) + len(after) + 22)
+    found = np.empty(most, np.uint8)
+    return found[: _pack(keys.data, keys.starts, keys.sizes, _array(before), _array(after), found)]
+
+
+def _array(text: bytes) -> Any:
+    return np.frombuffer(text, np.uint8)
+
+
+# The loops
+
+
+@compiled
+def _gather(data: Any, starts: Any, sizes: Any, packed: Any, offsets: Any) -> None:
+    at = 0
+    offsets[0] = 0
+    for row in range(len(starts)):
+        copy(packed, at, data, starts[row], sizes[row])
+        at += sizes[row]
+        offsets[row + 1] = at
+
+
+@compiled
+def _whole(data: Any, start: int, end: int) -> int:
+    if not 0 < end - start <= MOST_DIGITS:
+        return NO_NUMBER
+    number = 0
+    for index in range(start, end):
+        digit = data[index]
+        if digit < 48 or digit > 57:
+            return NO_NUMBER
+        number = number * 10 + (digit - 48)
+    return number
+
+
+@compiled
+def _wholes(data: Any, starts: Any, sizes: Any) -> Any:
+    numbers = np.empty(len(starts), np.int64)
+    for row in range(len(starts)):
+        numbers[row] = _whole(data, starts[row], starts[row] + sizes[row])
+    return numbers
+
+
+@compiled
+def _exact(data: Any, starts: Any, sizes: Any) -> Any:
+    numbers, are_exact = np.zeros(len(starts), np.int64), np.zeros(len(starts), np.bool_)
+    for row in range(len(starts)):
+        at, end = starts[row], starts[row] + sizes[row]
+        is_negative = at < end and data[at] == 45
+        if is_negative:
+            at += 1
+        number = _whole(data, at, end)
+        if number != NO_NUMBER and (data[at] != 48 or (end - at == 1 and not is_negative)):
+            numbers[row] = -number if is_negative else number
+            are_exact[row] = True
+    return numbers, are_exact
+
+
+@compiled
+def _decimals(data: Any, starts: Any, sizes: Any) -> Any:
+    """The float for each text of few digits, for which one division gives the nearest; NaN for all others."""
+    numbers = np.full(len(starts), np.nan)
+    for row in range(len(starts)):
+        at, end = starts[row], starts[row] + sizes[row]
+        is_negative = at < end and data[at] == 45
+        if is_negative:
+            at += 1
+        first, point, number = at, end, 0
+        while at < end and at - first <= 15 and (48 <= data[at] <= 57 or (data[at] == 46 and point == end and at > first)):
+            if data[at] == 46:
+                point = at
+            else:
+                number = number * 10 + (data[at] - 48)
+            at += 1
+        if at == end and at > first and point != end - 1:
+            value = number / _POWERS[end - point - 1 if point < end else 0]
+            numbers[row] = -value if is_negative else value
+    return numbers
+
+
+@compiled
+def has(data: Any, start: int, text: Any) -> Any:
+    """Whether a text stands at a position, with all of its bytes among those of ``data``."""
+    return same(data, start, text, 0, len(text))
+
+
+@compiled
+def _named(data: Any, starts: Any, sizes: Any, before: Any, after: Any) -> Any:
+    numbers = np.empty(len(starts), np.int64)
+    for row in range(len(starts)):
+        first, end = starts[row] + len(before), starts[row] + sizes[row] - len(after)
+        numbers[row] = NO_NUMBER
+        if first < end and data[first] != 48 and has(data, starts[row], before) and has(data, end, after):
+            numbers[row] = _whole(data, first, end)
+    return numbers
+
+
+@compiled
+def _are(data: Any, starts: Any, sizes: Any, value: Any) -> Any:
+    answers = np.empty(len(starts), np.bool_)
+    for row in range(len(starts)):
+        answers[row] = sizes[row] == len(value) and has(data, starts[row], value)
+    return answers
+
+
+@compiled
+def hashed(data: Any, start: int, size: int) -> Any:
+    """The FNV-1a hash (uint64) of the text at a position."""
+    found = np.uint64(14695981039346656037)
+    for index in range(start, start + size):
+        found = (found ^ np.uint64(data[index])) * np.uint64(1099511628211)
+    return found
+
+
+@compiled
+def _slot(found: Any, slots: Any) -> Any:
+    """Where the search for a hash begins in a table, whose size is a power of two."""
+    return np.int64((found ^ (found >> np.uint64(32))) & np.uint64(len(slots) - 1))
+
+
+@compiled
+def _codes(data: Any, starts: Any, sizes: Any) -> Any:
+    rows = len(starts)
+    codes, firsts = np.empty(rows, np.int64), np.empty(rows, np.int64)
+    slots = np.full(64, -1, np.int64)
+    known = 0
+    for row in range(rows):
+        size = max(sizes[row], 0)
+        at = _slot(hashed(data, starts[row], size), slots)
+        while slots[at] >= 0:
+            first = firsts[slots[at]]
+            if max(sizes[first], 0) == size and same(data, starts[first], data, starts[row], size):
+                break
+            at = (at + 1) & (len(slots) - 1)
+        if slots[at] < 0:
+            firsts[known] = row
+            slots[at] = known
+            known += 1
+            codes[row] = known - 1
+            if 2 * known > len(slots):
+                slots = np.full(4 * len(slots), -1, np.int64)
+                for code in range(known):
+                    first = firsts[code]
+                    at = _slot(hashed(data, starts[first], sizes[first]), slots)
+                    while slots[at] >= 0:
+                        at = (at + 1) & (len(slots) - 1)
+                    slots[at] = code
+        else:
+            codes[row] = slots[at]
+    return codes, firsts[:known]
+
+
+@compiled
+def _alike(data: Any, starts: Any, sizes: Any, one: int, other: int, count: int, step: int) -> bool:
+    for index in range(0, count, step):
+        if sizes[one + index] != sizes[other + index]:
+            return False
+        if not same(data, starts[one + index], data, starts[other + index], sizes[one + index]):
+            return False
+    return True
+
+
+@compiled
+def _shapes(counts: Any, data: Any, starts: Any, sizes: Any, step: int) -> Any:
+    rows = len(counts)
+    codes, firsts, begins = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int64)
+    known, latest, begin = 0, 0, 0
+    for row in range(rows):
+        begins[row] = begin
+        # Few shapes follow one another in any order: the one before is most likely, and there are few others.
+        code = -1
+        for index in range(known):
+            each = (latest + index) % known
+            first = firsts[each]
+            if counts[first] == counts[row] and _alike(data, starts, sizes, begins[first], begin, counts[row], step):
+                code = each
+                break
+        if code < 0:
+            code = known
+            firsts[known] = row
+            known += 1
+        codes[row] = latest = code
+        begin += counts[row]
+    return codes, firsts[:known]
+
+
+@compiled
+def _fields(begins: Any, codes: Any, offsets: Any, starts: Any, sizes: Any) -> Any:
+    rows, names = len(begins), offsets.shape[1]
+    found_starts, found_sizes = np.zeros((names, rows), np.int64), np.full((names, rows), NULL, np.int64)
+    for row in range(rows):
+        for name in range(names):
+            offset = offsets[codes[row], name]
+            if offset != NULL:
+                found_starts[name, row] = starts[begins[row] + offset]
+                found_sizes[name, row] = sizes[begins[row] + offset]
+    return found_starts, found_sizes
+
+
+@compiled
+def _pack(data: Any, starts: Any, sizes: Any, before: Any, after: Any, packed: Any) -> int:
+    at = 0
+    for row in range(len(starts)):
+        copy(packed, at, before, 0, len(before))
+        at += len(before)
+        size, digits = sizes[row], 1
+        while size >= 10:
+            size //= 10
+            digits += 1
+        size = sizes[row]
+        for index in range(digits - 1, -1, -1):
+            packed[at + index] = 48 + size % 10
+            size //= 10
+        at += digits
+        packed[at], packed[at + 1] = 13, 10
+        at += 2
+        copy(packed, at, data, starts[row], sizes[row])
+        at += sizes[row]
+        copy(packed, at, after, 0, len(after))
+        at += len(after)
+    return at
+
+
+def concatenated(parts: Sequence[Texts], room: Room | None = None) -> Texts:
+    """All of these, at least one, as one. ``room``: where they stand then, until the next ones do."""
+    if len(parts) == 1:
+        return parts[0]
+    shifts = np.cumsum([0, *(len(part.data) for part in parts)]).tolist()
+    data = np.empty(shifts[-1], np.uint8) if room is None else room.of(shifts[-1])
+    np.concatenate([part.data for part in parts], out=data)
+    return Texts(
+        data,
+        np.concatenate([part.starts + shift for part, shift in zip(parts, shifts, strict=False)]),
+        np.concatenate([part.sizes for part in parts]),
+    )
+
+
+class Room:
+    """Memory that is used again and again: to get new memory from the system takes longer than to fill it."""
+
+    def __init__(self) -> None:
+        self._data = np.empty(0, np.uint8)
+
+    def of(self, size: int) -> Any:
+        """So many bytes, which were given out before."""
+        if size > len(self._data):
+            self._data = np.empty(size + size // 4, np.uint8)
+        return self._data[:size]

@@ -1,0 +1,146 @@
+"""Compiled: functions as machine code, made by numba, which needs the extra ``spark``.
+
+For loops over the bytes of millions of values (binary_views.py). One that copies short texts byte by byte takes ten times as long
+as C's own function, so what loops do to several bytes at once stands here too. What is kept of a function is made anew when its
+own file changes, but not when one changes whose functions it calls: who changes such a one while developing deletes
+``__pycache__``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_MADE: list[Any] = []
+"""What numba has made of all functions so far."""
+
+
+def compiled(function: F) -> F:
+    """The function as machine code, made when it is first called, and kept beside its source or in the user's cache.
+
+    Where neither can be written to, each process makes it anew; numba's NUMBA_CACHE_DIR names another folder.
+    """
+    made: F
+    try:
+        made = njit(cache=True, nogil=True)(function)
+    except RuntimeError:  # no place to keep it
+        made = njit(nogil=True)(function)
+    else:
+        _MADE.append(made)
+    return made
+
+
+def load_kept() -> None:
+    """Loads the machine code that is kept of all functions known by now, so that processes forked from this one have it.
+
+    numba has no word for that. Where a later version is other inside, functions are loaded when they are first called, as ever.
+    """
+    with contextlib.suppress(AttributeError):
+        for made in _MADE:
+            for signature, *_ in made._cache._cache_file._load_index():
+                made.compile(signature)
+
+
+# For compiled functions alone, as numba's intrinsics: what is made of their arguments. Nothing checks that the bytes are there.
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def copy(_: Any, target: Any, at: Any, source: Any, start: Any, size: Any) -> Any:
+    """``copy(target, at, source, start, size)``: copies so many bytes from ``start`` on in one array to ``at`` in the other."""
+
+    def made(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        to, from_ = _byte(context, builder, signature, given, 0), _byte(context, builder, signature, given, 2)
+        cgutils.raw_memcpy(builder, to, from_, given[4], 1)
+        return context.get_dummy_value()
+
+    return types.void(_array(target), _index(at), _array(source), _index(start), _index(size)), made
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def same(_: Any, one: Any, start: Any, other: Any, other_start: Any, size: Any) -> Any:
+    """``same(one, start, other, other_start, size)``: whether so many bytes are the same in both arrays."""
+
+    def made(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        first, second = _byte(context, builder, signature, given, 0), _byte(context, builder, signature, given, 2)
+        kind = ir.FunctionType(ir.IntType(32), [first.type, second.type, given[4].type])
+        compare = cgutils.get_or_insert_function(builder.module, kind, "memcmp")
+        return builder.icmp_signed("==", builder.call(compare, [first, second, given[4]]), ir.Constant(ir.IntType(32), 0))
+
+    return types.boolean(_array(one), _index(start), _array(other), _index(other_start), _index(size)), made
+
+
+WIDTH = 16
+"""Bytes that the following look at, all at once."""
+_VECTOR = ir.VectorType(ir.IntType(8), WIDTH)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def plain_bytes(_: Any, data: Any, at: Any) -> Any:
+    """``plain_bytes(data, at)``: how many of WIDTH bytes stand for themselves in a JSON string, up to the first that does not.
+
+    Those that do are ASCII, but no control characters, quotation marks or backslashes.
+    """
+
+    def made(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        found = _wide(context, builder, signature, given)
+        others = builder.icmp_signed("<=", found, _all_of(31))  # as signed numbers, those beyond ASCII are less than 0
+        for byte in b'"\\':
+            others = builder.or_(others, builder.icmp_signed("==", found, _all_of(byte)))
+        beyond = ir.Constant(ir.IntType(64), 1 << WIDTH)
+        return builder.cttz(builder.or_(_bits(builder, others), beyond), ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(_array(data), _index(at)), made
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def opening_brackets(_: Any, data: Any, at: Any) -> Any:
+    """``opening_brackets(data, at)``: how many of WIDTH bytes are ``[`` or ``{``."""
+
+    def made(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        found = builder.and_(_wide(context, builder, signature, given), _all_of(0xDF))  # one bit tells these two apart
+        return builder.ctpop(_bits(builder, builder.icmp_signed("==", found, _all_of(ord("[")))))
+
+    return types.int64(_array(data), _index(at)), made
+
+
+def _array(given: Any) -> Any:
+    """The type of bytes, which must lie one after the other. Raises TypeError."""
+    if not (isinstance(given, types.Array) and given.ndim == 1 and given.dtype == types.uint8 and given.layout == "C"):
+        raise TypeError(f"{given} is no array of bytes in a row")
+    return given
+
+
+def _index(given: Any) -> Any:
+    """The type of a position or size, which must be a whole number: others would be cut. Raises TypeError."""
+    if not isinstance(given, types.Integer):
+        raise TypeError(f"{given} is no position")
+    return types.intp
+
+
+def _byte(context: Any, builder: Any, signature: Any, given: Any, argument: int) -> Any:
+    """Where the byte is of which an array and a position are given, from this argument on."""
+    array = context.make_array(signature.args[argument])(context, builder, given[argument])
+    return builder.gep(array.data, [given[argument + 1]])
+
+
+def _wide(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+    """WIDTH bytes of the array and from the position that are given."""
+    first = _byte(context, builder, signature, given, 0)
+    return builder.load(builder.bitcast(first, _VECTOR.as_pointer()), align=1)
+
+
+def _all_of(byte: int) -> Any:
+    return ir.Constant(_VECTOR, [byte] * WIDTH)
+
+
+def _bits(builder: Any, booleans: Any) -> Any:
+    """Booleans as the lowest bits of a number, the first as the lowest."""
+    return builder.zext(builder.bitcast(booleans, ir.IntType(WIDTH)), ir.IntType(64))

@@ -1,0 +1,188 @@
+"""Jobs in columns: many at once, where they have so much in common that nobody need look at each. Needs the extra ``spark``.
+
+Nearly all jobs of a keyspace are sound and of a few kinds, and to treat each by itself is most of what a migration costs. So
+who reads sound jobs (SoundJobs: what their keys hold) may give those of one kind as tables (JobTable: what they are), and who
+writes jobs may take these. What comes out is what ``Voucher.subject``, ``KeyFamily.read`` and ``KeyFamily.write`` make of each
+job; where a table can't say that, these are asked. Made by a family's ColumnVoucher, used by Spark's tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain, pairwise, repeat, starmap
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from ..fact import Entry, Subject
+from ..job import Job
+from ..prefilter import Member, Voucher
+from .binary_views import Texts
+
+
+@frozen(eq=False)
+class Members:
+    """The entries of some jobs in one of their places."""
+
+    members: Texts
+    scores: Any
+    """float64."""
+    ranks: Any
+    """From the low end, 0 first (int64)."""
+
+    def take(self, rows: Any) -> Members:
+        """Those of some of the jobs (bool)."""
+        return Members(self.members.take(rows), self.scores[rows], self.ranks[rows])
+
+
+@frozen(eq=False)
+class Attached:
+    """The lists that belong to some jobs: the keys of one job after those of the other, the items of one key after the other."""
+
+    keys: Texts
+    offsets: Any
+    """How many items of its key stand before those that are here (int64)."""
+    counts: Any
+    """How many items there are of each key (int64)."""
+    items: Texts
+    owned: Any
+    """How many of the keys each job has (int64)."""
+
+    def lines(self) -> Lines:
+        """All items of each job."""
+        ends = np.append(0, np.cumsum(self.counts))
+        lasts = np.cumsum(self.owned)
+        return Lines(self.items, ends[lasts] - ends[lasts - self.owned])
+
+    def take(self, rows: Any) -> Attached:
+        """Those of some of the jobs (bool)."""
+        keys = np.repeat(rows, self.owned)
+        items = self.items.take(np.repeat(keys, self.counts))
+        return Attached(self.keys.take(keys), self.offsets[keys], self.counts[keys], items, self.owned[rows])
+
+    def entries(self) -> Iterator[list[Entry]]:
+        """Those of each job."""
+        items, ends = self.items.to_list(), np.append(0, np.cumsum(self.counts)).tolist()
+        values = (items[start:end] for start, end in pairwise(ends))
+        entries = map(Entry, self.keys.to_list(), repeat("list"), values, repeat(None), self.offsets.tolist())
+        for owned in self.owned.tolist():
+            yield [next(entries) for _ in range(owned)]
+
+
+@frozen(eq=False)
+class SoundJobs:
+    """Jobs of one home whose records have the same fields, for which ``vouch`` has vouched: what their keys hold."""
+
+    keys: Texts
+    """Of their records, or the list of which they are items."""
+    records: Mapping[bytes, Texts]
+    """The values of each field; empty for items, which are their own members in the place that the list is."""
+    places: Mapping[bytes, Members]
+    """By key."""
+    attached: Attached
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def take(self, rows: Any) -> SoundJobs:
+        """Some of the jobs (bool)."""
+        if rows.all():
+            return self
+        records = {name: values.take(rows) for name, values in self.records.items()}
+        places = {key: members.take(rows) for key, members in self.places.items()}
+        return SoundJobs(self.keys.take(rows), records, places, self.attached.take(rows))
+
+    def subjects(self, voucher: Voucher) -> Iterator[Subject]:
+        """Each job by itself."""
+        names = list(self.records)
+        rows = zip(*(values.to_list() for values in self.records.values()), strict=True) if names else repeat(())
+        places = [
+            zip(repeat(key), place.members.to_list(), place.scores.tolist(), place.ranks.tolist(), strict=False)
+            for key, place in self.places.items()
+        ]
+        columns = zip(self.keys.to_list(), rows, self.attached.entries(), *places, strict=False)
+        for key, values, attached, *members in columns:
+            record = tuple(chain.from_iterable(zip(names, values, strict=True)))
+            yield voucher.subject(key, record, starmap(Member, members), attached)
+
+
+@frozen(eq=False)
+class Lines:
+    """Lists of bytes, one of each job: their items one after the other, and how many each has (int64)."""
+
+    items: Texts
+    counts: Any
+
+    def take(self, rows: Any) -> Lines:
+        """Those of some of the jobs (bool)."""
+        return Lines(self.items.take(np.repeat(rows, self.counts)), self.counts[rows])
+
+
+Column = Any
+"""The values of an attribute: Texts, as ``to_bytes`` has them, for texts and bytes; Lines for ``logs``; an array of int64 for
+whole numbers, of float64 for ``progress``; and for ``extra`` Texts as an ordered ``pack`` (packed.py) makes them."""
+
+
+@frozen(eq=False)
+class JobTable:
+    """Jobs of one queue in one state, whose ids are those of their keys. None of them has None for what has a column."""
+
+    rows: Any
+    """Which they are of the jobs of which they were made (bool)."""
+    common: Job
+    """What has no column is the same in all of them. What has one means nothing here."""
+    columns: Mapping[str, Column]
+    """By attribute of Job. ``id`` at least is one of them."""
+    families: frozenset[str] = frozenset()
+    """The names that may stand in ``extra``, if that is a column."""
+    scope: str = ""
+    """As in Subject."""
+    lasting: Texts | None = None
+    """Of active jobs: what their family alone keeps in ``extra`` that would be true in another state as well, as an ordered
+    ``pack``; empty where that is nothing. None: nobody knows, or they are not active."""
+
+    @classmethod
+    def of(
+        cls,
+        rows: Any,
+        common: Job,
+        columns: Mapping[str, Column],
+        families: frozenset[str] = frozenset(),
+        scope: str = "",
+        lasting: Texts | None = None,
+    ) -> JobTable | None:
+        """The table of some jobs (bool), if there are any, of columns that have the values of all."""
+        if not rows.any():
+            return None
+        if not rows.all():
+            columns = {name: _some(column, rows) for name, column in columns.items()}
+            lasting = None if lasting is None else lasting.take(rows)
+        return cls(rows, common, columns, families, scope, lasting)
+
+    @property
+    def ids(self) -> Texts:
+        """Of all of them."""
+        ids: Texts = self.columns["id"]
+        return ids
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def _some(column: Column, rows: Any) -> Column:
+    return column.take(rows) if isinstance(column, Texts | Lines) else column[rows]
+
+
+@frozen(eq=False)
+class CommandTable:
+    """The commands that store jobs, as they go over the wire."""
+
+    commands: Texts
+    """Those of each job, one after the other."""
+    each: int
+    """How many commands that is. The keys of all of them have the same hash tags."""
+    place: bytes
+    """The zset to which one ZADD more adds all of the jobs, or as many of them as go at once."""
+    members: Texts
+    """The score and the member of each there, as words of that command."""

@@ -1,0 +1,185 @@
+"""Sound jobs of our own queues at a glance: those for which no rule of ``rules.py`` can find anything.
+
+A record does not say where its job stands, so it claims to stand anywhere, once. Jobs that are held, blocked, tagged, letters, or
+have a unique key are left to the rules. tests/schema/native/test_prefilter.py holds every rule against it. Called by
+``family.py``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ..errors import MalformedValue
+from ..fact import Entry, Fact, FactKind, Subject
+from ..jobnumber import number_of
+from ..memo import Memo
+from ..prefilter import ANYWHERE, Columns, Home, Member, Standing, Vouched, Voucher
+from ..text import to_bytes, to_text
+from ..totals import Totals
+from . import codec
+from .aside import Aside, is_plain
+from .keys import is_escaped, unescape
+from .layout import layout
+from .place import sequence_of
+from .record import CANCELLED, STATES, number, whole, whole_score
+from .rules import LATE_MS
+
+if TYPE_CHECKING:
+    from ..columnar.batch_prefilter import ColumnVoucher
+
+CALM = frozenset({"waiting", "scheduled", "dead", "done"})
+"""The roles of the places where nobody holds a job."""
+SOMEWHERE = Home("", None, (ANYWHERE,))
+NEVER = -(2**63)
+"""Before all moments."""
+EXACT = 2**53
+"""Up to here each whole number has a score of its own."""
+
+
+class NativeVoucher(Voucher):
+    """The keyspace under ``prefix`` at ``now_ms`` (Unix ms). ``lenient``: as for ``KeyFamily.voucher``."""
+
+    def __init__(self, prefix: str, now_ms: int, *, lenient: bool = False) -> None:
+        self._layout = layout(prefix)
+        self.head = to_bytes(prefix) + b":{"
+        """The name of every record, up to the tag."""
+        self.late = NEVER if lenient else now_ms - LATE_MS
+        """A job that was due before is late."""
+        self._queues = Memo(_queue)
+        self._homes = Memo(_home)
+
+    def columns(self) -> ColumnVoucher:
+        from .columns import NativeColumns  # needs what only the extra spark has
+
+        return NativeColumns(self)
+
+    def record(self, key: bytes) -> int | None:
+        told = self._told(key)
+        return None if told is None else self.number(told[1], told[0])
+
+    def is_record(self, key: bytes) -> bool:
+        return self._told(key) is not None
+
+    def number(self, job_id: str, scope: str) -> int:
+        return number_of(scope, job_id)
+
+    def vouch(self, records: Columns) -> Vouched:
+        rows = len(records[next(iter(records))])
+        if not records.keys() & {b"payload", b"message"}:
+            return Vouched.nobody(rows)
+        # Messages of kombu don't say when they were published.
+        is_dated = b"published_at" in records
+        created_at = list(map(whole, records[b"published_at"])) if is_dated else [None] * rows
+        odd = {row for row, time in enumerate(created_at) if is_dated and time is None}
+        if b"reason" in records:
+            odd.update(row for row, reason in enumerate(records[b"reason"]) if reason == CANCELLED)
+        if b"score" in records:
+            odd.update(row for row, score in enumerate(records[b"score"]) if number(score) is None)
+        if b"deliveries" in records:
+            odd.update(row for row, count in enumerate(records[b"deliveries"]) if whole(count) is None)
+        if b"payload" not in records:
+            odd.update(row for row, message in enumerate(records[b"message"]) if not is_message(message))
+        if Aside.FIELD in records:
+            odd.update(row for row, aside in enumerate(records[Aside.FIELD]) if not is_calm(aside))
+        homes = [None if row in odd else SOMEWHERE for row in range(rows)]
+        return Vouched(homes, ([0.0] * rows,), created_at)
+
+    def standing(self, entry: Entry) -> Standing | None:
+        place = self.place(entry.key) if entry.redis_type == "zset" and entry.ttl_ms is None else None
+        if place is None:
+            return None
+        queue, role, home = place
+        is_odd = {"waiting": _is_inexact, "scheduled": self._is_late}.get(role, _never)
+        numbers = [None if is_odd(score) else self.number(to_text(member), queue) for member, score in entry.value]
+        return Standing(ANYWHERE, numbers, home)
+
+    def place(self, key: bytes) -> tuple[str, str, Home] | None:
+        """The queue, the role and the home of the jobs in a zset of this name, if it is a place where nobody holds a job."""
+        match = self._layout.parse(key, "zset")
+        if match is None or match.role not in CALM or not is_escaped(match.fields["tag"]):
+            return None
+        queue = unescape(match.fields["tag"])
+        return queue, match.role, self._homes[queue, match.role]
+
+    def subject(self, key: bytes, record: tuple[bytes, ...], members: Iterable[Member], attached: Iterable[Entry]) -> Subject:
+        told = self._told(key)
+        if told is None:
+            raise ValueError(f"{key!r} is no record")
+        queue, job_id = told
+        facts = [Fact(FactKind.RECORD, "record", key, "hash", job_id, queue, queue, values=record)]
+        for place, member, score, rank in members:
+            role = place.rpartition(b":")[2].decode()
+            facts.append(Fact(FactKind.PLACE, role, place, "zset", job_id, queue, queue, None, member, score, rank))
+        return Subject(job_id, queue, tuple(facts), vouched=True)
+
+    def tally_vouched(self, keys: Sequence[bytes], totals: Totals) -> None:
+        start = len(self.head)
+        for tag, records in Counter(key[start:].partition(b"}")[0] for key in keys).items():
+            totals.count("records", self.queue(tag) or "", records)
+
+    def tally_standing(self, entry: Entry, scores: Sequence[float], totals: Totals) -> None:
+        place = self.place(entry.key)
+        if scores and place is not None and place[1] == "waiting":
+            highest = max(sequence_of(whole_score(score) or 0) for score in scores)
+            self.tally_waiting(place[0], len(scores), highest, totals)
+
+    def tally_waiting(self, queue: str, members: int, highest: int, totals: Totals) -> None:
+        """Counts so many members of a queue's waiting jobs; ``highest``: of their sequences."""
+        totals.count("waiting", queue, members)
+        totals.maximum("highest sequence", highest, queue)
+
+    def queue(self, tag: bytes) -> str | None:
+        """The queue in whose keys a tag stands; None for what is no tag."""
+        queue: str | None = self._queues[tag]
+        return queue
+
+    def _told(self, key: bytes) -> tuple[str, str] | None:
+        """The queue and the id in the name of a record."""
+        if not key.startswith(self.head):
+            return None
+        tag, _, name = key[len(self.head) :].partition(b"}:job:")
+        queue = self.queue(tag) if name else None
+        return None if queue is None else (queue, to_text(name))
+
+    def _is_late(self, due_at: float) -> bool:
+        return due_at < self.late or whole_score(due_at) is None
+
+
+def _queue(tag: bytes) -> str | None:
+    text = to_text(tag)
+    return unescape(text) if text and is_escaped(text) else None
+
+
+def _home(told: tuple[str, str]) -> Home:
+    """The home of all jobs of a queue in places of a role."""
+    queue, role = told
+    return Home(queue, STATES[role], (ANYWHERE,))
+
+
+def is_message(raw: bytes) -> bool:
+    """Whether a message can be read."""
+    try:
+        codec.decode(raw)
+    except MalformedValue:
+        return False
+    return True
+
+
+def is_calm(aside: bytes) -> bool:
+    """Whether what is aside can be read, and does not tell another time of publication."""
+    if is_plain(aside):
+        return True
+    try:
+        return "created_at" not in Aside.unpack(aside).fields
+    except MalformedValue:
+        return False
+
+
+def _is_inexact(score: float) -> bool:
+    return not score.is_integer() or abs(score) > EXACT
+
+
+def _never(_score: float) -> bool:
+    return False

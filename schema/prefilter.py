@@ -1,0 +1,204 @@
+"""Voucher: how a family audits millions of sound jobs without taking each of them apart.
+
+Nearly all jobs of a keyspace are plainly sound. Where a family has a Voucher, a glance at the record decides whether the rules
+could find anything in it, provided that the job stands in exactly the places where its record says it does (``vouch``). An
+engine then compares places claimed with places found by one number for each job: the sum of the marks of all places found, less
+those of all claimed. Only jobs where it is not zero, or for which nobody vouches, become facts, subjects and findings. A family
+whose records don't say where their jobs stand claims one place for each, ANYWHERE. One whose jobs have no keys, but are items of
+lists, vouches for these (``items``): a job is sound then if there is one such item, and nobody doubts it.
+
+A Voucher never decides that something is wrong; it only says what need not be looked at. Marks have 64 bits: a job that
+stands elsewhere is taken for sound with a probability of 2^-64. Pure. Implemented in a family's ``prefilter.py``, called by
+migrations/prefiltering_reader.py and by traces.py and sound.py of spark/.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from attrs import field, frozen
+
+from .fact import Entry, Subject
+from .job import State
+from .totals import Totals
+
+if TYPE_CHECKING:
+    from .columnar.batch_prefilter import ColumnVoucher
+
+WORD = 1 << 64
+MIX = (0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB)
+"""The factors of splitmix64, which makes numbers that differ in few bits differ in half of them."""
+
+
+@frozen
+class Place:
+    """A key in which jobs stand with a score: a zset."""
+
+    key: bytes
+    is_scored: bool = True
+    """Whether records tell the score. If not, to stand here with any score has the same mark."""
+    base: int = field(init=False)
+    factor: int = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        base, factor = struct.unpack("<QQ", hashlib.blake2b(self.key, digest_size=16).digest())
+        object.__setattr__(self, "base", base)
+        object.__setattr__(self, "factor", factor | 1 if self.is_scored else 0)
+
+    def mark(self, score: float) -> int:
+        """The mark of standing here with this score; spark/traces.py computes the same for whole arrays."""
+        bits: int = struct.unpack("<Q", struct.pack("<d", score + 0.0))[0]
+        # Scores differ in few bits, and marks are added up: what is added must not.
+        mark = (self.base + bits * self.factor) % WORD
+        mark = (mark ^ mark >> 30) * MIX[0] % WORD
+        mark = (mark ^ mark >> 27) * MIX[1] % WORD
+        return mark ^ mark >> 31
+
+
+ANYWHERE = Place(b"", is_scored=False)
+"""For all places of a family whose records don't tell theirs: to stand in any of them has the same mark."""
+
+
+@frozen(eq=False)
+class Home:
+    """What all jobs of one queue and state have in common. Compared by identity: a Voucher makes each once."""
+
+    queue: str
+    state: State | None
+    """None: the place tells, which has a home of its own."""
+    places: tuple[Place, ...]
+    """The places where such a job stands, in the order of the scores that ``vouch`` gives. The same number for all homes."""
+
+    @property
+    def mark(self) -> int:
+        """A signed 64-bit number for the queue and the state, the same everywhere; 0 for a home that does not tell."""
+        if self.state is None:
+            return 0
+        text = f"{self.state}\0{self.queue}".encode("utf-8", "surrogatepass")
+        return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), signed=True)
+
+
+class Vouched(NamedTuple):
+    """What there is to know of jobs for which a family vouches, in columns."""
+
+    homes: Sequence[Home | None]
+    """None: the rules must look, and the other columns mean nothing."""
+    scores: Sequence[Sequence[float]]
+    """In each of the places of their homes."""
+    created_at: Sequence[int | None]
+    """Unix ms, as in Job."""
+
+    @classmethod
+    def nobody(cls, rows: int) -> Vouched:
+        """The rules must look at all of so many jobs."""
+        return cls([None] * rows, [], [0] * rows)
+
+
+class Item(NamedTuple):
+    """An item of a list that is a job by itself, for which a family vouches."""
+
+    number: int
+    """Of the job."""
+    home: Home
+    """One without places."""
+    created_at: int | None
+    """Unix ms, as in Job."""
+
+
+Columns = Mapping[bytes, Sequence[bytes]]
+"""The records of some jobs that have the same fields: the values of each field, of one job after the other."""
+
+
+class Member(NamedTuple):
+    """A job's entry in one of its places."""
+
+    key: bytes
+    member: bytes
+    score: float
+    rank: int
+    """From the low end, 0 first."""
+
+
+@frozen
+class Standing:
+    """The members of one entry of a place, all of them jobs."""
+
+    place: Place
+    numbers: Sequence[int | None]
+    """The job of each member, in order; None for a member that must be looked at more closely."""
+    home: Home | None = None
+    """That of all members, if their records don't tell."""
+
+
+class Voucher(ABC):
+    """One keyspace at one moment, as a family sees it at a glance. Not for use by two threads at once: it may remember homes."""
+
+    def record(self, key: bytes) -> int | None:
+        """The number (below 2^63) of the job whose record, a hash, a key of this name is; None for every other key.
+
+        Different jobs have different numbers, but for one in 2^63. Jobs that share one are left to the rules.
+        """
+        return None
+
+    def columns(self) -> ColumnVoucher | None:
+        """The same for thousands of jobs at once, if the family has it. Needs the extra ``spark``."""
+        return None
+
+    def is_record(self, key: bytes) -> bool:
+        """Whether ``record`` has a number for a key."""
+        return self.record(key) is not None
+
+    @abstractmethod
+    def number(self, job_id: str, scope: str) -> int:
+        """The same number, for a job named by a fact."""
+
+    def vouch(self, records: Columns) -> Vouched:
+        """Where the jobs with these records stand, if no rule can find anything as long as they do.
+
+        What is not in a record the caller sees to: the key does not expire, the job stands in those places and in no
+        other, and its queue ``is_settled``.
+        """
+        return Vouched.nobody(len(records[next(iter(records))]))
+
+    def standing(self, entry: Entry) -> Standing | None:
+        """The jobs in a place, for an entry that is one and does not expire; None for all other entries."""
+        return None
+
+    def items(self, entry: Entry, totals: Totals) -> Sequence[Item | None] | None:
+        """The jobs that are items of an entry, if no rule can find anything in them as long as each is there but once.
+
+        Adds what ``KeyFamily.tally`` adds for these. An item that is None is for the rules, and must state in an entry of its own
+        what it states in this one. None for an entry whose items are no jobs, that expires, or that takes a closer look.
+        """
+        return None
+
+    def attached(self, key: bytes) -> int | None:
+        """The number of the job to which a list belongs in which no rule can find anything if the job is there (a log).
+
+        By the name of its key; None for every other key. The caller sees to it that the key is a list and does not expire.
+        """
+        return None
+
+    @abstractmethod
+    def subject(self, key: bytes, record: tuple[bytes, ...], members: Iterable[Member], attached: Iterable[Entry]) -> Subject:
+        """The subject of a job for which ``vouch`` has vouched: what ``KeyFamily.facts`` makes of its keys, joined.
+
+        ``key``: of its record; ``record``: the fields and their values in turn; ``members``: its entries in all of its places.
+        Of a job that is an item ``key`` is the list, ``record`` is empty, and the one member is the item, with its index as rank.
+        """
+
+    def tally_vouched(self, keys: Sequence[bytes], totals: Totals) -> None:
+        """What ``KeyFamily.tally`` adds for the records with these keys, for which ``vouch`` has vouched."""
+        assert not keys, "whoever vouches counts what is vouched for"
+
+    def tally_standing(self, entry: Entry, scores: Sequence[float], totals: Totals) -> None:
+        """What ``KeyFamily.tally`` adds for the members of a place that have a number; ``scores``: theirs."""
+        assert not scores, "whoever knows the members of a place counts them"
+
+    def is_settled(self, queue: str, totals: Totals) -> bool:
+        """Whether rules need not look at the jobs of a queue for the sake of the totals, which are known only at the end."""
+        return True

@@ -1,0 +1,334 @@
+"""Texts: what compiled loops say of slices of one buffer is what plain Python says of each text."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from itertools import product
+from random import Random
+
+import hiredis
+import numpy as np
+import pyarrow as pa
+import pytest
+from ferryman.compat.numbers import PLAIN_DIGITS, whole
+from ferryman.schema.columnar.binary_views import MOST_DIGITS, NO_NUMBER, NULL, Texts, concatenated, fields, packed, shapes
+from ferryman.schema.text import is_json
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ...support.binary_views import WAYS, Way, joined, sliced, stored
+
+
+def numbered(keys: Iterable[object]) -> tuple[list[int], list[int]]:
+    """A number for each, in the order in which they first stand there, and where that is."""
+    numbers: dict[object, int] = {}
+    codes, firsts = [], []
+    for row, key in enumerate(keys):
+        if key not in numbers:
+            numbers[key] = len(numbers)
+            firsts.append(row)
+        codes.append(numbers[key])
+    return codes, firsts
+
+
+raws = st.binary(max_size=6) | st.sampled_from([b"", b"\0", b"\0\0", b"a", b"ab", b"b", b"x" * 300])
+
+
+# The texts themselves
+
+
+@given(st.lists(raws))
+def test_texts_come_back_as_they_went_in(values: list[bytes]) -> None:
+    found = Texts.of(values)
+    assert found.to_list() == values
+    assert len(found) == len(values)
+    assert Texts.of(iter(values)).to_list() == values
+
+
+@given(stored(raws))
+def test_texts_are_the_same_wherever_they_stand(case: tuple[Texts, list[bytes]]) -> None:
+    found, values = case
+    assert (found.data.dtype, found.starts.dtype, found.sizes.dtype) == (np.uint8, np.int64, np.int64)
+    assert len(found) == len(values)
+    assert found.to_list() == values
+    assert [found[index] for index in range(len(values))] == values
+    array = found.to_arrow()
+    array.validate(full=True)
+    assert array.equals(pa.array(values, pa.binary()))
+
+
+@given(stored(raws), st.data())
+def test_some_texts_are_taken_by_index_by_mask_and_by_range(case: tuple[Texts, list[bytes]], data: st.DataObject) -> None:
+    found, values = case
+    rows = data.draw(st.lists(st.sampled_from(range(len(values))))) if values else []
+    assert found.take(np.array(rows, np.int64)).to_list() == [values[row] for row in rows]
+    mask = data.draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values)))
+    assert found.take(np.array(mask, np.bool_)).to_list() == [value for value, wanted in zip(values, mask, strict=True) if wanted]
+    start, end = sorted(data.draw(st.tuples(st.integers(0, len(values)), st.integers(0, len(values)))))
+    assert found.part(start, end).to_list() == values[start:end]
+    assert found.part(start, end).take(np.arange(end - start)[::-1]).to_list() == values[start:end][::-1]
+
+
+@given(st.lists(stored(raws, max_size=4), min_size=1, max_size=5))
+def test_parts_put_together_are_all_their_texts_in_order(cases: list[tuple[Texts, list[bytes]]]) -> None:
+    found = concatenated([part for part, _ in cases])
+    assert found.to_list() == [value for _, values in cases for value in values]
+
+
+@given(st.lists(st.none() | raws), st.lists(st.none() | raws, max_size=20), st.data())
+def test_nulls_stay_nulls(one: list[bytes | None], other: list[bytes | None], data: st.DataObject) -> None:
+    values = [*one, *other]
+    found = concatenated([Texts.of(one), Texts.from_arrow(pa.array([*one, *other], pa.binary()).slice(len(one)))])
+    assert found.to_list() == values
+    array = found.to_arrow()
+    array.validate(full=True)
+    assert array.null_count == values.count(None)
+    assert array.equals(pa.array(values, pa.binary()))
+    start, end = sorted(data.draw(st.tuples(st.integers(0, len(values)), st.integers(0, len(values)))))
+    assert found.part(start, end).to_list() == values[start:end]
+    assert found.take(np.arange(len(values))[::-1]).to_list() == values[::-1]
+    assert Texts.from_arrow(array.slice(start, end - start)).to_list() == values[start:end]
+    assert (found.sizes == NULL).tolist() == [value is None for value in values]
+
+
+def test_an_array_read_from_a_stream_is_taken_as_it_is() -> None:
+    batches = [pa.record_batch({"a": pa.array(values, pa.binary())}) for values in ([b"one", b"", b"three"], [], [b""])]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema) as stream:
+        for batch in batches:
+            stream.write_batch(batch)
+    with pa.ipc.open_stream(sink.getvalue()) as read:
+        assert [Texts.from_arrow(batch.column(0)).to_list() for batch in read] == [[b"one", b"", b"three"], [], [b""]]
+
+
+def test_an_empty_array_needs_no_offsets() -> None:
+    """Arrow allows it."""
+    array = pa.Array.from_buffers(pa.binary(), 0, [None, pa.py_buffer(b""), pa.py_buffer(b"")])
+    assert Texts.from_arrow(array).to_list() == []
+
+
+def test_more_bytes_than_a_column_holds_are_refused() -> None:
+    found = Texts.of([b"x" * 2**20]).take(np.zeros(2**11, np.int64))
+    with pytest.raises(OverflowError, match=str(2**31)):
+        found.to_arrow()
+
+
+# Numbers
+
+digits = st.text("0123456789", max_size=21).map(str.encode)
+numerals = st.one_of(
+    digits,
+    st.integers(-(2**65), 2**65).map(lambda number: b"%d" % number),
+    st.integers(0, 10**MOST_DIGITS - 1).map(lambda number: b"%d" % number),
+    st.text("0129+-. /:e_\n٣", max_size=5).map(str.encode),
+    st.sampled_from(
+        [b"9" * MOST_DIGITS, b"9" * (MOST_DIGITS + 1), b"0" * MOST_DIGITS, b"0" * (MOST_DIGITS + 1), b"7\0", b"\xb2"]
+    ),
+)
+
+
+@given(stored(numerals))
+def test_plain_digits_are_the_number_that_python_reads(case: tuple[Texts, list[bytes]]) -> None:
+    found, values = case
+    answers = found.wholes()
+    assert answers.dtype == np.int64
+    assert answers.tolist() == [whole(value) if value.isdigit() and len(value) <= PLAIN_DIGITS else NO_NUMBER for value in values]
+
+
+decimals = st.one_of(
+    numerals,
+    st.floats(allow_nan=False).map(lambda number: repr(number).encode()),
+    st.decimals(-(10**16), 10**16, places=3).map(lambda number: str(number).encode()),
+    st.text("0123456789.-", max_size=18).map(str.encode),
+    st.sampled_from([b"inf", b"-inf", b"-0", b"0", b".5", b"5.", b"-", b"--1", b"1e5", b"9007199254740993", b"0.1", b"-0.0"]),
+)
+
+
+def read(text: bytes) -> float | None:
+    """What Python makes of a text."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+@given(stored(decimals))
+def test_decimals_are_what_python_reads_or_nothing(case: tuple[Texts, list[bytes]]) -> None:
+    found, values = case
+    answers = found.decimals()
+    assert answers.dtype == np.float64
+    for value, answer in zip(values, answers.tolist(), strict=True):
+        assert math.isnan(answer) or repr(answer) == repr(read(value)), value
+
+
+@given(stored(decimals.filter(lambda text: read(text) is not None and not math.isnan(float(text)))))
+def test_floats_are_those_of_python(case: tuple[Texts, list[bytes]]) -> None:
+    found, values = case
+    assert list(map(repr, found.floats().tolist())) == [repr(float(value)) for value in values]
+
+
+def test_a_text_that_is_no_number_is_no_float() -> None:
+    assert Texts.of([b"17", b"-0.25"]).decimals().tolist() == [17.0, -0.25]
+    with pytest.raises(ValueError, match="could not convert"):
+        Texts.of([b"1", b"x"]).floats()
+
+
+affixes = st.sampled_from([b"", b"a", b"ab", b"b", b"1", b"0", b"11", b"bq:job:", b":", b"\xff"])
+
+
+@given(affixes, affixes, st.data())
+def test_a_text_names_a_number_between_two_others(before: bytes, after: bytes, data: st.DataObject) -> None:
+    numeral = st.integers(0, 10**19).map(lambda number: b"%d" % number) | numerals
+    named = st.builds(lambda *words: b"".join(words), affixes | st.just(before), numeral, affixes | st.just(after))
+    # Those with one text in place of both, or with a bit of them, are shorter than both together.
+    short = st.sampled_from([before, after, before + after, before[:-1], after[1:], before + b"1", b"1" + after])
+    found, values = data.draw(stored(st.one_of(named, named, short, numeral)))
+    pattern = re.compile(re.escape(before) + rb"([1-9][0-9]{0,17})" + re.escape(after))
+    matches = [pattern.fullmatch(value) for value in values]
+    answers = found.named(before, after)
+    assert answers.dtype == np.int64
+    assert answers.tolist() == [int(match[1]) if match else NO_NUMBER for match in matches]
+    if not after:
+        assert found.named(before).tolist() == answers.tolist()
+
+
+# Groups
+
+
+@given(stored(raws, max_size=60))
+def test_equal_texts_share_a_code_in_order_of_appearance(case: tuple[Texts, list[bytes]]) -> None:
+    found, values = case
+    codes, each = found.codes()
+    expected, firsts = numbered(values)
+    assert codes.dtype == np.int64
+    assert codes.tolist() == expected
+    assert each == [values[first] for first in firsts]
+
+
+@given(st.integers(0, 2**32), st.integers(1001, 5000), st.sampled_from(WAYS))
+@settings(max_examples=15)
+def test_codes_are_right_for_thousands_of_texts(seed: int, count: int, way: Way) -> None:
+    random = Random(seed)
+    distinct = {b"%d" % number for number in range(count)} | {random.randbytes(random.randrange(12)) for _ in range(count)}
+    values = [*distinct, *random.choices([*distinct], k=count)]
+    random.shuffle(values)
+    found = way(values, [b"before"], [b"after"])
+    codes, each = found.codes()
+    expected, firsts = numbered(values)
+    assert codes.tolist() == expected
+    assert each == [values[first] for first in firsts]
+
+
+@pytest.mark.parametrize("count", [31, 32, 33, 64, 127, 128, 129, 511, 512, 513, 2047, 2048, 2049])
+def test_codes_are_right_where_their_table_grows(count: int) -> None:
+    values = [b"key:%d" % number for number in range(count)]
+    codes, each = Texts.of(values + values[::-1] + [b"last"]).codes()
+    assert codes.tolist() == [*range(count), *reversed(range(count)), count]
+    assert each == [*values, b"last"]
+
+
+@given(stored(raws), raws)
+def test_texts_are_compared_to_one_value(case: tuple[Texts, list[bytes]], other: bytes) -> None:
+    found, values = case
+    for value in [*values, other, b"", other + b"\0"]:
+        answers = found.are(value)
+        assert answers.dtype == np.bool_
+        assert answers.tolist() == [each == value for each in values]
+
+
+names = st.sampled_from([b"", b"a", b"ab", b"abc", b"b", b"bc", b"c"])
+"""Some make the same text when put together."""
+
+
+def shaped(records: list[list[bytes]], way: Way, step: int) -> tuple[list[int], list[int]]:
+    """What ``shapes`` says of these."""
+    words = way([word for record in records for word in record], [b"a", b"ab"], [b"c"])
+    codes, firsts = shapes(np.array([len(record) for record in records], np.int64), words, step)
+    assert codes.dtype == np.int64
+    return codes.tolist(), firsts
+
+
+@given(st.sampled_from([1, 2, 3]), st.sampled_from(WAYS), st.data())
+def test_records_of_the_same_names_share_a_shape(step: int, way: Way, data: st.DataObject) -> None:
+    fields = st.tuples(names, *[raws] * (step - 1))
+    drawn = data.draw(st.lists(st.lists(fields, max_size=3), max_size=25))
+    records = [[word for field in record for word in field] for record in drawn]
+    assert shaped(records, way, step) == numbered(tuple(record[::step]) for record in records)
+
+
+@given(st.sampled_from(WAYS), st.lists(st.dictionaries(names, raws, max_size=4), max_size=25), st.sets(names, min_size=1))
+def test_fields_of_records_are_nulls_where_one_lacks_them(way: Way, records: list[dict[bytes, bytes]], those: set[bytes]) -> None:
+    words = way([word for record in records for pair in record.items() for word in pair], [b"a"], [b"c"])
+    counts, wanted = np.array([2 * len(record) for record in records], np.int64), sorted(those)
+    columns, codes, told = fields(counts, words, wanted)
+    assert list(columns) == wanted
+    for name, column in columns.items():
+        assert column.to_list() == [record.get(name) for record in records]
+    assert [told[code] for code in codes.tolist()] == [tuple(record) for record in records]
+
+
+@given(st.lists(st.none() | raws, min_size=1))
+def test_what_is_null_is_no_value(values: list[bytes | None]) -> None:
+    texts = Texts.of(values)
+    assert texts.numbers(whole, -5).tolist() == [
+        -5 if value is None or whole(value) is None else whole(value) for value in values
+    ]
+    assert texts.are(b"").tolist() == [value == b"" for value in values]
+    assert texts.are_json().tolist() == [value is not None and is_json(value) for value in values]
+    codes, told = texts.codes()
+    assert [told[code] for code in codes.tolist()] == [value or b"" for value in values]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([b"a", b"1", b"bc", b"2"], [b"ab", b"1", b"c", b"2"]),
+        ([b"a", b"1", b"b", b"2"], [b"b", b"2", b"a", b"1"]),
+        ([b"a", b"1", b"b", b"2"], [b"a", b"1"]),
+        ([b"a", b"1", b"", b"2"], [b"a", b"1"]),
+        ([b"a", b"1"], []),
+        ([b"", b"1"], []),
+        ([b"a", b"1", b"a", b"1"], [b"a", b"1", b"b", b"1"]),
+    ],
+)
+def test_other_names_are_another_shape(one: list[bytes], other: list[bytes]) -> None:
+    assert shaped([one, other, one, one, other], sliced, 2) == ([0, 1, 0, 0, 1], [0, 1])
+    assert shaped([other, one, one, other], joined, 2) == ([0, 1, 1, 0], [0, 1])
+
+
+def test_two_names_are_two_words_away_by_default() -> None:
+    words = Texts.of([b"a", b"1", b"a", b"2"])
+    assert shapes(np.array([2, 2]), words)[0].tolist() == [0, 0]
+    assert shapes(np.array([2, 2]), words, 1)[0].tolist() == [0, 1]
+
+
+def test_many_shapes_keep_their_numbers() -> None:
+    random = Random(1)
+    kinds = [[word for name in picked for word in (name, b"value")] for picked in product([b"a", b"b", b"ab", b""], repeat=3)]
+    records = random.choices(kinds, k=2000)
+    assert shaped(records, sliced, 2) == numbered(tuple(record[::2]) for record in records)
+
+
+# Commands
+
+
+def expected_commands(keys: list[bytes], name: bytes, *others: bytes) -> bytes:
+    """What hiredis makes of them."""
+    return b"".join(hiredis.pack_command((name, key, *others)) for key in keys)
+
+
+@given(stored(raws), st.lists(raws | st.sampled_from([b"HGETALL", b"LRANGE", b"0", b"-1"]), min_size=1, max_size=12))
+def test_commands_go_over_the_wire_as_hiredis_packs_them(case: tuple[Texts, list[bytes]], command: list[bytes]) -> None:
+    keys, values = case
+    found = packed(keys, *command)
+    assert found.dtype == np.uint8
+    assert found.tobytes() == expected_commands(values, *command)
+
+
+def test_commands_tell_the_size_of_keys_of_any_length() -> None:
+    sizes = [0, *(10**digit + more for digit in range(1, 7) for more in (-1, 0, 1)), 0]
+    keys = [b"k" * size for size in sizes]
+    assert packed(Texts.of(keys), b"HGET", b"f").tobytes() == expected_commands(keys, b"HGET", b"f")
+    assert packed(Texts.of(keys), b"GET").tobytes() == expected_commands(keys, b"GET")

@@ -1,0 +1,140 @@
+"""What a loop takes for a plain pack is one, and nearly all that is kept of jobs is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from ferryman.schema.columnar.binary_views import Texts
+from ferryman.schema.columnar.packed_check import DEEPEST, plain_packs
+from ferryman.schema.errors import MalformedValue
+from ferryman.schema.packed import MARKS, pack, unpack
+from hypothesis import event, example, given, settings
+from hypothesis import strategies as st
+
+from ...support.binary_views import WAYS, Way
+
+names = st.sampled_from(["a", "ab", "b", "kue", "fields", "", "é", '"', *sorted(MARKS)]) | st.text(max_size=3)
+leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5) | st.binary(max_size=5)
+values = st.recursive(leaves, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(names, inner, max_size=3))
+kept = st.dictionaries(names, st.dictionaries(names, values, max_size=3), max_size=2)
+
+
+def told(text: bytes) -> tuple[bool, bytes]:
+    are_plain, families = plain_packs(Texts.of([text]))
+    return bool(are_plain[0]), families[0]
+
+
+def is_kept_so(text: bytes) -> bool:
+    """Whether the text is the one that would be kept again, of one family at most."""
+    try:
+        found = unpack(text)
+    except MalformedValue:
+        return False
+    return pack(found, ordered=True) == text and len(found) <= 1 and all(isinstance(each, dict) for each in found.values())
+
+
+def with_a_fault(text: bytes, at: int, put: bytes, cut: int) -> bytes:
+    at %= len(text) + 1
+    return text[:at] + put + text[at + cut :]
+
+
+PIECES = [
+    b"",
+    b" ",
+    b",",
+    b"}",
+    b"{",
+    b'"',
+    b"0",
+    b"-",
+    b"=",
+    b"==",
+    b"A",
+    b"/",
+    b".",
+    b'{"b64":"AA=="}',
+    b'"a":1,',
+    b"\x7f",
+    b"\\",
+]
+
+
+@settings(max_examples=1000)
+@given(kept, st.integers(0, 200), st.sampled_from(PIECES), st.integers(0, 3), st.booleans())
+@example({"kue": {"a": {"b64": "AB=="}}}, 0, b"", 0, False)
+def test_what_is_plain_would_be_packed_so_again(extra: dict[str, Any], at: int, put: bytes, cut: int, spoil: bool) -> None:
+    text = pack(extra, ordered=True)
+    if spoil:
+        text = with_a_fault(text, at, put, cut)
+    is_plain, family = told(text)
+    event(f"plain: {is_plain}")
+    if is_plain:
+        assert is_kept_so(text)
+        assert [family.decode()] == (list(unpack(text)) or [""])
+
+
+plain_names = st.text(st.characters(min_codepoint=32, max_codepoint=126, exclude_characters='"\\'), max_size=5).filter(
+    lambda name: name not in MARKS
+)
+plain_leaves = st.none() | st.booleans() | st.integers(-(10**18) + 1, 10**18 - 1) | plain_names | st.binary(max_size=7)
+plain_values = st.recursive(plain_leaves, lambda inner: st.dictionaries(plain_names, inner, max_size=3), max_leaves=8)
+
+
+@given(st.lists(st.dictionaries(plain_names, st.dictionaries(plain_names, plain_values), max_size=1)), st.sampled_from(WAYS))
+def test_most_packs_are_plain(those: list[dict[str, Any]], way: Way) -> None:
+    texts = [pack(each, ordered=True) for each in those]
+    are_plain, families = plain_packs(way(texts, [b'{"a":'], [b"}}}"]))
+    assert [bool(each) for each in are_plain] == [_depth(each) <= DEEPEST for each in those]
+    assert [family.decode() for family, is_plain in zip(families.to_list(), are_plain, strict=True) if is_plain] == [
+        next(iter(each), "") for each, is_plain in zip(those, are_plain, strict=True) if is_plain
+    ]
+
+
+def _depth(value: Any) -> int:
+    return 1 + max(map(_depth, value.values()), default=-1) if isinstance(value, dict) else 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'{"a":1}',
+        b'{"a":{"b64":"AA=="}}',
+        b'{"a":{"b":{"b64":"AB=="}}}',
+        b'{"a":{"b":{"b64":"AAB="}}}',
+        b'{"a":{"b":{"b64":"=="}}}',
+        b'{"a":{"b":{"b64":"AAA"}}}',
+        b'{"a":{"b":{"b64":"AA==","c":1}}}',
+        b'{"a":{"b":{"float":"nan"}}}',
+        b'{"a":{"b":{"plain":{"b64":1}}}}',
+        b'{"a":{"c":1,"b":1}}',
+        b'{"a":{"b":1,"b":1}}',
+        b'{"a":{"ab":1,"a":1}}',
+        b'{"a":{"b":-0}}',
+        b'{"a":{"b":01}}',
+        b'{"a":{"b":1.0}}',
+        b'{"a":{"b":1e3}}',
+        b'{"a":{"b":[]}}',
+        b'{"a":{"b":1},"b":{}}',
+        b'{"a":{"b":1}} ',
+        b'{"a": {"b":1}}',
+        b'{"a":{"b":1,}}',
+        b'{"a":{,"b":1}}',
+        b'{"a":{"b":"\xc3\xa9"}}',
+        b'{"a":{"b":"\\n"}}',
+        b'{"a":{"b":"\x7f"}}',
+        b'{"a":{"b":1}}}',
+    ],
+)
+def test_others_are_not(text: bytes) -> None:
+    assert not told(text)[0]
+
+
+def test_text_of_many_digits_is_left_to_python() -> None:
+    assert told(json.dumps({"a": {"b": 10**17}}, separators=(",", ":")).encode())[0]
+    assert not told(json.dumps({"a": {"b": 10**18}}, separators=(",", ":")).encode())[0]

@@ -1,0 +1,166 @@
+"""Nobody vouches for a job of our own queues in which a rule finds something; somebody does for nearly all others."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from ferryman.compat.kombu.generate import generate as kombu_jobs
+from ferryman.compat.kue.generate import generate as kue_jobs
+from ferryman.schema.fact import Entry, Subject, join
+from ferryman.schema.family import Target
+from ferryman.schema.job import Job, State
+from ferryman.schema.native import FAMILY
+from ferryman.schema.prefilter import ANYWHERE, Member, Place
+from ferryman.schema.totals import Totals
+from hypothesis import assume, event, given, settings
+from hypothesis import strategies as st
+
+from ...support.captures import survey
+from ...support.prefiltering import vouch
+from .test_hostile import fields, texts
+
+NOW = 1_800_000_000_000
+PREFIX = "ferryman"
+TARGET = Target(PREFIX, NOW, fresh=True)
+CALM = {State.WAITING, State.SCHEDULED, State.COMPLETED, State.FAILED}
+
+PUBLISHED = list(FAMILY.generate(300, 3, NOW))
+MIGRATED = [job for job in kue_jobs(300, 3, NOW) if not list(FAMILY.obstacles(job))]
+MESSAGES = [job for job in kombu_jobs(100, 3, NOW) if not list(FAMILY.obstacles(job))]
+"""From kombu, which does not say when they were published."""
+JOBS = [*PUBLISHED, *MIGRATED, *MESSAGES]
+PLAIN = [job for job in JOBS if job.state in CALM and not (job.unique_key or job.tags)]
+
+scores = st.one_of(st.sampled_from([0.5, math.inf, 2.0**60, NOW - 60_001.0, NOW - 59_999.0, -3.0]), st.floats(allow_nan=False))
+
+
+def _raw(word: bytes | str | int | float) -> bytes:
+    return word if isinstance(word, bytes) else str(word).encode()
+
+
+def stored(job: Job) -> tuple[Entry, list[Entry]]:
+    """The record of a job, and its entries in zsets and sets."""
+    entries = []
+    for name, key, *words in FAMILY.write(job, TARGET):
+        raw = list(map(_raw, words))
+        match name:
+            case "HSET":
+                record = Entry(_raw(key), "hash", dict(zip(raw[::2], raw[1::2], strict=True)))
+            case "ZADD":
+                entries.append(Entry(_raw(key), "zset", [(raw[-1], float(raw[-2]))]))
+            case "SADD":
+                entries.append(Entry(_raw(key), "set", raw))
+            case _:
+                entries.append(Entry(_raw(key), "string", raw[0]))
+    return record, entries
+
+
+def subject_of(record: Entry, place: Entry) -> Subject:
+    """What the voucher makes of a job's keys."""
+    flat = tuple(text for pair in record.value.items() for text in pair)
+    ((member, score),) = place.value
+    return FAMILY.voucher(PREFIX, NOW).subject(record.key, flat, [Member(place.key, member, score, place.offset)], [])
+
+
+@settings(max_examples=500)
+@given(st.sampled_from(PLAIN), st.dictionaries(fields, texts, max_size=2), st.sets(fields, max_size=2), st.none() | scores)
+def test_no_rule_finds_anything_in_a_job_that_is_vouched_for(job, changes, missing, score) -> None:
+    record, (place,) = stored(job)
+    value = {name: text for name, text in {**record.value, **changes}.items() if name not in missing}
+    assume(value)
+    record = Entry(record.key, "hash", value)
+    if score is not None:
+        place = Entry(place.key, "zset", [(place.value[0][0], score)])
+    voucher = FAMILY.voucher(PREFIX, NOW)
+    sound, standing = vouch(voucher, value), voucher.standing(place)
+    vouched = sound is not None and standing.numbers == [voucher.record(record.key)]
+    event(f"vouched for: {vouched}, changed: {bool(changes or missing or score)}")
+    if not vouched:
+        return
+    seen = survey(FAMILY, [record, place], PREFIX, NOW)
+    assert [finding for finding in seen.findings() if finding.job_id is not None] == []
+    (read,) = seen.jobs()
+    assert (read.queue, read.state, read.created_at) == (standing.home.queue, standing.home.state, sound.created_at)
+    stated = join([fact for entry in (record, place) for fact in FAMILY.facts(entry, PREFIX)])
+    made = subject_of(record, place)
+    assert (made.job_id, made.scope, set(made.facts)) == (stated.job_id, stated.scope, set(stated.facts))
+
+
+@given(st.sampled_from(PLAIN), scores)
+def test_no_rule_that_refuses_finds_anything_in_a_job_that_is_vouched_for_leniently(job, score) -> None:
+    record, (place,) = stored(job)
+    place = Entry(place.key, "zset", [(place.value[0][0], score)])
+    voucher = FAMILY.voucher(PREFIX, NOW, lenient=True)
+    if vouch(voucher, record.value) is None or voucher.standing(place).numbers == [None]:
+        return
+    seen = survey(FAMILY, [record, place], PREFIX, NOW)
+    event(f"found: {sorted({finding.rule for finding in seen.findings() if finding.job_id})}")
+    assert not any(FAMILY.refusals(subject, seen.keyspace) for subject in seen.subjects.values())
+
+
+def test_jobs_that_are_late_are_vouched_for_leniently() -> None:
+    late = Entry(b"ferryman:{mail}:scheduled", "zset", [(b"1", NOW - 60_001.0)])
+    assert FAMILY.voucher(PREFIX, NOW).standing(late).numbers == [None]
+    assert FAMILY.voucher(PREFIX, NOW, lenient=True).standing(late).numbers != [None]
+
+
+def test_nearly_all_jobs_are_vouched_for() -> None:
+    voucher = FAMILY.voucher(PREFIX, NOW)
+    told = Counter((job.state in CALM, vouch(voucher, stored(job)[0].value) is not None) for job in JOBS)
+    assert told[True, False] == 0 < told[True, True]
+
+
+def test_only_places_where_nobody_holds_a_job_are_vouched_for() -> None:
+    voucher = FAMILY.voucher(PREFIX, NOW)
+    told = {entry.key.rpartition(b"}:")[2].split(b":")[0]: voucher.standing(entry) for job in JOBS for entry in stored(job)[1]}
+    assert {role for role, standing in told.items() if standing is not None} == {b"waiting", b"scheduled", b"dead", b"done"}
+    assert {b"held", b"consumers"} <= told.keys()
+
+
+@given(st.sampled_from(PLAIN))
+def test_what_is_counted_is_what_the_facts_of_all_jobs_count(job) -> None:
+    record, (place,) = stored(job)
+    voucher, expected, counted = FAMILY.voucher(PREFIX, NOW), Totals(), Totals()
+    for entry in (record, place):
+        for fact in FAMILY.facts(entry, PREFIX):
+            FAMILY.tally(fact, expected)
+    voucher.tally_vouched([record.key], counted)
+    voucher.tally_standing(place, [score for _, score in place.value], counted)
+    assert counted == expected
+
+
+def test_different_jobs_have_different_numbers() -> None:
+    voucher = FAMILY.voucher(PREFIX, NOW)
+    names = [("a", "b"), ("ab", ""), ("", "ab"), ("a", "b:"), ("a:", "b"), ("1:a", "b")]
+    assert len({voucher.number(job_id, scope) for scope, job_id in names}) == len(names)
+    for key in (
+        b"ferryman:{mail}:job:7",
+        b"ferryman:{a%7Bb}:job:x:y",
+        "ferryman:{ü}:job:\udc80".encode("utf-8", "surrogateescape"),
+    ):
+        (fact,) = FAMILY.facts(Entry(key, "hash", {b"name": b"x"}), PREFIX)
+        assert voucher.record(key) == voucher.number(fact.job_id, fact.scope)
+    for key in (
+        b"ferryman:{mail}:meta",
+        b"ferryman:{a{b}:job:7",
+        b"ferryman:{%}:job:7",
+        b"ferryman:{}:job:7",
+        b"other:{q}:job:7",
+    ):
+        assert voucher.record(key) is None
+
+
+@given(st.lists(st.floats(allow_nan=False), min_size=2, max_size=2, unique=True), st.binary(min_size=1))
+def test_marks_tell_scores_and_keys_apart(two, key) -> None:
+    place = Place(key)
+    assert (place.mark(two[0]) == place.mark(two[1])) == (two[0] == two[1])
+    assert ANYWHERE.mark(two[0]) == ANYWHERE.mark(two[1]) != 0
+
+
+def test_two_wrong_scores_never_make_up_for_each_other() -> None:
+    """Small whole numbers differ in few bits: marks must differ in all of them to be added up."""
+    places = [Place(b"q:jobs:%d" % number) for number in range(300)]
+    steps = {(place.mark(1.0) - place.mark(0.0)) % 2**64 for place in places}
+    steps |= {(place.mark(0.0) - place.mark(1.0)) % 2**64 for place in places}
+    assert len(steps) == 2 * len(places)

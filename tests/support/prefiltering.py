@@ -1,0 +1,151 @@
+"""What a Voucher says of one record, and jobs in columns as it takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+from attrs import evolve, fields
+from ferryman.schema.columnar.batch_prefilter import NOBODY, VouchedColumns
+from ferryman.schema.columnar.binary_views import NO_NUMBER, Texts
+from ferryman.schema.columnar.jobtable import Attached, JobTable, Lines, Members, SoundJobs
+from ferryman.schema.fact import Entry
+from ferryman.schema.job import Job
+from ferryman.schema.packed import pack, unpack
+from ferryman.schema.prefilter import Home, Member, Voucher
+from ferryman.schema.text import to_bytes, to_text
+
+ATTRIBUTES = tuple(each.name for each in fields(Job))
+
+
+class Sound(NamedTuple):
+    """A job for which it vouches."""
+
+    home: Home
+    scores: tuple[float, ...]
+    created_at: int
+
+
+def vouch(voucher: Voucher, record: Mapping[bytes, bytes]) -> Sound | None:
+    """None where the rules must look."""
+    homes, scores, created_at = voucher.vouch({name: [value] for name, value in record.items()})
+    return None if homes[0] is None else Sound(homes[0], tuple(column[0] for column in scores), created_at[0])
+
+
+def numbers(found: Iterable[int | None]) -> list[int]:
+    """Numbers of jobs as columns have them."""
+    return [NO_NUMBER if number is None else number for number in found]
+
+
+def vouch_both(voucher: Voucher, records: Sequence[Mapping[bytes, bytes]]) -> tuple[list[Sound | None], VouchedColumns]:
+    """What a voucher says of each record by itself, and of all of them in columns: both vouch for the same in the same homes."""
+    columns = voucher.columns()
+    told = [vouch(voucher, record) for record in records]
+    found = columns.vouch({name: Texts.of([record.get(name) for record in records]) for name in columns.fields})
+    homes = [None if at == NOBODY else found.homes[at] for at in found.at.tolist()]
+    assert homes == [None if sound is None else sound.home for sound in told]
+    return told, found
+
+
+def without(records: Iterable[Mapping[bytes, bytes]], missing: Sequence[bytes | None]) -> list[Mapping[bytes, bytes]]:
+    """Each record without one of the missing fields, in turn; None: with all that it has. None is left without any field."""
+    those = [
+        {name: value for name, value in record.items() if name != missing[row % len(missing)]}
+        for row, record in enumerate(records)
+    ]
+    return [record for record in those if record]
+
+
+class Keys(NamedTuple):
+    """The keys of a sound job."""
+
+    key: bytes
+    record: Mapping[bytes, bytes]
+    members: Sequence[Member]
+    """In the same places in the same order for all jobs of a home."""
+    attached: Sequence[Entry] = ()
+
+
+def sound_jobs(jobs: Sequence[Keys]) -> SoundJobs:
+    """Jobs of one home, whose records have the same fields, in columns."""
+    columns = {name: Texts.of([job.record[name] for job in jobs]) for name in jobs[0].record}
+    places = {}
+    for members in zip(*(job.members for job in jobs), strict=True):
+        _, names, scores, ranks = zip(*members, strict=True)
+        places[members[0].key] = Members(Texts.of(names), np.array(scores, np.float64), np.array(ranks, np.int64))
+    return SoundJobs(Texts.of([job.key for job in jobs]), columns, places, attached([job.attached for job in jobs]))
+
+
+def attached(entries: Sequence[Sequence[Entry]]) -> Attached:
+    """The lists that belong to jobs: those of each."""
+    those = list(chain.from_iterable(entries))
+    return Attached(
+        Texts.of([entry.key for entry in those]),
+        np.array([entry.offset for entry in those], np.int64),
+        np.array([len(entry.value) for entry in those], np.int64),
+        Texts.of(list(chain.from_iterable(entry.value for entry in those))),
+        np.array(list(map(len, entries)), np.int64),
+    )
+
+
+TEXTS = {"id", "name", "error", "worker", "unique_key"}
+
+
+def jobs_of(table: JobTable) -> list[Job]:
+    """Each job of a table by itself."""
+    columns = {name: list(_values(name, column)) for name, column in table.columns.items()}
+    return [evolve(table.common, **dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
+
+
+def in_order(job: Job) -> Job:
+    """The job with what other families keep of it in the order of tables."""
+    return evolve(job, extra=unpack(pack(job.extra, ordered=True)))
+
+
+def _values(name: str, column: Any) -> Iterable[Any]:
+    """The values of a column as Job has them."""
+    match column:
+        case Lines():
+            items = iter(column.items.to_list())
+            return (tuple(next(items) for _ in range(count)) for count in column.counts.tolist())
+        case Texts() if name == "extra":
+            return map(unpack, column.to_list())
+        case Texts():
+            return map(to_text, column.to_list()) if name in TEXTS else column.to_list()
+    return column.tolist()
+
+
+def table_of(jobs: Sequence[Job]) -> JobTable | None:
+    """Jobs of one queue and state as a table, if they can be one; what is the same in all has no column, but for their ids."""
+    columns = {}
+    for name in ATTRIBUTES:
+        values = [getattr(job, name) for job in jobs]
+        if name == "id" or any(repr(value) != repr(values[0]) for value in values):
+            column = _column(name, values)
+            if column is None:
+                return None
+            columns[name] = column
+    families = frozenset(chain.from_iterable(job.extra for job in jobs)) if "extra" in columns else frozenset()
+    return JobTable(np.ones(len(jobs), bool), jobs[0], columns, families)
+
+
+def _column(name: str, values: Sequence[Any]) -> Any:
+    """A column of these values, if they can be one."""
+    if name == "logs":
+        return Lines(Texts.of(list(chain.from_iterable(values))), np.array(list(map(len, values)), np.int64))
+    if name == "extra":
+        packed = [pack(value, ordered=True) for value in values]
+        return Texts.of(packed) if [repr(unpack(text)) for text in packed] == list(map(repr, values)) else None
+    match {type(value) for value in values}:
+        case kinds if kinds == {int}:
+            return np.array(values) if max(map(abs, values)) < 2**63 else None
+        case kinds if kinds == {float} and name == "progress":
+            return np.array(values)
+        case kinds if kinds == {str}:
+            raw = list(map(to_bytes, values))
+            return Texts.of(raw) if list(map(to_text, raw)) == values else None
+        case kinds if kinds == {bytes}:
+            return Texts.of(values)
+    return None
