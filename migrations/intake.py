@@ -1,8 +1,8 @@
 """Intake: what whoever reads a keyspace does with the entries that it gets, from a server or from a file.
 
-An Intake makes facts of them, and totals; a Sifting (prefiltering_reader.py) leaves sound jobs out. Each Spark task has one of
-its own, and the closing words of all tasks together tell what the keyspace is like. Called by the local engine and by Spark's
-readers.
+An Intake makes facts of them, and totals; a PrefilteringReader (prefiltering_reader.py) leaves sound jobs out. Each Spark task
+has one of its own, and the closing words of all tasks together tell what the keyspace is like. Called by the local engine and by
+Spark's readers.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from .hoard import hoarding
 from .intake import Intake
 from .order import listing_order, order_difference, pop_orders
 from .plan import Carried, Plan, carry
-from .prefiltering_reader import Sieve, can_vouch
+from .prefiltering_reader import InMemoryPrefilterReader, has_prefilter
 from .queues import QueueStatus, counted, statuses
 from .source import open_source
 from .store import Store, open_store
@@ -52,7 +52,7 @@ class Reading:
     """In an order that depends on nothing but their ids, so that a second reading of the same keys gives the same."""
     remarks: tuple[Finding, ...] = ()
     """About the source itself."""
-    vouched: Census = field(factory=Census)
+    accepted: Census = field(factory=Census)
     """The jobs that are left out, because no rule can find anything in them."""
     left: Counter[str] = field(factory=Counter)
     """Keys that no migration carries (leftovers.py)."""
@@ -78,7 +78,7 @@ class LocalEngine:
         """See Engine.audit."""
         reading = self._read(source, now_ms, progress, suspects_only=True)
         census = Census()
-        census.merge(reading.vouched)
+        census.merge(reading.accepted)
         family = reading.keyspace.family
 
         def checked() -> Iterator[Found]:
@@ -196,8 +196,8 @@ class LocalEngine:
         ``suspects_only``: jobs in which no rule can find anything may be left out (prefiltering_reader.py); they are counted.
         """
         family = address.key_family
-        sieve = Sieve(address, now_ms) if suspects_only and can_vouch(address) else None
-        intake = sieve or Intake(address)
+        prefiltering = InMemoryPrefilterReader(address, now_ms) if suspects_only and has_prefilter(address) else None
+        intake = prefiltering or Intake(address)
         gathering = Gathering(family)
         keys = 0
         phase = f"reading {address.family} keys"
@@ -215,13 +215,13 @@ class LocalEngine:
             if not (intake.close().speaks or may_be_empty):
                 raise source.nothing_found()
             remarks = tuple(source.remarks())
-        vouched = Census()
-        if sieve is not None:
-            remembered, vouched = sieve.settle()
+        accepted = Census()
+        if prefiltering is not None:
+            remembered, accepted = prefiltering.settle()
             for fact in remembered:
                 gathering.add(fact)
         keyspace = Keyspace(family, address.prefix, now_ms, intake.close().totals)
-        return Reading(keyspace, tuple(gathering.subjects()), remarks, vouched, intake.close().left)
+        return Reading(keyspace, tuple(gathering.subjects()), remarks, accepted, intake.close().left)
 
 
 def _write(

@@ -169,7 +169,7 @@ def carry(subject: Subject, keyspace: Keyspace, plan: Plan) -> Carried:
     if original is None:
         # Nothing to carry, but nothing to hide either: what is left of the job shows up in the report.
         return Carried(None, None, tuple(family.findings(subject, keyspace)))
-    refused = () if subject.vouched else family.refusals(subject, keyspace, plan.accepted)
+    refused = () if subject.prefiltered else family.refusals(subject, keyspace, plan.accepted)
     refusals = (*refused, *_active_refusals(original, plan))
     if refusals:
         return Carried(original, None, refusals)
@@ -179,7 +179,7 @@ def carry(subject: Subject, keyspace: Keyspace, plan: Plan) -> Carried:
     is_alone = original.id == subject.job_id and subject.scope in ("", original.queue)
     if obstacles and not passes:
         return Carried(original, None, obstacles, is_alone)
-    assumed = family.assumptions(subject, keyspace, plan.accepted) if plan.accepted and not subject.vouched else ()
+    assumed = family.assumptions(subject, keyspace, plan.accepted) if plan.accepted and not subject.prefiltered else ()
     return Carried(original, plan.writer.expressed(job, plan.now_ms), (*obstacles, *assumed), is_alone)
 
 

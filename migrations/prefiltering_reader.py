@@ -1,7 +1,7 @@
-"""Sifting: how the rules are spared from looking at millions of sound jobs, for families that have a Voucher.
+"""PrefilteringReader: how the rules are spared from looking at millions of sound jobs, for families that have a Prefilter.
 
-    entries -> vouched for: remembered by the places that the job claims, and those where it is found
-            -> all others: facts, and a doubt about their jobs
+    entries -> accepted: remembered by the places that the job claims, and those where it is found
+            -> all others: facts, and their jobs are unverified
 
 When all is read, the jobs that stand elsewhere than they claim, and those in doubt, are the suspects: what was remembered of them
 becomes facts after all, and the rules look at these alone. The findings and totals are those of the facts of all jobs. Here
@@ -20,7 +20,7 @@ from attrs import define, field, frozen
 
 from ..schema.address import Address
 from ..schema.fact import Entry, Fact
-from ..schema.prefilter import WORD, Home, Item, Standing, Vouched, Voucher
+from ..schema.prefilter import WORD, Accepted, Home, Item, Prefilter, Standing
 from .chunks import LIST_CHUNK
 from .engine import Census
 from .intake import Intake
@@ -32,22 +32,22 @@ BYTES = 16 << 20
 """How many records, or bytes of these, are looked at together: those with the same fields as a table, column by column."""
 
 
-def can_vouch(address: Address) -> bool:
-    """Whether the family of a keyspace has a Voucher."""
-    return address.key_family.voucher(address.prefix, 0) is not None
+def has_prefilter(address: Address) -> bool:
+    """Whether the family of a keyspace has a Prefilter."""
+    return address.key_family.prefilter(address.prefix, 0) is not None
 
 
-def voucher_of(address: Address, now_ms: int, *, lenient: bool = False) -> Voucher:
-    """The keyspace as its family, one that has a Voucher, sees it at a glance. ``lenient``: as for ``KeyFamily.voucher``."""
-    voucher = address.key_family.voucher(address.prefix, now_ms, lenient=lenient)
-    if voucher is None:
-        raise ValueError(f"the family {address.family} has no Voucher")
-    return voucher
+def prefilter_of(address: Address, now_ms: int, *, for_transfer: bool = False) -> Prefilter:
+    """The Prefilter of a keyspace whose family has one. ``for_transfer``: as for ``KeyFamily.prefilter``."""
+    prefilter = address.key_family.prefilter(address.prefix, now_ms, for_transfer=for_transfer)
+    if prefilter is None:
+        raise ValueError(f"the family {address.family} has no Prefilter")
+    return prefilter
 
 
 @frozen
-class SoundRecords:
-    """Records for which a family vouches, and which have the same fields."""
+class AcceptedRecords:
+    """Records that a prefilter accepts, and which have the same fields."""
 
     names: tuple[bytes, ...]
     """Of the fields."""
@@ -59,7 +59,7 @@ class SoundRecords:
     homes: Sequence[Home]
     scores: Sequence[Sequence[float]]
     created_at: Sequence[int | None]
-    """As in Vouched."""
+    """As in Accepted."""
 
 
 @define
@@ -70,26 +70,29 @@ class _Pile:
     rows: list[Sequence[bytes]] = field(factory=list)
 
 
-class Sifting(Intake):
-    """Makes facts only of what nobody vouches for; subclasses remember the rest. ``lenient``: as for ``KeyFamily.voucher``."""
+class PrefilteringReader(Intake):
+    """Makes facts only of what the prefilter does not accept; subclasses remember the rest.
 
-    def __init__(self, address: Address, now_ms: int, *, lenient: bool = False) -> None:
+    ``for_transfer``: as for ``KeyFamily.prefilter``.
+    """
+
+    def __init__(self, address: Address, now_ms: int, *, for_transfer: bool = False) -> None:
         super().__init__(address)
-        self.voucher = voucher_of(address, now_ms, lenient=lenient)
+        self.prefilter = prefilter_of(address, now_ms, for_transfer=for_transfer)
         self._piles: defaultdict[tuple[bytes, ...], _Pile] = defaultdict(_Pile)
         self._piled = self._piled_bytes = 0
 
     def is_record(self, key: bytes) -> bool:
-        return self.voucher.is_record(key)
+        return self.prefilter.is_record(key)
 
     def is_list(self, key: bytes) -> bool:
-        return self.voucher.attached(key) is not None
+        return self.prefilter.attached(key) is not None
 
     def facts(self, entry: Entry) -> Iterator[Fact]:
         kind = entry.redis_type
         if kind == "hash" and entry.ttl_ms is None and not entry.offset:
             return self._record(entry.key, entry.value)
-        if kind == "list" and entry.ttl_ms is None and (number := self.voucher.attached(entry.key)) is not None:
+        if kind == "list" and entry.ttl_ms is None and (number := self.prefilter.attached(entry.key)) is not None:
             self.add_attached(number, entry)
             return iter(())
         if kind == "list":
@@ -114,7 +117,7 @@ class Sifting(Intake):
         pile.rows.append(values)
 
     def _piled_up(self, records: int, size: int) -> Iterator[Fact]:
-        """So many records more are on the piles: the facts of those for which nobody vouches, when it is time to look at them."""
+        """So many records more are on the piles: the facts of those that are not accepted, when it is time to look at them."""
         self._piled += records
         self._piled_bytes += size
         return self.rest() if self._piled >= RECORDS or self._piled_bytes >= BYTES else iter(())
@@ -123,15 +126,15 @@ class Sifting(Intake):
         piles, self._piles = self._piles, defaultdict(_Pile)
         self._piled = self._piled_bytes = 0
         for names, pile in piles.items():
-            yield from self._sift(names, pile)
+            yield from self._apply_prefilter(names, pile)
 
-    def _sift(self, names: tuple[bytes, ...], pile: _Pile) -> Iterator[Fact]:
+    def _apply_prefilter(self, names: tuple[bytes, ...], pile: _Pile) -> Iterator[Fact]:
         keys, rows = pile.keys, pile.rows
-        numbers = list(map(self.voucher.record, keys))
-        vouched = Vouched.nobody(len(keys))
+        numbers = list(map(self.prefilter.record, keys))
+        accepted = Accepted.none(len(keys))
         if self.remembers(names):
-            vouched = self.voucher.vouch(dict(zip(names, zip(*rows, strict=True), strict=True)))
-        homes, scores, created_at = vouched
+            accepted = self.prefilter.accept(dict(zip(names, zip(*rows, strict=True), strict=True)))
+        homes, scores, created_at = accepted
         sound = [number is not None and home is not None for number, home in zip(numbers, homes, strict=True)]
         all_sound = all(sound)
 
@@ -140,22 +143,22 @@ class Sifting(Intake):
 
         if any(sound):
             self._outline.speaks = True
-            self.voucher.tally_vouched(those(keys), self._outline.totals)
+            self.prefilter.tally_accepted(those(keys), self._outline.totals)
             known = [number for number in those(numbers) if number is not None]
             claimed = [home for home in those(homes) if home is not None]
             self.add_records(
-                SoundRecords(names, those(keys), known, those(rows), claimed, [*map(those, scores)], those(created_at))
+                AcceptedRecords(names, those(keys), known, those(rows), claimed, [*map(those, scores)], those(created_at))
             )
         for key, row, is_sound in zip(keys, rows, sound, strict=True):
             if not is_sound:
                 yield from self.doubtful(Entry(key, "hash", dict(zip(names, row, strict=True))))
 
     def _of_list(self, entry: Entry) -> Iterator[Fact]:
-        """Remembers the items of a list that are jobs for which the family vouches; the facts of all else."""
+        """Remembers the items of a list that are jobs that the prefilter accepts; the facts of all else."""
         # A snapshot file gives a list whole, however long it is.
         for start in range(0, len(entry.value) or 1, LIST_CHUNK):
             part = Entry(entry.key, "list", entry.value[start : start + LIST_CHUNK], entry.ttl_ms, entry.offset + start)
-            items = self.voucher.items(part, self._outline.totals)
+            items = self.prefilter.items(part, self._outline.totals)
             if items is None:
                 yield from self.doubtful(part)
                 continue
@@ -171,13 +174,13 @@ class Sifting(Intake):
         """All facts of an entry, whose jobs the rules will look at."""
         for fact in super().facts(entry):
             if fact.job_id is not None:
-                self.add_doubt(self.voucher.number(fact.job_id, fact.scope))
+                self.add_doubt(self.prefilter.number(fact.job_id, fact.scope))
             yield fact
 
     def of_standing(self, entry: Entry, known: Sequence[int]) -> Iterator[Fact]:
         """Counts the members of a place whose jobs are known, by their indexes; the facts of the others."""
         items = entry.value
-        self.voucher.tally_standing(entry, [items[index][1] for index in known], self._outline.totals)
+        self.prefilter.tally_standing(entry, [items[index][1] for index in known], self._outline.totals)
         self._outline.speaks = self._outline.speaks or bool(known)
         if len(known) < len(items):
             for index in sorted(set(range(len(items))).difference(known)):
@@ -188,12 +191,12 @@ class Sifting(Intake):
         return True
 
     @abstractmethod
-    def add_records(self, records: SoundRecords) -> None:
-        """Records for which the family vouches."""
+    def add_records(self, records: AcceptedRecords) -> None:
+        """Records that the prefilter accepts."""
 
     @abstractmethod
     def add_items(self, entry: Entry, known: Sequence[tuple[int, Item]]) -> None:
-        """The items of an entry for which the family vouches, with their indexes: at least one."""
+        """The items of an entry that the prefilter accepts, with their indexes: at least one."""
 
     @abstractmethod
     def of_place(self, entry: Entry) -> Iterator[Fact]:
@@ -208,7 +211,7 @@ class Sifting(Intake):
         """A job that the rules must look at."""
 
 
-class Sieve(Sifting):
+class InMemoryPrefilterReader(PrefilteringReader):
     """Remembers in memory."""
 
     def __init__(self, address: Address, now_ms: int) -> None:
@@ -224,7 +227,7 @@ class Sieve(Sifting):
         self._homes: dict[int, Home] = {}
         """Of jobs whose places tell what their records don't."""
 
-    def add_records(self, records: SoundRecords) -> None:
+    def add_records(self, records: AcceptedRecords) -> None:
         entries = (
             Entry(key, "hash", dict(zip(records.names, row, strict=True)))
             for key, row in zip(records.keys, records.rows, strict=True)
@@ -245,7 +248,7 @@ class Sieve(Sifting):
                 self._records[number] = home, created_at, item
 
     def of_place(self, entry: Entry) -> Iterator[Fact]:
-        standing = self.voucher.standing(entry)
+        standing = self.prefilter.standing(entry)
         if standing is None:
             return self.doubtful(entry)
         self._standing.append((entry, standing))
@@ -281,7 +284,7 @@ class Sieve(Sifting):
         record = self._records.get(number)
         if record is None or self._marks[number] or number in self._doubts:
             return False
-        return self.voucher.is_settled(self._homes.get(number, record[0]).queue, self._outline.totals)
+        return self.prefilter.is_settled(self._homes.get(number, record[0]).queue, self._outline.totals)
 
     def _entries(self, suspects: set[int]) -> Iterable[Entry]:
         """What was remembered of these jobs, an entry for each."""

@@ -86,7 +86,7 @@ class Subject:
     job_id: str
     scope: str
     facts: tuple[Fact, ...]
-    vouched: bool = field(default=False, eq=False)
+    prefiltered: bool = field(default=False, eq=False)
     """No rule can find anything in the job, so none need look: schema/prefilter.py."""
 
     def of_kind(self, kind: FactKind) -> Iterator[Fact]:

@@ -23,7 +23,7 @@ from .fact import Entry, Fact, Subject
 from .index import Index
 from .job import Job, State
 from .keys import hash_tag
-from .prefilter import Voucher
+from .prefilter import Prefilter
 from .rule import Finding, Keyspace, Rule, check_job
 from .spot import Recount, Spot
 from .text import to_bytes
@@ -124,10 +124,11 @@ class KeyFamily(ABC):
         """Where all jobs stand, as long as the keyspace is sound; None for a family that keeps no such key."""
         return None
 
-    def voucher(self, prefix: str, now_ms: int, *, lenient: bool = False) -> Voucher | None:
+    def prefilter(self, prefix: str, now_ms: int, *, for_transfer: bool = False) -> Prefilter | None:
         """What spares an audit the sound jobs of this keyspace; None where the rules look at every job.
 
-        ``lenient``: who only carries jobs asks, so that it may also vouch for jobs in which no rule that refuses finds anything.
+        ``for_transfer``: who only carries jobs asks, so that it may also accept jobs in which no rule that refuses finds
+        anything.
         """
         return None
 

@@ -1,4 +1,4 @@
-"""Memo: a function's values, each found once; thousands of records share a few names. Called by vouchers and Spark's tables."""
+"""Memo: a function's values, each found once; thousands of records share a few names. Called by prefilters and Spark's tables."""
 
 from __future__ import annotations
 

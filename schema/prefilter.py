@@ -1,13 +1,13 @@
-"""Voucher: how a family audits millions of sound jobs without taking each of them apart.
+"""Prefilter: how a family audits millions of sound jobs without taking each of them apart.
 
-Nearly all jobs of a keyspace are plainly sound. Where a family has a Voucher, a glance at the record decides whether the rules
-could find anything in it, provided that the job stands in exactly the places where its record says it does (``vouch``). An
+Nearly all jobs of a keyspace are plainly sound. Where a family has a Prefilter, a glance at the record decides whether the rules
+could find anything in it, provided that the job stands in exactly the places where its record says it does (``accept``). An
 engine then compares places claimed with places found by one number for each job: the sum of the marks of all places found, less
-those of all claimed. Only jobs where it is not zero, or for which nobody vouches, become facts, subjects and findings. A family
+those of all claimed. Only jobs where it is not zero, or that are not accepted, become facts, subjects and findings. A family
 whose records don't say where their jobs stand claims one place for each, ANYWHERE. One whose jobs have no keys, but are items of
-lists, vouches for these (``items``): a job is sound then if there is one such item, and nobody doubts it.
+lists, has a Prefilter that accepts these (``items``): a job is sound then if there is one such item, and nobody doubts it.
 
-A Voucher never decides that something is wrong; it only says what need not be looked at. Marks have 64 bits: a job that
+A Prefilter never decides that something is wrong; it only says what need not be looked at. Marks have 64 bits: a job that
 stands elsewhere is taken for sound with a probability of 2^-64. Pure. Implemented in a family's ``prefilter.py``, called by
 migrations/prefiltering_reader.py and by traces.py and sound.py of spark/.
 """
@@ -27,7 +27,7 @@ from .job import State
 from .totals import Totals
 
 if TYPE_CHECKING:
-    from .columnar.batch_prefilter import ColumnVoucher
+    from .columnar.batch_prefilter import BatchPrefilter
 
 WORD = 1 << 64
 MIX = (0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB)
@@ -65,13 +65,13 @@ ANYWHERE = Place(b"", is_scored=False)
 
 @frozen(eq=False)
 class Home:
-    """What all jobs of one queue and state have in common. Compared by identity: a Voucher makes each once."""
+    """What all jobs of one queue and state have in common. Compared by identity: a Prefilter makes each once."""
 
     queue: str
     state: State | None
     """None: the place tells, which has a home of its own."""
     places: tuple[Place, ...]
-    """The places where such a job stands, in the order of the scores that ``vouch`` gives. The same number for all homes."""
+    """The places where such a job stands, in the order of the scores that ``accept`` gives. The same number for all homes."""
 
     @property
     def mark(self) -> int:
@@ -82,8 +82,8 @@ class Home:
         return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), signed=True)
 
 
-class Vouched(NamedTuple):
-    """What there is to know of jobs for which a family vouches, in columns."""
+class Accepted(NamedTuple):
+    """What there is to know of the jobs that a prefilter accepts, in columns."""
 
     homes: Sequence[Home | None]
     """None: the rules must look, and the other columns mean nothing."""
@@ -93,13 +93,13 @@ class Vouched(NamedTuple):
     """Unix ms, as in Job."""
 
     @classmethod
-    def nobody(cls, rows: int) -> Vouched:
+    def none(cls, rows: int) -> Accepted:
         """The rules must look at all of so many jobs."""
         return cls([None] * rows, [], [0] * rows)
 
 
 class Item(NamedTuple):
-    """An item of a list that is a job by itself, for which a family vouches."""
+    """An item of a list that is a job by itself, which the prefilter accepts."""
 
     number: int
     """Of the job."""
@@ -134,7 +134,7 @@ class Standing:
     """That of all members, if their records don't tell."""
 
 
-class Voucher(ABC):
+class Prefilter(ABC):
     """One keyspace at one moment, as a family sees it at a glance. Not for use by two threads at once: it may remember homes."""
 
     def record(self, key: bytes) -> int | None:
@@ -144,7 +144,7 @@ class Voucher(ABC):
         """
         return None
 
-    def columns(self) -> ColumnVoucher | None:
+    def columns(self) -> BatchPrefilter | None:
         """The same for thousands of jobs at once, if the family has it. Needs the extra ``spark``."""
         return None
 
@@ -156,13 +156,13 @@ class Voucher(ABC):
     def number(self, job_id: str, scope: str) -> int:
         """The same number, for a job named by a fact."""
 
-    def vouch(self, records: Columns) -> Vouched:
+    def accept(self, records: Columns) -> Accepted:
         """Where the jobs with these records stand, if no rule can find anything as long as they do.
 
         What is not in a record the caller sees to: the key does not expire, the job stands in those places and in no
         other, and its queue ``is_settled``.
         """
-        return Vouched.nobody(len(records[next(iter(records))]))
+        return Accepted.none(len(records[next(iter(records))]))
 
     def standing(self, entry: Entry) -> Standing | None:
         """The jobs in a place, for an entry that is one and does not expire; None for all other entries."""
@@ -185,15 +185,15 @@ class Voucher(ABC):
 
     @abstractmethod
     def subject(self, key: bytes, record: tuple[bytes, ...], members: Iterable[Member], attached: Iterable[Entry]) -> Subject:
-        """The subject of a job for which ``vouch`` has vouched: what ``KeyFamily.facts`` makes of its keys, joined.
+        """The subject of a job that ``accept`` has accepted: what ``KeyFamily.facts`` makes of its keys, joined.
 
         ``key``: of its record; ``record``: the fields and their values in turn; ``members``: its entries in all of its places.
         Of a job that is an item ``key`` is the list, ``record`` is empty, and the one member is the item, with its index as rank.
         """
 
-    def tally_vouched(self, keys: Sequence[bytes], totals: Totals) -> None:
-        """What ``KeyFamily.tally`` adds for the records with these keys, for which ``vouch`` has vouched."""
-        assert not keys, "whoever vouches counts what is vouched for"
+    def tally_accepted(self, keys: Sequence[bytes], totals: Totals) -> None:
+        """What ``KeyFamily.tally`` adds for the records with these keys, which ``accept`` has accepted."""
+        assert not keys, "whoever accepts records counts them"
 
     def tally_standing(self, entry: Entry, scores: Sequence[float], totals: Totals) -> None:
         """What ``KeyFamily.tally`` adds for the members of a place that have a number; ``scores``: theirs."""

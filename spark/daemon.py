@@ -22,9 +22,9 @@ MODULES = ("pyspark.worker", "ferryman.spark.engine", "ferryman.spark.source", "
 def load_loops() -> None:
     """Loads the loops of all families, and what is kept of their machine code."""
     for family in map(get_family, family_names()):
-        voucher = family.voucher(family.default_prefix, 0)
-        if voucher is not None:
-            voucher.columns()
+        prefilter = family.prefilter(family.default_prefix, 0)
+        if prefilter is not None:
+            prefilter.columns()
     load_kept()
 
 

@@ -19,7 +19,7 @@ from ..migrations import journal, leftovers
 from ..migrations.drift import Watch
 from ..migrations.engine import Census, Difference, Progress, Report, Summary, Verification, silent
 from ..migrations.plan import Plan
-from ..migrations.prefiltering_reader import can_vouch
+from ..migrations.prefiltering_reader import has_prefilter
 from ..migrations.queues import QueueStatus
 from ..migrations.source import open_source
 from ..migrations.store import open_store
@@ -38,7 +38,7 @@ from .stands import Promised, See, Standing
 from .tables import FINDINGS
 
 BRIEF_KEYS = 200_000
-BRIEF_VOUCHED_KEYS = 5_000_000
+BRIEF_PREFILTERED_KEYS = 5_000_000
 """Up to so many keys in the database, a new session is set up for a short life: more where Java has little to do (traces.py)."""
 LAYOUT = "spark/"
 """Before the number of partitions, in the journal: a resumed run must cut the work in the same way."""
@@ -75,13 +75,13 @@ class SparkEngine:
         """See Engine.audit."""
         with self._snapshot(source, now_ms, progress) as (snapshot, folder):
             found = audit.findings(snapshot, f"{folder}/findings", progress, self._throttle)
-            vouched = Census()
-            vouched.merge(snapshot.vouched)
-            for finding in audit.of_keyspace(snapshot, vouched):
+            accepted = Census()
+            accepted.merge(snapshot.accepted)
+            for finding in audit.of_keyspace(snapshot, accepted):
                 report(finding)
             for finding in found.rows():
                 report(finding)
-            return audit.census(found, vouched)
+            return audit.census(found, accepted)
 
     def migrate(
         self,
@@ -107,7 +107,7 @@ class SparkEngine:
         found = kept.find(self._work, earlier.reading) if earlier and not dry_run else None
         watch = Watch(source, target, self._throttle)
         before = watch.look() if found is None else None
-        with self._snapshot(source, plan.now_ms, progress, tasks, found, lenient=True) as (snapshot, folder):
+        with self._snapshot(source, plan.now_ms, progress, tasks, found, for_transfer=True) as (snapshot, folder):
             path = f"{folder}/carried"
             if dry_run:
                 counted = snapshot.work(migrate.counting(plan), FINDINGS, path, "counting jobs", progress)
@@ -142,7 +142,7 @@ class SparkEngine:
             throttle = self._throttle.shared(2)
 
             def look(address: Address, tasks: int, see: See, name: str, telling: Progress) -> Seen:
-                snapshot = take(spark, address, plan.now_ms, f"{folder}/{name}", tasks, telling, throttle, lenient=True)
+                snapshot = take(spark, address, plan.now_ms, f"{folder}/{name}", tasks, telling, throttle, for_transfer=True)
                 if address is source:
                     must_speak(snapshot)
                 return seen(snapshot, see, name, digests, folder, buckets, telling)
@@ -183,19 +183,19 @@ class SparkEngine:
         tasks: int | None = None,
         found: str | None = None,
         *,
-        lenient: bool = False,
+        for_transfer: bool = False,
     ) -> Iterator[tuple[Snapshot, str]]:
         """A snapshot of the source, and a folder for what is made of it; both are gone after the block.
 
         ``tasks``: into how many partitions its jobs are cut. ``found``: as for ``_session``, with the snapshot in the folder.
-        ``lenient``: as for ``take``.
+        ``for_transfer``: as for ``take``.
         """
         with self._session(source, progress, found) as (spark, folder):
             path, tasks = f"{folder}/source", tasks or self._number(source)
             if found is not None:
                 snapshot = kept.reopened(spark, source, now_ms, path, tasks)
             else:
-                snapshot = take(spark, source, now_ms, path, tasks, progress, self._throttle, lenient=lenient)
+                snapshot = take(spark, source, now_ms, path, tasks, progress, self._throttle, for_transfer=for_transfer)
             must_speak(snapshot)
             yield snapshot, folder
 
@@ -209,7 +209,7 @@ class SparkEngine:
         if found is None:
             with open_source(source) as opened:
                 # A server that is down, or a file that is not there, is known before Spark has taken its seconds to start.
-                brief = opened.size() <= (BRIEF_VOUCHED_KEYS if can_vouch(source) else BRIEF_KEYS)
+                brief = opened.size() <= (BRIEF_PREFILTERED_KEYS if has_prefilter(source) else BRIEF_KEYS)
         with kept.folder(self._work, found) as folder:
             progress("starting Spark", 0, None)
             spark = self._given or session(self._master, self._settings, brief=brief, tables=False)

@@ -1,6 +1,6 @@
 """Few: what an audit has to look at job by job, cut for its tasks.
 
-Of a keyspace for which a family vouches (traces.py) a hundredth of the jobs are facts. Spark takes a third of a second to join
+Of a keyspace with a prefilter (traces.py) a hundredth of the jobs are facts. Spark takes a third of a second to join
 them by job however few they are; up to some number of them, each task looks through all for its own share. Called by audit.py.
 """
 

@@ -66,4 +66,4 @@ def read(spark: SparkSession, url: str, now_ms: int | None = None, work: str | N
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
     preflight.check(spark, folder)
     # Who asks for facts wants those of all jobs.
-    return Frames(spark, take(spark, address, now, f"{folder}/facts", tasks_for(address), sift=False), folder)
+    return Frames(spark, take(spark, address, now, f"{folder}/facts", tasks_for(address), prefiltering=False), folder)

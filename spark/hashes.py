@@ -58,8 +58,8 @@ def record_test(family: KeyFamily, prefix: str) -> Test:
     """Tells of names of hashes whether they are those of jobs' records; true of all where a family's names don't tell."""
     if not family.names_records:
         return lambda keys: np.ones(len(keys), bool)
-    likely, voucher = record_guess(family, prefix), family.voucher(prefix, 0)
-    columns = voucher.columns() if voucher else None
+    likely, prefilter = record_guess(family, prefix), family.prefilter(prefix, 0)
+    columns = prefilter.columns() if prefilter else None
 
     def states_record(key: bytes) -> bool:
         return any(fact.kind is FactKind.RECORD for fact in family.facts(Entry(key, "hash", {}), prefix))
@@ -76,13 +76,13 @@ def record_test(family: KeyFamily, prefix: str) -> Test:
 
 def record_guess(family: KeyFamily, prefix: str) -> Test:
     """Tells quickly of names whether they are those of jobs' records in all likelihood; false where nothing does."""
-    voucher = family.voucher(prefix, 0)
-    if voucher is None:
+    prefilter = family.prefilter(prefix, 0)
+    if prefilter is None:
         return lambda keys: np.zeros(len(keys), bool)
-    columns = voucher.columns()
+    columns = prefilter.columns()
     if columns is not None:
         return lambda keys: columns.records(keys) != NO_NUMBER
-    return lambda keys: np.array([bool(voucher.is_record(key)) for key in keys.to_list()], bool)
+    return lambda keys: np.array([bool(prefilter.is_record(key)) for key in keys.to_list()], bool)
 
 
 def of_family(found: Iterable[Found], family: KeyFamily, prefix: str) -> Iterator[Found]:

@@ -88,8 +88,8 @@ class BucketJobs(Jobs):
     """These, by scope and id."""
 
     def in_slabs(self, one: One[T], many: Many[M], times: int = 1) -> Iterator[Slab[T, M]]:
-        voucher, totals = self.traces.voucher(), self.keyspace.totals
-        columns = voucher.columns()
+        prefilter, totals = self.traces.prefilter(), self.keyspace.totals
+        columns = prefilter.columns()
         for groups in self.traces.slabs(self.bucket, self.only, times):
             singly: list[tuple[int, T]] = []
             tables: list[tuple[Any, M]] = []
@@ -101,5 +101,5 @@ class BucketJobs(Jobs):
                         tables.append((rows[table.rows], made))
                         left &= ~table.rows
                 if left.any():
-                    singly += zip(rows[left].tolist(), map(one, jobs.take(left).subjects(voucher)), strict=True)
+                    singly += zip(rows[left].tolist(), map(one, jobs.take(left).subjects(prefilter)), strict=True)
             yield Slab(singly, tables)

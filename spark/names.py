@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 
 from ..migrations.clusterscan import Cluster, NodeName
 from ..migrations.engine import Progress, silent
-from ..migrations.prefiltering_reader import can_vouch
+from ..migrations.prefiltering_reader import has_prefilter
 from ..migrations.scan import SCAN_COUNT, Span, node, same_server, scan_range, split
 from ..migrations.source import open_source
 from ..migrations.throttle import Throttle
@@ -38,10 +38,10 @@ from .failures import located, work_errors
 from .stage import Batches, tell
 
 KEYS_A_TASK = 20_000
-VOUCHED_KEYS_A_TASK = 75_000
+PREFILTERED_KEYS_A_TASK = 75_000
 """How many keys a task reads, or jobs it works on, as long as that makes no more than MAX_TASKS; more where most cost little."""
 LIGHTER = 2
-"""How many times as many vouched ones a task of a verification has, and how many times as large its slabs are (sound.py): it
+"""How many times as many prefiltered ones a task of a verification has, and how many times as large its slabs are (sound.py): it
 keeps a line of each job, and not its commands. What is done once for all jobs alike in a task is a sixth of Python's work."""
 BYTES_A_KEY = 1_400
 """What a job fills of a server's memory, about. Where few keys hold many jobs this tells how many tasks there should be, up to
@@ -219,9 +219,9 @@ def _ending(data: Any, start: int, size: int) -> Any:
 
 
 def tasks_for(address: Address, times: int = 1) -> int:
-    """Into how many partitions the work on a keyspace is best cut. ``times``: of so many times as many vouched keys."""
+    """Into how many partitions the work on a keyspace is best cut. ``times``: of so many times as many prefiltered keys."""
     with open_source(address) as source:
-        share = times * VOUCHED_KEYS_A_TASK if can_vouch(address) else KEYS_A_TASK
+        share = times * PREFILTERED_KEYS_A_TASK if has_prefilter(address) else KEYS_A_TASK
         by_bytes = min(MOST_BY_BYTES, source.memory() // (share * BYTES_A_KEY))
         return min(MAX_TASKS, max(source.size() // share, by_bytes) + 1)
 

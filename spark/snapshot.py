@@ -27,7 +27,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from ..migrations.clusterscan import Cluster
 from ..migrations.engine import Census, Progress, silent
 from ..migrations.intake import Intake, NewIntake, Outline
-from ..migrations.prefiltering_reader import can_vouch
+from ..migrations.prefiltering_reader import has_prefilter
 from ..migrations.reading import SetAside, no_guess, read_all
 from ..migrations.scan import node, nothing_expires
 from ..migrations.source import open_source
@@ -84,9 +84,9 @@ class Snapshot:
     """About the source itself."""
     traces: Traces | None = None
     """Of jobs in which no rule can find anything, and which are no facts (sound.py)."""
-    vouched: Census = field(factory=Census)
+    accepted: Census = field(factory=Census)
     """How many these are."""
-    all_vouched: bool = False
+    all_accepted: bool = False
     """There are no others: nothing is known of jobs but traces."""
     remade: Results[Fact] | None = None
     """More facts, of jobs that turned out not to be among these."""
@@ -102,7 +102,7 @@ class Snapshot:
     def parts(self) -> list[str]:
         """The names of all parts that ``work`` may do, the same for each snapshot of this keyspace with so many tasks."""
         parts = [str(part) for part in range(self.tasks)]
-        return parts + [f"{SOUND}{part}" for part in parts] if can_vouch(self.address) else parts
+        return parts + [f"{SOUND}{part}" for part in parts] if has_prefilter(self.address) else parts
 
     def subjects(self, only: Chosen | None = None, partitions: int | None = None) -> DataFrame:
         """The facts about jobs, so that each partition has all facts of its jobs, those of one job in a row.
@@ -135,14 +135,14 @@ class Snapshot:
         Jobs that are facts and those that are none are parts of their own. A part without a job may be left out.
         """
         done = None
-        if not self.all_vouched:
+        if not self.all_accepted:
             done = run(self.subjects(only), self._on_facts(work), table, path, phase, progress)
         if self.traces is not None:
             steps = self.facts.spark.range(0, self.tasks, 1, self.tasks)
             chosen = None if only is None else only.path
             task = self._on_traces(work, self.traces, chosen)
             done = run(steps, task, table, path, phase, progress, more=done is not None)
-        assert done is not None, "who has no traces has not vouched"
+        assert done is not None, "without traces nothing was accepted"
         return done
 
     def _on_facts(self, work: Work) -> Callable[[Batches], Batches]:
@@ -179,20 +179,20 @@ def take(
     progress: Progress = silent,
     throttle: Throttle = UNTHROTTLED,
     *,
-    sift: bool = True,
-    lenient: bool = False,
+    prefiltering: bool = True,
+    for_transfer: bool = False,
 ) -> Snapshot:
     """Reads a keyspace into the folder ``path`` by about so many tasks, a server no faster than ``throttle``.
 
-    ``sift``: jobs in which no rule can find anything need not become facts, or, if ``lenient``, no rule that refuses. Raises
-    ServerError when the source fails or is replaced meanwhile.
+    ``prefiltering``: jobs in which no rule can find anything need not become facts, or, if ``for_transfer``, no rule that
+    refuses. Raises ServerError when the source fails or is replaced meanwhile.
     """
     remarks: list[Finding] = []
     intake: NewIntake = partial(Intake, address)
-    if sift and can_vouch(address):
+    if prefiltering and has_prefilter(address):
         with work_errors(path):
             os.makedirs(f"{path}-traces")
-        intake = partial(Tracing, address, now_ms, f"{path}-traces", tasks, lenient=lenient)
+        intake = partial(Tracing, address, now_ms, f"{path}-traces", tasks, for_transfer=for_transfer)
     if address.kind is Kind.RDB:
         facts, remarks = read_files(spark, address, now_ms, tasks, path, progress, intake)
     else:
@@ -220,11 +220,11 @@ def taken(
     traces = Traces.of(address, now_ms, outline, tasks)
     path = f"{facts.path}-suspects-{uuid.uuid4()}"
     remade = run(few_tasks(facts.spark, tasks), _judging(traces), FACTS, path, "comparing places", progress)
-    vouched = Census()
+    accepted = Census()
     for word in remade.tails():
-        vouched.merge(Census.from_json(word))
-    all_vouched = not outline.about_jobs and next(remade.rows(), None) is None
-    return evolve(snapshot, traces=traces, remade=remade, vouched=vouched, all_vouched=all_vouched)
+        accepted.merge(Census.from_json(word))
+    all_accepted = not outline.about_jobs and next(remade.rows(), None) is None
+    return evolve(snapshot, traces=traces, remade=remade, accepted=accepted, all_accepted=all_accepted)
 
 
 def _judging(traces: Traces) -> Callable[[Batches], Batches]:

@@ -22,13 +22,13 @@ from attrs import frozen
 
 from ..migrations.engine import Census
 from ..migrations.intake import Outline
-from ..migrations.prefiltering_reader import voucher_of
+from ..migrations.prefiltering_reader import prefilter_of
 from ..schema.address import Address
 from ..schema.columnar.batch_prefilter import UNDATED
 from ..schema.columnar.binary_views import Texts
-from ..schema.columnar.jobtable import Attached, Members, SoundJobs
+from ..schema.columnar.jobtable import AcceptedJobs, Attached, Members
 from ..schema.fact import Entry
-from ..schema.prefilter import Voucher
+from ..schema.prefilter import Prefilter
 from .buckets import read_bucket
 from .traces import ATTACHED, DOUBT, PLACE, RECORD, SCHEMA
 
@@ -70,7 +70,7 @@ class Group(NamedTuple):
 
     rows: Any
     """Which they are, of the slab's jobs in the order of their numbers (indexes)."""
-    jobs: SoundJobs
+    jobs: AcceptedJobs
 
 
 @frozen
@@ -91,8 +91,8 @@ class Traces:
     @classmethod
     def of(cls, address: Address, now_ms: int, outline: Outline, buckets: int) -> Traces:
         """The traces of which the tasks that made them have told."""
-        voucher = voucher_of(address, now_ms)
-        unsettled = (mark for mark, (queue, _) in outline.homes.items() if not voucher.is_settled(queue, outline.totals))
+        prefilter = prefilter_of(address, now_ms)
+        unsettled = (mark for mark, (queue, _) in outline.homes.items() if not prefilter.is_settled(queue, outline.totals))
         files = tuple(sorted(outline.files))
         return cls(address, now_ms, files, buckets, outline.homes, outline.shapes, frozenset(unsettled))
 
@@ -158,8 +158,8 @@ class Traces:
         sound = self.judge(bucket)
         wanted = np.ones(len(sound.numbers), bool)
         if only is not None:
-            voucher = self.voucher()
-            wanted = np.isin(sound.numbers, [voucher.number(job_id, scope) for scope, job_id in only])
+            prefilter = self.prefilter()
+            wanted = np.isin(sound.numbers, [prefilter.number(job_id, scope) for scope, job_id in only])
         jobs = np.flatnonzero(wanted)
         slabs = np.cumsum(sound.sizes[jobs] + JOB_BYTES) // (times * SLAB_BYTES)
         for slab in np.unique(slabs):
@@ -168,9 +168,9 @@ class Traces:
             rows[those] = np.arange(len(those))
             yield self._groups(*self._traces(bucket, rows[sound.owners]), sound.homes[those])
 
-    def voucher(self) -> Voucher:
+    def prefilter(self) -> Prefilter:
         """The keyspace as its family sees it at a glance."""
-        return voucher_of(self.address, self.now_ms)
+        return prefilter_of(self.address, self.now_ms)
 
     def _read(self, bucket: int) -> Iterator[pa.RecordBatch]:
         return read_bucket(self.files, bucket, self.buckets, SCHEMA)
@@ -214,7 +214,7 @@ class Traces:
             owned = attached[ends[start] : ends[end]]
             yield Group(
                 by_kind[start:end],
-                SoundJobs(
+                AcceptedJobs(
                     held.keys.take(alike),
                     columns,
                     {held.keys[place[0]]: held.members(place) for place in those},

@@ -1,6 +1,6 @@
-"""Traces: what a Sifting (migrations/prefiltering_reader.py) remembers, for keyspaces of any size.
+"""Traces: what a PrefilteringReader (migrations/prefiltering_reader.py) remembers, for keyspaces of any size.
 
-    entries -> vouched for: a trace of each place claimed or found, in files that the tasks write themselves (buckets.py)
+    entries -> accepted: a trace of each place claimed or found, in files that the tasks write themselves (buckets.py)
             -> all others: facts, and a trace of doubt
 
 A trace holds what its key says about one job, so that a live server need not be read again for it: sound.py makes a job of the
@@ -21,10 +21,10 @@ import numpy as np
 import pyarrow as pa
 
 from ..migrations.intake import Outline
-from ..migrations.prefiltering_reader import Sifting, SoundRecords
+from ..migrations.prefiltering_reader import AcceptedRecords, PrefilteringReader
 from ..migrations.wire import mapping
 from ..schema.address import Address
-from ..schema.columnar.batch_prefilter import NOBODY, UNDATED, ColumnVoucher, VouchedColumns
+from ..schema.columnar.batch_prefilter import NOT_ACCEPTED, UNDATED, AcceptedColumns, BatchPrefilter
 from ..schema.columnar.binary_views import NO_NUMBER, Room, Texts, fields
 from ..schema.fact import Entry, Fact
 from ..schema.memo import Memo
@@ -67,17 +67,17 @@ LOGS = 1_000
 """How many logs are held before they become traces: each may have a thousand lines."""
 
 
-class Tracing(Sifting):
+class Tracing(PrefilteringReader):
     """Leaves the traces of what it remembers in a file in ``folder``, in so many ``buckets``."""
 
-    def __init__(self, address: Address, now_ms: int, folder: str, buckets: int, *, lenient: bool = False) -> None:
-        super().__init__(address, now_ms, lenient=lenient)
+    def __init__(self, address: Address, now_ms: int, folder: str, buckets: int, *, for_transfer: bool = False) -> None:
+        super().__init__(address, now_ms, for_transfer=for_transfer)
         self._buckets = buckets
         self._attached: list[tuple[int, Entry]] = []
         self._doubts: list[int] = []
         self._records, self._others = (_File(os.path.join(folder, f"{uuid.uuid4()}.arrow"), buckets) for _ in range(2))
         """Traces of records, and all other: of jobs that are in doubt most are among these."""
-        self._columns = self.voucher.columns()
+        self._columns = self.prefilter.columns()
         self._pile: list[Hashes] = []
         self._piled_rows = self._piled_size = 0
         self._room = Room()
@@ -164,16 +164,16 @@ class Tracing(Sifting):
         if self._columns is not None:
             yield from self._look(self._columns)
 
-    def _look(self, columns: ColumnVoucher) -> Iterator[Fact]:
-        """Looks at the hashes on the pile: the facts of those for which nobody vouches."""
+    def _look(self, columns: BatchPrefilter) -> Iterator[Fact]:
+        """Looks at the hashes on the pile: the facts of those that are not accepted."""
         if not self._pile:
             return
         found = Hashes.all_of(self._pile, self._room)
         self._pile, self._piled_rows, self._piled_size = [], 0, 0
         numbers = columns.records(found.keys)
         records, codes, shapes = fields(found.counts, found.words, columns.fields)
-        vouched = columns.vouch(records)
-        is_sound = (vouched.at != NOBODY) & (found.ttls < 0) & (numbers != NO_NUMBER)
+        accepted = columns.accept(records)
+        is_sound = (accepted.at != NOT_ACCEPTED) & (found.ttls < 0) & (numbers != NO_NUMBER)
         marked = np.zeros(len(shapes), np.int64)
         for code in np.unique(codes[is_sound]).tolist():
             if self.remembers(shapes[code]):
@@ -183,21 +183,21 @@ class Tracing(Sifting):
         if is_sound.any():
             rows = np.flatnonzero(is_sound)
             rows = rows[np.argsort(buckets_of(numbers[rows], self._buckets), kind="stable")]
-            self._add_vouched(found, rows, numbers[rows], marked[codes[rows]], vouched.take(rows), columns)
+            self._add_accepted(found, rows, numbers[rows], marked[codes[rows]], accepted.take(rows), columns)
         for entry in found.take(~is_sound).entries():
             yield from self.doubtful(entry)
 
-    def _add_vouched(
-        self, found: Hashes, rows: Any, numbers: Any, shape: Any, vouched: VouchedColumns, columns: ColumnVoucher
+    def _add_accepted(
+        self, found: Hashes, rows: Any, numbers: Any, shape: Any, accepted: AcceptedColumns, columns: BatchPrefilter
     ) -> None:
-        """Records for which the family vouches, those of a bucket in a row. ``shape``: the mark of the fields of each."""
+        """Records that the prefilter accepts, those of a bucket in a row. ``shape``: the mark of the fields of each."""
         self._outline.speaks = True
         keys, counts = found.keys.take(rows), found.counts[rows] // 2
-        columns.tally_vouched(keys, numbers, self._outline.totals)
-        self._note(vouched.homes[at] for at in np.unique(vouched.at).tolist())
+        columns.tally_accepted(keys, numbers, self._outline.totals)
+        self._note(accepted.homes[at] for at in np.unique(accepted.at).tolist())
         ends = np.append(0, np.cumsum(counts))
         values = np.repeat(found.begins()[rows] + 1 - 2 * ends[:-1], counts) + 2 * np.arange(ends[-1])
-        homes, at, scores, created_at = vouched.homes, vouched.at, vouched.scores, pa.array(vouched.created_at)
+        homes, at, scores, created_at = accepted.homes, accepted.at, accepted.scores, pa.array(accepted.created_at)
         texts = found.words.take(values).to_arrow()
         self._records.add(_records(keys.to_arrow(), numbers, pa.array(shape), ends, texts, homes, at, scores, created_at))
 
@@ -217,7 +217,7 @@ class Tracing(Sifting):
         self._outline.shapes[mark] = names
         return mark
 
-    def add_records(self, records: SoundRecords) -> None:
+    def add_records(self, records: AcceptedRecords) -> None:
         homes = dict.fromkeys(records.homes)
         self._note(homes)
         index = {home: number for number, home in enumerate(homes)}
@@ -241,7 +241,7 @@ class Tracing(Sifting):
         self._records.add(_items(entry, known))
 
     def of_place(self, entry: Entry) -> Iterator[Fact]:
-        standing = self.voucher.standing(entry)
+        standing = self.prefilter.standing(entry)
         if standing is None:
             return self.doubtful(entry)
         known = [index for index, number in enumerate(standing.numbers) if number is not None]

@@ -2,7 +2,7 @@
 
 Queues with awkward names, all states in the shares of a busy installation, retries, duplicates of finished jobs, jobs that wait
 for others, children, tags. Every job is one that the newest bee could have written, and none is damaged: an audit finds
-nothing but running jobs whose workers keys alone can't vouch for. Called by ``family.py``.
+nothing but running jobs whose workers keys alone leave open. Called by ``family.py``.
 """
 
 from __future__ import annotations

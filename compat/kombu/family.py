@@ -20,7 +20,7 @@ from ...schema.spot import Spot
 from ...schema.totals import Totals
 from . import damage, generate, reader, repairs, writer
 from .keys import DEFAULT_QUEUE, PARAMETERS, TELLING, USUAL, Settings
-from .prefilter import KombuVoucher
+from .prefilter import KombuPrefilter
 from .rules import RULES
 from .whereabouts import whereabouts
 
@@ -64,8 +64,8 @@ class Kombu(KeyFamily):
     def facts(self, entry: Entry, prefix: str) -> Iterator[Fact]:
         return reader.facts(entry, prefix, self.settings)
 
-    def voucher(self, prefix: str, now_ms: int, *, lenient: bool = False) -> KombuVoucher:
-        return KombuVoucher(prefix, now_ms, self.settings)
+    def prefilter(self, prefix: str, now_ms: int, *, for_transfer: bool = False) -> KombuPrefilter:
+        return KombuPrefilter(prefix, now_ms, self.settings)
 
     def tally(self, fact: Fact, totals: Totals) -> None:
         reader.tally(fact, totals, self.settings)

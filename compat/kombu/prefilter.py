@@ -14,7 +14,7 @@ from ...schema.errors import MalformedValue
 from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.job import State
 from ...schema.memo import Memo
-from ...schema.prefilter import Home, Item, Member, Voucher
+from ...schema.prefilter import Home, Item, Member, Prefilter
 from ...schema.text import to_bytes
 from ...schema.totals import Totals
 from ..moments import moment
@@ -25,7 +25,7 @@ from .reader import is_meant_elsewhere, looks_like_message
 from .record import Glance, decode, glance, unreadable
 
 
-class KombuVoucher(Voucher):
+class KombuPrefilter(Prefilter):
     """The keyspace under ``prefix`` at ``now_ms`` (Unix ms)."""
 
     def __init__(self, prefix: str, now_ms: int, settings: Settings = USUAL) -> None:
@@ -70,7 +70,7 @@ class KombuVoucher(Voucher):
         tag, values = message.tag, (b"message", raw)
         sent_to = to_bytes(message.routing_key) if message.exchange == "" else None
         fact = Fact(FactKind.RECORD, "waiting", key, "list", tag, queue, queue, step, member=sent_to, index=index, values=values)
-        return Subject(tag, queue, (fact,), vouched=True)
+        return Subject(tag, queue, (fact,), prefiltered=True)
 
     def is_settled(self, queue: str, totals: Totals) -> bool:
         return not is_of_another_prefix(queue, totals) and lane_of(queue, totals) is None

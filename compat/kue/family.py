@@ -15,13 +15,13 @@ from ...schema.family import Asking, Command, KeyFamily, Target
 from ...schema.index import Index
 from ...schema.job import Job
 from ...schema.keys import glob_escape
-from ...schema.prefilter import Voucher
+from ...schema.prefilter import Prefilter
 from ...schema.rule import Finding, Keyspace
 from ...schema.spot import Recount, Spot
 from ...schema.totals import Totals
 from . import count, damage, generate, reader, record_rules, repairs, writer
 from .keys import LOCKS, TELLING, layout, versions
-from .prefilter import KueVoucher
+from .prefilter import KuePrefilter
 from .rules import RULES
 from .view import view_of
 from .whereabouts import recounts, whereabouts
@@ -57,8 +57,8 @@ class Kue(KeyFamily):
         names = layout(prefix)
         return Index(names.key("all"), names.key("record", id=""), ord("|"))
 
-    def voucher(self, prefix: str, now_ms: int, *, lenient: bool = False) -> Voucher:
-        return KueVoucher(prefix, now_ms, lenient=lenient)
+    def prefilter(self, prefix: str, now_ms: int, *, for_transfer: bool = False) -> Prefilter:
+        return KuePrefilter(prefix, now_ms, for_transfer=for_transfer)
 
     def tally(self, fact: Fact, totals: Totals) -> None:
         reader.tally(fact, totals)

@@ -2,7 +2,7 @@
 
 Types with awkward names, all states in the shares of a busy installation, a few large payloads among many small ones,
 retries with their errors and logs. Every job is one that kue 0.11 could have written, and none is damaged: an audit finds
-nothing but active jobs whose workers keys alone can't vouch for. Called by the command line and by benchmarks.
+nothing but active jobs whose workers keys alone leave open. Called by the command line and by benchmarks.
 """
 
 from __future__ import annotations

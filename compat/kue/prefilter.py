@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.job import State
 from ...schema.memo import Memo
-from ...schema.prefilter import Columns, Home, Member, Place, Standing, Vouched, Voucher
+from ...schema.prefilter import Accepted, Columns, Home, Member, Place, Prefilter, Standing
 from ...schema.text import not_json, to_text
 from ...schema.totals import Totals
 from ..numbers import number, wholes
@@ -21,13 +21,13 @@ from .record import INDEXES, SHORTEST_LEASE, state_of
 from .record_rules import LATE_MS
 
 if TYPE_CHECKING:
-    from ...schema.columnar.batch_prefilter import ColumnVoucher
+    from ...schema.columnar.batch_prefilter import BatchPrefilter
 
 KNOWN = frozenset({State.WAITING, State.SCHEDULED, State.ACTIVE, State.COMPLETED, State.FAILED})
 """Of an active job without ttl keys alone never tell whether all is well."""
 
 NEEDED = frozenset({b"type", b"state", b"priority", b"data", b"created_at", b"updated_at", b"promote_at", b"max_attempts"})
-"""The fields without which nobody vouches for a job."""
+"""The fields without which no job is accepted."""
 JSON = frozenset({b"data", b"result", b"progress_data", b"backoff"})
 ID_DIGITS = 16
 LOG = b":log"
@@ -36,16 +36,16 @@ LATEST = 2**53
 """Numbers up to here are the same in Python, JavaScript, a 64-bit column and a double."""
 
 
-class KueVoucher(Voucher):
-    """The keyspace under ``prefix`` at ``now_ms`` (Unix ms). ``lenient``: as for ``KeyFamily.voucher``."""
+class KuePrefilter(Prefilter):
+    """The keyspace under ``prefix`` at ``now_ms`` (Unix ms). ``for_transfer``: as for ``KeyFamily.prefilter``."""
 
-    def __init__(self, prefix: str, now_ms: int, *, lenient: bool = False) -> None:
+    def __init__(self, prefix: str, now_ms: int, *, for_transfer: bool = False) -> None:
         self._layout = layout(prefix)
         self.head = self._layout.key("record", id="")
         """The name of every record, up to the id."""
-        self.lenient = lenient
+        self.for_transfer = for_transfer
         """Also for active jobs of which nobody knows how long they may run (KUE-15)."""
-        self.late = 0 if lenient else now_ms - LATE_MS
+        self.late = 0 if for_transfer else now_ms - LATE_MS
         """A job that was due before has not been promoted in time, and one whose lease was over has not been given up."""
         self.active = self._layout.key("by_state", state=WORDS[State.ACTIVE])
         """The index of active jobs, in which scores are leases, of which records don't know."""
@@ -53,10 +53,10 @@ class KueVoucher(Voucher):
         self._scores = Memo(priority_of)
         self._indexes = Memo(self._index)
 
-    def columns(self) -> ColumnVoucher:
-        from .columnar.batch_prefilter import KueColumns  # needs what only the extra spark has
+    def columns(self) -> BatchPrefilter:
+        from .columnar.batch_prefilter import KueBatchPrefilter  # needs what only the extra spark has
 
-        return KueColumns(self)
+        return KueBatchPrefilter(self)
 
     def home(self, queue: bytes, word: bytes) -> Home | None:
         """The home of all jobs of a type in a state, as their records name these; None where a rule must look."""
@@ -72,10 +72,10 @@ class KueVoucher(Voucher):
     def number(self, job_id: str, scope: str) -> int:
         return int(job_id)
 
-    def vouch(self, records: Columns) -> Vouched:
+    def accept(self, records: Columns) -> Accepted:
         rows = len(records[next(iter(records))])
         if not records.keys() >= NEEDED:
-            return Vouched.nobody(rows)
+            return Accepted.none(rows)
         homes = [self._homes[told] for told in zip(records[b"type"], records[b"state"], strict=True)]
         scores = list(map(self._scores.__getitem__, records[b"priority"]))
         created_at = _wholes(records[b"created_at"])
@@ -107,7 +107,7 @@ class KueVoucher(Voucher):
                     case State.ACTIVE:
                         # With a duration it may be done.
                         by_state[row] = 0.0
-                        is_sound = (ttls[row] > 0 or self.lenient) and b"duration" not in records
+                        is_sound = (ttls[row] > 0 or self.for_transfer) and b"duration" not in records
             if not is_sound:
                 homes[row] = None
         for row, limit in enumerate(ttls):
@@ -116,7 +116,7 @@ class KueVoucher(Voucher):
         for name in JSON & records.keys():
             for row in not_json(records[name]):
                 homes[row] = None
-        return Vouched(homes, (scores, by_state, scores), created_at)
+        return Accepted(homes, (scores, by_state, scores), created_at)
 
     def standing(self, entry: Entry) -> Standing | None:
         if entry.redis_type != "zset" or entry.ttl_ms is not None or not self.is_index(entry.key):
@@ -144,9 +144,9 @@ class KueVoucher(Voucher):
             facts.append(Fact(FactKind.PLACE, role, index, "zset", job_id, "", queue, word, member, score, rank))
         for entry in attached:
             facts.append(Fact(FactKind.NOTE, "log", entry.key, "list", job_id, values=tuple(entry.value), index=entry.offset))
-        return Subject(job_id, "", tuple(facts), vouched=True)
+        return Subject(job_id, "", tuple(facts), prefiltered=True)
 
-    def tally_vouched(self, keys: Sequence[bytes], totals: Totals) -> None:
+    def tally_accepted(self, keys: Sequence[bytes], totals: Totals) -> None:
         numbers = (int(key[len(self.head) :]) for key in keys)
         own = [each for each in numbers if each < BORROWED or not is_borrowed(str(each))]
         if own:

@@ -1,9 +1,9 @@
 """Jobs in columns: many at once, where they have so much in common that nobody need look at each. Needs the extra ``spark``.
 
 Nearly all jobs of a keyspace are sound and of a few kinds, and to treat each by itself is most of what a migration costs. So
-who reads sound jobs (SoundJobs: what their keys hold) may give those of one kind as tables (JobTable: what they are), and who
-writes jobs may take these. What comes out is what ``Voucher.subject``, ``KeyFamily.read`` and ``KeyFamily.write`` make of each
-job; where a table can't say that, these are asked. Made by a family's ColumnVoucher, used by Spark's tasks.
+who reads sound jobs (AcceptedJobs: what their keys hold) may give those of one kind as tables (JobTable: what they are), and who
+writes jobs may take these. What comes out is what ``Prefilter.subject``, ``KeyFamily.read`` and ``KeyFamily.write`` make of each
+job; where a table can't say that, these are asked. Made by a family's BatchPrefilter, used by Spark's tasks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from attrs import frozen
 
 from ..fact import Entry, Subject
 from ..job import Job
-from ..prefilter import Member, Voucher
+from ..prefilter import Member, Prefilter
 from .binary_views import Texts
 
 
@@ -71,8 +71,8 @@ class Attached:
 
 
 @frozen(eq=False)
-class SoundJobs:
-    """Jobs of one home whose records have the same fields, for which ``vouch`` has vouched: what their keys hold."""
+class AcceptedJobs:
+    """Jobs of one home whose records have the same fields, which ``accept`` has accepted: what their keys hold."""
 
     keys: Texts
     """Of their records, or the list of which they are items."""
@@ -85,15 +85,15 @@ class SoundJobs:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def take(self, rows: Any) -> SoundJobs:
+    def take(self, rows: Any) -> AcceptedJobs:
         """Some of the jobs (bool)."""
         if rows.all():
             return self
         records = {name: values.take(rows) for name, values in self.records.items()}
         places = {key: members.take(rows) for key, members in self.places.items()}
-        return SoundJobs(self.keys.take(rows), records, places, self.attached.take(rows))
+        return AcceptedJobs(self.keys.take(rows), records, places, self.attached.take(rows))
 
-    def subjects(self, voucher: Voucher) -> Iterator[Subject]:
+    def subjects(self, prefilter: Prefilter) -> Iterator[Subject]:
         """Each job by itself."""
         names = list(self.records)
         rows = zip(*(values.to_list() for values in self.records.values()), strict=True) if names else repeat(())
@@ -104,7 +104,7 @@ class SoundJobs:
         columns = zip(self.keys.to_list(), rows, self.attached.entries(), *places, strict=False)
         for key, values, attached, *members in columns:
             record = tuple(chain.from_iterable(zip(names, values, strict=True)))
-            yield voucher.subject(key, record, starmap(Member, members), attached)
+            yield prefilter.subject(key, record, starmap(Member, members), attached)
 
 
 @frozen(eq=False)

@@ -10,34 +10,34 @@ from typing import Any
 
 import numpy as np
 
-from ..columnar.batch_prefilter import NOBODY, UNDATED, ColumnVoucher, StandingColumns, VouchedColumns
+from ..columnar.batch_prefilter import NOT_ACCEPTED, UNDATED, AcceptedColumns, BatchPrefilter, StandingColumns
 from ..columnar.binary_views import NO_NUMBER, NULL, Texts, has
 from ..columnar.jit import compiled
 from ..columnar.jobnumbers import numbers_of
-from ..columnar.jobtable import JobTable, SoundJobs
+from ..columnar.jobtable import AcceptedJobs, JobTable
 from ..prefilter import ANYWHERE
 from ..totals import Totals
 from .aside import Aside
 from .asides import Asides
 from .place import ASCENDING, SEQUENCES
-from .prefilter import EXACT, SOMEWHERE, NativeVoucher, is_calm, is_message
+from .prefilter import EXACT, SOMEWHERE, NativePrefilter, is_calm, is_message
 from .reader import order_of
 from .record import CANCELLED, whole
 from .table import read_tables
 
 
-class NativeColumns(ColumnVoucher):
-    """What a NativeVoucher says."""
+class NativeBatchPrefilter(BatchPrefilter):
+    """What a NativePrefilter says."""
 
     fields = (b"payload", b"message", b"published_at", b"reason", b"score", b"deliveries", Aside.FIELD)
 
-    def __init__(self, voucher: NativeVoucher) -> None:
-        self._voucher = voucher
+    def __init__(self, prefilter: NativePrefilter) -> None:
+        self._prefilter = prefilter
 
     def records(self, keys: Texts) -> Any:
         tags, ids = self._told(keys)
         codes, texts = tags.codes()
-        queues = [self._voucher.queue(tag) for tag in texts]
+        queues = [self._prefilter.queue(tag) for tag in texts]
         numbers = numbers_of(ids, ["" if queue is None else queue for queue in queues], codes)
         is_record = np.array([queue is not None for queue in queues] or [False])[codes] & (ids.sizes > 0)
         return np.where(is_record, numbers, NO_NUMBER)
@@ -45,7 +45,7 @@ class NativeColumns(ColumnVoucher):
     def attached(self, keys: Texts) -> Any:
         return np.full(len(keys), NO_NUMBER)
 
-    def vouch(self, records: Mapping[bytes, Texts]) -> VouchedColumns:
+    def accept(self, records: Mapping[bytes, Texts]) -> AcceptedColumns:
         there = {name: column.sizes != NULL for name, column in records.items()}
         created_at = records[b"published_at"].numbers(whole, UNDATED)
         is_sound = there[b"payload"] | there[b"message"]
@@ -57,10 +57,10 @@ class NativeColumns(ColumnVoucher):
         for row in np.flatnonzero(there[b"message"] & ~there[b"payload"]).tolist():
             is_sound[row] &= is_message(records[b"message"][row])
         is_sound[there[Aside.FIELD]] &= _are_calm(records[Aside.FIELD].take(there[Aside.FIELD]))
-        return VouchedColumns((SOMEWHERE,), np.where(is_sound, 0, NOBODY), (np.zeros(len(is_sound)),), created_at)
+        return AcceptedColumns((SOMEWHERE,), np.where(is_sound, 0, NOT_ACCEPTED), (np.zeros(len(is_sound)),), created_at)
 
     def standing(self, key: bytes, members: Texts, scores: Any) -> StandingColumns | None:
-        place = self._voucher.place(key)
+        place = self._prefilter.place(key)
         if place is None:
             return None
         queue, role, home = place
@@ -69,29 +69,29 @@ class NativeColumns(ColumnVoucher):
             with np.errstate(invalid="ignore"):
                 numbers[(np.floor(scores) != scores) | (np.abs(scores) > EXACT)] = NO_NUMBER
         elif role == "scheduled":
-            numbers[(scores < self._voucher.late) | ~(np.abs(scores) < 2.0**63)] = NO_NUMBER
+            numbers[(scores < self._prefilter.late) | ~(np.abs(scores) < 2.0**63)] = NO_NUMBER
         return StandingColumns(ANYWHERE, numbers, home)
 
-    def tally_vouched(self, keys: Texts, numbers: Any, totals: Totals) -> None:
+    def tally_accepted(self, keys: Texts, numbers: Any, totals: Totals) -> None:
         codes, tags = self._told(keys)[0].codes()
         for tag, records in zip(tags, np.bincount(codes, minlength=len(tags)).tolist(), strict=True):
-            totals.count("records", self._voucher.queue(tag) or "", records)
+            totals.count("records", self._prefilter.queue(tag) or "", records)
 
     def tally_standing(self, key: bytes, scores: Any, totals: Totals) -> None:
-        place = self._voucher.place(key)
+        place = self._prefilter.place(key)
         if len(scores) and place is not None and place[1] == "waiting":
-            self._voucher.tally_waiting(place[0], len(scores), int((scores.astype(np.int64) % SEQUENCES).max()), totals)
+            self._prefilter.tally_waiting(place[0], len(scores), int((scores.astype(np.int64) % SEQUENCES).max()), totals)
 
-    def tables(self, jobs: SoundJobs, totals: Totals) -> Iterator[JobTable]:
+    def tables(self, jobs: AcceptedJobs, totals: Totals) -> Iterator[JobTable]:
         tags, ids = self._told(jobs.keys)
-        queue = self._voucher.queue(tags[0])
+        queue = self._prefilter.queue(tags[0])
         if queue is None or order_of(queue, totals) != ASCENDING:
             return iter(())
         return read_tables(ids, jobs, queue)
 
     def _told(self, keys: Texts) -> tuple[Texts, Texts]:
         """The tag and the id in each name of a record; both are empty in all other names."""
-        head, middle = (np.frombuffer(text, np.uint8) for text in (self._voucher.head, b"}:job:"))
+        head, middle = (np.frombuffer(text, np.uint8) for text in (self._prefilter.head, b"}:job:"))
         tags, ids = _split(keys.data, keys.starts, keys.sizes, head, middle)
         return Texts(keys.data, *tags), Texts(keys.data, *ids)
 

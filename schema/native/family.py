@@ -14,14 +14,14 @@ from ..fact import Entry, Fact, Subject
 from ..family import Asking, Command, KeyFamily, Target
 from ..job import Job
 from ..keys import glob_escape
-from ..prefilter import Voucher
+from ..prefilter import Prefilter
 from ..rule import Finding, Keyspace
 from ..spot import Recount, Spot
 from ..totals import Totals
 from . import count, damage, generate, reader, repairs, writer
 from .keys import DEFAULT_PREFIX
 from .layout import TELLING
-from .prefilter import NativeVoucher
+from .prefilter import NativePrefilter
 from .record import NAME
 from .rules import RULES
 from .whereabouts import recounts, whereabouts
@@ -58,8 +58,8 @@ class Native(KeyFamily):
     def facts(self, entry: Entry, prefix: str) -> Iterator[Fact]:
         return reader.facts(entry, prefix)
 
-    def voucher(self, prefix: str, now_ms: int, *, lenient: bool = False) -> Voucher:
-        return NativeVoucher(prefix, now_ms, lenient=lenient)
+    def prefilter(self, prefix: str, now_ms: int, *, for_transfer: bool = False) -> Prefilter:
+        return NativePrefilter(prefix, now_ms, for_transfer=for_transfer)
 
     def tally(self, fact: Fact, totals: Totals) -> None:
         reader.tally(fact, totals)

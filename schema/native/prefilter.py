@@ -15,7 +15,7 @@ from ..errors import MalformedValue
 from ..fact import Entry, Fact, FactKind, Subject
 from ..jobnumber import number_of
 from ..memo import Memo
-from ..prefilter import ANYWHERE, Columns, Home, Member, Standing, Vouched, Voucher
+from ..prefilter import ANYWHERE, Accepted, Columns, Home, Member, Prefilter, Standing
 from ..text import to_bytes, to_text
 from ..totals import Totals
 from . import codec
@@ -27,7 +27,7 @@ from .record import CANCELLED, STATES, number, whole, whole_score
 from .rules import LATE_MS
 
 if TYPE_CHECKING:
-    from ..columnar.batch_prefilter import ColumnVoucher
+    from ..columnar.batch_prefilter import BatchPrefilter
 
 CALM = frozenset({"waiting", "scheduled", "dead", "done"})
 """The roles of the places where nobody holds a job."""
@@ -38,22 +38,22 @@ EXACT = 2**53
 """Up to here each whole number has a score of its own."""
 
 
-class NativeVoucher(Voucher):
-    """The keyspace under ``prefix`` at ``now_ms`` (Unix ms). ``lenient``: as for ``KeyFamily.voucher``."""
+class NativePrefilter(Prefilter):
+    """The keyspace under ``prefix`` at ``now_ms`` (Unix ms). ``for_transfer``: as for ``KeyFamily.prefilter``."""
 
-    def __init__(self, prefix: str, now_ms: int, *, lenient: bool = False) -> None:
+    def __init__(self, prefix: str, now_ms: int, *, for_transfer: bool = False) -> None:
         self._layout = layout(prefix)
         self.head = to_bytes(prefix) + b":{"
         """The name of every record, up to the tag."""
-        self.late = NEVER if lenient else now_ms - LATE_MS
+        self.late = NEVER if for_transfer else now_ms - LATE_MS
         """A job that was due before is late."""
         self._queues = Memo(_queue)
         self._homes = Memo(_home)
 
-    def columns(self) -> ColumnVoucher:
-        from .columns import NativeColumns  # needs what only the extra spark has
+    def columns(self) -> BatchPrefilter:
+        from .columns import NativeBatchPrefilter  # needs what only the extra spark has
 
-        return NativeColumns(self)
+        return NativeBatchPrefilter(self)
 
     def record(self, key: bytes) -> int | None:
         told = self._told(key)
@@ -65,10 +65,10 @@ class NativeVoucher(Voucher):
     def number(self, job_id: str, scope: str) -> int:
         return number_of(scope, job_id)
 
-    def vouch(self, records: Columns) -> Vouched:
+    def accept(self, records: Columns) -> Accepted:
         rows = len(records[next(iter(records))])
         if not records.keys() & {b"payload", b"message"}:
-            return Vouched.nobody(rows)
+            return Accepted.none(rows)
         # Messages of kombu don't say when they were published.
         is_dated = b"published_at" in records
         created_at = list(map(whole, records[b"published_at"])) if is_dated else [None] * rows
@@ -84,7 +84,7 @@ class NativeVoucher(Voucher):
         if Aside.FIELD in records:
             odd.update(row for row, aside in enumerate(records[Aside.FIELD]) if not is_calm(aside))
         homes = [None if row in odd else SOMEWHERE for row in range(rows)]
-        return Vouched(homes, ([0.0] * rows,), created_at)
+        return Accepted(homes, ([0.0] * rows,), created_at)
 
     def standing(self, entry: Entry) -> Standing | None:
         place = self.place(entry.key) if entry.redis_type == "zset" and entry.ttl_ms is None else None
@@ -112,9 +112,9 @@ class NativeVoucher(Voucher):
         for place, member, score, rank in members:
             role = place.rpartition(b":")[2].decode()
             facts.append(Fact(FactKind.PLACE, role, place, "zset", job_id, queue, queue, None, member, score, rank))
-        return Subject(job_id, queue, tuple(facts), vouched=True)
+        return Subject(job_id, queue, tuple(facts), prefiltered=True)
 
-    def tally_vouched(self, keys: Sequence[bytes], totals: Totals) -> None:
+    def tally_accepted(self, keys: Sequence[bytes], totals: Totals) -> None:
         start = len(self.head)
         for tag, records in Counter(key[start:].partition(b"}")[0] for key in keys).items():
             totals.count("records", self.queue(tag) or "", records)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..columnar.binary_views import Texts
 from ..columnar.build import TextPart, base64, bulk, decimal, each, grouped, joined, where
-from ..columnar.jobtable import Column, CommandTable, JobTable, SoundJobs
+from ..columnar.jobtable import AcceptedJobs, Column, CommandTable, JobTable
 from ..family import Target
 from ..job import Job, State
 from ..packed import pack
@@ -187,7 +187,7 @@ def _base64(value: bytes | Texts) -> Any:
 # The way back
 
 
-def read_tables(ids: Texts, jobs: SoundJobs, queue: str) -> Iterator[JobTable]:
+def read_tables(ids: Texts, jobs: AcceptedJobs, queue: str) -> Iterator[JobTable]:
     """The jobs of a queue of ascending order that stand as a migration has left them."""
     ((key, members),) = jobs.places.items()
     place, fields = key.rpartition(b":")[2], jobs.records

@@ -1,4 +1,4 @@
-"""What an audit leaves out: jobs that are vouched for become no subjects, and nothing of what rules find or count is missing.
+"""What an audit leaves out: jobs that are accepted become no subjects, and nothing of what rules find or count is missing.
 
 What is found is held against facts of all jobs, made in the plainest way (support/captures.py).
 """
@@ -16,7 +16,7 @@ from ferryman.compat.kue.generate import generate
 from ferryman.migrations.engine import Census
 from ferryman.migrations.intake import Intake
 from ferryman.migrations.local import LocalEngine
-from ferryman.migrations.prefiltering_reader import Sieve
+from ferryman.migrations.prefiltering_reader import InMemoryPrefilterReader
 from ferryman.schema.address import Address
 from ferryman.schema.fact import Entry
 from ferryman.schema.job import State
@@ -52,23 +52,23 @@ def expected(client: redis.Redis) -> tuple[list[Finding], Census]:
 
 def test_a_large_hash_may_begin_with_a_chunk_without_fields() -> None:
     entry = Entry(b"q:job:1", "hash", {})
-    sieve = Sieve(ADDRESS, NOW)
-    assert [*sieve.facts(entry), *sieve.rest()] == list(Intake(ADDRESS).facts(entry))
+    prefiltering = InMemoryPrefilterReader(ADDRESS, NOW)
+    assert [*prefiltering.facts(entry), *prefiltering.rest()] == list(Intake(ADDRESS).facts(entry))
 
 
-def test_only_jobs_for_which_nobody_vouches_become_facts(client: redis.Redis) -> None:
+def test_only_jobs_that_are_not_accepted_become_facts(client: redis.Redis) -> None:
     store(client, FAMILY, "q", JOBS, NOW)
-    sieve, plain = Sieve(ADDRESS, NOW), Intake(ADDRESS)
+    prefiltering, plain = InMemoryPrefilterReader(ADDRESS, NOW), Intake(ADDRESS)
     entries = list(dump(client).values())
-    facts = [fact for entry in entries for fact in sieve.facts(entry)]
+    facts = [fact for entry in entries for fact in prefiltering.facts(entry)]
     all_facts = [fact for entry in entries for fact in plain.facts(entry)]
-    facts += sieve.rest()
-    remembered, vouched = sieve.settle()
+    facts += prefiltering.rest()
+    remembered, accepted = prefiltering.settle()
     facts += remembered
     active = {job.id for job in JOBS if job.state is State.ACTIVE and not job.ttl}
     assert {fact.job_id for fact in facts if fact.job_id} == active
-    assert vouched.jobs == len(JOBS) - len(active)
-    assert sieve.close().totals == plain.close().totals
+    assert accepted.jobs == len(JOBS) - len(active)
+    assert prefiltering.close().totals == plain.close().totals
     # Of those that the rules look at, all that is known.
     assert Counter(facts) == Counter(fact for fact in all_facts if fact.job_id is None or fact.job_id in active)
 

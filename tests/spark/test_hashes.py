@@ -270,7 +270,7 @@ def test_records_of_a_family_whose_names_do_not_tell_are_all_hashes() -> None:
     assert record_test(get_family("pjq"), "")(Texts.of([b"whatever"]))[0]
 
 
-def test_the_first_job_of_all_is_a_record_though_nobody_vouches_for_it() -> None:
+def test_the_first_job_of_all_is_a_record_though_it_is_not_accepted() -> None:
     assert record_test(get_family("kue"), "q")(Texts.of([b"q:job:0"]))[0]
     others = [b"q:settings", b"q:job:5:log", b"q:job:05:log", b"q:job:x:log", b"q:job:"]
     assert not record_test(get_family("kue"), "q")(Texts.of(others)).any()

@@ -157,7 +157,7 @@ class Attempts:
     def __init__(self, spark: SparkSession, source: Address, target: Address, folder: Path) -> None:
         self._plan = Plan.between(source, target, NOW)
         self._folder = folder
-        self._snapshot = take(spark, source, NOW, f"{folder}/source", PARTS, lenient=True)
+        self._snapshot = take(spark, source, NOW, f"{folder}/source", PARTS, for_transfer=True)
         self._target = target
         with open_store(target) as opened:
             self.run = journal.begin(opened, source, target, self._plan, f"spark/{PARTS}", None)

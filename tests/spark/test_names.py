@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from ..support.servers import Server
 
 MANY = [b"x" * 1_000_000] * 240
-"""More than a task of a family that vouches for its jobs has of memory, and less than three have."""
+"""More than a task of a family with a prefilter has of memory, and less than three have."""
 
 
 def tasks(server: Server, family: str, db: int = 0, times: int = 1) -> int:

@@ -1,4 +1,4 @@
-"""What an audit leaves out: jobs that are vouched for become no facts, and nothing of what the rules find or count is missing."""
+"""What an audit leaves out: jobs that are accepted become no facts, and nothing of what the rules find or count is missing."""
 
 from __future__ import annotations
 
@@ -94,19 +94,19 @@ def test_sound_jobs_become_no_facts(spark: SparkSession, server: Server, tmp_pat
     snapshot = take(spark, address(server), NOW, str(tmp_path / "facts"), 3)
     active = {job.id for job in JOBS if job.state is State.ACTIVE and not job.ttl}
     assert {row.job_id for row in snapshot.subjects().select("job_id").distinct().collect()} == active
-    assert snapshot.vouched.jobs == len(JOBS) - len(active)
-    assert snapshot.totals == take(spark, address(server), NOW, str(tmp_path / "all"), 3, sift=False).totals
+    assert snapshot.accepted.jobs == len(JOBS) - len(active)
+    assert snapshot.totals == take(spark, address(server), NOW, str(tmp_path / "all"), 3, prefiltering=False).totals
 
 
 def test_where_no_job_is_a_fact_nobody_looks_for_facts(spark: SparkSession, server: Server, tmp_path: Path) -> None:
     client = server.client()
     store(client, FAMILY, "q", [job for job in JOBS if job.state is State.WAITING], NOW)
-    assert take(spark, address(server), NOW, str(tmp_path / "sound"), 3).all_vouched
+    assert take(spark, address(server), NOW, str(tmp_path / "sound"), 3).all_accepted
     client.zrem("q:jobs", *client.zrange("q:jobs", 0, 0))
-    assert not take(spark, address(server), NOW, str(tmp_path / "suspected"), 3).all_vouched
+    assert not take(spark, address(server), NOW, str(tmp_path / "suspected"), 3).all_accepted
     client.flushall()
     store(client, FAMILY, "q", [job for job in JOBS if job.state is State.ACTIVE and not job.ttl][:1], NOW)
-    assert not take(spark, address(server), NOW, str(tmp_path / "doubted"), 3).all_vouched
+    assert not take(spark, address(server), NOW, str(tmp_path / "doubted"), 3).all_accepted
 
 
 @pytest.mark.parametrize("joined", [False, True], ids=["cut by the tasks", "joined by Spark"])
@@ -141,8 +141,8 @@ def test_messages_in_lists_are_left_out_too(engine: SparkEngine, spark: SparkSes
     store(client, KOMBU, "", jobs, NOW)
     source = Address.parse(server.url(0, family="kombu"))
     snapshot = take(spark, source, NOW, str(tmp_path / "facts"), 3)
-    assert snapshot.vouched.jobs == sum(job.state is not State.ACTIVE for job in jobs) > 300
-    assert snapshot.totals == take(spark, source, NOW, str(tmp_path / "all"), 3, sift=False).totals
+    assert snapshot.accepted.jobs == sum(job.state is not State.ACTIVE for job in jobs) > 300
+    assert snapshot.totals == take(spark, source, NOW, str(tmp_path / "all"), 3, prefiltering=False).totals
     sound = damage(client, KOMBU, "", jobs, NOW)
     client.rpush(sound[0].queue, *client.lrange(sound[0].queue, 0, 1))
     expected = audited(LocalEngine(), source)

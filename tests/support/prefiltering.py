@@ -1,4 +1,4 @@
-"""What a Voucher says of one record, and jobs in columns as it takes them."""
+"""What a Prefilter says of one record, and jobs in columns as it takes them."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from attrs import evolve, fields
-from ferryman.schema.columnar.batch_prefilter import NOBODY, VouchedColumns
+from ferryman.schema.columnar.batch_prefilter import NOT_ACCEPTED, AcceptedColumns
 from ferryman.schema.columnar.binary_views import NO_NUMBER, Texts
-from ferryman.schema.columnar.jobtable import Attached, JobTable, Lines, Members, SoundJobs
+from ferryman.schema.columnar.jobtable import AcceptedJobs, Attached, JobTable, Lines, Members
 from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job
 from ferryman.schema.packed import pack, unpack
-from ferryman.schema.prefilter import Home, Member, Voucher
+from ferryman.schema.prefilter import Home, Member, Prefilter
 from ferryman.schema.text import to_bytes, to_text
 
 ATTRIBUTES = tuple(each.name for each in fields(Job))
 
 
 class Sound(NamedTuple):
-    """A job for which it vouches."""
+    """A job that it accepts."""
 
     home: Home
     scores: tuple[float, ...]
     created_at: int
 
 
-def vouch(voucher: Voucher, record: Mapping[bytes, bytes]) -> Sound | None:
+def accept(prefilter: Prefilter, record: Mapping[bytes, bytes]) -> Sound | None:
     """None where the rules must look."""
-    homes, scores, created_at = voucher.vouch({name: [value] for name, value in record.items()})
+    homes, scores, created_at = prefilter.accept({name: [value] for name, value in record.items()})
     return None if homes[0] is None else Sound(homes[0], tuple(column[0] for column in scores), created_at[0])
 
 
@@ -39,12 +39,12 @@ def numbers(found: Iterable[int | None]) -> list[int]:
     return [NO_NUMBER if number is None else number for number in found]
 
 
-def vouch_both(voucher: Voucher, records: Sequence[Mapping[bytes, bytes]]) -> tuple[list[Sound | None], VouchedColumns]:
-    """What a voucher says of each record by itself, and of all of them in columns: both vouch for the same in the same homes."""
-    columns = voucher.columns()
-    told = [vouch(voucher, record) for record in records]
-    found = columns.vouch({name: Texts.of([record.get(name) for record in records]) for name in columns.fields})
-    homes = [None if at == NOBODY else found.homes[at] for at in found.at.tolist()]
+def accept_both(prefilter: Prefilter, records: Sequence[Mapping[bytes, bytes]]) -> tuple[list[Sound | None], AcceptedColumns]:
+    """What a prefilter says of each record by itself, and of all of them in columns: both accept the same ones."""
+    columns = prefilter.columns()
+    told = [accept(prefilter, record) for record in records]
+    found = columns.accept({name: Texts.of([record.get(name) for record in records]) for name in columns.fields})
+    homes = [None if at == NOT_ACCEPTED else found.homes[at] for at in found.at.tolist()]
     assert homes == [None if sound is None else sound.home for sound in told]
     return told, found
 
@@ -68,14 +68,14 @@ class Keys(NamedTuple):
     attached: Sequence[Entry] = ()
 
 
-def sound_jobs(jobs: Sequence[Keys]) -> SoundJobs:
+def accepted_jobs(jobs: Sequence[Keys]) -> AcceptedJobs:
     """Jobs of one home, whose records have the same fields, in columns."""
     columns = {name: Texts.of([job.record[name] for job in jobs]) for name in jobs[0].record}
     places = {}
     for members in zip(*(job.members for job in jobs), strict=True):
         _, names, scores, ranks = zip(*members, strict=True)
         places[members[0].key] = Members(Texts.of(names), np.array(scores, np.float64), np.array(ranks, np.int64))
-    return SoundJobs(Texts.of([job.key for job in jobs]), columns, places, attached([job.attached for job in jobs]))
+    return AcceptedJobs(Texts.of([job.key for job in jobs]), columns, places, attached([job.attached for job in jobs]))
 
 
 def attached(entries: Sequence[Sequence[Entry]]) -> Attached:

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from ....schema.columnar.batch_prefilter import NOBODY, ColumnVoucher, StandingColumns, VouchedColumns
+from ....schema.columnar.batch_prefilter import NOT_ACCEPTED, AcceptedColumns, BatchPrefilter, StandingColumns
 from ....schema.columnar.binary_views import NO_NUMBER, NULL, Texts
 from ....schema.columnar.jit import compiled
-from ....schema.columnar.jobtable import JobTable, SoundJobs
+from ....schema.columnar.jobtable import AcceptedJobs, JobTable
 from ....schema.job import State
 from ....schema.memo import Memo
 from ....schema.prefilter import Home, Place
 from ....schema.totals import Totals
 from ...numbers import whole
 from ..keys import BORROWED, EARLIEST_TIME, LARGEST_ID
-from ..prefilter import ID_DIGITS, JSON, LATEST, LOG, NEEDED, KueVoucher, priority_of
+from ..prefilter import ID_DIGITS, JSON, LATEST, LOG, NEEDED, KuePrefilter, priority_of
 from ..record import INDEXES, SHORTEST_LEASE
 from .table import read_table
 
@@ -28,22 +28,22 @@ OTHERS = frozenset({b"attempts", b"progress", b"removeOnComplete", b"failed_at",
 """Fields that tell something about jobs in some states."""
 
 
-class KueColumns(ColumnVoucher):
-    """What a KueVoucher says."""
+class KueBatchPrefilter(BatchPrefilter):
+    """What a KuePrefilter says."""
 
     fields = tuple(NEEDED | JSON | OTHERS)
 
-    def __init__(self, voucher: KueVoucher) -> None:
-        self._voucher = voucher
+    def __init__(self, prefilter: KuePrefilter) -> None:
+        self._prefilter = prefilter
         self._scores = Memo(priority_of)
 
     def records(self, keys: Texts) -> Any:
-        return _ids(keys.named(self._voucher.head))
+        return _ids(keys.named(self._prefilter.head))
 
     def attached(self, keys: Texts) -> Any:
-        return _ids(keys.named(self._voucher.head, LOG))
+        return _ids(keys.named(self._prefilter.head, LOG))
 
-    def vouch(self, records: Mapping[bytes, Texts]) -> VouchedColumns:
+    def accept(self, records: Mapping[bytes, Texts]) -> AcceptedColumns:
         created, updated, due, allowed, lease = (
             records[name].numbers(whole, NO_NUMBER)
             for name in (b"created_at", b"updated_at", b"promote_at", b"max_attempts", b"ttl")
@@ -53,7 +53,7 @@ class KueColumns(ColumnVoucher):
         score = np.array([np.nan if value is None else value for value in map(self._scores.__getitem__, texts)])[codes]
         homes, at = self._at_home(records[b"type"], records[b"state"])
         is_sound = (
-            (at != NOBODY)
+            (at != NOT_ACCEPTED)
             & ~np.isnan(score)
             & (created >= 0)
             & (created <= updated)
@@ -74,49 +74,49 @@ class KueColumns(ColumnVoucher):
             for state in (State.SCHEDULED, State.COMPLETED, State.FAILED, State.ACTIVE)
         )
         is_through = records[b"progress"].are(b"100") & (records[b"removeOnComplete"].sizes <= 0)
-        is_sound &= ~is_due | (due >= self._voucher.late)
+        is_sound &= ~is_due | (due >= self._prefilter.late)
         is_sound &= ~is_done | ((used >= 1) & is_through)
         is_sound &= ~is_failed | ((used == allowed) & there[b"failed_at"] & there[b"error"])
-        is_sound &= ~is_active | (((lease > 0) | self._voucher.lenient) & ~there[b"duration"])
+        is_sound &= ~is_active | (((lease > 0) | self._prefilter.for_transfer) & ~there[b"duration"])
         is_sound &= ~there[b"ttl"] | (lease >= 0)
         for name in JSON:
             is_sound &= ~there[name] | records[name].are_json()
         by_state = np.select([is_due, is_active], [due.astype(np.float64), 0.0], score)
-        return VouchedColumns(homes, np.where(is_sound, at, NOBODY), (score, by_state, score), created)
+        return AcceptedColumns(homes, np.where(is_sound, at, NOT_ACCEPTED), (score, by_state, score), created)
 
     def _at_home(self, types: Texts, words: Texts) -> tuple[list[Home], Any]:
-        """The homes of jobs of these types in these states, each once, and the index of each job's; NOBODY for none."""
+        """The homes of jobs of these types in these states, each once, and the index of each job's; NOT_ACCEPTED for none."""
         by_type, queues = types.codes()
         by_word, states = words.codes()
         pairs, at = np.unique(by_type * len(states) + by_word, return_inverse=True)
-        told = [self._voucher.home(queues[pair // len(states)], states[pair % len(states)]) for pair in pairs.tolist()]
+        told = [self._prefilter.home(queues[pair // len(states)], states[pair % len(states)]) for pair in pairs.tolist()]
         homes = [home for home in told if home is not None]
         index = {home: number for number, home in enumerate(homes)}
-        return homes, np.array([NOBODY if home is None else index[home] for home in told], np.int64)[at]
+        return homes, np.array([NOT_ACCEPTED if home is None else index[home] for home in told], np.int64)[at]
 
     def standing(self, key: bytes, members: Texts, scores: Any) -> StandingColumns | None:
-        if not self._voucher.is_index(key):
+        if not self._prefilter.is_index(key):
             return None
         numbers = _padded(members.data, members.starts, members.sizes)
-        if key != self._voucher.active:
+        if key != self._prefilter.active:
             return StandingColumns(Place(key), numbers)
-        numbers[(scores >= SHORTEST_LEASE) & (scores < self._voucher.late)] = NO_NUMBER
+        numbers[(scores >= SHORTEST_LEASE) & (scores < self._prefilter.late)] = NO_NUMBER
         return StandingColumns(Place(key, is_scored=False), numbers)
 
     def tally_standing(self, key: bytes, scores: Any, totals: Totals) -> None:
-        self._voucher.tally_place(key, len(scores), int((scores > EARLIEST_TIME).sum()), totals)
+        self._prefilter.tally_place(key, len(scores), int((scores > EARLIEST_TIME).sum()), totals)
 
-    def tally_vouched(self, keys: Texts, numbers: Any, totals: Totals) -> None:
+    def tally_accepted(self, keys: Texts, numbers: Any, totals: Totals) -> None:
         own = numbers[(numbers < BORROWED) | (numbers > LARGEST_ID)]
         if len(own):
             totals.maximum("highest id", int(own.max()))
         totals.count("trace", "0.9", len(numbers))
 
-    def tables(self, jobs: SoundJobs, totals: Totals) -> Iterator[JobTable]:
-        home = self._voucher.home(jobs.records[b"type"][0], jobs.records[b"state"][0])
+    def tables(self, jobs: AcceptedJobs, totals: Totals) -> Iterator[JobTable]:
+        home = self._prefilter.home(jobs.records[b"type"][0], jobs.records[b"state"][0])
         if home is None or home.state is None:
             return
-        start = len(self._voucher.head)
+        start = len(self._prefilter.head)
         ids = Texts(jobs.keys.data, jobs.keys.starts + start, jobs.keys.sizes - start)
         places = {role: jobs.places[place.key] for role, place in zip(INDEXES, home.places, strict=True)}
         table = read_table(ids, jobs, home.queue, home.state, places)

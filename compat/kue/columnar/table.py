@@ -1,7 +1,7 @@
 """Sound kue jobs as a table: what reader.py makes of each, for many whose records have the same fields, type and state.
 
 What ``record.canonical``, ``record.standard`` and ``Kept.of_difference`` say of a value is said of a column here, as far as it
-concerns jobs for which ``prefilter.py`` has vouched, and whose numbers are written as kue writes them: others are in no table.
+concerns jobs that ``prefilter.py`` has accepted, and whose numbers are written as kue writes them: others are in no table.
 tests/compat/kue/columnar/test_table.py holds the one against the other. Called by ``batch_prefilter.py``.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from ....schema.columnar.binary_views import Texts
 from ....schema.columnar.build import TextPart, base64, joined, where
-from ....schema.columnar.jobtable import Column, JobTable, Members, SoundJobs
+from ....schema.columnar.jobtable import AcceptedJobs, Column, JobTable, Members
 from ....schema.job import Job, State, rank_of
 from ....schema.packed import MARKS
 from ...aside import FIELD
@@ -43,7 +43,7 @@ OTHERS = TIMES | {b"priority", b"progress"}
 """Fields with a meaning, beside those above."""
 
 
-def read_table(ids: Texts, jobs: SoundJobs, queue: str, state: State, places: Mapping[str, Members]) -> JobTable | None:
+def read_table(ids: Texts, jobs: AcceptedJobs, queue: str, state: State, places: Mapping[str, Members]) -> JobTable | None:
     """The jobs of which columns can say all; None where there are none. ``places``: the indexes by their roles."""
     others = sorted(jobs.records.keys() - ALWAYS_GIVEN_BACK - NUMBERS.keys() - OTHERS)
     if FIELD in jobs.records or not all(map(_is_plain_name, others)):

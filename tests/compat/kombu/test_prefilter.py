@@ -1,4 +1,4 @@
-"""Messages that are vouched for are left out of audits, and nothing of what rules find or count is missing."""
+"""Messages that are accepted are left out of audits, and nothing of what rules find or count is missing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ferryman.compat.kombu import FAMILY
 from ferryman.compat.kombu.generate import sketch
 from ferryman.migrations.engine import Census
 from ferryman.migrations.intake import Intake
-from ferryman.migrations.prefiltering_reader import Sieve
+from ferryman.migrations.prefiltering_reader import InMemoryPrefilterReader
 from ferryman.migrations.subjects import Gathering
 from ferryman.schema.address import Address
 from ferryman.schema.fact import Entry, join
@@ -32,21 +32,21 @@ def address(prefix: str) -> Address:
     return Address.parse(f"ferryman://localhost/0?family=kombu&prefix={prefix}")
 
 
-def sifted(keys: Iterable[Entry], prefix: str = "") -> tuple[Seen, int]:
-    """What an audit sees of a keyspace, and how many jobs are vouched for in it."""
-    sieve, gathering = Sieve(address(prefix), NOW), Gathering(FAMILY)
-    for fact in [*(fact for entry in keys for fact in sieve.facts(entry)), *sieve.rest()]:
+def prefiltered(keys: Iterable[Entry], prefix: str = "") -> tuple[Seen, int]:
+    """What an audit sees of a keyspace, and how many jobs are accepted in it."""
+    prefiltering, gathering = InMemoryPrefilterReader(address(prefix), NOW), Gathering(FAMILY)
+    for fact in [*(fact for entry in keys for fact in prefiltering.facts(entry)), *prefiltering.rest()]:
         gathering.add(fact)
-    remembered, census = sieve.settle()
-    vouched = census.jobs
+    remembered, census = prefiltering.settle()
+    accepted = census.jobs
     for fact in remembered:
         gathering.add(fact)
-    keyspace = Keyspace(FAMILY, prefix, NOW, sieve.close().totals)
+    keyspace = Keyspace(FAMILY, prefix, NOW, prefiltering.close().totals)
     subjects = list(gathering.subjects())
     for job in filter(None, (FAMILY.read(subject, keyspace) for subject in subjects)):
         census.count(job, NOW)
     findings = [finding for subject in subjects for finding in FAMILY.findings(subject, keyspace)]
-    return (sorted([*findings, *FAMILY.keyspace_findings(keyspace)], key=repr), census, keyspace.totals), vouched
+    return (sorted([*findings, *FAMILY.keyspace_findings(keyspace)], key=repr), census, keyspace.totals), accepted
 
 
 def expected(keys: Iterable[Entry], prefix: str = "") -> Seen:
@@ -61,8 +61,8 @@ def expected(keys: Iterable[Entry], prefix: str = "") -> Seen:
 @settings(max_examples=150)
 @given(st.lists(entries(), max_size=10, unique_by=lambda entry: entry.key), st.sampled_from(["", "app1:"]))
 def test_an_audit_of_any_keys_finds_and_counts_the_same(keys: list[Entry], prefix: str) -> None:
-    found, vouched = sifted(keys, prefix)
-    event(f"vouched for: {min(vouched, 3)}")
+    found, accepted = prefiltered(keys, prefix)
+    event(f"accepted: {min(accepted, 3)}")
     assert found == expected(keys, prefix)
 
 
@@ -85,63 +85,63 @@ def test_messages_that_wait_and_are_held_are_seen_in_both(lists, tags, is_indexe
     if tags:
         since = NOW / 1000 - 60 if is_indexed else None
         keys += held(*(message(tag, exchange=exchange) for tag in tags), since=since)
-    found, vouched = sifted(keys)
-    event(f"vouched for: {min(vouched, 3)}, held: {bool(tags)}")
+    found, accepted = prefiltered(keys)
+    event(f"accepted: {min(accepted, 3)}, held: {bool(tags)}")
     assert found == expected(keys)
 
 
-def test_sound_messages_are_vouched_for_and_others_are_not() -> None:
-    def vouched(*keys: Entry) -> int:
-        found, number = sifted(keys)
+def test_sound_messages_are_accepted_and_others_are_not() -> None:
+    def accepted(*keys: Entry) -> int:
+        found, number = prefiltered(keys)
         assert found == expected(keys)
         return number
 
     one, two = message("tag-1"), message("tag-2", exchange="celery", eta="2031-01-02T03:04:05+00:00")
-    assert vouched(queued(one, two)) == 2
-    assert vouched(queued(one), queued(two, step=3)) == 2
-    assert vouched(queued(one, one)) == 0, "twice in one list"
-    assert vouched(queued(one), queued(one, queue="emails"), bound("emails")) == 0, "in two lists"
-    assert vouched(queued(one), *held(one)) == 0, "waits, and a consumer has it"
-    assert vouched(queued(two), *held(two), bound()) == 0, "its exchange leads to where it waits"
-    assert vouched(queued(one, b"garbage")) == 1
-    assert vouched(queued(one, b"garbage", queue="emails")) == 0, "what garbage is, its neighbours tell"
-    assert vouched(queued(one, b"garbage", queue="emails", step=3)) == 1
-    assert vouched(queued(message(5), one)) == 1, "a number as tag"
-    assert vouched(queued({**one, "headers": {}})) == 0, "a task of Celery 3 may have its eta in the body"
-    assert vouched(queued(message(ferryman="{}"))) == 0, "it may come from another family"
-    assert vouched(queued(message(), queue="app1:celery")) == 0, "of another prefix"
+    assert accepted(queued(one, two)) == 2
+    assert accepted(queued(one), queued(two, step=3)) == 2
+    assert accepted(queued(one, one)) == 0, "twice in one list"
+    assert accepted(queued(one), queued(one, queue="emails"), bound("emails")) == 0, "in two lists"
+    assert accepted(queued(one), *held(one)) == 0, "waits, and a consumer has it"
+    assert accepted(queued(two), *held(two), bound()) == 0, "its exchange leads to where it waits"
+    assert accepted(queued(one, b"garbage")) == 1
+    assert accepted(queued(one, b"garbage", queue="emails")) == 0, "what garbage is, its neighbours tell"
+    assert accepted(queued(one, b"garbage", queue="emails", step=3)) == 1
+    assert accepted(queued(message(5), one)) == 1, "a number as tag"
+    assert accepted(queued({**one, "headers": {}})) == 0, "a task of Celery 3 may have its eta in the body"
+    assert accepted(queued(message(ferryman="{}"))) == 0, "it may come from another family"
+    assert accepted(queued(message(), queue="app1:celery")) == 0, "of another prefix"
     bindings = Entry(b"app1:_kombu.binding.x", "set", [SEP.join((b"x", b"", b"app1:x"))])
-    assert vouched(queued(message(), queue="app1:other"), bindings) == 0, "under another prefix"
-    assert vouched(Entry(b"celery", "list", [text(one)], 5000)) == 0, "a list that expires"
-    assert vouched(queued(one, queue="celeryev.1")) == 0, "control traffic"
+    assert accepted(queued(message(), queue="app1:other"), bindings) == 0, "under another prefix"
+    assert accepted(Entry(b"celery", "list", [text(one)], 5000)) == 0, "a list that expires"
+    assert accepted(queued(one, queue="celeryev.1")) == 0, "control traffic"
 
 
-def test_generated_messages_are_vouched_for_unless_a_consumer_has_them() -> None:
+def test_generated_messages_are_accepted_unless_a_consumer_has_them() -> None:
     lists: defaultdict[tuple[str, int], list[bytes]] = defaultdict(list)
     for made in sketch(500, 5, NOW):
         if not made.record.record.held:
             lists[made.record.queue, made.record.step].append(made.record.text)
     keys = [queued(*texts, queue=queue, step=step) for (queue, step), texts in lists.items()]
-    assert sifted(keys)[1] == sum(map(len, lists.values())) > 400
+    assert prefiltered(keys)[1] == sum(map(len, lists.values())) > 400
 
 
 def test_the_subject_of_a_message_is_what_its_list_states() -> None:
-    voucher = FAMILY.voucher("", NOW)
+    prefilter = FAMILY.prefilter("", NOW)
     for each in (message("tag-1"), message("tag-2", exchange="news", key="a.b"), message("tag-3", key="other")):
         for step in (0, 3):
             entry = queued(b"{}", each, step=step)
             facts = [fact for fact in Intake(address("")).facts(entry) if fact.scope and fact.index == 1]
             stated = join(facts)
-            made = voucher.subject(entry.key, (), [Member(entry.key, text(each), 0.0, 1)], ())
+            made = prefilter.subject(entry.key, (), [Member(entry.key, text(each), 0.0, 1)], ())
             assert (made.job_id, made.scope, made.facts) == (stated.job_id, stated.scope, stated.facts)
-            assert made.vouched
+            assert made.prefiltered
 
 
 @given(st.lists(texts(), min_size=1, max_size=6), st.sampled_from([0, 4000]))
 def test_what_is_counted_beside_facts_is_what_facts_count(items: list[bytes], offset: int) -> None:
     entry = Entry(b"celery", "list", items, None, offset)
-    sieve, plain = Sieve(address(""), NOW), Intake(address(""))
-    facts = Counter([*sieve.facts(entry), *sieve.settle()[0]])
+    prefiltering, plain = InMemoryPrefilterReader(address(""), NOW), Intake(address(""))
+    facts = Counter([*prefiltering.facts(entry), *prefiltering.settle()[0]])
     assert facts <= Counter(plain.facts(entry))
-    assert evolve(sieve.close(), about_jobs=0) == evolve(plain.close(), about_jobs=0)
-    assert json.dumps(sieve.close().totals.to_json()) == json.dumps(plain.close().totals.to_json())
+    assert evolve(prefiltering.close(), about_jobs=0) == evolve(plain.close(), about_jobs=0)
+    assert json.dumps(prefiltering.close().totals.to_json()) == json.dumps(plain.close().totals.to_json())

@@ -1,4 +1,4 @@
-"""Nobody vouches for a kue job in which a rule finds something, whatever its hash holds; somebody does for nearly all others."""
+"""No kue job is accepted in which a rule finds something, whatever its hash holds; nearly all others are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from ...support.captures import survey
-from ...support.prefiltering import vouch
+from ...support.prefiltering import accept
 from .strategies import fields, texts
 
 NOW = 1_800_000_000_000
@@ -38,13 +38,13 @@ def _raw(word: bytes | str | int | float) -> bytes:
     return word if isinstance(word, bytes) else str(word).encode()
 
 
-def as_is(record: dict[bytes, bytes], lease: float, *, lenient: bool = False) -> tuple[list[Entry], object]:
-    """The keyspace in which a job stands just where the voucher says, and what it says; nothing where it does not vouch.
+def as_is(record: dict[bytes, bytes], lease: float, *, for_transfer: bool = False) -> tuple[list[Entry], object]:
+    """The keyspace in which a job stands just where the prefilter says, and what it says; nothing where it does not accept it.
 
-    ``lease``: its score where the voucher does not say one.
+    ``lease``: its score where the prefilter does not say one.
     """
-    voucher, job_id = FAMILY.voucher(PREFIX, NOW, lenient=lenient), "7"
-    sound = vouch(voucher, record)
+    prefilter, job_id = FAMILY.prefilter(PREFIX, NOW, for_transfer=for_transfer), "7"
+    sound = accept(prefilter, record)
     if sound is None:
         return [], None
     member = padded(job_id).encode()
@@ -55,7 +55,7 @@ def as_is(record: dict[bytes, bytes], lease: float, *, lenient: bool = False) ->
     ]
     for place, score in zip(sound.home.places, sound.scores, strict=True):
         entries.append(Entry(place.key, "zset", [(member, score if place.is_scored else lease)]))
-        standing = voucher.standing(entries[-1])
+        standing = prefilter.standing(entries[-1])
         if standing.numbers == [None]:
             return [], None
         assert standing.place == place
@@ -66,25 +66,25 @@ def as_is(record: dict[bytes, bytes], lease: float, *, lenient: bool = False) ->
 
 @settings(max_examples=400)
 @given(st.sampled_from(JOBS), st.dictionaries(fields, edges, max_size=2), st.sets(fields, max_size=2), leases)
-def test_no_rule_finds_anything_in_a_job_that_is_vouched_for(job, changes, missing, lease) -> None:
+def test_no_rule_finds_anything_in_a_job_that_is_accepted(job, changes, missing, lease) -> None:
     stored = stored_as(job)
     record = {name: value for name, value in {**stored, **changes}.items() if name not in missing}
     entries, sound = as_is(record, lease)
-    event(f"vouched for: {sound is not None}, active: {job.state is State.ACTIVE}, changed: {record != stored}")
+    event(f"accepted: {sound is not None}, active: {job.state is State.ACTIVE}, changed: {record != stored}")
     if sound is None:
         return
     seen = survey(FAMILY, entries, PREFIX, NOW)
     assert seen.findings() == []
     (read,) = seen.jobs()
     assert (read.queue, read.state, read.created_at) == (sound.home.queue, sound.home.state, sound.created_at)
-    assert FAMILY.voucher(PREFIX, NOW).is_settled(read.queue, seen.keyspace.totals)
+    assert FAMILY.prefilter(PREFIX, NOW).is_settled(read.queue, seen.keyspace.totals)
 
 
 @settings(max_examples=400)
 @given(st.sampled_from(ALL_JOBS), st.dictionaries(fields, edges, max_size=2), st.sets(fields, max_size=2), leases)
-def test_no_rule_that_refuses_finds_anything_in_a_job_that_is_vouched_for_leniently(job, changes, missing, lease) -> None:
+def test_no_rule_that_refuses_finds_anything_in_a_job_that_is_accepted_for_a_transfer(job, changes, missing, lease) -> None:
     record = {name: value for name, value in {**stored_as(job), **changes}.items() if name not in missing}
-    entries, sound = as_is(record, lease, lenient=True)
+    entries, sound = as_is(record, lease, for_transfer=True)
     if sound is None:
         assert as_is(record, lease) == ([], None)
         return
@@ -100,7 +100,7 @@ def test_no_rule_that_refuses_finds_anything_in_a_job_that_is_vouched_for_lenien
 @given(st.sampled_from(JOBS), st.lists(st.binary(max_size=9), max_size=3), st.integers(0, 99))
 def test_the_subject_of_a_job_is_what_its_keys_state(job, lines, rank) -> None:
     record = stored_as(job)
-    sound = vouch(FAMILY.voucher(PREFIX, NOW), record)
+    sound = accept(FAMILY.prefilter(PREFIX, NOW), record)
     member = padded("7").encode()
     members = [Member(place.key, member, score, rank) for place, score in zip(sound.home.places, sound.scores, strict=True)]
     logs = [Entry(f"{PREFIX}:job:7:log".encode(), "list", lines)] if lines else []
@@ -108,65 +108,65 @@ def test_the_subject_of_a_job_is_what_its_keys_state(job, lines, rank) -> None:
     keys += [Entry(each.key, "zset", [(each.member, each.score)], None, each.rank) for each in members]
     stated = join([fact for key in keys for fact in FAMILY.facts(key, PREFIX)])
     flat = tuple(text for pair in record.items() for text in pair)
-    made = FAMILY.voucher(PREFIX, NOW).subject(keys[0].key, flat, members, logs)
+    made = FAMILY.prefilter(PREFIX, NOW).subject(keys[0].key, flat, members, logs)
     assert (made.job_id, made.scope, set(made.facts)) == (stated.job_id, stated.scope, set(stated.facts))
 
 
 @given(st.lists(st.tuples(st.sampled_from(JOBS), st.none() | st.tuples(fields, edges)), min_size=1))
-def test_records_are_vouched_for_together_as_one_by_one(those) -> None:
-    voucher = FAMILY.voucher(PREFIX, NOW)
+def test_records_are_accepted_together_as_one_by_one(those) -> None:
+    prefilter = FAMILY.prefilter(PREFIX, NOW)
     records = [{**stored_as(job), **dict([change] if change else [])} for job, change in those]
     names = set.intersection(*map(set, records))
     records = [{name: record[name] for name in names} for record in records]
-    homes, scores, created_at = voucher.vouch({name: [record[name] for record in records] for name in names})
+    homes, scores, created_at = prefilter.accept({name: [record[name] for record in records] for name in names})
     for row, record in enumerate(records):
-        sound = vouch(voucher, record)
+        sound = accept(prefilter, record)
         assert homes[row] == (sound and sound.home)
         if sound:
             assert (tuple(column[row] for column in scores), created_at[row]) == (sound.scores, sound.created_at)
 
 
-def test_generated_jobs_are_vouched_for_unless_nobody_knows_how_long_they_may_run() -> None:
-    voucher = FAMILY.voucher(PREFIX, NOW)
+def test_generated_jobs_are_accepted_unless_nobody_knows_how_long_they_may_run() -> None:
+    prefilter = FAMILY.prefilter(PREFIX, NOW)
     jobs = list(generate(2000, 5, NOW))
-    vouched = [job for job in jobs if vouch(voucher, stored_as(job)) is not None]
-    assert vouched == [job for job in jobs if job.state is not State.ACTIVE or job.ttl]
-    lenient = FAMILY.voucher(PREFIX, NOW, lenient=True)
-    assert all(vouch(lenient, stored_as(job)) is not None for job in jobs)
+    accepted = [job for job in jobs if accept(prefilter, stored_as(job)) is not None]
+    assert accepted == [job for job in jobs if job.state is not State.ACTIVE or job.ttl]
+    for_transfer = FAMILY.prefilter(PREFIX, NOW, for_transfer=True)
+    assert all(accept(for_transfer, stored_as(job)) is not None for job in jobs)
 
 
-def test_a_job_stands_where_the_voucher_says() -> None:
+def test_a_job_stands_where_the_prefilter_says() -> None:
     """Against the writer: the marks of all places and scores that a sound job has."""
-    voucher = FAMILY.voucher(PREFIX, NOW)
+    prefilter = FAMILY.prefilter(PREFIX, NOW)
     for job in JOBS:
-        home, scores, _ = vouch(voucher, stored_as(job))
+        home, scores, _ = accept(prefilter, stored_as(job))
         claimed = {place.key: score for place, score in zip(home.places, scores, strict=True) if place.is_scored}
         written = {
             command[1]: float(command[2])
             for command in FAMILY.write(job, TARGET)
-            if command[0] == "ZADD" and b":search:" not in command[1] and command[1] != voucher.active
+            if command[0] == "ZADD" and b":search:" not in command[1] and command[1] != prefilter.active
         }
         assert claimed == written
 
 
 def test_members_of_today_s_form_are_known_and_no_others() -> None:
-    voucher = FAMILY.voucher(PREFIX, NOW)
+    prefilter = FAMILY.prefilter(PREFIX, NOW)
     expected = {b"01|7": 7, b"16|1234567890123456": 1234567890123456, b"01|0": 0}
     expected |= dict.fromkeys((b"7", b"02|7", b"02|07", b"01|x", b"", b"01|\xd9\xa3", b"17|12345678901234567", b"00|"))
     for members in (list(expected), [b"01|7", b"02|70"], *([b"01|7", member] for member in expected)):
-        standing = voucher.standing(Entry(b"q:jobs", "zset", [(member, 0.0) for member in members]))
+        standing = prefilter.standing(Entry(b"q:jobs", "zset", [(member, 0.0) for member in members]))
         assert standing.numbers == [{**expected, b"02|70": 70}[member] for member in members]
 
 
 def test_keys_that_expire_or_are_no_index_are_left_to_the_rules() -> None:
-    voucher = FAMILY.voucher(PREFIX, NOW)
+    prefilter = FAMILY.prefilter(PREFIX, NOW)
     items = [(b"01|7", 0.0)]
-    assert voucher.standing(Entry(b"q:jobs:email:inactive", "zset", items)) is not None
-    assert voucher.standing(Entry(b"q:jobs", "zset", items, 5000)) is None
-    assert voucher.standing(Entry(b"q:search:word:X", "zset", items)) is None
-    assert voucher.attached(b"q:job:7:log") == 7
-    assert [voucher.attached(key) for key in (b"q:job:7", b"q:job:07:log", b"q:job::log", b"q:email:jobs")] == [None] * 4
-    assert voucher.record(b"q:job:7") == 7
-    assert [voucher.record(key) for key in (b"q:job:types", b"q:job:07", b"q:job:7:log", b"r:job:7", b"q:job:" + b"9" * 20)] == [
-        None
-    ] * 5
+    assert prefilter.standing(Entry(b"q:jobs:email:inactive", "zset", items)) is not None
+    assert prefilter.standing(Entry(b"q:jobs", "zset", items, 5000)) is None
+    assert prefilter.standing(Entry(b"q:search:word:X", "zset", items)) is None
+    assert prefilter.attached(b"q:job:7:log") == 7
+    assert [prefilter.attached(key) for key in (b"q:job:7", b"q:job:07:log", b"q:job::log", b"q:email:jobs")] == [None] * 4
+    assert prefilter.record(b"q:job:7") == 7
+    assert [
+        prefilter.record(key) for key in (b"q:job:types", b"q:job:07", b"q:job:7:log", b"r:job:7", b"q:job:" + b"9" * 20)
+    ] == [None] * 5

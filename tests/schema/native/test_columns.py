@@ -1,9 +1,9 @@
-"""What is said of thousands of our own jobs at once is what the voucher says of each."""
+"""What is said of thousands of our own jobs at once is what the prefilter says of each."""
 
 from __future__ import annotations
 
 import numpy as np
-from ferryman.schema.columnar.batch_prefilter import NOBODY, UNDATED
+from ferryman.schema.columnar.batch_prefilter import NOT_ACCEPTED, UNDATED
 from ferryman.schema.columnar.binary_views import NO_NUMBER, Texts
 from ferryman.schema.fact import Entry
 from ferryman.schema.native import FAMILY
@@ -12,12 +12,12 @@ from ferryman.schema.totals import Totals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ...support.prefiltering import numbers, vouch_both, without
+from ...support.prefiltering import accept_both, numbers, without
 from .test_hostile import fields, texts
 from .test_prefilter import NOW, PLAIN, PREFIX, scores, stored
 
-VOUCHER = FAMILY.voucher(PREFIX, NOW)
-COLUMNS = VOUCHER.columns()
+PREFILTER = FAMILY.prefilter(PREFIX, NOW)
+COLUMNS = PREFILTER.columns()
 
 tags = st.sampled_from([b"mail", b"", b"%7B", b"{", b"a}:job:b", "ü".encode(), b"\xff"])
 names = st.one_of(
@@ -40,8 +40,8 @@ keys = st.sampled_from(
 
 @given(st.lists(names))
 def test_names_of_records(those: list[bytes]) -> None:
-    assert COLUMNS.records(Texts.of(those)).tolist() == numbers(list(map(VOUCHER.record, those)))
-    assert COLUMNS.attached(Texts.of(those)).tolist() == numbers(list(map(VOUCHER.attached, those)))
+    assert COLUMNS.records(Texts.of(those)).tolist() == numbers(list(map(PREFILTER.record, those)))
+    assert COLUMNS.attached(Texts.of(those)).tolist() == numbers(list(map(PREFILTER.attached, those)))
 
 
 @settings(max_examples=300)
@@ -49,15 +49,15 @@ def test_names_of_records(those: list[bytes]) -> None:
     st.lists(st.tuples(st.sampled_from(PLAIN), st.dictionaries(fields, texts, max_size=2)), min_size=1),
     st.lists(st.none() | fields, min_size=1, max_size=3),
 )
-def test_records_are_vouched_for_as_one_by_one(those, missing) -> None:
-    told, found = vouch_both(VOUCHER, without([stored(job)[0].value | changes for job, changes in those], missing))
+def test_records_are_accepted_as_one_by_one(those, missing) -> None:
+    told, found = accept_both(PREFILTER, without([stored(job)[0].value | changes for job, changes in those], missing))
     times = [sound.created_at for sound in told if sound is not None]
-    assert found.take(found.at != NOBODY).created_at.tolist() == [UNDATED if time is None else time for time in times]
+    assert found.take(found.at != NOT_ACCEPTED).created_at.tolist() == [UNDATED if time is None else time for time in times]
 
 
 @given(st.lists(st.tuples(texts, scores), min_size=1), keys)
 def test_members_of_places(items: list[tuple[bytes, float]], key: bytes) -> None:
-    standing = VOUCHER.standing(Entry(key, "zset", items))
+    standing = PREFILTER.standing(Entry(key, "zset", items))
     members, array = Texts.of([member for member, _ in items]), np.array([score for _, score in items])
     found = COLUMNS.standing(key, members, array)
     assert (found is None) == (standing is None)
@@ -67,7 +67,7 @@ def test_members_of_places(items: list[tuple[bytes, float]], key: bytes) -> None
     assert (found.place, found.home) == (standing.place, standing.home)
     known = found.numbers != NO_NUMBER
     one, many = Totals(), Totals()
-    VOUCHER.tally_standing(Entry(key, "zset", items), array[known].tolist(), one)
+    PREFILTER.tally_standing(Entry(key, "zset", items), array[known].tolist(), one)
     COLUMNS.tally_standing(key, array[known], many)
     assert one == many
 
@@ -76,6 +76,6 @@ def test_members_of_places(items: list[tuple[bytes, float]], key: bytes) -> None
 def test_records_are_counted_alike(jobs: list[tuple[str, str]]) -> None:
     those = [b"ferryman:{%b}:job:%b" % (to_bytes(queue.replace("{", "%7B")), to_bytes(name)) for queue, name in jobs]
     one, many = Totals(), Totals()
-    VOUCHER.tally_vouched(those, one)
-    COLUMNS.tally_vouched(Texts.of(those), COLUMNS.records(Texts.of(those)), many)
+    PREFILTER.tally_accepted(those, one)
+    COLUMNS.tally_accepted(Texts.of(those), COLUMNS.records(Texts.of(those)), many)
     assert one == many

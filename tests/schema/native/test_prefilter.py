@@ -1,4 +1,4 @@
-"""Nobody vouches for a job of our own queues in which a rule finds something; somebody does for nearly all others."""
+"""No job of our own queues is accepted in which a rule finds something; nearly all others are."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from ...support.captures import survey
-from ...support.prefiltering import vouch
+from ...support.prefiltering import accept
 from .test_hostile import fields, texts
 
 NOW = 1_800_000_000_000
@@ -57,26 +57,26 @@ def stored(job: Job) -> tuple[Entry, list[Entry]]:
 
 
 def subject_of(record: Entry, place: Entry) -> Subject:
-    """What the voucher makes of a job's keys."""
+    """What the prefilter makes of a job's keys."""
     flat = tuple(text for pair in record.value.items() for text in pair)
     ((member, score),) = place.value
-    return FAMILY.voucher(PREFIX, NOW).subject(record.key, flat, [Member(place.key, member, score, place.offset)], [])
+    return FAMILY.prefilter(PREFIX, NOW).subject(record.key, flat, [Member(place.key, member, score, place.offset)], [])
 
 
 @settings(max_examples=500)
 @given(st.sampled_from(PLAIN), st.dictionaries(fields, texts, max_size=2), st.sets(fields, max_size=2), st.none() | scores)
-def test_no_rule_finds_anything_in_a_job_that_is_vouched_for(job, changes, missing, score) -> None:
+def test_no_rule_finds_anything_in_a_job_that_is_accepted(job, changes, missing, score) -> None:
     record, (place,) = stored(job)
     value = {name: text for name, text in {**record.value, **changes}.items() if name not in missing}
     assume(value)
     record = Entry(record.key, "hash", value)
     if score is not None:
         place = Entry(place.key, "zset", [(place.value[0][0], score)])
-    voucher = FAMILY.voucher(PREFIX, NOW)
-    sound, standing = vouch(voucher, value), voucher.standing(place)
-    vouched = sound is not None and standing.numbers == [voucher.record(record.key)]
-    event(f"vouched for: {vouched}, changed: {bool(changes or missing or score)}")
-    if not vouched:
+    prefilter = FAMILY.prefilter(PREFIX, NOW)
+    sound, standing = accept(prefilter, value), prefilter.standing(place)
+    accepted = sound is not None and standing.numbers == [prefilter.record(record.key)]
+    event(f"accepted: {accepted}, changed: {bool(changes or missing or score)}")
+    if not accepted:
         return
     seen = survey(FAMILY, [record, place], PREFIX, NOW)
     assert [finding for finding in seen.findings() if finding.job_id is not None] == []
@@ -88,32 +88,32 @@ def test_no_rule_finds_anything_in_a_job_that_is_vouched_for(job, changes, missi
 
 
 @given(st.sampled_from(PLAIN), scores)
-def test_no_rule_that_refuses_finds_anything_in_a_job_that_is_vouched_for_leniently(job, score) -> None:
+def test_no_rule_that_refuses_finds_anything_in_a_job_that_is_accepted_for_a_transfer(job, score) -> None:
     record, (place,) = stored(job)
     place = Entry(place.key, "zset", [(place.value[0][0], score)])
-    voucher = FAMILY.voucher(PREFIX, NOW, lenient=True)
-    if vouch(voucher, record.value) is None or voucher.standing(place).numbers == [None]:
+    prefilter = FAMILY.prefilter(PREFIX, NOW, for_transfer=True)
+    if accept(prefilter, record.value) is None or prefilter.standing(place).numbers == [None]:
         return
     seen = survey(FAMILY, [record, place], PREFIX, NOW)
     event(f"found: {sorted({finding.rule for finding in seen.findings() if finding.job_id})}")
     assert not any(FAMILY.refusals(subject, seen.keyspace) for subject in seen.subjects.values())
 
 
-def test_jobs_that_are_late_are_vouched_for_leniently() -> None:
+def test_jobs_that_are_late_are_accepted_for_a_transfer() -> None:
     late = Entry(b"ferryman:{mail}:scheduled", "zset", [(b"1", NOW - 60_001.0)])
-    assert FAMILY.voucher(PREFIX, NOW).standing(late).numbers == [None]
-    assert FAMILY.voucher(PREFIX, NOW, lenient=True).standing(late).numbers != [None]
+    assert FAMILY.prefilter(PREFIX, NOW).standing(late).numbers == [None]
+    assert FAMILY.prefilter(PREFIX, NOW, for_transfer=True).standing(late).numbers != [None]
 
 
-def test_nearly_all_jobs_are_vouched_for() -> None:
-    voucher = FAMILY.voucher(PREFIX, NOW)
-    told = Counter((job.state in CALM, vouch(voucher, stored(job)[0].value) is not None) for job in JOBS)
+def test_nearly_all_jobs_are_accepted() -> None:
+    prefilter = FAMILY.prefilter(PREFIX, NOW)
+    told = Counter((job.state in CALM, accept(prefilter, stored(job)[0].value) is not None) for job in JOBS)
     assert told[True, False] == 0 < told[True, True]
 
 
-def test_only_places_where_nobody_holds_a_job_are_vouched_for() -> None:
-    voucher = FAMILY.voucher(PREFIX, NOW)
-    told = {entry.key.rpartition(b"}:")[2].split(b":")[0]: voucher.standing(entry) for job in JOBS for entry in stored(job)[1]}
+def test_only_places_where_nobody_holds_a_job_are_accepted() -> None:
+    prefilter = FAMILY.prefilter(PREFIX, NOW)
+    told = {entry.key.rpartition(b"}:")[2].split(b":")[0]: prefilter.standing(entry) for job in JOBS for entry in stored(job)[1]}
     assert {role for role, standing in told.items() if standing is not None} == {b"waiting", b"scheduled", b"dead", b"done"}
     assert {b"held", b"consumers"} <= told.keys()
 
@@ -121,26 +121,26 @@ def test_only_places_where_nobody_holds_a_job_are_vouched_for() -> None:
 @given(st.sampled_from(PLAIN))
 def test_what_is_counted_is_what_the_facts_of_all_jobs_count(job) -> None:
     record, (place,) = stored(job)
-    voucher, expected, counted = FAMILY.voucher(PREFIX, NOW), Totals(), Totals()
+    prefilter, expected, counted = FAMILY.prefilter(PREFIX, NOW), Totals(), Totals()
     for entry in (record, place):
         for fact in FAMILY.facts(entry, PREFIX):
             FAMILY.tally(fact, expected)
-    voucher.tally_vouched([record.key], counted)
-    voucher.tally_standing(place, [score for _, score in place.value], counted)
+    prefilter.tally_accepted([record.key], counted)
+    prefilter.tally_standing(place, [score for _, score in place.value], counted)
     assert counted == expected
 
 
 def test_different_jobs_have_different_numbers() -> None:
-    voucher = FAMILY.voucher(PREFIX, NOW)
+    prefilter = FAMILY.prefilter(PREFIX, NOW)
     names = [("a", "b"), ("ab", ""), ("", "ab"), ("a", "b:"), ("a:", "b"), ("1:a", "b")]
-    assert len({voucher.number(job_id, scope) for scope, job_id in names}) == len(names)
+    assert len({prefilter.number(job_id, scope) for scope, job_id in names}) == len(names)
     for key in (
         b"ferryman:{mail}:job:7",
         b"ferryman:{a%7Bb}:job:x:y",
         "ferryman:{ü}:job:\udc80".encode("utf-8", "surrogateescape"),
     ):
         (fact,) = FAMILY.facts(Entry(key, "hash", {b"name": b"x"}), PREFIX)
-        assert voucher.record(key) == voucher.number(fact.job_id, fact.scope)
+        assert prefilter.record(key) == prefilter.number(fact.job_id, fact.scope)
     for key in (
         b"ferryman:{mail}:meta",
         b"ferryman:{a{b}:job:7",
@@ -148,7 +148,7 @@ def test_different_jobs_have_different_numbers() -> None:
         b"ferryman:{}:job:7",
         b"other:{q}:job:7",
     ):
-        assert voucher.record(key) is None
+        assert prefilter.record(key) is None
 
 
 @given(st.lists(st.floats(allow_nan=False), min_size=2, max_size=2, unique=True), st.binary(min_size=1))

@@ -19,7 +19,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from ...compat.kue.strategies import jobs as any_jobs
-from ...support.prefiltering import Keys, in_order, jobs_of, sound_jobs, table_of, vouch
+from ...support.prefiltering import Keys, accept, accepted_jobs, in_order, jobs_of, table_of
 from .test_hostile import fields as field_names
 from .test_hostile import texts
 from .test_prefilter import MIGRATED, PREFIX, PUBLISHED, stored
@@ -112,24 +112,24 @@ moved = st.sampled_from([0.0, -0.0, 0.5, 1.0, 2.0**45, 2.0**40, 2.0**53 + 2, 1e3
 
 
 def keys_of(job: Job, number: int, changes: dict[bytes, bytes], missing: set[bytes], score: float | None) -> Keys | None:
-    """The keys of a job after some changes, if it is vouched for as it stands there."""
+    """The keys of a job after some changes, if it is accepted as it stands there."""
     record, (place,) = stored(evolve(job, id=str(number)))
     value = {name: text for name, text in {**record.value, **changes}.items() if name not in missing}
     if not value:
         return None
     member = place.value[0][0]
     entry = Entry(place.key, "zset", [(member, place.value[0][1] if score is None else score)])
-    voucher = FAMILY.voucher(PREFIX, NOW)
-    if vouch(voucher, value) is None or voucher.standing(entry).numbers == [None]:
+    prefilter = FAMILY.prefilter(PREFIX, NOW)
+    if accept(prefilter, value) is None or prefilter.standing(entry).numbers == [None]:
         return None
     return Keys(record.key, value, [Member(place.key, member, entry.value[0][1], 3 * number)])
 
 
 def check_read(those: list[Keys]) -> int:
     """How many of the jobs are in tables."""
-    sound, voucher = sound_jobs(those), FAMILY.voucher(PREFIX, NOW)
-    subjects, tabled = list(sound.subjects(voucher)), 0
-    for table in voucher.columns().tables(sound, KEYSPACE.totals):
+    sound, prefilter = accepted_jobs(those), FAMILY.prefilter(PREFIX, NOW)
+    subjects, tabled = list(sound.subjects(prefilter)), 0
+    for table in prefilter.columns().tables(sound, KEYSPACE.totals):
         mine = list(compress(subjects, table.rows.tolist()))
         read, made = [in_order(FAMILY.read(subject, KEYSPACE)) for subject in mine], jobs_of(table)
         assert list(map(repr, made)) == list(map(repr, read))
@@ -167,7 +167,7 @@ def test_migrated_jobs_are_read_from_tables(jobs) -> None:
 def test_a_queue_of_the_other_order_is_read_job_by_job() -> None:
     keys, totals = keys_of(CALM[0], 1, {}, set(), None), Totals()
     totals.name("descending", [CALM[0].queue])
-    assert not list(FAMILY.voucher(PREFIX, NOW).columns().tables(sound_jobs([keys]), totals))
+    assert not list(FAMILY.prefilter(PREFIX, NOW).columns().tables(accepted_jobs([keys]), totals))
 
 
 def test_a_job_with_an_empty_unique_key_is_written_by_itself() -> None:

@@ -1,22 +1,22 @@
-"""What is said of thousands of kue jobs at once is what the voucher says of each."""
+"""What is said of thousands of kue jobs at once is what the prefilter says of each."""
 
 from __future__ import annotations
 
 import numpy as np
 from ferryman.compat.kue import FAMILY
-from ferryman.schema.columnar.batch_prefilter import NOBODY
+from ferryman.schema.columnar.batch_prefilter import NOT_ACCEPTED
 from ferryman.schema.columnar.binary_views import Texts
 from ferryman.schema.fact import Entry
 from ferryman.schema.totals import Totals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ....support.prefiltering import numbers, vouch_both, without
+from ....support.prefiltering import accept_both, numbers, without
 from ..strategies import fields, texts
 from ..test_prefilter import ALL_JOBS, NOW, PREFIX, edges, leases, stored_as
 
-VOUCHER = FAMILY.voucher(PREFIX, NOW)
-COLUMNS = VOUCHER.columns()
+PREFILTER = FAMILY.prefilter(PREFIX, NOW)
+COLUMNS = PREFILTER.columns()
 ids = st.sampled_from([b"0", b"1", b"07", b"12", b"9" * 16, b"1" + b"0" * 16, b"", b"x", b"1x", b"-1", "١".encode()]) | st.binary(
     max_size=3
 )
@@ -39,8 +39,8 @@ members = st.builds(
 
 @given(st.lists(names))
 def test_names_of_records_and_logs(keys: list[bytes]) -> None:
-    assert COLUMNS.records(Texts.of(keys)).tolist() == numbers(list(map(VOUCHER.record, keys)))
-    assert COLUMNS.attached(Texts.of(keys)).tolist() == numbers(list(map(VOUCHER.attached, keys)))
+    assert COLUMNS.records(Texts.of(keys)).tolist() == numbers(list(map(PREFILTER.record, keys)))
+    assert COLUMNS.attached(Texts.of(keys)).tolist() == numbers(list(map(PREFILTER.attached, keys)))
 
 
 @settings(max_examples=1000)
@@ -49,14 +49,14 @@ def test_names_of_records_and_logs(keys: list[bytes]) -> None:
     st.lists(st.none() | fields, min_size=1, max_size=3),
     st.booleans(),
 )
-def test_records_are_vouched_for_as_one_by_one(those, missing, lenient) -> None:
-    voucher = FAMILY.voucher(PREFIX, NOW, lenient=lenient)
-    told, found = vouch_both(voucher, without([stored_as(job) | changes for job, changes in those], missing))
+def test_records_are_accepted_as_one_by_one(those, missing, for_transfer) -> None:
+    prefilter = FAMILY.prefilter(PREFIX, NOW, for_transfer=for_transfer)
+    told, found = accept_both(prefilter, without([stored_as(job) | changes for job, changes in those], missing))
     for row, sound in enumerate(told):
         if sound is not None:
             assert tuple(column[row] for column in found.scores) == sound.scores
             assert found.created_at[row] == sound.created_at
-    part = found.take(found.at != NOBODY)
+    part = found.take(found.at != NOT_ACCEPTED)
     assert part.created_at.tolist() == [sound.created_at for sound in told if sound is not None]
 
 
@@ -66,7 +66,7 @@ def test_records_are_vouched_for_as_one_by_one(those, missing, lenient) -> None:
 )
 def test_members_of_indexes(items: list[tuple[bytes, float]], key: str) -> None:
     entry = Entry(key.encode(), "zset", items)
-    standing = VOUCHER.standing(entry)
+    standing = PREFILTER.standing(entry)
     found = COLUMNS.standing(entry.key, Texts.of([member for member, _ in items]), np.array([score for _, score in items]))
     assert (found is None) == (standing is None)
     if standing is not None:
@@ -77,7 +77,7 @@ def test_members_of_indexes(items: list[tuple[bytes, float]], key: str) -> None:
 @given(st.lists(st.floats(allow_nan=False)), st.sampled_from(["q:jobs", "q:jobs:delayed", "q:jobs:mail:inactive"]))
 def test_members_are_counted_alike(scores: list[float], key: str) -> None:
     one, many = Totals(), Totals()
-    VOUCHER.tally_standing(Entry(key.encode(), "zset", []), scores, one)
+    PREFILTER.tally_standing(Entry(key.encode(), "zset", []), scores, one)
     COLUMNS.tally_standing(key.encode(), np.array(scores, np.float64), many)
     assert one == many
 
@@ -85,7 +85,7 @@ def test_members_are_counted_alike(scores: list[float], key: str) -> None:
 @given(st.lists(st.integers(1, 10**16 - 1), min_size=1))
 def test_records_are_counted_alike(known: list[int]) -> None:
     one, many = Totals(), Totals()
-    VOUCHER.tally_vouched([b"q:job:%d" % number for number in known], one)
+    PREFILTER.tally_accepted([b"q:job:%d" % number for number in known], one)
     keys = [b"q:job:%d" % number for number in known]
-    COLUMNS.tally_vouched(Texts.of(keys), np.array(known), many)
+    COLUMNS.tally_accepted(Texts.of(keys), np.array(known), many)
     assert one == many

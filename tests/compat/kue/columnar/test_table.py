@@ -20,7 +20,7 @@ from ferryman.schema.totals import Totals
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from ....support.prefiltering import Keys, in_order, jobs_of, sound_jobs, vouch
+from ....support.prefiltering import Keys, accept, accepted_jobs, in_order, jobs_of
 from ..strategies import fields, texts
 from ..test_prefilter import ALL_JOBS, NOW, PREFIX, edges, stored_as
 
@@ -35,8 +35,8 @@ numbers = st.one_of(
 
 
 def stored(job_id: int, record: dict[bytes, bytes], rank: int, lines: list[bytes], lease: float = NOW + 1_000) -> Keys | None:
-    """The keys of the job with this record, if it is vouched for. ``lease``: its score as an active job."""
-    sound = vouch(FAMILY.voucher(PREFIX, NOW, lenient=True), record)
+    """The keys of the job with this record, if it is accepted. ``lease``: its score as an active job."""
+    sound = accept(FAMILY.prefilter(PREFIX, NOW, for_transfer=True), record)
     if sound is None:
         return None
     member = padded(str(job_id)).encode()
@@ -72,14 +72,14 @@ def test_jobs_in_a_table_are_those_that_the_reader_makes_of_each(data: st.DataOb
     homes = defaultdict(list)
     for job in filter(None, jobs):
         homes[job.record[b"type"], job.record[b"state"]].append(job)
-    voucher = FAMILY.voucher(PREFIX, NOW, lenient=True)
+    prefilter = FAMILY.prefilter(PREFIX, NOW, for_transfer=True)
     for those in homes.values():
-        sound = sound_jobs(those)
-        read = [FAMILY.read(subject, KEYSPACE) for subject in sound.subjects(voucher)]
-        tables = list(voucher.columns().tables(sound, KEYSPACE.totals))
+        sound = accepted_jobs(those)
+        read = [FAMILY.read(subject, KEYSPACE) for subject in sound.subjects(prefilter)]
+        tables = list(prefilter.columns().tables(sound, KEYSPACE.totals))
         event(f"{those[0].record[b'state'].decode()}, tables: {len(tables)}, kept: {any(job.extra for job in read)}")
         for table in tables:
-            assert_goes_over(table, list(compress(sound.subjects(voucher), table.rows.tolist())))
+            assert_goes_over(table, list(compress(sound.subjects(prefilter), table.rows.tolist())))
             made, expected = jobs_of(table), list(compress(read, table.rows.tolist()))
             assert list(map(repr, made)) == list(map(repr, map(in_order, expected)))
             assert [(job.position, job.rank) for job in made] == [(job.position, job.rank) for job in expected]
@@ -105,8 +105,8 @@ def assert_goes_over(table: JobTable, subjects: list[Subject]) -> None:
 
 
 def tables_of(jobs: list[Keys]) -> list[JobTable]:
-    voucher = FAMILY.voucher(PREFIX, NOW, lenient=True)
-    return list(voucher.columns().tables(sound_jobs(jobs), Totals()))
+    prefilter = FAMILY.prefilter(PREFIX, NOW, for_transfer=True)
+    return list(prefilter.columns().tables(accepted_jobs(jobs), Totals()))
 
 
 def test_ids_that_kue_could_not_have_given_out_are_read_one_by_one() -> None:
