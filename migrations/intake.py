@@ -87,7 +87,7 @@ class Outline:
     homes: dict[int, tuple[str, str]] = field(factory=dict)
     """Queue and state by ``Home.mark``, of the jobs that no facts speak of."""
     shapes: dict[int, tuple[bytes, ...]] = field(factory=dict)
-    """The fields of their records by the mark of these (spark/traces.py)."""
+    """The fields of their records by the mark of these (spark/key_rows.py)."""
     files: list[str] = field(factory=list)
     """The files with their traces."""
 

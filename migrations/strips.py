@@ -8,7 +8,7 @@ these side by side meets ids that follow one another.
     score 1   | 3   | 7   | 10 11
     score 2   |     | 4 8 |
 
-Only reads. Called by ``spark/indexed.py``.
+Only reads. Called by ``spark/index_scan.py``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Index: a sorted set in which all jobs of a keyspace stand, and how its members name their records. A plain value.
 
-Who only wants records need not look for them among all keys then. Said by ``KeyFamily.index``, followed by spark/indexed.py.
+Who only wants records need not look for them among all keys then. Said by ``KeyFamily.index``, followed by spark/index_scan.py.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ lists, has a Prefilter that accepts these (``items``): a job is sound then if th
 
 A Prefilter never decides that something is wrong; it only says what need not be looked at. Marks have 64 bits: a job that
 stands elsewhere is taken for sound with a probability of 2^-64. Pure. Implemented in a family's ``prefilter.py``, called by
-migrations/prefiltering_reader.py and by traces.py and sound.py of spark/.
+migrations/prefiltering_reader.py and by key_rows.py and placement_check.py of spark/.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Place:
         object.__setattr__(self, "factor", factor | 1 if self.is_scored else 0)
 
     def mark(self, score: float) -> int:
-        """The mark of standing here with this score; spark/traces.py computes the same for whole arrays."""
+        """The mark of standing here with this score; spark/key_rows.py computes the same for whole arrays."""
         bits: int = struct.unpack("<Q", struct.pack("<d", score + 0.0))[0]
         # Scores differ in few bits, and marks are added up: what is added must not.
         mark = (self.base + bits * self.factor) % WORD

@@ -9,9 +9,9 @@ from ..migrations.engine import Census, Progress, silent
 from ..migrations.throttle import Throttle
 from ..schema.rule import Finding
 from ..schema.totals import Totals
-from .few import share
+from .audit_input import share
 from .snapshot import Snapshot, keyspace, subjects
-from .stage import Batches, Results, closing, run
+from .step import Batches, Results, closing, run
 from .tables import FINDINGS, batches
 
 

@@ -1,6 +1,6 @@
 """Columns: many keys of one Redis type as they came from a server or a file, their values as slices of one buffer.
 
-Made by hashes.py and rdbcolumns.py; taken by forms.py and traces.py. Pure.
+Made by hashes.py and rdbcolumns.py; taken by projection.py and key_rows.py. Pure.
 """
 
 from __future__ import annotations

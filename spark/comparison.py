@@ -1,7 +1,7 @@
 """Comparison: whether a target holds what a plan promises for its source, for keyspaces of any size.
 
-    subjects -> stands (stands.py): name and digest -> by bucket: those that differ -> their subjects -> jobs, field by field
-                                                    -> turns of waiting jobs (turns.py): are they in the same order?
+    subjects -> stands (job_digests.py): name and digest -> by bucket: those that differ -> their subjects -> jobs, field by field
+                                                    -> turns of waiting jobs (order_check.py): are they in the same order?
 
 Millions of equal jobs pass as stands; those that differ are read again, from the snapshots, and compared by the same pure
 functions as in the local engine. Called by the engine.
@@ -25,14 +25,14 @@ from pyspark.sql import functions
 from ..migrations.compare import judge_all
 from ..migrations.engine import Difference, Progress, Report, Verification
 from ..migrations.plan import Plan
-from .buckets import read_bucket
-from .chosen import choose
-from .digests import Digests
+from .job_digests import SIDES, STANDS, See, Stand, naming, showing
+from .job_hasher import Digests
+from .job_selection import choose
+from .order_check import Turns, TurnsFile
+from .shuffle import read_bucket
 from .snapshot import Snapshot
-from .stage import Batches, closing, few_tasks, run
-from .stands import SIDES, STANDS, See, Stand, naming, showing
+from .step import Batches, closing, few_tasks, run
 from .tables import DIFFERENCES, Column, Table, batches, text_column
-from .turns import Turns, TurnsFile
 
 
 @frozen

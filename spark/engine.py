@@ -27,19 +27,21 @@ from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..schema.address import Address
 from ..schema.job import Job, State
 from ..schema.rule import Finding
-from . import audit, kept, listing, migrate, preflight
+from . import audit, listing, migrate, preflight
 from .comparison import Seen, compare_keyspaces, seen
-from .digests import Digests
-from .names import LIGHTER, even, tasks_for
+from .job_digests import Promised, See, Standing
+from .job_hasher import Digests
+from .key_scan import LIGHTER, even, tasks_for
+from .resume import find_snapshot, keep_on_error, reopen_snapshot, work_folder
 from .session import local_tasks, session
 from .snapshot import Snapshot, must_speak, take
-from .stage import beside
-from .stands import Promised, See, Standing
+from .step import beside
 from .tables import FINDINGS
 
 BRIEF_KEYS = 200_000
 BRIEF_PREFILTERED_KEYS = 5_000_000
-"""Up to so many keys in the database, a new session is set up for a short life: more where Java has little to do (traces.py)."""
+"""Up to so many keys in the database, a new session is set up for a short life: more where Java has little to do
+(key_rows.py)."""
 LAYOUT = "spark/"
 """Before the number of partitions, in the journal: a resumed run must cut the work in the same way."""
 
@@ -104,7 +106,7 @@ class SparkEngine:
             if earlier.summary is not None:
                 return earlier.summary.again()
             plan = earlier.plan
-        found = kept.find(self._work, earlier.reading) if earlier and not dry_run else None
+        found = find_snapshot(self._work, earlier.reading) if earlier and not dry_run else None
         watch = Watch(source, target, self._throttle)
         before = watch.look() if found is None else None
         with self._snapshot(source, plan.now_ms, progress, tasks, found, for_transfer=True) as (snapshot, folder):
@@ -119,7 +121,7 @@ class SparkEngine:
                     reading = os.path.basename(folder) if self._work else None
                     writer = journal.begin(store, source, target, plan, f"{LAYOUT}{tasks}", earlier, reading)
                 if reading:
-                    kept.keep(folder)
+                    keep_on_error(folder)
                 work, path = migrate.writing(plan, target, writer, folder), f"{path}-{writer.token}"
                 done = snapshot.work(work, FINDINGS, path, "writing jobs", progress)
                 summary, written = migrate.outcome(done, report)
@@ -193,7 +195,7 @@ class SparkEngine:
         with self._session(source, progress, found) as (spark, folder):
             path, tasks = f"{folder}/source", tasks or self._number(source)
             if found is not None:
-                snapshot = kept.reopened(spark, source, now_ms, path, tasks)
+                snapshot = reopen_snapshot(spark, source, now_ms, path, tasks)
             else:
                 snapshot = take(spark, source, now_ms, path, tasks, progress, self._throttle, for_transfer=for_transfer)
             must_speak(snapshot)
@@ -210,7 +212,7 @@ class SparkEngine:
             with open_source(source) as opened:
                 # A server that is down, or a file that is not there, is known before Spark has taken its seconds to start.
                 brief = opened.size() <= (BRIEF_PREFILTERED_KEYS if has_prefilter(source) else BRIEF_KEYS)
-        with kept.folder(self._work, found) as folder:
+        with work_folder(self._work, found) as folder:
             progress("starting Spark", 0, None)
             spark = self._given or session(self._master, self._settings, brief=brief, tables=False)
             preflight.check(spark, folder, progress)

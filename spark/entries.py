@@ -1,7 +1,7 @@
 """Entries: the keys of a keyspace as rows of a table, with whatever they hold in columns by the form of their values.
 
 Rows come from entries, as those of other tables do, or from hashes that are columns already. Pure. Called by the
-data source and by forms.py.
+data source and by projection.py.
 """
 
 from __future__ import annotations

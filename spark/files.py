@@ -23,10 +23,10 @@ from ..migrations.source import open_file, snapshot_paths
 from ..schema.address import Address
 from ..schema.fact import Fact
 from ..schema.rule import Finding
+from .key_rows import Tracing
 from .rdbcolumns import unproven
-from .stage import Batches, Results, closing, run
+from .step import Batches, Results, closing, run
 from .tables import FACTS, batches, fact_bytes
-from .traces import Tracing
 
 
 @frozen

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ..migrations.source import open_source
 from ..schema.address import Address
 from . import audit, listing, preflight
-from .names import tasks_for
+from .key_scan import tasks_for
 from .snapshot import Snapshot, take
 from .tables import FINDINGS
 

@@ -1,4 +1,4 @@
-"""Hashes: the records of jobs as the server sends them, without a dict, or even an object, for each (replies.py).
+"""Hashes: the records of jobs as the server sends them, without a dict, or even an object, for each (resp_views.py).
 
 Making these takes as long as all else that reading costs, and who wants columns needs none. What reading.py promises holds
 here too: a key that goes away is left out, batches are bounded, no command holds the server longer than one chunk takes. A
@@ -24,7 +24,7 @@ from ..schema.columnar.binary_views import NO_NUMBER, NULL, Texts
 from ..schema.fact import Entry, FactKind
 from ..schema.family import Command, KeyFamily
 from .columns import STAYS, Found, Hashes, Keys, Lists, Picked, Zset
-from .replies import Odd, Replies
+from .resp_views import Odd, Replies
 
 T = TypeVar("T")
 

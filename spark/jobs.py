@@ -18,7 +18,7 @@ from attrs import frozen
 from ..schema.columnar.jobtable import JobTable
 from ..schema.fact import Subject
 from ..schema.rule import Keyspace
-from .sound import Traces
+from .placement_check import Traces
 
 T = TypeVar("T")
 M = TypeVar("M")

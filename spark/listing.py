@@ -14,7 +14,7 @@ from ..migrations.queues import QueueStatus, counted, statuses
 from ..schema.job import Job, State
 from .jobs import Jobs
 from .snapshot import Snapshot, Work
-from .stage import Batches, Results, closing
+from .step import Batches, Results, closing
 from .tables import JOBS, batches, encode_text, job_bytes
 
 

@@ -28,10 +28,10 @@ from ..schema.errors import ServerError
 from ..schema.fact import Fact
 from ..schema.text import to_text
 from .failures import located
-from .replies import Replies
-from .stage import Batches, Results, closing, run
+from .key_rows import Tracing
+from .resp_views import Replies
+from .step import Batches, Results, closing, run
 from .tables import FACTS, batches, fact_bytes
-from .traces import Tracing
 from .zsets import read_members
 
 

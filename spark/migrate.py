@@ -22,12 +22,12 @@ from ..schema.columnar.jobtable import JobTable
 from ..schema.fact import Subject
 from ..schema.rule import Finding
 from ..schema.totals import Totals
+from .batch_writer import Single, Tabled, put
 from .jobs import Jobs
-from .putting import Single, Tabled, put
+from .machine_semaphore import Turnstile
 from .snapshot import Work
-from .stage import Batches, Results, closing
+from .step import Batches, Results, closing
 from .tables import FINDINGS, batches
-from .turnstile import Turnstile
 
 SENDERS = 2
 """Tasks of a machine that send slabs at the same time: one for which the server works, and one that is ready when it has."""

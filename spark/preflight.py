@@ -17,7 +17,7 @@ from ..migrations.engine import Progress, silent
 from ..schema.errors import ServerError, UsageError
 from .failures import located
 from .session import is_here
-from .stage import Batches, perform
+from .step import Batches, perform
 
 PATIENCE = 300.0
 """Seconds in which the first executor must have answered: a cluster may have to fetch images and to start machines."""

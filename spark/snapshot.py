@@ -1,6 +1,6 @@
 """Snapshot: a keyspace read once, key by key in parallel, and kept as a Parquet folder of facts.
 
-    names of keys (names.py) -> values -> facts (and totals) -> Parquet -> subjects
+    names of keys (key_scan.py) -> values -> facts (and totals) -> Parquet -> subjects
     pieces of RDB files (files.py) -------^
 
 A server that is read twice answers differently, so everything that is asked about a keyspace is asked of its snapshot. No task
@@ -40,18 +40,18 @@ from ..schema.errors import ServerError
 from ..schema.fact import Fact, Subject, join
 from ..schema.rule import Finding, Keyspace
 from ..schema.totals import Totals
-from .chosen import Chosen, chosen_of
 from .failures import work_errors
 from .files import read_files
 from .hashes import read_lists, read_whole
+from .job_selection import Chosen, chosen_of
 from .jobs import BucketJobs, FactJobs, Jobs
+from .key_rows import Tracing
+from .key_scan import Names, list_names
 from .longkeys import LongKeys, positions_known, read_long_keys
-from .names import Names, list_names
-from .replies import Replies
-from .sound import Traces
-from .stage import Batches, Results, closing, few_tasks, run
+from .placement_check import Traces
+from .resp_views import Replies
+from .step import Batches, Results, closing, few_tasks, run
 from .tables import FACTS, Table, batches, fact_bytes
-from .traces import Tracing
 from .zsets import read_zset
 
 T = TypeVar("T")
@@ -83,7 +83,7 @@ class Snapshot:
     remarks: tuple[Finding, ...] = ()
     """About the source itself."""
     traces: Traces | None = None
-    """Of jobs in which no rule can find anything, and which are no facts (sound.py)."""
+    """Of jobs in which no rule can find anything, and which are no facts (placement_check.py)."""
     accepted: Census = field(factory=Census)
     """How many these are."""
     all_accepted: bool = False

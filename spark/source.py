@@ -59,18 +59,18 @@ from ..schema.connect import server_errors
 from ..schema.errors import ServerError, UsageError
 from .columns import entries_of
 from .entries import ENTRIES, entry_bytes
-from .forms import Form, Whole, parse_fields
 from .hashes import of_family
-from .indexed import IndexReader, index_of
-from .names import Scan, gathered, scans_of
+from .index_scan import IndexReader, index_of
+from .key_scan import Scan, gathered, scans_of
+from .poll import EVENTS, TOTALS, totals
+from .projection import Form, Whole, parse_fields
 from .rdbcolumns import unproven
-from .replies import Replies
-from .selection import is_whole, selecting
+from .resp_views import Replies
+from .single_task import read_whole
 from .sink import Sink, begin
 from .stream import EventsStream, Stream, TotalsStream, Watch
 from .tables import FACTS, FINDINGS, JOBS, Table, batches, fact_bytes, job_bytes
-from .watch import EVENTS, TOTALS, totals
-from .whole import read_whole
+from .user_schema import is_whole, selecting
 from .worker import settle
 
 TABLES: Mapping[str, Table[Any] | None] = {

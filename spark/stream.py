@@ -5,8 +5,8 @@
     events   new dead letters, and new findings of the audit's rules, when they are told for the first time
 
 Both look again when ``every`` seconds have passed, and a batch is what one look has to say. Its offset is the moment of the
-look, so a query goes on from its checkpoint; what the events have told stands in a folder (told.py). A look is one task's.
-Called by the data source.
+look, so a query goes on from its checkpoint; what the events have told stands in a folder (stream_state.py). A look is one
+task's. Called by the data source.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from ..migrations.throttle import Throttle
 from ..schema.address import Address
 from ..schema.errors import ServerError
+from .poll import TOTALS, events, totals
+from .stream_state import BEGINNING, Told
 from .tables import batches
-from .told import BEGINNING, Told
-from .watch import TOTALS, events, totals
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@
 A zset of jobs by priority has a few scores for millions of members, and a server needs twice as long to write a score as to find
 and send a member. Where the first and the last of a chunk have the same score, all between them have it too.
 
-Only reads. Called by snapshot.py, longkeys.py and indexed.py.
+Only reads. Called by snapshot.py, longkeys.py and index_scan.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..migrations.keyparts import KeyPart, member_at
 from ..migrations.reading import is_wrong_type, numbered
 from ..schema.columnar.binary_views import Texts
 from .columns import Zset
-from .replies import Odd, Replies
+from .resp_views import Odd, Replies
 
 
 @frozen(eq=False)

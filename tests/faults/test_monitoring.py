@@ -21,7 +21,7 @@ import pytest
 import redis
 from ferryman.schema.address import Address
 from ferryman.schema.job import State
-from ferryman.spark.watch import totals
+from ferryman.spark.poll import totals
 from ferryman.transport.flower import QueueLengths
 from kombu import Queue
 

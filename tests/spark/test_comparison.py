@@ -8,11 +8,11 @@ from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
-from ferryman.spark.buckets import BucketFile, read_bucket
 from ferryman.spark.comparison import DOUBTFUL, _comparing
-from ferryman.spark.stands import STANDS, Stand
+from ferryman.spark.job_digests import STANDS, Stand
+from ferryman.spark.order_check import SCHEMA
+from ferryman.spark.shuffle import BucketFile, read_bucket
 from ferryman.spark.tables import decode_text
-from ferryman.spark.turns import SCHEMA
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 

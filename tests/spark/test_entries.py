@@ -20,8 +20,8 @@ from ferryman.schema.errors import UsageError
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import get_family
 from ferryman.spark.entries import ENTRIES
-from ferryman.spark.forms import parse_fields
 from ferryman.spark.hashes import record_test
+from ferryman.spark.projection import parse_fields
 from ferryman.spark.source import Ferryman
 from ferryman.spark.tables import ROWS
 from pyspark.sql import DataFrame, SparkSession

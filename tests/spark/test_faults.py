@@ -18,7 +18,7 @@ from ferryman.schema.fact import Entry
 from ferryman.schema.family import get_family
 from ferryman.schema.rule import Finding
 from ferryman.spark.engine import SparkEngine
-from ferryman.spark.stage import Batches, run
+from ferryman.spark.step import Batches, run
 from ferryman.spark.tables import FINDINGS
 from pyspark.sql import SparkSession
 

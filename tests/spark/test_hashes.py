@@ -17,7 +17,7 @@ from ferryman.schema.connect import open_client
 from ferryman.schema.fact import FactKind
 from ferryman.schema.family import Command, family_names, get_family
 from ferryman.spark.hashes import BATCH, FIELDS_BATCH, FIRST, read_fields, read_lists, read_whole, record_test
-from ferryman.spark.replies import Replies
+from ferryman.spark.resp_views import Replies
 from redis.exceptions import NoPermissionError
 
 from ..support.captures import captures

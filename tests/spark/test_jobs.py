@@ -34,14 +34,14 @@ from ferryman.schema.jobnumber import number_of
 from ferryman.schema.native import FAMILY as NATIVE
 from ferryman.schema.rule import Keyspace
 from ferryman.schema.totals import Totals
-from ferryman.spark import sound
-from ferryman.spark.digests import Digests
+from ferryman.spark import placement_check
+from ferryman.spark.batch_writer import Single, Tabled, put
+from ferryman.spark.job_digests import STANDS, Stand, stands_of
+from ferryman.spark.job_hasher import Digests
 from ferryman.spark.jobs import BucketJobs, FactJobs
-from ferryman.spark.putting import Single, Tabled, put
-from ferryman.spark.sound import Traces
-from ferryman.spark.stage import Stopped, beside
-from ferryman.spark.stands import STANDS, Stand, stands_of
-from ferryman.spark.traces import Tracing
+from ferryman.spark.key_rows import Tracing
+from ferryman.spark.placement_check import Traces
+from ferryman.spark.step import Stopped, beside
 
 from ..support.captures import dump
 from ..support.keyspace import store as store_jobs
@@ -57,7 +57,7 @@ BUCKETS = 3
 def slabs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few groups of many jobs, or many of a few."""
     if request.param:
-        monkeypatch.setattr(sound, "SLAB_BYTES", 9_000)
+        monkeypatch.setattr(placement_check, "SLAB_BYTES", 9_000)
 
 
 def parts_of(address: Address, keys: list[Entry], folder: Path, seed: int = 0) -> list[BucketJobs]:
@@ -140,8 +140,8 @@ def test_jobs_of_tables_are_those_that_are_read_one_by_one(parts: list[BucketJob
         assert sorted(part.in_any_order(alone(part), tabled)) == sorted(singly)
         found += singly
     is_kue = parts[0].traces.address.family == "kue"
-    sound = [job for job in JOBS if not (is_kue and job.state is State.ACTIVE and not job.ttl)]
-    assert len(found) == len({name for name, *_ in found}) == len(sound)
+    placement_check = [job for job in JOBS if not (is_kue and job.state is State.ACTIVE and not job.ttl)]
+    assert len(found) == len({name for name, *_ in found}) == len(placement_check)
 
 
 def test_light_work_takes_more_jobs_at_once_and_the_same_ones(parts: list[BucketJobs]) -> None:
@@ -252,8 +252,8 @@ def test_little_is_held_of_jobs_that_a_slab_does_not_want(parts: list[BucketJobs
     for part in parts:
         list(part.in_order(lambda _: None))
     for traces, jobs in slabs:
-        sizes, wanted = traces["size"].to_numpy() + sound.TRACE_BYTES, jobs != sound.NOT_HERE
-        assert sizes[~wanted].sum() <= sound.FEW * sizes.sum()
+        sizes, wanted = traces["size"].to_numpy() + placement_check.TRACE_BYTES, jobs != placement_check.NOT_HERE
+        assert sizes[~wanted].sum() <= placement_check.FEW * sizes.sum()
     assert slabs
 
 
@@ -325,7 +325,7 @@ def test_an_interrupt_while_the_rest_is_waited_for_stops_it_too() -> None:
 def test_a_bucket_is_judged_once(parts: list[BucketJobs], monkeypatch: pytest.MonkeyPatch) -> None:
     traces = parts[0].traces
     first = [traces.judge(bucket) for bucket in range(BUCKETS)]
-    monkeypatch.setattr(sound, "read_bucket", None)
+    monkeypatch.setattr(placement_check, "read_bucket", None)
     again = [traces.judge(bucket) for bucket in range(BUCKETS)]
     assert sum(len(judged.numbers) for judged in first) > 0
     for judged, same in zip(first, again, strict=True):

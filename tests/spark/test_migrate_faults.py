@@ -24,10 +24,10 @@ from ferryman.schema.errors import MigrationRefused, ServerError, StaleWriter
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import get_family
 from ferryman.schema.rule import Finding
-from ferryman.spark import kept, migrate
+from ferryman.spark import migrate, resume
 from ferryman.spark.engine import SparkEngine
 from ferryman.spark.snapshot import take
-from ferryman.spark.stage import Results
+from ferryman.spark.step import Results
 from ferryman.spark.tables import FINDINGS
 from pyspark.sql import SparkSession
 
@@ -309,12 +309,12 @@ def test_a_run_with_a_work_folder_goes_on_with_what_the_one_before_has_read(
 def test_only_a_whole_snapshot_in_the_work_folder_is_gone_on_with(name: str | None, tmp_path: Path) -> None:
     work = tmp_path / "work"
     for folder in (work / "ferryman-whole", work / "whole", tmp_path / "ferryman-whole"):
-        (folder / kept.SNAPSHOT).mkdir(parents=True)
-        (folder / kept.SNAPSHOT / kept.COMPLETE).touch()
-    (work / "ferryman-half" / kept.SNAPSHOT).mkdir(parents=True)
-    assert kept.find(str(work), "ferryman-whole") == str(work / "ferryman-whole")
-    assert kept.find(None, "ferryman-whole") is None
-    assert kept.find(str(work), name) is None
+        (folder / resume.SNAPSHOT).mkdir(parents=True)
+        (folder / resume.SNAPSHOT / resume.COMPLETE).touch()
+    (work / "ferryman-half" / resume.SNAPSHOT).mkdir(parents=True)
+    assert resume.find_snapshot(str(work), "ferryman-whole") == str(work / "ferryman-whole")
+    assert resume.find_snapshot(None, "ferryman-whole") is None
+    assert resume.find_snapshot(str(work), name) is None
 
 
 # Targets that refuse

@@ -18,9 +18,9 @@ from ferryman.schema.errors import ServerError, UsageError
 from ferryman.schema.family import get_family
 from ferryman.schema.job import Job, State
 from ferryman.schema.native.live import Live
+from ferryman.spark.poll import totals as queue_totals
 from ferryman.spark.source import Ferryman
 from ferryman.spark.stream import Watch
-from ferryman.spark.watch import totals as queue_totals
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StreamingQuery

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from ferryman.schema.fact import Fact, FactKind
 from ferryman.schema.job import JOB_FIELDS, Job, State
-from ferryman.spark.stands import SIDES, STANDS
+from ferryman.spark.job_digests import SIDES, STANDS
 from ferryman.spark.tables import (
     DIFFERENCES,
     FACTS,

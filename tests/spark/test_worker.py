@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from ferryman.spark.daemon import silently
-from ferryman.spark.stage import Batches
+from ferryman.spark.step import Batches
 from pyspark.sql import SparkSession
 
 CYCLES = """

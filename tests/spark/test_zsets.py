@@ -11,7 +11,7 @@ from ferryman.migrations.wire import Wire, wire
 from ferryman.schema.address import Address
 from ferryman.schema.columnar.binary_views import Texts
 from ferryman.schema.connect import open_client
-from ferryman.spark.replies import Odd, Replies
+from ferryman.spark.resp_views import Odd, Replies
 from ferryman.spark.zsets import read_zset
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

@@ -27,7 +27,7 @@ from ..schema.text import to_bytes
 from .columns import STAYS, Found, Hashes, Picked, entries_of
 from .entries import ENTRIES, entry_bytes, hashes
 from .hashes import Test, read_fields, read_whole, record_guess, record_test
-from .replies import Replies
+from .resp_views import Replies
 from .tables import BASE64, BYTES, ROWS, batches
 
 T = TypeVar("T")

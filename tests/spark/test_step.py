@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from ferryman.schema.errors import FerrymanError, ServerError
 from ferryman.schema.rule import Finding, Severity
-from ferryman.spark.stage import COMPLETE, Batches, closing, run, tell
+from ferryman.spark.step import COMPLETE, Batches, closing, run, tell
 from ferryman.spark.tables import FINDINGS, batches
 from pyspark import TaskContext
 from pyspark.sql import SparkSession

@@ -22,8 +22,8 @@ import pyarrow as pa
 from attrs import field, frozen
 
 from ..schema.errors import UsageError
+from .poll import EVENTS, Event, EventKind
 from .tables import batches
-from .watch import EVENTS, Event, EventKind
 
 BEGINNING = 0
 """The number of no look, from which a new stream begins."""

@@ -1,6 +1,6 @@
 """Names: the names of a keyspace's keys, each once, in parts for as many tasks.
 
-    ranges of cursors -> names, by the bucket of each (buckets.py) -> distinct names of a bucket, neighbours side by side
+    ranges of cursors -> names, by the bucket of each (shuffle.py) -> distinct names of a bucket, neighbours side by side
 
 Two ranges may both name a key at their border, and what is read twice is counted twice: so nothing is read before all has been
 named. Names that end alike in numbers that follow one another are of keys that were made one after the other, and lie side by
@@ -33,16 +33,17 @@ from ..schema.address import Address, Kind
 from ..schema.columnar.binary_views import MOST_DIGITS, Texts, concatenated, hashed
 from ..schema.columnar.jit import compiled
 from ..schema.connect import open_client, server_errors
-from .buckets import BucketFile, read_bucket
 from .failures import located, work_errors
-from .stage import Batches, tell
+from .shuffle import BucketFile, read_bucket
+from .step import Batches, tell
 
 KEYS_A_TASK = 20_000
 PREFILTERED_KEYS_A_TASK = 75_000
 """How many keys a task reads, or jobs it works on, as long as that makes no more than MAX_TASKS; more where most cost little."""
 LIGHTER = 2
-"""How many times as many prefiltered ones a task of a verification has, and how many times as large its slabs are (sound.py): it
-keeps a line of each job, and not its commands. What is done once for all jobs alike in a task is a sixth of Python's work."""
+"""How many times as many prefiltered ones a task of a verification has, and how many times as large its slabs are
+(placement_check.py): it keeps a line of each job, and not its commands. What is done once for all jobs alike in a task is a sixth
+of Python's work."""
 BYTES_A_KEY = 1_400
 """What a job fills of a server's memory, about. Where few keys hold many jobs this tells how many tasks there should be, up to
 MOST_BY_BYTES: other keys may be what fills it."""

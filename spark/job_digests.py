@@ -1,6 +1,6 @@
 """Stands: how each job stands on one side of a comparison, as a line that is short enough for millions of them.
 
-A stand names a job and has a digest of all that would be compared. Stands lie in files by bucket (buckets.py); jobs themselves,
+A stand names a job and has a digest of all that would be compared. Stands lie in files by bucket (shuffle.py); jobs themselves,
 as sides, become rows of a table only where the stands of two sides differ. Called by comparison.py.
 """
 
@@ -27,12 +27,12 @@ from ..schema.job import Job, State
 from ..schema.jobnumber import number_of
 from ..schema.rule import Keyspace
 from ..schema.text import to_text
-from .buckets import BucketFile
-from .digests import Digests
+from .job_hasher import Digests
 from .jobs import Jobs
-from .names import LIGHTER
+from .key_scan import LIGHTER
+from .shuffle import BucketFile
 from .snapshot import Work
-from .stage import Batches, closing
+from .step import Batches, closing
 from .tables import BASE64, JOBS, Column, Table, batches, bigint_column, encode_text, job_bytes, text_column
 
 

@@ -10,10 +10,10 @@ import pytest
 from ferryman.compat.kue import FAMILY
 from ferryman.compat.kue.generate import generate
 from ferryman.schema.address import Address
-from ferryman.spark import few
-from ferryman.spark.few import Share, share
+from ferryman.spark import audit_input
+from ferryman.spark.audit_input import Share, share
 from ferryman.spark.snapshot import NAME, Snapshot, take
-from ferryman.spark.stage import TAIL, Batches, closing, run
+from ferryman.spark.step import TAIL, Batches, closing, run
 from ferryman.spark.tables import FACTS
 from pyarrow import parquet
 from pyspark.sql import SparkSession
@@ -58,7 +58,7 @@ def test_each_job_is_in_one_share_and_its_facts_in_a_row(
     snapshot: Snapshot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut = rows_of(share(snapshot), tmp_path / "cut")
-    monkeypatch.setattr(few, "MOST_FACTS", 0)
+    monkeypatch.setattr(audit_input, "MOST_FACTS", 0)
     joined = rows_of(share(snapshot), tmp_path / "joined")
     assert counted(cut) == counted(joined)
     assert sum(map(len, cut)) == snapshot.subjects().count() > 100

@@ -1,7 +1,7 @@
-"""Digests: 16 bytes for all of a job that a comparison would look at, of one job or of a table of them. Called by stands.py.
+"""Digests: 16 bytes for all of a job that a comparison would look at, of one job or of a table of them. Called by job_digests.py.
 
 What is digested is one text, in which each value stands with its kind and its size, so that no two jobs share one.
-tests/spark/test_digests.py.
+tests/spark/test_job_hasher.py.
 """
 
 from __future__ import annotations

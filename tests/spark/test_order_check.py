@@ -8,9 +8,9 @@ from collections import defaultdict
 import pyarrow as pa
 import pytest
 from ferryman.migrations.order import order_difference
-from ferryman.spark import turns
-from ferryman.spark.buckets import read_bucket
-from ferryman.spark.turns import SCHEMA, Turns, TurnsFile, disordered_queues, ranges
+from ferryman.spark import order_check
+from ferryman.spark.order_check import SCHEMA, Turns, TurnsFile, disordered_queues, ranges
+from ferryman.spark.shuffle import read_bucket
 from hypothesis import event, given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
@@ -47,7 +47,7 @@ def suspected(folder: str, those: list[Turn], buckets: int) -> list[str]:
 @given(some_turns(), st.integers(1, 3), st.integers(1, 6))
 def test_a_queue_is_suspected_when_its_order_differs(those: list[Turn], buckets: int, size: int) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(turns, "RANGE", size)
+        patch.setattr(order_check, "RANGE", size)
         found = suspected(folder, those, buckets)
     by_queue = defaultdict(list)
     for queue, *turn in those:

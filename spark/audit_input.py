@@ -1,6 +1,6 @@
 """Few: what an audit has to look at job by job, cut for its tasks.
 
-Of a keyspace with a prefilter (traces.py) a hundredth of the jobs are facts. Spark takes a third of a second to join
+Of a keyspace with a prefilter (key_rows.py) a hundredth of the jobs are facts. Spark takes a third of a second to join
 them by job however few they are; up to some number of them, each task looks through all for its own share. Called by audit.py.
 """
 
@@ -16,9 +16,9 @@ from attrs import frozen
 from pyarrow import parquet
 from pyspark.sql import DataFrame
 
-from .names import even
+from .key_scan import even
 from .snapshot import NAME, Snapshot
-from .stage import Batches
+from .step import Batches
 from .tables import FACTS, ROWS
 
 FACTS_A_TASK = 50_000

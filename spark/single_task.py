@@ -16,7 +16,7 @@ from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..schema.address import Address
 from ..schema.fact import Subject
 from ..schema.rule import Keyspace
-from .names import tasks_for
+from .key_scan import tasks_for
 from .spill import Spill
 
 

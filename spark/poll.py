@@ -18,8 +18,8 @@ from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..schema.address import Address
 from ..schema.job import Job, State
 from ..schema.rule import Finding
+from .single_task import read_whole
 from .tables import Table, bigint_column, text_column, word_column
-from .whole import read_whole
 
 
 @frozen

@@ -6,7 +6,8 @@
 That is a shuffle of rows that only Python looks at: they never pass through Java, and stay on disk for as many questions as there
 are. A file is a stream of Arrow's, which begins with the schema, and after that the positions of its batches: every task opens
 every file, and Arrow's own reader of files takes twenty times as long to do so. Driver and executors share the folder, as they
-share the snapshot's. Written by names.py, traces.py and stands.py, read by names.py, sound.py and comparison.py.
+share the snapshot's. Written by key_scan.py, key_rows.py and job_digests.py, read by key_scan.py, placement_check.py and
+comparison.py.
 """
 
 from __future__ import annotations

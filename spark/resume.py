@@ -1,4 +1,4 @@
-"""Kept: what a migration has read of its source stays until the migration is finished, if the user named a folder for it.
+"""Resume: what a migration has read of its source stays until the migration is finished, if the user named a folder for it.
 
 A run that is interrupted leaves its snapshot in a folder of its own in that of ``--work``, and the folder's name in the journal.
 The run that goes on finds it, so that it asks the source nothing, carries what was carried before, and need not care what has
@@ -21,25 +21,25 @@ from ..schema.address import Address
 from ..schema.errors import UsageError
 from .failures import work_errors
 from .snapshot import Snapshot, taken
-from .stage import COMPLETE, Results
+from .step import COMPLETE, Results
 from .tables import FACTS
 
 PREFIX = "ferryman-"
 SNAPSHOT = "source"
 MARK = "unfinished"
 PATTERN = set("*?[]{}\\")
-"""Characters by which Spark takes the name of a folder for a pattern."""
+"""Characters that make Spark take the name of a folder for a glob pattern."""
 
 
 @contextlib.contextmanager
-def folder(work: str | None, kept: str | None = None) -> Iterator[str]:
-    """A folder in ``work``, or among the temporary ones of this machine: ``kept``, or a new one.
+def work_folder(work: str | None, earlier: str | None = None) -> Iterator[str]:
+    """A folder in ``work``, or among the temporary ones of this machine: ``earlier``, or a new one.
 
-    It is gone after the block, unless an error ends the block of one for which ``keep`` was called. Among the temporary ones it
-    goes while the process goes on: that takes seconds for gigabytes that the system has begun to write to its disk, and nobody
-    looks there. Raises UsageError where none can be made, or Spark could not find it.
+    It is gone after the block, unless an error ends the block of one for which ``keep_on_error`` was called. Among the temporary
+    ones it goes while the process goes on: that takes seconds for gigabytes that the system has begun to write to its disk, and
+    nobody looks there. Raises UsageError where none can be made, or Spark could not find it.
     """
-    path = kept or _new(work)
+    path = earlier or _new(work)
     try:
         yield path
     except BaseException:
@@ -53,31 +53,31 @@ def folder(work: str | None, kept: str | None = None) -> Iterator[str]:
 
 
 def _new(work: str | None) -> str:
-    place = Path(work or tempfile.gettempdir()).absolute()
-    if PATTERN & set(str(place)):
-        raise UsageError(f"{place}: Spark would take this name for a pattern; let --work name a folder without any of *?[]{{}}\\")
+    base = Path(work or tempfile.gettempdir()).absolute()
+    if PATTERN & set(str(base)):
+        raise UsageError(f"{base}: Spark would take this name for a pattern; let --work name a folder without any of *?[]{{}}\\")
     try:
-        return tempfile.mkdtemp(prefix=PREFIX, dir=place)
+        return tempfile.mkdtemp(prefix=PREFIX, dir=base)
     except OSError as error:
         raise UsageError(
-            f"{place}: no folder can be made there ({error.strerror}); let --work name one that exists and may be written to"
+            f"{base}: no folder can be made there ({error.strerror}); let --work name one that exists and may be written to"
         ) from None
 
 
-def keep(path: str) -> None:
+def keep_on_error(path: str) -> None:
     """Lets a folder outlive errors."""
     with work_errors(path):
         (Path(path) / MARK).touch()
 
 
-def find(work: str | None, name: str | None) -> str | None:
-    """The folder of this name in ``work``, if a whole snapshot stands there. The name comes from a server: it is no path."""
+def find_snapshot(work: str | None, name: str | None) -> str | None:
+    """The folder of this name in ``work``, if it holds a whole snapshot. The name comes from a server: it is no path."""
     if work is None or name is None or not re.fullmatch(rf"{PREFIX}\w+", name):
         return None
     path = Path(work) / name
     return str(path) if (path / SNAPSHOT / COMPLETE).is_file() else None
 
 
-def reopened(spark: SparkSession, address: Address, now_ms: int, path: str, tasks: int) -> Snapshot:
+def reopen_snapshot(spark: SparkSession, address: Address, now_ms: int, path: str, tasks: int) -> Snapshot:
     """The snapshot in a folder, as it was taken for the same address, moment and number of tasks."""
     return taken(address, now_ms, tasks, Results(spark, FACTS, path))

@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from ferryman.schema.errors import UsageError
-from ferryman.spark.told import BEGINNING, Told
-from ferryman.spark.watch import EVENTS, Event, EventKind
+from ferryman.spark.poll import EVENTS, Event, EventKind
+from ferryman.spark.stream_state import BEGINNING, Told
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

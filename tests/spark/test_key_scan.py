@@ -11,7 +11,7 @@ from ferryman.migrations.survey import FEW_KEYS, memory
 from ferryman.schema.address import Address
 from ferryman.schema.columnar.binary_views import Texts
 from ferryman.spark.engine import SparkEngine
-from ferryman.spark.names import even, merged, tasks_for
+from ferryman.spark.key_scan import even, merged, tasks_for
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ from attrs import field, frozen
 from pyarrow import parquet
 from pyspark.sql import DataFrame
 
-from .stage import uri
+from .step import uri
 from .tables import decode_text
 
 

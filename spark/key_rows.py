@@ -1,10 +1,10 @@
 """Traces: what a PrefilteringReader (migrations/prefiltering_reader.py) remembers, for keyspaces of any size.
 
-    entries -> accepted: a trace of each place claimed or found, in files that the tasks write themselves (buckets.py)
+    entries -> accepted: a trace of each place claimed or found, in files that the tasks write themselves (shuffle.py)
             -> all others: facts, and a trace of doubt
 
-A trace holds what its key says about one job, so that a live server need not be read again for it: sound.py makes a job of the
-traces of those that stand where they claim, and facts of all others'. Called by snapshot.py.
+A trace holds what its key says about one job, so that a live server need not be read again for it: placement_check.py makes a
+job of the traces of those that stand where they claim, and facts of all others'. Called by snapshot.py.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from ..schema.columnar.binary_views import NO_NUMBER, Room, Texts, fields
 from ..schema.fact import Entry, Fact
 from ..schema.memo import Memo
 from ..schema.prefilter import MIX, Home, Item, Place
-from .buckets import BucketFile, buckets_of
 from .columns import Found, Hashes, Lists, Zset
+from .shuffle import BucketFile, buckets_of
 
 RECORD, PLACE, ATTACHED, DOUBT = 1, 2, 4, 8
 """What a trace is of; of a job with the bit of doubt, facts tell what no trace does. A job that is an item of a list is its own

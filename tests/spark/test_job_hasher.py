@@ -8,7 +8,7 @@ from attrs import evolve
 from ferryman.compat.kue import FAMILY as KUE
 from ferryman.migrations.compare import differences
 from ferryman.schema.job import JOB_FIELDS, Job, State
-from ferryman.spark.digests import Digests
+from ferryman.spark.job_hasher import Digests
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 

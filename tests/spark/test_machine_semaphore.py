@@ -10,7 +10,7 @@ from multiprocessing.synchronize import Barrier, Semaphore
 from pathlib import Path
 
 import pytest
-from ferryman.spark.turnstile import Turnstile
+from ferryman.spark.machine_semaphore import Turnstile
 
 FORKED = multiprocessing.get_context("fork")
 

@@ -3,8 +3,8 @@
     traces of a bucket -> by job: sum of all marks -> sound: counted, and grouped by kind for whoever reads jobs
                                                    -> suspects: their traces become facts
 
-Each bucket (buckets.py) is the work of one task, which has all traces of its jobs; what a bucket says is the same whenever it is
-asked. tests/spark/test_traces.py. Called by snapshot.py.
+Each bucket (shuffle.py) is the work of one task, which has all traces of its jobs; what a bucket says is the same whenever it is
+asked. tests/spark/test_key_rows.py. Called by snapshot.py.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from ..schema.columnar.binary_views import Texts
 from ..schema.columnar.jobtable import AcceptedJobs, Attached, Members
 from ..schema.fact import Entry
 from ..schema.prefilter import Prefilter
-from .buckets import read_bucket
-from .traces import ATTACHED, DOUBT, PLACE, RECORD, SCHEMA
+from .key_rows import ATTACHED, DOUBT, PLACE, RECORD, SCHEMA
+from .shuffle import read_bucket
 
 TYPES = {RECORD: "hash", PLACE: "zset", ATTACHED: "list"}
 """The Redis type of the key behind a trace."""

@@ -22,11 +22,11 @@ from ferryman.schema.address import Address
 from ferryman.schema.job import State
 from ferryman.schema.prefilter import Place
 from ferryman.schema.rule import Finding
-from ferryman.spark import few, traces
+from ferryman.spark import audit_input, key_rows
 from ferryman.spark.columns import STAYS, Hashes
 from ferryman.spark.engine import SparkEngine
+from ferryman.spark.key_rows import Tracing, mark_of_names, marks
 from ferryman.spark.snapshot import take
-from ferryman.spark.traces import Tracing, mark_of_names, marks
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
@@ -71,7 +71,7 @@ def test_fields_of_any_name_reach_the_driver(shapes: set[tuple[bytes, ...]]) -> 
 def test_records_with_fields_in_too_many_combinations_are_facts(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch, by_column: bool
 ) -> None:
-    monkeypatch.setattr(traces, "SHAPES", 1)
+    monkeypatch.setattr(key_rows, "SHAPES", 1)
     client = server.client()
     store(client, FAMILY, "q", [job for job in JOBS if job.state is State.WAITING], NOW)
     client.hset("q:job:9", "workers_own", "x")
@@ -114,7 +114,7 @@ def test_every_rule_finds_in_a_damaged_keyspace_what_it_finds_without_traces(
     engine: SparkEngine, server: Server, monkeypatch: pytest.MonkeyPatch, joined: bool
 ) -> None:
     if joined:
-        monkeypatch.setattr(few, "MOST_FACTS", 0)
+        monkeypatch.setattr(audit_input, "MOST_FACTS", 0)
     client = server.client()
     store(client, FAMILY, "q", JOBS, NOW)
     damage(client, FAMILY, "q", JOBS, NOW)

@@ -31,9 +31,9 @@ from ..schema.errors import ServerError, UsageError
 from ..schema.family import family_names, get_family
 from ..schema.index import Index
 from ..schema.text import to_text
-from .forms import Form
-from .names import merged
-from .replies import Replies
+from .key_scan import merged
+from .projection import Form
+from .resp_views import Replies
 from .worker import settle
 from .zsets import read_members
 

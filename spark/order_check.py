@@ -4,7 +4,7 @@
     ascending from range to range? -> of the queues where they are not, the first job that stands elsewhere
 
 No task holds more than some ranges, and Spark sorts only the queues where something is wrong. Called by comparison.py.
-tests/spark/test_turns.py.
+tests/spark/test_order_check.py.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from pyspark.sql import DataFrame, SparkSession, Window, functions
 
 from ..migrations.engine import Difference, Progress
 from ..migrations.order import swapped
-from .buckets import BucketFile, read_bucket
-from .stage import Batches, few_tasks, tell
+from .shuffle import BucketFile, read_bucket
+from .step import Batches, few_tasks, tell
 from .tables import decode_text
 
 SCHEMA = pa.schema(
