@@ -15,16 +15,16 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 from ..schema.fact import Fact, Subject
-from ..schema.rule import Complaint, Harm, Keyspace, KeyspaceCheck, Rule, Severity
+from ..schema.rule import Harm, Keyspace, KeyspaceCheck, Rule, Severity, Violation
 from ..schema.text import show
 
 V = TypeVar("V")
 
-JobCheck = Callable[[V, Keyspace], Iterator[Complaint]]
+JobCheck = Callable[[V, Keyspace], Iterator[Violation]]
 
 
 def keys_of(facts: Iterable[Fact]) -> str:
-    """The keys of some places, for a complaint."""
+    """The keys of some places, for a violation."""
     return ", ".join(sorted({show(fact.key) for fact in facts}))
 
 

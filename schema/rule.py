@@ -50,7 +50,7 @@ class Keyspace:
 
 
 @frozen
-class Complaint:
+class Violation:
     """What a rule's check says: the rule itself is added by the caller."""
 
     detail: str
@@ -60,9 +60,9 @@ class Complaint:
     """Only where this one case weighs differently from the rule's own severity."""
 
 
-SubjectCheck = Callable[[Any, Keyspace], Iterator[Complaint]]
+SubjectCheck = Callable[[Any, Keyspace], Iterator[Violation]]
 """Of what ``Rule.view_of`` makes of a subject."""
-KeyspaceCheck = Callable[[Keyspace], Iterator[Complaint]]
+KeyspaceCheck = Callable[[Keyspace], Iterator[Violation]]
 
 
 @frozen
@@ -110,18 +110,18 @@ class Rule:
         """The findings of this rule about the keyspace as a whole."""
         if self.keyspace is None:
             return ()
-        return [self.finding(complaint, None) for complaint in self.keyspace(keyspace)]
+        return [self.finding(violation, None) for violation in self.keyspace(keyspace)]
 
-    def finding(self, complaint: Complaint, job_id: str | None) -> Finding:
+    def finding(self, violation: Violation, job_id: str | None) -> Finding:
         """What a check has said, as this rule's finding."""
-        severity = complaint.severity or self.severity
-        key = complaint.key.decode("utf-8", "surrogateescape")
-        detail = complaint.detail
+        severity = violation.severity or self.severity
+        key = violation.key.decode("utf-8", "surrogateescape")
+        detail = violation.detail
         if self.assumes is not None and self.refuses:
             detail += f" (not carried; migrate --accept {self.id} carries it {self.assumes})"
         elif self.assumes is not None:
             detail += f" (carried {self.assumes})"
-        return Finding(self.id, severity, job_id, key, complaint.queue, detail, self.repair)
+        return Finding(self.id, severity, job_id, key, violation.queue, detail, self.repair)
 
 
 def check_job(rules: Iterable[Rule], subject: Subject, keyspace: Keyspace) -> list[Finding]:
@@ -137,6 +137,6 @@ def check_job(rules: Iterable[Rule], subject: Subject, keyspace: Keyspace) -> li
         if rule.view_of is not view_of:
             view_of = rule.view_of
             view = view_of(subject)
-        for complaint in rule.subject(view, keyspace):
-            found.append(rule.finding(complaint, subject.job_id))
+        for violation in rule.subject(view, keyspace):
+            found.append(rule.finding(violation, subject.job_id))
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...schema.rule import Complaint, Harm, Keyspace, Severity
+from ...schema.rule import Harm, Keyspace, Severity, Violation
 from ...schema.text import show, to_text
 from ..rulebook import Rulebook
 from .keys import UNFINISHED, layout
@@ -23,12 +23,12 @@ book: Rulebook[View] = Rulebook(view_of)
     Harm.LOST,
     repair="release the job from what has ended or is gone",
 )
-def dependencies_end(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def dependencies_end(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.status == "new":
         for dependency in view.told:
             why = broken(dependency)
             if why is not None:
-                yield view.complaint(f"waits for job {show(dependency.job_id, 60)}, which {why}: blocked for ever")
+                yield view.violation(f"waits for job {show(dependency.job_id, 60)}, which {why}: blocked for ever")
 
 
 def broken(dependency: Dependency) -> str | None:
@@ -49,19 +49,19 @@ def broken(dependency: Dependency) -> str | None:
     Harm.LEAK,
     repair="delete the set of what the job waits for",
 )
-def only_new_waits(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def only_new_waits(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.dependencies and view.status not in ("new", "canceled"):
         found = f"its status is {show(view.status, 40)!r}" if view.is_job else "it has no record"
-        yield view.complaint(f"is to wait for {len(view.dependencies)} others, but {found}", key=view.dependencies[0].key)
+        yield view.violation(f"is to wait for {len(view.dependencies)} others, but {found}", key=view.dependencies[0].key)
 
 
 @book.about_jobs("BEE-24", "A job waits for all that have it among those that wait for them", Severity.ERROR, Harm.DUPLICATE)
-def waits_for_all(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def waits_for_all(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.is_job and not view.is_ended_early:
         early = sorted(set(view.expected).difference(view.needs))
         if early:
             shown = ", ".join(show(other, 60) for other in early[:SHOWN])
-            yield view.complaint(f"should wait for {len(early)} jobs, and does not ({shown}): it starts too early")
+            yield view.violation(f"should wait for {len(early)} jobs, and does not ({shown}): it starts too early")
 
 
 @book.about_jobs(
@@ -71,11 +71,11 @@ def waits_for_all(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LEAK,
     repair="take the job out of the set",
 )
-def tagged_rightly(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def tagged_rightly(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     for fact in view.tagged:
         if not view.is_job or fact.place not in view.tags:
             found = "no longer has this tag" if view.is_job else "has no record"
-            yield view.complaint(f"a job in {show(fact.key)} {found}", key=fact.key)
+            yield view.violation(f"a job in {show(fact.key)} {found}", key=fact.key)
 
 
 @book.about_jobs(
@@ -85,11 +85,11 @@ def tagged_rightly(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.COSMETIC,
     repair="put the job into the sets of its tags",
 )
-def is_found_by_tag(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def is_found_by_tag(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     missing = untagged(view)
     if missing:
         shown = ", ".join(repr(show(tag, 40)) for tag in missing[:SHOWN])
-        yield view.complaint(f"not found by {len(missing)} of its tags ({shown})")
+        yield view.violation(f"not found by {len(missing)} of its tags ({shown})")
 
 
 def untagged(view: View) -> list[str]:
@@ -107,13 +107,13 @@ def untagged(view: View) -> list[str]:
     Harm.LEAK,
     repair="put the child into the set of its parent; take others out of it",
 )
-def child_knows_parent(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def child_knows_parent(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     raw = view.fields.get(b"parent")
     parent = to_text(raw) if raw is not None and view.is_job else None
     for fact in view.child_of:
         if fact.place != parent:
             found = "names another parent" if view.is_job else "has no record"
-            yield view.complaint(f"a child in {show(fact.key)} {found}", key=fact.key)
+            yield view.violation(f"a child in {show(fact.key)} {found}", key=fact.key)
     if parent is not None and not view.is_dying and all(fact.place != parent for fact in view.child_of):
         key = layout(keyspace.prefix).key("children", id=parent)
-        yield view.complaint(f"missing in {show(key)}: canceling the parent leaves it running")
+        yield view.violation(f"missing in {show(key)}: canceling the parent leaves it running")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ...schema.job import State
-from ...schema.rule import Complaint, Harm, Keyspace, Severity
+from ...schema.rule import Harm, Keyspace, Severity, Violation
 from ...schema.text import ago, show, span
 from ..numbers import whole_score
 from ..rulebook import Rulebook, keys_of
@@ -36,9 +36,9 @@ def own_key(view: View, keyspace: Keyspace, role: str) -> str:
 
 
 @book.about_jobs("BEE-5", "A queued job is in its queue", Severity.ERROR, Harm.LOST, repair="put the job back into its queue")
-def is_in_queue(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def is_in_queue(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     if view.status == "queued" and "queue" not in view.own:
-        yield view.complaint(f"missing in {own_key(view, keyspace, 'queue')}: never handed out")
+        yield view.violation(f"missing in {own_key(view, keyspace, 'queue')}: never handed out")
 
 
 @book.about_jobs(
@@ -49,10 +49,10 @@ def is_in_queue(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     repair="put the job back among the delayed ones, if its history says until when",
     refuses=True,
 )
-def new_is_somewhere(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def new_is_somewhere(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     if view.status == "new" and view.is_lost:
         detail = f"missing in {own_key(view, keyspace, 'delayed')}, and waits for nothing: it never runs"
-        yield view.complaint(f"{detail}; its creation or release was cut short")
+        yield view.violation(f"{detail}; its creation or release was cut short")
 
 
 @book.about_jobs(
@@ -63,9 +63,9 @@ def new_is_somewhere(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     repair="put the job back among the delayed ones, if its history says until when",
     refuses=True,
 )
-def retried_is_delayed(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def retried_is_delayed(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     if view.status == "retried" and view.is_lost:
-        yield view.complaint(f"missing in {own_key(view, keyspace, 'delayed')}: never tried again")
+        yield view.violation(f"missing in {own_key(view, keyspace, 'delayed')}: never tried again")
 
 
 @book.about_jobs(
@@ -75,10 +75,10 @@ def retried_is_delayed(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LEAK,
     repair="let the job expire after its ttl",
 )
-def finished_expires(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def finished_expires(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     if view.status in ("completed", "failed") and "expires" not in view.own and not view.is_dying:
         detail = f"missing in {own_key(view, keyspace, 'expires')}: it stays for ever"
-        yield view.complaint(f"{detail}, and who waits for it may not have been told")
+        yield view.violation(f"{detail}, and who waits for it may not have been told")
 
 
 @book.about_jobs(
@@ -88,7 +88,7 @@ def finished_expires(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.POISON,
     repair="take the job out of the sets and give its record a time to live",
 )
-def ended_early_dies(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def ended_early_dies(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if not view.is_ended_early:
         return
     wrong = [] if view.is_dying else ["its record has no time to live"]
@@ -96,22 +96,22 @@ def ended_early_dies(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
         wrong.append(f"still in {keys_of(view.places)}")
     if wrong:
         again = ": every second the expiry of its queue starts over" if "expires" in view.own and not view.is_dying else ""
-        yield view.complaint(f"{view.status}, but {' and '.join(wrong)}{again}")
+        yield view.violation(f"{view.status}, but {' and '.join(wrong)}{again}")
 
 
-def _misplaced(view: View, roles: Iterable[str], cost: str) -> Iterator[Complaint]:
+def _misplaced(view: View, roles: Iterable[str], cost: str) -> Iterator[Violation]:
     """Members of sets that no job of this status, or of this queue, may be in."""
     for role in roles:
         for fact in view.in_set(role):
             if not view.is_job:
                 found = "a ghost stands" if view.record is not None else "a job without record stands"
-                yield view.complaint(f"{found} in {show(fact.key)}: {cost}", key=fact.key)
+                yield view.violation(f"{found} in {show(fact.key)}: {cost}", key=fact.key)
             elif view.is_ended_early:
                 continue
             elif view.status not in MEMBERS[role]:
-                yield view.complaint(f"status {show(view.status, 40)!r}, but also in {show(fact.key)}", key=fact.key)
+                yield view.violation(f"status {show(view.status, 40)!r}, but also in {show(fact.key)}", key=fact.key)
             elif fact.queue != view.queue:
-                yield view.complaint(f"a job of queue {show(view.queue)!r} stands in {show(fact.key)}", key=fact.key)
+                yield view.violation(f"a job of queue {show(view.queue)!r} stands in {show(fact.key)}", key=fact.key)
 
 
 @book.about_jobs(
@@ -121,7 +121,7 @@ def _misplaced(view: View, roles: Iterable[str], cost: str) -> Iterator[Complain
     Harm.DUPLICATE,
     repair="take the job out of the sets where it must not be",
 )
-def waits_rightly(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def waits_rightly(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     yield from _misplaced(view, ("queue",), "the worker that takes it drops the rest of its batch")
     yield from _misplaced(view, ("delayed",), "the pop that promotes it aborts")
 
@@ -133,7 +133,7 @@ def waits_rightly(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.POISON,
     repair="remove the lock",
 )
-def locked_rightly(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def locked_rightly(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     yield from _misplaced(view, ("locks",), "once it is due no lock of the queue runs out any more")
 
 
@@ -144,14 +144,14 @@ def locked_rightly(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.POISON,
     repair="take a job that is not finished out of the set",
 )
-def expires_rightly(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def expires_rightly(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     yield from _misplaced(view, ("expires",), "once it is due nothing of the queue expires any more")
     if view.status not in ("completed", "failed"):
         return
     fact = view.own.get("expires")
     if fact is not None and (fact.score or 0) < keyspace.now_ms - OVERDUE_MS:
         detail = f"should have expired {ago(fact.score or 0, keyspace.now_ms)}: expiry is stuck, or nobody serves the queue"
-        yield view.complaint(detail, key=fact.key, severity=Severity.WARNING)
+        yield view.violation(detail, key=fact.key, severity=Severity.WARNING)
 
 
 @book.about_jobs(
@@ -161,22 +161,22 @@ def expires_rightly(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.DUPLICATE,
     repair="take the job out of the sets that contradict its status",
 )
-def is_in_one_place(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def is_in_one_place(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if len({fact.key for fact in view.places}) > 1 and not view.is_ended_early:
-        yield view.complaint(f"stands in {keys_of(view.places)}")
+        yield view.violation(f"stands in {keys_of(view.places)}")
 
 
 @book.about_jobs("BEE-31", "Scores are times, and no job waits for a time to come", Severity.WARNING, Harm.LATE)
-def scores_are_times(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def scores_are_times(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     for fact in view.places:
         score = fact.score or 0.0
         if score < EARLIEST_TIME:
-            yield view.complaint(f"score {score:g} in {show(fact.key)} is no time", key=fact.key)
+            yield view.violation(f"score {score:g} in {show(fact.key)} is no time", key=fact.key)
         elif fact.role == "queue" and score > keyspace.now_ms + 1000:
             priority = texts.numeric((view.options or {}).get("priority", 0))
             if priority is None or priority >= 0:
                 ahead = span(score - keyspace.now_ms)
-                yield view.complaint(f"score {ahead} ahead of the clock: later jobs overtake it", key=fact.key)
+                yield view.violation(f"score {ahead} ahead of the clock: later jobs overtake it", key=fact.key)
 
 
 @book.about_jobs(
@@ -187,7 +187,7 @@ def scores_are_times(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     refuses=True,
     assumes="due at once",
 )
-def has_due_time(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_due_time(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     score = view.stored.scores.get("delayed")
     if view.state is State.SCHEDULED and whole_score(score) is None:
-        yield view.complaint(f"delayed until {score!r}, which is no time: when it is due is lost")
+        yield view.violation(f"delayed until {score!r}, which is no time: when it is due is lost")

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from ...schema.job import State
-from ...schema.rule import Complaint, Harm, Keyspace, Severity
+from ...schema.rule import Harm, Keyspace, Severity, Violation
 from ...schema.text import show, to_text
 from ..numbers import whole
 from ..rulebook import Rulebook
@@ -42,10 +42,10 @@ def is_junk(view: View) -> bool:
 
 
 @book.about_jobs("BEE-1", COMPLETE, Severity.ERROR, Harm.LOST, refuses=True, assumes="without those")
-def is_complete_to_run(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def is_complete_to_run(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     missing = [to_text(name) for name in NEEDED if name not in view.fields]
     if view.is_unfinished and missing:
-        yield view.complaint(f"no {', '.join(missing)}: bee can't run the job")
+        yield view.violation(f"no {', '.join(missing)}: bee can't run the job")
 
 
 @book.about_jobs(
@@ -55,25 +55,25 @@ def is_complete_to_run(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LOST,
     repair="add the missing fields with their usual values, where nothing of the job itself is missing",
 )
-def is_complete(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def is_complete(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.record is None or is_junk(view):
         return
     if not view.is_job:
         found = ", ".join(sorted(map(show, view.fields)))
         if b"data" in view.fields:
-            yield view.complaint(f"no jid, which its key tells: bee can't run the job ({found})")
+            yield view.violation(f"no jid, which its key tells: bee can't run the job ({found})")
         else:
-            yield view.complaint(f"a ghost: bee handed out a job whose record was gone, and its payload is lost ({found})")
+            yield view.violation(f"a ghost: bee handed out a job whose record was gone, and its payload is lost ({found})")
         return
     if to_text(view.fields[b"jid"]) != view.job_id:
-        yield view.complaint(f"the record says that it is job {show(view.fields[b'jid'], 60)!r}")
+        yield view.violation(f"the record says that it is job {show(view.fields[b'jid'], 60)!r}")
     missing = [to_text(name) for name in NEEDED if name not in view.fields]
     if missing and not view.is_unfinished:
-        yield view.complaint(f"no {', '.join(missing)}: bee can't run the job")
+        yield view.violation(f"no {', '.join(missing)}: bee can't run the job")
     unusual = [to_text(name) for name in USUAL if name not in view.fields]
     if unusual and not missing:
         cause = ": its creation was cut short, or others wrote it" if "history" in unusual else ", as others write jobs"
-        yield view.complaint(f"no {', '.join(unusual)}{cause}", severity=Severity.WARNING)
+        yield view.violation(f"no {', '.join(unusual)}{cause}", severity=Severity.WARNING)
 
 
 @book.about_jobs(
@@ -83,23 +83,23 @@ def is_complete(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.POISON,
     refuses=True,
 )
-def has_payload_to_run(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_payload_to_run(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     raw = view.fields.get(b"data")
     if view.is_unfinished and raw is not None and not texts.is_json(raw):
-        yield view.complaint(f"payload {show(raw, 40)!r} is not JSON: the pop that takes the job aborts")
+        yield view.violation(f"payload {show(raw, 40)!r} is not JSON: the pop that takes the job aborts")
 
 
 @book.about_jobs("BEE-2", READABLE, Severity.ERROR, Harm.POISON, refuses=True, assumes="without its options")
-def has_options_to_run(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_options_to_run(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.is_unfinished and b"options" in unreadable(view):
-        yield view.complaint(_undecodable(view, [b"options"]))
+        yield view.violation(_undecodable(view, [b"options"]))
 
 
 @book.about_jobs("BEE-2", READABLE, Severity.ERROR, Harm.POISON, repair="remove a result that can't be read")
-def is_decodable(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def is_decodable(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     wrong = [name for name in unreadable(view) if not (name == b"options" and view.is_unfinished)]
     if wrong:
-        yield view.complaint(_undecodable(view, wrong))
+        yield view.violation(_undecodable(view, wrong))
 
 
 def _undecodable(view: View, wrong: list[bytes]) -> str:
@@ -124,7 +124,7 @@ def unreadable(view: View) -> list[bytes]:
     refuses=True,
     assumes="without those",
 )
-def options_are_numbers_to_run(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def options_are_numbers_to_run(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.is_unfinished and _decides(view):
         yield from _no_numbers(view)
 
@@ -136,7 +136,7 @@ def options_are_numbers_to_run(view: View, _keyspace: Keyspace) -> Iterator[Comp
     Harm.POISON,
     repair="set the options at fault to what bee takes where nobody says otherwise",
 )
-def options_are_numbers(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def options_are_numbers(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.is_job and not (view.is_unfinished and _decides(view)):
         yield from _no_numbers(view)
 
@@ -150,11 +150,11 @@ def _wrong(view: View) -> list[str]:
     return [] if view.options is None else wrong_options(view.options, blocked=view.state is State.BLOCKED)
 
 
-def _no_numbers(view: View) -> Iterator[Complaint]:
+def _no_numbers(view: View) -> Iterator[Violation]:
     wrong = _wrong(view)
     if wrong:
         shown = ", ".join(f"{name} {show(str((view.options or {}).get(name, 'is missing')), 40)}" for name in wrong)
-        yield view.complaint(f"options: {shown}: the script that needs it aborts half way")
+        yield view.violation(f"options: {shown}: the script that needs it aborts half way")
 
 
 def wrong_options(options: Mapping[str, Any], *, blocked: bool) -> list[str]:
@@ -186,27 +186,27 @@ def wrong_options(options: Mapping[str, Any], *, blocked: bool) -> list[str]:
     Harm.LOST,
     refuses=True,
 )
-def has_known_status(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_known_status(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.is_job and b"status" in view.fields and view.status not in STATES_OF:
-        yield view.complaint(f"status {show(view.status)!r} is none of bee's")
+        yield view.violation(f"status {show(view.status)!r} is none of bee's")
 
 
 @book.about_jobs("BEE-30", KEYS_MAKE_SENSE, Severity.WARNING, Harm.LEAK)
-def is_no_junk(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def is_no_junk(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if is_junk(view):
         owner = view.job_id.rpartition(":h:jobs:")[2]
-        yield view.complaint(f"bee 0.0.4 and 0.0.5 put a history entry of job {show(owner, 60)} here; it never goes away")
+        yield view.violation(f"bee 0.0.4 and 0.0.5 put a history entry of job {show(owner, 60)} here; it never goes away")
 
 
 @book.about_jobs("BEE-32", RETRIES, Severity.WARNING, Harm.COSMETIC, refuses=True, assumes="without a number of attempts")
-def retries_are_told(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def retries_are_told(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     raw = view.fields.get(b"retries")
     if view.is_unfinished and not view.history and raw is not None and whole(raw) is None:
-        yield view.complaint(f"retries {show(raw, 40)!r} is no count, and no history tells")
+        yield view.violation(f"retries {show(raw, 40)!r} is no count, and no history tells")
 
 
 @book.about_jobs("BEE-32", RETRIES, Severity.INFO, Harm.COSMETIC)
-def retries_are_allowed(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def retries_are_allowed(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     raw = view.fields.get(b"retries")
     if not view.is_job or raw is None:
         return
@@ -214,22 +214,22 @@ def retries_are_allowed(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     if made is None and view.is_unfinished and not view.history:
         return
     if made is None or made < 0:
-        yield view.complaint(f"retries {show(raw, 40)!r} is no count")
+        yield view.violation(f"retries {show(raw, 40)!r} is no count")
     elif allowed is not None and made > allowed:
-        yield view.complaint(f"{made} retries of {allowed}")
+        yield view.violation(f"{made} retries of {allowed}")
 
 
 @book.about_jobs("BEE-33", "The last event of the history fits the status", Severity.WARNING, Harm.COSMETIC)
-def history_fits(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def history_fits(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     wanted = fitting(view.status, view.state)
     # Of a job that is lost other rules speak; one without a history was written by others.
     if not wanted or not view.events or view.is_lost:
         return
     last = view.events[-1]
     if last not in wanted:
-        yield view.complaint(f"status {view.status}, but the history ends with {show(last, 40)!r}: its last step was cut short")
+        yield view.violation(f"status {view.status}, but the history ends with {show(last, 40)!r}: its last step was cut short")
     elif "canceled" in view.events and view.status != "canceled":
-        yield view.complaint(f"status {view.status}, but it was canceled: it was brought back")
+        yield view.violation(f"status {view.status}, but it was canceled: it was brought back")
 
 
 @book.about_jobs(
@@ -239,21 +239,21 @@ def history_fits(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.DUPLICATE,
     refuses=True,
 )
-def is_not_done(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def is_not_done(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.is_unfinished and "completed" in view.events:
-        yield view.complaint("it was completed, and then brought back: it will run a second time")
+        yield view.violation("it was completed, and then brought back: it will run a second time")
 
 
 @book.about_jobs("BEE-34", ONCE, Severity.ERROR, Harm.DUPLICATE)
-def ended_once(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def ended_once(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if not view.is_job or view.is_unfinished:
         return
     events = view.events
     if events.count("completed") > 1:
-        yield view.complaint("it was completed more than once: it has run twice")
+        yield view.violation("it was completed more than once: it has run twice")
     elif "completed" in events and view.status not in ("completed", "expired", "canceled"):
-        yield view.complaint(f"it was completed, but its status is {show(view.status, 40)!r}: it has run again")
+        yield view.violation(f"it was completed, but its status is {show(view.status, 40)!r}: it has run again")
     elif any(before == "queued" and after in ("completed", "failed") for before, after in pairwise(events)):
-        yield view.complaint(
+        yield view.violation(
             "it ended while it waited: a worker that had lost its lock finished it, and others may have run it too"
         )

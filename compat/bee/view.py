@@ -15,7 +15,7 @@ from attrs import define, field, frozen
 
 from ...schema.fact import Fact, Subject
 from ...schema.job import State
-from ...schema.rule import Complaint, Severity
+from ...schema.rule import Severity, Violation
 from ...schema.text import to_bytes, to_text
 from ..memo import remember_last
 from ..numbers import whole
@@ -229,9 +229,9 @@ class View:
         """Where sets of this role hold the job, whatever the queue."""
         return (fact for fact in self.places if fact.role == role)
 
-    def complaint(self, detail: str, *, key: bytes | None = None, severity: Severity | None = None) -> Complaint:
+    def violation(self, detail: str, *, key: bytes | None = None, severity: Severity | None = None) -> Violation:
         """What a rule says about this job; about its record if no other key is at fault."""
-        return Complaint(detail, self.key if key is None else key, self.queue or None, severity)
+        return Violation(detail, self.key if key is None else key, self.queue or None, severity)
 
 
 def _order(fact: Fact) -> tuple[bytes, str, int, bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...schema.rule import Complaint, Harm, Keyspace, Severity
+from ...schema.rule import Harm, Keyspace, Severity, Violation
 from ...schema.text import ago, show
 from ..numbers import whole
 from ..rulebook import Rulebook
@@ -23,15 +23,15 @@ book: Rulebook[View] = Rulebook(view_of)
     Harm.LOST,
     repair="add the lock, so that the job comes back when its worker does not renew it",
 )
-def running_is_held(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def running_is_held(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     if view.status != "running":
         return
     if "locks" not in view.own:
-        yield view.complaint(f"missing in {own_key(view, keyspace, 'locks')}: nothing ever brings it back")
+        yield view.violation(f"missing in {own_key(view, keyspace, 'locks')}: nothing ever brings it back")
     elif all(fact.place != view.worker for fact in view.held):
         key = layout(keyspace.prefix).key("held", worker=view.worker)
         detail = f"missing in {show(key)}: its lock is not renewed, and it will be taken from a live worker"
-        yield view.complaint(detail, severity=Severity.WARNING)
+        yield view.violation(detail, severity=Severity.WARNING)
 
 
 @book.about_jobs(
@@ -41,14 +41,14 @@ def running_is_held(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.DUPLICATE,
     repair="take the job out of the worker's set",
 )
-def held_is_running(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def held_is_running(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     for fact in view.held:
         if view.status != "running" or fact.place != view.worker:
             found = f"status {show(view.status, 40)!r}" if view.is_job else "there is no record"
             if view.status == "running":
                 found = f"it runs on {show(view.worker)!r}"
             worker = show(fact.place or "")
-            yield view.complaint(f"worker {worker!r} holds it, but {found}: the next heartbeat locks it anew", key=fact.key)
+            yield view.violation(f"worker {worker!r} holds it, but {found}: the next heartbeat locks it anew", key=fact.key)
 
 
 @book.about_jobs(
@@ -58,9 +58,9 @@ def held_is_running(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.DUPLICATE,
     repair="if that worker is dead, any live one of the queue brings the job back within 3 minutes; or let it wait (--worker)",
 )
-def worker_is_alive(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def worker_is_alive(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     if view.status == "running" and "locks" in view.own and not is_alive(keyspace, view.queue, view.worker):
-        yield view.complaint(f"worker {show(view.worker)!r} has not been heard of for a minute")
+        yield view.violation(f"worker {show(view.worker)!r} has not been heard of for a minute")
 
 
 @book.about_jobs(
@@ -70,11 +70,11 @@ def worker_is_alive(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LATE,
     repair="start a worker of the queue: it brings the jobs back; or let them wait (--older-than or --worker)",
 )
-def lock_is_renewed(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def lock_is_renewed(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     fact = view.own.get("locks")
     if view.status == "running" and fact is not None and (fact.score or 0) < keyspace.now_ms - OVERDUE_MS:
         over = ago(fact.score or 0, keyspace.now_ms)
-        yield view.complaint(f"its lock ran out {over}, and nobody who serves the queue has seen it", key=fact.key)
+        yield view.violation(f"its lock ran out {over}, and nobody who serves the queue has seen it", key=fact.key)
 
 
 @book.about_jobs(
@@ -84,12 +84,12 @@ def lock_is_renewed(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LATE,
     repair="delete the counter, if it does not count any more",
 )
-def no_lock_was_waited_for(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def no_lock_was_waited_for(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     for fact in view.waits:
         count = whole(fact.values[0])
         if view.status == "running" and fact.place == view.worker and count in (1, 2, 3):
-            yield view.complaint(f"its lock has run out {count} of 4 times: its worker may be dead", key=fact.key)
+            yield view.violation(f"its lock has run out {count} of 4 times: its worker may be dead", key=fact.key)
         elif fact.ttl_ms is None:
-            yield view.complaint("a counter of expired locks that nobody needs, and that never goes away", key=fact.key)
+            yield view.violation("a counter of expired locks that nobody needs, and that never goes away", key=fact.key)
         else:
-            yield view.complaint("a counter of expired locks that nobody needs", key=fact.key, severity=Severity.INFO)
+            yield view.violation("a counter of expired locks that nobody needs", key=fact.key, severity=Severity.INFO)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...schema.job import State
-from ...schema.rule import Complaint, Harm, Keyspace, Severity
+from ...schema.rule import Harm, Keyspace, Severity, Violation
 from ...schema.text import ago, show, span, to_text
 from ..numbers import number_text
 from ..rulebook import Rulebook
@@ -34,9 +34,9 @@ book: Rulebook[View] = Rulebook(view_of)
     Harm.LOST,
     repair="take the time to live off the record (PERSIST)",
 )
-def does_not_expire(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def does_not_expire(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.fact is not None and view.fact.ttl_ms is not None:
-        yield view.complaint(f"the record vanishes in {span(view.fact.ttl_ms)}")
+        yield view.violation(f"the record vanishes in {span(view.fact.ttl_ms)}")
 
 
 @book.about_jobs(
@@ -46,17 +46,17 @@ def does_not_expire(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LOST,
     refuses=True,
 )
-def has_document_to_run(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_document_to_run(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.fact is not None and view.state not in FINISHED and not view.readable:
-        yield view.complaint(f"{_damage(view)}: nobody can run the job right")
+        yield view.violation(f"{_damage(view)}: nobody can run the job right")
 
 
 @book.about_jobs(
     "KICKQ-2", "A job's document is whole; without it, a job that has yet to run is not carried", Severity.WARNING, Harm.LOST
 )
-def has_document(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_document(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.state in FINISHED and not view.readable:
-        yield view.complaint(_damage(view))
+        yield view.violation(_damage(view))
 
 
 def _damage(view: View) -> str:
@@ -79,9 +79,9 @@ def _damage(view: View) -> str:
     repair="write the state whose set has the job; where none has, let the job wait (--requeue)",
     refuses=True,
 )
-def has_known_state(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_known_state(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.fact is not None and view.state is State.UNKNOWN:
-        yield view.complaint(f"state {show(view.word, 40)!r} is not kickq's" if b"state" in view.stored.fields else "no state")
+        yield view.violation(f"state {show(view.word, 40)!r} is not kickq's" if b"state" in view.stored.fields else "no state")
 
 
 @book.about_jobs(
@@ -91,17 +91,17 @@ def has_known_state(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LOST,
     repair="if no worker has it, push the job to its queue (choose it with --older-than); its work may be done already",
 )
-def has_live_worker(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def has_live_worker(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     if view.state is not State.ACTIVE or not view.readable:
         return
     limit = as_number(view.stored.value("processTimeout"))
     known = [moment(view.stored.value(name)) for name in ("updateTime", "scheduledFor")]
     since = max((time for time in known if time is not None), default=None)
     if since is None:
-        yield view.complaint("processing for an unknown time; should its worker be dead, it stays so for ever")
+        yield view.violation("processing for an unknown time; should its worker be dead, it stays so for ever")
     elif keyspace.now_ms - since > (limit or 0) + SLACK_MS:
         detail = f"processing, last written {ago(since, keyspace.now_ms)}, where a run may take {(limit or 0) / 1000:g} s"
-        yield view.complaint(f"{detail}; if its worker is dead, it stays so for ever")
+        yield view.violation(f"{detail}; if its worker is dead, it stays so for ever")
 
 
 @book.about_jobs(
@@ -111,7 +111,7 @@ def has_live_worker(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LOST,
     repair="none is safe: what the last run said is lost",
 )
-def states_fit(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def states_fit(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if not view.known or not view.readable:
         return
     before = view.stored.value("state")
@@ -122,7 +122,7 @@ def states_fit(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
         fitting = ("new", *SCHEDULED_WORDS)
     if before not in fitting:
         found = show(view.stored.item["state"].text, 40) if "state" in view.stored.item else "none"
-        yield view.complaint(f"{view.word}, but the document was last saved in state {found}: the run's end is half written")
+        yield view.violation(f"{view.word}, but the document was last saved in state {found}: the run's end is half written")
 
 
 @book.about_jobs(
@@ -132,7 +132,7 @@ def states_fit(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.COSMETIC,
     repair="none is safe: how the last run ended is lost",
 )
-def end_fits(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def end_fits(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if not view.known or not view.readable:
         return
     stored, runs = view.stored, view.stored.runs or []
@@ -155,7 +155,7 @@ def end_fits(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     if wrong:
         # kickq up to 0.0.14 leaves some jobs marked as complete that it will run again.
         severity = Severity.WARNING if wrong == ["marked as complete"] else None
-        yield view.complaint(f"{view.word}, but {', '.join(wrong)}", severity=severity)
+        yield view.violation(f"{view.word}, but {', '.join(wrong)}", severity=severity)
 
 
 def _meaning(run_state: Any) -> State | None:
@@ -172,30 +172,30 @@ def _meaning(run_state: Any) -> State | None:
     refuses=True,
     assumes="without its runs",
 )
-def has_runs_to_go_on(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_runs_to_go_on(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.state not in FINISHED:
         yield from _without_runs(view)
 
 
 @book.about_jobs("KICKQ-22", RUNS, Severity.ERROR, Harm.LOST, repair="replace null by an empty list")
-def has_runs(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_runs(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.state in FINISHED:
         yield from _without_runs(view)
 
 
-def _without_runs(view: View) -> Iterator[Complaint]:
+def _without_runs(view: View) -> Iterator[Violation]:
     if view.readable and view.stored.runs is None:
         found = show(view.stored.item["runs"].text, 40)
-        yield view.complaint(f"the runs are {found}: the worker that takes the job never calls its consumer")
+        yield view.violation(f"the runs are {found}: the worker that takes the job never calls its consumer")
 
 
 @book.about_jobs("KICKQ-22", RUNS, Severity.WARNING, Harm.COSMETIC)
-def has_sound_runs(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_sound_runs(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if not view.readable:
         return
     for number, run in enumerate(view.stored.runs or (), 1):
         if not isinstance(run, dict) or _meaning(run.get("state")) is None or run.get("count") != number:
-            yield view.complaint(f"run {number} has another number, or did not end in success, fail or ghost")
+            yield view.violation(f"run {number} has another number, or did not end in success, fail or ghost")
             return
 
 
@@ -206,11 +206,11 @@ def has_sound_runs(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.COSMETIC,
     repair="write the document's values into the fields",
 )
-def fields_repeat_document(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def fields_repeat_document(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.fact is not None and view.readable:
         wrong = [name for name, text in mirrors(view).items() if view.stored.fields.get(name) != text]
         if wrong:
-            yield view.complaint(f"the document says otherwise than {', '.join(map(to_text, wrong))}")
+            yield view.violation(f"the document says otherwise than {', '.join(map(to_text, wrong))}")
 
 
 def mirrors(view: View) -> dict[bytes, bytes]:
@@ -233,14 +233,14 @@ def mirrors(view: View) -> dict[bytes, bytes]:
     Harm.LATE,
     repair="write the time of the schedule into the document",
 )
-def time_fits_schedule(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def time_fits_schedule(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     role = time_role(view.state)
     if role is None or role not in view.times or not view.readable:
         return
     place, said = view.times[role], as_number(view.stored.value("scheduledFor"))
     if said is None or place.score != float(said):
         written = "none" if said is None else f"{said}"
-        yield view.complaint(f"the document has the time {written}, the schedule {place.score:.17g}", key=place.key)
+        yield view.violation(f"the document has the time {written}, the schedule {place.score:.17g}", key=place.key)
 
 
 @book.about_jobs(
@@ -252,7 +252,7 @@ def time_fits_schedule(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     of_record=True,
     assumes="without those limits",
 )
-def has_limits(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_limits(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if not view.readable or view.state in FINISHED:
         return
     item, value = view.stored.item, view.stored.value
@@ -261,4 +261,4 @@ def has_limits(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     # To kickq, null is a limit of 1 ms.
     wrong += ["processTimeout"] if value("processTimeout") is not None and as_number(value("processTimeout")) is None else []
     if wrong:
-        yield view.complaint(f"no number: {', '.join(f'{name} {show(item[name].text, 40)}' for name in wrong)}")
+        yield view.violation(f"no number: {', '.join(f'{name} {show(item[name].text, 40)}' for name in wrong)}")

@@ -9,7 +9,7 @@ from attrs import define, field
 
 from ...schema.fact import Fact, Subject
 from ...schema.job import State
-from ...schema.rule import Complaint, Severity
+from ...schema.rule import Severity, Violation
 from ...schema.text import to_bytes
 from ..memo import remember_last
 from .record import Record
@@ -73,10 +73,10 @@ class View:
         """Where the job stands in the list of its queue, the next to run first."""
         return [fact for fact in self.lists if fact.queue == self.queue]
 
-    def complaint(self, detail: str, *, key: bytes | None = None, severity: Severity | None = None) -> Complaint:
+    def violation(self, detail: str, *, key: bytes | None = None, severity: Severity | None = None) -> Violation:
         """What a rule says about this job; about its hash if no other key is at fault."""
         queue = self.queue if self.fact is not None else self.lists[0].queue if self.lists else None
-        return Complaint(detail, self.key if key is None else key, queue, severity)
+        return Violation(detail, self.key if key is None else key, queue, severity)
 
     @property
     def member(self) -> bytes:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from attrs import evolve
 
 from ...schema.errors import MalformedValue
-from ...schema.rule import Complaint, Harm, Keyspace, Rule, Severity
+from ...schema.rule import Harm, Keyspace, Rule, Severity, Violation
 from ...schema.text import ago, show, span, to_bytes
 from ..moments import moment
 from ..rulebook import Rulebook
@@ -42,10 +42,10 @@ book: Rulebook[View] = Rulebook(view_of)
     repair="take the entry out of its key, and see what had put it there",
     refuses=True,
 )
-def is_message(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def is_message(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.fault is not None and view.own is not None:
         effect = "the consumer that pops it stops, and the entry is gone" if view.waiting else "whoever restores it stops"
-        yield view.complaint(f"{view.fault} ({show(text_of(view.own), 60)}): {effect}")
+        yield view.violation(f"{view.fault} ({show(text_of(view.own), 60)}): {effect}")
 
 
 @book.about_jobs(
@@ -55,12 +55,12 @@ def is_message(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LOST,
     repair="add the message to the index with the present time, so that it goes back; remove an index entry without message",
 )
-def is_held_and_indexed(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def is_held_and_indexed(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     names = layout(keyspace.prefix, settings_of(keyspace))
     if view.held is not None and view.index is None and view.held.key == names.key("unacked"):
-        yield view.complaint(f"not in {show(names.key('index'))}: should its consumer be gone, it never goes back to its queue")
+        yield view.violation(f"not in {show(names.key('index'))}: should its consumer be gone, it never goes back to its queue")
     elif view.index is not None and view.held is None:
-        yield view.complaint(
+        yield view.violation(
             f"no message in {show(names.key('unacked'))}: swept for ever, without effect", severity=Severity.WARNING
         )
 
@@ -73,24 +73,24 @@ def is_held_and_indexed(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     repair="remove one of the two, when it is clear whether the consumer is done",
     refuses=True,
 )
-def is_in_one_place(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def is_in_one_place(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     if view.waiting:
         if view.claims:
-            yield view.complaint(f"waits, and a consumer has it in {show(view.claims[0].key)}: it will run twice")
+            yield view.violation(f"waits, and a consumer has it in {show(view.claims[0].key)}: it will run twice")
         others = {text_of(fact) for fact in view.waiting} - {text_of(view.waiting[0])}
         if view.message is not None and not all(is_same_message(view.message, other) for other in others):
-            yield view.complaint(
+            yield view.violation(
                 f"{len(others) + 1} different messages under one delivery tag: acking one of them loses the others"
             )
     elif view.message is not None and view.copies and view.queue_among(bindings_of(keyspace.totals)) is None:
-        yield view.complaint(f"a consumer has it, and it waits in {show(view.copies[0].key)}: it will run twice")
+        yield view.violation(f"a consumer has it, and it waits in {show(view.copies[0].key)}: it will run twice")
 
 
 @book.about_jobs("KOMBU-3", ONE_PLACE, Severity.ERROR, Harm.DUPLICATE, repair="remove a copy")
-def waits_once(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def waits_once(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if len(view.waiting) > 1 and view.message is not None:
         places = ", ".join(sorted({show(fact.key) for fact in view.waiting}))
-        yield view.complaint(f"waits {len(view.waiting)} times, in {places}: it will run as often")
+        yield view.violation(f"waits {len(view.waiting)} times, in {places}: it will run as often")
 
 
 def is_same_message(message: Message, other: bytes) -> bool:
@@ -110,12 +110,12 @@ def is_same_message(message: Message, other: bytes) -> bool:
     repair="bind a queue to the exchange",
     refuses=True,
 )
-def can_go_back(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def can_go_back(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     if view.message is None or view.waiting or view.copies:
         return
     if view.queue_among(bindings_of(keyspace.totals)) is None:
         way = f"exchange {show(view.exchange, 60)!r} with routing key {show(view.routing_key, 60)!r}"
-        yield view.complaint(f"{way} leads to no queue: nothing tells where it came from, and kombu drops it when it goes back")
+        yield view.violation(f"{way} leads to no queue: nothing tells where it came from, and kombu drops it when it goes back")
 
 
 @book.about_jobs(
@@ -125,14 +125,14 @@ def can_go_back(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LATE,
     repair="start a worker: its consumer puts the message back; or put it back (--older-than)",
 )
-def is_swept(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def is_swept(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     if view.since is None or view.held is None:
         return
     visibility_ms = settings_of(keyspace).visibility_ms
     back_at = view.since * 1000 + visibility_ms
     if keyspace.now_ms - back_at > SWEEP_MS:
         when, timeout = ago(back_at, keyspace.now_ms), _duration(visibility_ms)
-        yield view.complaint(f"should have gone back {when}, if the visibility timeout is {timeout}: nobody looks")
+        yield view.violation(f"should have gone back {when}, if the visibility timeout is {timeout}: nobody looks")
 
 
 @book.about_jobs(
@@ -142,7 +142,7 @@ def is_swept(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.DUPLICATE,
     repair="raise visibility_timeout in every process, or move to a broker that keeps delayed tasks itself",
 )
-def is_due_in_time(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def is_due_in_time(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     if view.message is None or view.waiting:
         return
     due_at = moment(task_of(view.message).get("eta"))
@@ -150,7 +150,7 @@ def is_due_in_time(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     visibility_ms = settings_of(keyspace).visibility_ms
     if due_at is not None and due_at > taken_at + visibility_ms:
         wait, timeout = span(due_at - taken_at), _duration(visibility_ms).removeprefix("an ")
-        yield view.complaint(f"due {wait} after it was taken: after each {timeout} another consumer takes it too, and all run it")
+        yield view.violation(f"due {wait} after it was taken: after each {timeout} another consumer takes it too, and all run it")
 
 
 @book.about_jobs(
@@ -161,12 +161,12 @@ def is_due_in_time(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     refuses=True,
     assumes="with its headers as they are, due at once, and without a count or limit",
 )
-def is_readable_task(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def is_readable_task(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     task = {} if view.message is None else task_of(view.message)
     wrong = unreadable(task) if isinstance(task.get("task"), str) else []
     if wrong:
         texts = ", ".join(f"{name} {show(str(task[name]), 40)!r}" for name in wrong)
-        yield view.complaint(f"{texts}: the worker that gets it drops it or stops")
+        yield view.violation(f"{texts}: the worker that gets it drops it or stops")
 
 
 def _duration(ms: int) -> str:
@@ -183,13 +183,13 @@ def _duration(ms: int) -> str:
     Harm.LOST,
     repair="rename the list to the queue that its messages name, or let a worker consume it",
 )
-def is_consumed(keyspace: Keyspace) -> Iterator[Complaint]:
+def is_consumed(keyspace: Keyspace) -> Iterator[Violation]:
     totals = keyspace.totals
     for queue in totals.labels("sent by name"):
         is_known = queue in totals.names.get("bound", ()) or is_of_another_prefix(queue, totals) or lane_of(queue, totals)
         if not totals.sums["sent by name", queue] and not is_known:
             detail = f"{_waiting(keyspace, queue)} messages in a list that is bound to no exchange"
-            yield Complaint(
+            yield Violation(
                 f"{detail}, and none was sent to it by name: a renamed queue?", bucket_key(keyspace.prefix, queue, 0), queue
             )
 
@@ -209,9 +209,9 @@ def _waiting(keyspace: Keyspace, queue: str) -> int:
     Harm.LATE,
     repair="delete the lock",
 )
-def lock_ends(keyspace: Keyspace) -> Iterator[Complaint]:
+def lock_ends(keyspace: Keyspace) -> Iterator[Violation]:
     if keyspace.totals.maxima.get(("mutex ttl", ""), 0) < 0:
-        yield Complaint(
+        yield Violation(
             "a lock without end: no unacked message ever goes back", layout(keyspace.prefix, settings_of(keyspace)).key("mutex")
         )
 
@@ -223,14 +223,14 @@ def lock_ends(keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LOST,
     repair="give every consumer the priority_steps of the producers",
 )
-def bucket_is_read(keyspace: Keyspace) -> Iterator[Complaint]:
+def bucket_is_read(keyspace: Keyspace) -> Iterator[Violation]:
     settings, steps = settings_of(keyspace), steps_of(keyspace)
     for (measure, label), length in sorted(keyspace.totals.maxima.items()):
         queue, step = lane_parts(label) if measure == "length" else ("", 0)
         queue, step = lane_of(queue, keyspace.totals) or (queue, step)
         if step not in steps and not is_of_another_prefix(queue, keyspace.totals):
             detail = f"{length} messages in bucket {step}, which only consumers read whose priority_steps name it"
-            yield Complaint(detail, bucket_key(keyspace.prefix, queue, step, settings), queue)
+            yield Violation(detail, bucket_key(keyspace.prefix, queue, step, settings), queue)
 
 
 @book.about_keyspace(
@@ -240,21 +240,21 @@ def bucket_is_read(keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LEAK,
     repair="delete the reply queues and their bindings while no remote control command runs",
 )
-def replies_are_read(keyspace: Keyspace) -> Iterator[Complaint]:
+def replies_are_read(keyspace: Keyspace) -> Iterator[Violation]:
     totals = keyspace.totals
     lasting = totals.sums["replies", "lasting"]
     if lasting:
         key = to_bytes(totals.samples["replies", "lasting"][0])
-        yield Complaint(f"{lasting} reply queues that nobody empties and that never expire, such as this one", key)
+        yield Violation(f"{lasting} reply queues that nobody empties and that never expire, such as this one", key)
     bound = totals.sums["reply bindings", ""]
     if bound:
         key = layout(keyspace.prefix, settings_of(keyspace)).key("binding", exchange="reply.celery.pidbox")
         detail = f"{bound} reply queues are bound, more than remote control commands run at a time"
-        yield Complaint(detail, key, severity=Severity.WARNING if bound > 100 else Severity.INFO)
+        yield Violation(detail, key, severity=Severity.WARNING if bound > 100 else Severity.INFO)
 
 
 @book.about_keyspace("KOMBU-9", "Keys with a name of kombu's have its type and form", Severity.ERROR, Harm.LOST)
-def keys_make_sense(keyspace: Keyspace) -> Iterator[Complaint]:
+def keys_make_sense(keyspace: Keyspace) -> Iterator[Violation]:
     totals, names = keyspace.totals, layout(keyspace.prefix, settings_of(keyspace))
     for role in totals.labels("odd key"):
         for text in totals.samples["odd key", role]:
@@ -262,17 +262,17 @@ def keys_make_sense(keyspace: Keyspace) -> Iterator[Complaint]:
                 detail = "messages of a migration to here that was not finished: resume it, or delete the key"
             else:
                 detail = f"has the wrong Redis type; a key of this name must be a {names.patterns[role].redis_types[0]}"
-            yield Complaint(detail, to_bytes(text))
+            yield Violation(detail, to_bytes(text))
     bound = totals.names.get("bound", ())
     for text in sorted(totals.names.get(UNCLAIMED, ())):
         queue, _, key = text.partition(SEP)
         if queue in bound:
-            yield Complaint(
+            yield Violation(
                 "has the wrong Redis type; a key of this name must be a list: it is bound as a queue", to_bytes(key), queue
             )
     for role in totals.labels("odd member"):
         for text in totals.samples["odd member", role]:
-            yield Complaint("holds members that are no bindings: publishing to this exchange fails", to_bytes(text))
+            yield Violation("holds members that are no bindings: publishing to this exchange fails", to_bytes(text))
 
 
 def _of_own(rule: Rule) -> Rule:
@@ -281,7 +281,7 @@ def _of_own(rule: Rule) -> Rule:
     if check is None:
         return rule
 
-    def of_own(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+    def of_own(view: View, keyspace: Keyspace) -> Iterator[Violation]:
         return iter(()) if is_foreign(view, keyspace.totals) else check(view, keyspace)
 
     return evolve(rule, subject=of_own)

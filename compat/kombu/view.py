@@ -14,7 +14,7 @@ from attrs import define, field
 
 from ...schema.errors import MalformedValue
 from ...schema.fact import Fact, Subject
-from ...schema.rule import Complaint, Severity
+from ...schema.rule import Severity, Violation
 from ..memo import remember_last
 from .bindings import Bindings
 from .record import Message, Record, decode, decode_delivery
@@ -104,10 +104,10 @@ class View:
         copies = {fact.queue for fact in self.copies}
         return next((queue for queue in bindings.queues(self.exchange, self.routing_key) if queue and queue not in copies), None)
 
-    def complaint(self, detail: str, *, fact: Fact | None = None, severity: Severity | None = None) -> Complaint:
+    def violation(self, detail: str, *, fact: Fact | None = None, severity: Severity | None = None) -> Violation:
         """What a rule says about this message."""
         fact = fact or self.own or self.index
-        return Complaint(detail, fact.key if fact else b"", self.queue or self.routing_key or None, severity)
+        return Violation(detail, fact.key if fact else b"", self.queue or self.routing_key or None, severity)
 
 
 def text_of(fact: Fact) -> bytes:

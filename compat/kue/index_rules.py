@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...schema.job import State
-from ...schema.rule import Complaint, Harm, Keyspace, Severity
+from ...schema.rule import Harm, Keyspace, Severity, Violation
 from ...schema.text import show, to_text
 from ..numbers import number
 from ..rulebook import Rulebook, keys_of
@@ -32,11 +32,11 @@ def index_of(view: View, keyspace: Keyspace, role: str) -> str:
     Harm.LEAK,
     repair="remove the member from the indexes",
 )
-def member_has_hash(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def member_has_hash(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.record is None and view.places:
         waits = any(fact.place == WORDS[State.WAITING] and fact.role == "by_type" for fact in view.places)
         cost = "; it will eat a wake-up token and a job's turn" if waits else ""
-        yield view.complaint(f"listed without a hash in {keys_of(view.places)}{cost}")
+        yield view.violation(f"listed without a hash in {keys_of(view.places)}{cost}")
 
 
 @book.about_jobs(
@@ -46,9 +46,9 @@ def member_has_hash(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LEAK,
     repair="add the job to the index of all jobs",
 )
-def is_in_all(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def is_in_all(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     if view.is_job and view.own.get("all") is None:
-        yield view.complaint(f"missing in {index_of(view, keyspace, 'all')}: no listing shows it")
+        yield view.violation(f"missing in {index_of(view, keyspace, 'all')}: no listing shows it")
 
 
 @book.about_jobs(
@@ -58,17 +58,17 @@ def is_in_all(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LOST,
     repair="add the job to the index of its state",
 )
-def is_in_state(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def is_in_state(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     now = view.state
     if now is State.UNKNOWN or view.own.get("by_state") is not None:
         return
     where = index_of(view, keyspace, "by_state")
     if now is State.SCHEDULED:
-        yield view.complaint(f"missing in {where}: never promoted")
+        yield view.violation(f"missing in {where}: never promoted")
     elif now is State.ACTIVE and view.has_ttl:
-        yield view.complaint(f"missing in {where}: its lease is lost, so nobody will give up on a dead worker")
+        yield view.violation(f"missing in {where}: its lease is lost, so nobody will give up on a dead worker")
     else:
-        yield view.complaint(f"missing in {where}: counts are wrong", severity=Severity.WARNING)
+        yield view.violation(f"missing in {where}: counts are wrong", severity=Severity.WARNING)
 
 
 @book.about_jobs(
@@ -78,16 +78,16 @@ def is_in_state(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LOST,
     repair="add the job to the index of its type and state, and push a wake-up token if it waits",
 )
-def is_in_type(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def is_in_type(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     now = view.state
     if now is State.UNKNOWN or view.own.get("by_type") is not None:
         return
     where = index_of(view, keyspace, "by_type")
     if now is State.WAITING:
         held = f"; {show(view.fields[b'workerId'])} had taken it" if b"workerId" in view.fields else ""
-        yield view.complaint(f"missing in {where}: never delivered{held}")
+        yield view.violation(f"missing in {where}: never delivered{held}")
     else:
-        yield view.complaint(f"missing in {where}: listings by type are wrong", severity=Severity.WARNING)
+        yield view.violation(f"missing in {where}: listings by type are wrong", severity=Severity.WARNING)
 
 
 @book.about_jobs(
@@ -97,7 +97,7 @@ def is_in_type(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.DUPLICATE,
     repair="remove the job from the indexes that contradict its hash",
 )
-def is_in_one_state(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def is_in_one_state(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.state is State.UNKNOWN:
         return
     others = [
@@ -108,7 +108,7 @@ def is_in_one_state(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     if others:
         runs = any(fact.place in (WORDS[State.WAITING], WORDS[State.SCHEDULED]) for fact in others)
         detail = f"the hash says {show(view.word or '')}, but it is also in {keys_of(others)}"
-        yield view.complaint(detail + (": it may run again" if runs else ""), severity=None if runs else Severity.WARNING)
+        yield view.violation(detail + (": it may run again" if runs else ""), severity=None if runs else Severity.WARNING)
 
 
 @book.about_jobs(
@@ -118,7 +118,7 @@ def is_in_one_state(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.COSMETIC,
     repair="set the scores to the priority",
 )
-def scores_are_priority(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def scores_are_priority(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     priority = number(view.fields.get(b"priority"))
     if view.state is State.UNKNOWN or priority is None:
         return
@@ -126,7 +126,7 @@ def scores_are_priority(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     own = [fact for role, fact in view.own.items() if not (times and role == "by_state")]
     wrong = [fact for fact in own if fact.score != float(priority)]
     if wrong:
-        yield view.complaint(f"priority {show(view.fields[b'priority'], 40)}, but score {wrong[0].score:g} in {keys_of(wrong)}")
+        yield view.violation(f"priority {show(view.fields[b'priority'], 40)}, but score {wrong[0].score:g} in {keys_of(wrong)}")
 
 
 @book.about_jobs(
@@ -136,7 +136,7 @@ def scores_are_priority(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LATE,
     repair="set the score to the due time",
 )
-def due_score(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def due_score(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     place = view.own.get("by_state")
     if view.state is not State.SCHEDULED or place is None:
         return
@@ -145,18 +145,18 @@ def due_score(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
         due = due_at(view.fields) if promote_at is None else promote_at
         if due is not None and place.score != float(due):
             detail = f"due at {due}, but the score is {place.score:g}"
-            yield view.complaint(f"{detail}: kue goes by the score", key=place.key)
+            yield view.violation(f"{detail}: kue goes by the score", key=place.key)
     elif place.score != number(view.fields.get(b"priority")):
         # Up to 0.8 the delay itself decides when; the score only sorts.
-        yield view.complaint(f"score {place.score:g} is not the priority", key=place.key, severity=Severity.WARNING)
+        yield view.violation(f"score {place.score:g} is not the priority", key=place.key, severity=Severity.WARNING)
 
 
 @book.about_jobs(
     "KUE-25", "A job's type is registered", Severity.WARNING, Harm.COSMETIC, repair="add the type to the set of types"
 )
-def type_is_registered(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def type_is_registered(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     if view.is_job and view.queue not in keyspace.totals.names.get("types", ()):
-        yield view.complaint(f"type {show(view.queue)!r} is not in {show(layout(keyspace.prefix).key('types'))}")
+        yield view.violation(f"type {show(view.queue)!r} is not in {show(layout(keyspace.prefix).key('types'))}")
 
 
 @book.about_jobs(
@@ -166,7 +166,7 @@ def type_is_registered(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.DUPLICATE,
     repair="replace the old members by those of the newer form",
 )
-def members_have_one_form(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def members_have_one_form(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     padded = Era.of(keyspace.totals) is Era.V0_10_3
     wrong = {}
     for fact in view.places:
@@ -177,12 +177,12 @@ def members_have_one_form(view: View, keyspace: Keyspace) -> Iterator[Complaint]
         facts = list(wrong.values())
         finished = all(fact.place not in (WORDS[State.WAITING], WORDS[State.SCHEDULED], WORDS[State.ACTIVE]) for fact in facts)
         detail = f"member {show(facts[0].member or b'')!r} in {keys_of(facts)}: kue in its present version never removes it"
-        yield view.complaint(detail, key=facts[0].key, severity=Severity.WARNING if finished else None)
+        yield view.violation(detail, key=facts[0].key, severity=Severity.WARNING if finished else None)
 
 
 @book.about_jobs(
     "KUE-28", "The search index knows only jobs that exist", Severity.WARNING, Harm.LEAK, repair="remove the search entries"
 )
-def search_has_job(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def search_has_job(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.search_facts and view.record is None:
-        yield view.complaint(f"{len(view.search_facts)} search entries of a removed job", key=view.search_facts[0].key)
+        yield view.violation(f"{len(view.search_facts)} search entries of a removed job", key=view.search_facts[0].key)

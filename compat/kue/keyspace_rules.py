@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...schema.rule import Complaint, Harm, Keyspace, Severity
+from ...schema.rule import Harm, Keyspace, Severity, Violation
 from ...schema.text import span, to_bytes
 from ...schema.totals import Totals
 from ..rulebook import Rulebook
@@ -34,12 +34,12 @@ def _queues(totals: Totals) -> Iterator[tuple[str, int, int]]:
     Harm.LOST,
     repair="push the missing tokens",
 )
-def enough_tokens(keyspace: Keyspace) -> Iterator[Complaint]:
+def enough_tokens(keyspace: Keyspace) -> Iterator[Violation]:
     for queue, waiting, tokens in _queues(keyspace.totals):
         if tokens < waiting:
             key = layout(keyspace.prefix).key("tokens", queue=queue)
             last = waiting - tokens
-            yield Complaint(
+            yield Violation(
                 f"{waiting} waiting, tokens for {tokens}: the last {last} in order run only when new jobs come", key, queue
             )
 
@@ -50,18 +50,18 @@ def enough_tokens(keyspace: Keyspace) -> Iterator[Complaint]:
     Severity.INFO,
     Harm.COSMETIC,
 )
-def no_surplus_tokens(keyspace: Keyspace) -> Iterator[Complaint]:
+def no_surplus_tokens(keyspace: Keyspace) -> Iterator[Violation]:
     for queue, waiting, tokens in _queues(keyspace.totals):
         if tokens > waiting:
             key = layout(keyspace.prefix).key("tokens", queue=queue)
-            yield Complaint(f"{waiting} waiting, tokens for {tokens}: each one too many costs an empty pop", key, queue)
+            yield Violation(f"{waiting} waiting, tokens for {tokens}: each one too many costs an empty pop", key, queue)
 
 
 @book.about_keyspace("KUE-10", "Every wake-up token is the text 1", Severity.INFO, Harm.COSMETIC)
-def tokens_are_ones(keyspace: Keyspace) -> Iterator[Complaint]:
+def tokens_are_ones(keyspace: Keyspace) -> Iterator[Violation]:
     for queue in keyspace.totals.labels("strange tokens"):
         strange = keyspace.totals.sums["strange tokens", queue]
-        yield Complaint(f"{strange} tokens are not the text 1", layout(keyspace.prefix).key("tokens", queue=queue), queue)
+        yield Violation(f"{strange} tokens are not the text 1", layout(keyspace.prefix).key("tokens", queue=queue), queue)
 
 
 @book.about_keyspace(
@@ -71,20 +71,20 @@ def tokens_are_ones(keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LOST,
     repair="raise the counter to the highest job id",
 )
-def counter_is_ahead(keyspace: Keyspace) -> Iterator[Complaint]:
+def counter_is_ahead(keyspace: Keyspace) -> Iterator[Violation]:
     given = keyspace.totals.maxima.get(("ids", ""), 0)
     highest = keyspace.totals.maxima.get(("highest id", ""), 0)
     if given < highest:
         detail = f"the counter stands at {given}, the highest job is {highest}: new jobs will overwrite old ones"
-        yield Complaint(detail, layout(keyspace.prefix).key("ids"))
+        yield Violation(detail, layout(keyspace.prefix).key("ids"))
 
 
-def _unnamed(totals: Totals, measure: str, role: str, what: str) -> Iterator[Complaint]:
-    """One complaint for all that were counted beyond the kept samples."""
+def _unnamed(totals: Totals, measure: str, role: str, what: str) -> Iterator[Violation]:
+    """One violation for all that were counted beyond the kept samples."""
     more = totals.sums[measure, role] - len(totals.samples[measure, role])
     if more > 0:
         last = totals.samples[measure, role][-1]
-        yield Complaint(f"and {more} more {what}, not named here", to_bytes(last), severity=Severity.WARNING)
+        yield Violation(f"and {more} more {what}, not named here", to_bytes(last), severity=Severity.WARNING)
 
 
 @book.about_keyspace(
@@ -93,7 +93,7 @@ def _unnamed(totals: Totals, measure: str, role: str, what: str) -> Iterator[Com
     Severity.ERROR,
     Harm.LOST,
 )
-def keys_make_sense(keyspace: Keyspace) -> Iterator[Complaint]:
+def keys_make_sense(keyspace: Keyspace) -> Iterator[Violation]:
     totals = keyspace.totals
     types = totals.names.get("types", set())
     for role in totals.labels("odd key"):
@@ -101,15 +101,15 @@ def keys_make_sense(keyspace: Keyspace) -> Iterator[Complaint]:
             key = to_bytes(text)
             queue = next((match.fields.get("queue") for match in layout(keyspace.prefix).matches(key)), None)
             if role == NAMELESS or (role == "tokens" and queue not in types):
-                yield Complaint("no key of kue's: it is left where it is", key, severity=Severity.WARNING)
+                yield Violation("no key of kue's: it is left where it is", key, severity=Severity.WARNING)
             else:
                 wanted = " or ".join(layout(keyspace.prefix).patterns[role].redis_types)
-                yield Complaint(f"has the wrong Redis type; a key of this name must be a {wanted}", key, queue)
+                yield Violation(f"has the wrong Redis type; a key of this name must be a {wanted}", key, queue)
         yield from _unnamed(totals, "odd key", role, "keys that make no sense")
     for role in totals.labels("odd member"):
         for text in totals.samples["odd member", role]:
             number = totals.sums["odd member", role]
-            yield Complaint(f"holds members that name no job ({number} in such keys)", to_bytes(text), severity=Severity.WARNING)
+            yield Violation(f"holds members that name no job ({number} in such keys)", to_bytes(text), severity=Severity.WARNING)
 
 
 @book.about_keyspace(
@@ -119,12 +119,12 @@ def keys_make_sense(keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LOST,
     repair="take the time to live off the key (PERSIST)",
 )
-def keys_do_not_expire(keyspace: Keyspace) -> Iterator[Complaint]:
+def keys_do_not_expire(keyspace: Keyspace) -> Iterator[Violation]:
     for role in keyspace.totals.labels("expiring"):
         # Hashes and logs are reported with their jobs.
         if role not in ("record", "log"):
             for text in keyspace.totals.samples["expiring", role]:
-                yield Complaint("has a time to live, and will vanish", to_bytes(text))
+                yield Violation("has a time to live, and will vanish", to_bytes(text))
 
 
 @book.about_keyspace(
@@ -134,13 +134,13 @@ def keys_do_not_expire(keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LATE,
     repair="delete the lock",
 )
-def locks_end(keyspace: Keyspace) -> Iterator[Complaint]:
+def locks_end(keyspace: Keyspace) -> Iterator[Violation]:
     for (measure, name), ttl_ms in sorted(keyspace.totals.maxima.items()):
         if measure != "lock ttl":
             continue
         if ttl_ms < 0:
             work = "promoted" if name.startswith("promotion") else "checked for their ttl"
-            yield Complaint(f"a lock without end: no jobs are {work}, under any prefix of this database", to_bytes(name))
+            yield Violation(f"a lock without end: no jobs are {work}, under any prefix of this database", to_bytes(name))
         elif ttl_ms > LONGEST_LOCK_MS:
             detail = f"a lock for {span(ttl_ms)}, where kue takes 2 s"
-            yield Complaint(detail, to_bytes(name), severity=Severity.WARNING)
+            yield Violation(detail, to_bytes(name), severity=Severity.WARNING)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...schema.job import State
-from ...schema.rule import Complaint, Harm, Keyspace, Severity
+from ...schema.rule import Harm, Keyspace, Severity, Violation
 from ...schema.text import ago, is_json, show, span, to_text
 from ..numbers import number, whole
 from ..rulebook import Rulebook
@@ -62,10 +62,10 @@ def unreadable(view: View) -> list[bytes]:
     refuses=True,
     of_record=True,
 )
-def has_type(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_type(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.record is not None and not view.is_job:
         found = ", ".join(sorted(map(show, view.fields)))
-        yield view.complaint(f"a hash without type: written after the job was removed, or cut short, or damaged ({found})")
+        yield view.violation(f"a hash without type: written after the job was removed, or cut short, or damaged ({found})")
 
 
 @book.about_jobs(
@@ -77,12 +77,12 @@ def has_type(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     refuses=True,
     of_record=True,
 )
-def has_known_state(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_known_state(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.is_job and view.state is State.UNKNOWN:
         if view.word is None:
-            yield view.complaint("no state: its producer died while creating it, and no worker will ever see it")
+            yield view.violation("no state: its producer died while creating it, and no worker will ever see it")
         else:
-            yield view.complaint(f"state {show(view.word)!r} is an application's own", severity=Severity.WARNING)
+            yield view.violation(f"state {show(view.word)!r} is an application's own", severity=Severity.WARNING)
 
 
 @book.about_jobs(
@@ -95,7 +95,7 @@ def has_known_state(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     of_record=True,
     assumes="without a priority: it runs as its score in the index says, or like one of priority 0",
 )
-def has_priority_to_run(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_priority_to_run(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.state in TO_RUN:
         yield from _without_priority(view)
 
@@ -108,16 +108,16 @@ def has_priority_to_run(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     repair="set priority 0 and put the job into its indexes",
     of_record=True,
 )
-def has_priority(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_priority(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.is_job and view.state not in TO_RUN:
         yield from _without_priority(view)
 
 
-def _without_priority(view: View) -> Iterator[Complaint]:
+def _without_priority(view: View) -> Iterator[Violation]:
     raw = view.fields.get(b"priority")
     if number(raw) is None:
         found = "no priority" if raw is None else f"priority {show(raw, 40)!r} is no number"
-        yield view.complaint(f"{found}: the next change of state takes the job out of every index")
+        yield view.violation(f"{found}: the next change of state takes the job out of every index")
 
 
 @book.about_jobs(
@@ -127,13 +127,13 @@ def _without_priority(view: View) -> Iterator[Complaint]:
     Harm.LATE,
     repair="run any kue process that works on a queue: it promotes the jobs",
 )
-def is_not_overdue(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def is_not_overdue(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     place = view.own.get("by_state")
     if view.state is not State.SCHEDULED or place is None or place.score is None:
         return
     due = view.due_at if Era.of(keyspace.totals) >= Era.V0_9 else due_at(view.fields)
     if due is not None and due < keyspace.now_ms - LATE_MS:
-        yield view.complaint(f"due {ago(due, keyspace.now_ms)}, and nobody has promoted it", key=place.key)
+        yield view.violation(f"due {ago(due, keyspace.now_ms)}, and nobody has promoted it", key=place.key)
 
 
 @book.about_jobs(
@@ -144,13 +144,13 @@ def is_not_overdue(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     repair="if that worker is dead, let the job wait again (choose it with --older-than or --worker)",
     of_record=True,
 )
-def has_live_worker(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def has_live_worker(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     if view.state is not State.ACTIVE or view.has_ttl:
         return
     started_at, worker = view.whole(b"started_at"), view.fields.get(b"workerId")
     since = "for an unknown time" if started_at is None else f"for {span(keyspace.now_ms - started_at)}"
     holder = "an unknown worker" if worker is None else f"worker {show(worker)}"
-    yield view.complaint(f"active {since}, held by {holder}; should that be dead, the job stays active for ever")
+    yield view.violation(f"active {since}, held by {holder}; should that be dead, the job stays active for ever")
 
 
 @book.about_jobs(
@@ -160,13 +160,13 @@ def has_live_worker(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LATE,
     repair="run any kue process that works on a queue: it fails the job, which may be tried again; or let it wait",
 )
-def lease_is_not_over(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def lease_is_not_over(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     place = view.own.get("by_state")
     if view.state is not State.ACTIVE or not view.has_ttl or place is None or place.score is None:
         return
     if SHORTEST_LEASE <= place.score < keyspace.now_ms - LATE_MS:
         over = ago(place.score, keyspace.now_ms)
-        yield view.complaint(f"its ttl ran out {over}: the worker is dead, and nobody checks", key=place.key)
+        yield view.violation(f"its ttl ran out {over}: the worker is dead, and nobody checks", key=place.key)
 
 
 @book.about_jobs(
@@ -178,9 +178,9 @@ def lease_is_not_over(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     refuses=True,
     of_record=True,
 )
-def is_not_finished(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def is_not_finished(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.state is State.ACTIVE and view.fields.get(b"progress") == b"100" and b"duration" in view.fields:
-        yield view.complaint("its work is done, and the worker died before it could say so: requeueing it would run it twice")
+        yield view.violation("its work is done, and the worker died before it could say so: requeueing it would run it twice")
 
 
 @book.about_jobs(
@@ -191,15 +191,15 @@ def is_not_finished(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     refuses=True,
     of_record=True,
 )
-def has_payload_to_run(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_payload_to_run(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.is_job and view.state not in FINISHED and not is_json(view.fields.get(b"data")):
-        yield view.complaint(f"{_payload(view)}: the worker that takes the job drops it")
+        yield view.violation(f"{_payload(view)}: the worker that takes the job drops it")
 
 
 @book.about_jobs("KUE-18", PAYLOAD, Severity.WARNING, Harm.POISON, of_record=True)
-def has_payload(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_payload(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.state in FINISHED and not is_json(view.fields.get(b"data")):
-        yield view.complaint(f"{_payload(view)}: kue can't show the job, nor run it again")
+        yield view.violation(f"{_payload(view)}: kue can't show the job, nor run it again")
 
 
 def _payload(view: View) -> str:
@@ -210,14 +210,14 @@ def _payload(view: View) -> str:
 @book.about_jobs(
     "KUE-19", "The backoff is JSON that kue understands", Severity.ERROR, Harm.POISON, repair="remove the backoff", of_record=True
 )
-def has_backoff(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_backoff(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     raw = view.fields.get(b"backoff")
     if not view.is_job or raw is None or is_json(raw):
         return
     if is_function(raw):
-        yield view.complaint("the backoff is JavaScript source, which only kue can run", severity=Severity.WARNING)
+        yield view.violation("the backoff is JavaScript source, which only kue can run", severity=Severity.WARNING)
     else:
-        yield view.complaint(f"backoff {show(raw, 40)!r} is neither JSON nor a function: the worker that takes the job drops it")
+        yield view.violation(f"backoff {show(raw, 40)!r} is neither JSON nor a function: the worker that takes the job drops it")
 
 
 @book.about_jobs(
@@ -228,13 +228,13 @@ def has_backoff(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     repair="remove the fields that are not JSON",
     of_record=True,
 )
-def has_readable_results(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_readable_results(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     wrong = [name for name in (b"result", b"progress_data") if name in view.fields and not is_json(view.fields[name])]
     if view.is_job and wrong:
         texts = ", ".join(f"{to_text(name)} {show(view.fields[name], 40)!r}" for name in wrong)
         runs = view.state in (State.WAITING, State.SCHEDULED)
         harm = "the worker that takes the job drops it" if runs else "kue leaves the job out of listings"
-        yield view.complaint(f"not JSON: {texts}: {harm}", severity=None if runs else Severity.WARNING)
+        yield view.violation(f"not JSON: {texts}: {harm}", severity=None if runs else Severity.WARNING)
 
 
 @book.about_jobs(
@@ -246,24 +246,24 @@ def has_readable_results(view: View, _keyspace: Keyspace) -> Iterator[Complaint]
     of_record=True,
     assumes="without those",
 )
-def has_readable_limits(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_readable_limits(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     wrong = unreadable(view) if view.state in TO_RUN else []
     if wrong:
         texts = ", ".join(f"{to_text(name)} {show(view.fields[name], 40)!r}" for name in wrong)
-        yield view.complaint(f"no whole number: {texts}")
+        yield view.violation(f"no whole number: {texts}")
 
 
 @book.about_jobs("KUE-21", ATTEMPTS, Severity.WARNING, Harm.LOST, repair="set max_attempts to 1")
-def has_attempts(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def has_attempts(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     if not view.is_job or Era.of(keyspace.totals) < Era.V0_8 or (view.state in TO_RUN and unreadable(view)):
         return
     raw = view.fields.get(b"max_attempts")
     allowed, made = whole(raw), whole(view.fields.get(b"attempts", b"0"))
     if allowed is None or allowed < 1:
         found = "no max_attempts" if raw is None else f"max_attempts {show(raw, 40)!r}"
-        yield view.complaint(f"{found}: failures are not counted, and never tried again")
+        yield view.violation(f"{found}: failures are not counted, and never tried again")
     elif Era.of(keyspace.totals) >= Era.V0_10_3 and made is not None and made > allowed:
-        yield view.complaint(f"{made} attempts of {allowed}, as kue up to 0.10.4 counted", severity=Severity.INFO)
+        yield view.violation(f"{made} attempts of {allowed}, as kue up to 0.10.4 counted", severity=Severity.INFO)
 
 
 @book.about_jobs(
@@ -274,10 +274,10 @@ def has_attempts(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     repair="requeue the job for its next attempt",
     of_record=True,
 )
-def retry_is_not_lost(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def retry_is_not_lost(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     made, allowed = whole(view.fields.get(b"attempts", b"0")), whole(view.fields.get(b"max_attempts", b"1"))
     if view.state is State.FAILED and made is not None and allowed is not None and made < allowed:
-        yield view.complaint(f"failed at attempt {made} of {allowed}: its worker died before the next one was queued")
+        yield view.violation(f"failed at attempt {made} of {allowed}: its worker died before the next one was queued")
 
 
 @book.about_jobs(
@@ -287,19 +287,19 @@ def retry_is_not_lost(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LEAK,
     repair="count the attempt; remove the job if it says removeOnComplete",
 )
-def is_completed_fully(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def is_completed_fully(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     if view.state is not State.COMPLETED or Era.of(keyspace.totals) < Era.V0_8:
         return
     if view.fields.get(b"removeOnComplete"):
-        yield view.complaint("complete, and still there though it says removeOnComplete")
+        yield view.violation("complete, and still there though it says removeOnComplete")
     if (whole(view.fields.get(b"attempts", b"0")) or 0) < 1:
-        yield view.complaint("complete, but its worker died before it counted the attempt")
+        yield view.violation("complete, but its worker died before it counted the attempt")
 
 
 @book.about_jobs("KUE-24", "A log belongs to a job", Severity.WARNING, Harm.LEAK, repair="delete the log")
-def log_has_job(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def log_has_job(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.log_facts and not view.is_job:
-        yield view.complaint("a log of a job that does not exist", key=view.log_facts[0].key)
+        yield view.violation("a log of a job that does not exist", key=view.log_facts[0].key)
 
 
 @book.about_jobs(
@@ -309,14 +309,14 @@ def log_has_job(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LOST,
     repair="take the time to live off the keys (PERSIST)",
 )
-def does_not_expire(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def does_not_expire(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     for fact in (view.record, *view.log_facts):
         if fact is not None and fact.ttl_ms is not None:
-            yield view.complaint(f"{show(fact.key)} vanishes in {span(fact.ttl_ms)}", key=fact.key)
+            yield view.violation(f"{show(fact.key)} vanishes in {span(fact.ttl_ms)}", key=fact.key)
 
 
 @book.about_jobs("KUE-30", "A job's times and end are consistent", Severity.INFO, Harm.COSMETIC, of_record=True)
-def times_are_consistent(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def times_are_consistent(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     now = view.state
     if now is State.UNKNOWN:
         return
@@ -332,7 +332,7 @@ def times_are_consistent(view: View, _keyspace: Keyspace) -> Iterator[Complaint]
     if now is State.COMPLETED and view.fields.get(b"progress") != b"100":
         wrong.append("complete, but progress is not 100")
     if wrong:
-        yield view.complaint("; ".join(wrong))
+        yield view.violation("; ".join(wrong))
 
 
 @book.about_jobs(
@@ -343,6 +343,6 @@ def times_are_consistent(view: View, _keyspace: Keyspace) -> Iterator[Complaint]
     refuses=True,
     assumes="due at once",
 )
-def has_due_time(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_due_time(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.state is State.SCHEDULED and view.due_at is None:
-        yield view.complaint("neither its score nor its hash says when it is due: that is lost")
+        yield view.violation("neither its score nor its hash says when it is due: that is lost")

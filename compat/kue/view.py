@@ -9,7 +9,7 @@ from attrs import define, field
 
 from ...schema.fact import Fact, Subject
 from ...schema.job import State
-from ...schema.rule import Complaint, Severity
+from ...schema.rule import Severity, Violation
 from ...schema.text import to_text
 from ..memo import remember_last
 from ..numbers import whole
@@ -105,9 +105,9 @@ class View:
         objects = {to_text(fact.member or b""): fact.score for fact in self.search_facts if fact.role == "search_object"}
         return objects, {fact.place or "": fact.score for fact in self.search_facts if fact.role == "search_word"}
 
-    def complaint(self, detail: str, *, key: bytes | None = None, severity: Severity | None = None) -> Complaint:
+    def violation(self, detail: str, *, key: bytes | None = None, severity: Severity | None = None) -> Violation:
         """What a rule says about this job; about its hash if no other key is at fault."""
-        return Complaint(detail, self.key if key is None else key, self.queue or None, severity)
+        return Violation(detail, self.key if key is None else key, self.queue or None, severity)
 
 
 view_of = remember_last(View.of)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...schema.job import State
-from ...schema.rule import Complaint, Harm, Keyspace, Severity
+from ...schema.rule import Harm, Keyspace, Severity, Violation
 from ...schema.text import ago, show, span, to_text
 from ..numbers import number
 from ..rulebook import Rulebook, keys_of
@@ -39,10 +39,10 @@ book: Rulebook[View] = Rulebook(view_of)
     repair="rename the key; workers_idle as a sorted set of the JavaScript program may be removed",
     refuses=True,
 )
-def is_hash(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def is_hash(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.stranger is not None and view.is_contained:
         detail = f"the key is a {view.stranger.redis_type}: dispatching it stops half way and kills the program"
-        yield view.complaint(detail, key=view.stranger.key)
+        yield view.violation(detail, key=view.stranger.key)
 
 
 def _lacks_payload(view: View) -> str:
@@ -57,11 +57,11 @@ def _lacks_payload(view: View) -> str:
     repair="take the id out of the list: there is nothing to run",
     refuses=True,
 )
-def queued_has_payload(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def queued_has_payload(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     places = view.all_places(("queued", "js_queued"))
     if places and not view.has_json and view.stranger is None:
         detail = f"{_lacks_payload(view)}: each dispatch of it kills the program, again every 9 s"
-        yield view.complaint(detail, key=places[0].key, queue=places[0].queue)
+        yield view.violation(detail, key=places[0].key, queue=places[0].queue)
 
 
 @book.about_jobs(
@@ -71,9 +71,9 @@ def queued_has_payload(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.POISON,
     refuses=True,
 )
-def payload_can_be_run(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def payload_can_be_run(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.fault is not None and view.state in TO_RUN:
-        yield view.complaint(f"{_unreadable(view)}: each dispatch of it kills the program, again every 9 s")
+        yield view.violation(f"{_unreadable(view)}: each dispatch of it kills the program, again every 9 s")
 
 
 @book.about_jobs(
@@ -82,9 +82,9 @@ def payload_can_be_run(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Severity.WARNING,
     Harm.LEAK,
 )
-def payload_can_be_read(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def payload_can_be_read(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.fault is not None and view.is_contained and view.state not in TO_RUN:
-        yield view.complaint(f"{_unreadable(view)}: how the job ended is lost")
+        yield view.violation(f"{_unreadable(view)}: how the job ended is lost")
 
 
 def _unreadable(view: View) -> str:
@@ -99,12 +99,12 @@ def _unreadable(view: View) -> str:
     repair="take the id out of its containers: there is nothing to run",
     refuses=True,
 )
-def dispatched_has_payload(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def dispatched_has_payload(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     places = view.all_places(("dispatched", "processing", "finished", "js_leased"))
     if places and not view.has_json and view.stranger is None:
         returns = any(fact.role == "dispatched" for fact in places)
         effect = "it comes back into the list and kills the program" if returns else "what it was is lost"
-        yield view.complaint(f"{_lacks_payload(view)}: {effect}", key=places[0].key, queue=places[0].queue)
+        yield view.violation(f"{_lacks_payload(view)}: {effect}", key=places[0].key, queue=places[0].queue)
 
 
 @book.about_jobs(
@@ -114,16 +114,16 @@ def dispatched_has_payload(view: View, _keyspace: Keyspace) -> Iterator[Complain
     Harm.DUPLICATE,
     repair="correct uuid and queue_name in the payload",
 )
-def payload_names_job(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def payload_names_job(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.members is None:
         return
     if view.is_contained and view.job_id not in key_texts(view.members, "uuid"):
-        yield view.complaint("its uuid is not the id: its worker will accept and finish another job")
+        yield view.violation("its uuid is not the id: its worker will accept and finish another job")
     elsewhere = [fact for fact in view.all_places() if fact.queue not in key_texts(view.members, "queue_name")]
     if elsewhere:
         named = show(str(view.members.get("queue_name")), 60)
         detail = f"its queue_name is {named!r}, but it stands in {keys_of(elsewhere)}: nobody will close it there"
-        yield view.complaint(detail, queue=elsewhere[0].queue)
+        yield view.violation(detail, queue=elsewhere[0].queue)
 
 
 # One place
@@ -136,12 +136,12 @@ def payload_names_job(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.DUPLICATE,
     repair="keep the entry that runs first",
 )
-def is_queued_once(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def is_queued_once(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     queued = view.places.get("queued", [])
     repeated = [fact for fact in queued if sum(other.key == fact.key for other in queued) > 1]
     if repeated:
         detail = f"{len(repeated)} times in {keys_of(repeated)}: added again, and will run as often with the last payload"
-        yield view.complaint(detail, key=repeated[0].key, queue=repeated[0].queue)
+        yield view.violation(detail, key=repeated[0].key, queue=repeated[0].queue)
 
 
 @book.about_jobs(
@@ -151,12 +151,12 @@ def is_queued_once(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.DUPLICATE,
     repair="keep the place to which it came furthest, if its worker is there",
 )
-def is_in_one_place(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def is_in_one_place(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     places = view.all_places(("queued", "dispatched", "processing", "finished"))
     if len({fact.key for fact in places}) > 1:
         runs = any(fact.role in ("queued", "dispatched") for fact in places)
         effect = "it will run again" if runs else "shown as running for ever"
-        yield view.complaint(f"in {keys_of(places)}: {effect}", severity=None if runs else Severity.WARNING)
+        yield view.violation(f"in {keys_of(places)}: {effect}", severity=None if runs else Severity.WARNING)
 
 
 @book.about_jobs(
@@ -166,7 +166,7 @@ def is_in_one_place(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.COSMETIC,
     repair="set the missing progress to 0; remove the progress of a job that is not processing",
 )
-def has_progress(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_progress(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     yield from _differing(view, "processing", "progress")
 
 
@@ -177,27 +177,27 @@ def has_progress(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.COSMETIC,
     repair="set the missing progress to 0; remove the progress of a job that is not leased",
 )
-def has_js_progress(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_js_progress(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     yield from _differing(view, "js_leased", "js_progress")
 
 
-def _differing(view: View, role: str, progress_role: str) -> Iterator[Complaint]:
+def _differing(view: View, role: str, progress_role: str) -> Iterator[Violation]:
     running, progress = ({fact.queue: fact for fact in view.places.get(each, ())} for each in (role, progress_role))
     for queue in sorted(running.keys() ^ progress.keys(), key=str):
         if queue in running:
-            yield view.complaint(f"in {show(running[queue].key)} without a progress", key=running[queue].key, queue=queue)
+            yield view.violation(f"in {show(running[queue].key)} without a progress", key=running[queue].key, queue=queue)
         else:
             detail = f"a progress in {show(progress[queue].key)}, but it is not at work there"
-            yield view.complaint(detail, key=progress[queue].key, queue=queue)
+            yield view.violation(detail, key=progress[queue].key, queue=queue)
 
 
 @book.about_jobs(
     "PJQ-9", "A progress is from 0 to 1", Severity.WARNING, Harm.COSMETIC, repair="set it to 0: its worker will tell another"
 )
-def progress_is_fraction(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def progress_is_fraction(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     for fact in view.places.get("progress", ()):
         if not 0 <= (fact.score or 0) <= 1:
-            yield view.complaint(f"a progress of {fact.score:g}", key=fact.key, queue=fact.queue)
+            yield view.violation(f"a progress of {fact.score:g}", key=fact.key, queue=fact.queue)
 
 
 @book.about_jobs(
@@ -208,7 +208,7 @@ def progress_is_fraction(view: View, _keyspace: Keyspace) -> Iterator[Complaint]
     repair="add the job again, if it has not run",
     refuses=True,
 )
-def is_in_a_container(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def is_in_a_container(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     if view.is_contained or b"finished_at" in view.fields:
         return
     names = keyspace.totals.names
@@ -216,9 +216,9 @@ def is_in_a_container(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     completes = b"leased_at" in view.fields or (bool(names.get("js-1 keys")) and not names.get("current keys"))
     if view.has_json:
         said = "completed by the first JavaScript program, or lost" if completes else "lost, or completed by a JavaScript program"
-        yield view.complaint(f"in no list and no set: {said}", severity=Severity.WARNING if completes else None)
+        yield view.violation(f"in no list and no set: {said}", severity=Severity.WARNING if completes else None)
     elif view.fields.keys() == {b"dispatched_at"}:
-        yield view.complaint("nothing is left of it but the time of its dispatch")
+        yield view.violation("nothing is left of it but the time of its dispatch")
 
 
 # The hash against the containers
@@ -231,10 +231,10 @@ def is_in_a_container(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LEAK,
     repair="list it, with the end as a number",
 )
-def finished_is_listed(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def finished_is_listed(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if b"finished_at" in view.fields and "finished" not in view.places:
         finished_at = show(view.fields[b"finished_at"], 40)
-        yield view.complaint(f"finished at {finished_at!r}, but not in the set of its queue: the program died over the date")
+        yield view.violation(f"finished at {finished_at!r}, but not in the set of its queue: the program died over the date")
 
 
 @book.about_jobs(
@@ -243,7 +243,7 @@ def finished_is_listed(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Severity.WARNING,
     Harm.DUPLICATE,
 )
-def hash_fits_container(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def hash_fits_container(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if not view.has_json:
         return
     needed = {"dispatched": (b"dispatched_at",), "processing": (b"started_at", b"worker_uuid")}
@@ -257,7 +257,7 @@ def hash_fits_container(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     wrong += (f"{_word(role)} although it is finished" for role in again)
     if wrong:
         detail = "; ".join(wrong) + (": it will run again" if again else "")
-        yield view.complaint(detail, severity=Severity.ERROR if again else None)
+        yield view.violation(detail, severity=Severity.ERROR if again else None)
 
 
 def _word(role: str) -> str:
@@ -271,10 +271,10 @@ def _word(role: str) -> str:
     Harm.DUPLICATE,
     repair="see under which id it was dispatched: that one runs again",
 )
-def was_dispatched(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def was_dispatched(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     accepted = [role for role in ("processing", "finished") if role in view.places]
     if accepted and view.has_json and b"dispatched_at" not in view.fields:
-        yield view.complaint(f"{_word(accepted[0])}, and never dispatched: accepted under a wrong id")
+        yield view.violation(f"{_word(accepted[0])}, and never dispatched: accepted under a wrong id")
 
 
 @book.about_jobs(
@@ -284,19 +284,19 @@ def was_dispatched(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LOST,
     repair="divide a time in milliseconds by 1000; set the end of a job to what its hash says",
 )
-def scores_are_seconds(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def scores_are_seconds(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     for fact in view.all_places(("dispatched", "processing")):
         if not EARLIEST <= (fact.score or 0) <= LATEST:
             lasts = fact.role == "dispatched" and (fact.score or 0) > LATEST
             effect = ": its lease never ends" if lasts else ""
             detail = f"{fact.score:.16g} in {show(fact.key)} is no time in seconds{effect}"
-            yield view.complaint(detail, key=fact.key, queue=fact.queue, severity=None if lasts else Severity.WARNING)
+            yield view.violation(detail, key=fact.key, queue=fact.queue, severity=None if lasts else Severity.WARNING)
     finished_at = number(view.fields.get(b"finished_at"))
     for fact in view.places.get("finished", ()):
         if b"finished_at" in view.fields and (finished_at is None or abs(finished_at - (fact.score or 0)) > EXACT):
             found = show(view.fields[b"finished_at"], 40)
             detail = f"finished at {found!r}, but the score is {fact.score!r}"
-            yield view.complaint(detail, key=fact.key, queue=fact.queue, severity=Severity.WARNING)
+            yield view.violation(detail, key=fact.key, queue=fact.queue, severity=Severity.WARNING)
 
 
 # The clock
@@ -309,13 +309,13 @@ def scores_are_seconds(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LATE,
     repair="put it back into the list, as the program does at the next message for this queue",
 )
-def lease_is_not_over(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def lease_is_not_over(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     for fact in view.places.get("dispatched", ()):
         since = keyspace.now_ms / 1000 - (fact.score or 0)
         if since > LEASE_MS / 1000:
             when = ago((fact.score or 0) * 1000, keyspace.now_ms)
             detail = f"dispatched {when}, and never accepted: it runs again at the next message for the queue"
-            yield view.complaint(detail, key=fact.key, queue=fact.queue)
+            yield view.violation(detail, key=fact.key, queue=fact.queue)
 
 
 @book.about_jobs(
@@ -325,13 +325,13 @@ def lease_is_not_over(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LOST,
     repair="if the worker is gone, put the job back into the list (--older-than or --worker): the program never does",
 )
-def worker_is_busy(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def worker_is_busy(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     worker = view.text(b"worker_uuid")
     for fact in view.places.get("processing", ()):
         queue = fact.queue or ""
         if worker is not None and not is_busy(worker, queue, keyspace.totals) and not is_misfit("busy", queue, keyspace):
             detail = f"worker {show(worker, 60)} is not busy there: gone, or silent for 9 s; the program never takes the job back"
-            yield view.complaint(detail, key=fact.key, queue=fact.queue)
+            yield view.violation(detail, key=fact.key, queue=fact.queue)
 
 
 @book.about_jobs(
@@ -341,7 +341,7 @@ def worker_is_busy(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LOST,
     repair="finish it if it is done; if its worker is gone, put it back into the list (--older-than or --worker)",
 )
-def work_goes_on(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def work_goes_on(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     worker = view.text(b"worker_uuid")
     for fact in view.places.get("processing", ()):
         queue = fact.queue or ""
@@ -351,17 +351,17 @@ def work_goes_on(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
         silent = keyspace.now_ms / 1000 - max(fact.score or 0, seen or 0)
         if silent > LEASE_MS / 1000:
             detail = f"no sign for {span(silent * 1000)}: done, still at work, or its worker is gone"
-            yield view.complaint(detail, key=fact.key, queue=queue)
+            yield view.violation(detail, key=fact.key, queue=queue)
 
 
 @book.about_jobs("PJQ-24", "No job waits while a worker is idle (cured by the next message)", Severity.INFO, Harm.LATE)
-def no_worker_is_idle(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def no_worker_is_idle(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     names = keyspace.totals.names
     for fact in view.places.get("queued", ()):
         # Said once for a queue, at the head of its list; of workers that are busy as well another rule speaks.
         idle = set(names.get(f"idle:{fact.queue}", ())) - names.get(f"busy:{fact.queue}", set()) if fact.index == 0 else ()
         if idle:
-            yield view.complaint(f"{len(idle)} workers are idle in its queue", key=fact.key, queue=fact.queue)
+            yield view.violation(f"{len(idle)} workers are idle in its queue", key=fact.key, queue=fact.queue)
 
 
 @book.about_jobs(
@@ -371,6 +371,6 @@ def no_worker_is_idle(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LOST,
     repair="take the time to live off the key (PERSIST)",
 )
-def does_not_expire(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def does_not_expire(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.record is not None and view.record.ttl_ms is not None:
-        yield view.complaint(f"vanishes in {span(view.record.ttl_ms)}, and its id becomes poison")
+        yield view.violation(f"vanishes in {span(view.record.ttl_ms)}, and its id becomes poison")

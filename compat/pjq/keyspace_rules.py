@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ...schema.rule import Complaint, Harm, Keyspace, Severity
+from ...schema.rule import Harm, Keyspace, Severity, Violation
 from ...schema.text import show, span, to_bytes
 from ..rulebook import Rulebook
 from .job_rules import EARLIEST, LATEST
@@ -43,13 +43,13 @@ def out_of_range(workers: Workers) -> set[str]:
     return {worker for worker, seen in workers.seen.items() if not EARLIEST <= seen <= LATEST}
 
 
-def _complaints(keyspace: Keyspace, queue: str, role: str, workers: Iterable[str], detail: str) -> Iterator[Complaint]:
-    """One complaint that names the first workers; none without workers."""
+def _complaints(keyspace: Keyspace, queue: str, role: str, workers: Iterable[str], detail: str) -> Iterator[Violation]:
+    """One violation that names the first workers; none without workers."""
     found = sorted(workers)
     if found:
         named = ", ".join(show(worker, 60) for worker in found[:NAMED]) + (" …" if len(found) > NAMED else "")
         count = f"{len(found)} workers" if len(found) > 1 else "worker"
-        yield Complaint(f"{count} {named}: {detail}", layout(keyspace.prefix).key(role, queue=queue), queue)
+        yield Violation(f"{count} {named}: {detail}", layout(keyspace.prefix).key(role, queue=queue), queue)
 
 
 @book.about_keyspace(
@@ -59,16 +59,16 @@ def _complaints(keyspace: Keyspace, queue: str, role: str, workers: Iterable[str
     Harm.POISON,
     repair="rename the key; workers_idle as a sorted set of the JavaScript program may be removed",
 )
-def containers_have_types(keyspace: Keyspace) -> Iterator[Complaint]:
+def containers_have_types(keyspace: Keyspace) -> Iterator[Violation]:
     for text in sorted(keyspace.totals.names.get("misfits", ())):
         key = to_bytes(text)
         match = next(layout(keyspace.prefix).matches(key))
         queue = match.fields["queue"]
         if match.role.startswith("staged"):
-            yield Complaint("left by a migration that is not finished: finish it, or its jobs never run", key, queue)
+            yield Violation("left by a migration that is not finished: finish it, or its jobs never run", key, queue)
         else:
             wanted = match.pattern.redis_types[0]
-            yield Complaint(f"must be a {wanted}: every message for this queue kills the program", key, queue)
+            yield Violation(f"must be a {wanted}: every message for this queue kills the program", key, queue)
 
 
 @book.about_keyspace(
@@ -78,7 +78,7 @@ def containers_have_types(keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.DUPLICATE,
     repair="remove it from the idle ones: it will say so when it is",
 )
-def idle_or_busy(keyspace: Keyspace) -> Iterator[Complaint]:
+def idle_or_busy(keyspace: Keyspace) -> Iterator[Violation]:
     for queue, workers in all_workers(keyspace.totals):
         yield from _complaints(keyspace, queue, "idle", workers.idle & workers.busy, "idle and busy, will get a second job")
 
@@ -90,7 +90,7 @@ def idle_or_busy(keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LATE,
     repair="give it one now: it is forgotten 9 s later, unless it is there",
 )
-def worker_can_be_forgotten(keyspace: Keyspace) -> Iterator[Complaint]:
+def worker_can_be_forgotten(keyspace: Keyspace) -> Iterator[Violation]:
     for queue, workers in all_workers(keyspace.totals):
         if not is_misfit("seen", queue, keyspace):
             role = "idle" if unknown_to_purge(workers) & workers.idle else "busy"
@@ -105,7 +105,7 @@ def worker_can_be_forgotten(keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.COSMETIC,
     repair="remove its last sign",
 )
-def sign_has_worker(keyspace: Keyspace) -> Iterator[Complaint]:
+def sign_has_worker(keyspace: Keyspace) -> Iterator[Violation]:
     for queue, workers in all_workers(keyspace.totals):
         if not is_misfit("idle", queue, keyspace) and not is_misfit("busy", queue, keyspace):
             yield from _complaints(keyspace, queue, "seen", nowhere(workers), "a last sign, but neither idle nor busy")
@@ -118,7 +118,7 @@ def sign_has_worker(keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LATE,
     repair="set it to the present: the worker is forgotten 9 s later, unless it is there",
 )
-def clocks_agree(keyspace: Keyspace) -> Iterator[Complaint]:
+def clocks_agree(keyspace: Keyspace) -> Iterator[Violation]:
     for queue, workers in all_workers(keyspace.totals):
         ahead = from_the_future(workers, keyspace.now_ms)
         if ahead:
@@ -134,13 +134,13 @@ def clocks_agree(keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LATE,
     repair="set it to the present: the worker is forgotten 9 s later, unless it is there",
 )
-def signs_are_seconds(keyspace: Keyspace) -> Iterator[Complaint]:
+def signs_are_seconds(keyspace: Keyspace) -> Iterator[Violation]:
     for queue, workers in all_workers(keyspace.totals):
         yield from _complaints(keyspace, queue, "seen", out_of_range(workers), "its last sign is no time in seconds")
 
 
 @book.about_keyspace("PJQ-21", "A queue has no more busy workers than jobs at work", Severity.INFO, Harm.COSMETIC)
-def busy_workers_have_jobs(keyspace: Keyspace) -> Iterator[Complaint]:
+def busy_workers_have_jobs(keyspace: Keyspace) -> Iterator[Violation]:
     for queue, workers in all_workers(keyspace.totals):
         jobs = keyspace.totals.sums["dispatched", queue] + keyspace.totals.sums["processing", queue]
         misfit = is_misfit("dispatched", queue, keyspace) or is_misfit("processing", queue, keyspace)
@@ -156,10 +156,10 @@ def busy_workers_have_jobs(keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LOST,
     repair="take the time to live off the key (PERSIST)",
 )
-def containers_do_not_expire(keyspace: Keyspace) -> Iterator[Complaint]:
+def containers_do_not_expire(keyspace: Keyspace) -> Iterator[Violation]:
     for text in sorted(keyspace.totals.names.get("expiring", ())):
         key = to_bytes(text)
-        yield Complaint("has a time to live, and will vanish", key, next(layout(keyspace.prefix).matches(key)).fields["queue"])
+        yield Violation("has a time to live, and will vanish", key, next(layout(keyspace.prefix).matches(key)).fields["queue"])
 
 
 @book.about_keyspace(
@@ -169,9 +169,9 @@ def containers_do_not_expire(keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LOST,
     repair="migrate its jobs: they are carried like all others",
 )
-def first_program_is_gone(keyspace: Keyspace) -> Iterator[Complaint]:
+def first_program_is_gone(keyspace: Keyspace) -> Iterator[Violation]:
     if keyspace.totals.names.get("current keys"):
         for text in sorted(keyspace.totals.names.get("js-1 keys", ())):
             key = to_bytes(text)
             queue = next(layout(keyspace.prefix).matches(key)).fields["queue"]
-            yield Complaint("of the first JavaScript program: no newer one ever looks there", key, queue)
+            yield Violation("of the first JavaScript program: no newer one ever looks there", key, queue)

@@ -12,7 +12,7 @@ from attrs import define, field
 
 from ...schema.fact import Fact, Subject
 from ...schema.job import State
-from ...schema.rule import Complaint, Severity
+from ...schema.rule import Severity, Violation
 from ...schema.totals import Totals
 from ..memo import remember_last
 from .keys import LISTS, STATES
@@ -142,11 +142,11 @@ class View:
             found["places"] = [[fact.role, fact.queue or "", fact.index if fact.score is None else fact.score] for fact in stands]
         return found
 
-    def complaint(
+    def violation(
         self, detail: str, *, key: bytes | None = None, queue: str | None = None, severity: Severity | None = None
-    ) -> Complaint:
+    ) -> Violation:
         """What a rule says about this job; about its hash and its queue if no others are at fault."""
-        return Complaint(detail, self.key if key is None else key, (self.queue if queue is None else queue) or None, severity)
+        return Violation(detail, self.key if key is None else key, (self.queue if queue is None else queue) or None, severity)
 
 
 _PROGRESS_OF = {"processing": "progress", "js_leased": "js_progress"}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...schema.rule import Complaint, Harm, Keyspace, Severity
+from ...schema.rule import Harm, Keyspace, Severity, Violation
 from ...schema.text import to_bytes
 from ...schema.totals import Totals
 from ..rulebook import Rulebook
@@ -25,20 +25,20 @@ book: Rulebook[View] = Rulebook(view_of)
     Harm.COSMETIC,
     repair="register the queue",
 )
-def queues_are_registered(keyspace: Keyspace) -> Iterator[Complaint]:
+def queues_are_registered(keyspace: Keyspace) -> Iterator[Violation]:
     totals = keyspace.totals
     # The register came with the jid.
     if era_of(keyspace).generation >= Generation.JID:
         for queue in sorted(totals.names.get("indexed", set()) - totals.names.get("queues", set())):
-            yield Complaint("has jobs, but is not registered: no listing of queues shows it", to_bytes(queue), queue)
+            yield Violation("has jobs, but is not registered: no listing of queues shows it", to_bytes(queue), queue)
 
 
-def _unnamed(totals: Totals, measure: str, role: str, what: str) -> Iterator[Complaint]:
-    """One complaint for all that were counted beyond the kept samples."""
+def _unnamed(totals: Totals, measure: str, role: str, what: str) -> Iterator[Violation]:
+    """One violation for all that were counted beyond the kept samples."""
     samples = totals.samples.get((measure, role), [])
     more = totals.sums[measure, role] - len(samples)
     if more > 0:
-        yield Complaint(f"and {more} more {what}, not named here", to_bytes(samples[-1]), severity=Severity.WARNING)
+        yield Violation(f"and {more} more {what}, not named here", to_bytes(samples[-1]), severity=Severity.WARNING)
 
 
 @book.about_keyspace(
@@ -47,18 +47,18 @@ def _unnamed(totals: Totals, measure: str, role: str, what: str) -> Iterator[Com
     Severity.ERROR,
     Harm.LOST,
 )
-def keys_make_sense(keyspace: Keyspace) -> Iterator[Complaint]:
+def keys_make_sense(keyspace: Keyspace) -> Iterator[Violation]:
     totals = keyspace.totals
     for role in totals.labels("odd key"):
         for text in totals.samples["odd key", role]:
             if role == NAMELESS:
-                yield Complaint("no key of qless's: it is left where it is", to_bytes(text), severity=Severity.WARNING)
+                yield Violation("no key of qless's: it is left where it is", to_bytes(text), severity=Severity.WARNING)
             else:
                 wanted = layout(keyspace.prefix).redis_type(role)
-                yield Complaint(f"has the wrong Redis type; a key of this name must be a {wanted}", to_bytes(text))
+                yield Violation(f"has the wrong Redis type; a key of this name must be a {wanted}", to_bytes(text))
         yield from _unnamed(totals, "odd key", role, "keys that make no sense")
     for text in totals.samples.get(("beats", ""), ()):
-        yield Complaint("heartbeats of March 2012, which nothing reads", to_bytes(text), severity=Severity.INFO)
+        yield Violation("heartbeats of March 2012, which nothing reads", to_bytes(text), severity=Severity.INFO)
 
 
 @book.about_keyspace(
@@ -68,8 +68,8 @@ def keys_make_sense(keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LOST,
     repair="take the time to live off the key (PERSIST)",
 )
-def keys_do_not_expire(keyspace: Keyspace) -> Iterator[Complaint]:
+def keys_do_not_expire(keyspace: Keyspace) -> Iterator[Violation]:
     for role in keyspace.totals.labels("expiring"):
         for text in keyspace.totals.samples["expiring", role]:
-            yield Complaint("has a time to live, and will vanish", to_bytes(text))
+            yield Violation("has a time to live, and will vanish", to_bytes(text))
         yield from _unnamed(keyspace.totals, "expiring", role, "keys with a time to live")

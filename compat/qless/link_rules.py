@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...schema.rule import Complaint, Harm, Keyspace, Severity
+from ...schema.rule import Harm, Keyspace, Severity, Violation
 from ...schema.text import show, to_text
 from ..rulebook import Rulebook
 from .keys import Generation, era_of, own_throttle
@@ -27,12 +27,12 @@ book: Rulebook[View] = Rulebook(view_of)
     Harm.LATE,
     repair="add the job to the set of its worker",
 )
-def is_held_by_its_worker(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def is_held_by_its_worker(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.is_early or view.word not in RUNNING or view.has_grace or not view.where("locks"):
         return
     worker = to_text(view.fields.get(b"worker", b""))
     if worker not in view.held:
-        yield view.complaint(f"runs, but is not in the set of its worker {show(worker, 60)!r}")
+        yield view.violation(f"runs, but is not in the set of its worker {show(worker, 60)!r}")
 
 
 @book.about_jobs(
@@ -42,11 +42,11 @@ def is_held_by_its_worker(view: View, _keyspace: Keyspace) -> Iterator[Complaint
     Harm.LEAK,
     repair="remove the job from the set",
 )
-def worker_holds_it(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def worker_holds_it(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     for worker, fact in view.held.items():
         if view.word not in RUNNING or worker != to_text(view.fields.get(b"worker", b"")):
             now = show(view.word, 40) if view.record is not None else "gone"
-            yield view.complaint(f"in the set of worker {show(worker, 60)!r}, but {now}", key=fact.key)
+            yield view.violation(f"in the set of worker {show(worker, 60)!r}, but {now}", key=fact.key)
 
 
 @book.about_jobs(
@@ -56,18 +56,18 @@ def worker_holds_it(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LEAK,
     repair="make the sets of the tags agree with the job",
 )
-def tags_agree(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def tags_agree(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     tags = view.stored.tags
     for tag, fact in view.tagged.items():
         if view.record is None:
-            yield view.complaint(f"in the set of tag {show(tag, 60)!r} without a hash", key=fact.key)
+            yield view.violation(f"in the set of tag {show(tag, 60)!r} without a hash", key=fact.key)
         elif tags is not None and tag not in tags:
-            yield view.complaint(f"in the set of tag {show(tag, 60)!r}, which the job has not", key=fact.key)
+            yield view.violation(f"in the set of tag {show(tag, 60)!r}, which the job has not", key=fact.key)
     # Sets of tags came some weeks after tags.
     if view.is_job and not view.is_early:
         for tag in dict.fromkeys(tags or ()):
             if tag not in view.tagged:
-                yield view.complaint(f"tagged {show(tag, 60)!r}, but not in the set of that tag")
+                yield view.violation(f"tagged {show(tag, 60)!r}, but not in the set of that tag")
 
 
 @book.about_jobs(
@@ -77,7 +77,7 @@ def tags_agree(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LOST,
     repair="let the other job release it; take a dependency away that is complete, and queue the job if it was the last one",
 )
-def dependencies_end(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def dependencies_end(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if not view.is_job:
         return
     for other, answer in view.answers.items():
@@ -85,14 +85,14 @@ def dependencies_end(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
             word, releases, *_ = answer.values
             name = repr(show(other, 60))
             if word == GONE:
-                yield view.complaint(f"waits for {name}, which does not exist", key=view.dependencies[other].key)
+                yield view.violation(f"waits for {name}, which does not exist", key=view.dependencies[other].key)
             elif word == b"complete":
-                yield view.complaint(f"waits for {name}, which is complete", key=answer.key)
+                yield view.violation(f"waits for {name}, which is complete", key=answer.key)
             elif releases != b"1":
-                yield view.complaint(f"waits for {name}, which will not release it", key=answer.key)
+                yield view.violation(f"waits for {name}, which will not release it", key=answer.key)
     for other, fact in view.releasing_it.items():
         if other not in view.dependencies:
-            yield view.complaint(f"will be released by {show(other, 60)!r}, for which it does not wait", key=fact.key)
+            yield view.violation(f"will be released by {show(other, 60)!r}, for which it does not wait", key=fact.key)
 
 
 @book.about_jobs(
@@ -102,24 +102,24 @@ def dependencies_end(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LEAK,
     repair="delete the set",
 )
-def dependencies_have_a_job(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def dependencies_have_a_job(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.record is None:
         for name, edges in (("dependents", view.dependents), ("dependencies", view.dependencies)):
             if edges:
                 fact = next(iter(edges.values()))
-                yield view.complaint(f"{len(edges)} {name} of a job that does not exist", key=fact.key)
+                yield view.violation(f"{len(edges)} {name} of a job that does not exist", key=fact.key)
     elif view.dependencies and view.word != "depends":
         fact = next(iter(view.dependencies.values()))
-        yield view.complaint(f"{show(view.word, 40)}, but names jobs that it depends on", key=fact.key)
+        yield view.violation(f"{show(view.word, 40)}, but names jobs that it depends on", key=fact.key)
 
 
 @book.about_jobs("QLESS-22", DEPENDENCIES, Severity.ERROR, Harm.LOST)
-def no_circle(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def no_circle(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     for other in view.dependencies:
         answer = view.answers.get(other)
         next_ones = () if answer is None else map(to_text, answer.values[2:])
         if other == view.job_id or not {other, *next_ones}.isdisjoint(view.waiting_for_it):
-            yield view.complaint(f"waits for itself through {show(other, 60)!r}: never runs")
+            yield view.violation(f"waits for itself through {show(other, 60)!r}: never runs")
 
 
 @book.about_jobs(
@@ -129,9 +129,9 @@ def no_circle(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LEAK,
     repair="take the job off the tracked ones",
 )
-def tracked_exists(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def tracked_exists(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.record is None and view.tracked is not None:
-        yield view.complaint("tracked, but cancelled or expired", key=view.tracked.key)
+        yield view.violation("tracked, but cancelled or expired", key=view.tracked.key)
 
 
 # Throttles of reqless
@@ -144,13 +144,13 @@ def tracked_exists(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LATE,
     repair="give the slot back",
 )
-def slot_is_in_use(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def slot_is_in_use(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     for throttle, fact in view.slots.items():
         needed = view.stored.throttles or ()
         if view.record is None or view.word not in RUNNING or throttle not in needed:
             now = show(view.word, 40) if view.record is not None else "gone"
             detail = f"holds a slot of throttle {show(throttle, 60)!r}, but is {now}"
-            yield view.complaint(detail + ("" if throttle in needed else " and does not need it"), key=fact.key)
+            yield view.violation(detail + ("" if throttle in needed else " and does not need it"), key=fact.key)
 
 
 @book.about_jobs(
@@ -160,15 +160,15 @@ def slot_is_in_use(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.DUPLICATE,
     repair="take the slots for the job",
 )
-def holds_its_slots(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def holds_its_slots(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     if not view.is_job or view.word not in RUNNING or era_of(keyspace).generation < Generation.REQLESS:
         return
     if b"throttles" not in view.fields:
         own = own_throttle(keyspace.prefix, view.queue)
-        yield view.complaint(f"runs without throttles, put by an older client: not even counted in {show(own, 60)!r}")
+        yield view.violation(f"runs without throttles, put by an older client: not even counted in {show(own, 60)!r}")
     missing = [show(throttle, 60) for throttle in dict.fromkeys(view.stored.throttles or ()) if throttle not in view.slots]
     if missing:
-        yield view.complaint(f"runs without a slot of throttle {', '.join(missing)}")
+        yield view.violation(f"runs without a slot of throttle {', '.join(missing)}")
 
 
 @book.about_jobs(
@@ -178,18 +178,18 @@ def holds_its_slots(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.LOST,
     repair="put the job into its queue, where the next pop throttles it anew; remove one that is gone",
 )
-def throttled_is_pending(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def throttled_is_pending(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     throttled = view.where("throttled")
     if view.record is None:
         if view.pending:
             key = next(iter(view.pending.values())).key
-            yield view.complaint(f"waits for throttle {_throttles(view)} without a hash: the release fails there", key=key)
+            yield view.violation(f"waits for throttle {_throttles(view)} without a hash: the release fails there", key=key)
     elif throttled and (view.word != "throttled" or len(view.pending) != 1):
         told = f"pending for {_throttles(view)}" if view.pending else "pending for no throttle"
-        yield view.complaint(f"{show(view.word, 40)}, in {show(throttled[0].key)}, and {told}", key=throttled[0].key)
+        yield view.violation(f"{show(view.word, 40)}, in {show(throttled[0].key)}, and {told}", key=throttled[0].key)
     elif view.pending and not throttled:
         key = next(iter(view.pending.values())).key
-        yield view.complaint(f"pending for throttle {_throttles(view)}, but not throttled in its queue", key=key)
+        yield view.violation(f"pending for throttle {_throttles(view)}, but not throttled in its queue", key=key)
 
 
 def _throttles(view: View) -> str:

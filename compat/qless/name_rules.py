@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from ...schema.fact import Fact, Subject
-from ...schema.rule import Complaint, Harm, Keyspace, Severity
+from ...schema.rule import Harm, Keyspace, Severity, Violation
 from ...schema.text import show, to_text
 from ..numbers import number, whole
 from ..rulebook import Rulebook
@@ -20,14 +20,14 @@ CELL = re.compile(rb"[smhd]-?[0-9]{1,9}")
 
 book: Rulebook[Subject] = Rulebook(lambda subject: subject)
 
-Check = Callable[[Subject, Keyspace], Iterator[Complaint]]
+Check = Callable[[Subject, Keyspace], Iterator[Violation]]
 
 
 def about(scope: Scope, *arguments: object, **options: object) -> Callable[[Check], Check]:
     """Registers a check of the subjects of one scope. The other arguments are those of Rule."""
 
     def register(check: Check) -> Check:
-        def checked(subject: Subject, keyspace: Keyspace) -> Iterator[Complaint]:
+        def checked(subject: Subject, keyspace: Keyspace) -> Iterator[Violation]:
             return check(subject, keyspace) if subject.scope == scope else iter(())
 
         book.about_jobs(*arguments, **options)(checked)  # type: ignore[arg-type]
@@ -54,12 +54,12 @@ def size(subject: Subject, role: str) -> int:
     Harm.COSMETIC,
     repair="register the group, or take it off the register",
 )
-def group_is_registered(subject: Subject, _keyspace: Keyspace) -> Iterator[Complaint]:
+def group_is_registered(subject: Subject, _keyspace: Keyspace) -> Iterator[Violation]:
     listed, named = first(subject, "group_list"), first(subject, "groups")
     if listed is not None and named is None:
-        yield Complaint("jobs are listed in the group, but no listing of groups shows it", listed.key)
+        yield Violation("jobs are listed in the group, but no listing of groups shows it", listed.key)
     elif named is not None and listed is None:
-        yield Complaint("the group is registered, but no job is listed in it", named.key)
+        yield Violation("the group is registered, but no job is listed in it", named.key)
 
 
 @about(
@@ -70,12 +70,12 @@ def group_is_registered(subject: Subject, _keyspace: Keyspace) -> Iterator[Compl
     Harm.COSMETIC,
     repair="set the counter, or remove that of a tag which nothing has",
 )
-def tag_is_counted(subject: Subject, keyspace: Keyspace) -> Iterator[Complaint]:
+def tag_is_counted(subject: Subject, keyspace: Keyspace) -> Iterator[Violation]:
     counter, jobs = first(subject, "tags"), size(subject, "tag_jobs")
     counted = None if counter is None else counter.score
     if counted != jobs or jobs == 0:
         told = "no counter" if counted is None else f"counted {counted:g} times"
-        yield Complaint(f"{told}, {jobs} jobs have the tag", layout(keyspace.prefix).key("tags"))
+        yield Violation(f"{told}, {jobs} jobs have the tag", layout(keyspace.prefix).key("tags"))
 
 
 @about(
@@ -86,19 +86,19 @@ def tag_is_counted(subject: Subject, keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.POISON,
     repair="remove what has no hash from the zset",
 )
-def recurring_is_whole(subject: Subject, _keyspace: Keyspace) -> Iterator[Complaint]:
+def recurring_is_whole(subject: Subject, _keyspace: Keyspace) -> Iterator[Violation]:
     template, places = first(subject, "template"), list(subject.in_role("recur"))
     if template is None:
         for place in places:
-            yield Complaint("due to recur, but its hash is gone: each pop fails there", place.key, place.queue)
+            yield Violation("due to recur, but its hash is gone: each pop fails there", place.key, place.queue)
         return
     queue = to_text(template.fields.get(b"queue", b""))
     if not places:
-        yield Complaint("in no zset of recurring jobs: it never recurs again", template.key, queue)
+        yield Violation("in no zset of recurring jobs: it never recurs again", template.key, queue)
     for place in places:
         if place.queue != queue:
             detail = f"recurs in queue {show(place.queue or '', 60)!r}, but its hash says {show(queue, 60)!r}"
-            yield Complaint(detail, place.key, place.queue)
+            yield Violation(detail, place.key, place.queue)
 
 
 @about(
@@ -108,12 +108,12 @@ def recurring_is_whole(subject: Subject, _keyspace: Keyspace) -> Iterator[Compla
     Severity.INFO,
     Harm.COSMETIC,
 )
-def recurring_stays(subject: Subject, _keyspace: Keyspace) -> Iterator[Complaint]:
+def recurring_stays(subject: Subject, _keyspace: Keyspace) -> Iterator[Violation]:
     template = first(subject, "template")
     if template is not None:
         klass, interval = (show(template.fields.get(name, b""), 60) for name in (b"klass", b"interval"))
         queue = to_text(template.fields.get(b"queue", b""))
-        yield Complaint(f"puts a {klass or 'job'} every {interval} s; set it up anew where the jobs go", template.key, queue)
+        yield Violation(f"puts a {klass or 'job'} every {interval} s; set it up anew where the jobs go", template.key, queue)
 
 
 @about(
@@ -124,10 +124,10 @@ def recurring_stays(subject: Subject, _keyspace: Keyspace) -> Iterator[Complaint
     Harm.COSMETIC,
     repair="register the worker",
 )
-def worker_is_registered(subject: Subject, _keyspace: Keyspace) -> Iterator[Complaint]:
+def worker_is_registered(subject: Subject, _keyspace: Keyspace) -> Iterator[Violation]:
     jobs = first(subject, "worker_jobs")
     if jobs is not None and first(subject, "workers") is None:
-        yield Complaint(f"holds {size(subject, 'worker_jobs')} jobs, but is in no listing of workers", jobs.key)
+        yield Violation(f"holds {size(subject, 'worker_jobs')} jobs, but is in no listing of workers", jobs.key)
 
 
 @about(
@@ -138,21 +138,21 @@ def worker_is_registered(subject: Subject, _keyspace: Keyspace) -> Iterator[Comp
     Harm.COSMETIC,
     repair="set the sums that do not add up",
 )
-def statistics_add_up(subject: Subject, _keyspace: Keyspace) -> Iterator[Complaint]:
+def statistics_add_up(subject: Subject, _keyspace: Keyspace) -> Iterator[Violation]:
     for fact in subject.in_role("statistics"):
         fields = fact.fields
         if fact.place == "stats":
             failed, failures = (whole(fields.get(name, b"0")) for name in (b"failed", b"failures"))
             if failed is None or failures is None or not 0 <= failed <= failures:
-                yield Complaint(f"{failed} failed jobs of {failures} failures", fact.key, fact.queue)
+                yield Violation(f"{failed} failed jobs of {failures} failures", fact.key, fact.queue)
         else:
             cells = {name: whole(raw) for name, raw in fields.items() if CELL.fullmatch(name)}
             seen = sum(count or 0 for count in cells.values())
             spread = number(fields.get(b"vk", b"0"))
             if whole(fields.get(b"total", b"0")) != seen or any(b"-" in name for name in cells):
-                yield Complaint(f"{show(fields.get(b'total', b'0'), 30)} jobs in all, {seen} in the cells", fact.key, fact.queue)
+                yield Violation(f"{show(fields.get(b'total', b'0'), 30)} jobs in all, {seen} in the cells", fact.key, fact.queue)
             elif spread is None or spread < -1e-6:
-                yield Complaint(f"a spread of {show(fields.get(b'vk', b''), 30)}", fact.key, fact.queue)
+                yield Violation(f"a spread of {show(fields.get(b'vk', b''), 30)}", fact.key, fact.queue)
 
 
 @about(
@@ -163,8 +163,8 @@ def statistics_add_up(subject: Subject, _keyspace: Keyspace) -> Iterator[Complai
     Harm.DUPLICATE,
     repair="wait: it gives out no slot until enough are back",
 )
-def throttle_is_kept(subject: Subject, _keyspace: Keyspace) -> Iterator[Complaint]:
+def throttle_is_kept(subject: Subject, _keyspace: Keyspace) -> Iterator[Violation]:
     throttle, used = first(subject, "throttle"), size(subject, "throttle_slots")
     maximum = None if throttle is None else whole(throttle.fields.get(b"maximum"))
     if throttle is not None and maximum is not None and 0 < maximum < used:
-        yield Complaint(f"{used} slots in use of at most {maximum}", throttle.key)
+        yield Violation(f"{used} slots in use of at most {maximum}", throttle.key)

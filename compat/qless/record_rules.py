@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ...schema.job import State
-from ...schema.rule import Complaint, Harm, Keyspace, Severity
+from ...schema.rule import Harm, Keyspace, Severity, Violation
 from ...schema.text import show, to_text
 from ..numbers import number, whole
 from ..rulebook import Rulebook
@@ -37,32 +37,32 @@ book: Rulebook[View] = Rulebook(view_of)
     repair="write the jid or the state that other keys tell; delete the stub of an evicted job, and take it out of the queues",
     refuses=True,
 )
-def has_id_and_state(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_id_and_state(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.record is None:
         return
     if not view.is_job:
         found = ", ".join(sorted(map(show, list(view.fields)[:10])))
-        yield view.complaint(f"a hash without jid, as is left of a job that was evicted while scheduled ({found})")
+        yield view.violation(f"a hash without jid, as is left of a job that was evicted while scheduled ({found})")
     elif view.state is State.UNKNOWN:
-        yield view.complaint(f"state {show(view.word, 40)!r} is none of qless's")
+        yield view.violation(f"state {show(view.word, 40)!r} is none of qless's")
 
 
 @book.about_jobs("QLESS-2", RECORD, Severity.ERROR, Harm.POISON, refuses=True, assumes="without those")
-def has_fields_to_run(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_fields_to_run(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.is_job and view.state in TO_RUN:
         yield from _lacking(view)
 
 
 @book.about_jobs("QLESS-2", RECORD, Severity.ERROR, Harm.POISON)
-def has_fields(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_fields(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.is_job and view.state not in TO_RUN:
         yield from _lacking(view)
 
 
-def _lacking(view: View) -> Iterator[Complaint]:
+def _lacking(view: View) -> Iterator[Violation]:
     lacking = [name for name in (NEEDED_AT_FIRST if view.is_early else NEEDED) if name not in view.fields]
     if lacking:
-        yield view.complaint(f"the hash lacks {to_text(b', '.join(lacking))}: whoever pops the job fails")
+        yield view.violation(f"the hash lacks {to_text(b', '.join(lacking))}: whoever pops the job fails")
 
 
 @book.about_jobs(
@@ -72,15 +72,15 @@ def _lacking(view: View) -> Iterator[Complaint]:
     Harm.LEAK,
     repair="delete a history without a job",
 )
-def has_history(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_history(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.record is None and view.history_facts:
-        yield view.complaint("a history of a job that does not exist", key=view.history_facts[0].key)
+        yield view.violation("a history of a job that does not exist", key=view.history_facts[0].key)
     elif view.is_job and not view.history_facts and b"history" not in view.fields:
-        yield view.complaint("a job without a history")
+        yield view.violation("a job without a history")
     elif view.stored.history is not None:
         odd = sum(event is None for event in events.read_list(view.stored.history))
         if odd:
-            yield view.complaint(f"{odd} entries of the history are no events", key=view.history_facts[0].key)
+            yield view.violation(f"{odd} entries of the history are no events", key=view.history_facts[0].key)
 
 
 @book.about_jobs(
@@ -92,7 +92,7 @@ def has_history(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     refuses=True,
     assumes="without those",
 )
-def has_numbers_to_run(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_numbers_to_run(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.is_job and view.state in TO_RUN:
         yield from _no_numbers(view, _counts(view))
 
@@ -104,7 +104,7 @@ def has_numbers_to_run(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.POISON,
     repair="write the next whole number; priority 0 for one that is none",
 )
-def has_numbers(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_numbers(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.is_job:
         wrong = [] if view.state in TO_RUN else _counts(view)
         wrong += [name for name in (b"expires", b"time") if view.fields.get(name) and number(view.fields.get(name)) is None]
@@ -119,10 +119,10 @@ def _counts(view: View) -> list[bytes]:
     return [name for name, read in readers.items() if name in view.fields and read(view.fields[name]) is None]
 
 
-def _no_numbers(view: View, wrong: list[bytes]) -> Iterator[Complaint]:
+def _no_numbers(view: View, wrong: list[bytes]) -> Iterator[Violation]:
     if wrong:
         texts = ", ".join(f"{to_text(name)} {show(view.fields[name], 40)!r}" for name in wrong)
-        yield view.complaint(f"{texts}: the scripts fail on it when they next count or sort the job")
+        yield view.violation(f"{texts}: the scripts fail on it when they next count or sort the job")
 
 
 @book.about_jobs(
@@ -132,10 +132,10 @@ def _no_numbers(view: View, wrong: list[bytes]) -> Iterator[Complaint]:
     Harm.POISON,
     refuses=True,
 )
-def has_data(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_data(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     raw = view.fields.get(b"data")
     if view.is_job and view.state in TO_RUN and raw is not None and not luajson.is_json(raw):
-        yield view.complaint(f"data {show(raw, 40)!r} is not JSON: the worker that pops the job fails")
+        yield view.violation(f"data {show(raw, 40)!r} is not JSON: the worker that pops the job fails")
 
 
 @book.about_jobs(
@@ -145,7 +145,7 @@ def has_data(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.POISON,
     repair="write an empty list for tags, and remove a failure that can't be read",
 )
-def has_readable_fields(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_readable_fields(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if not view.is_job:
         return
     stored = view.stored
@@ -157,7 +157,7 @@ def has_readable_fields(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
         wrong.append(b"data")
     if wrong:
         texts = ", ".join(f"{to_text(name)} {show(view.fields[name], 40)!r}" for name in wrong)
-        yield view.complaint(f"not JSON of the right form: {texts}")
+        yield view.violation(f"not JSON of the right form: {texts}")
 
 
 @book.about_jobs(
@@ -167,10 +167,10 @@ def has_readable_fields(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
     Harm.DUPLICATE,
     repair="remove the field",
 )
-def has_no_leftovers(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def has_no_leftovers(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if not view.is_job:
         return
     if b"grace" in view.fields and view.word not in RUNNING:
-        yield view.complaint(f"grace on a {show(view.word, 40)} job: its next lost lock is handed on without warning")
+        yield view.violation(f"grace on a {show(view.word, 40)} job: its next lost lock is handed on without warning")
     if b"scheduled" in view.fields and view.word != "depends":
-        yield view.complaint(f"scheduled on a {show(view.word, 40)} job: a later release goes to an old due time")
+        yield view.violation(f"scheduled on a {show(view.word, 40)} job: a later release goes to an old due time")

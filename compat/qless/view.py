@@ -12,7 +12,7 @@ from attrs import define, field
 
 from ...schema.fact import Fact, Subject
 from ...schema.job import State
-from ...schema.rule import Complaint, Severity
+from ...schema.rule import Severity, Violation
 from ...schema.text import to_text
 from ..memo import remember_last
 from ..numbers import whole
@@ -158,12 +158,12 @@ class View:
         """The integer in a field of the hash."""
         return whole(self.fields.get(name))
 
-    def complaint(
+    def violation(
         self, detail: str, *, key: bytes | None = None, severity: Severity | None = None, queue: str | None = None
-    ) -> Complaint:
+    ) -> Violation:
         """What a rule says about this job; about its hash if no other key is at fault."""
         found = self.queue or None if queue is None else queue
-        return Complaint(detail, self.key if key is None else key, found, severity)
+        return Violation(detail, self.key if key is None else key, found, severity)
 
 
 view_of = remember_last(View.of)

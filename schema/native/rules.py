@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from ..errors import MalformedValue
 from ..fact import Fact
-from ..rule import Complaint, Harm, Keyspace, Rule, Severity
+from ..rule import Harm, Keyspace, Rule, Severity, Violation
 from ..text import ago, show, span, to_bytes
 from . import codec
 from .aside import Aside
@@ -25,40 +25,40 @@ LATE_MS = 60_000
 STALE_MS = 300_000
 """Every client that consumes looks after dead letters on their way, at least twice a minute. What is older, nobody carries."""
 
-Check = Callable[[View, Keyspace], Iterator[Complaint]]
+Check = Callable[[View, Keyspace], Iterator[Violation]]
 
 
-def _say(view: View, detail: str, key: bytes | None = None) -> Complaint:
-    return Complaint(detail, view.key if key is None else key, view.queue)
+def _say(view: View, detail: str, key: bytes | None = None) -> Violation:
+    return Violation(detail, view.key if key is None else key, view.queue)
 
 
 # About single jobs
 
 
-def _member_without_hash(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def _member_without_hash(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.record is None:
         for place in view.places:
             yield _say(view, f"stands in {place.role}, but has no hash: its message is gone", place.key)
 
 
-def _hash_without_place(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def _hash_without_place(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.record is not None and not view.places:
         yield _say(view, "stands in no place, so nobody will ever take it")
 
 
-def _two_places(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def _two_places(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if len(view.places) > 1:
         keys = ", ".join(sorted(show(place.key) for place in view.places))
         yield _say(view, f"stands in {len(view.places)} places and will run more than once: {keys}")
 
 
-def _holder_unknown(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def _holder_unknown(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     for place in view.places:
         if place.role == "held" and _lease(view, place.place, keyspace) is None:
             yield _say(view, f"held by {show(place.place or '')}, which has no lease: nobody will ever reclaim it", place.key)
 
 
-def _no_message(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def _no_message(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.record is None or b"payload" in view.fields:
         return
     message = view.fields.get(b"message")
@@ -71,7 +71,7 @@ def _no_message(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
         yield _say(view, f"has a malformed message: {error}")
 
 
-def _odd_score(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def _odd_score(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     for place in view.places:
         if place.role in ("waiting", "held") and place.score is not None and whole_score(place.score) is not None:
             inexact = abs(place.score) > 2**53 or not place.score.is_integer()
@@ -79,7 +79,7 @@ def _odd_score(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
                 yield _say(view, f"has the place {place.score!r}, which is no priority and sequence", place.key)
 
 
-def _place_lost(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def _place_lost(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     for place in view.places:
         if place.role in ("waiting", "held") and whole_score(place.score) is None:
             yield _say(view, f"has the place {place.score!r}, which is none", place.key)
@@ -88,7 +88,7 @@ def _place_lost(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
 def _forgets(*roles: str) -> Check:
     """Whether a job in such a place remembers one in waiting that can't be read."""
 
-    def check(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+    def check(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
         own, score = view.own_place, view.fields.get(b"score")
         if own is not None and own.role in roles and score is not None and number(score) is None:
             yield _say(view, f"remembers the place {show(score, 40)!r}; it will go ahead of all others of the middle priority")
@@ -96,30 +96,30 @@ def _forgets(*roles: str) -> Check:
     return check
 
 
-def _deliveries_lost(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def _deliveries_lost(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     raw, own = view.fields.get(b"deliveries"), view.own_place
     if own is not None and own.role not in ("dead", "done") and raw is not None and whole(raw) is None:
         yield _say(view, f"has {show(raw, 40)!r} deliveries: the next one fails")
 
 
-def _due_time_lost(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def _due_time_lost(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     own = view.own_place
     if own is not None and own.role == "scheduled" and whole_score(own.score) is None:
         yield _say(view, f"is scheduled for {own.score!r}, which is no time: when it is due is lost", own.key)
 
 
-def _blocked_by_nothing(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def _blocked_by_nothing(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if any(place.role == "blocked" for place in view.places) and not view.needs:
         yield _say(view, "is blocked, but waits for nothing, so it never goes on")
 
 
-def _overdue(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def _overdue(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     for place in view.places:
         if place.role == "scheduled" and place.score is not None and place.score < keyspace.now_ms - LATE_MS:
             yield _say(view, f"was due {ago(place.score, keyspace.now_ms)}: no consumer looks at this queue", place.key)
 
 
-def _lapsed(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def _lapsed(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     for place in view.places:
         lease = _lease(view, place.place, keyspace) if place.role == "held" else None
         if lease is not None and lease < keyspace.now_ms - LATE_MS:
@@ -128,7 +128,7 @@ def _lapsed(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
             )
 
 
-def _aside_malformed(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def _aside_malformed(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     raw = view.fields.get(Aside.FIELD)
     if raw is not None:
         try:
@@ -137,7 +137,7 @@ def _aside_malformed(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
             yield _say(view, f"what its migration kept can't be read: {error}")
 
 
-def _letter_stale(view: View, keyspace: Keyspace) -> Iterator[Complaint]:
+def _letter_stale(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     for letter in view.letters:
         posted = (letter.score or 0) / POSTED_PER_MS
         if posted < keyspace.now_ms - STALE_MS:
@@ -154,13 +154,13 @@ def forwards(view: View, keyspace: Keyspace) -> bool:
     return view.queue in _known(keyspace, "forwarding")
 
 
-def _letter_not_dead(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def _letter_not_dead(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if not any(place.role == "dead" for place in view.places):
         for letter in view.letters:
             yield _say(view, "is to go to the dead letter exchange, but is not dead: it would run there as well", letter.key)
 
 
-def _claim_without_holder(view: View, _keyspace: Keyspace) -> Iterator[Complaint]:
+def _claim_without_holder(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     for claim in view.claims:
         # One with a TTL is held for that time, whatever becomes of the job.
         if claim.ttl_ms is None and not holds(view, claim):
@@ -193,64 +193,64 @@ def _known(keyspace: Keyspace, registry: str = "queues") -> set[str]:
     return keyspace.totals.names.get(registry, set())
 
 
-def _other_schema(keyspace: Keyspace) -> Iterator[Complaint]:
+def _other_schema(keyspace: Keyspace) -> Iterator[Violation]:
     for queue in sorted(_known(keyspace, "other schema")):
         found = keyspace.totals.samples["other schema", queue][0]
-        yield Complaint(f"has schema {show(found, 40)!r}; this ferryman knows 1", _meta(queue, keyspace), queue)
+        yield Violation(f"has schema {show(found, 40)!r}; this ferryman knows 1", _meta(queue, keyspace), queue)
 
 
-def _jobs_without_queue(keyspace: Keyspace) -> Iterator[Complaint]:
+def _jobs_without_queue(keyspace: Keyspace) -> Iterator[Violation]:
     for queue in keyspace.totals.labels("records"):
         if queue not in _known(keyspace):
             jobs = keyspace.totals.sums["records", queue]
-            yield Complaint(f"{jobs} jobs of a queue that does not exist: nobody can take them", _meta(queue, keyspace), queue)
+            yield Violation(f"{jobs} jobs of a queue that does not exist: nobody can take them", _meta(queue, keyspace), queue)
 
 
-def _sequence_behind(keyspace: Keyspace) -> Iterator[Complaint]:
+def _sequence_behind(keyspace: Keyspace) -> Iterator[Violation]:
     for (measure, queue), highest in sorted(keyspace.totals.maxima.items()):
         if measure == "highest sequence" and queue in _known(keyspace):
             sequence = keyspace.totals.maxima.get(("sequence", queue), 0)
             if sequence < highest:
                 detail = f"the next job gets sequence {sequence + 1}, but {highest} is taken: it would run too early"
-                yield Complaint(detail, _meta(queue, keyspace), queue)
+                yield Violation(detail, _meta(queue, keyspace), queue)
 
 
-def _tokens(keyspace: Keyspace) -> Iterator[Complaint]:
+def _tokens(keyspace: Keyspace) -> Iterator[Violation]:
     totals = keyspace.totals
     for queue in totals.labels("waiting"):
         if not totals.sums["tokens", queue]:
             waiting = totals.sums["waiting", queue]
-            yield Complaint(f"{waiting} jobs wait, but no token wakes a consumer", _keys(queue, keyspace).wake, queue)
+            yield Violation(f"{waiting} jobs wait, but no token wakes a consumer", _keys(queue, keyspace).wake, queue)
     for queue in totals.labels("tokens"):
         if totals.sums["tokens", queue] > 1:
-            yield Complaint(f"{totals.sums['tokens', queue]} tokens instead of one", _keys(queue, keyspace).wake, queue)
+            yield Violation(f"{totals.sums['tokens', queue]} tokens instead of one", _keys(queue, keyspace).wake, queue)
 
 
-def _odd_keys(keyspace: Keyspace) -> Iterator[Complaint]:
+def _odd_keys(keyspace: Keyspace) -> Iterator[Violation]:
     for role in keyspace.totals.labels("odd key"):
         for key in keyspace.totals.samples["odd key", role]:
             what = "has a name that no key of ours has" if role == "nameless" else f"is no {role} key: wrong type or wrong name"
-            yield Complaint(f"stands under our prefix, but {what}", to_bytes(key))
+            yield Violation(f"stands under our prefix, but {what}", to_bytes(key))
 
 
-def _expiring(keyspace: Keyspace) -> Iterator[Complaint]:
+def _expiring(keyspace: Keyspace) -> Iterator[Violation]:
     for queue in keyspace.totals.labels("expiring"):
         if queue not in _known(keyspace, "temporary"):
             for key in keyspace.totals.samples["expiring", queue]:
-                yield Complaint(
+                yield Violation(
                     "carries a TTL, though its queue lasts: it will vanish, or be evicted first", to_bytes(key), queue
                 )
 
 
-def _unregistered(keyspace: Keyspace) -> Iterator[Complaint]:
+def _unregistered(keyspace: Keyspace) -> Iterator[Violation]:
     for queue in sorted(_known(keyspace) - _known(keyspace, "temporary") - _known(keyspace, "registered")):
-        yield Complaint("is not listed among the queues", _meta(queue, keyspace), queue)
+        yield Violation("is not listed among the queues", _meta(queue, keyspace), queue)
 
 
-def _not_looked_at(keyspace: Keyspace) -> Iterator[Complaint]:
+def _not_looked_at(keyspace: Keyspace) -> Iterator[Violation]:
     for queue in sorted(_known(keyspace, "forwarding") - _known(keyspace, "looked at")):
         detail = "has a dead letter exchange, but is not listed as such: its letters wait for a consumer of its own"
-        yield Complaint(detail, _meta(queue, keyspace), queue)
+        yield Violation(detail, _meta(queue, keyspace), queue)
 
 
 def _about_job(
@@ -272,7 +272,7 @@ def _about_queues(
     title: str,
     severity: Severity,
     harm: Harm,
-    check: Callable[[Keyspace], Iterator[Complaint]],
+    check: Callable[[Keyspace], Iterator[Violation]],
     repair: str | None = None,
 ) -> Rule:
     return Rule(f"NATIVE-{number}", title, severity, harm, repair, keyspace=check)

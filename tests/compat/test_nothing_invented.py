@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 from ferryman.schema.fact import Entry, Subject
 from ferryman.schema.family import KeyFamily, family_names, get_family
 from ferryman.schema.job import Job, State, differences
-from ferryman.schema.rule import Complaint
+from ferryman.schema.rule import Violation
 from ferryman.schema.text import to_bytes
 
 from ..support.captures import Survey, dump, survey
@@ -190,5 +190,5 @@ def test_a_finding_about_a_lost_value_says_what_the_job_is_carried_with(name: st
     for rule in get_family(name).rules:
         if rule.assumes is not None:
             assert rule.refuses
-            said = rule.finding(Complaint("lost", b"key"), "1").detail
+            said = rule.finding(Violation("lost", b"key"), "1").detail
             assert f"--accept {rule.id} carries it {rule.assumes}" in said

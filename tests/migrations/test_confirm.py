@@ -210,11 +210,11 @@ def test_more_jobs_than_may_be_looked_at_again_are_told_as_they_were_seen(server
     subjects = [_subject(server, keyspace, str(number)) for number in range(1, 6)]
     for number in range(1, 6):
         server.client().hset(f"q:job:{number}", "workerId", "another")
-    complaint = Finding("KUE-4", Severity.ERROR, None, "q:jobs", None, "once upon a time")
-    found = [(subject, [complaint]) for subject in subjects]
+    once = Finding("KUE-4", Severity.ERROR, None, "q:jobs", None, "once upon a time")
+    found = [(subject, [once]) for subject in subjects]
     with confirming(Address.parse(server.url(0, family="kue")), keyspace, most=2) as confirmation:
         told = list(confirmation.told(iter(found)))
-    assert told == [complaint] * 3
+    assert told == [once] * 3
     assert (confirmation.passing, confirmation.unconfirmed) == (2, 3)
 
 

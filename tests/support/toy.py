@@ -9,18 +9,18 @@ import pytest
 from ferryman.schema.fact import Entry, Fact, FactKind, Subject
 from ferryman.schema.family import Command, KeyFamily, Target
 from ferryman.schema.job import Job, State
-from ferryman.schema.rule import Complaint, Finding, Harm, Keyspace, Rule, Severity
+from ferryman.schema.rule import Finding, Harm, Keyspace, Rule, Severity, Violation
 from ferryman.schema.totals import Totals
 
 
-def no_payload(subject: Subject, _keyspace: Keyspace) -> Iterator[Complaint]:
+def no_payload(subject: Subject, _keyspace: Keyspace) -> Iterator[Violation]:
     if subject.record is not None and b"payload" not in subject.record.fields:
-        yield Complaint("no payload", subject.record.key)
+        yield Violation("no payload", subject.record.key)
 
 
-def no_record(subject: Subject, _keyspace: Keyspace) -> Iterator[Complaint]:
+def no_record(subject: Subject, _keyspace: Keyspace) -> Iterator[Violation]:
     if subject.record is None:
-        yield Complaint("an index names a job that does not exist", subject.facts[0].key)
+        yield Violation("an index names a job that does not exist", subject.facts[0].key)
 
 
 class Toy(KeyFamily):
