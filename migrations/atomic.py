@@ -1,6 +1,6 @@
 """Atomic: what speaks of a job, read at one moment, for keyspaces in which workers move jobs meanwhile.
 
-The spots of one job make one transaction (MULTI … EXEC of reading commands), many transactions one round trip. What would hold
+All keys of one job make one transaction (MULTI … EXEC of reading commands), many transactions one round trip. What would hold
 the server for long is not read: a set or hash of many thousands of items as a whole, a search through a very long list. Neither
 can keys be read at one moment that stand in several slots of a cluster. Only reads. Called by ``confirm.py``.
 """
@@ -19,7 +19,7 @@ from ..schema.address import Address, Kind
 from ..schema.connect import open_client, server_errors
 from ..schema.fact import Entry
 from ..schema.family import Command
-from ..schema.spot import Spot
+from ..schema.key_refs import KeyRef
 from ..schema.text import to_bytes
 from .chunks import CHUNK, LIST_CHUNK, scored
 from .clusterscan import Cluster
@@ -31,8 +31,8 @@ LONGEST_LIST = 100_000
 SEARCHED = 100_000_000
 """So many entries of lists are searched by one reader, about."""
 
-Group = Sequence[Spot]
-"""The spots of one job."""
+Group = Sequence[KeyRef]
+"""The keys that speak of one job."""
 
 Nodes = Callable[[int], contextlib.AbstractContextManager[Wire]]
 """The way to the node that owns a slot; there is but one node where there is no cluster."""
@@ -60,10 +60,10 @@ class Reader:
     _searched: int = field(default=0, init=False)
 
     def read(self, groups: Sequence[Group]) -> list[list[Entry] | None]:
-        """What stands at the spots of each group, nothing else beside it; None where they can't be read at one moment."""
+        """What stands in the keys of each group, nothing else beside it; None where they can't be read at one moment."""
         found: list[list[Entry] | None] = [None] * len(groups)
-        measured = [[(measure, spot.key) for spot in group if (measure := _measure(spot))] for group in groups]
-        for slot, indexes in self._by_slot([[spot.key for spot in group] for group in groups]).items():
+        measured = [[(measure, ref.key) for ref in group if (measure := _measure(ref))] for group in groups]
+        for slot, indexes in self._by_slot([[ref.key for ref in group] for group in groups]).items():
             with self._nodes(slot) as line:
                 sizes = _sizes(line, itertools.chain.from_iterable(measured[index] for index in indexes))
                 asked = [index for index in indexes if self._is_bounded(measured[index], sizes)]
@@ -125,17 +125,17 @@ def _sizes(line: Wire, measured: Iterable[tuple[str, bytes]]) -> Mapping[bytes, 
     return {key: reply for (_, key), reply in zip(asked, line.call(asked), strict=True) if isinstance(reply, int)}
 
 
-def _measure(spot: Spot) -> str | None:
-    if not spot.items:
-        return {"hash": "HLEN", "set": "SCARD"}.get(spot.redis_type)
-    return "LLEN" if spot.redis_type == "list" else None
+def _measure(ref: KeyRef) -> str | None:
+    if not ref.items:
+        return {"hash": "HLEN", "set": "SCARD"}.get(ref.redis_type)
+    return "LLEN" if ref.redis_type == "list" else None
 
 
 # Questions and answers
 
 
 def _commands(group: Group) -> list[Command]:
-    """What is asked about the spots of a group: of a whole key its time to live as well, which rules ask for."""
+    """What is asked about the keys of a group: of a whole key its time to live as well, which rules ask for."""
     found: list[Command] = []
     for key, kind, items in group:
         if not items:
@@ -182,7 +182,7 @@ def _is_other_type(error: Exception) -> bool:
 
 
 def _entries_of(key: bytes, kind: str, items: Sequence[bytes], reply: Any, ttl_ms: int | None) -> Iterator[Entry]:
-    """The entries of a spot, as far as something stands there."""
+    """The entries of a key, as far as something stands there."""
     match kind:
         case _ if not items:
             if reply not in (None, [], {}) and kind in _WHOLE:

@@ -18,8 +18,8 @@ from attrs import define, evolve, field
 
 from ..schema.address import Address, Kind
 from ..schema.fact import Entry, Fact, FactKind, Subject
+from ..schema.key_refs import CountCheck, KeyRef
 from ..schema.rule import Finding, Keyspace, Severity
-from ..schema.spot import Recount, Spot
 from ..schema.totals import Totals
 from .atomic import Reader, open_reader
 from .subjects import Gathering
@@ -69,13 +69,13 @@ class Confirmation:
         """The findings about the keyspace that hold: what compares numbers must be so at every look at these."""
         all_of_them = list(findings)
         family, reader = self.keyspace.family, self.reader
-        named = {_name(each): list(family.recounts(each, self.keyspace)) for each in all_of_them}
+        named = {_name(each): list(family.count_checks(each, self.keyspace)) for each in all_of_them}
         doubtful = {name: numbers for name, numbers in named.items() if numbers}
         latest: dict[_Name, Finding] = {}
         for _ in range(LOOKS):
             if reader is None or not doubtful:
                 break
-            latest = {_name(each): each for each in family.keyspace_findings(self._recounted(doubtful.values(), reader))}
+            latest = {_name(each): each for each in family.keyspace_findings(self._counted_again(doubtful.values(), reader))}
             for name in doubtful.keys() - latest.keys():
                 del doubtful[name], named[name]
         for each in all_of_them:
@@ -84,7 +84,7 @@ class Confirmation:
             else:
                 self.passing += 1
 
-    def _recounted(self, groups: Iterable[Sequence[Recount]], reader: Reader) -> Keyspace:
+    def _counted_again(self, groups: Iterable[Sequence[CountCheck]], reader: Reader) -> Keyspace:
         """The keyspace with the present numbers of each group in its totals; with the old ones where they can't be had."""
         totals, groups = Totals(), list(groups)
         totals.merge(self.keyspace.totals)
@@ -111,14 +111,14 @@ class Confirmation:
     def _confirmed(self, block: Sequence[_Suspect], reader: Reader) -> Iterator[Finding]:
         restless = []
         for suspect in block:
-            if suspect.spots:
+            if suspect.refs:
                 restless.append(suspect)
             else:
                 self.unconfirmed += suspect.number
         for _ in range(LOOKS):
             if not restless:
                 break
-            answers = reader.read([list(suspect.spots) for suspect in restless])
+            answers = reader.read([list(suspect.refs) for suspect in restless])
             restless = self._judged(restless, answers)
         for suspect in restless:
             suspect.keep_only_constant()
@@ -155,8 +155,8 @@ class _Suspect:
     scope: str
     job_id: str
     findings: list[Finding]
-    spots: dict[Spot, None]
-    """Where to look, each spot once."""
+    refs: dict[KeyRef, None]
+    """Where to look, each once."""
     seen: Subject
     """What was read at the last look."""
     by_record: bool
@@ -171,11 +171,11 @@ class _Suspect:
     @classmethod
     def of(cls, subject: Subject, findings: Sequence[Finding], keyspace: Keyspace) -> _Suspect:
         rules = {finding.rule for finding in findings}
-        of_record = dict.fromkeys(Spot(fact.key, fact.redis_type) for fact in subject.of_kind(FactKind.RECORD))
+        of_record = dict.fromkeys(KeyRef(fact.key, fact.redis_type) for fact in subject.of_kind(FactKind.RECORD))
         by_record = rules <= keyspace.family.of_record and bool(of_record)
-        spots = of_record if by_record else dict.fromkeys(keyspace.family.whereabouts(subject, keyspace))
+        refs = of_record if by_record else dict.fromkeys(keyspace.family.related_keys(subject, keyspace))
         weight = sum(len(value) for fact in subject.facts for value in fact.values)
-        return cls(subject.scope, subject.job_id, list(findings), spots, subject, by_record, len(findings), weight, rules)
+        return cls(subject.scope, subject.job_id, list(findings), refs, subject, by_record, len(findings), weight, rules)
 
     def is_of(self, subject: Subject) -> bool:
         """Whether this is about the same job."""
@@ -187,8 +187,8 @@ class _Suspect:
             self.by_record = False
             if subject is not None and _said(subject.of_kind(FactKind.RECORD)) == _said(self.seen.of_kind(FactKind.RECORD)):
                 return False
-            self.spots = dict.fromkeys(keyspace.family.whereabouts(self.seen, keyspace))
-            return bool(self.spots)
+            self.refs = dict.fromkeys(keyspace.family.related_keys(self.seen, keyspace))
+            return bool(self.refs)
         if subject is None:
             self.findings = []
             return False
@@ -201,7 +201,7 @@ class _Suspect:
             return False
         if _stand(subject) == _stand(before):
             return False
-        self.spots |= dict.fromkeys(keyspace.family.whereabouts(subject, keyspace))
+        self.refs |= dict.fromkeys(keyspace.family.related_keys(subject, keyspace))
         return True
 
     def keep_only_constant(self) -> None:

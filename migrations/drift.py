@@ -228,8 +228,8 @@ class Watch:
             for fact in facts[:TOGETHER]:
                 gathering.add(fact)
         keyspace = Keyspace(self._family, self._source.prefix, 0)
-        spots = (spot for subject in gathering.subjects() for spot in self._family.whereabouts(subject, keyspace) if spot.items)
-        beside = ((spot.key, spot.redis_type) for spot in spots if spot.key not in said and spot.redis_type in LENGTHS)
+        refs = (ref for subject in gathering.subjects() for ref in self._family.related_keys(subject, keyspace) if ref.items)
+        beside = ((ref.key, ref.redis_type) for ref in refs if ref.key not in said and ref.redis_type in LENGTHS)
         containers = list(islice(dict.fromkeys((*longer, *beside)), CONTAINERS))
         left = nodes.ask([("PTTL", key) for key, _ in containers])
         return said, nodes.lengths(each for each, ttl_ms in zip(containers, left, strict=True) if ttl_ms < 0), frozenset(silent)

@@ -22,10 +22,10 @@ from .errors import UnknownFamily, UsageError
 from .fact import Entry, Fact, Subject
 from .index import Index
 from .job import Job, State
+from .key_refs import CountCheck, KeyRef
 from .keys import hash_tag
 from .prefilter import Prefilter
 from .rule import Finding, Keyspace, Rule, check_job
-from .spot import Recount, Spot
 from .text import to_bytes
 from .totals import Totals
 
@@ -160,8 +160,8 @@ class KeyFamily(ABC):
         """
         return self.read(subject, keyspace)
 
-    def whereabouts(self, subject: Subject, keyspace: Keyspace) -> Iterable[Spot]:
-        """Every place that may speak of this job now, whether it did when ``subject`` was read or not. Never raises.
+    def related_keys(self, subject: Subject, keyspace: Keyspace) -> Iterable[KeyRef]:
+        """Every key that may speak of this job now, whether it did when ``subject`` was read or not. Never raises.
 
         An auditor of a live keyspace reads them again at one moment. Nothing for a subject that can't be read so: one that is no
         job, or that speaks of too many others. What is named may depend on what is known: a worker, say, that the record tells;
@@ -169,7 +169,7 @@ class KeyFamily(ABC):
         """
         return ()
 
-    def recounts(self, finding: Finding, keyspace: Keyspace) -> Iterable[Recount]:
+    def count_checks(self, finding: Finding, keyspace: Keyspace) -> Iterable[CountCheck]:
         """The numbers on which a finding about the keyspace rests, where moving jobs change them. All in one slot."""
         return ()
 

@@ -13,14 +13,14 @@ from ...schema.draw import EVERY_LOT, Lots
 from ...schema.fact import Entry, Fact, Subject
 from ...schema.family import Command, KeyFamily, Target
 from ...schema.job import Job
+from ...schema.key_refs import CountCheck, KeyRef
 from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
-from ...schema.spot import Recount, Spot
 from ...schema.totals import Totals
 from . import damage, generate, reader, repairs, writer
 from .keys import TELLING, versions
+from .related_keys import count_checks, related_keys
 from .rules import RULES
-from .whereabouts import recounts, whereabouts
 
 
 class Kickq(KeyFamily):
@@ -56,11 +56,11 @@ class Kickq(KeyFamily):
     def describe(self, subject: Subject, keyspace: Keyspace) -> Job | None:
         return reader.describe(subject)
 
-    def whereabouts(self, subject: Subject, keyspace: Keyspace) -> Iterable[Spot]:
-        return whereabouts(subject, keyspace)
+    def related_keys(self, subject: Subject, keyspace: Keyspace) -> Iterable[KeyRef]:
+        return related_keys(subject, keyspace)
 
-    def recounts(self, finding: Finding, keyspace: Keyspace) -> Iterable[Recount]:
-        return recounts(finding, keyspace)
+    def count_checks(self, finding: Finding, keyspace: Keyspace) -> Iterable[CountCheck]:
+        return count_checks(finding, keyspace)
 
     def obstacles(self, job: Job) -> Iterator[Finding]:
         return writer.obstacles(job)

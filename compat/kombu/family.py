@@ -14,15 +14,15 @@ from ...schema.draw import EVERY_LOT, Lots
 from ...schema.fact import Entry, Fact, Subject
 from ...schema.family import Command, KeyFamily, Target
 from ...schema.job import Job
+from ...schema.key_refs import KeyRef
 from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
-from ...schema.spot import Spot
 from ...schema.totals import Totals
 from . import damage, generate, reader, repairs, writer
 from .keys import DEFAULT_QUEUE, PARAMETERS, TELLING, USUAL, Settings
 from .prefilter import KombuPrefilter
+from .related_keys import related_keys
 from .rules import RULES
-from .whereabouts import whereabouts
 
 
 class Kombu(KeyFamily):
@@ -79,8 +79,8 @@ class Kombu(KeyFamily):
     def queues(self, keyspace: Keyspace) -> Iterable[str]:
         return keyspace.totals.names.get("bound", ())
 
-    def whereabouts(self, subject: Subject, keyspace: Keyspace) -> Iterable[Spot]:
-        return whereabouts(subject, keyspace)
+    def related_keys(self, subject: Subject, keyspace: Keyspace) -> Iterable[KeyRef]:
+        return related_keys(subject, keyspace)
 
     def obstacles(self, job: Job) -> Iterator[Finding]:
         return writer.obstacles(job, self.settings)

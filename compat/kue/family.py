@@ -14,17 +14,17 @@ from ...schema.fact import Entry, Fact, Subject
 from ...schema.family import Asking, Command, KeyFamily, Target
 from ...schema.index import Index
 from ...schema.job import Job
+from ...schema.key_refs import CountCheck, KeyRef
 from ...schema.keys import glob_escape
 from ...schema.prefilter import Prefilter
 from ...schema.rule import Finding, Keyspace
-from ...schema.spot import Recount, Spot
 from ...schema.totals import Totals
 from . import count, damage, generate, reader, record_rules, repairs, writer
 from .keys import LOCKS, TELLING, layout, versions
 from .prefilter import KuePrefilter
+from .related_keys import count_checks, related_keys
 from .rules import RULES
 from .view import view_of
-from .whereabouts import recounts, whereabouts
 
 
 class Kue(KeyFamily):
@@ -78,11 +78,11 @@ class Kue(KeyFamily):
     def count(self, prefix: str, now_ms: int) -> Asking:
         return count.count(prefix, now_ms)
 
-    def whereabouts(self, subject: Subject, keyspace: Keyspace) -> Iterable[Spot]:
-        return whereabouts(subject, keyspace)
+    def related_keys(self, subject: Subject, keyspace: Keyspace) -> Iterable[KeyRef]:
+        return related_keys(subject, keyspace)
 
-    def recounts(self, finding: Finding, keyspace: Keyspace) -> Iterable[Recount]:
-        return recounts(finding, keyspace)
+    def count_checks(self, finding: Finding, keyspace: Keyspace) -> Iterable[CountCheck]:
+        return count_checks(finding, keyspace)
 
     def obstacles(self, job: Job) -> Iterator[Finding]:
         return writer.obstacles(job)

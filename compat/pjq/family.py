@@ -13,14 +13,14 @@ from ...schema.draw import EVERY_LOT, Lots
 from ...schema.fact import Entry, Fact, Subject
 from ...schema.family import Command, KeyFamily, Target
 from ...schema.job import Job
+from ...schema.key_refs import KeyRef
 from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
-from ...schema.spot import Spot
 from ...schema.totals import Totals
 from . import damage, generate, kept, reader, repairs, workers, writer
 from .keys import TELLING, versions
+from .related_keys import related_keys
 from .rules import RULES
-from .whereabouts import whereabouts
 
 
 class Pjq(KeyFamily):
@@ -61,8 +61,8 @@ class Pjq(KeyFamily):
     def consumers(self, keyspace: Keyspace) -> Mapping[str, int] | None:
         return workers.alive(keyspace)
 
-    def whereabouts(self, subject: Subject, keyspace: Keyspace) -> Iterable[Spot]:
-        return whereabouts(subject, keyspace)
+    def related_keys(self, subject: Subject, keyspace: Keyspace) -> Iterable[KeyRef]:
+        return related_keys(subject, keyspace)
 
     def obstacles(self, job: Job) -> Iterator[Finding]:
         return writer.obstacles(job)

@@ -13,17 +13,17 @@ from ...schema.draw import EVERY_LOT, Lots
 from ...schema.fact import Entry, Fact, Subject
 from ...schema.family import Command, KeyFamily, Target
 from ...schema.job import Job
+from ...schema.key_refs import KeyRef
 from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
-from ...schema.spot import Spot
 from ...schema.totals import Totals
 from . import reader, writer
 from .damage import PLANTABLE, damage
 from .generate import generate, sketch
 from .keys import TELLING, UNPREFIXED, versions
+from .related_keys import related_keys
 from .repairs import CHOOSABLE, REPAIRABLE, repair
 from .rules import RULES
-from .whereabouts import whereabouts
 
 
 class Qless(KeyFamily):
@@ -64,8 +64,8 @@ class Qless(KeyFamily):
     def describe(self, subject: Subject, keyspace: Keyspace) -> Job | None:
         return reader.describe(subject, keyspace)
 
-    def whereabouts(self, subject: Subject, keyspace: Keyspace) -> Iterable[Spot]:
-        return whereabouts(subject, keyspace)
+    def related_keys(self, subject: Subject, keyspace: Keyspace) -> Iterable[KeyRef]:
+        return related_keys(subject, keyspace)
 
     def obstacles(self, job: Job) -> Iterator[Finding]:
         return writer.obstacles(job)

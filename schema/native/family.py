@@ -13,18 +13,18 @@ from ..draw import EVERY_LOT, Lots
 from ..fact import Entry, Fact, Subject
 from ..family import Asking, Command, KeyFamily, Target
 from ..job import Job
+from ..key_refs import CountCheck, KeyRef
 from ..keys import glob_escape
 from ..prefilter import Prefilter
 from ..rule import Finding, Keyspace
-from ..spot import Recount, Spot
 from ..totals import Totals
 from . import count, damage, generate, reader, repairs, writer
 from .keys import DEFAULT_PREFIX
 from .layout import TELLING
 from .prefilter import NativePrefilter
 from .record import NAME
+from .whereabouts import count_checks, related_keys
 from .rules import RULES
-from .whereabouts import recounts, whereabouts
 
 if TYPE_CHECKING:
     from ..columnar.jobtable import CommandTable, JobTable
@@ -80,11 +80,11 @@ class Native(KeyFamily):
     def count(self, prefix: str, now_ms: int) -> Asking:
         return count.count(prefix, now_ms)
 
-    def whereabouts(self, subject: Subject, keyspace: Keyspace) -> Iterable[Spot]:
-        return whereabouts(subject, keyspace)
+    def related_keys(self, subject: Subject, keyspace: Keyspace) -> Iterable[KeyRef]:
+        return related_keys(subject, keyspace)
 
-    def recounts(self, finding: Finding, keyspace: Keyspace) -> Iterable[Recount]:
-        return recounts(finding, keyspace)
+    def count_checks(self, finding: Finding, keyspace: Keyspace) -> Iterable[CountCheck]:
+        return count_checks(finding, keyspace)
 
     def obstacles(self, job: Job) -> Iterator[Finding]:
         return writer.obstacles(job)

@@ -1,44 +1,44 @@
-"""Whereabouts of a native job: every key that may speak of it, all of them in one slot. Called by ``family.py``."""
+"""Keys related to a native job: every key that may speak of it, all of them in one slot. Called by ``family.py``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from ..fact import Subject
+from ..key_refs import CountCheck, KeyRef, known_keys
 from ..rule import Finding, Keyspace
-from ..spot import Recount, Spot, spoken
 from ..text import to_bytes, to_text
 from .keys import QueueKeys
 from .reader import view_of
 
 
-def whereabouts(subject: Subject, keyspace: Keyspace) -> Iterator[Spot]:
+def related_keys(subject: Subject, keyspace: Keyspace) -> Iterator[KeyRef]:
     """The hash, places and outbox of its queue, and what the consumers hold that are named in it or were seen to hold it."""
-    yield from spoken(subject)
+    yield from known_keys(subject)
     if not subject.scope:
         return
     keys, view, own = QueueKeys(keyspace.prefix, subject.scope), view_of(subject), to_bytes(subject.job_id)
-    yield Spot(keys.job(subject.job_id), "hash")
-    yield Spot(keys.needs(subject.job_id), "set")
+    yield KeyRef(keys.job(subject.job_id), "hash")
+    yield KeyRef(keys.needs(subject.job_id), "set")
     for place in (keys.waiting, keys.scheduled, keys.dead, keys.done, keys.outbox):
-        yield Spot(place, "zset", (own,))
-    yield Spot(keys.blocked, "set", (own,))
+        yield KeyRef(place, "zset", (own,))
+    yield KeyRef(keys.blocked, "set", (own,))
     holders = {place.place for place in view.places if place.role == "held" and place.place}
     if b"consumer" in view.fields:
         holders.add(to_text(view.fields[b"consumer"]))
     for holder in holders:
-        yield Spot(keys.held(holder), "zset", (own,))
-        yield Spot(keys.consumers, "zset", (to_bytes(holder),))
+        yield KeyRef(keys.held(holder), "zset", (own,))
+        yield KeyRef(keys.consumers, "zset", (to_bytes(holder),))
 
 
-def recounts(finding: Finding, keyspace: Keyspace) -> Iterator[Recount]:
+def count_checks(finding: Finding, keyspace: Keyspace) -> Iterator[CountCheck]:
     """Tokens and waiting jobs of a queue, and its sequence."""
     if not finding.queue:
         return
     keys = QueueKeys(keyspace.prefix, finding.queue)
     match finding.rule:
         case "NATIVE-14":
-            yield Recount("tokens", finding.queue, ("LLEN", keys.wake))
-            yield Recount("waiting", finding.queue, ("ZCARD", keys.waiting))
+            yield CountCheck("tokens", finding.queue, ("LLEN", keys.wake))
+            yield CountCheck("waiting", finding.queue, ("ZCARD", keys.waiting))
         case "NATIVE-15":
-            yield Recount("sequence", finding.queue, ("HGET", keys.meta, "sequence"), is_maximum=True)
+            yield CountCheck("sequence", finding.queue, ("HGET", keys.meta, "sequence"), is_maximum=True)

@@ -26,8 +26,8 @@ from ferryman.schema.address import Address
 from ferryman.schema.connect import open_client
 from ferryman.schema.fact import Entry, FactKind, Subject
 from ferryman.schema.family import Command, get_family
+from ferryman.schema.key_refs import KeyRef
 from ferryman.schema.rule import Finding, Keyspace, Severity
-from ferryman.schema.spot import Spot
 
 from ..conftest import SERVERS
 from ..support.captures import Capture, captures, dump, load, survey
@@ -51,7 +51,7 @@ def test_all_that_speaks_of_a_job_is_found_again(server: Server, system: str) ->
         client.flushdb()
         load(capture, client)
         surveyed = survey(family, dump(client).values(), capture.prefix, capture.captured_at_ms)
-        asked = {name: spots for name, subject in surveyed.subjects.items() if (spots := _spots(subject, surveyed.keyspace))}
+        asked = {name: refs for name, subject in surveyed.subjects.items() if (refs := _refs(subject, surveyed.keyspace))}
         assert len(asked) >= len(surveyed.jobs())
         with open_reader(_address(server, capture)) as reader:
             answers = reader.read(list(asked.values()))
@@ -65,11 +65,11 @@ def test_all_that_speaks_of_a_job_is_found_again(server: Server, system: str) ->
             assert _stated(again) == _stated(surveyed.subjects[name]), f"{capture}: {name}"
 
 
-def _spots(subject: Subject, keyspace: Keyspace) -> list[Any]:
+def _refs(subject: Subject, keyspace: Keyspace) -> list[Any]:
     """Nothing for a message that stands in lists alone, under the names of several queues: it is asked for under each."""
     if all(fact.role == "copy" for fact in subject.facts):
         return []
-    return list(dict.fromkeys(keyspace.family.whereabouts(subject, keyspace)))
+    return list(dict.fromkeys(keyspace.family.related_keys(subject, keyspace)))
 
 
 def _stated(subject: Subject) -> set[Any]:
@@ -189,7 +189,7 @@ def test_where_no_other_rule_is_broken_the_record_is_looked_at(
     subject, first = next((subject, said) for subject, said in found if [each.rule for each in said] == ["KUE-15"])
     if change:
         client.execute_command(*(word.format(id=subject.job_id, padded=padded(subject.job_id)) for word in change))
-    looks: list[list[Spot]] = []
+    looks: list[list[KeyRef]] = []
 
     class Counting(Reader):
         def read(self, groups: Any) -> Any:
@@ -200,7 +200,7 @@ def test_where_no_other_rule_is_broken_the_record_is_looked_at(
         reader = Counting(lambda _slot: nullcontext(line), UNTHROTTLED.pace())
         told = {each.rule for each in Confirmation(keyspace, reader).told([(subject, first)])}
     assert told == rules
-    assert looks[0] == [Spot(f"q:job:{subject.job_id}".encode(), "hash")]
+    assert looks[0] == [KeyRef(f"q:job:{subject.job_id}".encode(), "hash")]
     assert len(looks) == 1 + full_looks
     assert all(len(look) > 10 for look in looks[1:])
 
@@ -225,13 +225,13 @@ def test_keys_that_would_hold_the_server_for_long_are_not_read_again(server: Ser
     client.rpush("short", *"abcabc")
     client.set("text", "of another type")
     groups = [
-        [Spot(b"large", "set")],
-        [Spot(b"long", "list", (b"x",))],
+        [KeyRef(b"large", "set")],
+        [KeyRef(b"long", "list", (b"x",))],
         [
-            Spot(b"short", "list", (b"b", b"c")),
-            Spot(b"text", "zset", (b"b",)),
-            Spot(b"none", "hash"),
-            Spot(b"large", "set", (b"7", b"x")),
+            KeyRef(b"short", "list", (b"b", b"c")),
+            KeyRef(b"text", "zset", (b"b",)),
+            KeyRef(b"none", "hash"),
+            KeyRef(b"large", "set", (b"7", b"x")),
         ],
     ]
     with open_reader(Address.parse(server.url())) as reader:
@@ -259,7 +259,7 @@ def test_a_polite_look_asks_about_a_few_jobs_at_once(server: Server, monkeypatch
             return super().call(those)
 
     monkeypatch.setattr(wire_module, "Wire", Counting)
-    groups = [[Spot(b"record", "hash")]] * (2 * POLITE_BATCH + 1)
+    groups = [[KeyRef(b"record", "hash")]] * (2 * POLITE_BATCH + 1)
     with open_reader(Address.parse(server.url()), Throttle.parse("polite")) as reader:
         answers = reader.read(groups)
     assert answers == [[Entry(b"record", "hash", {b"state": b"inactive"})]] * len(groups)
@@ -267,15 +267,15 @@ def test_a_polite_look_asks_about_a_few_jobs_at_once(server: Server, monkeypatch
 
 
 def test_a_server_may_close_the_connection_between_two_looks(server: Server) -> None:
-    spots = [[Spot(b"text", "string")]]
+    refs = [[KeyRef(b"text", "string")]]
     client = server.client()
     client.set("text", "here")
     with open_reader(Address.parse(server.url(0, client_name="looking"))) as reader:
-        first = reader.read(spots)
+        first = reader.read(refs)
         for other in client.client_list():
             if other["name"] == "looking":
                 client.client_kill_filter(_id=other["id"])
-        assert reader.read(spots) == first == [[Entry(b"text", "string", b"here")]]
+        assert reader.read(refs) == first == [[Entry(b"text", "string", b"here")]]
 
 
 def test_without_the_right_to_transactions_findings_are_told_as_they_were_seen(server: Server) -> None:

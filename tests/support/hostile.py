@@ -23,7 +23,7 @@ def interrogate(seen: Survey) -> None:
     for finding in family.keyspace_findings(keyspace):
         check(finding)
         repaired(family, finding, None, keyspace)
-        list(family.recounts(finding, keyspace))
+        list(family.count_checks(finding, keyspace))
     family.version(keyspace)
     family.consumers(keyspace)
     list(family.queues(keyspace))
@@ -34,10 +34,10 @@ def interrogate(seen: Survey) -> None:
                 for command in repaired(family, finding, subject, keyspace, choices):
                     assert keys_of(command)
         list(family.refusals(subject, keyspace))
-        for spot in family.whereabouts(subject, keyspace):
-            assert isinstance(spot.key, bytes)
-            assert all(isinstance(item, bytes) for item in spot.items)
-            assert not spot.items or spot.redis_type in ("zset", "set", "hash", "list")
+        for ref in family.related_keys(subject, keyspace):
+            assert isinstance(ref.key, bytes)
+            assert all(isinstance(item, bytes) for item in ref.items)
+            assert not ref.items or ref.redis_type in ("zset", "set", "hash", "list")
         job = family.read(subject, keyspace)
         if job is None:
             continue

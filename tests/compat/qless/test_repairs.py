@@ -59,8 +59,8 @@ def ward_of(server: Server, client: redis.Redis, case: Capture) -> Ward:
 def test_each_repair_of_real_damage_silences_its_rule_and_changes_nothing_else(
     server: Server, client: redis.Redis, case: Capture
 ) -> None:
-    spoken = {finding.rule for finding in ward_of(server, client, case).findings()} & FAMILY.repairable
-    for rule in sorted(spoken):
+    found = {finding.rule for finding in ward_of(server, client, case).findings()} & FAMILY.repairable
+    for rule in sorted(found):
         ward = ward_of(server, client, case)
         before, found = dump(client), ward.said()
         repairs = ward.repair(rule)

@@ -1,7 +1,7 @@
-"""Spots: where to look for what speaks of one job, so that all of it can be read again at one moment; and what to count again.
+"""Key references: the keys that speak of one job, so that all of them can be read again at one moment; and what to count again.
 
-A family says which spots there are for a job (``KeyFamily.whereabouts``), and on which numbers a finding about the keyspace rests
-(``KeyFamily.recounts``); ``migrations/confirm.py`` looks at them. Plain values.
+A family names the keys of a job (``KeyFamily.related_keys``), and the numbers on which a finding about the keyspace rests
+(``KeyFamily.count_checks``); ``migrations/confirm.py`` reads them. Plain values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .text import to_bytes
 from .totals import Totals
 
 
-class Spot(NamedTuple):
+class KeyRef(NamedTuple):
     """A key to read whole, or some items of a key that speaks of many jobs."""
 
     key: bytes
@@ -25,21 +25,21 @@ class Spot(NamedTuple):
     """Members of a zset or set, fields of a hash, or entries of a list; none for the whole key."""
 
 
-def spoken(subject: Subject) -> Iterator[Spot]:
-    """Where the facts about a job came from; a spot may come twice.
+def known_keys(subject: Subject) -> Iterator[KeyRef]:
+    """Where the facts about a job came from; a key may come twice.
 
     A fact's member stands in its key, unless it names another job that has this one as member: then the job's own id does.
     """
     own = to_bytes(subject.job_id)
     for fact in subject.facts:
         if fact.member is None or fact.redis_type not in ("zset", "set", "list"):
-            yield Spot(fact.key, fact.redis_type)
+            yield KeyRef(fact.key, fact.redis_type)
         else:
-            yield Spot(fact.key, fact.redis_type, (own,) if fact.member == own else (fact.member, own))
+            yield KeyRef(fact.key, fact.redis_type, (own,) if fact.member == own else (fact.member, own))
 
 
 @frozen
-class Recount:
+class CountCheck:
     """A number in the totals of a keyspace, and the command that tells it now."""
 
     measure: str

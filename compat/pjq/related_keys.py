@@ -1,12 +1,12 @@
-"""Whereabouts of a pjq job: every key that may speak of it, so that it can be seen at one moment. Called by ``family.py``."""
+"""Keys related to a pjq job: all that may speak of it, so that it can be seen at one moment. Called by ``family.py``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from ...schema.fact import Subject
+from ...schema.key_refs import KeyRef, known_keys
 from ...schema.rule import Keyspace
-from ...schema.spot import Spot, spoken
 from ...schema.text import to_bytes
 from .keys import JS_1, PLACES, layout
 from .view import View, view_of
@@ -15,21 +15,21 @@ MOST_QUEUES = 50
 """A job of which nothing tells the queue is looked for in all of them, if there are no more."""
 
 
-def whereabouts(subject: Subject, keyspace: Keyspace) -> Iterator[Spot]:
+def related_keys(subject: Subject, keyspace: Keyspace) -> Iterator[KeyRef]:
     """The hash, the containers of the queues where it may be, and what these say of its worker."""
     names, view = layout(keyspace.prefix), view_of(subject)
     queues = _queues(view, keyspace)
     if len(queues) > MOST_QUEUES:
         return
-    yield from spoken(subject)
-    yield Spot(names.key("record", id=subject.job_id), "hash")
+    yield from known_keys(subject)
+    yield KeyRef(names.key("record", id=subject.job_id), "hash")
     own, worker = to_bytes(subject.job_id), view.fields.get(b"worker_uuid")
     for queue in sorted(queues):
         for role in sorted(PLACES if keyspace.totals.names.get("js-1 keys") else PLACES - JS_1):
-            yield Spot(names.key(role, queue=queue), names.patterns[role].redis_types[0], (own,))
+            yield KeyRef(names.key(role, queue=queue), names.patterns[role].redis_types[0], (own,))
         if worker is not None:
             for role in ("idle", "busy", "seen"):
-                yield Spot(names.key(role, queue=queue), names.patterns[role].redis_types[0], (worker,))
+                yield KeyRef(names.key(role, queue=queue), names.patterns[role].redis_types[0], (worker,))
 
 
 def _queues(view: View, keyspace: Keyspace) -> set[str]:

@@ -1,4 +1,4 @@
-"""Whereabouts of a kue job: every key that may speak of it, so that it can be seen at one moment. Called by ``family.py``."""
+"""Keys related to a kue job: all that may speak of it, so that it can be seen at one moment. Called by ``family.py``."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from functools import lru_cache
 
 from ...schema.fact import Subject
 from ...schema.job import State
+from ...schema.key_refs import CountCheck, KeyRef, known_keys
 from ...schema.rule import Finding, Keyspace
-from ...schema.spot import Recount, Spot, spoken
 from ...schema.text import to_bytes
 from .keys import WORDS, layout, padded
 from .view import view_of
 
 
-def whereabouts(subject: Subject, keyspace: Keyspace) -> Iterator[Spot]:
+def related_keys(subject: Subject, keyspace: Keyspace) -> Iterator[KeyRef]:
     """The hash, the log and, under each form of its id, the indexes of every state; those by type for the types that are told."""
     names, view = layout(keyspace.prefix), view_of(subject)
     types = frozenset({view.queue, *(fact.queue or "" for fact in view.places)} - {""})
     states = frozenset({*WORDS.values(), view.word or "", *(fact.place or "" for fact in view.places)} - {""})
     members, indexes = (padded(subject.job_id).encode(), subject.job_id.encode()), _indexes(keyspace.prefix, types, states)
-    yield Spot(names.key("record", id=subject.job_id), "hash")
-    yield Spot(names.key("log", id=subject.job_id), "list")
-    yield from (Spot(index, "zset", members) for index in indexes)
-    yield from (spot for spot in spoken(subject) if spot.key not in indexes or not set(members).issuperset(spot.items))
+    yield KeyRef(names.key("record", id=subject.job_id), "hash")
+    yield KeyRef(names.key("log", id=subject.job_id), "list")
+    yield from (KeyRef(index, "zset", members) for index in indexes)
+    yield from (ref for ref in known_keys(subject) if ref.key not in indexes or not set(members).issuperset(ref.items))
     if types:
-        yield Spot(names.key("types"), "set", tuple(map(to_bytes, sorted(types))))
+        yield KeyRef(names.key("types"), "set", tuple(map(to_bytes, sorted(types))))
 
 
 @lru_cache(maxsize=1000)
@@ -37,12 +37,12 @@ def _indexes(prefix: str, types: frozenset[str], states: frozenset[str]) -> tupl
     return (names.key("all"), *by_state, *by_type)
 
 
-def recounts(finding: Finding, keyspace: Keyspace) -> Iterator[Recount]:
+def count_checks(finding: Finding, keyspace: Keyspace) -> Iterator[CountCheck]:
     """Tokens and waiting jobs of a type, and the counter of ids."""
     names, queue = layout(keyspace.prefix), finding.queue or ""
     match finding.rule:
         case "KUE-8" | "KUE-9":
-            yield Recount("tokens", queue, ("LLEN", names.key("tokens", queue=queue)))
-            yield Recount("waiting", queue, ("ZCARD", names.key("by_type", queue=queue, state=WORDS[State.WAITING])))
+            yield CountCheck("tokens", queue, ("LLEN", names.key("tokens", queue=queue)))
+            yield CountCheck("waiting", queue, ("ZCARD", names.key("by_type", queue=queue, state=WORDS[State.WAITING])))
         case "KUE-26":
-            yield Recount("ids", "", ("GET", names.key("ids")), is_maximum=True)
+            yield CountCheck("ids", "", ("GET", names.key("ids")), is_maximum=True)
