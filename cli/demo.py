@@ -180,7 +180,7 @@ class Demo:
             say(f"{number:,} jobs beside the crashed ones, through kue's own key layout")
 
     def audit(self, engine: Engine, crossing: Crossing) -> bool:
-        """Runs the rules, and compares with the damage that was planted."""
+        """Runs the rules, and compares with the faults that were injected."""
         with self.steps.step(f"Audit {crossing.source.display()}"[:66]) as say:
             findings: list[Finding] = []
             census = engine.audit(crossing.source, clock_ms(self.client), findings.append)
@@ -189,10 +189,10 @@ class Demo:
             say(f"{census.jobs:,} jobs, {len(findings)} findings, {len(errors)} errors; rules {', '.join(rules)}")
             if crossing.title != "q":
                 return not errors
-            expected = SAMPLES["crashed"].damage()
+            expected = SAMPLES["crashed"].faults()
             found = {(finding.rule, finding.job_id) for finding in findings}
             missed = sorted(fault for fault in expected if fault not in found)
-            say(f"{len(expected)} faults were planted, {len(expected) - len(missed)} of them found")
+            say(f"{len(expected)} faults were injected, {len(expected) - len(missed)} of them found")
             for rule, job_id in missed:
                 say(f"MISSED: {rule} on job {job_id}")
             return not missed

@@ -1,4 +1,4 @@
-"""``ferryman generate``: writes a realistic keyspace of any family, sound or with planted damage."""
+"""``ferryman generate``: writes a realistic keyspace of any family, sound or with injected faults."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .status import Status
 @click.option("--family", "family", type=click.Choice(family_names()), help="Instead of family= in the URL.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1000, show_default=True, help="How many.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Another number gives other jobs.")
-@click.option("--damage", "damage", metavar="RULE=K", multiple=True, help="Break this rule of the family at K jobs. Repeatable.")
+@click.option("--damage", "faults", metavar="RULE=K", multiple=True, help="Break this rule of the family at K jobs. Repeatable.")
 @click.option("--processes", type=click.IntRange(min=1), help="How many write; without it one for each core, if jobs are many.")
 @now_option
 @output_option
@@ -28,12 +28,12 @@ def command(
     family: str | None,
     jobs: int,
     seed: int,
-    damage: tuple[str, ...],
+    faults: tuple[str, ...],
     processes: int | None,
     now_ms: int | None,
     output: Output,
 ) -> Status:
-    """Write a realistic keyspace, sound or with planted damage.
+    """Write a realistic keyspace, sound or with injected faults.
 
     For tests, demos and benchmarks: jobs in all states that the system knows, names that trouble careless software, a few
     large payloads among many small ones. The same --jobs, --seed and --now give the same keyspace, whatever --processes is.
@@ -49,7 +49,7 @@ def command(
     if family is not None:
         is_default = url.family == DEFAULT_FAMILY == url.prefix
         url = evolve(url, family=family, prefix=get_family(family).default_prefix if is_default else url.prefix)
-    filling = Filling(jobs, seed, moment(url, now_ms), _numbers(damage))
+    filling = Filling(jobs, seed, moment(url, now_ms), _numbers(faults))
     with output.progress() as progress:
         filled = fill(url, filling, progress, processes)
     if output.json:
@@ -62,7 +62,7 @@ def command(
                 "now_ms": filling.now_ms,
                 "by_state": dict(sorted(filled.census.by_state.items())),
                 "by_queue": dict(sorted(filled.census.by_queue.items())),
-                "damage": dict(filled.damage),
+                "damage": dict(filled.faults),
                 "seconds": round(filled.seconds, 3),
             }
         )
@@ -71,10 +71,10 @@ def command(
     return Status.FINE
 
 
-def _numbers(damage: tuple[str, ...]) -> dict[str, int]:
+def _numbers(faults: tuple[str, ...]) -> dict[str, int]:
     """Rule -> number. Raises UsageError for a text of another form."""
     numbers = {}
-    for text in damage:
+    for text in faults:
         rule, _, number = text.partition("=")
         if not rule or not number.isascii() or not number.isdigit():
             raise UsageError(f"--damage wants RULE=K, as in KUE-5=3, not {text!r}")
@@ -88,7 +88,7 @@ def _show(output: Output, url: Address, filling: Filling, filled: Filled) -> Non
     rate = filled.census.jobs / max(filled.seconds, 0.001)
     output.say(f"{url.display()}: {filled.census.jobs:,} jobs in {len(filled.census.by_queue)} queues ({states})", "bold")
     output.say(f"{filled.seconds:.1f} s, {rate:,.0f} jobs/s; seed {filling.seed}, --now {filling.now_ms}")
-    for rule, wanted in filling.damage.items():
-        planted = filled.damage[rule]
-        short = "" if planted == wanted else f" of {wanted}: no more jobs fit"
-        output.say(f"{rule} broken at {planted} jobs{short}", "yellow")
+    for rule, wanted in filling.faults.items():
+        injected = filled.faults[rule]
+        short = "" if injected == wanted else f" of {wanted}: no more jobs fit"
+        output.say(f"{rule} broken at {injected} jobs{short}", "yellow")

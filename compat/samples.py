@@ -32,8 +32,8 @@ class Sample:
     captured_at_ms: int
     """The moment to compare with: seen from today every lease is long over."""
 
-    def damage(self) -> list[tuple[str, str | None]]:
-        """(rule, job id) of the faults that were planted before the capture; id None for a fault of the whole keyspace."""
+    def faults(self) -> list[tuple[str, str | None]]:
+        """(rule, job id) of the faults that were injected before the capture; id None for a fault of the whole keyspace."""
         text = files(self.package).joinpath("data", f"{self.name}.damage.json").read_text("utf-8")
         return [(rule, job_id) for rule, job_id in json.loads(text)]
 

@@ -1,4 +1,4 @@
-"""Fill: writes generated keyspaces of any size, with planted damage, for tests, demos and benchmarks.
+"""Fill: writes generated keyspaces of any size, with injected faults, for tests, demos and benchmarks.
 
 Jobs come from the family's own generator and go through its own writer, so what stands there afterwards is what a migration
 would have written. The same arguments give the same keyspace, however many processes write it: each makes and writes some of
@@ -46,7 +46,7 @@ class Filling:
     jobs: int
     seed: int
     now_ms: int
-    damage: Mapping[str, int] = field(factory=dict)
+    faults: Mapping[str, int] = field(factory=dict)
     """Rule -> at how many jobs it shall be broken."""
 
     def target(self, prefix: str) -> Target:
@@ -59,7 +59,7 @@ class Filled:
     """What was generated."""
 
     census: Census
-    damage: Counter[str]
+    faults: Counter[str]
     """Rule -> at how many jobs it was broken: fewer than asked for, where there are not enough jobs that fit."""
     seconds: float
 
@@ -67,7 +67,7 @@ class Filled:
 def fill(address: Address, filling: Filling, progress: Progress = silent, processes: int | None = None) -> Filled:
     """Writes the keyspace. Raises UsageError where jobs stand already, and for a rule that can't be broken on purpose."""
     family = address.key_family
-    check_damage(family, filling.damage)
+    check_injectable(family, filling.faults)
     if processes is None:
         processes = os.cpu_count() or 1 if filling.jobs > ALONE else 1
     started = time.monotonic()
@@ -80,22 +80,22 @@ def fill(address: Address, filling: Filling, progress: Progress = silent, proces
             written, census = _write_lots(address, filling, EVERY_LOT, lambda done: progress("writing jobs", done, filling.jobs))
         else:
             written, census = _write_together(address, filling, processes, progress)
-        planted: Counter[str] = Counter()
+        injected: Counter[str] = Counter()
         send_last(family.finish(target, written), ServerStore(client).ask)
         with wire(client) as line:
             bulk = Bulk(line)
-            for rule, commands in _damage(family, filling, target):
+            for rule, commands in _faults(family, filling, target):
                 bulk.put(commands)
-                planted[rule] += 1
+                injected[rule] += 1
             bulk.finish()
-    return Filled(census, planted, time.monotonic() - started)
+    return Filled(census, injected, time.monotonic() - started)
 
 
-def check_damage(family: KeyFamily, damage: Mapping[str, int]) -> None:
+def check_injectable(family: KeyFamily, rules: Iterable[str]) -> None:
     """Raises UsageError for a rule that can't be broken on purpose, and names those that can."""
-    for rule in damage:
-        if rule not in family.plantable:
-            known = ", ".join(each.id for each in family.rules if each.id in family.plantable) or "none"
+    for rule in rules:
+        if rule not in family.injectable:
+            known = ", ".join(each.id for each in family.rules if each.id in family.injectable) or "none"
             raise UsageError(f"{rule} of {family.name} can't be broken on purpose; rules that can be: {known}")
 
 
@@ -161,12 +161,12 @@ def _write_in_process(address: Address, filling: Filling, processes: int, number
     return totals.to_json(), census
 
 
-# Damage
+# Faults
 
 
-def _damage(family: KeyFamily, filling: Filling, target: Target) -> Iterator[tuple[str, list[Command]]]:
+def _faults(family: KeyFamily, filling: Filling, target: Target) -> Iterator[tuple[str, list[Command]]]:
     """What breaks the rules: each at other jobs, which lie spread over the keyspace as far as there are enough that fit."""
-    left = Counter({rule: number for rule, number in filling.damage.items() if number > 0})
+    left = Counter({rule: number for rule, number in filling.faults.items() if number > 0})
     used: set[tuple[str, str]] = set()
     if not left:
         return
@@ -188,7 +188,7 @@ def _damage(family: KeyFamily, filling: Filling, target: Target) -> Iterator[tup
 def _breakable(family: KeyFamily, left: Counter[str], job: Job, target: Target) -> tuple[str, list[Command]] | None:
     """The first of the rules that can be broken at the job, with the commands."""
     for rule in left:
-        commands = family.damage(rule, job, target)
+        commands = family.inject(rule, job, target)
         if commands:
             return rule, commands
     return None

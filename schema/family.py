@@ -71,8 +71,8 @@ class KeyFamily(ABC):
     """The ids of the rules that ``repair`` can mend."""
     choosable: ClassVar[frozenset[str]] = frozenset()
     """The ids of the rules whose repair asks what the user chooses: which jobs of workers wait again."""
-    plantable: ClassVar[frozenset[str]] = frozenset()
-    """The ids of the rules that ``damage`` can break."""
+    injectable: ClassVar[frozenset[str]] = frozenset()
+    """The ids of the rules that ``inject`` can break."""
     asking: ClassVar[frozenset[str]] = frozenset()
     """The roles of facts by which other jobs ask this one about itself: whoever has such a fact is asked for its ``echoes``.
 
@@ -268,8 +268,8 @@ class KeyFamily(ABC):
         """The jobs of ``generate`` for a ``generated`` target: they need not say more of themselves than ``write`` asks for."""
         return self.generate(jobs, seed, now_ms, lots)
 
-    def damage(self, rule: str, job: Job, target: Target) -> list[Command]:
-        """The commands that break one rule of ``plantable`` at this sound, written job, and no other rule.
+    def inject(self, rule: str, job: Job, target: Target) -> list[Command]:
+        """The commands that break one rule of ``injectable`` at this sound, written job, and no other rule.
 
         Empty for a job at which this rule can't be broken (a scheduled job for a rule about active ones).
         """

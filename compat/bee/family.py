@@ -17,7 +17,7 @@ from ...schema.key_refs import KeyRef
 from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
 from ...schema.totals import Totals
-from . import damage, generate, keyspaces, reader, repairs, writer
+from . import faults, generate, keyspaces, reader, repairs, writer
 from .related_keys import related_keys
 from .rules import RULES
 from .view import CLAIMING
@@ -34,7 +34,7 @@ class Bee(KeyFamily):
     asking = CLAIMING
     repairable = repairs.REPAIRABLE
     choosable = repairs.CHOOSABLE
-    plantable = damage.PLANTABLE
+    injectable = faults.INJECTABLE
 
     def prefixes(self, key: bytes, redis_type: str) -> Iterable[str]:
         return keyspaces.prefixes(key, redis_type)
@@ -93,8 +93,8 @@ class Bee(KeyFamily):
     def sketch(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
         return generate.sketch(jobs, seed, now_ms, lots)
 
-    def damage(self, rule: str, job: Job, target: Target) -> list[Command]:
-        return damage.damage(rule, job, target)
+    def faults(self, rule: str, job: Job, target: Target) -> list[Command]:
+        return faults.inject(rule, job, target)
 
 
 FAMILY = Bee()

@@ -17,7 +17,7 @@ from ...schema.key_refs import CountCheck, KeyRef
 from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
 from ...schema.totals import Totals
-from . import damage, generate, reader, repairs, writer
+from . import faults, generate, reader, repairs, writer
 from .keys import TELLING, versions
 from .related_keys import count_checks, related_keys
 from .rules import RULES
@@ -33,7 +33,7 @@ class Kickq(KeyFamily):
     keeps_extra = True
     repairable = repairs.REPAIRABLE
     choosable = repairs.CHOOSABLE
-    plantable = damage.PLANTABLE
+    injectable = faults.INJECTABLE
 
     def prefixes(self, key: bytes, redis_type: str) -> Iterable[str]:
         return TELLING.prefixes(key, redis_type)
@@ -86,8 +86,8 @@ class Kickq(KeyFamily):
     def sketch(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
         return generate.sketch(jobs, seed, now_ms, lots)
 
-    def damage(self, rule: str, job: Job, target: Target) -> list[Command]:
-        return damage.damage(rule, job, target)
+    def faults(self, rule: str, job: Job, target: Target) -> list[Command]:
+        return faults.inject(rule, job, target)
 
 
 FAMILY = Kickq()

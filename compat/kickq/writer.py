@@ -4,7 +4,7 @@ The writer replaces whatever the target holds of a job's id, and leaves it in ex
 for the same job or for a newer version of it. A list knows no place but its two ends, and jobs come in any order: those that wait
 are staged, by queue, and ``finish`` puts them into the lists, to run before whatever stands there. So workers see a queue when it
 is complete. Never writes a document that no worker could read, nor a time that no scheduler would look at. Called by
-``family.py``, and by ``damage.py`` for the record of a written job.
+``family.py``, and by ``faults.py`` for the record of a written job.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from ...schema.key_refs import KeyRef
 from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
 from ...schema.totals import Totals
-from . import damage, generate, reader, repairs, writer
+from . import faults, generate, reader, repairs, writer
 from .keys import DEFAULT_QUEUE, PARAMETERS, TELLING, USUAL, Settings
 from .prefilter import KombuPrefilter
 from .related_keys import related_keys
@@ -37,7 +37,7 @@ class Kombu(KeyFamily):
     keeps_extra = True
     repairable = repairs.REPAIRABLE
     choosable = repairs.CHOOSABLE
-    plantable = damage.PLANTABLE
+    injectable = faults.INJECTABLE
     parameters = PARAMETERS
     unclaimed = frozenset({reader.UNCLAIMED})
 
@@ -103,8 +103,8 @@ class Kombu(KeyFamily):
     ) -> list[Command]:
         return repairs.repair(finding, subject, keyspace, choices)
 
-    def damage(self, rule: str, job: Job, target: Target) -> list[Command]:
-        return damage.damage(rule, job, target)
+    def faults(self, rule: str, job: Job, target: Target) -> list[Command]:
+        return faults.inject(rule, job, target)
 
     def generate(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
         generate.check(self.settings)

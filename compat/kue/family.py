@@ -19,7 +19,7 @@ from ...schema.keys import glob_escape
 from ...schema.prefilter import Prefilter
 from ...schema.rule import Finding, Keyspace
 from ...schema.totals import Totals
-from . import count, damage, generate, reader, record_rules, repairs, writer
+from . import count, faults, generate, reader, record_rules, repairs, writer
 from .keys import LOCKS, TELLING, layout, versions
 from .prefilter import KuePrefilter
 from .related_keys import count_checks, related_keys
@@ -39,7 +39,7 @@ class Kue(KeyFamily):
     ids_by_queue = True
     repairable = repairs.REPAIRABLE
     choosable = repairs.CHOOSABLE
-    plantable = damage.PLANTABLE
+    injectable = faults.INJECTABLE
 
     def prefixes(self, key: bytes, redis_type: str) -> Iterable[str]:
         return TELLING.prefixes(key, redis_type)
@@ -105,8 +105,8 @@ class Kue(KeyFamily):
     ) -> list[Command]:
         return repairs.repair(finding, subject, keyspace, choices)
 
-    def damage(self, rule: str, job: Job, target: Target) -> list[Command]:
-        return damage.damage(rule, job, target)
+    def faults(self, rule: str, job: Job, target: Target) -> list[Command]:
+        return faults.inject(rule, job, target)
 
     def generate(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
         return generate.generate(jobs, seed, now_ms, lots)

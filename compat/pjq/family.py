@@ -17,7 +17,7 @@ from ...schema.key_refs import KeyRef
 from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
 from ...schema.totals import Totals
-from . import damage, generate, kept, reader, repairs, workers, writer
+from . import faults, generate, kept, reader, repairs, workers, writer
 from .keys import TELLING, versions
 from .related_keys import related_keys
 from .rules import RULES
@@ -35,7 +35,7 @@ class Pjq(KeyFamily):
     repairable = repairs.REPAIRABLE
     running_down = (("found", "ttl"),)
     choosable = repairs.CHOOSABLE
-    plantable = damage.PLANTABLE
+    injectable = faults.INJECTABLE
 
     def prefixes(self, key: bytes, redis_type: str) -> Iterable[str]:
         return TELLING.prefixes(key, redis_type)
@@ -91,8 +91,8 @@ class Pjq(KeyFamily):
     def sketch(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
         return generate.sketch(jobs, seed, now_ms, lots)
 
-    def damage(self, rule: str, job: Job, target: Target) -> list[Command]:
-        return damage.damage(rule, job, target)
+    def faults(self, rule: str, job: Job, target: Target) -> list[Command]:
+        return faults.inject(rule, job, target)
 
 
 FAMILY = Pjq()

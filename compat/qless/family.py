@@ -18,7 +18,7 @@ from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
 from ...schema.totals import Totals
 from . import reader, writer
-from .damage import PLANTABLE, damage
+from .faults import INJECTABLE, inject
 from .generate import generate, sketch
 from .keys import TELLING, UNPREFIXED, versions
 from .related_keys import related_keys
@@ -38,7 +38,7 @@ class Qless(KeyFamily):
     asking = frozenset({"waits"})
     repairable = REPAIRABLE
     choosable = CHOOSABLE
-    plantable = PLANTABLE
+    injectable = INJECTABLE
 
     def prefixes(self, key: bytes, redis_type: str) -> Iterable[str]:
         return TELLING.prefixes(key, redis_type)
@@ -91,8 +91,8 @@ class Qless(KeyFamily):
     def sketch(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
         return sketch(jobs, seed, now_ms, lots)
 
-    def damage(self, rule: str, job: Job, target: Target) -> list[Command]:
-        return damage(rule, job, target)
+    def inject(self, rule: str, job: Job, target: Target) -> list[Command]:
+        return inject(rule, job, target)
 
 
 FAMILY = Qless()

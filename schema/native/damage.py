@@ -1,4 +1,4 @@
-"""Damage for native keyspaces: for each rule, the commands that break it at one sound, written job, and break no other rule.
+"""Faults of native keyspaces: for each rule, the commands that break it at one sound, written job, and break no other rule.
 
 What lost writes, evictions and foreign hands leave behind, in the smallest form; every rule has one. A rule about a consumer or a
 queue then speaks of all its jobs. Called by ``family.py``, for tests and demos.
@@ -19,13 +19,13 @@ from .rules import LATE_MS, STALE_MS
 LATER_MS = 60_000
 
 
-def damage(rule: str, job: Job, target: Target) -> list[Command]:
+def inject(rule: str, job: Job, target: Target) -> list[Command]:
     """The commands; none for a job at which this rule can't be broken."""
-    plant = _PLANTS.get(rule)
-    return list(plant(_Place(job, target))) if plant else []
+    fault = _FAULTS.get(rule)
+    return list(fault(FaultTarget(job, target))) if fault else []
 
 
-class _Place:
+class FaultTarget:
     """A written job, with the names of all that belongs to it."""
 
     def __init__(self, job: Job, target: Target) -> None:
@@ -54,92 +54,92 @@ class _Place:
         return ("ZREM", self.place, self.id)
 
 
-def _second_place(place: _Place) -> Iterator[Command]:
-    elsewhere = place.names.scheduled if place.state is State.FAILED else place.names.dead
-    yield ("ZADD", elsewhere, place.now_ms, place.id)
+def _second_place(target: FaultTarget) -> Iterator[Command]:
+    elsewhere = target.names.scheduled if target.state is State.FAILED else target.names.dead
+    yield ("ZADD", elsewhere, target.now_ms, target.id)
 
 
-def _lease_lost(place: _Place) -> Iterator[Command]:
-    if place.state is State.ACTIVE:
-        yield ("ZREM", place.names.consumers, place.worker)
+def _lease_lost(target: FaultTarget) -> Iterator[Command]:
+    if target.state is State.ACTIVE:
+        yield ("ZREM", target.names.consumers, target.worker)
 
 
-def _between_places(place: _Place) -> Iterator[Command]:
-    if place.is_in_queue:
-        yield ("ZADD", place.place, repr((place.stored.score or 0.0) + 0.5), place.id)
+def _between_places(target: FaultTarget) -> Iterator[Command]:
+    if target.is_in_queue:
+        yield ("ZADD", target.place, repr((target.stored.score or 0.0) + 0.5), target.id)
 
 
-def _place_forgotten(place: _Place) -> Iterator[Command]:
-    if not place.is_in_queue:
-        yield place.set("score", "soon")
+def _place_forgotten(target: FaultTarget) -> Iterator[Command]:
+    if not target.is_in_queue:
+        yield target.set("score", "soon")
 
 
-def _overdue(place: _Place) -> Iterator[Command]:
-    if place.state is State.SCHEDULED:
-        yield ("ZADD", place.place, place.now_ms - LATE_MS - LATER_MS, place.id)
+def _overdue(target: FaultTarget) -> Iterator[Command]:
+    if target.state is State.SCHEDULED:
+        yield ("ZADD", target.place, target.now_ms - LATE_MS - LATER_MS, target.id)
 
 
-def _lapsed(place: _Place) -> Iterator[Command]:
-    if place.state is State.ACTIVE:
-        yield ("ZADD", place.names.consumers, place.now_ms - LATE_MS - LATER_MS, place.worker)
+def _lapsed(target: FaultTarget) -> Iterator[Command]:
+    if target.state is State.ACTIVE:
+        yield ("ZADD", target.names.consumers, target.now_ms - LATE_MS - LATER_MS, target.worker)
 
 
-def _token_lost(place: _Place) -> Iterator[Command]:
-    if place.state is State.WAITING:
-        yield ("DEL", place.names.wake)
+def _token_lost(target: FaultTarget) -> Iterator[Command]:
+    if target.state is State.WAITING:
+        yield ("DEL", target.names.wake)
 
 
-def _sequence_lost(place: _Place) -> Iterator[Command]:
-    if place.is_in_queue:
-        yield ("HSET", place.names.meta, "sequence", 0)
+def _sequence_lost(target: FaultTarget) -> Iterator[Command]:
+    if target.is_in_queue:
+        yield ("HSET", target.names.meta, "sequence", 0)
 
 
-def _letter_stale(place: _Place) -> Iterator[Command]:
-    if place.stored.place == "dead":
-        yield ("ZADD", place.names.outbox, (place.now_ms - STALE_MS - LATER_MS) * keys.POSTED_PER_MS, place.id)
+def _letter_stale(target: FaultTarget) -> Iterator[Command]:
+    if target.stored.place == "dead":
+        yield ("ZADD", target.names.outbox, (target.now_ms - STALE_MS - LATER_MS) * keys.POSTED_PER_MS, target.id)
 
 
-def _letter_not_dead(place: _Place) -> Iterator[Command]:
-    if place.stored.place != "dead":
-        yield ("ZADD", place.names.outbox, place.now_ms * keys.POSTED_PER_MS, place.id)
+def _letter_not_dead(target: FaultTarget) -> Iterator[Command]:
+    if target.stored.place != "dead":
+        yield ("ZADD", target.names.outbox, target.now_ms * keys.POSTED_PER_MS, target.id)
 
 
-def _deliveries_lost(place: _Place) -> Iterator[Command]:
-    if place.stored.place not in ("dead", "done"):
-        yield place.set("deliveries", "many")
+def _deliveries_lost(target: FaultTarget) -> Iterator[Command]:
+    if target.stored.place not in ("dead", "done"):
+        yield target.set("deliveries", "many")
 
 
-def _due_time_lost(place: _Place) -> Iterator[Command]:
-    if place.state is State.SCHEDULED:
-        yield ("ZADD", place.place, "inf", place.id)
+def _due_time_lost(target: FaultTarget) -> Iterator[Command]:
+    if target.state is State.SCHEDULED:
+        yield ("ZADD", target.place, "inf", target.id)
 
 
-_PLANTS: Mapping[str, Callable[[_Place], Iterator[Command]]] = {
-    "NATIVE-1": lambda place: iter([("DEL", place.record)]),
-    "NATIVE-2": lambda place: iter([place.leave()]),
+_FAULTS: Mapping[str, Callable[[FaultTarget], Iterator[Command]]] = {
+    "NATIVE-1": lambda target: iter([("DEL", target.record)]),
+    "NATIVE-2": lambda target: iter([target.leave()]),
     "NATIVE-3": _second_place,
     "NATIVE-4": _lease_lost,
-    "NATIVE-5": lambda place: iter([place.set("message", "cut sho")]),
+    "NATIVE-5": lambda target: iter([target.set("message", "cut sho")]),
     "NATIVE-6": _between_places,
     "NATIVE-7": _place_forgotten,
-    "NATIVE-8": lambda place: iter([place.leave(), ("SADD", place.names.blocked, place.id)]),
+    "NATIVE-8": lambda target: iter([target.leave(), ("SADD", target.names.blocked, target.id)]),
     "NATIVE-9": _overdue,
     "NATIVE-10": _lapsed,
-    "NATIVE-11": lambda place: iter([place.set("job", "{")]),
-    "NATIVE-12": lambda place: iter([("HSET", place.names.meta, "schema", 2)]),
-    "NATIVE-13": lambda place: iter([("DEL", place.names.meta)]),
+    "NATIVE-11": lambda target: iter([target.set("job", "{")]),
+    "NATIVE-12": lambda target: iter([("HSET", target.names.meta, "schema", 2)]),
+    "NATIVE-13": lambda target: iter([("DEL", target.names.meta)]),
     "NATIVE-14": _token_lost,
     "NATIVE-15": _sequence_lost,
-    "NATIVE-16": lambda place: iter([("SET", f"{place.prefix}:notes", "mine")]),
-    "NATIVE-17": lambda place: iter([("PEXPIRE", place.record, 3_600_000)]),
-    "NATIVE-18": lambda place: iter([("SREM", keys.queues(place.prefix), place.queue)]),
+    "NATIVE-16": lambda target: iter([("SET", f"{target.prefix}:notes", "mine")]),
+    "NATIVE-17": lambda target: iter([("PEXPIRE", target.record, 3_600_000)]),
+    "NATIVE-18": lambda target: iter([("SREM", keys.queues(target.prefix), target.queue)]),
     "NATIVE-19": _letter_stale,
     "NATIVE-20": _letter_not_dead,
-    "NATIVE-21": lambda place: iter([("SET", place.names.unique("of one that is gone"), place.id)]),
-    "NATIVE-22": lambda place: iter([("HSET", place.names.meta, "dead_letter_exchange", '"graves"')]),
+    "NATIVE-21": lambda target: iter([("SET", target.names.unique("of one that is gone"), target.id)]),
+    "NATIVE-22": lambda target: iter([("HSET", target.names.meta, "dead_letter_exchange", '"graves"')]),
     "NATIVE-23": _deliveries_lost,
     "NATIVE-24": _due_time_lost,
 }
 
-PLANTABLE = frozenset(_PLANTS)
+INJECTABLE = frozenset(_FAULTS)
 """Every rule."""

@@ -41,7 +41,7 @@ class Native(KeyFamily):
     ids_by_queue = True
     uncarried = frozenset({"stats", "exchange", "fanout", "cursors"})
     repairable = repairs.REPAIRABLE
-    plantable = damage.PLANTABLE
+    injectable = damage.INJECTABLE
 
     def prefixes(self, key: bytes, redis_type: str) -> Iterable[str]:
         return TELLING.prefixes(key, redis_type)
@@ -120,8 +120,8 @@ class Native(KeyFamily):
     ) -> list[Command]:
         return repairs.repair(finding, subject, keyspace)
 
-    def damage(self, rule: str, job: Job, target: Target) -> list[Command]:
-        return damage.damage(rule, job, target)
+    def inject(self, rule: str, job: Job, target: Target) -> list[Command]:
+        return damage.inject(rule, job, target)
 
     def generate(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
         return generate.generate(jobs, seed, now_ms, lots)

@@ -30,7 +30,7 @@ def url(server: Server, db: int, name: str, who: str = "clerk") -> str:
 
 def fill(server: Server, name: str, *, damaged: bool = True, jobs: int = 200) -> None:
     """A keyspace in database 1, with every rule broken that can be."""
-    rules = sorted(get_family(name).plantable) if damaged else []
+    rules = sorted(get_family(name).injectable) if damaged else []
     options = [word for rule in rules for word in ("--damage", f"{rule}=1")]
     assert ferryman("generate", server.url(1, family=name), "--jobs", str(jobs), *options).status == 0
 

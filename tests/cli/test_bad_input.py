@@ -163,7 +163,7 @@ def test_an_unexpected_error_is_one_line_with_a_way_to_the_traceback(server: Ser
     assert "a fault" in debugged.stderr
 
 
-def plant_damage(client: redis.Redis) -> None:
+def inject_faults(client: redis.Redis) -> None:
     """A kue keyspace in which nothing is right."""
     client.set("q:ids", b"\xff not a number")
     client.hset("q:job:types", "a", "hash, not set")
@@ -186,7 +186,7 @@ def plant_damage(client: redis.Redis) -> None:
 
 @pytest.mark.parametrize("command", READING)
 def test_damage_of_every_kind_is_read_without_an_error(server: Server, client: redis.Redis, command: tuple[str, ...]) -> None:
-    plant_damage(client)
+    inject_faults(client)
     before = dump(client)
     outcome = ferryman(*command, server.url(family="kue"))
     assert outcome.status in (0, 1)
@@ -198,7 +198,7 @@ def test_damage_of_every_kind_is_read_without_an_error(server: Server, client: r
 
 
 def test_findings_name_the_keys_of_the_wrong_type(server: Server, client: redis.Redis) -> None:
-    plant_damage(client)
+    inject_faults(client)
     outcome = ferryman("audit", server.url(family="kue"), "--format", "json")
     assert outcome.status == 1
     assert {"q:job:1", "q:jobs:inactive", "q:jobs:mail:inactive", "q:mail:jobs", "q:job:types"} <= {
@@ -207,7 +207,7 @@ def test_findings_name_the_keys_of_the_wrong_type(server: Server, client: redis.
 
 
 def test_damaged_jobs_are_never_half_moved(server: Server, client: redis.Redis) -> None:
-    plant_damage(client)
+    inject_faults(client)
     before = dump(client)
     url, target = server.url(family="kue"), server.url(1, family="kue", prefix="new")
     outcome = ferryman("migrate", url, target, "--format", "json")

@@ -13,10 +13,10 @@ def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
 
 
-def test_the_demo_accounts_for_every_job_and_finds_all_planted_faults():
+def test_the_demo_accounts_for_every_job_and_finds_all_injected_faults():
     shown = demo("--jobs", "300")
     assert shown.returncode == 0, shown.stdout + shown.stderr
-    assert "37 faults were planted, 37 of them found" in shown.stdout
+    assert "37 faults were injected, 37 of them found" in shown.stdout
     assert "run again, because its worker was killed" in shown.stdout
     assert "334" in shown.stdout.split("all jobs of the source")[1].splitlines()[0]
     assert "UNACCOUNTED" not in shown.stdout

@@ -33,7 +33,7 @@ def test_the_same_seed_gives_the_same_keyspace(server: Server, client: redis.Red
     assert keyspaces[0] != keyspaces[2]
 
 
-def test_damage_is_planted_as_often_as_asked(server: Server, client: redis.Redis) -> None:
+def test_faults_are_injected_as_often_as_asked(server: Server, client: redis.Redis) -> None:
     url = server.url(family="kue", prefix="shop")
     damage = ("--damage", "KUE-5=3", "--damage", "KUE-21=2", "--damage", "KUE-8=1")
     (line,) = ferryman("generate", url, "--jobs", "200", *damage, "--now", str(NOW), "--format", "json").lines()

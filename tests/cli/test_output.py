@@ -85,11 +85,11 @@ def test_a_finding_is_one_line_with_its_fields_and_decides_the_exit_status(serve
         assert rule in table.stdout
 
 
-def test_the_planted_damage_of_the_crashed_capture_is_found(server: Server, client: redis.Redis) -> None:
+def test_the_known_faults_of_the_crashed_capture_are_found(server: Server, client: redis.Redis) -> None:
     crashed = capture("kue", "crashed")
     load(crashed, client)
     found = {finding["rule"] for finding in lines(server, crashed, "audit")}
-    assert {str(damage["rule"]) for damage in crashed.expected["damage"] if damage.get("rule")} <= found
+    assert {str(fault["rule"]) for fault in crashed.expected["damage"] if fault.get("rule")} <= found
 
 
 def test_payloads_stand_as_what_they_are(server: Server, client: redis.Redis) -> None:

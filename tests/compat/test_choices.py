@@ -31,7 +31,7 @@ ACTIVE_FOR_EVER = [
 def suffering(ward: Ward, rule: str) -> Job:
     """An active job at which the rule is broken."""
     made = [job for job in ward.generate(120, 3) if job.state is State.ACTIVE]
-    return next(job for job in made if ward.damage(rule, job))
+    return next(job for job in made if ward.inject(rule, job))
 
 
 def standing(ward: Ward, job: Job) -> Job:

@@ -31,7 +31,7 @@ from ferryman.schema.rule import Finding, Keyspace, Severity
 
 from ..conftest import SERVERS
 from ..support.captures import Capture, captures, dump, load, survey
-from ..support.moved import DAMAGE, PACE, Moved
+from ..support.moved import FAULTS, PACE, Moved
 from ..support.movers import moving
 from ..support.servers import Server
 
@@ -94,7 +94,7 @@ def one_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
-@pytest.fixture(params=DAMAGE)
+@pytest.fixture(params=FAULTS)
 def moved(one_server: Server, request: pytest.FixtureRequest) -> Moved:
     one_server.client().flushall()
     return Moved(one_server, get_family(request.param))
@@ -103,16 +103,16 @@ def moved(one_server: Server, request: pytest.FixtureRequest) -> Moved:
 def test_an_audit_while_jobs_move_tells_the_damage_and_nothing_else(moved: Moved, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = LocalEngine(PACE)
     at_rest, census = moved.errors(engine)
-    assert at_rest == moved.planted
+    assert at_rest == moved.injected
     assert not census.passing
     with moving(moved.server, moved.steps) as taken:
         with monkeypatch.context() as patch:
             patch.setattr(local, "confirming", Unconfirmed)
-            false_ones = next((found for found in _audits(moved, engine) if found != moved.planted), None)
+            false_ones = next((found for found in _audits(moved, engine) if found != moved.injected), None)
         assert false_ones is not None, "jobs did not move fast enough for this test to mean anything"
-        assert false_ones > moved.planted
+        assert false_ones > moved.injected
         steps = taken()
-        moved.assert_only_planted(engine, MOST_AUDITS)
+        moved.assert_only_injected(engine, MOST_AUDITS)
         assert taken() > steps
 
 

@@ -41,7 +41,7 @@ def test_findings_in_a_cluster(nodes: Cluster, name: str, prefix: str, rule: str
         send(nodes, family.write(job, target))
     broken = jobs[3:6]
     for job in broken:
-        send(nodes, family.damage(rule, job, target))
+        send(nodes, family.inject(rule, job, target))
     found: list[Finding] = []
     census = LocalEngine().audit(Address.parse(nodes.url(family=name, prefix=prefix)), NOW, found.append)
     about = [finding for finding in found if finding.rule == rule]

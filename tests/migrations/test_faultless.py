@@ -86,7 +86,7 @@ def test_a_capture_that_is_carried_to_any_family_is_right_there(lasting: Server,
 
 
 @pytest.mark.parametrize(
-    ("family", "rule"), [(name, rule) for name in GENERATING for rule in sorted(get_family(name).plantable)], ids=str
+    ("family", "rule"), [(name, rule) for name in GENERATING for rule in sorted(get_family(name).injectable)], ids=str
 )
 def test_a_keyspace_that_breaks_a_rule_is_carried_right(lasting: Server, family: str, rule: str) -> None:
     client, system = lasting.client(0), get_family(family)
@@ -94,7 +94,7 @@ def test_a_keyspace_that_breaks_a_rule_is_carried_right(lasting: Server, family:
     made = list(system.generate(20, 2, NOW))
     store(client, system, system.default_prefix, made, NOW)
     places = Target(system.default_prefix, NOW)
-    for _, commands in zip(range(2), filter(None, (system.damage(rule, job, places) for job in made)), strict=False):
+    for _, commands in zip(range(2), filter(None, (system.inject(rule, job, places) for job in made)), strict=False):
         send(client, commands)
     source = address(lasting, 0, family)
     for name in dict.fromkeys(("ferryman", family)):

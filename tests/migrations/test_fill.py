@@ -46,7 +46,7 @@ def test_a_filled_keyspace_is_what_the_writer_makes_of_the_generated_jobs(server
 
 @pytest.mark.parametrize("name", ["bee", "kombu"])
 def test_several_processes_write_what_one_would(server: Server, client: redis.Redis, name: str) -> None:
-    rule = next(rule.id for rule in get_family(name).rules if rule.id in get_family(name).plantable)
+    rule = next(rule.id for rule in get_family(name).rules if rule.id in get_family(name).injectable)
     filling = Filling(2 * LOT + 100, 3, NOW, {rule: 2})
     address = Address.parse(server.url(family=name))
     fill(address, filling, processes=1)

@@ -118,9 +118,9 @@ def test_no_repair_writes_what_is_not_the_familys(lasting: Server, name: str) ->
     strangers(client, family)
     made = list(family.generate(150, 3, NOW))
     store(client, family, prefix, made, NOW)
-    for place, rule in enumerate(sorted(family.plantable)):
+    for place, rule in enumerate(sorted(family.injectable)):
         jobs = (*made[place:], *made[:place])
-        broken = next(filter(None, (family.damage(rule, job, Target(prefix, NOW)) for job in jobs)), [])
+        broken = next(filter(None, (family.inject(rule, job, Target(prefix, NOW)) for job in jobs)), [])
         send(client, broken)
     before = dump(client)
     foreign = of_others(family, before, prefix)

@@ -23,7 +23,7 @@ from ferryman.schema.job import State
 from ferryman.schema.rule import Finding
 
 from ..support.captures import dump, survey
-from ..support.keyspace import damage, store
+from ..support.keyspace import inject_all, store
 from ..support.servers import Server
 
 NOW = 1_800_000_000_000
@@ -75,10 +75,10 @@ def test_only_jobs_that_are_not_accepted_become_facts(client: redis.Redis) -> No
 
 def test_every_rule_finds_in_a_damaged_keyspace_what_it_would_find_in_all_jobs(server: Server, client: redis.Redis) -> None:
     store(client, FAMILY, "q", JOBS, NOW)
-    damage(client, FAMILY, "q", JOBS, NOW)
+    inject_all(client, FAMILY, "q", JOBS, NOW)
     found = audited(server)
     assert found == expected(client)
-    assert {finding.rule for finding in found[0]} >= FAMILY.plantable
+    assert {finding.rule for finding in found[0]} >= FAMILY.injectable
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def waiting(ward: Ward) -> Job:
 
 def test_planning_shows_the_commands_and_changes_nothing(ward: Ward, client: redis.Redis, address: Address) -> None:
     job = waiting(ward)
-    ward.damage("KUE-4", job)
+    ward.inject("KUE-4", job)
     before = dump(client)
     (repair,) = planned(address, ["KUE-4"], NOW)
     member = f"{len(job.id):02d}|{job.id}".encode()
@@ -67,7 +67,7 @@ def test_what_is_mended_meanwhile_by_others_is_left_alone(
 ) -> None:
     """During the first reading it is seen late; after the second one only the script can see it."""
     job = waiting(ward)
-    ward.damage("KUE-4", job)
+    ward.inject("KUE-4", job)
     member = f"{len(job.id):02d}|{job.id}"
     progress = interfering(reading, lambda: client.zadd("q:jobs", {member: 77}))
     assert [each.outcome for each in applied(address, ["KUE-4"], NOW, progress)] == [Outcome.CHANGED]
@@ -76,7 +76,7 @@ def test_what_is_mended_meanwhile_by_others_is_left_alone(
 
 def test_a_job_that_moved_on_is_left_alone(ward: Ward, client: redis.Redis, address: Address) -> None:
     job = waiting(ward)
-    ward.damage("KUE-5", job)
+    ward.inject("KUE-5", job)
     progress = interfering(2, lambda: client.hset(f"q:job:{job.id}", "progress", "10"))
     assert [each.outcome for each in applied(address, ["KUE-5"], NOW, progress)] == [Outcome.CHANGED]
     assert client.zscore("q:jobs:inactive", f"{len(job.id):02d}|{job.id}") is None
@@ -84,8 +84,8 @@ def test_a_job_that_moved_on_is_left_alone(ward: Ward, client: redis.Redis, addr
 
 def test_only_the_finding_whose_keys_changed_is_left(ward: Ward, client: redis.Redis, address: Address) -> None:
     first, second = [job for job in ward.generate(20, 1) if job.state is State.COMPLETED][:2]
-    ward.damage("KUE-4", first)
-    ward.damage("KUE-4", second)
+    ward.inject("KUE-4", first)
+    ward.inject("KUE-4", second)
     progress = interfering(2, lambda: client.hset(f"q:job:{first.id}", "progress_data", "{}"))
     outcomes = {each.finding.job_id: each.outcome for each in applied(address, ["KUE-4"], NOW, progress)}
     # The next round finds the changed job again, and nobody touches it any more.
@@ -96,7 +96,7 @@ def test_only_the_finding_whose_keys_changed_is_left(ward: Ward, client: redis.R
 def test_several_rules_at_one_job_are_mended_together(ward: Ward, address: Address) -> None:
     job = waiting(ward)
     for rule in ("KUE-4", "KUE-5", "KUE-6", "KUE-21"):
-        ward.damage(rule, job)
+        ward.inject(rule, job)
     repairs = applied(address, ["KUE-4", "KUE-5", "KUE-6", "KUE-21"], NOW)
     assert len(repairs) == 4
     assert {each.outcome for each in repairs} == {Outcome.MENDED}
@@ -125,7 +125,7 @@ def test_an_empty_database_has_nothing_to_mend(address: Address) -> None:
 
 
 def test_a_user_who_may_not_run_scripts_is_told(ward: Ward, server: Server, client: redis.Redis) -> None:
-    ward.damage("KUE-4", waiting(ward))
+    ward.inject("KUE-4", waiting(ward))
     client.execute_command("ACL", "SETUSER", "clerk", "on", ">pw", "~*", "+@all", "-eval", "-evalsha")
     try:
         url = server.url(family="kue").replace("ferryman://", "ferryman://clerk:pw@")
@@ -139,7 +139,7 @@ def test_a_user_who_may_not_run_scripts_is_told(ward: Ward, server: Server, clie
 def test_a_user_who_may_not_write_one_of_the_keys_changes_none(ward: Ward, server: Server, client: redis.Redis) -> None:
     if not client.info("server")["redis_version"] >= "7":
         pytest.skip("scripts can't ask for rights before Redis 7")
-    ward.damage("KUE-6", waiting(ward))
+    ward.inject("KUE-6", waiting(ward))
     client.execute_command("ACL", "SETUSER", "clerk", "on", ">pw", "~*", "+@all", "-lpush")
     before = dump(client)
     try:

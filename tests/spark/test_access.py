@@ -23,8 +23,8 @@ def fill(client: redis.Redis, name: str) -> None:
     jobs = list(family.generate(200, 7, NOW))
     store(client, family, family.default_prefix, jobs, NOW)
     for rule in ("KUE-5", "BEE-11"):
-        damage = (family.damage(rule, job, Target(family.default_prefix, NOW)) for job in jobs if rule in family.plantable)
-        for command in next(filter(None, damage), []):
+        faults = (family.inject(rule, job, Target(family.default_prefix, NOW)) for job in jobs if rule in family.injectable)
+        for command in next(filter(None, faults), []):
             client.execute_command(*command)
 
 

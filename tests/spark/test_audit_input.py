@@ -18,7 +18,7 @@ from ferryman.spark.tables import FACTS
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
-from ..support.keyspace import damage, store
+from ..support.keyspace import inject_all, store
 from ..support.servers import Server
 
 NOW = 1_800_000_000_000
@@ -29,7 +29,7 @@ JOBS = list(generate(500, 3, NOW))
 def source(server: Server) -> Address:
     client = server.client()
     store(client, FAMILY, "q", JOBS, NOW)
-    damage(client, FAMILY, "q", JOBS, NOW)
+    inject_all(client, FAMILY, "q", JOBS, NOW)
     return Address.parse(server.url(0, family="kue"))
 
 

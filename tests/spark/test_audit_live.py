@@ -20,8 +20,8 @@ def test_an_audit_while_jobs_move_tells_the_damage_and_nothing_else(spark: Spark
     moved = Moved(server, get_family("kue"))
     engine = SparkEngine(spark, tasks=2, throttle=PACE)
     with moving(server, moved.steps):
-        assert any(_seen(spark, moved) > moved.planted for _ in range(MOST_AUDITS)), "jobs did not move fast enough"
-        moved.assert_only_planted(engine, MOST_AUDITS)
+        assert any(_seen(spark, moved) > moved.injected for _ in range(MOST_AUDITS)), "jobs did not move fast enough"
+        moved.assert_only_injected(engine, MOST_AUDITS)
 
 
 def _seen(spark: SparkSession, moved: Moved) -> set[tuple[str, str | None]]:

@@ -31,7 +31,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from ..support.keyspace import damage, store
+from ..support.keyspace import inject_all, store
 from ..support.servers import Server
 
 NOW = 1_800_000_000_000
@@ -117,9 +117,9 @@ def test_every_rule_finds_in_a_damaged_keyspace_what_it_finds_without_traces(
         monkeypatch.setattr(audit_input, "MOST_FACTS", 0)
     client = server.client()
     store(client, FAMILY, "q", JOBS, NOW)
-    damage(client, FAMILY, "q", JOBS, NOW)
+    inject_all(client, FAMILY, "q", JOBS, NOW)
     expected = audited(LocalEngine(), address(server))
-    assert {finding.rule for finding in expected[0]} >= FAMILY.plantable
+    assert {finding.rule for finding in expected[0]} >= FAMILY.injectable
     assert audited(engine, address(server)) == expected
 
 
@@ -143,10 +143,10 @@ def test_messages_in_lists_are_left_out_too(engine: SparkEngine, spark: SparkSes
     snapshot = take(spark, source, NOW, str(tmp_path / "facts"), 3)
     assert snapshot.accepted.jobs == sum(job.state is not State.ACTIVE for job in jobs) > 300
     assert snapshot.totals == take(spark, source, NOW, str(tmp_path / "all"), 3, prefiltering=False).totals
-    sound = damage(client, KOMBU, "", jobs, NOW)
+    sound = inject_all(client, KOMBU, "", jobs, NOW)
     client.rpush(sound[0].queue, *client.lrange(sound[0].queue, 0, 1))
     expected = audited(LocalEngine(), source)
-    assert {finding.rule for finding in expected[0]} >= KOMBU.plantable
+    assert {finding.rule for finding in expected[0]} >= KOMBU.injectable
     assert audited(engine, source) == expected
     client.save()
     path = Path(client.config_get("dir")["dir"]) / client.config_get("dbfilename")["dbfilename"]

@@ -1,4 +1,4 @@
-"""Damage and repair as every family's tests see them: on a real server, in a keyspace that the family's own writer has made."""
+"""Faults and repairs as every family's tests see them: on a real server, in a keyspace that the family's own writer has made."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class Ward:
         store(self.client, self.family, self.prefix, made, self.now_ms)
         return made
 
-    def damage(self, rule: str, job: Job) -> bool:
+    def inject(self, rule: str, job: Job) -> bool:
         """Breaks a rule at a job; False where that can't be done."""
-        commands = self.family.damage(rule, job, Target(self.prefix, self.now_ms))
+        commands = self.family.inject(rule, job, Target(self.prefix, self.now_ms))
         send(self.client, commands)
         return bool(commands)
 
@@ -79,7 +79,7 @@ def _at_rest(entry: Entry | None) -> Entry | None:
     return None if entry is None else evolve(entry, ttl_ms=None if entry.ttl_ms is None else 0)
 
 
-def assert_damaged_and_mended(
+def assert_fault_is_found_and_mended(
     ward: Ward,
     rule: str,
     seed: int,
@@ -91,13 +91,13 @@ def assert_damaged_and_mended(
 ) -> None:
     """Breaks the rule at one of the generated jobs, looks for exactly that, and mends it if commands can.
 
-    ``is_mended``: whether commands mend this damage, where the rule alone does not tell. ``names``: what a finding about the job
+    ``is_mended``: whether commands mend this fault, where the rule alone does not tell. ``names``: what a finding about the job
     may name instead of it: a tag, a worker.
     """
     made = ward.generate(jobs, seed)
     sound = ward.said()
     # From a drawn place on, the first job at which this rule can be broken.
-    job = next((job for job in (*made[pick % jobs :], *made[: pick % jobs]) if ward.damage(rule, job)), None)
+    job = next((job for job in (*made[pick % jobs :], *made[: pick % jobs]) if ward.inject(rule, job)), None)
     if job is None:
         return
     damaged = ward.said()

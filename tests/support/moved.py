@@ -1,4 +1,4 @@
-"""A keyspace with damage in it, in which jobs move: what an audit must tell, and what it must not."""
+"""A keyspace with faults in it, in which jobs move: what an audit must tell, and what it must not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .servers import Server
 
 PREFIX = "moved:"
 
-DAMAGE = {
+FAULTS = {
     "ferryman": tuple((f"NATIVE-{number}", State.FAILED) for number in (1, 2, 5, 8)),
     "kue": (("KUE-1", State.FAILED), ("KUE-5", State.SCHEDULED), ("KUE-4", State.COMPLETED)),
     "kombu": (("KOMBU-1", State.ACTIVE), ("KOMBU-2", State.ACTIVE), ("KOMBU-4", State.ACTIVE)),
@@ -35,7 +35,7 @@ PACE = Throttle(2_000)
 
 
 class Moved:
-    """A generated keyspace with damage in it, and the way to audit it while jobs move."""
+    """A generated keyspace with faults in it, and the way to audit it while jobs move."""
 
     def __init__(self, server: Server, family: KeyFamily) -> None:
         self.server, self.family = server, family
@@ -46,7 +46,7 @@ class Moved:
         client = server.client()
         store(client, family, self.prefix, [*self.jobs, *self._others()], self.now_ms)
         unbroken = iter(self.jobs)
-        self.planted = {(rule, self._plant(client, rule, state, unbroken)) for rule, state in DAMAGE[family.name]}
+        self.injected = {(rule, self._inject(client, rule, state, unbroken)) for rule, state in FAULTS[family.name]}
 
     def _others(self) -> Iterator[Job]:
         """Jobs at rest that make more keys of a system that has few: a queue each."""
@@ -55,9 +55,9 @@ class Moved:
                 if job.state is State.WAITING:
                     yield evolve(job, queue=f"other-{number}", extra={})
 
-    def _plant(self, client: redis.Redis, rule: str, state: State, jobs: Iterator[Job]) -> str:
+    def _inject(self, client: redis.Redis, rule: str, state: State, jobs: Iterator[Job]) -> str:
         job = next(job for job in jobs if job.state is state and job.payload)
-        send(client, self.family.damage(rule, job, Target(self.prefix, self.now_ms)))
+        send(client, self.family.inject(rule, job, Target(self.prefix, self.now_ms)))
         return job.id
 
     def steps(self, client: redis.Redis) -> Iterator[Step]:
@@ -70,12 +70,12 @@ class Moved:
         census = engine.audit(self.address, self.now_ms, found.append)
         return {(finding.rule, finding.job_id) for finding in found if finding.severity is Severity.ERROR}, census
 
-    def assert_only_planted(self, engine: Engine, most: int) -> None:
-        """Audits until one saw a job that was moving, ``most`` times at most: each tells the damage, and nothing else."""
+    def assert_only_injected(self, engine: Engine, most: int) -> None:
+        """Audits until one saw a job that was moving, ``most`` times at most: each tells the faults, and nothing else."""
         passing = 0
         for _ in range(most):
             found, census = self.errors(engine)
-            assert found == self.planted
+            assert found == self.injected
             assert not census.unconfirmed
             passing += census.passing
             if passing:

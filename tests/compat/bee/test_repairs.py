@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ...support.captures import capture, dump, load
-from ...support.mending import NOW, Ward, assert_damaged_and_mended, changed, named
+from ...support.mending import NOW, Ward, assert_fault_is_found_and_mended, changed, named
 from ...support.servers import Server
 
 
@@ -22,27 +22,27 @@ def number(rule: str) -> int:
     return int(rule.removeprefix("BEE-"))
 
 
-RULES = sorted(FAMILY.plantable, key=number)
+RULES = sorted(FAMILY.injectable, key=number)
 
 
-def test_every_rule_can_be_planted_but_those_that_never_come_alone() -> None:
-    assert {rule.id for rule in FAMILY.rules} - FAMILY.plantable == {"BEE-14", "BEE-16"}
+def test_every_rule_is_injectable_but_those_that_never_come_alone() -> None:
+    assert {rule.id for rule in FAMILY.rules} - FAMILY.injectable == {"BEE-14", "BEE-16"}
     assert {rule.id for rule in FAMILY.rules} >= FAMILY.repairable
 
 
 @pytest.mark.parametrize("rule", RULES)
 @settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32), pick=st.integers(0, 39))
-def test_a_planted_damage_is_all_that_is_found_and_is_mended(
+def test_an_injected_fault_is_all_that_is_found_and_is_mended(
     server: Server, client: redis.Redis, rule: str, seed: int, pick: int
 ) -> None:
-    assert_damaged_and_mended(Ward(server, client, FAMILY, "bee"), rule, seed, pick, jobs=40)
+    assert_fault_is_found_and_mended(Ward(server, client, FAMILY, "bee"), rule, seed, pick, jobs=40)
 
 
 def test_for_every_damage_there_is_a_job_among_a_few() -> None:
     jobs = list(FAMILY.generate(300, 1, NOW))
     for rule in RULES:
-        assert any(FAMILY.damage(rule, job, Target("bee", NOW)) for job in jobs), rule
+        assert any(FAMILY.inject(rule, job, Target("bee", NOW)) for job in jobs), rule
 
 
 def test_the_damage_that_real_crashes_left_is_mended_rule_by_rule(server: Server, client: redis.Redis) -> None:

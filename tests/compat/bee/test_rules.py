@@ -24,13 +24,13 @@ def test_a_healthy_keyspace_breaks_no_rule() -> None:
 
 
 @pytest.mark.parametrize("case", captures("bee"), ids=str)
-def test_every_planted_damage_is_found_and_nothing_else_is_invented(case: Capture) -> None:
-    planted = {(damage["rule"], damage["id"]) for damage in case.expected.get("damage", [])}
+def test_every_known_fault_is_found_and_nothing_else_is_invented(case: Capture) -> None:
+    faults = {(fault["rule"], fault["id"]) for fault in case.expected.get("damage", [])}
     findings = audit(case)
-    named = {(rule, each) for rule, each in planted if each.startswith("bee:") and "h:jobs" not in each}
+    named = {(rule, each) for rule, each in faults if each.startswith("bee:") and "h:jobs" not in each}
     found = {(finding.rule, finding.key if (finding.rule, finding.key) in named else finding.job_id) for finding in findings}
     # The set of what a job waits for is found at the job that has no record.
-    assert found == planted
+    assert found == faults
 
 
 def test_damage_that_costs_nothing_is_no_error() -> None:

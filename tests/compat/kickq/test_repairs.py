@@ -13,29 +13,29 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ...support.captures import capture, dump, load, survey
-from ...support.mending import Ward, assert_damaged_and_mended
+from ...support.mending import Ward, assert_fault_is_found_and_mended
 from ...support.servers import Server
 from .keyspaces import CREATED, DAY, DELAYED, FAILED, NOW, SUCCESS, record
 
-RULES = sorted(FAMILY.plantable, key=lambda rule: int(rule.removeprefix("KICKQ-")))
+RULES = sorted(FAMILY.injectable, key=lambda rule: int(rule.removeprefix("KICKQ-")))
 
 
-def test_every_rule_can_be_planted_and_only_known_ones_are_mended() -> None:
-    assert {rule.id for rule in FAMILY.rules} == FAMILY.plantable
-    assert FAMILY.plantable - FAMILY.repairable == {"KICKQ-2", "KICKQ-19", "KICKQ-20", "KICKQ-27"}
+def test_every_rule_is_injectable_and_only_known_ones_are_mended() -> None:
+    assert {rule.id for rule in FAMILY.rules} == FAMILY.injectable
+    assert FAMILY.injectable - FAMILY.repairable == {"KICKQ-2", "KICKQ-19", "KICKQ-20", "KICKQ-27"}
     assert {rule.id for rule in FAMILY.rules} >= FAMILY.repairable
 
 
 @pytest.mark.parametrize("rule", RULES)
 @settings(max_examples=2, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32), pick=st.integers(0, 99))
-def test_a_planted_damage_is_all_that_is_found_and_is_mended(
+def test_an_injected_fault_is_all_that_is_found_and_is_mended(
     server: Server, client: redis.Redis, rule: str, seed: int, pick: int
 ) -> None:
     # Few jobs are in processing.
     jobs = 60 if rule == "KICKQ-18" else 25
     # A state that is an application's own is left to it.
-    assert_damaged_and_mended(Ward(server, client, FAMILY, "kickq"), rule, seed, pick, jobs, is_mended=rule != "KICKQ-3")
+    assert_fault_is_found_and_mended(Ward(server, client, FAMILY, "kickq"), rule, seed, pick, jobs, is_mended=rule != "KICKQ-3")
 
 
 # The crashed capture

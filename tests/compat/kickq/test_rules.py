@@ -26,9 +26,9 @@ def test_nothing_is_said_of_a_healthy_keyspace(case: Capture) -> None:
 
 
 @pytest.mark.parametrize("case", DAMAGED, ids=str)
-def test_every_planted_damage_is_found_and_nothing_else_is_invented(case: Capture) -> None:
-    planted = {(damage["rule"], damage["id"]) for damage in case.expected["damage"]}
-    assert {(finding.rule, finding.job_id) for finding in audit(case)} == planted
+def test_every_known_fault_is_found_and_nothing_else_is_invented(case: Capture) -> None:
+    faults = {(fault["rule"], fault["id"]) for fault in case.expected["damage"]}
+    assert {(finding.rule, finding.job_id) for finding in audit(case)} == faults
 
 
 @pytest.mark.parametrize("name", ["older-version-0.0.13", "older-version-0.0.10"])

@@ -11,25 +11,25 @@ from ferryman.schema.job import State
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ...support.mending import Ward, assert_damaged_and_mended
+from ...support.mending import Ward, assert_fault_is_found_and_mended
 from ...support.servers import Server
 
 RULES = sorted({rule.id for rule in FAMILY.rules})
 
 
-def test_every_rule_can_be_planted() -> None:
-    assert set(RULES) == FAMILY.plantable
+def test_every_rule_is_injectable() -> None:
+    assert set(RULES) == FAMILY.injectable
     assert set(RULES) >= FAMILY.repairable
 
 
 @pytest.mark.parametrize("rule", RULES)
 @settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32), pick=st.integers(0, 59), prefix=st.sampled_from(["", "app1:"]))
-def test_a_planted_damage_is_all_that_is_found_and_is_mended(
+def test_an_injected_fault_is_all_that_is_found_and_is_mended(
     server: Server, client: redis.Redis, rule: str, seed: int, pick: int, prefix: str
 ) -> None:
     ward = Ward(server, client, FAMILY, prefix)
-    assert_damaged_and_mended(ward, rule, seed, pick, jobs=60)
+    assert_fault_is_found_and_mended(ward, rule, seed, pick, jobs=60)
 
 
 def test_a_lock_without_end_is_deleted(server: Server, client: redis.Redis) -> None:
@@ -46,7 +46,7 @@ def test_of_several_copies_the_first_in_order_stays(server: Server, client: redi
     job = next(job for job in ward.generate(40, 1) if job.state is State.WAITING)
     before = client.lrange(job.queue, 0, -1)
     for _ in range(3):
-        ward.damage("KOMBU-3", job)
+        ward.inject("KOMBU-3", job)
     assert [each.outcome for each in ward.repair("KOMBU-3")] == [Outcome.MENDED]
     assert client.lrange(job.queue, 0, -1) == before
 

@@ -10,24 +10,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ...support.captures import capture, dump, load
-from ...support.mending import Ward, assert_damaged_and_mended, changed, named
+from ...support.mending import Ward, assert_fault_is_found_and_mended, changed, named
 from ...support.servers import Server
 
 RULES = sorted({rule.id for rule in FAMILY.rules}, key=lambda rule: int(rule.removeprefix("KUE-")))
 
 
-def test_every_rule_can_be_planted() -> None:
-    assert set(RULES) == FAMILY.plantable
+def test_every_rule_is_injectable() -> None:
+    assert set(RULES) == FAMILY.injectable
     assert set(RULES) >= FAMILY.repairable
 
 
 @pytest.mark.parametrize("rule", RULES)
 @settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32), pick=st.integers(0, 24))
-def test_a_planted_damage_is_all_that_is_found_and_is_mended(
+def test_an_injected_fault_is_all_that_is_found_and_is_mended(
     server: Server, client: redis.Redis, rule: str, seed: int, pick: int
 ) -> None:
-    assert_damaged_and_mended(Ward(server, client, FAMILY, "q"), rule, seed, pick)
+    assert_fault_is_found_and_mended(Ward(server, client, FAMILY, "q"), rule, seed, pick)
 
 
 @pytest.mark.parametrize("name", ["crashed", "upgraded"])

@@ -42,20 +42,20 @@ def test_all_that_is_said_of_a_healthy_keyspace_is_what_keys_alone_cant_tell(cas
 
 
 @pytest.mark.parametrize("name", ["crashed", "upgraded"])
-def test_every_planted_damage_is_found_and_nothing_else_is_invented(name: str) -> None:
+def test_every_known_fault_is_found_and_nothing_else_is_invented(name: str) -> None:
     case = capture("kue", name)
-    planted = {(damage["rule"], damage["id"]) for damage in case.expected["damage"]}
+    faults = {(fault["rule"], fault["id"]) for fault in case.expected["damage"]}
     found = {(finding.rule, finding.job_id) for finding in audit(case)}
     if name == "upgraded":
         # Beside the damage: jobs that live workers held, and tokens left by a removed job and a restart.
         held = {job_id for job_id, said in case.expected["jobs_by_id"].items() if said["state"] == "active" and not said["ttl"]}
-        planted |= {("KUE-9", None), *(("KUE-15", job_id) for job_id in held)}
-    assert found == planted
+        faults |= {("KUE-9", None), *(("KUE-15", job_id) for job_id in held)}
+    assert found == faults
 
 
 def test_findings_about_tokens_name_their_queue() -> None:
     found = {(finding.rule, finding.queue) for finding in audit(capture("kue", "crashed")) if finding.job_id is None}
-    # The type ghost lost its waiting job by removal, which leaves the token; it is planted damage of no rule.
+    # The type ghost lost its waiting job by removal, which leaves the token; it breaks no rule.
     surplus = {("KUE-9", queue) for queue in ("poison", "srch", "idle-type", "ghost")}
     assert found == {("KUE-8", "pop-token"), *surplus}
 

@@ -10,26 +10,26 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ...support.captures import capture, dump, load
-from ...support.mending import Ward, assert_damaged_and_mended, changed
+from ...support.mending import Ward, assert_fault_is_found_and_mended, changed
 from ...support.servers import Server
 
-RULES = sorted(FAMILY.plantable, key=lambda rule: int(rule.removeprefix("PJQ-")))
+RULES = sorted(FAMILY.injectable, key=lambda rule: int(rule.removeprefix("PJQ-")))
 
 
-def test_every_rule_of_the_current_program_can_be_planted() -> None:
-    assert {rule.id for rule in FAMILY.rules} - FAMILY.plantable == {"PJQ-26"}
+def test_every_rule_of_the_current_program_is_injectable() -> None:
+    assert {rule.id for rule in FAMILY.rules} - FAMILY.injectable == {"PJQ-26"}
     assert {rule.id for rule in FAMILY.rules} >= FAMILY.repairable
 
 
 @pytest.mark.parametrize("rule", RULES)
 @settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32), pick=st.integers(0, 59))
-def test_a_planted_damage_is_all_that_is_found_and_is_mended(
+def test_an_injected_fault_is_all_that_is_found_and_is_mended(
     server: Server, client: redis.Redis, rule: str, seed: int, pick: int
 ) -> None:
     # A worker from which a job is taken stays among the busy ones for a while, which an audit tells.
     is_mended = rule not in FAMILY.choosable
-    assert_damaged_and_mended(Ward(server, client, FAMILY, ""), rule, seed, pick, jobs=60, is_mended=is_mended)
+    assert_fault_is_found_and_mended(Ward(server, client, FAMILY, ""), rule, seed, pick, jobs=60, is_mended=is_mended)
 
 
 @pytest.mark.parametrize("name", ["crashed", "older-version-js3", "older-version-py1"])

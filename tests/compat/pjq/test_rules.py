@@ -21,22 +21,22 @@ def audit(case: Capture, later_ms: int = 0) -> list[Finding]:
 
 def named(case: Capture, finding: Finding) -> tuple[str, str]:
     """Rule and id, which is a job's, or that of the worker or key of which the finding is."""
-    ids = {damage["id"] for damage in case.expected["damage"] if damage["queue"] == finding.queue}
+    ids = {fault["id"] for fault in case.expected["damage"] if fault["queue"] == finding.queue}
     about = finding.job_id or next((name for name in ids if name == finding.key or f" {name}:" in finding.detail), "?")
     return finding.rule, about
 
 
 @each_capture
-def test_every_planted_damage_is_found_and_nothing_else_is_invented(case: Capture) -> None:
-    planted = {(damage["rule"], damage["id"]) for damage in case.expected["damage"] if "visible_after_s" not in damage}
-    assert {named(case, finding) for finding in audit(case)} == planted
+def test_every_known_fault_is_found_and_nothing_else_is_invented(case: Capture) -> None:
+    faults = {(fault["rule"], fault["id"]) for fault in case.expected["damage"] if "visible_after_s" not in fault}
+    assert {named(case, finding) for finding in audit(case)} == faults
 
 
 @each_capture
-def test_every_finding_names_the_queue_of_the_damage(case: Capture) -> None:
-    planted = {(damage["rule"], damage["id"]): damage["queue"] for damage in case.expected["damage"]}
+def test_every_finding_names_the_queue_of_the_fault(case: Capture) -> None:
+    faults = {(fault["rule"], fault["id"]): fault["queue"] for fault in case.expected["damage"]}
     for finding in audit(case):
-        assert finding.queue == planted[named(case, finding)]
+        assert finding.queue == faults[named(case, finding)]
 
 
 @pytest.mark.parametrize("name", ["healthy", "as-released", "custom-namespace", "older-version", "older-version-py1"])
@@ -46,9 +46,9 @@ def test_a_healthy_keyspace_has_no_error(name: str) -> None:
 
 def test_nine_seconds_later_jobs_whose_workers_were_never_heard_again_show() -> None:
     case = capture("pjq", "as-released")
-    planted = {(damage["rule"], damage["id"]) for damage in case.expected["damage"]}
+    faults = {(fault["rule"], fault["id"]) for fault in case.expected["damage"]}
     later = {(finding.rule, finding.job_id) for finding in audit(case, later_ms=9000)}
-    assert planted <= later
+    assert faults <= later
     # Those whose workers are still at it look the same.
     assert {rule for rule, _ in later} == {"PJQ-10", "PJQ-25"}
 

@@ -11,26 +11,26 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ...support.captures import Capture, capture, dump, load
-from ...support.mending import Ward, assert_damaged_and_mended, changed, named
+from ...support.mending import Ward, assert_fault_is_found_and_mended, changed, named
 from ...support.servers import Server
 
 RULES = list(dict.fromkeys(rule.id for rule in FAMILY.rules))
-NOT_PLANTED = {"QLESS-35", "QLESS-RECUR"}
-"""Takes two running jobs that share a throttle; and what is no damage."""
+NOT_INJECTABLE = {"QLESS-35", "QLESS-RECUR"}
+"""Takes two running jobs that share a throttle; and what is no fault."""
 
 
-def test_every_rule_can_be_planted_but_those_that_one_job_cant_break() -> None:
-    assert set(RULES) - FAMILY.plantable == NOT_PLANTED
+def test_every_rule_is_injectable_but_those_that_one_job_cant_break() -> None:
+    assert set(RULES) - FAMILY.injectable == NOT_INJECTABLE
     assert set(RULES) >= FAMILY.repairable
 
 
-@pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in NOT_PLANTED])
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in NOT_INJECTABLE])
 @settings(max_examples=2, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32), pick=st.integers(0, 39))
-def test_a_planted_damage_is_all_that_is_found_and_is_mended(
+def test_an_injected_fault_is_all_that_is_found_and_is_mended(
     server: Server, client: redis.Redis, rule: str, seed: int, pick: int
 ) -> None:
-    assert_damaged_and_mended(Ward(server, client, FAMILY, "ql"), rule, seed, pick, jobs=40, names=names)
+    assert_fault_is_found_and_mended(Ward(server, client, FAMILY, "ql"), rule, seed, pick, jobs=40, names=names)
 
 
 def names(job: Job) -> tuple[str, ...]:

@@ -66,7 +66,7 @@ LEFT_BEHIND = {
 
 
 @pytest.mark.parametrize("case", captures("qless"), ids=str)
-def test_every_planted_damage_is_found_and_nothing_else_is_invented(case: Capture) -> None:
+def test_every_known_fault_is_found_and_nothing_else_is_invented(case: Capture) -> None:
     assert pairs(audit(case)) == told(case) | LEFT_BEHIND.get(case.name, set())
 
 

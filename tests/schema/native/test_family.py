@@ -221,9 +221,9 @@ def test_waiting_jobs_are_numbered_in_pop_order(busy: redis.Redis, send: Send) -
     assert [job.id for job in order] == [job.id for job in taken.jobs]
 
 
-# Damage
+# Faults
 
-DAMAGES: dict[str, Callable[[redis.Redis], object]] = {
+FAULTS: dict[str, Callable[[redis.Redis], object]] = {
     "NATIVE-1": lambda client: client.zadd(q.waiting, {"ghost": 1}),
     "NATIVE-2": lambda client: client.hset(q.job("orphan"), mapping={"payload": "x"}),
     "NATIVE-3": lambda client: client.zadd(q.dead, {client.zrange(q.waiting, 0, 0)[0]: 1}),  # type: ignore[index]
@@ -251,17 +251,17 @@ DAMAGES: dict[str, Callable[[redis.Redis], object]] = {
 }
 
 
-@pytest.mark.parametrize("rule", DAMAGES)
+@pytest.mark.parametrize("rule", FAULTS)
 def test_damage_is_named_by_its_rule(busy: redis.Redis, rule: str) -> None:
-    DAMAGES[rule](busy)
+    FAULTS[rule](busy)
     found, findings = read_all(busy)
     assert rule in rules(findings)
     assert all(finding.queue in ("q", None) for finding in findings)
     assert found
 
 
-def test_every_rule_has_its_damage() -> None:
-    assert {rule.id for rule in FAMILY.rules} == set(DAMAGES)
+def test_every_rule_has_its_fault() -> None:
+    assert {rule.id for rule in FAMILY.rules} == set(FAULTS)
 
 
 @pytest.mark.parametrize("role", ["meta", "waiting", "scheduled", "consumers", "dead", "done", "wake", "blocked", "outbox"])

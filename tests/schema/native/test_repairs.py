@@ -11,31 +11,31 @@ from ferryman.schema.native.live import Live
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ...support.mending import NOW, Ward, assert_damaged_and_mended
+from ...support.mending import NOW, Ward, assert_fault_is_found_and_mended
 from ...support.native import LEASE, Send
 from ...support.servers import Server
 
 RULES = [rule.id for rule in FAMILY.rules]
 
 
-def test_every_rule_can_be_planted() -> None:
-    assert set(RULES) == FAMILY.plantable
+def test_every_rule_is_injectable() -> None:
+    assert set(RULES) == FAMILY.injectable
     assert set(RULES) >= FAMILY.repairable
 
 
 @pytest.mark.parametrize("rule", RULES)
 @settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32), pick=st.integers(0, 39))
-def test_a_planted_damage_is_all_that_is_found_and_is_mended(
+def test_an_injected_fault_is_all_that_is_found_and_is_mended(
     server: Server, client: redis.Redis, rule: str, seed: int, pick: int
 ) -> None:
-    assert_damaged_and_mended(Ward(server, client, FAMILY, "ferryman"), rule, seed, pick, jobs=40)
+    assert_fault_is_found_and_mended(Ward(server, client, FAMILY, "ferryman"), rule, seed, pick, jobs=40)
 
 
 def test_what_a_holder_without_lease_held_is_taken_by_the_next_consumer(server: Server, client: redis.Redis, send: Send) -> None:
     ward = Ward(server, client, FAMILY, "ferryman")
     job = next(job for job in ward.generate(60, 1) if job.state is State.ACTIVE)
-    ward.damage("NATIVE-4", job)
+    ward.inject("NATIVE-4", job)
     assert {each.outcome for each in ward.repair("NATIVE-4")} == {Outcome.MENDED}
     taken = send(Live().take(job.queue, "another", 100, LEASE, now=NOW + 1))
     assert job.id in {each.id for each in taken.jobs}
@@ -45,7 +45,7 @@ def test_several_jobs_without_a_place_get_one_token_together(server: Server, cli
     ward = Ward(server, client, FAMILY, "ferryman")
     jobs = [job for job in ward.generate(60, 1) if job.state is State.WAITING and job.queue == "celery"]
     for job in jobs:
-        ward.damage("NATIVE-2", job)
+        ward.inject("NATIVE-2", job)
     client.delete("ferryman:{celery}:wake")
     assert {each.outcome for each in ward.repair("NATIVE-2")} == {Outcome.MENDED}
     assert client.llen("ferryman:{celery}:wake") == 1
