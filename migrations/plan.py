@@ -174,13 +174,13 @@ def carry(subject: Subject, keyspace: Keyspace, plan: Plan) -> Carried:
     if refusals:
         return Carried(original, None, refusals)
     job = requeued(original, family.name, plan.now_ms) if original.state is State.ACTIVE else original
-    obstacles = (*_id_refusals(subject, keyspace, job, plan), *plan.writer.obstacles(job))
-    passes = plan.lossy and all(finding.severity is not Severity.ERROR for finding in obstacles)
+    incompatibilities = (*_id_refusals(subject, keyspace, job, plan), *plan.writer.incompatibilities(job))
+    passes = plan.lossy and all(finding.severity is not Severity.ERROR for finding in incompatibilities)
     is_alone = original.id == subject.job_id and subject.scope in ("", original.queue)
-    if obstacles and not passes:
-        return Carried(original, None, obstacles, is_alone)
+    if incompatibilities and not passes:
+        return Carried(original, None, incompatibilities, is_alone)
     assumed = family.assumptions(subject, keyspace, plan.accepted) if plan.accepted and not subject.prefiltered else ()
-    return Carried(original, plan.writer.expressed(job, plan.now_ms), (*obstacles, *assumed), is_alone)
+    return Carried(original, plan.writer.expressed(job, plan.now_ms), (*incompatibilities, *assumed), is_alone)
 
 
 def carry_table(jobs: JobTable, plan: Plan) -> tuple[Carried, JobTable] | None:
@@ -188,7 +188,7 @@ def carry_table(jobs: JobTable, plan: Plan) -> tuple[Carried, JobTable] | None:
     going: JobTable | None = jobs
     if jobs.common.state is State.ACTIVE:
         going = None if plan.active is Active.REFUSE else _requeued_table(jobs, plan.source_family)
-    if going is None or not plan.writer.takes(going):
+    if going is None or not plan.writer.can_write_table(going):
         return None
     return Carried(jobs.common, going.common, is_alone=True), going
 

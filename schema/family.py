@@ -194,13 +194,13 @@ class KeyFamily(ABC):
     # Writing
 
     @abstractmethod
-    def obstacles(self, job: Job) -> Iterator[Finding]:
+    def incompatibilities(self, job: Job) -> Iterator[Finding]:
         """What of this job the family can't express. Empty for every job that it can carry."""
 
     def expressed(self, job: Job, now_ms: int) -> Job:
         """The job as the family holds it: what its reader will give of it once it is written, where that differs.
 
-        Only what ``obstacles`` names is lost, or what the family tells in other words; the same job for nearly all.
+        Only what ``incompatibilities`` names is lost, or what the family tells in other words; the same job for nearly all.
         """
         return job
 
@@ -212,12 +212,12 @@ class KeyFamily(ABC):
         where the family allows it.
         """
 
-    def takes(self, jobs: JobTable) -> bool:
-        """Whether ``obstacles`` has nothing to say of any of these jobs; False also where that is not known of all at once."""
+    def can_write_table(self, jobs: JobTable) -> bool:
+        """Whether no job of these has ``incompatibilities``; False also where that is not known of all at once."""
         return False
 
     def write_table(self, jobs: JobTable, target: Target, written: Totals) -> CommandTable | None:
-        """What ``write`` gives for each of these jobs, which the family ``takes``, with what ``tally_written`` adds for all.
+        """What ``write`` gives for each of these jobs, with what ``tally_written`` adds for all. Called if ``can_write_table``.
 
         What other families keep may stand in another order. None, and nothing added, where each job must be written by itself.
         """

@@ -102,7 +102,7 @@ class Sink(DataSourceArrowWriter):  # type: ignore[misc]
             client.delete(self.run.key, *(self.run.part_key(str(index)) for index in range(parts)))
 
     def _check(self, job: Job) -> None:
-        for finding in self.address.key_family.obstacles(job):
+        for finding in self.address.key_family.incompatibilities(job):
             if finding.severity is Severity.ERROR or not self.lossy:
                 remedy = "leave it out" if finding.severity is Severity.ERROR else "leave it out, or set option lossy=true"
                 raise UsageError(f"job {show(job.id)} can't be stored: {finding.detail}; {remedy}")

@@ -69,8 +69,8 @@ class Bee(KeyFamily):
     def related_keys(self, subject: Subject, keyspace: Keyspace) -> Iterable[KeyRef]:
         return related_keys(subject, keyspace)
 
-    def obstacles(self, job: Job) -> Iterator[Finding]:
-        return writer.obstacles(job)
+    def incompatibilities(self, job: Job) -> Iterator[Finding]:
+        return writer.incompatibilities(job)
 
     def write(self, job: Job, target: Target) -> list[Command]:
         return writer.write(job, target)

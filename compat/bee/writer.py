@@ -16,8 +16,8 @@ from attrs import evolve
 
 from ...schema.errors import MalformedValue
 from ...schema.family import Command, Target
+from ...schema.incompatibilities import NOT_BY_JOBS, error, warning
 from ...schema.job import Job, State
-from ...schema.obstacle import NOT_BY_JOBS, error, warning
 from ...schema.rule import Finding
 from ...schema.text import show, to_bytes, to_text
 from ...schema.totals import Totals
@@ -42,7 +42,7 @@ TICKS = 4096
 # What bee can't express
 
 
-def obstacles(job: Job) -> Iterator[Finding]:
+def incompatibilities(job: Job) -> Iterator[Finding]:
     """Errors for a job that bee could not hold or run; warnings for what bee would keep in the record but not act on."""
     if not job.id or not _is_unicode(job.id):
         yield error(job, "BEE-W1", f"the id {show(job.id, 60)!r} is empty, or not UTF-8")
@@ -83,7 +83,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def stored_of(job: Job, target: Target) -> Stored:
-    """The record that a job gets, and its place. Raises MalformedValue for a job of which ``obstacles`` says so."""
+    """The record that a job gets, and its place. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
     if isinstance(job, Sketch):
         sketched: Stored = job.record
         return sketched
@@ -135,7 +135,7 @@ def ttl_of(stored: Stored) -> int:
 
 
 def write(job: Job, target: Target) -> list[Command]:
-    """The commands that store the job. Raises MalformedValue for a job of which ``obstacles`` says so."""
+    """The commands that store the job. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
     stored = stored_of(job, target)
     names, job_id, role = layout(target.prefix), to_bytes(job.id), stored.place
     record, waits_for = names.key("record", id=job.id), names.key("dependencies", id=job.id)

@@ -62,8 +62,8 @@ class Kickq(KeyFamily):
     def count_checks(self, finding: Finding, keyspace: Keyspace) -> Iterable[CountCheck]:
         return count_checks(finding, keyspace)
 
-    def obstacles(self, job: Job) -> Iterator[Finding]:
-        return writer.obstacles(job)
+    def incompatibilities(self, job: Job) -> Iterator[Finding]:
+        return writer.incompatibilities(job)
 
     def write(self, job: Job, target: Target) -> list[Command]:
         return writer.write(job, target)

@@ -17,8 +17,8 @@ from attrs import evolve, frozen
 
 from ...schema.errors import MalformedValue
 from ...schema.family import Command, Target
+from ...schema.incompatibilities import error, warning
 from ...schema.job import Job, State
-from ...schema.obstacle import error, warning
 from ...schema.rule import Finding
 from ...schema.text import show, to_bytes
 from ...schema.totals import Totals
@@ -39,7 +39,7 @@ CANONICAL = frozenset(WORDS.values())
 # What kickq can't express
 
 
-def obstacles(job: Job) -> Iterator[Finding]:
+def incompatibilities(job: Job) -> Iterator[Finding]:
     """Errors for a job that kickq could not hold or run; warnings for what kickq would keep in the record but not act on."""
     number = int(job.id) if job.id.isascii() and job.id.isdigit() and not job.id.startswith("0") else 0
     if not job.id or not _is_unicode(job.id) or number > LARGEST_ID:
@@ -93,7 +93,7 @@ class Written:
 
 
 def written(job: Job, now_ms: int) -> Written:
-    """The record of a job. Raises MalformedValue for a job of which ``obstacles`` says so."""
+    """The record of a job. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
     kept = Kept.of(job)
     state = _written_state(job, kept)
     record, missing = kept.record(job if state is job.state else evolve(job, state=state))
@@ -109,7 +109,7 @@ def _written_state(job: Job, kept: Kept) -> State:
 
 
 def write(job: Job, target: Target) -> list[Command]:
-    """The commands that store the job. Raises MalformedValue for a job of which ``obstacles`` says so."""
+    """The commands that store the job. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
     stored = Written(job.state, job.record) if isinstance(job, Sketch) else written(job, target.now_ms)
     state, record = stored.state, stored.record
     names, member = layout(target.prefix), to_bytes(job.id)

@@ -82,8 +82,8 @@ class Kombu(KeyFamily):
     def related_keys(self, subject: Subject, keyspace: Keyspace) -> Iterable[KeyRef]:
         return related_keys(subject, keyspace)
 
-    def obstacles(self, job: Job) -> Iterator[Finding]:
-        return writer.obstacles(job, self.settings)
+    def incompatibilities(self, job: Job) -> Iterator[Finding]:
+        return writer.incompatibilities(job, self.settings)
 
     def expressed(self, job: Job, now_ms: int) -> Job:
         return writer.expressed(job, now_ms)

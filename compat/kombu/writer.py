@@ -15,8 +15,8 @@ from attrs import evolve
 
 from ...schema.errors import MalformedValue
 from ...schema.family import Command, Target
+from ...schema.incompatibilities import error, warning
 from ...schema.job import Job, State
-from ...schema.obstacle import error, warning
 from ...schema.rule import Finding
 from ...schema.text import is_json, show, to_bytes
 from ...schema.totals import Totals
@@ -36,7 +36,7 @@ TO_RUN = frozenset({State.WAITING, State.SCHEDULED, State.ACTIVE})
 # What kombu can't express
 
 
-def obstacles(job: Job, settings: Settings = USUAL) -> Iterator[Finding]:
+def incompatibilities(job: Job, settings: Settings = USUAL) -> Iterator[Finding]:
     """Errors for a job that kombu could not hold or Celery not run; warnings for what they would not act on."""
     if not job.id or not is_unicode(job.id):
         yield error(job, "KOMBU-W1", f"the id {show(job.id, 60)!r} can't be a delivery tag: it is empty, or not UTF-8")
@@ -82,7 +82,7 @@ def _is_text(raw: bytes | None) -> bool:
 
 
 def message_of(job: Job, kept_step: int | None, now_ms: int, steps: Sequence[int] = STEPS) -> Message:
-    """The message that brings the job to a worker. Raises MalformedValue for a job of which ``obstacles`` says so.
+    """The message that brings the job to a worker. Raises MalformedValue for a job that ``incompatibilities`` refuses.
 
     ``kept_step``: the bucket in which kombu had it, if that was not the one of its priority.
     """
@@ -153,7 +153,7 @@ def _seconds(milliseconds: int) -> int | float:
 
 
 def stand_of(job: Job, now_ms: int, settings: Settings = USUAL) -> Stand:
-    """The message of a job in its queue. Raises MalformedValue for a job of which ``obstacles`` says so."""
+    """The message of a job in its queue. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
     kept = Kept.of(job)
     held = job.state is State.ACTIVE and kept.held
     written = evolve(job, state=State.WAITING) if job.state is State.ACTIVE and not held else job
@@ -172,7 +172,7 @@ def stand_of(job: Job, now_ms: int, settings: Settings = USUAL) -> Stand:
 
 
 def write(job: Job, target: Target, settings: Settings = USUAL) -> list[Command]:
-    """The commands that store the job. Raises MalformedValue for a job of which ``obstacles`` says so."""
+    """The commands that store the job. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
     stand = job.record if isinstance(job, Sketch) else stand_of(job, target.now_ms, settings)
     names, tag = layout(target.prefix, settings), to_bytes(job.id)
     staged, order = names.key("staged", queue=job.queue), names.key("staged_order", queue=job.queue)

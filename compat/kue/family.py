@@ -84,8 +84,8 @@ class Kue(KeyFamily):
     def count_checks(self, finding: Finding, keyspace: Keyspace) -> Iterable[CountCheck]:
         return count_checks(finding, keyspace)
 
-    def obstacles(self, job: Job) -> Iterator[Finding]:
-        return writer.obstacles(job)
+    def incompatibilities(self, job: Job) -> Iterator[Finding]:
+        return writer.incompatibilities(job)
 
     def expressed(self, job: Job, now_ms: int) -> Job:
         return writer.expressed(job)

@@ -16,8 +16,8 @@ from attrs import evolve
 
 from ...schema.errors import MalformedValue
 from ...schema.family import Command, Target
+from ...schema.incompatibilities import error, warning
 from ...schema.job import Job, State
-from ...schema.obstacle import error, warning
 from ...schema.rule import Finding
 from ...schema.text import is_json, show, to_bytes, to_text
 from ...schema.totals import Totals
@@ -34,7 +34,7 @@ UNFINISHED = frozenset({State.WAITING, State.SCHEDULED, State.ACTIVE})
 # What kue can't express
 
 
-def obstacles(job: Job) -> Iterator[Finding]:
+def incompatibilities(job: Job) -> Iterator[Finding]:
     """Errors for a job that kue could not hold or run; warnings for what kue would keep in the record but not act on."""
     if not keeps_number(job, State.WAITING if job.state is State.ACTIVE else job.state):
         why = "kue runs jobs in the order of their numbers" if valid_id(job.id) else "kue's ids are numbers"
@@ -79,7 +79,7 @@ def expressed(job: Job) -> Job:
 
 
 def write(job: Job, target: Target) -> list[Command]:
-    """The commands that store the job. Raises MalformedValue for a job of which ``obstacles`` says so."""
+    """The commands that store the job. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
     kept = Kept.of(job)
     state = _written_state(job, kept)
     record = kept.applied(job) if target.generated else _record(job, state, kept)

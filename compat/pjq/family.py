@@ -64,8 +64,8 @@ class Pjq(KeyFamily):
     def related_keys(self, subject: Subject, keyspace: Keyspace) -> Iterable[KeyRef]:
         return related_keys(subject, keyspace)
 
-    def obstacles(self, job: Job) -> Iterator[Finding]:
-        return writer.obstacles(job)
+    def incompatibilities(self, job: Job) -> Iterator[Finding]:
+        return writer.incompatibilities(job)
 
     def expressed(self, job: Job, now_ms: int) -> Job:
         return kept.expressed(job)

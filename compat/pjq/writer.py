@@ -14,8 +14,8 @@ from itertools import chain
 
 from ...schema.errors import MalformedValue
 from ...schema.family import Command, Target
+from ...schema.incompatibilities import error, warning
 from ...schema.job import Job, State
-from ...schema.obstacle import error, warning
 from ...schema.rule import Finding
 from ...schema.text import load_json, show, to_bytes
 from ...schema.totals import Totals
@@ -37,7 +37,7 @@ SCORED = ("dispatched", "processing", "progress", "finished")
 # What pjq can't express
 
 
-def obstacles(job: Job) -> Iterator[Finding]:
+def incompatibilities(job: Job) -> Iterator[Finding]:
     """Errors for a job that pjq could not hold or run; warnings for what it would keep in the record but not act on."""
     if not can_be_id(job.id):
         reason = "it is not UTF-8, or begins like a container"
@@ -77,7 +77,7 @@ def _can_be_run(payload: bytes | None) -> bool:
 
 
 def write(job: Job, target: Target) -> list[Command]:
-    """The commands that store the job. Raises MalformedValue for a job of which ``obstacles`` says so."""
+    """The commands that store the job. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
     record = job.record if isinstance(job, Sketch) else record_of(job)
     names, job_id = layout(target.prefix), to_bytes(job.id)
 

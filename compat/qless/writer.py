@@ -16,8 +16,8 @@ from attrs import evolve
 
 from ...schema.errors import MalformedValue
 from ...schema.family import Command, Target
+from ...schema.incompatibilities import error, warning
 from ...schema.job import Job, State
-from ...schema.obstacle import error, warning
 from ...schema.rule import Finding
 from ...schema.text import load_loose_json, show, to_bytes, to_text
 from ...schema.totals import Totals
@@ -37,7 +37,7 @@ DAY_S = 86_400
 # What qless can't express
 
 
-def obstacles(job: Job) -> Iterator[Finding]:
+def incompatibilities(job: Job) -> Iterator[Finding]:
     """Errors for a job that qless could not hold or run; warnings for what it would keep in the record but not act on."""
     for name, text in (("id", job.id), ("name", job.name), ("queue", job.queue)):
         if to_text(to_bytes(text)) != text:
@@ -75,7 +75,7 @@ def _is_data(payload: bytes | None) -> bool:
 
 
 def write(job: Job, target: Target) -> list[Command]:
-    """The commands that store the job. Raises MalformedValue for a job of which ``obstacles`` says so."""
+    """The commands that store the job. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
     kept = Kept.of(job)
     state = _written_state(job, kept)
     record = job.record if isinstance(job, Sketch) else stored_record(job, state, kept)

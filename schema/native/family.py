@@ -23,8 +23,8 @@ from .keys import DEFAULT_PREFIX
 from .layout import TELLING
 from .prefilter import NativePrefilter
 from .record import NAME
-from .whereabouts import count_checks, related_keys
 from .rules import RULES
+from .whereabouts import count_checks, related_keys
 
 if TYPE_CHECKING:
     from ..columnar.jobtable import CommandTable, JobTable
@@ -86,8 +86,8 @@ class Native(KeyFamily):
     def count_checks(self, finding: Finding, keyspace: Keyspace) -> Iterable[CountCheck]:
         return count_checks(finding, keyspace)
 
-    def obstacles(self, job: Job) -> Iterator[Finding]:
-        return writer.obstacles(job)
+    def incompatibilities(self, job: Job) -> Iterator[Finding]:
+        return writer.incompatibilities(job)
 
     def has_tags(self, prefix: str) -> bool:
         return True
@@ -98,10 +98,10 @@ class Native(KeyFamily):
     def write(self, job: Job, target: Target) -> list[Command]:
         return writer.write(job, target)
 
-    def takes(self, jobs: JobTable) -> bool:
-        from .table import takes  # needs what only the extra spark has
+    def can_write_table(self, jobs: JobTable) -> bool:
+        from .table import can_write_table  # needs what only the extra spark has
 
-        return takes(jobs)
+        return can_write_table(jobs)
 
     def write_table(self, jobs: JobTable, target: Target, written: Totals) -> CommandTable | None:
         from .table import write_table

@@ -41,8 +41,8 @@ REMEMBERING = frozenset({State.SCHEDULED, State.FAILED})
 """Jobs whose records may remember their turn."""
 
 
-def takes(table: JobTable) -> bool:
-    """Whether none of the jobs has an obstacle."""
+def can_write_table(table: JobTable) -> bool:
+    """Whether a native queue can express all of the jobs."""
     common = table.common
     families = table.families if "extra" in table.columns else common.extra.keys()
     return bool(common.queue) and common.state in MOMENTS and bool(table.ids.sizes.all()) and NAME not in families

@@ -16,8 +16,8 @@ from attrs import evolve
 
 from ..errors import MalformedValue
 from ..family import Command, Target
+from ..incompatibilities import NOT_BY_JOBS, error, warning
 from ..job import Job, State
-from ..obstacle import NOT_BY_JOBS, error, warning
 from ..rule import Finding
 from ..text import to_bytes
 from ..totals import Totals
@@ -29,7 +29,7 @@ from .record import NAME, PLACE_OF, Own, Stored, standard, waiting_score, whole_
 from .scripts import script
 
 
-def obstacles(job: Job) -> Iterator[Finding]:
+def incompatibilities(job: Job) -> Iterator[Finding]:
     """Errors for a job that a native queue could not hold."""
     if not job.id:
         yield error(job, "NATIVE-W1", "the job has no id")
@@ -60,7 +60,7 @@ def expressed(job: Job) -> Job:
 
 
 def write(job: Job, target: Target) -> list[Command]:
-    """The commands that store the job, all in one cluster slot. Raises MalformedValue where ``obstacles`` says so."""
+    """The commands that store the job, in one cluster slot. Raises MalformedValue for one that ``incompatibilities`` refuses."""
     own = Own.of(job)
     stored = standard(job, own) if target.generated else stored_with_aside(job, own)
     names, places = _keys(target.prefix, job.queue)

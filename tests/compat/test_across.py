@@ -54,14 +54,14 @@ def test_a_keyspace_goes_over_and_comes_back(lasting: Server, here: str, there: 
     back = Address.parse(lasting.url(2, family=here))
     fill(source, Filling(JOBS, 7, NOW))
     original = {place: requeued(job, here, NOW) if job.state is State.ACTIVE else job for place, job in standing(source).items()}
-    obstacles = {place: list(get_family(there).obstacles(job)) for place, job in original.items()}
-    refused = {place for place, found in obstacles.items() if any(each.severity is Severity.ERROR for each in found)}
+    incompatibilities = {place: list(get_family(there).incompatibilities(job)) for place, job in original.items()}
+    refused = {place for place, found in incompatibilities.items() if any(each.severity is Severity.ERROR for each in found)}
 
     # Without --lossy, only what the target expresses whole goes; the rest is named, rule by rule, before anything is written.
     written, said = carry(source, target, lossy=False, dry_run=True)
-    assert written == sum(not found for found in obstacles.values())
+    assert written == sum(not found for found in incompatibilities.values())
     named = {(finding.rule, finding.job_id) for finding in said}
-    assert named >= {(each.rule, job_id) for (_, job_id), found in obstacles.items() for each in found}
+    assert named >= {(each.rule, job_id) for (_, job_id), found in incompatibilities.items() for each in found}
     assert lasting.client(1).dbsize() == 0
 
     written, said = carry(source, target, lossy=True)
@@ -126,7 +126,7 @@ def jobs(draw: st.DrawFn) -> Job:
 @given(job=jobs())
 def test_a_job_that_is_not_refused_reads_back_as_it_was(lasting: Server, name: str, job: Job) -> None:
     family = get_family(name)
-    if any(finding.severity is Severity.ERROR for finding in family.obstacles(job)):
+    if any(finding.severity is Severity.ERROR for finding in family.incompatibilities(job)):
         return
     client = lasting.client()
     client.flushdb()

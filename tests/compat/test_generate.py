@@ -39,7 +39,7 @@ def test_there_are_as_many_different_jobs_as_asked_for(name: str) -> None:
 def test_the_writer_carries_every_generated_job_to_its_place(client: redis.Redis, name: str) -> None:
     family = get_family(name)
     jobs = {(job.queue, job.id): job for job in generated(name, 500, 3)}
-    assert [list(family.obstacles(job)) for job in jobs.values()] == [[]] * 500
+    assert [list(family.incompatibilities(job)) for job in jobs.values()] == [[]] * 500
     store(client, family, family.default_prefix, jobs.values(), NOW)
     back = {(job.queue, job.id): job for job in survey(family, dump(client).values(), family.default_prefix, NOW).jobs()}
     assert back == jobs

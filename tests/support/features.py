@@ -90,7 +90,7 @@ ORDER = "order inside a priority"
 def kept(family: KeyFamily, feature: Feature, client: redis.Redis) -> Kept:
     """What the family makes of the feature, tried in an empty database."""
     job = feature.job
-    if any(finding.severity is Severity.ERROR for finding in family.obstacles(job)):
+    if any(finding.severity is Severity.ERROR for finding in family.incompatibilities(job)):
         return Kept.REFUSED
     client.flushdb()
     store(client, family, family.default_prefix, [job], NOW)

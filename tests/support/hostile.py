@@ -17,7 +17,7 @@ LONGEST_DETAIL = 1500
 
 
 def interrogate(seen: Survey) -> None:
-    """Facts were made already; here all rules, repairs, jobs, obstacles and commands are. Nothing may raise."""
+    """Facts were made already; here all rules, repairs, jobs, incompatibilities and commands are. Nothing may raise."""
     keyspace, family = seen.keyspace, seen.keyspace.family
     seen.jobs()
     for finding in family.keyspace_findings(keyspace):
@@ -42,7 +42,7 @@ def interrogate(seen: Survey) -> None:
         if job is None:
             continue
         assert job.id == subject.job_id
-        if all(finding.severity is not Severity.ERROR for finding in family.obstacles(job)):
+        if all(finding.severity is not Severity.ERROR for finding in family.incompatibilities(job)):
             family.write(job, Target(keyspace.prefix, keyspace.now_ms))
             family.tally_written(job, Totals())
     totals = keyspace.totals

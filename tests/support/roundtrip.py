@@ -53,7 +53,7 @@ class Roundtrip:
 
     def errors(self, job: Job) -> list[str]:
         """The rules by which the writer can't store a job."""
-        return [finding.rule for finding in self.family.obstacles(job) if finding.severity is Severity.ERROR]
+        return [finding.rule for finding in self.family.incompatibilities(job) if finding.severity is Severity.ERROR]
 
 
 def by_id(job: Job) -> str:

@@ -49,7 +49,7 @@ class Toy(KeyFamily):
         fields = subject.record.fields
         return Job(subject.job_id, keyspace.prefix, "n", State(fields[b"state"].decode()), payload=fields.get(b"payload"))
 
-    def obstacles(self, job: Job) -> Iterator[Finding]:
+    def incompatibilities(self, job: Job) -> Iterator[Finding]:
         for tag in job.payload.split() if job.payload else ():
             if tag in (b"warning", b"error"):
                 yield Finding("TOY-9", Severity(tag.decode()), job.id, "", job.queue, "can't be kept")

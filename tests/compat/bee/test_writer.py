@@ -133,11 +133,11 @@ SOUND = Job(id="7", queue="mail", name="mail", state=State.WAITING, payload=b"[]
     ],
 )
 def test_what_bee_can_not_do_is_said(job: Job, rule: str) -> None:
-    assert [finding.rule for finding in FAMILY.obstacles(job)] == [rule]
+    assert [finding.rule for finding in FAMILY.incompatibilities(job)] == [rule]
 
 
 def test_nothing_is_said_of_a_job_that_bee_can_do() -> None:
-    assert list(FAMILY.obstacles(SOUND)) == []
+    assert list(FAMILY.incompatibilities(SOUND)) == []
 
 
 # Places

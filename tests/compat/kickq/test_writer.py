@@ -63,7 +63,7 @@ def test_what_is_written_breaks_no_rule(client: redis.Redis, jobs: list[Job]) ->
 def test_what_kickq_wrote_is_written_back_byte_for_byte(client: redis.Redis, entries: list[Entry]) -> None:
     client.flushdb()
     [job] = at.read(entries).values()
-    assert list(FAMILY.obstacles(job)) == []
+    assert list(FAMILY.incompatibilities(job)) == []
     write(client, job)
     stored = dump(client)
     stored.pop(b"kickq:id", None)
@@ -79,7 +79,7 @@ def test_odd_records_read_the_same_after_they_were_written(
     if score is not None:
         entries += [Entry(key, "zset", [(b"1", score)]) for key in (b"kickq:scheduled", b"kickq:scheduled-purge")]
     [job] = at.read(entries).values()
-    if not list(FAMILY.obstacles(job)):
+    if not list(FAMILY.incompatibilities(job)):
         client.flushdb()
         write(client, job)
         assert at.standing(client) == {"1": job}
@@ -179,7 +179,7 @@ def test_jobs_that_kickq_made_meet_no_obstacle_in_kickq(case: Capture) -> None:
     # Their producer or worker died before it wrote when they are due.
     undated = {"19", "30", "32"} if case.name == "crashed" else set()
     for job in at.of(case).read(case.entries()).values():
-        assert [finding.rule for finding in FAMILY.obstacles(job)] == (["KICKQ-W5"] if job.id in undated else [])
+        assert [finding.rule for finding in FAMILY.incompatibilities(job)] == (["KICKQ-W5"] if job.id in undated else [])
 
 
 # What is due in the past
@@ -273,7 +273,7 @@ def test_an_active_job_that_waits_again_keeps_what_kickq_knew_of_it(client: redi
 
 def test_a_foreign_active_job_waits_in_kickq(client: redis.Redis) -> None:
     job = Job(id="1", queue="t", name="t", state=State.ACTIVE, payload=b"{}", started_at=NOW)
-    assert [finding.rule for finding in FAMILY.obstacles(job)] == ["KICKQ-W9"]
+    assert [finding.rule for finding in FAMILY.incompatibilities(job)] == ["KICKQ-W9"]
     assert reread(client, job).state is State.WAITING
 
 
@@ -302,7 +302,7 @@ def test_a_field_of_an_application_that_has_our_name_is_just_a_field(client: red
 
 def test_a_document_that_cant_be_read_is_not_written(client: redis.Redis) -> None:
     [job] = at.read([record(raw=b"null", state=b"new")]).values()
-    assert [finding.rule for finding in FAMILY.obstacles(job)] == ["KICKQ-W8"]
+    assert [finding.rule for finding in FAMILY.incompatibilities(job)] == ["KICKQ-W8"]
     write(client, job)
     assert item(client, "1")["id"] == "1"
 
@@ -340,7 +340,7 @@ SIMPLE = Job(id="1", queue="t", name="t", state=State.WAITING, payload=b"{}")
 )
 def test_what_kickq_cant_express_is_named(job: Job, rule: str | None, severity: str) -> None:
     expected = [] if rule is None else [(rule, severity)]
-    assert [(finding.rule, finding.severity) for finding in FAMILY.obstacles(job)] == expected
+    assert [(finding.rule, finding.severity) for finding in FAMILY.incompatibilities(job)] == expected
 
 
 # The counter

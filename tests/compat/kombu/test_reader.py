@@ -324,7 +324,7 @@ def test_no_bytes_at_all_make_the_family_fail(keys: list[Entry], now_ms: int, pr
         job = FAMILY.read(subject, seen.keyspace)
         if job is not None:
             assert job.id == subject.job_id
-            list(FAMILY.obstacles(job))
+            list(FAMILY.incompatibilities(job))
     assert type(seen.keyspace.totals).from_json(seen.keyspace.totals.to_json()) == seen.keyspace.totals
 
 

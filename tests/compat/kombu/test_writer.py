@@ -141,7 +141,7 @@ def test_a_keyspace_written_back_is_the_same_key_for_key(client: redis.Redis, ca
 @each_capture
 def test_messages_of_kombu_meet_no_obstacle_in_kombu(case: Capture) -> None:
     for job in read_all(case.entries(), case.prefix, case.captured_at_ms).values():
-        assert list(FAMILY.obstacles(job)) == []
+        assert list(FAMILY.incompatibilities(job)) == []
 
 
 @each_capture
@@ -207,7 +207,7 @@ def test_a_requeued_message_waits_as_kombu_would_have_it(client: redis.Redis) ->
 
 def test_a_foreign_active_job_waits_in_kombu(client: redis.Redis) -> None:
     job = Job(id="1", queue="t", name="t", state=State.ACTIVE, payload=b"{}", started_at=NOW)
-    assert [finding.rule for finding in FAMILY.obstacles(job)] == ["KOMBU-W8"]
+    assert [finding.rule for finding in FAMILY.incompatibilities(job)] == ["KOMBU-W8"]
     assert read_one(client, job) == evolve(job, state=State.WAITING)
 
 
@@ -290,4 +290,4 @@ SIMPLE = Job(id="1", queue="t", name="t", state=State.WAITING, payload=b"{}")
     ],
 )
 def test_what_kombu_cant_express_is_named(job: Job, rule: str, severity: str) -> None:
-    assert [(finding.rule, finding.severity) for finding in FAMILY.obstacles(job)] == [(rule, severity)]
+    assert [(finding.rule, finding.severity) for finding in FAMILY.incompatibilities(job)] == [(rule, severity)]

@@ -60,7 +60,7 @@ def test_what_is_written_breaks_no_rule(client: redis.Redis, jobs: list[Job]) ->
 def test_what_kue_wrote_is_written_back_byte_for_byte(client: redis.Redis, entries: list[Entry]) -> None:
     client.flushdb()
     [job] = at.read(entries).values()
-    assume(not list(FAMILY.obstacles(job)))
+    assume(not list(FAMILY.incompatibilities(job)))
     send(client, FAMILY.write(job, at.target))
     stored = dump(client)
     stored.pop(b"q:job:types")
@@ -176,7 +176,7 @@ def test_a_changed_priority_is_written_and_the_old_text_is_not(client: redis.Red
 
 def test_a_foreign_active_job_waits_in_kue(client: redis.Redis) -> None:
     job = Job(id="1", queue="t", name="t", state=State.ACTIVE, payload=b"{}", started_at=NOW)
-    assert [finding.rule for finding in FAMILY.obstacles(job)] == ["KUE-W9"]
+    assert [finding.rule for finding in FAMILY.incompatibilities(job)] == ["KUE-W9"]
     assert read_one(client, job).state is State.WAITING
 
 
@@ -229,14 +229,14 @@ SIMPLE = Job(id="1", queue="t", name="t", state=State.WAITING, payload=b"{}")
     ],
 )
 def test_what_kue_cant_express_is_named(job: Job, rule: str, severity: str) -> None:
-    assert [(finding.rule, finding.severity) for finding in FAMILY.obstacles(job)] == [(rule, severity)]
+    assert [(finding.rule, finding.severity) for finding in FAMILY.incompatibilities(job)] == [(rule, severity)]
 
 
 @pytest.mark.parametrize("case", captures("kue"), ids=str)
 def test_jobs_that_kue_made_meet_no_obstacle_in_kue(case: Capture) -> None:
     damaged = {"11", "12", "27", "30", "32", "33", "36"} if case.name == "crashed" else set()
     for job in at.of(case).read(case.entries()).values():
-        assert job.id in damaged or list(FAMILY.obstacles(job)) == []
+        assert job.id in damaged or list(FAMILY.incompatibilities(job)) == []
 
 
 def test_jobs_whose_ids_are_no_numbers_get_some_and_keep_their_own(client: redis.Redis) -> None:

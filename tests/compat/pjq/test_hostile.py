@@ -98,7 +98,7 @@ kept = st.recursive(
 @given(kept, st.sampled_from([State.WAITING, State.ACTIVE, State.COMPLETED]))
 def test_an_extra_that_was_not_made_here_is_an_obstacle_or_harmless(extra: Any, state: State) -> None:
     job = Job(id="u", queue="q", name="", state=state, payload=b"{}", extra={"pjq": extra})
-    if any(each.severity is Severity.ERROR for each in FAMILY.obstacles(job)):
+    if any(each.severity is Severity.ERROR for each in FAMILY.incompatibilities(job)):
         with pytest.raises(MalformedValue):
             FAMILY.write(job, Target("", NOW_MS))
     else:

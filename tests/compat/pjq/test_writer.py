@@ -48,7 +48,7 @@ def test_what_is_written_breaks_no_rule(client: redis.Redis, jobs: list[Job]) ->
 def test_what_a_program_wrote_is_written_back_byte_for_byte(client: redis.Redis, entries: list[Entry]) -> None:
     client.flushdb()
     [job] = at.read(entries).values()
-    assume(not list(FAMILY.obstacles(job)))
+    assume(not list(FAMILY.incompatibilities(job)))
     at.store(client, [job])
     stored = {key: entry.value for key, entry in dump(client).items()}
     assert stored == {entry.key: entry.value for entry in entries}
@@ -135,7 +135,7 @@ def test_a_crashed_keyspace_written_back_is_sound(client: redis.Redis) -> None:
 def test_jobs_that_a_program_made_meet_no_obstacle_in_pjq(case: Capture) -> None:
     for job in at.read(case.entries()).values():
         damaged = job.state is State.UNKNOWN or job.payload is None or job.extra.get("pjq", {}).get("state") == "js_leased"
-        assert damaged or list(FAMILY.obstacles(job)) == []
+        assert damaged or list(FAMILY.incompatibilities(job)) == []
 
 
 @pytest.mark.parametrize("name", CURRENT)
@@ -204,7 +204,7 @@ def test_a_failed_job_says_so_in_its_payload(client: redis.Redis) -> None:
 
 def test_a_foreign_active_job_waits_in_pjq(client: redis.Redis) -> None:
     job = evolve(SIMPLE, state=State.ACTIVE, worker="w")
-    assert [finding.rule for finding in FAMILY.obstacles(job)] == ["PJQ-W9"]
+    assert [finding.rule for finding in FAMILY.incompatibilities(job)] == ["PJQ-W9"]
     stored(client, job)
     assert at.standing(client)["5"].state is State.WAITING
     assert [key for key in dump(client) if is_of_workers(key)] == []
@@ -298,7 +298,7 @@ def test_a_job_that_is_requeued_keeps_the_time_of_its_dispatch(client: redis.Red
     ],
 )
 def test_what_pjq_cant_express_is_named(job: Job, rule: str, severity: str) -> None:
-    assert [(finding.rule, finding.severity) for finding in FAMILY.obstacles(job)] == [(rule, severity)]
+    assert [(finding.rule, finding.severity) for finding in FAMILY.incompatibilities(job)] == [(rule, severity)]
 
 
 # What is done once

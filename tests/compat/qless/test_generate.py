@@ -27,7 +27,7 @@ def test_all_queues_and_states_occur_in_about_their_shares() -> None:
 @pytest.mark.parametrize(("seed", "generation"), [(4, Generation.UNIFIED), (5, Generation.REQLESS)])
 def test_the_seed_chooses_the_generation(client: redis.Redis, seed: int, generation: Generation) -> None:
     jobs = list(generate(500, seed, NOW))
-    assert all(list(FAMILY.obstacles(job)) == [] for job in jobs)
+    assert all(list(FAMILY.incompatibilities(job)) == [] for job in jobs)
     store(client, FAMILY, "ql", jobs, NOW)
     seen = survey(FAMILY, dump(client).values(), "ql", NOW)
     assert {job.id: job for job in seen.jobs()} == {job.id: job for job in jobs}

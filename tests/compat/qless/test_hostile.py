@@ -37,7 +37,7 @@ def test_what_was_read_of_any_bytes_can_be_written(client: redis.Redis, keys: li
     seen = survey(FAMILY, keys, "ql", 0)
     for subject in seen.subjects.values():
         job = FAMILY.read(subject, seen.keyspace)
-        if job is None or any(finding.severity is Severity.ERROR for finding in FAMILY.obstacles(job)):
+        if job is None or any(finding.severity is Severity.ERROR for finding in FAMILY.incompatibilities(job)):
             continue
         for command in FAMILY.write(job, Target("ql", 0)):
             client.execute_command(*command)

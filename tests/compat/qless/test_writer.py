@@ -182,7 +182,7 @@ def test_a_requeued_job_waits_before_the_others_of_its_priority(client: redis.Re
 
 def test_a_job_that_no_qless_worker_holds_waits(client: redis.Redis) -> None:
     job = Job(id="1", queue="q", name="K", state=State.ACTIVE, payload=b"{}", attempts=2, started_at=NOW)
-    assert [finding.rule for finding in FAMILY.obstacles(job)] == ["QLESS-W9"]
+    assert [finding.rule for finding in FAMILY.incompatibilities(job)] == ["QLESS-W9"]
     assert read_one(client, job).state is State.WAITING
     assert client.hget("ql:j:1", "remaining") == b"3"
 
@@ -263,10 +263,10 @@ SIMPLE = Job(id="1", queue="q", name="K", state=State.WAITING, payload=b"{}")
     ],
 )
 def test_what_qless_cant_express_is_named(job: Job, rule: str, severity: str) -> None:
-    assert [(finding.rule, finding.severity) for finding in FAMILY.obstacles(job)] == [(rule, severity)]
+    assert [(finding.rule, finding.severity) for finding in FAMILY.incompatibilities(job)] == [(rule, severity)]
 
 
 @pytest.mark.parametrize("case", captures("qless"), ids=str)
 def test_jobs_that_qless_made_meet_no_obstacle_in_qless(case: Capture) -> None:
     for job in at.of(case).read(case.entries()).values():
-        assert job.id == "sched-evicted" or list(FAMILY.obstacles(job)) == []
+        assert job.id == "sched-evicted" or list(FAMILY.incompatibilities(job)) == []

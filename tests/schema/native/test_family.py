@@ -75,7 +75,7 @@ def write_all(client: redis.Redis, jobs: list[Job], prefix: str = PREFIX) -> Non
     target = Target(prefix, NOW)
     totals = Totals()
     for job in jobs:
-        assert list(FAMILY.obstacles(job)) == []
+        assert list(FAMILY.incompatibilities(job)) == []
         FAMILY.tally_written(job, totals)
         for command in FAMILY.write(job, target):
             client.execute_command(*command)
@@ -133,7 +133,7 @@ jobs = st.builds(
 
 @given(jobs)
 def test_a_job_of_any_family_is_stored_and_read_back(job: Job) -> None:
-    assert list(FAMILY.obstacles(job)) == []
+    assert list(FAMILY.incompatibilities(job)) == []
     stored = stored_with_aside(job, Own.of(job))
     assert job_of(job.id, job.queue, stored) == job
 
@@ -336,7 +336,7 @@ def test_any_content_gives_jobs_and_findings_and_never_an_error(found: list[Entr
     ],
 )
 def test_what_has_no_place_in_a_queue_is_an_obstacle(rule: str, job: Job) -> None:
-    assert [finding.rule for finding in FAMILY.obstacles(job)] == [rule]
+    assert [finding.rule for finding in FAMILY.incompatibilities(job)] == [rule]
 
 
 def test_the_family_is_installed() -> None:

@@ -26,8 +26,8 @@ TARGET = Target(PREFIX, NOW, fresh=True)
 CALM = {State.WAITING, State.SCHEDULED, State.COMPLETED, State.FAILED}
 
 PUBLISHED = list(FAMILY.generate(300, 3, NOW))
-MIGRATED = [job for job in kue_jobs(300, 3, NOW) if not list(FAMILY.obstacles(job))]
-MESSAGES = [job for job in kombu_jobs(100, 3, NOW) if not list(FAMILY.obstacles(job))]
+MIGRATED = [job for job in kue_jobs(300, 3, NOW) if not list(FAMILY.incompatibilities(job))]
+MESSAGES = [job for job in kombu_jobs(100, 3, NOW) if not list(FAMILY.incompatibilities(job))]
 """From kombu, which does not say when they were published."""
 JOBS = [*PUBLISHED, *MIGRATED, *MESSAGES]
 PLAIN = [job for job in JOBS if job.state in CALM and not (job.unique_key or job.tags)]

@@ -1,4 +1,4 @@
-"""Jobs in a table are written as each of them by itself, and read so; a table with a job that has an obstacle is not taken."""
+"""Jobs in a table are written as each of them by itself, and read so; one with a job that has an incompatibility is not taken."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def check(jobs: list[Job]) -> None:
         event("no table")
         return
     assert list(map(repr, jobs_of(table))) == list(map(repr, jobs))
-    if not FAMILY.takes(table):
+    if not FAMILY.can_write_table(table):
         event("not taken")
         return
-    assert not any(list(FAMILY.obstacles(job)) for job in jobs)
+    assert not any(list(FAMILY.incompatibilities(job)) for job in jobs)
     commands = FAMILY.write_table(table, TARGET, written)
     event(f"written: {commands is not None}")
     if commands is None:

@@ -1,4 +1,4 @@
-"""Obstacle: what of one job a family can't express, as a finding. Called by the families' ``writer.py``."""
+"""Incompatibilities: what of one job a family can't express, as a finding. Called by the families' ``writer.py``."""
 
 from __future__ import annotations
 
