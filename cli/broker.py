@@ -15,9 +15,9 @@ from ..schema.address import DEFAULT_FAMILY, Address
 from ..schema.connect import server_errors
 from ..schema.errors import UsageError
 from ..schema.native.live import Live
-from ..transport.revocation import lasting
+from ..transport.connection.link import Wire
+from ..transport.publish.revocation import lasting
 from ..transport.settings import Settings
-from ..transport.wire import Wire
 
 
 @frozen

@@ -8,8 +8,8 @@ import click
 
 from ..schema.address import Address
 from ..schema.native.results import Task
-from ..transport.announcement import announce
-from ..transport.revocation import removals
+from ..transport.celery.revoked_tasks import announce
+from ..transport.publish.revocation import removals
 from .broker import open_broker
 from .options import address_argument, output_option
 from .output import Output

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from . import aliases as aliases
 
 if TYPE_CHECKING:
-    from .revocation import revoke
+    from .publish.revocation import revoke
     from .transport import Transport
 
 __all__ = ["Transport", "revoke"]
@@ -23,7 +23,7 @@ def __getattr__(name: str) -> Any:
 
         return Transport
     if name == "revoke":
-        from .revocation import revoke
+        from .publish.revocation import revoke
 
         return revoke
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -23,18 +23,18 @@ from ..schema.call import Call
 from ..schema.errors import MalformedValue
 from ..schema.native.live import CHUNK
 from ..schema.text import to_text
-from . import celery_requests
-from .acks import Acks
+from .celery import request_table
+from .consume.acks import Acks
+from .consume.qos import Held, QoS
 from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS
-from .lease import keeper
+from .leases.renewer import keeper
 from .message import Content, Message, content
 from .producing import Producing
-from .qos import Held, QoS
 
 if TYPE_CHECKING:
     from ..schema.native.results import Delivery, Taken
+    from .connection.link import Wire
     from .transport import Transport
-    from .wire import Wire
 
 logger = logging.getLogger("ferryman.transport")
 
@@ -312,7 +312,7 @@ class Channel(Producing):
 
         Celery drops the tasks that had not begun, and with them their messages; those that run go on, and ack when they end.
         """
-        celery_requests.strike_off(self)
+        request_table.strike_off(self)
         nobodys = {tag: held for tag, held in self.qos.unsettled().items() if tag not in self._alive}
         if len(nobodys) == len(self.qos):
             self._forget(wire, self._registered)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .batch import PublishBatch
-from .declarations import Declarations
 from .errors import ConnectionLost, NoRoute
 from .message import Message, content
-from .publish import Outbox, Publisher
+from .publish.batch import PublishBatch
+from .publish.declarations import Declarations
+from .publish.publisher import Outbox, Publisher
 
 if TYPE_CHECKING:
     from .transport import Transport

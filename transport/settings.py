@@ -22,8 +22,8 @@ from ..schema.ignored import IGNORED_OPTIONS, SENTINEL_OPTIONS
 from ..schema.native.live import FETCH_BYTES
 from ..schema.native.place import PriorityOrder
 from ..schema.secret import credential_provider
-from .cluster import ClusterWire
-from .wire import NodeWire, Wire
+from .connection.cluster_link import ClusterWire
+from .connection.link import NodeWire, Wire
 
 logger = logging.getLogger("ferryman.transport")
 

@@ -20,13 +20,14 @@ from kombu.transport.virtual import Management
 from ..schema.native.exchange import Exchanges
 from ..schema.native.keys import wake
 from ..schema.native.live import Live
-from . import flower, schedule
+from . import flower
+from .celery import scheduled_tasks
 from .channel import Channel, Consumer
-from .cluster import ClusterWire
+from .connection.cluster_link import ClusterWire
+from .consume.poller import Poller
+from .dead_letters import Letters
 from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS
-from .letters import Letters
-from .poller import Poller
-from .routes import Routes
+from .publish.routes import Routes
 from .settings import Settings
 
 PATIENCE = 1.0
@@ -57,7 +58,7 @@ class Transport(base.Transport):  # type: ignore[misc]
     def __init__(self, client: Any, **_: Any) -> None:
         super().__init__(client)
         flower.teach()
-        schedule.teach()
+        scheduled_tasks.teach()
         self.settings = Settings.of(client)
         self.live = Live(self.settings.prefix)
         self.exchanges = Exchanges(self.settings.prefix)

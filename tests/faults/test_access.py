@@ -178,9 +178,9 @@ def test_the_published_rules_name_the_commands_that_the_sources_send_and_no_othe
     sent = set(re.findall(r"(?:call|attempt|pcall|in_slices)\('([A-Z]+)'", scripts))
     sent_to_clusters = set()
     say = r"(?:command\(|Command\(\(|wait\(\w+, |_say\(|_plain\(|return \()\"([A-Z]{3,})\"(?:, \"(SLOTS|ID|TRACKING)\")?"
-    for path in [*(ROOT / "transport").glob("*.py"), *(ROOT / "schema" / "native").glob("*.py"), ROOT / "schema" / "call.py"]:
+    for path in [*(ROOT / "transport").rglob("*.py"), *(ROOT / "schema" / "native").glob("*.py"), ROOT / "schema" / "call.py"]:
         commands = {"|".join(filter(None, words)) for words in re.findall(say, path.read_text())}
-        (sent_to_clusters if path.name in ("cluster.py", "tracking.py") else sent).update(commands)
+        (sent_to_clusters if path.name in ("cluster_link.py", "tracking.py") else sent).update(commands)
     of_connections = {"SELECT", "PING", "CLIENT|SETNAME"}  # the database of the URL, health checks, client_name
     of_durability = {"WAIT", "WAITAOF"}  # named beside the rule: servers before 7.2 would refuse it with them
     of_errors = {"INFO"}  # for the version of a server that lacks something; it may be denied

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 
 import pytest
-from ferryman.transport.standby import Standby
+from ferryman.transport.leases.gevent_renewer import Standby
 from kombu import Connection
 
 from ..support.servers import Server

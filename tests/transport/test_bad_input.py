@@ -9,7 +9,7 @@ import pytest
 from ferryman.schema.errors import MalformedValue, SchemaVersionError
 from ferryman.schema.native import codec
 from ferryman.schema.native.live import Live, Publication
-from ferryman.transport import poller
+from ferryman.transport.consume import poller
 from kombu import Connection, Consumer, Producer, Queue
 
 from ..support.workers import Ledger, send, worker

@@ -7,8 +7,8 @@ import time
 
 import ferryman.transport  # noqa: F401 - registers the URL schemes
 import pytest
-from ferryman.transport import wake_timer
-from ferryman.transport.wake_timer import WakeTimer
+from ferryman.transport.consume import wake_timer
+from ferryman.transport.consume.wake_timer import WakeTimer
 from kombu import Connection, Consumer, Producer, Queue
 from kombu.asynchronous import Hub
 

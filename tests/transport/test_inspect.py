@@ -9,7 +9,7 @@ import pytest
 from celery import Celery
 from celery.utils.timer2 import Timer
 from celery.worker.control import Panel
-from ferryman.transport import schedule
+from ferryman.transport.celery import scheduled_tasks
 from kombu import Connection, Producer
 
 from ..support.workers import celery, send, worker
@@ -25,7 +25,7 @@ def transport(server):
 
 
 def ids(transport, queues, limit=100):
-    return [entry["request"]["id"] for entry in schedule.upcoming(transport, queues, limit, "w1@test")]
+    return [entry["request"]["id"] for entry in scheduled_tasks.upcoming(transport, queues, limit, "w1@test")]
 
 
 @pytest.mark.parametrize("pool", POOLS)
@@ -69,10 +69,10 @@ def test_the_next_ones_of_all_queues_come_first_and_no_more_than_were_asked_for(
 
 
 def test_large_messages_are_not_all_read_but_one_at_least(server, transport, monkeypatch):
-    monkeypatch.setattr(schedule, "BYTES", 30_000)
+    monkeypatch.setattr(scheduled_tasks, "BYTES", 30_000)
     send(server, [(NOTE, ["x" * 20_000], {"countdown": 60 + n, "task_id": str(n)}) for n in range(3)])
     assert ids(transport, ["celery"]) == ["0"]
-    monkeypatch.setattr(schedule, "BYTES", 10)
+    monkeypatch.setattr(scheduled_tasks, "BYTES", 10)
     assert ids(transport, ["celery"]) == ["0"]
 
 
@@ -87,7 +87,7 @@ def test_what_is_no_task_is_left_out_and_a_damaged_queue_keeps_none_from_being_t
 
 
 def test_a_worker_of_another_broker_answers_as_before():
-    schedule.teach()
+    scheduled_tasks.teach()
     assert Panel.data["scheduled"] is Panel.data["dump_schedule"]
     with Celery("elsewhere", broker="memory://", set_as_current=False) as app, app.connection() as connection:
         consumer = SimpleNamespace(timer=Timer(), connection=connection, task_consumer=app.amqp.TaskConsumer(connection))

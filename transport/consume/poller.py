@@ -1,7 +1,7 @@
 """Poller: brings messages from the server to the channels of one connection, from an event loop or from ``drain_events``.
 
 A queue is either *hot*, there may be something to take, or quiet. Hot queues are asked at once, as far as their channel's
-prefetch limit leaves room; for the quiet ones it waits until they are woken (``wakes.py``). To be woken too late costs time,
+prefetch limit leaves room; for the quiet ones it waits until they are woken (``wakeups.py``). To be woken too late costs time,
 never a message, and the time is bounded, because every take also says when something will happen by itself (a scheduled message
 due, another consumer's lease lapsing) and each queue is looked at from time to time in any case.
 """
@@ -19,21 +19,21 @@ import redis
 from attrs import define
 from kombu.utils.eventio import ERR, READ, poll
 
-from ..schema.errors import FerrymanError, MalformedValue
+from ...schema.errors import FerrymanError, MalformedValue
+from ..connection.cluster_link import ClusterWire
+from ..connection.link import BLOCK, Waiter
+from ..errors import CONNECTION_ERRORS, ConnectionLost
+from ..message import Content, Message, content
 from .acks import LINGER
-from .bell import Bell
-from .cluster import ClusterWire
-from .errors import CONNECTION_ERRORS, ConnectionLost
 from .fanout import ClusterFanout, Fanout, StreamFanout
-from .message import Content, Message, content
 from .tracking import Tracker
 from .wake_timer import WakeTimer
-from .wakes import ClusterWakes, TokenWakes, Wakes
-from .wire import BLOCK, Waiter
+from .waker import Bell
+from .wakeups import ClusterWakes, TokenWakes, Wakes
 
 if TYPE_CHECKING:
-    from .channel import Channel, Consumer
-    from .transport import Transport
+    from ..channel import Channel, Consumer
+    from ..transport import Transport
 
 logger = logging.getLogger("ferryman.transport")
 

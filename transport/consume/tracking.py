@@ -14,9 +14,9 @@ from typing import Any
 
 import redis
 
-from .cluster import ClusterWire, Node
-from .errors import ConnectionLost
-from .wire import BLOCK, new_connection
+from ..connection.cluster_link import ClusterWire, Node
+from ..connection.link import BLOCK, new_connection
+from ..errors import ConnectionLost
 
 CHANNEL = "__redis__:invalidate"
 """Where the server tells. Not a channel of anybody's: no message can be published to it that another client would get."""

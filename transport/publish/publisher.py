@@ -17,20 +17,20 @@ from uuid import uuid4
 
 from kombu.exceptions import OperationalError
 
-from ..schema.call import Call
-from ..schema.errors import MalformedValue, PublishRefused
-from ..schema.native import keys
-from ..schema.native.live import Publication
-from ..schema.native.results import Published
-from ..schema.native.routing import NO_HEADERS
+from ...schema.call import Call
+from ...schema.errors import MalformedValue, PublishRefused
+from ...schema.native import keys
+from ...schema.native.live import Publication
+from ...schema.native.results import Published
+from ...schema.native.routing import NO_HEADERS
+from ..errors import CONNECTION_ERRORS, BrokerFull, NoRoute
+from ..message import content, is_task, publication
 from . import revocation
 from .durability import Durability
-from .errors import CONNECTION_ERRORS, BrokerFull, NoRoute
-from .message import content, is_task, publication
 
 if TYPE_CHECKING:
-    from .transport import Transport
-    from .wire import AnyCall
+    from ..connection.link import AnyCall
+    from ..transport import Transport
 
 FANOUT_MAXLEN = 10_000
 """Messages a broadcast stream keeps, about; a subscriber that is away for longer than these misses the oldest."""

@@ -1,6 +1,6 @@
 """Wire: the way to a server, for calls, used by any thread; and Waiter, one connection that blocks.
 
-All I/O of the transport goes through these classes and those of ``cluster.py``. They know nothing of queues: a call comes in,
+All I/O of the transport goes through these classes and those of ``cluster_link.py``. They know nothing of queues: a call comes in,
 its parsed result goes out. A wire that failed stays failed, because kombu answers a connection error with a new transport; what
 was asked of the failed one is either known to have happened (its reply was read) or safe to ask again (every transition is).
 """
@@ -19,13 +19,13 @@ import redis
 from redis.exceptions import MovedError, NoScriptError
 from redis.sentinel import SentinelManagedConnection
 
-from ..schema import incapable, permission
-from ..schema.call import Argument, Call, Command
-from ..schema.errors import FerrymanError, UsageError
-from .errors import CONNECTION_ERRORS, ConnectionLost, passing
+from ...schema import incapable, permission
+from ...schema.call import Argument, Call, Command
+from ...schema.errors import FerrymanError, UsageError
+from ..errors import CONNECTION_ERRORS, ConnectionLost, passing
 
 if TYPE_CHECKING:
-    from .settings import Settings
+    from ..settings import Settings
 
 T = TypeVar("T")
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from kombu.serialization import prepare_accept_content
 
-from ..schema.errors import MalformedValue
-from ..schema.native.results import Task
-from .message import Message, content
+from ...schema.errors import MalformedValue
+from ...schema.native.results import Task
+from ..message import Message, content
 
 if TYPE_CHECKING:
-    from .transport import Transport
+    from ..transport import Transport
 
 logger = logging.getLogger("ferryman.transport")
 

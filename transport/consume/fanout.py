@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attrs import define
 
-from ..schema.call import Call, Command
-from ..schema.native import keys
-from .wire import BLOCK, Waiter
+from ...schema.call import Call, Command
+from ...schema.native import keys
+from ..connection.link import BLOCK, Waiter
 
 if TYPE_CHECKING:
-    from ..schema.native.exchange import Exchanges
-    from .settings import Settings
+    from ...schema.native.exchange import Exchanges
+    from ..connection.link import Wire
+    from ..settings import Settings
     from .tracking import Tracker
-    from .wire import Wire
 
 COUNT = 100
 """Broadcasts read at once."""

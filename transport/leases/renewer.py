@@ -3,7 +3,7 @@
 One renewal covers everything that a consumer holds of a queue, however much it is. The thread has connections of its own, so
 that a busy event loop, a blocking pool or a long task never lets a lease lapse; only a dead or frozen process does. It also
 sends acks that a slow callback keeps back (``acks.py``), and keeps temporary queues alive that this process consumes. Under
-gevent and eventlet it is a green thread, which a task can block; under gevent, ``standby.py`` sees to the leases then.
+gevent and eventlet it is a green thread, which a task can block; under gevent, ``gevent_renewer.py`` sees to the leases then.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import time
 import weakref
 from typing import TYPE_CHECKING
 
-from ..schema.native.results import Renewed
-from .acks import KEPT
-from .errors import CONNECTION_ERRORS
-from .standby import IDLE, RETRY_AFTER, Standby, standby
-from .wire import Wires
+from ...schema.native.results import Renewed
+from ..connection.link import Wires
+from ..consume.acks import KEPT
+from ..errors import CONNECTION_ERRORS
+from .gevent_renewer import IDLE, RETRY_AFTER, Standby, standby
 
 if TYPE_CHECKING:
-    from .channel import Channel
+    from ..channel import Channel
 
 logger = logging.getLogger("ferryman.transport")
 

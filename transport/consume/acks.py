@@ -18,12 +18,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from ..schema.call import Call
-from ..schema.native.results import Verdict
-from .errors import CONNECTION_ERRORS
+from ...schema.call import Call
+from ...schema.native.results import Verdict
+from ..errors import CONNECTION_ERRORS
 
 if TYPE_CHECKING:
-    from .channel import Channel
+    from ..channel import Channel
 
 T = TypeVar("T")
 

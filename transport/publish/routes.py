@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
-from ..schema.native.routing import FANOUT, NO_HEADERS, queues_of
-from .errors import NoRoute
+from ...schema.native.routing import FANOUT, NO_HEADERS, queues_of
+from ..errors import NoRoute
 
 if TYPE_CHECKING:
-    from ..schema.call import Call
-    from ..schema.native.exchange import Binding, Exchanges
-    from ..schema.native.live import Live
-    from .wire import Wire
+    from ...schema.call import Call
+    from ...schema.native.exchange import Binding, Exchanges
+    from ...schema.native.live import Live
+    from ..connection.link import Wire
 
 
 @frozen

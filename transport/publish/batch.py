@@ -9,11 +9,11 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from .errors import CONNECTION_ERRORS, BatchPublishError
-from .publish import OnReturn, Outbox, Publisher
+from ..errors import CONNECTION_ERRORS, BatchPublishError
+from .publisher import OnReturn, Outbox, Publisher
 
 if TYPE_CHECKING:
-    from .channel import Channel
+    from ..channel import Channel
 
 logger = logging.getLogger("ferryman.transport")
 

@@ -17,10 +17,10 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .wire import Wires
+from ..connection.link import Wires
 
 if TYPE_CHECKING:
-    from .channel import Channel
+    from ..channel import Channel
 
 LATE = 1.5
 """Renewal intervals without a renewal after which the standby sees to it: half a lease, so there is as much left for it."""

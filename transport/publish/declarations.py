@@ -17,18 +17,18 @@ from amqp.protocol import queue_declare_ok_t
 from attrs import evolve
 from kombu.transport.base import StdChannel, to_rabbitmq_queue_arguments
 
-from ..schema.call import Call
-from ..schema.errors import UsageError
-from ..schema.keys import glob_escape
-from ..schema.native import keys
-from ..schema.native.exchange import Binding
-from ..schema.native.results import Declared
-from ..schema.native.routing import FANOUT, pattern
-from ..schema.text import to_text
-from .errors import NotFound
+from ...schema.call import Call
+from ...schema.errors import UsageError
+from ...schema.keys import glob_escape
+from ...schema.native import keys
+from ...schema.native.exchange import Binding
+from ...schema.native.results import Declared
+from ...schema.native.routing import FANOUT, pattern
+from ...schema.text import to_text
+from ..errors import NotFound
 
 if TYPE_CHECKING:
-    from .transport import Transport
+    from ..transport import Transport
 
 BOUND_TO = "bound-to:"
 """Begins the fields of a queue's meta that name the exchanges it is bound to."""

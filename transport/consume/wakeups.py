@@ -12,15 +12,15 @@ from uuid import uuid4
 
 import redis
 
-from ..schema.call import Command
-from ..schema.native import keys
-from .wire import BLOCK, Waiter
+from ...schema.call import Command
+from ...schema.native import keys
+from ..connection.link import BLOCK, Waiter
 
 if TYPE_CHECKING:
-    from ..schema.native.live import Live
-    from .settings import Settings
+    from ...schema.native.live import Live
+    from ..connection.link import Wire
+    from ..settings import Settings
     from .tracking import Tracker
-    from .wire import Wire
 
 
 class Wakes(Protocol):

@@ -29,7 +29,7 @@ from ..schema.native.results import Outbox as Posted
 from ..schema.text import to_bytes, to_text
 from .errors import CONNECTION_ERRORS, BrokerFull
 from .message import Content, content, kombu_types
-from .publish import Forwarder, Outbox
+from .publish.publisher import Forwarder, Outbox
 
 if TYPE_CHECKING:
     from .transport import Transport

@@ -12,10 +12,10 @@ from typing import Any
 import redis
 from attrs import frozen
 
-from ..schema.call import Command
-from ..schema.errors import UsageError
-from .errors import NotDurable
-from .wire import AnyCall, Wire
+from ...schema.call import Command
+from ...schema.errors import UsageError
+from ..connection.link import AnyCall, Wire
+from ..errors import NotDurable
 
 MARGIN = 1.0
 """Seconds before the socket timeout (at most half of it) at which the server gives up waiting: its answer must come in time."""

@@ -15,13 +15,13 @@ from collections.abc import Iterator, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from ..schema.call import Command
-from ..schema.errors import MalformedValue
-from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS
-from .message import content
+from ...schema.call import Command
+from ...schema.errors import MalformedValue
+from ..errors import CHANNEL_ERRORS, CONNECTION_ERRORS
+from ..message import content
 
 if TYPE_CHECKING:
-    from .transport import Transport
+    from ..transport import Transport
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ def teach() -> None:
 
 def _in_broker(state: Any, limit: int) -> list[dict[str, Any]]:
     """What waits in the queues of the worker that was asked; nothing if it has another broker or none at the moment."""
-    from .transport import Transport
+    from ..transport import Transport
 
     consumer = state.consumer
     transport = getattr(getattr(consumer, "connection", None), "transport", None)

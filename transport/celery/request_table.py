@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .channel import Channel
+    from ..channel import Channel
 
 MODULE = "celery.worker.state"
 

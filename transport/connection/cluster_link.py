@@ -15,12 +15,12 @@ import redis
 from redis.crc import key_slot
 from redis.exceptions import AskError, ClusterDownError, MovedError, TryAgainError
 
-from ..schema.call import Argument, Call, Command
-from ..schema.errors import UsageError
-from ..schema.permission import Forbidden
-from ..schema.text import to_bytes
-from .errors import CONNECTION_ERRORS, NotNow
-from .wire import AnyCall, NodeWire, Wire
+from ...schema.call import Argument, Call, Command
+from ...schema.errors import UsageError
+from ...schema.permission import Forbidden
+from ...schema.text import to_bytes
+from ..errors import CONNECTION_ERRORS, NotNow
+from .link import AnyCall, NodeWire, Wire
 
 Node = tuple[str, int]
 """Host and port."""

@@ -3,7 +3,7 @@
 Celery's own ``app.control.revoke`` tells the workers that listen, and only they remember it. A connection that sees that
 broadcast go out also removes the tasks (option ``remove_revoked``), for a bounded time; ``revoke`` here does the same and nothing
 else, for as long as it takes. What runs is left to Celery (``terminate=True``). What the app and its monitors learn of a removed
-task stands in ``announcement.py``.
+task stands in ``revoked_tasks.py``.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any
 from kombu import Connection
 from kombu.serialization import loads
 
-from ..schema.errors import UsageError
-from ..schema.native import keys
-from ..schema.native.live import Live
-from ..schema.native.results import Task
-from ..schema.text import to_text
-from .announcement import announce, revoking_app
-from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS
+from ...schema.errors import UsageError
+from ...schema.native import keys
+from ...schema.native.live import Live
+from ...schema.native.results import Task
+from ...schema.text import to_text
+from ..celery.revoked_tasks import announce, revoking_app
+from ..errors import CHANNEL_ERRORS, CONNECTION_ERRORS
 
 if TYPE_CHECKING:
-    from .transport import Transport
-    from .wire import Wire
+    from ..connection.link import Wire
+    from ..transport import Transport
 
 logger = logging.getLogger("ferryman.transport")
 
@@ -57,7 +57,7 @@ def revoke(where: Any, task_ids: str | Iterable[str], queues: Iterable[str] | No
 
 
 def _transport(connection: Connection) -> Transport:
-    from .transport import Transport
+    from ..transport import Transport
 
     connection.ensure_connection(max_retries=1)
     if not isinstance(connection.transport, Transport):
