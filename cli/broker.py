@@ -15,21 +15,21 @@ from ..schema.address import DEFAULT_FAMILY, Address
 from ..schema.connect import server_errors
 from ..schema.errors import UsageError
 from ..schema.native.live import Live
-from ..transport.connection.link import Wire
+from ..transport.connection.factory import LinkFactory
+from ..transport.connection.link import ServerLink
 from ..transport.publish.revocation import lasting
-from ..transport.settings import Settings
 
 
 @frozen
 class Broker:
     """A connection to queues, of one server or of a cluster."""
 
-    wire: Wire
+    link: ServerLink
     live: Live
 
     def queues(self, chosen: tuple[str, ...]) -> list[str]:
         """The queues that were chosen; all that last, if none was."""
-        return list(chosen) or lasting(self.wire, self.live)
+        return list(chosen) or lasting(self.link, self.live)
 
 
 @contextlib.contextmanager
@@ -41,8 +41,8 @@ def open_broker(url: Address, **overrides: Any) -> Iterator[Broker]:
     if url.family != DEFAULT_FAMILY:
         raise UsageError(f"these are ferryman's own queues only; for {url.family} there is ferryman jobs URL --state failed")
     with server_errors(url):
-        wire = Settings(url).wire(**overrides)
+        link = LinkFactory(url).link(**overrides)
         try:
-            yield Broker(wire, Live(url.prefix))
+            yield Broker(link, Live(url.prefix))
         finally:
-            wire.close()
+            link.close()

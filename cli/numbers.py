@@ -92,7 +92,7 @@ def unroutable(address: Address) -> dict[str, int]:
     if address.family != DEFAULT_FAMILY or not is_brief(address):
         return {}
     with open_broker(address, **_patience(address)) as broker:
-        (numbers,) = broker.wire.outcomes([Exchanges(address.prefix).unroutable()])
+        (numbers,) = broker.link.outcomes([Exchanges(address.prefix).unroutable()])
     return {} if isinstance(numbers, Exception) else dict(numbers)  # a damaged counter hides no queue
 
 
@@ -107,7 +107,7 @@ def _asked(address: Address, chosen: tuple[str, ...]) -> dict[str, Numbers | Exc
         for first in range(0, len(names), CHUNK):
             chunk = names[first : first + CHUNK]
             calls = [call for name in chunk for call in (broker.live.size(name, by_priority=True), broker.live.counters(name))]
-            outcomes = broker.wire.outcomes(calls)
+            outcomes = broker.link.outcomes(calls)
             for name, size, counters in zip(chunk, outcomes[::2], outcomes[1::2], strict=True):
                 if isinstance(size, Exception) or isinstance(counters, Exception):
                     found[name] = size if isinstance(size, Exception) else counters

@@ -33,7 +33,7 @@ from .producing import Producing
 
 if TYPE_CHECKING:
     from ..schema.native.results import Delivery, Taken
-    from .connection.link import Wire
+    from .connection.link import ServerLink
     from .transport import Transport
 
 logger = logging.getLogger("ferryman.transport")
@@ -105,7 +105,7 @@ class Channel(Producing):
             self.acks.flush()
             with self.renewing:
                 self._registered.pop(queue, None)
-            self._forget(self.wire, [queue])
+            self._forget(self.link, [queue])
         if is_auto_delete:
             self.queue_delete(queue, if_unused=True)
 
@@ -167,12 +167,12 @@ class Channel(Producing):
         calls: list[Any] = [self.live.message(queue, job.id)]
         if no_ack:
             calls.append(self.live.ack(queue, self.consumer_id, [job.id]))
-        found, *_ = self.wire.run_all(calls)
+        found, *_ = self.link.run_all(calls)
         return evolve(job, fields=job.fields | found)
 
     def look(self, queues: Sequence[str]) -> list[float | None]:
         """For each queue in how many seconds to look at it again; None: there is something to take. Raises connection errors."""
-        times = self.wire.run(self.live.look(queues, self.consumer_id, self.settings.lease_ms))
+        times = self.link.run(self.live.look(queues, self.consumer_id, self.settings.lease_ms))
         held = self._queues_held()
         for queue, ms in zip(queues, times, strict=True):
             if ms is not None:
@@ -231,7 +231,7 @@ class Channel(Producing):
         if held is None:
             return
         if requeue:
-            self.wire.run(self.live.requeue(held.queue, self.consumer_id, [held.job_id]))
+            self.link.run(self.live.requeue(held.queue, self.consumer_id, [held.job_id]))
         else:
             self._give_up(held, "rejected")
         self.qos.pop(delivery_tag)
@@ -246,7 +246,7 @@ class Channel(Producing):
             self.qos.pop(message.delivery_tag)
 
     def _give_up(self, held: Held, reason: str, error: str = "") -> None:
-        self.wire.run(self.live.reject(held.queue, self.consumer_id, held.job_id, reason, error))
+        self.link.run(self.live.reject(held.queue, self.consumer_id, held.job_id, reason, error))
         if held.queue in self.transport.letters.forwarding:
             self.transport.letters.mark(held.queue)
 
@@ -254,7 +254,7 @@ class Channel(Producing):
         """Gives back everything that is unsettled."""
         held = self.qos.unsettled()
         for queue, job_ids in _by_queue(held.values()):
-            self.wire.run(self.live.requeue(queue, self.consumer_id, job_ids))
+            self.link.run(self.live.requeue(queue, self.consumer_id, job_ids))
         for tag in held:
             self.qos.pop(tag)
         self.transport.poller.changed()
@@ -307,7 +307,7 @@ class Channel(Producing):
         """Whether somebody still has a message of this channel, or an ack waits to be sent."""
         return bool(self.acks) or any(tag in self._alive for tag in self.qos.unsettled())
 
-    def leave_behind(self, wire: Wire) -> None:
+    def leave_behind(self, link: ServerLink) -> None:
         """After a connection error, gives back what nobody works on. Called by the keeper's thread. Raises connection errors.
 
         Celery drops the tasks that had not begun, and with them their messages; those that run go on, and ack when they end.
@@ -315,11 +315,11 @@ class Channel(Producing):
         request_table.strike_off(self)
         nobodys = {tag: held for tag, held in self.qos.unsettled().items() if tag not in self._alive}
         if len(nobodys) == len(self.qos):
-            self._forget(wire, self._registered)
+            self._forget(link, self._registered)
             self.keeper.remove(self)
         elif nobodys:
             for queue, job_ids in _by_queue(nobodys.values()):
-                wire.run(self.live.release(queue, self.consumer_id, job_ids))
+                link.run(self.live.release(queue, self.consumer_id, job_ids))
         for tag in nobodys:
             self.qos.pop(tag)
 
@@ -345,11 +345,11 @@ class Channel(Producing):
         unsettled = self.qos.unsettled()
         gone = {tag: held.job_id for tag, held in unsettled.items()}
         for queue in {*self._registered, *self._queues_held()}:
-            holds = self.wire.command("ZRANGE", self.live.keys(queue).held(self.consumer_id), 0, -1)
+            holds = self.link.command("ZRANGE", self.live.keys(queue).held(self.consumer_id), 0, -1)
             known = {held.job_id: tag for tag, held in unsettled.items() if held.queue == queue}
             unknown = [job_id for job_id in map(to_text, holds) if gone.pop(known.get(job_id, 0), None) is None]
             if unknown:
-                self.wire.run(self.live.release(queue, self.consumer_id, unknown))
+                self.link.run(self.live.release(queue, self.consumer_id, unknown))
         dropped = self.transport.poller.drop(self, gone.keys())
         for tag in gone:
             if tag in dropped or tag not in self._alive:
@@ -383,12 +383,12 @@ class Channel(Producing):
 
     def _give_back(self) -> None:
         self.acks.flush()
-        self._forget(self.wire, self._registered)
+        self._forget(self.link, self._registered)
 
-    def _forget(self, wire: Wire, queues: Iterable[str]) -> None:
+    def _forget(self, link: ServerLink, queues: Iterable[str]) -> None:
         """Gives back all that this channel holds of some queues, and is their consumer no more."""
         for queue in list(queues):
-            while wire.run(self.live.forget(queue, self.consumer_id)) == CHUNK:
+            while link.run(self.live.forget(queue, self.consumer_id)) == CHUNK:
                 pass
 
     def delete_exclusive(self) -> None:

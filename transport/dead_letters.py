@@ -80,7 +80,7 @@ class Letters:
         now = time.monotonic()
         if now >= self._ask_at:
             self._ask_at = now + LOOK
-            for queue in self._transport.wire.command("SMEMBERS", keys.forwarding(self._transport.settings.prefix)):
+            for queue in self._transport.link.command("SMEMBERS", keys.forwarding(self._transport.settings.prefix)):
                 self._look_at.setdefault(to_text(queue), 0.0)
         if self.seconds_left == 0:
             self._visit_due()
@@ -110,11 +110,11 @@ class Letters:
     def _visit(self, queue: str) -> float:
         """Carries some letters of a queue. Gives the seconds until the next visit; infinite where none can come any more."""
         try:
-            outbox = self._transport.wire.run(self._transport.live.outbox(queue, limit=BATCH))
+            outbox = self._transport.link.run(self._transport.live.outbox(queue, limit=BATCH))
             if outbox is None:
                 return math.inf
             settled = self._forward(queue, outbox)
-            self._transport.wire.run(self._transport.live.forwarded(queue, settled))
+            self._transport.link.run(self._transport.live.forwarded(queue, settled))
         except CONNECTION_ERRORS:
             self._look_at[queue] = 0.0
             raise

@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
-import redis
 from attrs import evolve, field, frozen
 
 from ..schema import tls
 from ..schema.address import DEFAULT_PORT, OPTIONS, Address, Kind, without_braces
-from ..schema.connect import connect
 from ..schema.errors import UsageError
 from ..schema.ignored import IGNORED_OPTIONS, SENTINEL_OPTIONS
 from ..schema.native.live import FETCH_BYTES
 from ..schema.native.place import PriorityOrder
 from ..schema.secret import credential_provider
-from .connection.cluster_link import ClusterWire
-from .connection.link import NodeWire, Wire
+from .connection.factory import SOCKET_TIMEOUT, LinkFactory
 
 logger = logging.getLogger("ferryman.transport")
 
@@ -33,8 +29,6 @@ FETCH_LIMIT = 100
 """Messages one call may take."""
 DELIVERY_LIMIT = 20
 """Deliveries after which a message is a dead letter; 0 = never."""
-SOCKET_TIMEOUT = 5.0
-"""Seconds to wait for a reply: a frozen server is an error after this, not a hang."""
 
 KOMBU_OPTIONS = frozenset(
     {"max_retries", "interval_start", "interval_step", "interval_max", "connect_retries_timeout", "errback", "callback"}
@@ -82,29 +76,17 @@ class Settings:
     @property
     def reply_timeout(self) -> float:
         """Seconds after which a server that owes a reply counts as gone."""
-        seconds: float = self.connection_arguments.get("socket_timeout", SOCKET_TIMEOUT)
-        return seconds
-
-    def client(self, **overrides: Any) -> redis.Redis:
-        """A new redis-py client for this address, which must be of one server."""
-        return connect(self.address, **{**self.connection_arguments, **overrides})
-
-    def node_client(self, host: str, port: int, **overrides: Any) -> redis.Redis:
-        """A new redis-py client for one node of the cluster."""
-        node = evolve(self.address, kind=Kind.TCP, hosts=((host, port),))
-        return connect(node, **{**self.connection_arguments, **overrides})
+        return self.links.reply_timeout
 
     @property
-    def is_cluster(self) -> bool:
-        """Whether the keys are spread over several servers."""
-        return self.address.kind is Kind.CLUSTER
+    def renewal_timeout(self) -> float:
+        """Seconds to wait for the reply to a renewal: so few that the lease can be renewed on another attempt."""
+        return min(self.reply_timeout, self.lease / 3)
 
-    def wire(self, **overrides: Any) -> Wire:
-        """A new wire to this address."""
-        if self.is_cluster:
-            nodes = partial(self.node_client, **overrides)
-            return ClusterWire(self.address.hosts, nodes, overrides.get("socket_timeout", self.reply_timeout))
-        return NodeWire(self.client(**overrides))
+    @property
+    def links(self) -> LinkFactory:
+        """What opens connections to this address."""
+        return LinkFactory(self.address, self.connection_arguments)
 
     @classmethod
     def of(cls, client: Any) -> Settings:

@@ -23,7 +23,7 @@ from ..schema.native.live import Live
 from . import flower
 from .celery import scheduled_tasks
 from .channel import Channel, Consumer
-from .connection.cluster_link import ClusterWire
+from .connection.cluster_link import ClusterLink
 from .consume.poller import Poller
 from .dead_letters import Letters
 from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS
@@ -62,8 +62,8 @@ class Transport(base.Transport):  # type: ignore[misc]
         self.settings = Settings.of(client)
         self.live = Live(self.settings.prefix)
         self.exchanges = Exchanges(self.settings.prefix)
-        self.wire = self.settings.wire()
-        self.routes = Routes(self.live, self.exchanges, self.wire)
+        self.link = self.settings.links.link()
+        self.routes = Routes(self.live, self.exchanges, self.link)
         self.letters = Letters(self)
         self.poller = Poller(self)
         self.channels: list[Channel] = []
@@ -80,7 +80,7 @@ class Transport(base.Transport):  # type: ignore[misc]
     @property
     def broken(self) -> bool:
         """Whether a connection error has happened: kombu will replace this transport."""
-        return self._failed or self.wire.failed
+        return self._failed or self.link.failed
 
     @property
     def is_inherited(self) -> bool:
@@ -108,8 +108,8 @@ class Transport(base.Transport):  # type: ignore[misc]
         Consumers that a lost connection has left go on with the new one.
         """
         was_broken = self.broken or self.lapsed
-        self.wire.reopen()
-        if not isinstance(self.wire, ClusterWire):
+        self.link.reopen()
+        if not isinstance(self.link, ClusterLink):
             self._check_writable()
         if was_broken:
             self._recover()
@@ -142,7 +142,7 @@ class Transport(base.Transport):  # type: ignore[misc]
         kombu pauses between attempts to connect, but not between attempts at what comes after.
         """
         with contextlib.suppress(redis.exceptions.NoPermissionError):  # what the user may not do, its first use says
-            self.wire.command("DEL", wake(self.settings.prefix, "nobody"))
+            self.link.command("DEL", wake(self.settings.prefix, "nobody"))
 
     def verify_connection(self, connection: Any) -> bool:
         """Whether the connection still works, as far as is known."""
@@ -157,7 +157,7 @@ class Transport(base.Transport):  # type: ignore[misc]
         for channel in list(self.channels):
             channel.close()
         self.poller.close()
-        self.wire.close()
+        self.link.close()
 
     def create_channel(self, connection: Transport) -> Channel:
         """A new channel of a connection that is established.
@@ -183,9 +183,9 @@ class Transport(base.Transport):  # type: ignore[misc]
 
     def enlist(self, registry: bytes, queue: str) -> None:
         """Lists a queue in a set of them. At maxmemory it has to do without: a full server must still be drained."""
-        if not self.wire.command("SISMEMBER", registry, queue):
+        if not self.link.command("SISMEMBER", registry, queue):
             with contextlib.suppress(redis.exceptions.OutOfMemoryError):
-                self.wire.command("SADD", registry, queue)
+                self.link.command("SADD", registry, queue)
 
     def flush_acks(self) -> None:
         """Sends the acks of all channels that still wait for company."""

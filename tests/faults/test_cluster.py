@@ -101,7 +101,7 @@ def test_a_worker_serves_twenty_queues_on_all_nodes(nodes, server, ledger, tmp_p
         app.send_task(NOTE, ["later"], queue=QUEUES[3], countdown=1)
         ledger.wait_for("run", len(QUEUES) + 1)
         connections = [len(nodes.say(node, "CLIENT", "LIST", "TYPE", "normal").splitlines()) for node in nodes.nodes[:3]]
-        assert max(connections) <= 8, "one listener and a few wires for each node, however many queues there are"
+        assert max(connections) <= 8, "one listener and a few links for each node, however many queues there are"
         assert running.stop() == 0
         assert "Traceback" not in running.log.read_text()
     assert Counter(ledger.names("run")) == Counter([*QUEUES, "later"])

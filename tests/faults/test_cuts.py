@@ -107,7 +107,7 @@ def everything(connection: Connection, queue: str = "q") -> list[Any]:
             bodies.append(message.payload)
             message.ack()
         transport = channel.transport
-        size = transport.wire.run(transport.live.size(queue))
+        size = transport.link.run(transport.live.size(queue))
         assert (size.waiting, size.scheduled, size.held) == (0, 0, 0)
     return bodies
 
@@ -168,7 +168,7 @@ def test_a_delayed_message_is_stored_once(server, side):
 
     def check(direct, _):
         transport = direct.transport
-        assert transport.wire.run(transport.live.size("q")).scheduled == 1
+        assert transport.link.run(transport.live.size("q")).scheduled == 1
 
     cut_everywhere(server, side, act, check)
 
@@ -311,7 +311,7 @@ def test_a_rejected_message_is_a_dead_letter_once_or_still_there(server, side):
             channel.basic_get("q").reject()
 
     def check(direct, _):
-        dead = direct.default_channel.wire.command("ZCARD", direct.transport.live.keys("q").dead)
+        dead = direct.default_channel.link.command("ZCARD", direct.transport.live.keys("q").dead)
         assert dead + len(everything(direct)) == 3
         assert dead in (1, 2)
 
@@ -345,8 +345,8 @@ def test_a_queue_is_declared_and_bound(server, side):
         publish(direct, ["routed"], exchange=Exchange("ex", "direct"), routing_key="key")
         assert everything(direct, "bound") == ["routed"]
         transport = direct.transport
-        assert transport.wire.command("HGET", transport.live.keys("bound").meta, "max_length") == b"7"
-        assert transport.wire.command("SISMEMBER", "ferryman:queues", "bound") == 1
+        assert transport.link.command("HGET", transport.live.keys("bound").meta, "max_length") == b"7"
+        assert transport.link.command("SISMEMBER", "ferryman:queues", "bound") == 1
 
     cut_everywhere(server, side, retrying(operation), check)
 
@@ -396,9 +396,9 @@ def test_a_deleted_queue_leaves_nothing_behind(server, side):
 
     def check(direct, _):
         publish(direct, ["after"], exchange=exchange, routing_key="a")
-        left = direct.transport.wire.command("KEYS", "*leaving*")
+        left = direct.transport.link.command("KEYS", "*leaving*")
         assert [key for key in left if b":publisher:" not in key] == []
-        assert direct.transport.wire.command("SISMEMBER", "ferryman:queues", "leaving") == 0
+        assert direct.transport.link.command("SISMEMBER", "ferryman:queues", "leaving") == 0
         with direct.channel() as channel:
             assert list(channel.list_bindings()) == []
 

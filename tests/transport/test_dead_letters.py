@@ -244,9 +244,9 @@ def test_two_who_carry_the_same_letters_store_each_once(server, channel, client)
     for n in range(300):
         publish(channel, {"n": n})
     live = Live()
-    taken = channel.wire.run(live.take("work", "ann", 300, 30_000))
+    taken = channel.link.run(live.take("work", "ann", 300, 30_000))
     for job in taken.jobs:
-        channel.wire.run(live.reject("work", "ann", job.id, "rejected"))
+        channel.link.run(live.reject("work", "ann", job.id, "rejected"))
 
     def carry():
         with Connection(server.url()) as other, other.channel() as opened:

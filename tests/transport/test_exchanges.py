@@ -41,7 +41,7 @@ TASK = {"task": "proj.add", "id": "6a1c7f1e"}
 
 def unroutable(channel):
     """How many messages were dropped, by exchange."""
-    return channel.wire.run(channel.transport.exchanges.unroutable())
+    return channel.link.run(channel.transport.exchanges.unroutable())
 
 
 def got(channel, queue):

@@ -98,7 +98,7 @@ def upcoming(transport: Transport, queues: Sequence[str], limit: int, hostname: 
 
 def _answered(transport: Transport, calls: Sequence[tuple[T, Command[Any]]]) -> list[tuple[T, Any]]:
     """What was asked about, with the answer; without what is answered by an error."""
-    outcomes = transport.wire.outcomes([call for _, call in calls])
+    outcomes = transport.link.outcomes([call for _, call in calls])
     told = [(about, answer) for (about, _), answer in zip(calls, outcomes, strict=True)]
     for about, error in told:
         if isinstance(error, Exception):

@@ -1,8 +1,8 @@
-"""ClusterWire: the way to a Redis Cluster. Each call goes to the node that owns its keys; the nodes' redirections are followed.
+"""ClusterLink: the link to a Redis Cluster. Each call goes to the node that owns its keys; the nodes' redirections are followed.
 
 All keys of a queue share a slot, and so do those of every other call, so a call is one node's business. While a slot moves from
-one node to another, its nodes ask for patience (TRYAGAIN): the wire waits as long as it would for a reply. A node that can't be
-reached is a connection error of the whole wire, and the next one reads the map of slots anew.
+one node to another, its nodes ask for patience (TRYAGAIN): the link waits as long as it would for a reply. A node that can't be
+reached is a connection error of the whole link, and the next one reads the map of slots anew.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...schema.errors import UsageError
 from ...schema.permission import Forbidden
 from ...schema.text import to_bytes
 from ..errors import CONNECTION_ERRORS, NotNow
-from .link import AnyCall, NodeWire, Wire
+from .link import AnyCall, NodeLink, ServerLink
 
 Node = tuple[str, int]
 """Host and port."""
@@ -30,7 +30,7 @@ PAUSE = 0.05
 REDIRECTED = (MovedError, AskError, TryAgainError, ClusterDownError)
 
 
-class ClusterWire(Wire):
+class ClusterLink(ServerLink):
     """A connection to each node that is needed."""
 
     def __init__(self, seeds: Sequence[Node], client_of: Callable[[str, int], redis.Redis], patience: float) -> None:
@@ -39,7 +39,7 @@ class ClusterWire(Wire):
         self._client_of = client_of
         self._patience = patience
         """Seconds for which calls may be sent from one node to another."""
-        self._wires: dict[Node, NodeWire] = {}
+        self._links: dict[Node, NodeLink] = {}
         self._owners: dict[int, Node] = {}
         """Slot -> the node that has it."""
         self.map_version = 0
@@ -89,16 +89,16 @@ class ClusterWire(Wire):
 
     def _ask(self, node: Node, calls: Sequence[AnyCall]) -> list[Any]:
         try:
-            return self._wire(node).replies(calls)
+            return self._link(node).replies(calls)
         except CONNECTION_ERRORS:
             self.failed = True
             raise
 
-    def _wire(self, node: Node) -> NodeWire:
-        wire = self._wires.get(node)
-        if wire is None:
-            wire = self._wires[node] = NodeWire(self._client_of(*node))
-        return wire
+    def _link(self, node: Node) -> NodeLink:
+        link = self._links.get(node)
+        if link is None:
+            link = self._links[node] = NodeLink(self._client_of(*node))
+        return link
 
     def owner(self, key: bytes) -> Node:
         """The node that has a key. Raises connection errors."""
@@ -113,10 +113,10 @@ class ClusterWire(Wire):
     def _read_map(self) -> None:
         """Asks any node for the owners of all slots. Raises the last connection error when none answers."""
         failure: Exception = NotNow("the cluster has no nodes")
-        for host, port in dict.fromkeys([*self._wires, *self._seeds]):
-            wire = NodeWire(self._client_of(host, port))
+        for host, port in dict.fromkeys([*self._links, *self._seeds]):
+            link = NodeLink(self._client_of(host, port))
             try:
-                ranges = wire.command("CLUSTER", "SLOTS")
+                ranges = link.command("CLUSTER", "SLOTS")
             except CONNECTION_ERRORS as error:
                 failure = error
                 continue
@@ -125,7 +125,7 @@ class ClusterWire(Wire):
             except redis.exceptions.ResponseError as error:
                 raise UsageError(f"{host}:{port} is no node of a cluster ({error}); leave '+cluster' out of the URL") from None
             finally:
-                wire.close()
+                link.close()
             owners = {}
             for first, last, (name, number, *_), *_ in ranges:
                 node = (name.decode() or host, int(number))
@@ -143,7 +143,7 @@ class ClusterWire(Wire):
                 self._read_map()
             nodes = sorted(set(self._owners.values()))
         for node in nodes:
-            yield from self._wire(node).scan(pattern)
+            yield from self._link(node).scan(pattern)
 
     def reopen(self) -> None:
         with self._lock:
@@ -153,9 +153,9 @@ class ClusterWire(Wire):
 
     def close(self) -> None:
         with self._lock:
-            for wire in self._wires.values():
-                wire.close()
-            self._wires.clear()
+            for link in self._links.values():
+                link.close()
+            self._links.clear()
 
 
 def key_of(call: AnyCall) -> bytes:

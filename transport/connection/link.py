@@ -1,8 +1,8 @@
-"""Wire: the way to a server, for calls, used by any thread; and Waiter, one connection that blocks.
+"""ServerLink: the connection to a server over which calls are sent, by any thread; NodeLink is that to a single server.
 
-All I/O of the transport goes through these classes and those of ``cluster_link.py``. They know nothing of queues: a call comes in,
-its parsed result goes out. A wire that failed stays failed, because kombu answers a connection error with a new transport; what
-was asked of the failed one is either known to have happened (its reply was read) or safe to ask again (every transition is).
+All I/O of the transport goes through the classes of this package. They know nothing of queues: a call comes in, its parsed result
+goes out. A link that failed stays failed, because kombu answers a connection error with a new transport; what was asked of the
+failed one is either known to have happened (its reply was read) or safe to ask again (every transition is).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import hiredis
 import redis
@@ -22,10 +22,7 @@ from redis.sentinel import SentinelManagedConnection
 from ...schema import incapable, permission
 from ...schema.call import Argument, Call, Command
 from ...schema.errors import FerrymanError, UsageError
-from ..errors import CONNECTION_ERRORS, ConnectionLost, passing
-
-if TYPE_CHECKING:
-    from ..settings import Settings
+from ..errors import CONNECTION_ERRORS, passing
 
 T = TypeVar("T")
 
@@ -36,14 +33,11 @@ IDLE = 1.0
 """Seconds after which a connection may have been closed by the server or by somebody in between: it is looked at before use."""
 PIECE = 1 << 20
 """Bytes that are sent at once."""
-BLOCK = 5.0
-"""Seconds that a blocking command lasts at most; then the connection has shown that it lives."""
-
 
 AnyCall = Call[Any] | Command[Any]
 
 
-class Wire(ABC):
+class ServerLink(ABC):
     """Sends scripts and plain commands, several in one round trip. Thread-safe."""
 
     def __init__(self) -> None:
@@ -91,7 +85,7 @@ class Wire(ABC):
 
     @abstractmethod
     def reopen(self) -> None:
-        """Opens a new connection, with which a failed wire is usable again. Raises connection errors."""
+        """Opens a new connection, with which a failed link is usable again. Raises connection errors."""
 
     @abstractmethod
     def close(self) -> None:
@@ -109,7 +103,7 @@ class Wire(ABC):
                 raise reply
 
 
-class NodeWire(Wire):
+class NodeLink(ServerLink):
     """A lazily opened connection to one server."""
 
     def __init__(self, client: redis.Redis) -> None:
@@ -126,14 +120,14 @@ class NodeWire(Wire):
         with self._lock:
             replies = self._send([call.words for call in calls])
             self._teach(calls, replies)
-            return self._explained(calls, replies)
+            return self._explain_all(calls, replies)
 
     def run_confirmed(self, calls: Sequence[AnyCall], question: Command[int]) -> tuple[list[Any], int]:
         with self._lock:
             *replies, answer = self._send([call.words for call in (*calls, question)])
             if self._teach(calls, replies):
                 (answer,) = self._send([question.words])  # it was asked before everything was done
-            self._raise_first(self._explained([*calls, question], [*replies, answer]))
+            self._raise_first(self._explain_all([*calls, question], [*replies, answer]))
         return [call.parse(reply) for call, reply in zip(calls, replies, strict=True)], question.parse(answer)
 
     def _teach(self, calls: Sequence[AnyCall], replies: list[Any]) -> bool:
@@ -145,10 +139,10 @@ class NodeWire(Wire):
                 replies[at] = reply
         return bool(again)
 
-    def _explained(self, calls: Sequence[AnyCall], replies: Sequence[Any]) -> list[Any]:
+    def _explain_all(self, calls: Sequence[AnyCall], replies: Sequence[Any]) -> list[Any]:
         """The replies, with plain words in the place of what the server refuses or can't do."""
         return [
-            _explained(reply, call.words, self._open, call.script.name if isinstance(call, Call) else None)
+            explain(reply, call.words, self._open, call.script.name if isinstance(call, Call) else None)
             for call, reply in zip(calls, replies, strict=True)
         ]
 
@@ -164,7 +158,7 @@ class NodeWire(Wire):
         connection = self._open()
         try:
             connection.send_packed_command(_pieces(b"".join(map(pack, commands))))
-            replies = [_reply(connection) for _ in commands]
+            replies = [read_reply(connection) for _ in commands]
             self._used = time.monotonic()
             return replies
         except BaseException:
@@ -177,7 +171,7 @@ class NodeWire(Wire):
         if self._connection is not None and self._pid != os.getpid():
             # After a fork the socket belongs to the parent; the child lets go of it without a word.
             self._connection = None
-        if self._connection is not None and time.monotonic() - self._used > IDLE and _is_stale(self._connection):
+        if self._connection is not None and time.monotonic() - self._used > IDLE and is_stale(self._connection):
             self.close()
         if self._connection is None:
             self._pid = os.getpid()
@@ -203,104 +197,6 @@ class NodeWire(Wire):
             self._connection = None
 
 
-class Waiter:
-    """A connection with at most one blocking command under way.
-
-    ``wait`` sends it, ``readable`` and ``fileno`` are for event loops, ``receive`` takes the reply. Used by one thread.
-    """
-
-    def __init__(self, client: redis.Redis, patience: float, on_close: Callable[[int], None]) -> None:
-        self._client = client
-        self._patience = patience
-        """Seconds after a command's own time in which its reply must have come."""
-        self._connection: Any = None
-        self._overdue = 0.0
-        self._words: tuple[Argument, ...] = ()
-        """The command under way."""
-        self.waiting = False
-        self._on_close = on_close
-        """Told the file descriptor of a socket that is about to be closed."""
-
-    def wait(self, seconds: float, *arguments: Argument) -> None:
-        """Sends a command that blocks for at most ``seconds``, whose reply ``receive`` will bring."""
-        if self.waiting:
-            raise RuntimeError("a blocking command is under way already")
-        if self._connection is not None and _is_stale(self._connection):
-            self.close()
-        if self._connection is None:
-            connection = new_connection(self._client)
-            connection.connect()
-            self._connection = connection
-        self._connection.send_packed_command(self._connection.pack_command(*arguments))
-        self._overdue = time.monotonic() + seconds + self._patience
-        self._words = arguments
-        self.waiting = True
-
-    def receive(self) -> Any:
-        """The reply of the command under way; blocks until it is there. Raises error replies and connection errors."""
-        self.waiting = False
-        reply = _reply(self._connection)
-        if isinstance(reply, Exception):
-            raise _explained(reply, self._words, lambda: self._connection)
-        return reply
-
-    def readable(self) -> bool:
-        """Whether a reply is there. Raises ConnectionLost when it should be and is not: only the socket looks open."""
-        if not self.waiting:
-            return False
-        if self._connection.can_read(0):
-            return True
-        if time.monotonic() > self._overdue:
-            raise ConnectionLost("the server has not answered a blocking command; the connection is taken for dead")
-        return False
-
-    def close_if_idle(self) -> None:
-        """For event loops, when the socket has something to say and no command is under way: the server has closed it."""
-        if not self.waiting:
-            self.close()
-
-    def sockets(self) -> list[int]:
-        """The file descriptor that becomes readable with the reply; none while no command is under way."""
-        fd = self.fileno()
-        return [fd] if self.waiting and fd is not None else []
-
-    def fileno(self) -> int | None:
-        """The socket's file descriptor; None while there is none."""
-        sock = getattr(self._connection, "_sock", None)
-        return None if sock is None else sock.fileno()
-
-    def close(self) -> None:
-        """Closes the socket. A command under way is forgotten: it popped nothing but a wake-up token."""
-        self.waiting = False
-        if self._connection is not None:
-            fd = self.fileno()
-            if fd is not None:
-                self._on_close(fd)
-            self._connection.disconnect()
-            self._connection = None
-
-
-class Wires:
-    """One thread's own wires, one to each server. They give up so early that a lease can be renewed on another attempt."""
-
-    def __init__(self) -> None:
-        self._wires: dict[str, Wire] = {}
-
-    def of(self, settings: Settings) -> Wire:
-        """The wire to a channel's server, a new one if it has failed."""
-        url = settings.address.url()
-        wire = self._wires.get(url)
-        if wire is None or wire.failed:
-            patience = min(settings.reply_timeout, settings.lease / 3)
-            wire = self._wires[url] = settings.wire(socket_timeout=patience, socket_connect_timeout=patience)
-        return wire
-
-    def close_others(self, urls: set[str]) -> None:
-        """Closes the wires to all other servers than these."""
-        for url in self._wires.keys() - urls:
-            self._wires.pop(url).close()
-
-
 def new_connection(client: redis.Redis) -> Any:
     """A connection as the client's pool would make it. The pool counts, and refuses after so many that came to nothing."""
     pool = client.connection_pool
@@ -315,7 +211,7 @@ def _pieces(data: bytes) -> Sequence[bytes | memoryview]:
     return [view[first : first + PIECE] for first in range(0, len(view), PIECE)]
 
 
-def _is_stale(connection: Any) -> bool:
+def is_stale(connection: Any) -> bool:
     """Whether a connection on which no reply is outstanding should not be used any more."""
     try:
         return bool(connection.can_read(0)) or _is_deposed(connection)
@@ -346,7 +242,7 @@ def _outcome(call: AnyCall, reply: Any) -> Any:
         return error
 
 
-def _explained(reply: Any, words: Sequence[Argument], connection: Callable[[], Any], script: str | None = None) -> Any:
+def explain(reply: Any, words: Sequence[Argument], connection: Callable[[], Any], script: str | None = None) -> Any:
     """A reply, with plain words in its place if it says that the user may not, or the server can't. ``connection`` asks INFO."""
     if not isinstance(reply, redis.exceptions.ResponseError):
         return reply
@@ -363,7 +259,7 @@ def _ask_info(connection: Any) -> Any:
     return connection.read_response()
 
 
-def _reply(connection: Any) -> Any:
+def read_reply(connection: Any) -> Any:
     try:
         return connection.read_response()
     except redis.exceptions.ResponseError as error:

@@ -100,7 +100,7 @@ class Acks:
         Raises connection errors. The acks stay pending then, for ``flush``. Raises the call's own errors too.
         """
         with self._lock:
-            *verdicts, result = self._channel.wire.outcomes([*self._calls(), call])
+            *verdicts, result = self._channel.link.outcomes([*self._calls(), call])
             self._settle(verdicts)
             if isinstance(result, Exception):
                 raise result
@@ -116,22 +116,22 @@ class Acks:
         self._report(pending, verdicts)
 
     def _send(self, calls: list[Call[tuple[Verdict, ...]]]) -> list[Outcome]:
-        wire = self._channel.wire
-        if wire.failed:
+        link = self._channel.link
+        if link.failed:
             return self._send_afresh(calls)
         try:
-            return wire.outcomes(calls)
+            return link.outcomes(calls)
         except CONNECTION_ERRORS as error:
             logger.info("connection lost while acking, trying once more: %s", error)
         if self._channel.closed:
             return self._send_afresh(calls)
-        # Nobody but us has met the error, so nobody will replace this wire: it must not stay failed.
-        wire.reopen()
-        return wire.outcomes(calls)
+        # Nobody but us has met the error, so nobody will replace this link: it must not stay failed.
+        link.reopen()
+        return link.outcomes(calls)
 
     def _send_afresh(self, calls: list[Call[tuple[Verdict, ...]]]) -> list[Outcome]:
         """Sends over a connection that ends with it, while kombu replaces the channel's."""
-        fresh = self._channel.settings.wire()
+        fresh = self._channel.settings.links.link()
         try:
             return fresh.outcomes(calls)
         finally:

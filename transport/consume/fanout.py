@@ -16,11 +16,11 @@ from attrs import define
 
 from ...schema.call import Call, Command
 from ...schema.native import keys
-from ..connection.link import BLOCK, Waiter
+from ..connection.blocking_connection import BLOCK, BlockingConnection
 
 if TYPE_CHECKING:
     from ...schema.native.exchange import Exchanges
-    from ..connection.link import Wire
+    from ..connection.link import ServerLink
     from ..settings import Settings
     from .tracking import Tracker
 
@@ -50,10 +50,10 @@ class Broadcast(NamedTuple):
 class Fanout(ABC):
     """The subscriptions of one connection. Not thread-safe: used by the thread that drains events."""
 
-    def __init__(self, settings: Settings, wire: Wire, exchanges: Exchanges) -> None:
+    def __init__(self, settings: Settings, link: ServerLink, exchanges: Exchanges) -> None:
         self._prefix = settings.prefix
         self._exchanges = exchanges
-        self._wire = wire
+        self._link = link
         self._subscriptions: dict[tuple[str, str], Subscription] = {}
 
     def __bool__(self) -> bool:
@@ -62,7 +62,7 @@ class Fanout(ABC):
     def subscribe(self, exchange: str, queue: str, expires_ms: int | None) -> None:
         """Reads the exchange for this queue from its cursor on."""
         if (exchange, queue) not in self._subscriptions:
-            cursor = self._wire.run(self._exchanges.fanout_bind(exchange, queue, expires_ms))
+            cursor = self._link.run(self._exchanges.fanout_bind(exchange, queue, expires_ms))
             self._subscriptions[exchange, queue] = Subscription(exchange, queue, expires_ms, cursor, cursor)
             self._changed()
 
@@ -119,11 +119,11 @@ class Fanout(ABC):
         moved = [each for each in self._subscriptions.values() if each.cursor != each.saved]
         if not moved:
             return
-        bound = self._wire.run_all([self._exchanges.fanout_advance(s.exchange, s.queue, s.cursor, s.expires_ms) for s in moved])
+        bound = self._link.run_all([self._exchanges.fanout_advance(s.exchange, s.queue, s.cursor, s.expires_ms) for s in moved])
         for subscription, is_bound in zip(moved, bound, strict=True):
             subscription.saved = subscription.cursor
             if not is_bound:
-                self._wire.run(self._bind(subscription))
+                self._link.run(self._bind(subscription))
 
     def _bind(self, subscription: Subscription) -> Call[bytes]:
         return self._exchanges.fanout_bind(subscription.exchange, subscription.queue, subscription.expires_ms)
@@ -132,13 +132,13 @@ class Fanout(ABC):
 class StreamFanout(Fanout):
     """One server: one blocking read of all streams."""
 
-    def __init__(self, settings: Settings, wire: Wire, exchanges: Exchanges, waiter: Waiter) -> None:
-        super().__init__(settings, wire, exchanges)
-        self._waiter = waiter
+    def __init__(self, settings: Settings, link: ServerLink, exchanges: Exchanges, blocking: BlockingConnection) -> None:
+        super().__init__(settings, link, exchanges)
+        self._blocking = blocking
         self._asked: list[Subscription] = []
 
     def ask(self) -> None:
-        if self._waiter.waiting or not self._subscriptions:
+        if self._blocking.waiting or not self._subscriptions:
             return
         self._asked = list(self._subscriptions.values())
         # Each stream once, from where the queue that is furthest behind has read to: a server that wakes a blocked reader
@@ -146,31 +146,31 @@ class StreamFanout(Fanout):
         cursors: dict[bytes, bytes] = {}
         for each in sorted(self._asked, key=lambda each: position(each.cursor)):
             cursors.setdefault(self._stream(each), each.cursor)
-        self._waiter.wait(BLOCK, "XREAD", "COUNT", COUNT, "BLOCK", round(BLOCK * 1000), "STREAMS", *cursors, *cursors.values())
+        self._blocking.wait(BLOCK, "XREAD", "COUNT", COUNT, "BLOCK", round(BLOCK * 1000), "STREAMS", *cursors, *cursors.values())
 
     def receive(self) -> Iterator[Broadcast]:
-        if self._waiter.readable():
-            yield from self._read(self._asked, self._waiter.receive() or [])
+        if self._blocking.readable():
+            yield from self._read(self._asked, self._blocking.receive() or [])
 
     def sockets(self) -> list[int]:
-        return self._waiter.sockets()
+        return self._blocking.sockets()
 
     def on_readable(self) -> None:
-        self._waiter.close_if_idle()
+        self._blocking.close_if_idle()
 
     def close(self) -> None:
-        self._waiter.close()
+        self._blocking.close()
 
     def _changed(self) -> None:
         """Drops a read under way, which has taken nothing: the next one asks for other streams."""
-        self._waiter.close()
+        self._blocking.close()
 
 
 class ClusterFanout(Fanout):
     """A cluster: a read of each stream that has changed, from the node that has it."""
 
-    def __init__(self, settings: Settings, wire: Wire, exchanges: Exchanges, tracker: Tracker) -> None:
-        super().__init__(settings, wire, exchanges)
+    def __init__(self, settings: Settings, link: ServerLink, exchanges: Exchanges, tracker: Tracker) -> None:
+        super().__init__(settings, link, exchanges)
         self._tracker = tracker
         self._full: set[bytes] = set()
         """Streams whose last read was cut off at COUNT."""
@@ -184,7 +184,7 @@ class ClusterFanout(Fanout):
         self._full.clear()
         asked = [each for each in self._subscriptions.values() if self._stream(each) in changed]
         reads = [Command(("XREAD", "COUNT", COUNT, "STREAMS", self._stream(each), each.cursor), list_of) for each in asked]
-        for subscription, reply in zip(asked, self._wire.run_all(reads), strict=True):
+        for subscription, reply in zip(asked, self._link.run_all(reads), strict=True):
             if any(len(entries) == COUNT for _, entries in reply):
                 self._full.add(self._stream(subscription))
             yield from self._read([subscription], reply)

@@ -20,8 +20,8 @@ from attrs import define
 from kombu.utils.eventio import ERR, READ, poll
 
 from ...schema.errors import FerrymanError, MalformedValue
-from ..connection.cluster_link import ClusterWire
-from ..connection.link import BLOCK, Waiter
+from ..connection.blocking_connection import BLOCK
+from ..connection.cluster_link import ClusterLink
 from ..errors import CONNECTION_ERRORS, ConnectionLost
 from ..message import Content, Message, content
 from .acks import LINGER
@@ -92,12 +92,12 @@ class Poller:
     def _waits(self) -> tuple[Wakes, Fanout]:
         """What waits for messages and for broadcasts, by the kind of server."""
         transport, settings = self._transport, self._transport.settings
-        wire, live, exchanges = transport.wire, transport.live, transport.exchanges
-        if isinstance(wire, ClusterWire):
-            tracker = Tracker(wire, settings.node_client, settings.reply_timeout, self._deaf)
-            return ClusterWakes(live, tracker), ClusterFanout(settings, wire, exchanges, tracker)
-        tokens, streams = (Waiter(settings.client(), settings.reply_timeout, self._deaf) for _ in range(2))
-        return TokenWakes(settings, live, wire, tokens), StreamFanout(settings, wire, exchanges, streams)
+        link, live, exchanges = transport.link, transport.live, transport.exchanges
+        if isinstance(link, ClusterLink):
+            tracker = Tracker(link, settings.links.node_client, settings.reply_timeout, self._deaf)
+            return ClusterWakes(live, tracker), ClusterFanout(settings, link, exchanges, tracker)
+        tokens, streams = (settings.links.blocking(self._deaf) for _ in range(2))
+        return TokenWakes(settings, live, link, tokens), StreamFanout(settings, link, exchanges, streams)
 
     @property
     def is_busy(self) -> bool:

@@ -14,8 +14,9 @@ from typing import Any
 
 import redis
 
-from ..connection.cluster_link import ClusterWire, Node
-from ..connection.link import BLOCK, new_connection
+from ..connection.blocking_connection import BLOCK
+from ..connection.cluster_link import ClusterLink, Node
+from ..connection.link import new_connection
 from ..errors import ConnectionLost
 
 CHANNEL = "__redis__:invalidate"
@@ -91,12 +92,12 @@ class Tracker:
 
     def __init__(
         self,
-        wire: ClusterWire,
+        link: ClusterLink,
         client_of: Callable[[str, int], redis.Redis],
         patience: float,
         on_close: Callable[[int], None],
     ) -> None:
-        self._wire = wire
+        self._link = link
         self._client_of = client_of
         self._patience = patience
         self._on_close = on_close
@@ -108,13 +109,13 @@ class Tracker:
     def track(self, names: Iterable[bytes]) -> None:
         """Hears of these keys too; each counts as changed at first. Raises connection errors."""
         new = set(names) - self._tracked
-        if not new and self._map_version == self._wire.map_version:
+        if not new and self._map_version == self._link.map_version:
             return
         self._tracked |= new
         by_node: dict[Node, set[bytes]] = {}
         for name in self._tracked:
-            by_node.setdefault(self._wire.owner(name), set()).add(name)
-        self._map_version = self._wire.map_version
+            by_node.setdefault(self._link.owner(name), set()).add(name)
+        self._map_version = self._link.map_version
         for node in [node for node in self._listeners if node not in by_node]:
             self._listeners.pop(node).close()
         for node, wanted in by_node.items():

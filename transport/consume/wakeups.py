@@ -14,11 +14,11 @@ import redis
 
 from ...schema.call import Command
 from ...schema.native import keys
-from ..connection.link import BLOCK, Waiter
+from ..connection.blocking_connection import BLOCK, BlockingConnection
 
 if TYPE_CHECKING:
     from ...schema.native.live import Live
-    from ..connection.link import Wire
+    from ..connection.link import ServerLink
     from ..settings import Settings
     from .tracking import Tracker
 
@@ -56,21 +56,21 @@ class TokenWakes:
     look = 30.0
     looks_together = True
 
-    def __init__(self, settings: Settings, live: Live, wire: Wire, waiter: Waiter) -> None:
+    def __init__(self, settings: Settings, live: Live, link: ServerLink, blocking: BlockingConnection) -> None:
         self._live = live
-        self._wire = wire
-        self._waiter = waiter
+        self._link = link
+        self._blocking = blocking
         self._private = keys.wake(settings.prefix, uuid4().hex)
         self._asked: frozenset[str] = frozenset()
         self._interrupted = False
 
     def ask(self, wanted: frozenset[str], seconds: float) -> None:
-        if self._waiter.waiting and not wanted <= self._asked and not self._interrupted:
+        if self._blocking.waiting and not wanted <= self._asked and not self._interrupted:
             self._interrupt()
-        if wanted and not self._waiter.waiting:
+        if wanted and not self._blocking.waiting:
             timeout = max(0.001, min(BLOCK, seconds))
             tokens = (self._live.keys(queue).wake for queue in sorted(wanted))
-            self._waiter.wait(timeout, "BLPOP", self._private, *tokens, timeout)
+            self._blocking.wait(timeout, "BLPOP", self._private, *tokens, timeout)
             self._asked = wanted
 
     def _interrupt(self) -> None:
@@ -78,31 +78,31 @@ class TokenWakes:
         push = Command(("RPUSH", self._private, "1"), int)
         expire = Command(("PEXPIRE", self._private, round(BLOCK * 2000)), bool)
         try:
-            self._wire.run_all([push, expire])
+            self._link.run_all([push, expire])
         except redis.exceptions.OutOfMemoryError:
-            self._waiter.close()  # a full server takes no wake-up, but it must be drained
+            self._blocking.close()  # a full server takes no wake-up, but it must be drained
         else:
             self._interrupted = True
 
     def woken(self) -> list[str]:
-        if not self._waiter.readable():
+        if not self._blocking.readable():
             return []
         self._interrupted = False
-        popped = self._waiter.receive()
+        popped = self._blocking.receive()
         return [queue for queue in self._asked if popped is not None and self._live.keys(queue).wake == popped[0]]
 
     def decline(self, queue: str) -> None:
         """Whoever pops a token must take, or put it back by taking nothing."""
-        self._wire.run(self._live.advance(queue))
+        self._link.run(self._live.advance(queue))
 
     def sockets(self) -> list[int]:
-        return self._waiter.sockets()
+        return self._blocking.sockets()
 
     def on_readable(self) -> None:
-        self._waiter.close_if_idle()
+        self._blocking.close_if_idle()
 
     def close(self) -> None:
-        self._waiter.close()
+        self._blocking.close()
 
 
 class ClusterWakes:

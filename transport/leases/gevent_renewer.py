@@ -17,7 +17,7 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..connection.link import Wires
+from ..connection.factory import LinkCache
 
 if TYPE_CHECKING:
     from ..channel import Channel
@@ -40,7 +40,7 @@ class Standby:
 
         self._news = get_original("queue", "SimpleQueue")()
         self._channels: weakref.WeakSet[Channel] = weakref.WeakSet()
-        self._wires = Wires()
+        self._links = LinkCache()
         get_original("_thread", "start_new_thread")(self._run, ())
 
     def watch(self, channel: Channel) -> None:
@@ -68,7 +68,7 @@ class Standby:
         try:
             calls = channel.leases()
             if calls:
-                self._wires.of(channel.settings).run_all(calls)
+                self._links.get(channel.settings.links, channel.settings.renewal_timeout).run_all(calls)
         except Exception:  # noqa: BLE001 - the thread must live on, and the keeper meets the same trouble
             return min(RETRY_AFTER, interval / 2)
         channel.renewed_at = now

@@ -18,7 +18,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from ...schema.native.results import Renewed
-from ..connection.link import Wires
+from ..connection.factory import LinkCache
 from ..consume.acks import KEPT
 from ..errors import CONNECTION_ERRORS
 from .gevent_renewer import IDLE, RETRY_AFTER, Standby, standby
@@ -43,7 +43,7 @@ class Keeper:
         self._lock = threading.Lock()
         self._stirred = threading.Event()
         self._is_running = False
-        self._wires = Wires()
+        self._links = LinkCache()
         self._standby: Standby | None = None
 
     def add(self, channel: Channel) -> None:
@@ -126,16 +126,16 @@ class Keeper:
 
     def _renew(self, channel: Channel) -> bool:
         """Renews one channel's leases, or gives back what it leaves behind. False if the server could not be reached."""
-        wire = self._wires.of(channel.settings)
+        link = self._links.get(channel.settings.links, channel.settings.renewal_timeout)
         try:
             if channel.closed:
                 channel.acks.flush()
             with channel.renewing:
                 renewals, now = channel.renewals(), time.monotonic()
-                known = wire.run_all([call for _, call in renewals])
+                known = link.run_all([call for _, call in renewals])
                 channel.renewed_at = now
                 if channel.closed:
-                    channel.leave_behind(wire)
+                    channel.leave_behind(link)
         except CONNECTION_ERRORS as error:
             logger.warning("leases can't be renewed now, trying again: %s", error)
             return False
@@ -153,7 +153,7 @@ class Keeper:
     def _close_idle(self) -> None:
         with self._lock:
             needed = {channel.settings.address.url() for channel in self._due}
-        self._wires.close_others(needed)
+        self._links.close_others(needed)
 
     def _flush(self) -> None:
         with self._lock:

@@ -55,7 +55,7 @@ class PublishBatch:
         except CONNECTION_ERRORS as error:
             logger.info("connection lost while publishing a batch, sending it again: %s", error)
             try:
-                self.channel.transport.wire.reopen()
+                self.channel.transport.link.reopen()
                 self._publisher.send([message._replace(is_repeated=True) for message in messages], self._on_return)
             except CONNECTION_ERRORS as again:
                 raise BatchPublishError(f"a batch of {len(messages)} messages may or may not be stored: {again}") from again

@@ -45,7 +45,7 @@ class Declarations(StdChannel):  # type: ignore[misc]
         self.transport = transport
         self.settings = transport.settings
         self.live = transport.live
-        self.wire = transport.wire
+        self.link = transport.link
         self.renewing = threading.Lock()
         """Held while renewals are under way: what is struck off under it is not renewed, and so not made again, any more."""
         self._declared: dict[str, dict[str, Any]] = {}
@@ -90,12 +90,12 @@ class Declarations(StdChannel):  # type: ignore[misc]
         if if_unused and table.bindings:
             return
         self._strike_off(exchange, table.bindings)
-        self.wire.run(self.transport.exchanges.delete(exchange))
-        self.wire.run(self.transport.exchanges.forget_unroutable(exchange))
+        self.link.run(self.transport.exchanges.delete(exchange))
+        self.link.run(self.transport.exchanges.forget_unroutable(exchange))
         if is_fanout:
-            self.wire.run(self.transport.exchanges.fanout_delete(exchange))
+            self.link.run(self.transport.exchanges.fanout_delete(exchange))
         for queue in {binding.queue for binding in table.bindings}:
-            self.wire.run(self.live.bump_routes(queue))
+            self.link.run(self.live.bump_routes(queue))
         routes.gone(exchange)
 
     def exchange_bind(self, *_: Any, **__: Any) -> None:
@@ -128,7 +128,7 @@ class Declarations(StdChannel):  # type: ignore[misc]
         """
         queue = queue or f"amq.gen-{uuid4()}"
         if passive:
-            size = self.wire.run(self.live.size(queue))
+            size = self.link.run(self.live.size(queue))
             if not size.exists:
                 raise NotFound(f"queue {queue!r}")
             return queue_declare_ok_t(queue, size.waiting, size.consumers)
@@ -156,9 +156,9 @@ class Declarations(StdChannel):  # type: ignore[misc]
         if FORWARDED in arguments:
             self.transport.enlist(keys.forwarding(self.settings.prefix), queue)
         declare = self.live.declare(queue, arguments, self.settings.priority_order)
-        declared = self.wire.run(declare)
+        declared = self.link.run(declare)
         while declared.more:
-            declared = evolve(self.wire.run(declare), created=declared.created)
+            declared = evolve(self.link.run(declare), created=declared.created)
         return declared
 
     def redeclare(self, queue: str) -> None:
@@ -193,7 +193,7 @@ class Declarations(StdChannel):  # type: ignore[misc]
 
     def _bind(self, exchange: str, binding: Binding, life_ms: int | None) -> None:
         # The queue remembers where it is bound, so that deleting it, from whichever process, unbinds it.
-        self.wire.run_all([self.live.bound(binding.queue, exchange), *self._binding_calls(exchange, binding, life_ms)])
+        self.link.run_all([self.live.bound(binding.queue, exchange), *self._binding_calls(exchange, binding, life_ms)])
 
     def _binding_calls(self, exchange: str, binding: Binding, life_ms: int | None) -> list[Call[Any]]:
         """What makes a binding, or renews it."""
@@ -244,12 +244,12 @@ class Declarations(StdChannel):  # type: ignore[misc]
         if not gone:
             return
         self._strike_off(exchange, gone)
-        self.wire.run(self.transport.exchanges.unbind_all(exchange, gone))
+        self.link.run(self.transport.exchanges.unbind_all(exchange, gone))
         if any(binding.pattern == FANOUT for binding in gone):
-            self.wire.run(self.transport.exchanges.fanout_unbind(exchange, queue))
+            self.link.run(self.transport.exchanges.fanout_unbind(exchange, queue))
             self.transport.poller.fanout.unsubscribe(queue)
             self.transport.broadcasts.pop(queue, None)
-        self.wire.run(self.live.bump_routes(queue))
+        self.link.run(self.live.bump_routes(queue))
         self.transport.routes.forget(exchange)
 
     def _unbind_from(self, queue: str, exchanges: Iterable[str]) -> None:
@@ -263,23 +263,23 @@ class Declarations(StdChannel):  # type: ignore[misc]
 
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, nowait: bool = False) -> int:
         """Deletes a queue with its messages and bindings, for every process. Gives the number of messages removed."""
-        names = map(to_text, self.wire.command("HKEYS", self.live.keys(queue).meta))
+        names = map(to_text, self.link.command("HKEYS", self.live.keys(queue).meta))
         bound_to = [name.removeprefix(BOUND_TO) for name in names if name.startswith(BOUND_TO)]
         is_conditional = if_unused or if_empty
         if not is_conditional:
             # First, because a deletion that is cut off and repeated would not find any more where the queue was bound.
             self._unbind_from(queue, bound_to)
-        deleted = self.wire.run(self.live.delete(queue, if_unused, if_empty))
+        deleted = self.link.run(self.live.delete(queue, if_unused, if_empty))
         if deleted.status in ("used", "filled"):
             return 0
         removed = deleted.jobs
         while deleted.more:
-            deleted = self.wire.run(self.live.delete(queue))
+            deleted = self.link.run(self.live.delete(queue))
             removed += deleted.jobs
         if is_conditional:
             self._unbind_from(queue, bound_to)
         for registry in (keys.queues, keys.forwarding):
-            self.wire.command("SREM", registry(self.settings.prefix), queue)
+            self.link.command("SREM", registry(self.settings.prefix), queue)
         self._declared.pop(queue, None)
         self.transport.exclusive.discard(queue)
         return removed
@@ -292,7 +292,7 @@ class Declarations(StdChannel):  # type: ignore[misc]
         """Removes all waiting and scheduled messages; gives how many. What consumers hold stays theirs."""
         removed = 0
         while True:
-            purged = self.wire.run(self.live.purge(queue))
+            purged = self.link.run(self.live.purge(queue))
             removed += purged.jobs
             if not purged.more:
                 return removed
@@ -300,7 +300,7 @@ class Declarations(StdChannel):  # type: ignore[misc]
     def list_bindings(self) -> Iterator[tuple[str, str, str]]:
         """(queue, exchange, routing key) of every binding under this prefix, whoever made it."""
         prefix = keys.exchange(self.settings.prefix, "")
-        for name in self.wire.scan(glob_escape(to_text(prefix)) + "*"):
+        for name in self.link.scan(glob_escape(to_text(prefix)) + "*"):
             exchange = to_text(name.removeprefix(prefix))
-            for binding in self.wire.run(self.transport.exchanges.bindings(exchange)).bindings:
+            for binding in self.link.run(self.transport.exchanges.bindings(exchange)).bindings:
                 yield binding.queue, exchange, binding.routing_key

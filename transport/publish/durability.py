@@ -14,7 +14,7 @@ from attrs import frozen
 
 from ...schema.call import Command
 from ...schema.errors import UsageError
-from ..connection.link import AnyCall, Wire
+from ..connection.link import AnyCall, ServerLink
 from ..errors import NotDurable
 
 MARGIN = 1.0
@@ -43,15 +43,15 @@ class Durability:
             return Command(("WAITAOF", 1, 0, ms), lambda reply: int(reply[0]))
         return Command(("WAIT", self.needed, ms), int)
 
-    def run_all(self, wire: Wire, calls: Sequence[AnyCall]) -> list[Any]:
+    def run_all(self, link: ServerLink, calls: Sequence[AnyCall]) -> list[Any]:
         """Sends calls that store something, and waits until enough have it.
 
         Raises NotDurable if that took too long, UsageError where the server can't promise it, and connection errors.
         """
         if not self.needed:
-            return wire.run_all(calls)
+            return link.run_all(calls)
         try:
-            results, reached = wire.run_confirmed(calls, self.command)
+            results, reached = link.run_confirmed(calls, self.command)
         except redis.exceptions.ResponseError as error:
             if "WAIT" not in str(error).upper():
                 raise

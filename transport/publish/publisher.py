@@ -161,7 +161,7 @@ class Publisher:
     def _count_unroutable(self, dropped: Mapping[str, int]) -> None:
         exchanges = self._transport.exchanges
         with contextlib.suppress(PublishRefused, MalformedValue):  # no room for a number, or no place: that harms no message
-            self._transport.wire.run_all([exchanges.count_unroutable(name, number) for name, number in dropped.items()])
+            self._transport.link.run_all([exchanges.count_unroutable(name, number) for name, number in dropped.items()])
 
     def _no_route(self, message: Outbox) -> NoRoute:
         return self._transport.routes.no_route(message.exchange, message.routing_key)
@@ -258,12 +258,12 @@ class Publisher:
     def _ship(self, shipments: Sequence[Shipment], others: Sequence[AnyCall]) -> tuple[list[Published], list[Any]]:
         """Sends shipments and other calls in one round trip, and another for what the short script leaves to the long one."""
         calls = [self._short(shipment) or self._long(shipment) for shipment in shipments]
-        results = self._durability.run_all(self._transport.wire, [*calls, *others])
+        results = self._durability.run_all(self._transport.link, [*calls, *others])
         published, answers = results[: len(calls)], results[len(calls) :]
         left = [at for at, result in enumerate(published) if result.status == "other"]
         if left:
             rest = [self._long(shipments[at]) for at in left]
-            for at, result in zip(left, self._durability.run_all(self._transport.wire, rest), strict=True):
+            for at, result in zip(left, self._durability.run_all(self._transport.link, rest), strict=True):
                 published[at] = result
                 is_limited = result.status in ("stored", "overflow") and all(result.fresh) and not result.created
                 if is_limited and len(self._limited) < MOST_LIMITED:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...schema.call import Call
     from ...schema.native.exchange import Binding, Exchanges
     from ...schema.native.live import Live
-    from ..connection.link import Wire
+    from ..connection.link import ServerLink
 
 
 @frozen
@@ -43,10 +43,10 @@ class Table:
 class Routes:
     """The cache of one connection."""
 
-    def __init__(self, live: Live, exchanges: Exchanges, wire: Wire) -> None:
+    def __init__(self, live: Live, exchanges: Exchanges, link: ServerLink) -> None:
         self._live = live
         self._exchanges = exchanges
-        self._wire = wire
+        self._link = link
         self._tables: dict[str, Table] = {}
         self._declared: dict[str, Call[int]] = {}
         """What this connection has declared."""
@@ -55,7 +55,7 @@ class Routes:
     def declare(self, exchange: str, exchange_type: str, alternate: str = "", auto_delete: bool = False) -> None:
         """Declares an exchange. Raises ExchangeTypeError for one that has another type."""
         call = self._exchanges.declare(exchange, exchange_type, alternate, auto_delete)
-        self._wire.run(call)
+        self._link.run(call)
         self._declared[exchange] = call
         self._types[exchange] = exchange_type
         self.forget(exchange)
@@ -63,7 +63,7 @@ class Routes:
     def declare_again(self, exchange: str) -> None:
         """Declares an exchange as this connection did before, if it did; the server has lost it."""
         if exchange in self._declared:
-            self._wire.run(self._declared[exchange])
+            self._link.run(self._declared[exchange])
 
     def is_known(self, exchange: str) -> bool:
         """Whether the exchange was declared, here or anywhere, as far as this connection has seen."""
@@ -96,10 +96,10 @@ class Routes:
         The bindings are read once more after those versions and must not have changed in between, or a binding that was
         removed just then would go unnoticed.
         """
-        before = self._wire.run(self._exchanges.bindings(exchange))
+        before = self._link.run(self._exchanges.bindings(exchange))
         while True:
             queues = sorted({binding.queue for binding in before.bindings})
-            *sizes, after = self._wire.run_all(
+            *sizes, after = self._link.run_all(
                 [*(self._live.size(queue) for queue in queues), self._exchanges.bindings(exchange)]
             )
             if after.version == before.version:
