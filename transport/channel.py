@@ -25,9 +25,9 @@ from ..schema.native.live import CHUNK
 from ..schema.text import to_text
 from .celery import request_table
 from .consume.acks import Acks
-from .consume.qos import Held, QoS
+from .consume.qos import QoS, Unacked
 from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS
-from .leases.renewer import keeper
+from .leases.renewer import renewer
 from .message import Content, Message, content
 from .producing import Producing
 
@@ -58,7 +58,7 @@ class Channel(Producing):
         self.channel_id = transport.next_channel_id()
         self.consumer_id = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:12]}"
         """The name under which this channel holds leases; never used by another channel."""
-        self.keeper = keeper()
+        self.renewer = renewer()
         self.qos = QoS()
         self.acks = Acks(self)
         self.no_ack_consumers: set[str] | None = None
@@ -128,14 +128,14 @@ class Channel(Producing):
         while True:
             taken = self.take(queue, 1, no_ack)
             if not taken.jobs:
-                self.transport.letters.carry()
+                self.transport.letters.forward()
                 return None
             message = self.accept(queue, taken.jobs[0], Consumer("", queue, no_ack, _no_callback))
             if message is not None:
                 return message
 
     def take(self, queue: str, room: int, no_ack: bool) -> Taken:
-        """Takes up to ``room`` jobs. Raises connection errors; what the server gave away then is given back by the keeper."""
+        """Takes up to ``room`` jobs. Raises connection errors; what the server gave away then is given back by the renewer."""
         settings = self.settings
         limit = settings.delivery_limit or None
         call = self.live.take(
@@ -184,7 +184,7 @@ class Channel(Producing):
         is_new = queue not in self._registered
         self._registered[queue] = time.monotonic() + leases * self.settings.lease
         if is_new:
-            self.keeper.add(self)
+            self.renewer.add(self)
 
     def accept(self, queue: str, delivery: Delivery, consumer: Consumer) -> Message | None:
         """The message of a job just taken; None for one that makes no sense, which becomes a dead letter."""
@@ -193,7 +193,7 @@ class Channel(Producing):
         except MalformedValue as error:
             logger.error("job %s of queue %r is no message and goes to the dead letters: %s", delivery.id, queue, error)
             if not consumer.no_ack:
-                self._give_up(Held(queue, delivery.id), "malformed", str(error))
+                self._give_up(Unacked(queue, delivery.id), "malformed", str(error))
             return None
         if delivery.redelivered:
             found.headers["x-delivery-count"] = delivery.deliveries - 1
@@ -204,7 +204,7 @@ class Channel(Producing):
         """A message for a consumer of this channel; ``job_id`` None: there is nothing to settle."""
         tag = next(self._tags)
         if job_id is not None:
-            self.qos.append(tag, Held(queue, job_id, len(found.body)))
+            self.qos.append(tag, Unacked(queue, job_id, len(found.body)))
         message = Message(self, tag, found, queue=queue, consumer_tag=consumer.tag, **delivery_info)
         if job_id is not None:
             self._alive[tag] = message
@@ -236,7 +236,7 @@ class Channel(Producing):
             self._give_up(held, "rejected")
         self.qos.pop(delivery_tag)
         self.transport.poller.changed()
-        self.transport.letters.carry()
+        self.transport.letters.forward()
 
     def give_up(self, message: Message, error: Exception) -> None:
         """Makes a dead letter of a message that nobody could begin with, unless it is settled already."""
@@ -245,7 +245,7 @@ class Channel(Producing):
             self._give_up(held, "failed", repr(error))
             self.qos.pop(message.delivery_tag)
 
-    def _give_up(self, held: Held, reason: str, error: str = "") -> None:
+    def _give_up(self, held: Unacked, reason: str, error: str = "") -> None:
         self.link.run(self.live.reject(held.queue, self.consumer_id, held.job_id, reason, error))
         if held.queue in self.transport.letters.forwarding:
             self.transport.letters.mark(held.queue)
@@ -267,7 +267,7 @@ class Channel(Producing):
         return min(self.settings.lease, self.shortest_life or self.settings.lease) / 3
 
     def renewals(self) -> list[tuple[str, Call[Any]]]:
-        """(queue, call) for everything that must not lapse. Called by the keeper's thread.
+        """(queue, call) for everything that must not lapse. Called by the renewer's thread.
 
         Where nothing is held, looking for messages renews as well: what that has done lately is left alone.
         """
@@ -282,7 +282,7 @@ class Channel(Producing):
         return calls if self.closed else calls + self.declaration_renewals()
 
     def leases(self) -> list[Call[Any]]:
-        """What must be renewed to lose nothing. Called by the standby's thread, so it changes nothing and takes no lock.
+        """What must be renewed to lose nothing. Called by the gevent renewer's thread, so it changes nothing and takes no lock.
 
         What is struck off at this very moment may be made again by it, and then goes when its time has run out.
         """
@@ -296,7 +296,7 @@ class Channel(Producing):
         return queue in held or "x-expires" in self._declared.get(queue, {})
 
     def keep_alive(self) -> None:
-        self.keeper.add(self)
+        self.renewer.add(self)
 
     def _queues_held(self) -> set[str]:
         """The queues of which something is unsettled."""
@@ -308,7 +308,7 @@ class Channel(Producing):
         return bool(self.acks) or any(tag in self._alive for tag in self.qos.unsettled())
 
     def leave_behind(self, link: ServerLink) -> None:
-        """After a connection error, gives back what nobody works on. Called by the keeper's thread. Raises connection errors.
+        """After a connection error, gives back what nobody works on. Called by the renewer's thread. Raises connection errors.
 
         Celery drops the tasks that had not begun, and with them their messages; those that run go on, and ack when they end.
         """
@@ -316,7 +316,7 @@ class Channel(Producing):
         nobodys = {tag: held for tag, held in self.qos.unsettled().items() if tag not in self._alive}
         if len(nobodys) == len(self.qos):
             self._forget(link, self._registered)
-            self.keeper.remove(self)
+            self.renewer.remove(self)
         elif nobodys:
             for queue, job_ids in _by_queue(nobodys.values()):
                 link.run(self.live.release(queue, self.consumer_id, job_ids))
@@ -324,7 +324,7 @@ class Channel(Producing):
             self.qos.pop(tag)
 
     def lease_lost(self, queue: str) -> None:
-        """The server has given away what this channel held of a queue. Called by the keeper's thread."""
+        """The server has given away what this channel held of a queue. Called by the renewer's thread."""
         self._registered.pop(queue, None)
         if queue in self._queues_held():
             logger.warning(
@@ -360,7 +360,7 @@ class Channel(Producing):
     def close(self) -> None:
         """Ends all consumers and gives back what is unsettled.
 
-        After a connection error only what nobody works on is given back, by the keeper and over a connection of its own: tasks
+        After a connection error only what nobody works on is given back, by the renewer and over a connection of its own: tasks
         that still run keep their lease and may ack when they end.
         """
         if self.closed or self.transport.is_inherited:
@@ -370,14 +370,14 @@ class Channel(Producing):
         with self.renewing:
             self.closed = True
         self.transport.poller.forget(self)
-        self.keeper.remove(self)
+        self.renewer.remove(self)
         if not self.transport.broken:
             self._leave(self._give_back)
             if self.transport.broken:
                 # Whoever closes a channel that works is done with all of it, also when it breaks just then.
                 self._alive.clear()
         if self.transport.broken and (self._registered or self.acks):
-            self.keeper.adopt(self)
+            self.renewer.adopt(self)
         self.transport.close_channel(self)
         self.connection = None
 
@@ -406,7 +406,7 @@ class Channel(Producing):
             logger.warning("a channel could not give back what it held; its time will run out: %s", error)
 
 
-def _by_queue(held: Iterable[Held]) -> Iterator[tuple[str, list[str]]]:
+def _by_queue(held: Iterable[Unacked]) -> Iterator[tuple[str, list[str]]]:
     """The jobs of each queue, as many as one call may be about."""
     queues: dict[str, list[str]] = {}
     for queue, job_id, _ in held:

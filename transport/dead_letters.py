@@ -1,10 +1,11 @@
-"""Letters: dead jobs on their way to the dead letter exchange of their queue.
+"""DeadLetters: dead jobs on their way to the dead letter exchange of their queue.
 
-A script can't carry a job to another queue, which may be in another cluster slot. So a dead job first stands in dead and in the
-queue's outbox; any client that meets it publishes it, with RabbitMQ's ``x-death`` header, and then strikes it off. Who does so
-at the same time or again publishes under the same number, and the target stores it once. What no queue takes stays dead.
+A script can't move a job to another queue, which may be in another cluster slot. So a dead job first stands in dead and in the
+queue's outbox; any client that meets it publishes it, with RabbitMQ's ``x-death`` header, and then removes it from the outbox.
+Who does so at the same time or again publishes under the same number, and the target stores it once. What no queue takes stays
+dead.
 
-Who meets letters: a consumer that takes from the queue or rejects, a publisher whose message made others leave, and every
+Who meets dead letters: a consumer that takes from the queue or rejects, a publisher whose message made others leave, and every
 connection that consumes anything: it looks at all queues with such an exchange, because perhaps nobody consumes a queue in which
 messages only wait for their time to be over.
 """
@@ -25,11 +26,11 @@ from ..schema.errors import FerrymanError, MalformedValue
 from ..schema.native import codec, keys
 from ..schema.native.live import Publication
 from ..schema.native.results import Letter
-from ..schema.native.results import Outbox as Posted
+from ..schema.native.results import Outbox as DeadLetterOutbox
 from ..schema.text import to_bytes, to_text
 from .errors import CONNECTION_ERRORS, BrokerFull
 from .message import Content, content, kombu_types
-from .publish.publisher import Forwarder, Outbox
+from .publish.publisher import Forwarder, OutgoingMessage
 
 if TYPE_CHECKING:
     from .transport import Transport
@@ -41,17 +42,17 @@ FIRST_LOOK = 1.0
 LOOK = 10.0
 """Seconds between such questions."""
 RETRY = 5.0
-"""Seconds after which letters are tried again that could not be carried, because something is damaged."""
+"""Seconds after which letters are tried again that could not be forwarded, because something is damaged."""
 PATIENCE = 1.0
 """Seconds after which letters are tried again whose target was full."""
 BATCH = 100
-"""Letters carried at once."""
+"""Letters forwarded at once."""
 
 Targets = Callable[[str, str, Mapping[str, Any]], Sequence[str]]
 """The queues behind an exchange, for a routing key and headers."""
 
 
-class Letters:
+class DeadLetters:
     """What one connection knows of queues with a dead letter exchange. Thread-safe."""
 
     def __init__(self, transport: Transport) -> None:
@@ -70,12 +71,12 @@ class Letters:
         self._look_at[queue] = 0.0
         self._marked = True
 
-    def carry(self) -> None:
-        """Carries what queues were marked for. Raises connection errors."""
+    def forward(self) -> None:
+        """Forwards the letters of marked queues. Raises connection errors."""
         if self._marked:
             self._visit_due()
 
-    def tend(self) -> None:
+    def poll(self) -> None:
         """For consuming connections, from time to time: looks at every queue whose time has come. Raises connection errors."""
         now = time.monotonic()
         if now >= self._ask_at:
@@ -87,7 +88,7 @@ class Letters:
 
     @property
     def seconds_left(self) -> float:
-        """Seconds until ``tend`` has something to do."""
+        """Seconds until ``poll`` has something to do."""
         return max(0.0, min([self._ask_at, *list(self._look_at.values())]) - time.monotonic())
 
     def _visit_due(self) -> None:
@@ -108,7 +109,7 @@ class Letters:
             self._lock.release()
 
     def _visit(self, queue: str) -> float:
-        """Carries some letters of a queue. Gives the seconds until the next visit; infinite where none can come any more."""
+        """Forwards some letters of a queue. Gives the seconds until the next visit; infinite where none can come any more."""
         try:
             outbox = self._transport.link.run(self._transport.live.outbox(queue, limit=BATCH))
             if outbox is None:
@@ -127,7 +128,7 @@ class Letters:
             return 0.0
         return max(0, outbox.next_look_ms - outbox.now) / 1000
 
-    def _forward(self, queue: str, outbox: Posted) -> list[tuple[Letter, bool]]:
+    def _forward(self, queue: str, outbox: DeadLetterOutbox) -> list[tuple[Letter, bool]]:
         """Publishes letters, up to the first that can't be stored now. For each: whether a queue has taken it."""
         messages = {letter.number: addressed(queue, letter, outbox, self._targets) for letter in outbox.letters}
         sendable = [message for message in messages.values() if message is not None]
@@ -148,7 +149,10 @@ class Letters:
 
 
 def _settled(
-    letters: Iterable[Letter], messages: Mapping[int, Outbox | None], unwanted: Sequence[Outbox], waiting: Iterable[Outbox] = ()
+    letters: Iterable[Letter],
+    messages: Mapping[int, OutgoingMessage | None],
+    unwanted: Sequence[OutgoingMessage],
+    waiting: Iterable[OutgoingMessage] = (),
 ) -> list[tuple[Letter, bool]]:
     gone = {message.publication.id for message in unwanted}
     left = {message.publication.id for message in waiting}
@@ -160,7 +164,7 @@ def _settled(
     return settled
 
 
-def addressed(queue: str, letter: Letter, outbox: Posted, targets: Targets) -> Outbox | None:
+def addressed(queue: str, letter: Letter, outbox: DeadLetterOutbox, targets: Targets) -> OutgoingMessage | None:
     """A dead job as the message that its dead letter exchange gets; None for one that no queue could use.
 
     Its expiration is left out, or it would expire again at once. One that comes back to a queue in which it has died, and has not
@@ -192,7 +196,7 @@ def addressed(queue: str, letter: Letter, outbox: Posted, targets: Targets) -> O
     job_id = f"dead:{quote(to_bytes(queue), safe='')}-{letter.number}"
     properties |= {"delivery_info": {**info, "exchange": outbox.exchange, "routing_key": target}, "delivery_tag": job_id}
     publication = Publication(job_id, _frame(found, headers, properties), job.priority)
-    return Outbox(publication, outbox.exchange, target, is_repeated=True, headers=found.headers)
+    return OutgoingMessage(publication, outbox.exchange, target, is_repeated=True, headers=found.headers)
 
 
 def _frame(found: Content, headers: Mapping[str, Any], properties: Mapping[str, Any]) -> bytes:

@@ -9,7 +9,7 @@ from .errors import ConnectionLost, NoRoute
 from .message import Message, content
 from .publish.batch import PublishBatch
 from .publish.declarations import Declarations
-from .publish.publisher import Outbox, Publisher
+from .publish.publisher import OutgoingMessage, Publisher
 
 if TYPE_CHECKING:
     from .transport import Transport
@@ -63,7 +63,7 @@ class Producing(Declarations):
             message = self.prepare_message(message, content_type="text/plain", content_encoding="utf-8")
         self._publisher.publish(message, exchange or "", routing_key or "", self._return, is_mandatory=mandatory)
 
-    def _return(self, error: NoRoute, message: Outbox) -> None:
+    def _return(self, error: NoRoute, message: OutgoingMessage) -> None:
         """AMQP's ``basic.return``."""
         if not self.events["basic_return"]:
             raise error

@@ -25,7 +25,7 @@ from .celery import scheduled_tasks
 from .channel import Channel, Consumer
 from .connection.cluster_link import ClusterLink
 from .consume.poller import Poller
-from .dead_letters import Letters
+from .dead_letters import DeadLetters
 from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS
 from .publish.routes import Routes
 from .settings import Settings
@@ -64,7 +64,7 @@ class Transport(base.Transport):  # type: ignore[misc]
         self.exchanges = Exchanges(self.settings.prefix)
         self.link = self.settings.links.link()
         self.routes = Routes(self.live, self.exchanges, self.link)
-        self.letters = Letters(self)
+        self.letters = DeadLetters(self)
         self.poller = Poller(self)
         self.channels: list[Channel] = []
         self.broadcasts: dict[str, dict[str, int | None]] = {}

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 
 import pytest
-from ferryman.transport.leases.gevent_renewer import Standby
+from ferryman.transport.leases.gevent_renewer import GeventLeaseRenewer
 from kombu import Connection
 
 from ..support.servers import Server
@@ -70,7 +70,7 @@ def test_a_running_worker_takes_up_a_queue_and_leaves_it_again(server, ledger, c
 
 
 @needs("gevent")
-def test_acks_of_greenlets_and_of_the_keeper_do_not_get_in_each_others_way(server):
+def test_acks_of_greenlets_and_of_the_lease_renewer_do_not_get_in_each_others_way(server):
     """gevent's sockets and locks must not be shared with real threads: whoever waits for one may wait for ever."""
     command = [sys.executable, "-m", "tests.support.green", server.url(), "500"]
     told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
@@ -78,7 +78,7 @@ def test_acks_of_greenlets_and_of_the_keeper_do_not_get_in_each_others_way(serve
 
 
 @needs("gevent")
-def test_the_standby_renews_what_is_late_until_it_is_told_to_leave_it(server, client):
+def test_the_gevent_renewer_renews_what_is_late_until_it_is_told_to_leave_it(server, client):
     with Connection(server.url(), transport_options={"lease": 1}) as connection, connection.SimpleQueue("q") as queue:
         queue.put("held")
         message = queue.get(timeout=10)
@@ -87,11 +87,11 @@ def test_the_standby_renews_what_is_late_until_it_is_told_to_leave_it(server, cl
         def lease_ends() -> float:
             return client.zscore("ferryman:{q}:consumers", channel.consumer_id)
 
-        channel.keeper.remove(channel)  # so nobody else renews it
-        standby, before = Standby(), lease_ends()
-        standby.watch(channel)
+        channel.renewer.remove(channel)  # so nobody else renews it
+        spare, before = GeventLeaseRenewer(), lease_ends()
+        spare.watch(channel)
         wait_until(lambda: lease_ends() > before)
-        standby.leave(channel)
+        spare.leave(channel)
         time.sleep(0.5)  # for a renewal that was under way
         last = lease_ends()
         time.sleep(1.0)

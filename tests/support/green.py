@@ -15,7 +15,7 @@ KEEPS = 0.025
 
 
 def main(url: str, count: int) -> None:
-    """Publishes messages and consumes them all. Callbacks are so slow now and then that the keeper sends their acks."""
+    """Publishes messages and consumes them all. Callbacks are so slow now and then that the renewer sends their acks."""
     acked: list[int] = []
 
     def ack(body: int, message) -> None:

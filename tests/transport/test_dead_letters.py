@@ -248,15 +248,15 @@ def test_two_who_carry_the_same_letters_store_each_once(server, channel, client)
     for job in taken.jobs:
         channel.link.run(live.reject("work", "ann", job.id, "rejected"))
 
-    def carry():
+    def forward():
         with Connection(server.url()) as other, other.channel() as opened:
             letters = opened.transport.letters
             letters.mark("work")
             while client.exists("ferryman:{work}:outbox"):
                 letters.mark("work")
-                letters.carry()
+                letters.forward()
 
-    carriers = [threading.Thread(target=carry) for _ in range(3)]
+    carriers = [threading.Thread(target=forward) for _ in range(3)]
     for carrier in carriers:
         carrier.start()
     for carrier in carriers:

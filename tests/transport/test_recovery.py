@@ -204,7 +204,7 @@ def test_what_celery_forgot_to_strike_off_after_a_lost_connection_is_delivered_a
         assert elsewhere.basic_get("q").payload == "forgotten"
         assert elsewhere.basic_get("q") is None
     running.message.ack()
-    wait_until(lambda: channel not in channel.keeper._orphans)
+    wait_until(lambda: channel not in channel.renewer._orphans)
 
 
 def test_a_connection_that_is_ensured_has_its_old_consumers_too(between, other):

@@ -3,7 +3,7 @@
 Acks that come in quick succession leave in one call, in an event loop at its next turn, in plain ``drain_events`` when what was
 taken together has been handed out; and in one round trip with the next take, if there is one to make. At any other time an ack
 is sent before ``basic_ack`` returns. An event loop keeps acks back for LINGER while its workers have enough to do, so that a few
-leave together. No ack waits longer than KEPT: the keeper's thread sends what a slow callback keeps back.
+leave together. No ack waits longer than KEPT: the renewer's thread sends what a slow callback keeps back.
 
 An ack that the connection may have swallowed is sent again over a fresh one. That is safe: acking twice changes nothing, and
 an ack that comes after its lease has lapsed takes back the copy that waits for redelivery.
@@ -35,7 +35,7 @@ logger = logging.getLogger("ferryman.transport")
 LINGER = 0.002
 """Seconds that an ack may be kept back for company."""
 KEPT = 0.02
-"""Seconds after which an ack is sent by the keeper's thread, if nobody else has done so."""
+"""Seconds after which an ack is sent by the renewer's thread, if nobody else has done so."""
 BATCH = 100
 """Acks that leave at once even while messages are being handed out."""
 BATCH_BYTES = 64 << 20
@@ -82,7 +82,7 @@ class Acks:
             ):
                 self.flush()
             elif self._count == 1:
-                self._channel.keeper.stir()
+                self._channel.renewer.wake()
 
     def flush(self) -> None:
         """Sends what is pending and waits for the answer.

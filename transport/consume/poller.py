@@ -28,8 +28,8 @@ from .acks import LINGER
 from .fanout import ClusterFanout, Fanout, StreamFanout
 from .tracking import Tracker
 from .wake_timer import WakeTimer
-from .waker import Bell
-from .wakeups import ClusterWakes, TokenWakes, Wakes
+from .waker import Waker
+from .wakeups import ClusterWakeups, TokenWakeups, Wakeups
 
 if TYPE_CHECKING:
     from ..channel import Channel, Consumer
@@ -80,8 +80,8 @@ class Poller:
         self._watches: dict[str, Watch] = {}
         self._ready: deque[Ready] = deque()
         self._turn = 0
-        self._wakes, self.fanout = self._waits()
-        self._bell = Bell()
+        self._wakeups, self.fanout = self._waits()
+        self._waker = Waker()
         self._loop: Any = None
         self._look_timer = WakeTimer()
         self._ack_timer = WakeTimer()
@@ -89,15 +89,15 @@ class Poller:
         self._gave_way = False
         self._closed = False
 
-    def _waits(self) -> tuple[Wakes, Fanout]:
+    def _waits(self) -> tuple[Wakeups, Fanout]:
         """What waits for messages and for broadcasts, by the kind of server."""
         transport, settings = self._transport, self._transport.settings
         link, live, exchanges = transport.link, transport.live, transport.exchanges
         if isinstance(link, ClusterLink):
             tracker = Tracker(link, settings.links.node_client, settings.reply_timeout, self._deaf)
-            return ClusterWakes(live, tracker), ClusterFanout(settings, link, exchanges, tracker)
+            return ClusterWakeups(live, tracker), ClusterFanout(settings, link, exchanges, tracker)
         tokens, streams = (settings.links.blocking(self._deaf) for _ in range(2))
-        return TokenWakes(settings, live, link, tokens), StreamFanout(settings, link, exchanges, streams)
+        return TokenWakeups(settings, live, link, tokens), StreamFanout(settings, link, exchanges, streams)
 
     @property
     def is_busy(self) -> bool:
@@ -119,7 +119,7 @@ class Poller:
     def changed(self) -> None:
         """Room or queues have changed: look again. From any thread."""
         if not self._closed:
-            self._bell.ring()
+            self._waker.wake()
 
     def forget(self, channel: Channel) -> None:
         """Drops what was taken for a channel that closes; the channel gives the jobs back."""
@@ -141,7 +141,7 @@ class Poller:
             if not self._ready:
                 self._fetch()
                 self._transport.flush_acks()
-                self._transport.letters.tend()
+                self._transport.letters.poll()
             if self._ready:
                 self._hand_out_one()
                 return
@@ -153,21 +153,21 @@ class Poller:
                 raise TimeoutError("no message in time")
 
     def _poll(self, timeout: float) -> bool:
-        """Waits for the sockets and the bell. Returns whether anything has happened."""
+        """Waits for the sockets and the waker. Returns whether anything has happened."""
         poller = poll()
-        for fd in {self._bell.fileno(), *self._wakes.sockets(), *self.fanout.sockets()}:
+        for fd in {self._waker.fileno(), *self._wakeups.sockets(), *self.fanout.sockets()}:
             poller.register(fd, READ | ERR)
         try:
             events = poller.poll(timeout)
         finally:
             poller.close()
-        self._bell.silence()
+        self._waker.reset()
         self._receive()
         return bool(events)
 
     def begin_again(self) -> None:
         """After a lost connection that is back: the waits begin anew, and every queue is looked at."""
-        self._wakes.close()
+        self._wakeups.close()
         self.fanout.close()
         for watch in self._watches.values():
             watch.hot = True
@@ -178,7 +178,7 @@ class Poller:
     def register(self, loop: Any) -> None:
         """Lets kombu's event loop drive this poller: ``tick`` is called once in each turn."""
         self._loop = loop
-        loop.add_reader(self._bell.fileno(), self._bell.silence)
+        loop.add_reader(self._waker.fileno(), self._waker.reset)
         loop.on_tick.add(self.tick)
         self._beat = loop.call_repeatedly(BEAT, _nothing)
 
@@ -191,14 +191,14 @@ class Poller:
 
     def _step(self) -> None:
         self._receive()
-        self._transport.letters.tend()
+        self._transport.letters.poll()
         if self._gives_way():
             return
         self._fetch()
         self._flush_acks()
         if self._ready:
             # The loop is to turn first: to see timers that callbacks set, and to write to the pool what they gave it.
-            self._bell.ring()
+            self._waker.wake()
             end = time.monotonic() + SLICE
             while self._ready and time.monotonic() < end:
                 self._hand_out_guarded()
@@ -206,7 +206,7 @@ class Poller:
                     break
             return
         self._ask()
-        for wait in (self._wakes, self.fanout):
+        for wait in (self._wakeups, self.fanout):
             for fd in wait.sockets():
                 if fd not in self._loop.readers:
                     # The next tick takes what has come. If nothing can come, a readable socket is a closed one, and would
@@ -224,7 +224,7 @@ class Poller:
         """
         self._gave_way = not self._gave_way and bool(self._loop._ready)
         if self._gave_way:
-            self._bell.ring()
+            self._waker.wake()
         return self._gave_way
 
     def _may_wait(self, channel: Channel) -> bool:
@@ -252,18 +252,18 @@ class Poller:
             for timer in (self._beat, self._look_timer, self._ack_timer):
                 timer.cancel()
             self._loop.on_tick.discard(self.tick)
-            self._loop.remove(self._bell.fileno())
+            self._loop.remove(self._waker.fileno())
         self._ready.clear()
-        self._wakes.close()
+        self._wakeups.close()
         self.fanout.close()
-        self._bell.close()
+        self._waker.close()
 
     # Taking
 
     def _fetch(self) -> None:
         """Takes from hot queues, as far as their channels have room, until something is ready."""
         now = time.monotonic()
-        if self._wakes.looks_together:
+        if self._wakeups.looks_together:
             self._look_together(now)
         for queue in self._in_turn():
             watch = self._watches.get(queue)
@@ -288,7 +288,7 @@ class Poller:
             if len(queues) > 1:  # one alone is taken from, which tells as much
                 for queue, seconds in zip(queues, channel.look(queues), strict=True):
                     quiet[queue].hot = seconds is None
-                    quiet[queue].look_at = now + min(seconds or 0.0, self._wakes.look)
+                    quiet[queue].look_at = now + min(seconds or 0.0, self._wakeups.look)
 
     def _in_turn(self) -> list[str]:
         """The queues in the order in which to ask them now."""
@@ -323,7 +323,7 @@ class Poller:
                 channel.redeclare(queue)
                 continue
             watch.hot = len(taken.jobs) == room or taken.more
-            quiet = min(max(taken.next_event_ms - taken.now, 0) / 1000, self._wakes.look)
+            quiet = min(max(taken.next_event_ms - taken.now, 0) / 1000, self._wakeups.look)
             watch.look_at = time.monotonic() + quiet
             for delivery in taken.jobs:
                 message = channel.accept(queue, delivery, consumer)
@@ -365,7 +365,7 @@ class Poller:
     def _ask(self) -> None:
         """Sees to it that the blocking reads under way are the right ones."""
         self.fanout.ask()
-        self._wakes.ask(self._wanted(), self._next_look())
+        self._wakeups.ask(self._wanted(), self._next_look())
 
     def _next_look(self) -> float:
         """Seconds until a quiet queue should be asked in any case."""
@@ -373,17 +373,17 @@ class Poller:
         looks = [max(0.0, watch.look_at - now) for watch in self._watches.values() if not watch.hot]
         if any(channel.qos.is_replaced and not channel.qos.can_consume() for channel in self._transport.channels):
             looks.append(FREE)
-        return min([*looks, self._wakes.look, self._transport.letters.seconds_left])
+        return min([*looks, self._wakeups.look, self._transport.letters.seconds_left])
 
     def _receive(self) -> None:
         """Takes in what has arrived on the waiting connections. Raises connection errors."""
         if self._transport.lapsed:
             raise ConnectionLost("a lease has lapsed: what was taken and not begun belongs to other consumers now")
-        for queue in self._wakes.woken():
+        for queue in self._wakeups.woken():
             if queue in self._watches:
                 self._watches[queue].hot = True
             if not any(channel.qos.can_consume() for channel, _ in self._transport.consumers_of(queue)):
-                self._wakes.decline(queue)
+                self._wakeups.pass_on(queue)
         for broadcast in self.fanout.receive():
             self._broadcast(*broadcast)
         self.fanout.save()

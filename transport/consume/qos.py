@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Held(NamedTuple):
+class Unacked(NamedTuple):
     """Where a delivery came from."""
 
     queue: str
@@ -26,7 +26,7 @@ class QoS:
         """How many deliveries may be unsettled at once; 0 = no limit."""
         self.is_flowing = True
         """False while no deliveries are wanted (``Channel.flow``)."""
-        self._unsettled: dict[int, Held] = {}
+        self._unsettled: dict[int, Unacked] = {}
 
     def __len__(self) -> int:
         return len(self._unsettled)
@@ -65,18 +65,18 @@ class QoS:
         """Whether more than half of what may be unsettled is: there is work enough for a moment."""
         return bool(self.prefetch_count) and 2 * len(self._unsettled) > self.prefetch_count
 
-    def append(self, tag: int, held: Held) -> None:
+    def append(self, tag: int, held: Unacked) -> None:
         """Remembers a delivery until it is settled."""
         self._unsettled[tag] = held
 
-    def get(self, tag: int) -> Held | None:
+    def get(self, tag: int) -> Unacked | None:
         """The delivery behind a tag; None once it is settled."""
         return self._unsettled.get(tag)
 
-    def pop(self, tag: int) -> Held | None:
+    def pop(self, tag: int) -> Unacked | None:
         """Settles a delivery; None if it was settled before."""
         return self._unsettled.pop(tag, None)
 
-    def unsettled(self) -> dict[int, Held]:
+    def unsettled(self) -> dict[int, Unacked]:
         """Everything unsettled, by tag."""
         return dict(self._unsettled)

@@ -1,4 +1,4 @@
-"""Bell: what any thread rings to end another one's wait for sockets. The poller has one."""
+"""Waker: what any thread uses to end another one's wait for sockets. The poller has one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import socket
 
 
-class Bell:
+class Waker:
     """A file descriptor that any thread can make readable, to end a poll.
 
     A pair of sockets, not a pipe: under eventlet, reading an empty pipe blocks, whatever the pipe has been told.
@@ -16,20 +16,20 @@ class Bell:
         self._reader, self._writer = socket.socketpair()
         self._reader.setblocking(False)
         self._writer.setblocking(False)
-        self._rung = False
+        self._is_set = False
 
     def fileno(self) -> int:
         return self._reader.fileno()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Makes the next poll return at once."""
-        if not self._rung:
-            self._rung = True
+        if not self._is_set:
+            self._is_set = True
             self._writer.send(b"!")
 
-    def silence(self) -> None:
-        """Makes it ready to ring again."""
-        self._rung = False
+    def reset(self) -> None:
+        """Makes it ready to wake again."""
+        self._is_set = False
         with contextlib.suppress(BlockingIOError):
             self._reader.recv(16)
 

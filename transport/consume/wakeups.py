@@ -1,4 +1,4 @@
-"""Wakes: waiting until one of several quiet queues may have something.
+"""Wakeups: waiting until one of several quiet queues may have something.
 
 On one server it is a blocking pop of the queues' wake tokens. A token carries no job: losing one costs time, never a message.
 The pop also waits on a key that is private to this connection: pushing to it ends the wait at once, when queues are added. On a
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .tracking import Tracker
 
 
-class Wakes(Protocol):
+class Wakeups(Protocol):
     """What the poller needs to know when to look."""
 
     look: float
@@ -37,7 +37,7 @@ class Wakes(Protocol):
     def woken(self) -> list[str]:
         """The queues that may have something now. Raises connection errors."""
 
-    def decline(self, queue: str) -> None:
+    def pass_on(self, queue: str) -> None:
         """A queue was woken here and can't be served: it is to wake somebody else."""
 
     def sockets(self) -> list[int]:
@@ -50,7 +50,7 @@ class Wakes(Protocol):
         """Ends every wait."""
 
 
-class TokenWakes:
+class TokenWakeups:
     """One server: a blocking pop of tokens."""
 
     look = 30.0
@@ -91,7 +91,7 @@ class TokenWakes:
         popped = self._blocking.receive()
         return [queue for queue in self._asked if popped is not None and self._live.keys(queue).wake == popped[0]]
 
-    def decline(self, queue: str) -> None:
+    def pass_on(self, queue: str) -> None:
         """Whoever pops a token must take, or put it back by taking nothing."""
         self._link.run(self._live.advance(queue))
 
@@ -105,7 +105,7 @@ class TokenWakes:
         self._blocking.close()
 
 
-class ClusterWakes:
+class ClusterWakeups:
     """A cluster: its nodes tell."""
 
     look = 5.0
@@ -125,7 +125,7 @@ class ClusterWakes:
     def woken(self) -> list[str]:
         return [self._queues[token] for token in self._tracker.changed(self._queues)]
 
-    def decline(self, queue: str) -> None:
+    def pass_on(self, queue: str) -> None:
         """Every consumer was told; nothing is kept from any."""
 
     def sockets(self) -> list[int]:

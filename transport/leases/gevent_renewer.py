@@ -1,10 +1,10 @@
-"""Standby: renews leases while the keeper does not get round to it. Only under gevent.
+"""GeventLeaseRenewer: renews leases while the ordinary renewer does not get round to it. Only under gevent.
 
-gevent puts greenlets in the place of threads, the keeper's too, and a task that blocks its whole process blocks them all. The
-standby is a real thread beside them. gevent's locks and sockets can't be shared between real threads: who waits for one may
+gevent puts greenlets in the place of threads, the renewer's too, and a task that blocks its whole process blocks them all.
+This one is a real thread beside them. gevent's locks and sockets can't be shared between real threads: who waits for one may
 never be woken. So this thread takes no lock that others take, opens its own connections, and logs nothing, because handlers of
 log records have locks; channels come to it through a queue that gevent has not replaced. What it could not renew, or what had
-lapsed, the keeper will find out and report.
+lapsed, the renewer will find out and report.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from ..channel import Channel
 
 LATE = 1.5
-"""Renewal intervals without a renewal after which the standby sees to it: half a lease, so there is as much left for it."""
+"""Renewal intervals without a renewal after which this one sees to it: half a lease, so there is as much left for it."""
 
 RETRY_AFTER = 1.0
-"""Seconds between attempts while the server can't be reached; the keeper's too."""
+"""Seconds between attempts while the server can't be reached; the renewer's too."""
 
 IDLE = 60.0
-"""Seconds between looks when there is nothing to look after; the keeper's too."""
+"""Seconds between looks when there is nothing to look after; the renewer's too."""
 
 
-class Standby:
-    """Use ``standby()``."""
+class GeventLeaseRenewer:
+    """Use ``gevent_renewer()``."""
 
     def __init__(self) -> None:
         from gevent.monkey import get_original
@@ -44,7 +44,7 @@ class Standby:
         get_original("_thread", "start_new_thread")(self._run, ())
 
     def watch(self, channel: Channel) -> None:
-        """Stands by for this channel from now on."""
+        """Renews this channel's leases when they are late, from now on."""
         self._news.put(partial(self._channels.add, channel))
 
     def leave(self, channel: Channel) -> None:
@@ -56,9 +56,9 @@ class Standby:
         while True:
             with contextlib.suppress(queue.Empty):
                 self._news.get(timeout=wait)()  # in one breath, to keep no channel in memory while it waits
-            wait = min((self._stand_in(channel) for channel in list(self._channels)), default=IDLE)
+            wait = min((self._renew_if_late(channel) for channel in list(self._channels)), default=IDLE)
 
-    def _stand_in(self, channel: Channel) -> float:
+    def _renew_if_late(self, channel: Channel) -> float:
         """Renews what is late. Seconds until it is time to look again."""
         interval = channel.renewal_interval
         now = time.monotonic()
@@ -69,16 +69,16 @@ class Standby:
             calls = channel.leases()
             if calls:
                 self._links.get(channel.settings.links, channel.settings.renewal_timeout).run_all(calls)
-        except Exception:  # noqa: BLE001 - the thread must live on, and the keeper meets the same trouble
+        except Exception:  # noqa: BLE001 - the thread must live on, and the renewer meets the same trouble
             return min(RETRY_AFTER, interval / 2)
         channel.renewed_at = now
         return interval
 
 
-def standby() -> Standby | None:
-    """A standby where gevent has put greenlets in the place of threads; None elsewhere. eventlet allows no real thread at all."""
+def gevent_renewer() -> GeventLeaseRenewer | None:
+    """A renewer where gevent has put greenlets in the place of threads; None elsewhere. eventlet allows no real thread at all."""
     if "gevent" not in sys.modules:
         return None
     from gevent.monkey import is_module_patched
 
-    return Standby() if is_module_patched("threading") else None
+    return GeventLeaseRenewer() if is_module_patched("threading") else None

@@ -1,4 +1,4 @@
-"""Keeper: the thread that renews the leases of every consumer in this process.
+"""LeaseRenewer: the thread that renews the leases of every consumer in this process.
 
 One renewal covers everything that a consumer holds of a queue, however much it is. The thread has connections of its own, so
 that a busy event loop, a blocking pool or a long task never lets a lease lapse; only a dead or frozen process does. It also
@@ -21,7 +21,7 @@ from ...schema.native.results import Renewed
 from ..connection.factory import LinkCache
 from ..consume.acks import KEPT
 from ..errors import CONNECTION_ERRORS
-from .gevent_renewer import IDLE, RETRY_AFTER, Standby, standby
+from .gevent_renewer import IDLE, RETRY_AFTER, GeventLeaseRenewer, gevent_renewer
 
 if TYPE_CHECKING:
     from ..channel import Channel
@@ -32,8 +32,8 @@ FAREWELL = 5.0
 """Seconds for which a process that ends waits for a server that is away, if work is finished and not yet acked."""
 
 
-class Keeper:
-    """Use ``keeper()``: there is one for each process."""
+class LeaseRenewer:
+    """Use ``renewer()``: there is one for each process."""
 
     def __init__(self) -> None:
         self._due: weakref.WeakKeyDictionary[Channel, float] = weakref.WeakKeyDictionary()
@@ -44,7 +44,7 @@ class Keeper:
         self._stirred = threading.Event()
         self._is_running = False
         self._links = LinkCache()
-        self._standby: Standby | None = None
+        self._gevent_renewer: GeventLeaseRenewer | None = None
 
     def add(self, channel: Channel) -> None:
         """Renews this channel's leases from now on."""
@@ -61,10 +61,10 @@ class Keeper:
         with self._lock:
             self._due.pop(channel, None)
             self._orphans.pop(channel, None)
-        if self._standby is not None:
-            self._standby.leave(channel)
+        if self._gevent_renewer is not None:
+            self._gevent_renewer.leave(channel)
 
-    def stir(self) -> None:
+    def wake(self) -> None:
         """Has pending acks sent soon."""
         self._stirred.set()
 
@@ -74,10 +74,10 @@ class Keeper:
             if not self._is_running:
                 self._is_running = True
                 threading.Thread(target=self._run, name="ferryman-leases", daemon=True).start()
-                self._standby = standby()
+                self._gevent_renewer = gevent_renewer()
                 atexit.register(self._say_farewell)
-        if self._standby is not None:
-            self._standby.watch(channel)
+        if self._gevent_renewer is not None:
+            self._gevent_renewer.watch(channel)
         self._stirred.set()
 
     def _schedule(self, channel: Channel, seconds: float) -> None:
@@ -166,13 +166,13 @@ class Keeper:
                 logger.warning("acks could not be sent, trying again: %s", error)
 
 
-_keeper = Keeper()
+_renewer = LeaseRenewer()
 _pid = os.getpid()
 
 
-def keeper() -> Keeper:
-    """This process's keeper. A forked child gets a new one: its parent's thread and connections did not come with it."""
-    global _keeper, _pid
+def renewer() -> LeaseRenewer:
+    """This process's renewer. A forked child gets a new one: its parent's thread and connections did not come with it."""
+    global _renewer, _pid
     if _pid != os.getpid():
-        _keeper, _pid = Keeper(), os.getpid()
-    return _keeper
+        _renewer, _pid = LeaseRenewer(), os.getpid()
+    return _renewer

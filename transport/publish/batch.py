@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CONNECTION_ERRORS, BatchPublishError
-from .publisher import OnReturn, Outbox, Publisher
+from .publisher import OnReturn, OutgoingMessage, Publisher
 
 if TYPE_CHECKING:
     from ..channel import Channel
@@ -31,7 +31,7 @@ class PublishBatch:
         self._publisher = publisher
         self._on_return = on_return
         self._max_size = min(max_size, MOST)
-        self._messages: list[Outbox] = []
+        self._messages: list[OutgoingMessage] = []
         self._bytes = 0
 
     def publish(

@@ -206,7 +206,7 @@ class Declarations(StdChannel):  # type: ignore[misc]
     def declaration_renewals(self) -> list[tuple[str, Call[Any]]]:
         """(queue, call) for each exclusive queue, which perhaps nobody consumes, and for each binding of a temporary one.
 
-        Called by the keeper's thread, under ``renewing``, and by the standby's.
+        Called by the renewer's thread, under ``renewing``, and by the gevent renewer's.
         """
         exclusive = self.transport.exclusive.intersection(list(self._declared))
         renewals: list[tuple[str, Call[Any]]] = [(queue, self.live.advance(queue)) for queue in exclusive]

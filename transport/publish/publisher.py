@@ -39,7 +39,7 @@ UNCONFIRMED = "_ferryman_unconfirmed"
 """Attribute of kombu's Connection, which outlives the transports of its reconnects: (properties, id) of a failed publish."""
 
 
-class Outbox(NamedTuple):
+class OutgoingMessage(NamedTuple):
     """A message on its way."""
 
     publication: Publication
@@ -53,11 +53,11 @@ class Outbox(NamedTuple):
     """Whether it comes back if no queue takes it."""
 
 
-OnReturn = Callable[[NoRoute, Outbox], None]
+OnReturn = Callable[[NoRoute, OutgoingMessage], None]
 """Told of each mandatory message that no queue takes. It may raise the error."""
 
 
-class Shipment(NamedTuple):
+class QueueBatch(NamedTuple):
     """Messages for one queue."""
 
     queue: str
@@ -117,7 +117,7 @@ class Publisher:
         job_id: str | None = None,
         *,
         is_mandatory: bool = False,
-    ) -> Outbox:
+    ) -> OutgoingMessage:
         """The stored form of a message, under a new id unless one is given. Raises UsageError for a wrong delay."""
         properties = message["properties"]
         if self._pid != os.getpid():
@@ -129,20 +129,20 @@ class Publisher:
         info = properties.get("delivery_info") or {}
         properties["delivery_info"] = {**info, "exchange": exchange, "routing_key": routing_key}
         headers = message.get("headers") or NO_HEADERS
-        return Outbox(publication(job_id, message), exchange, routing_key, is_repeated, headers, is_mandatory)
+        return OutgoingMessage(publication(job_id, message), exchange, routing_key, is_repeated, headers, is_mandatory)
 
-    def send(self, messages: Sequence[Outbox], on_return: OnReturn) -> None:
+    def send(self, messages: Sequence[OutgoingMessage], on_return: OnReturn) -> None:
         """Stores messages, those for one queue in one call. Sending them again, ``is_repeated``, stores none twice.
 
         What no queue takes is returned if it is mandatory, and dropped and counted otherwise, as by any AMQP broker. Raises
         NoRoute for a Celery task, and for an exchange that was never declared; the other messages are stored then.
         """
         unwanted = self.deliver(messages)
-        self._transport.letters.carry()
+        self._transport.letters.forward()
         if unwanted:
             self._return_or_drop(unwanted, on_return)
 
-    def _return_or_drop(self, unwanted: Sequence[Outbox], on_return: OnReturn) -> None:
+    def _return_or_drop(self, unwanted: Sequence[OutgoingMessage], on_return: OnReturn) -> None:
         returned = [message for message in unwanted if message.is_mandatory]
         # To nobody: that is nothing unusual for a broadcast, such as a worker's heartbeat.
         others = [each for each in unwanted if not each.is_mandatory and not self._transport.routes.is_fanout(each.exchange)]
@@ -153,7 +153,7 @@ class Publisher:
         if refused:
             raise self._no_route(refused[0])
 
-    def _may_be_dropped(self, message: Outbox) -> bool:
+    def _may_be_dropped(self, message: OutgoingMessage) -> bool:
         if not message.exchange or not self._transport.routes.is_known(message.exchange):
             return False
         return not is_task(content(message.publication.id, "", {b"message": message.publication.message}))
@@ -163,17 +163,17 @@ class Publisher:
         with contextlib.suppress(PublishRefused, MalformedValue):  # no room for a number, or no place: that harms no message
             self._transport.link.run_all([exchanges.count_unroutable(name, number) for name, number in dropped.items()])
 
-    def _no_route(self, message: Outbox) -> NoRoute:
+    def _no_route(self, message: OutgoingMessage) -> NoRoute:
         return self._transport.routes.no_route(message.exchange, message.routing_key)
 
-    def deliver(self, messages: Sequence[Outbox]) -> list[Outbox]:
+    def deliver(self, messages: Sequence[OutgoingMessage]) -> list[OutgoingMessage]:
         """Like ``send``, but gives the messages that no queue has taken, nor one of an alternate exchange."""
         try:
             return [message for message in self._deliver(messages) if not self._divert(message)]
         except PublishRefused as error:
             raise BrokerFull(str(error)) from error
 
-    def _divert(self, message: Outbox) -> bool:
+    def _divert(self, message: OutgoingMessage) -> bool:
         """Offers a message to the alternate exchanges of its own, and then, if that is direct, to ``deadletter_queue``.
 
         Whether a queue has taken it.
@@ -197,11 +197,11 @@ class Publisher:
         job_id: str | None = unconfirmed[1] if unconfirmed[0] is properties else None
         return job_id
 
-    def _deliver(self, messages: Sequence[Outbox]) -> list[Outbox]:
+    def _deliver(self, messages: Sequence[OutgoingMessage]) -> list[OutgoingMessage]:
         transport = self._transport
-        direct: dict[str, list[Outbox]] = {}
-        routed: dict[str, list[Outbox]] = {}
-        broadcasts: list[Outbox] = []
+        direct: dict[str, list[OutgoingMessage]] = {}
+        routed: dict[str, list[OutgoingMessage]] = {}
+        broadcasts: list[OutgoingMessage] = []
         for message in messages:
             if not message.exchange:
                 direct.setdefault(message.routing_key, []).append(message)
@@ -214,21 +214,21 @@ class Publisher:
             unwanted += self._route(exchange, those)
         return unwanted
 
-    def _send(self, direct: Mapping[str, list[Outbox]], broadcasts: Sequence[Outbox]) -> list[Outbox]:
+    def _send(self, direct: Mapping[str, list[OutgoingMessage]], broadcasts: Sequence[OutgoingMessage]) -> list[OutgoingMessage]:
         """Publishes what needs no routes: to queues by name, and to streams. Gives the messages that nobody has taken."""
-        shipments = [Shipment(queue, [each.publication for each in those]) for queue, those in direct.items()]
-        results, stream_ids = self._ship(shipments, [self._broadcast(message) for message in broadcasts])
+        batches = [QueueBatch(queue, [each.publication for each in those]) for queue, those in direct.items()]
+        results, stream_ids = self._send_batches(batches, [self._broadcast(message) for message in broadcasts])
         unwanted = []
         for (queue, those), result in zip(direct.items(), results, strict=True):
             if not self._is_stored(queue, result):
                 unwanted += those
         return unwanted + [message for message, stream_id in zip(broadcasts, stream_ids, strict=True) if not stream_id]
 
-    def _broadcast(self, message: Outbox) -> Call[bytes]:
+    def _broadcast(self, message: OutgoingMessage) -> Call[bytes]:
         frame, is_repeated = message.publication.message, message.is_repeated
         return self._transport.exchanges.fanout_publish(message.exchange, frame, FANOUT_MAXLEN, is_repeated)
 
-    def _route(self, exchange: str, messages: Sequence[Outbox]) -> list[Outbox]:
+    def _route(self, exchange: str, messages: Sequence[OutgoingMessage]) -> list[OutgoingMessage]:
         """Publishes by the cached bindings and checks them in the same round trip, until they are the current ones.
 
         Gives the messages that no queue has taken.
@@ -242,8 +242,8 @@ class Publisher:
                 for queue in table.queues(message.routing_key, message.headers):
                     if (queue, message.publication.id) not in stored:
                         wanted.setdefault(queue, []).append(message.publication)
-            shipments = [Shipment(queue, those, table.routes[queue]) for queue, those in wanted.items()]
-            results, (version,) = self._ship(shipments, [transport.exchanges.version(exchange)])
+            batches = [QueueBatch(queue, those, table.routes[queue]) for queue, those in wanted.items()]
+            results, (version,) = self._send_batches(batches, [transport.exchanges.version(exchange)])
             for (queue, those), result in zip(wanted.items(), results, strict=True):
                 if self._is_stored(queue, result):
                     stored.update((queue, publication.id) for publication in those)
@@ -255,30 +255,30 @@ class Publisher:
         arrived = {job_id for _, job_id in stored}
         return [message for message in messages if message.publication.id not in arrived]
 
-    def _ship(self, shipments: Sequence[Shipment], others: Sequence[AnyCall]) -> tuple[list[Published], list[Any]]:
-        """Sends shipments and other calls in one round trip, and another for what the short script leaves to the long one."""
-        calls = [self._short(shipment) or self._long(shipment) for shipment in shipments]
+    def _send_batches(self, batches: Sequence[QueueBatch], others: Sequence[AnyCall]) -> tuple[list[Published], list[Any]]:
+        """Sends batches and other calls in one round trip, and another for what the short script leaves to the long one."""
+        calls = [self._short(batch) or self._long(batch) for batch in batches]
         results = self._durability.run_all(self._transport.link, [*calls, *others])
         published, answers = results[: len(calls)], results[len(calls) :]
         left = [at for at, result in enumerate(published) if result.status == "other"]
         if left:
-            rest = [self._long(shipments[at]) for at in left]
+            rest = [self._long(batches[at]) for at in left]
             for at, result in zip(left, self._durability.run_all(self._transport.link, rest), strict=True):
                 published[at] = result
                 is_limited = result.status in ("stored", "overflow") and all(result.fresh) and not result.created
                 if is_limited and len(self._limited) < MOST_LIMITED:
-                    self._limited.add(shipments[at].queue)
+                    self._limited.add(batches[at].queue)
         return published, answers
 
-    def _short(self, shipment: Shipment) -> Call[Published] | None:
+    def _short(self, batch: QueueBatch) -> Call[Published] | None:
         """The script for one plain message and a queue without limits; None where that will not do."""
-        queue, publications, routes = shipment
+        queue, publications, routes = batch
         if self.is_ordered or len(publications) > 1 or queue in self._limited or self._durability.needed:
             return None  # nobody is to wait for the confirmation of what the short script may not have stored
         return self._transport.live.publish_one(queue, _producer(publications), publications[0], routes=routes)
 
-    def _long(self, shipment: Shipment) -> Call[Published]:
-        queue, publications, routes = shipment
+    def _long(self, batch: QueueBatch) -> Call[Published]:
+        queue, publications, routes = batch
         return self._transport.live.publish(
             queue,
             _producer(publications),
