@@ -84,10 +84,10 @@ class Outline:
     """Facts about a job."""
     left: Counter[str] = field(factory=Counter)
     """Keys that no migration carries (leftovers.py)."""
-    homes: dict[int, tuple[str, str]] = field(factory=dict)
-    """Queue and state by ``Home.mark``, of the jobs that no facts speak of."""
+    groups: dict[int, tuple[str, str]] = field(factory=dict)
+    """Queue and state by ``JobGroup.hash``, of the jobs that no facts speak of."""
     shapes: dict[int, tuple[bytes, ...]] = field(factory=dict)
-    """The fields of their records by the mark of these (spark/key_rows.py)."""
+    """The fields of their records by the hash of these (spark/key_rows.py)."""
     files: list[str] = field(factory=list)
     """The files with their traces."""
 
@@ -99,8 +99,8 @@ class Outline:
             "asked": self.asked,
             "about_jobs": self.about_jobs,
             "left": self.left,
-            "homes": [[mark, *home] for mark, home in self.homes.items()],
-            "shapes": [[mark, *(name.hex() for name in names)] for mark, names in self.shapes.items()],
+            "homes": [[key, *group] for key, group in self.groups.items()],
+            "shapes": [[key, *(name.hex() for name in names)] for key, names in self.shapes.items()],
             "files": self.files,
         }
 
@@ -114,7 +114,7 @@ class Outline:
             outline.asked += word["asked"]
             outline.about_jobs += word["about_jobs"]
             outline.left.update(word.get("left", {}))
-            outline.homes.update((mark, (queue, state)) for mark, queue, state in word["homes"])
-            outline.shapes.update((mark, tuple(map(bytes.fromhex, names))) for mark, *names in word["shapes"])
+            outline.groups.update((key, (queue, state)) for key, queue, state in word["homes"])
+            outline.shapes.update((key, tuple(map(bytes.fromhex, names))) for key, *names in word["shapes"])
             outline.files += word["files"]
         return outline

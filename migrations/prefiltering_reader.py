@@ -20,7 +20,7 @@ from attrs import define, field, frozen
 
 from ..schema.address import Address
 from ..schema.fact import Entry, Fact
-from ..schema.prefilter import WORD, Accepted, Home, Item, Prefilter, Standing
+from ..schema.prefilter import WORD, Accepted, IndexMembers, Item, JobGroup, Prefilter
 from .chunks import LIST_CHUNK
 from .engine import Census
 from .intake import Intake
@@ -56,7 +56,7 @@ class AcceptedRecords:
     """Of their jobs."""
     rows: Sequence[Sequence[bytes]]
     """The values of their fields."""
-    homes: Sequence[Home]
+    groups: Sequence[JobGroup]
     scores: Sequence[Sequence[float]]
     created_at: Sequence[int | None]
     """As in Accepted."""
@@ -97,7 +97,7 @@ class PrefilteringReader(Intake):
             return iter(())
         if kind == "list":
             return self._of_list(entry)
-        return self.of_place(entry) if kind == "zset" else self.doubtful(entry)
+        return self.of_index(entry) if kind == "zset" else self.doubtful(entry)
 
     def row(self, key: bytes, kind: str, value: Any, ttl_ms: int | None) -> Iterator[Fact]:
         if kind == "hash" and ttl_ms is None:
@@ -134,8 +134,8 @@ class PrefilteringReader(Intake):
         accepted = Accepted.none(len(keys))
         if self.remembers(names):
             accepted = self.prefilter.accept(dict(zip(names, zip(*rows, strict=True), strict=True)))
-        homes, scores, created_at = accepted
-        sound = [number is not None and home is not None for number, home in zip(numbers, homes, strict=True)]
+        groups, scores, created_at = accepted
+        sound = [number is not None and group is not None for number, group in zip(numbers, groups, strict=True)]
         all_sound = all(sound)
 
         def those(column: Sequence[T]) -> Sequence[T]:
@@ -145,7 +145,7 @@ class PrefilteringReader(Intake):
             self._outline.speaks = True
             self.prefilter.tally_accepted(those(keys), self._outline.totals)
             known = [number for number in those(numbers) if number is not None]
-            claimed = [home for home in those(homes) if home is not None]
+            claimed = [group for group in those(groups) if group is not None]
             self.add_records(
                 AcceptedRecords(names, those(keys), known, those(rows), claimed, [*map(those, scores)], those(created_at))
             )
@@ -177,10 +177,10 @@ class PrefilteringReader(Intake):
                 self.add_doubt(self.prefilter.number(fact.job_id, fact.scope))
             yield fact
 
-    def of_standing(self, entry: Entry, known: Sequence[int]) -> Iterator[Fact]:
-        """Counts the members of a place whose jobs are known, by their indexes; the facts of the others."""
+    def of_index_members(self, entry: Entry, known: Sequence[int]) -> Iterator[Fact]:
+        """Counts the members of an index whose jobs are known, by their positions; the facts of the others."""
         items = entry.value
-        self.prefilter.tally_standing(entry, [items[index][1] for index in known], self._outline.totals)
+        self.prefilter.tally_index(entry, [items[index][1] for index in known], self._outline.totals)
         self._outline.speaks = self._outline.speaks or bool(known)
         if len(known) < len(items):
             for index in sorted(set(range(len(items))).difference(known)):
@@ -199,8 +199,8 @@ class PrefilteringReader(Intake):
         """The items of an entry that the prefilter accepts, with their indexes: at least one."""
 
     @abstractmethod
-    def of_place(self, entry: Entry) -> Iterator[Fact]:
-        """Remembers the members of a place, if it is one; the facts of those that name no job, and of all other zsets."""
+    def of_index(self, entry: Entry) -> Iterator[Fact]:
+        """Remembers the members of a zset, if it is an index; the facts of those that name no job, and of all other zsets."""
 
     @abstractmethod
     def add_attached(self, number: int, entry: Entry) -> None:
@@ -218,47 +218,47 @@ class InMemoryPrefilterReader(PrefilteringReader):
         super().__init__(address, now_ms)
         self._address = address
         self._now_ms = now_ms
-        self._marks: dict[int, int] = {}
-        """The sum of all places found less all claimed, by job."""
-        self._records: dict[int, tuple[Home, int | None, Entry]] = {}
+        self._placements: dict[int, int] = {}
+        """The sum of the placement hashes of all places found, less those of all claimed, by job."""
+        self._records: dict[int, tuple[JobGroup, int | None, Entry]] = {}
         self._attached: dict[int, list[Entry]] = {}
-        self._standing: list[tuple[Entry, Standing]] = []
+        self._index_members: list[tuple[Entry, IndexMembers]] = []
         self._doubts: set[int] = set()
-        self._homes: dict[int, Home] = {}
-        """Of jobs whose places tell what their records don't."""
+        self._group_of: dict[int, JobGroup] = {}
+        """Of jobs whose indexes tell what their records don't."""
 
     def add_records(self, records: AcceptedRecords) -> None:
         entries = (
             Entry(key, "hash", dict(zip(records.names, row, strict=True)))
             for key, row in zip(records.keys, records.rows, strict=True)
         )
-        self._records.update(zip(records.numbers, zip(records.homes, records.created_at, entries, strict=True), strict=True))
-        for number, home, *scores in zip(records.numbers, records.homes, *records.scores, strict=True):
-            claimed = sum(place.mark(score) for place, score in zip(home.places, scores, strict=True))
-            self._marks[number] = (self._marks.get(number, 0) - claimed) % WORD
+        self._records.update(zip(records.numbers, zip(records.groups, records.created_at, entries, strict=True), strict=True))
+        for number, group, *scores in zip(records.numbers, records.groups, *records.scores, strict=True):
+            claimed = sum(index_key.placement_hash(score) for index_key, score in zip(group.index_keys, scores, strict=True))
+            self._placements[number] = (self._placements.get(number, 0) - claimed) % WORD
 
     def add_items(self, entry: Entry, known: Sequence[tuple[int, Item]]) -> None:
-        for index, (number, home, created_at) in known:
+        for index, (number, group, created_at) in known:
             item = Entry(entry.key, "list", [entry.value[index]], None, entry.offset + index)
             if number in self._records:
                 self._attached.setdefault(number, []).append(item)
                 self._doubts.add(number)
             else:
-                self._marks.setdefault(number, 0)
-                self._records[number] = home, created_at, item
+                self._placements.setdefault(number, 0)
+                self._records[number] = group, created_at, item
 
-    def of_place(self, entry: Entry) -> Iterator[Fact]:
-        standing = self.prefilter.standing(entry)
-        if standing is None:
+    def of_index(self, entry: Entry) -> Iterator[Fact]:
+        index_members = self.prefilter.index_members(entry)
+        if index_members is None:
             return self.doubtful(entry)
-        self._standing.append((entry, standing))
-        marks, mark = self._marks, standing.place.mark
-        for (_, score), number in zip(entry.value, standing.numbers, strict=True):
+        self._index_members.append((entry, index_members))
+        placements, placement_hash = self._placements, index_members.key.placement_hash
+        for (_, score), number in zip(entry.value, index_members.numbers, strict=True):
             if number is not None:
-                marks[number] = (marks.get(number, 0) + mark(score)) % WORD
-                if standing.home is not None:
-                    self._homes[number] = standing.home
-        return self.of_standing(entry, [index for index, number in enumerate(standing.numbers) if number is not None])
+                placements[number] = (placements.get(number, 0) + placement_hash(score)) % WORD
+                if index_members.group is not None:
+                    self._group_of[number] = index_members.group
+        return self.of_index_members(entry, [index for index, number in enumerate(index_members.numbers) if number is not None])
 
     def add_attached(self, number: int, entry: Entry) -> None:
         self._attached.setdefault(number, []).append(entry)
@@ -268,23 +268,23 @@ class InMemoryPrefilterReader(PrefilteringReader):
 
     def settle(self) -> tuple[Iterator[Fact], Census]:
         """When all is read: the facts of the suspects that were remembered, and how many jobs are none. To be called once."""
-        suspects = {number for number in self._marks.keys() | self._attached.keys() if not self._is_sound(number)}
+        suspects = {number for number in self._placements.keys() | self._attached.keys() if not self._is_sound(number)}
         sound = Census()
-        by_home: dict[Home, list[int | None]] = {}
-        for number, (home, created_at, _) in self._records.items():
+        by_group: dict[JobGroup, list[int | None]] = {}
+        for number, (group, created_at, _) in self._records.items():
             if number not in suspects:
-                by_home.setdefault(self._homes.get(number, home), []).append(created_at)
-        for home, created in by_home.items():
+                by_group.setdefault(self._group_of.get(number, group), []).append(created_at)
+        for group, created in by_group.items():
             times = [each for each in created if each is not None]
-            sound.count_created(home.queue, str(home.state), times, self._now_ms, len(created) - len(times))
+            sound.count_created(group.queue, str(group.state), times, self._now_ms, len(created) - len(times))
         family = self._address.key_family
         return (fact for entry in self._entries(suspects) for fact in family.facts(entry, self._address.prefix)), sound
 
     def _is_sound(self, number: int) -> bool:
         record = self._records.get(number)
-        if record is None or self._marks[number] or number in self._doubts:
+        if record is None or self._placements[number] or number in self._doubts:
             return False
-        return self.prefilter.is_settled(self._homes.get(number, record[0]).queue, self._outline.totals)
+        return self.prefilter.is_settled(self._group_of.get(number, record[0]).queue, self._outline.totals)
 
     def _entries(self, suspects: set[int]) -> Iterable[Entry]:
         """What was remembered of these jobs, an entry for each."""
@@ -293,7 +293,7 @@ class InMemoryPrefilterReader(PrefilteringReader):
                 yield self._records[number][2]
             yield from self._attached.get(number, ())
         if suspects:
-            for entry, standing in self._standing:
-                for index, member in enumerate(standing.numbers):
+            for entry, index_members in self._index_members:
+                for index, member in enumerate(index_members.numbers):
                     if member in suspects:
                         yield Entry(entry.key, entry.redis_type, [entry.value[index]], None, entry.offset + index)

@@ -2,12 +2,12 @@
 
 Nearly all jobs of a keyspace are plainly sound. Where a family has a Prefilter, a glance at the record decides whether the rules
 could find anything in it, provided that the job stands in exactly the places where its record says it does (``accept``). An
-engine then compares places claimed with places found by one number for each job: the sum of the marks of all places found, less
+engine then compares places claimed with places found by one number for each job: the sum of the hashes of all places found, less
 those of all claimed. Only jobs where it is not zero, or that are not accepted, become facts, subjects and findings. A family
-whose records don't say where their jobs stand claims one place for each, ANYWHERE. One whose jobs have no keys, but are items of
+whose records don't say where their jobs stand claims one index for each, ANYWHERE. One whose jobs have no keys, but are items of
 lists, has a Prefilter that accepts these (``items``): a job is sound then if there is one such item, and nobody doubts it.
 
-A Prefilter never decides that something is wrong; it only says what need not be looked at. Marks have 64 bits: a job that
+A Prefilter never decides that something is wrong; it only says what need not be looked at. Hashes have 64 bits: a job that
 stands elsewhere is taken for sound with a probability of 2^-64. Pure. Implemented in a family's ``prefilter.py``, called by
 migrations/prefiltering_reader.py and by key_rows.py and placement_check.py of spark/.
 """
@@ -35,12 +35,12 @@ MIX = (0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB)
 
 
 @frozen
-class Place:
-    """A key in which jobs stand with a score: a zset."""
+class IndexKey:
+    """A zset in which jobs stand with a score."""
 
     key: bytes
     is_scored: bool = True
-    """Whether records tell the score. If not, to stand here with any score has the same mark."""
+    """Whether records tell the score. If not, to stand here with any score has the same hash."""
     base: int = field(init=False)
     factor: int = field(init=False)
 
@@ -49,33 +49,33 @@ class Place:
         object.__setattr__(self, "base", base)
         object.__setattr__(self, "factor", factor | 1 if self.is_scored else 0)
 
-    def mark(self, score: float) -> int:
-        """The mark of standing here with this score; spark/key_rows.py computes the same for whole arrays."""
+    def placement_hash(self, score: float) -> int:
+        """The hash of standing here with this score; spark/key_rows.py computes the same for whole arrays."""
         bits: int = struct.unpack("<Q", struct.pack("<d", score + 0.0))[0]
-        # Scores differ in few bits, and marks are added up: what is added must not.
-        mark = (self.base + bits * self.factor) % WORD
-        mark = (mark ^ mark >> 30) * MIX[0] % WORD
-        mark = (mark ^ mark >> 27) * MIX[1] % WORD
-        return mark ^ mark >> 31
+        # Scores differ in few bits, and hashes are added up: what is added must not.
+        found = (self.base + bits * self.factor) % WORD
+        found = (found ^ found >> 30) * MIX[0] % WORD
+        found = (found ^ found >> 27) * MIX[1] % WORD
+        return found ^ found >> 31
 
 
-ANYWHERE = Place(b"", is_scored=False)
-"""For all places of a family whose records don't tell theirs: to stand in any of them has the same mark."""
+ANYWHERE = IndexKey(b"", is_scored=False)
+"""For all indexes of a family whose records don't tell theirs: to stand in any of them has the same hash."""
 
 
 @frozen(eq=False)
-class Home:
+class JobGroup:
     """What all jobs of one queue and state have in common. Compared by identity: a Prefilter makes each once."""
 
     queue: str
     state: State | None
-    """None: the place tells, which has a home of its own."""
-    places: tuple[Place, ...]
-    """The places where such a job stands, in the order of the scores that ``accept`` gives. The same number for all homes."""
+    """None: the index tells, which has a group of its own."""
+    index_keys: tuple[IndexKey, ...]
+    """Where such a job stands, in the order of the scores that ``accept`` gives. The same number for all groups."""
 
     @property
-    def mark(self) -> int:
-        """A signed 64-bit number for the queue and the state, the same everywhere; 0 for a home that does not tell."""
+    def hash(self) -> int:
+        """A signed 64-bit number for the queue and the state, the same everywhere; 0 for a group that does not tell."""
         if self.state is None:
             return 0
         text = f"{self.state}\0{self.queue}".encode("utf-8", "surrogatepass")
@@ -85,10 +85,10 @@ class Home:
 class Accepted(NamedTuple):
     """What there is to know of the jobs that a prefilter accepts, in columns."""
 
-    homes: Sequence[Home | None]
+    groups: Sequence[JobGroup | None]
     """None: the rules must look, and the other columns mean nothing."""
     scores: Sequence[Sequence[float]]
-    """In each of the places of their homes."""
+    """In each of the indexes of their groups."""
     created_at: Sequence[int | None]
     """Unix ms, as in Job."""
 
@@ -103,18 +103,18 @@ class Item(NamedTuple):
 
     number: int
     """Of the job."""
-    home: Home
-    """One without places."""
+    group: JobGroup
+    """One without indexes."""
     created_at: int | None
     """Unix ms, as in Job."""
 
 
-Columns = Mapping[bytes, Sequence[bytes]]
+RecordColumns = Mapping[bytes, Sequence[bytes]]
 """The records of some jobs that have the same fields: the values of each field, of one job after the other."""
 
 
 class Member(NamedTuple):
-    """A job's entry in one of its places."""
+    """A job's entry in one of its indexes."""
 
     key: bytes
     member: bytes
@@ -124,18 +124,18 @@ class Member(NamedTuple):
 
 
 @frozen
-class Standing:
-    """The members of one entry of a place, all of them jobs."""
+class IndexMembers:
+    """The members of one entry of an index, all of them jobs."""
 
-    place: Place
+    key: IndexKey
     numbers: Sequence[int | None]
     """The job of each member, in order; None for a member that must be looked at more closely."""
-    home: Home | None = None
+    group: JobGroup | None = None
     """That of all members, if their records don't tell."""
 
 
 class Prefilter(ABC):
-    """One keyspace at one moment, as a family sees it at a glance. Not for use by two threads at once: it may remember homes."""
+    """One keyspace at one moment, as a family sees it at a glance. Not for use by two threads at once: it may remember groups."""
 
     def record(self, key: bytes) -> int | None:
         """The number (below 2^63) of the job whose record, a hash, a key of this name is; None for every other key.
@@ -156,7 +156,7 @@ class Prefilter(ABC):
     def number(self, job_id: str, scope: str) -> int:
         """The same number, for a job named by a fact."""
 
-    def accept(self, records: Columns) -> Accepted:
+    def accept(self, records: RecordColumns) -> Accepted:
         """Where the jobs with these records stand, if no rule can find anything as long as they do.
 
         What is not in a record the caller sees to: the key does not expire, the job stands in those places and in no
@@ -164,8 +164,8 @@ class Prefilter(ABC):
         """
         return Accepted.none(len(records[next(iter(records))]))
 
-    def standing(self, entry: Entry) -> Standing | None:
-        """The jobs in a place, for an entry that is one and does not expire; None for all other entries."""
+    def index_members(self, entry: Entry) -> IndexMembers | None:
+        """The jobs in an index, for an entry that is one and does not expire; None for all other entries."""
         return None
 
     def items(self, entry: Entry, totals: Totals) -> Sequence[Item | None] | None:
@@ -187,7 +187,7 @@ class Prefilter(ABC):
     def subject(self, key: bytes, record: tuple[bytes, ...], members: Iterable[Member], attached: Iterable[Entry]) -> Subject:
         """The subject of a job that ``accept`` has accepted: what ``KeyFamily.facts`` makes of its keys, joined.
 
-        ``key``: of its record; ``record``: the fields and their values in turn; ``members``: its entries in all of its places.
+        ``key``: of its record; ``record``: the fields and their values in turn; ``members``: its entries in all of its indexes.
         Of a job that is an item ``key`` is the list, ``record`` is empty, and the one member is the item, with its index as rank.
         """
 
@@ -195,9 +195,9 @@ class Prefilter(ABC):
         """What ``KeyFamily.tally`` adds for the records with these keys, which ``accept`` has accepted."""
         assert not keys, "whoever accepts records counts them"
 
-    def tally_standing(self, entry: Entry, scores: Sequence[float], totals: Totals) -> None:
-        """What ``KeyFamily.tally`` adds for the members of a place that have a number; ``scores``: theirs."""
-        assert not scores, "whoever knows the members of a place counts them"
+    def tally_index(self, entry: Entry, scores: Sequence[float], totals: Totals) -> None:
+        """What ``KeyFamily.tally`` adds for the members of an index that have a number; ``scores``: theirs."""
+        assert not scores, "whoever knows the members of an index counts them"
 
     def is_settled(self, queue: str, totals: Totals) -> bool:
         """Whether rules need not look at the jobs of a queue for the sake of the totals, which are known only at the end."""

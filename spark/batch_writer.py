@@ -70,7 +70,7 @@ class _Piece:
         before, after = around_id(carried.job)
         identities = joined(len(ids), [Sized(joined(len(ids), [before, ids, after]))])
         numbers = np.full(len(ids), table.each + 1)
-        return cls(rows, [carried], identities, table.commands, numbers, table.place, table.members)
+        return cls(rows, [carried], identities, table.commands, numbers, table.zset, table.members)
 
     @classmethod
     def of_singles(cls, those: Sequence[tuple[int, Single]]) -> _Piece:

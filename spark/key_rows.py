@@ -28,7 +28,7 @@ from ..schema.columnar.batch_prefilter import NOT_ACCEPTED, UNDATED, AcceptedCol
 from ..schema.columnar.binary_views import NO_NUMBER, Room, Texts, fields
 from ..schema.fact import Entry, Fact
 from ..schema.memo import Memo
-from ..schema.prefilter import MIX, Home, Item, Place
+from ..schema.prefilter import MIX, IndexKey, Item, JobGroup
 from .columns import Found, Hashes, Lists, Zset
 from .shuffle import BucketFile, buckets_of
 
@@ -48,9 +48,9 @@ COLUMNS = {
     "shape": pa.int64(),
     "values": pa.list_(pa.field("element", pa.binary())),
 }
-"""``home`` is that of a record, or of a place that tells it, ``created_at`` that of a record. ``shape`` tells which fields a
-record has (``mark_of_names``), or in what key a member or an item is (``mark_of_key``). ``values`` are the values of these
-fields, a member, an item, or lines, and ``size`` their bytes."""
+"""``home`` is the group of a record, or of an index that tells it (``JobGroup.hash``), ``created_at`` that of a record. ``shape``
+tells which fields a record has (``hash_of_names``), or in what key a member or an item is (``hash_of_key``). ``values`` are the
+values of these fields, a member, an item, or lines, and ``size`` their bytes."""
 SCHEMA = pa.schema(list(COLUMNS.items()))
 
 ROWS = 160_000
@@ -138,23 +138,23 @@ class Tracing(PrefilteringReader):
 
     def zset(self, zset: Zset) -> Iterator[Fact]:
         """What some members of a zset state, as from ``facts``."""
-        standing = None
+        index_members = None
         if self._columns is not None and zset.ttl_ms is None:
-            standing = self._columns.standing(zset.key, zset.members, zset.scores)
-        if self._columns is None or standing is None:
+            index_members = self._columns.index_members(zset.key, zset.members, zset.scores)
+        if self._columns is None or index_members is None:
             yield from self.facts(zset.entry())
             return
-        numbers, home = standing.numbers, standing.home
+        numbers, group = index_members.numbers, index_members.group
         are_known = numbers != NO_NUMBER
         known = np.flatnonzero(are_known)
         scores = zset.scores[known]
-        self._columns.tally_standing(zset.key, scores, self._outline.totals)
+        self._columns.tally_index(zset.key, scores, self._outline.totals)
         if len(known):
             self._outline.speaks = True
             members = zset.members.take(known).to_arrow()
-            self._note([home] if home else [])
-            mark, indexes = home.mark if home else 0, known + zset.offset
-            self._others.add(_members(zset.key, standing.place, mark, numbers[known], indexes, scores, members))
+            self._note([group] if group else [])
+            group_hash, indexes = group.hash if group else 0, known + zset.offset
+            self._others.add(_members(zset.key, index_members.key, group_hash, numbers[known], indexes, scores, members))
         for index in np.flatnonzero(~are_known).tolist():
             item = zset.members[index], float(zset.scores[index])
             yield from self.doubtful(Entry(zset.key, "zset", [item], None, zset.offset + index))
@@ -190,16 +190,16 @@ class Tracing(PrefilteringReader):
     def _add_accepted(
         self, found: Hashes, rows: Any, numbers: Any, shape: Any, accepted: AcceptedColumns, columns: BatchPrefilter
     ) -> None:
-        """Records that the prefilter accepts, those of a bucket in a row. ``shape``: the mark of the fields of each."""
+        """Records that the prefilter accepts, those of a bucket in a row. ``shape``: the hash of the fields of each."""
         self._outline.speaks = True
         keys, counts = found.keys.take(rows), found.counts[rows] // 2
         columns.tally_accepted(keys, numbers, self._outline.totals)
-        self._note(accepted.homes[at] for at in np.unique(accepted.at).tolist())
+        self._note(accepted.groups[at] for at in np.unique(accepted.at).tolist())
         ends = np.append(0, np.cumsum(counts))
         values = np.repeat(found.begins()[rows] + 1 - 2 * ends[:-1], counts) + 2 * np.arange(ends[-1])
-        homes, at, scores, created_at = accepted.homes, accepted.at, accepted.scores, pa.array(accepted.created_at)
+        groups, at, scores, created_at = accepted.groups, accepted.at, accepted.scores, pa.array(accepted.created_at)
         texts = found.words.take(values).to_arrow()
-        self._records.add(_records(keys.to_arrow(), numbers, pa.array(shape), ends, texts, homes, at, scores, created_at))
+        self._records.add(_records(keys.to_arrow(), numbers, pa.array(shape), ends, texts, groups, at, scores, created_at))
 
     def close(self) -> Outline:
         self._flush_attached()
@@ -209,18 +209,18 @@ class Tracing(PrefilteringReader):
         return self._outline
 
     def remembers(self, names: tuple[bytes, ...]) -> bool:
-        return len(self._outline.shapes) < SHAPES or mark_of_names(names) in self._outline.shapes
+        return len(self._outline.shapes) < SHAPES or hash_of_names(names) in self._outline.shapes
 
     def _shape(self, names: tuple[bytes, ...]) -> int:
-        """The mark of these fields, of which the outline tells."""
-        mark = mark_of_names(names)
-        self._outline.shapes[mark] = names
-        return mark
+        """The hash of these fields, of which the outline tells."""
+        found = hash_of_names(names)
+        self._outline.shapes[found] = names
+        return found
 
     def add_records(self, records: AcceptedRecords) -> None:
-        homes = dict.fromkeys(records.homes)
-        self._note(homes)
-        index = {home: number for number, home in enumerate(homes)}
+        groups = dict.fromkeys(records.groups)
+        self._note(groups)
+        index = {group: number for number, group in enumerate(groups)}
         rows, width = len(records.keys), len(records.names)
         self._records.add(
             _records(
@@ -229,33 +229,33 @@ class Tracing(PrefilteringReader):
                 _same(self._shape(records.names), rows, pa.int64()),
                 np.arange(0, width * rows + 1, width),
                 pa.array(chain.from_iterable(records.rows), pa.binary()),
-                list(homes),
-                np.array([index[home] for home in records.homes]),
+                list(groups),
+                np.array([index[group] for group in records.groups]),
                 [np.array(score, np.float64) for score in records.scores],
                 _dates(records.created_at),
             )
         )
 
     def add_items(self, entry: Entry, known: Sequence[tuple[int, Item]]) -> None:
-        self._note(dict.fromkeys(item.home for _, item in known))
+        self._note(dict.fromkeys(item.group for _, item in known))
         self._records.add(_items(entry, known))
 
-    def of_place(self, entry: Entry) -> Iterator[Fact]:
-        standing = self.prefilter.standing(entry)
-        if standing is None:
+    def of_index(self, entry: Entry) -> Iterator[Fact]:
+        index_members = self.prefilter.index_members(entry)
+        if index_members is None:
             return self.doubtful(entry)
-        known = [index for index, number in enumerate(standing.numbers) if number is not None]
+        known = [index for index, number in enumerate(index_members.numbers) if number is not None]
         if known:
-            home, items = standing.home, [entry.value[index] for index in known]
-            self._note([home] if home else [])
+            group, items = index_members.group, [entry.value[index] for index in known]
+            self._note([group] if group else [])
             members, scores = zip(*items, strict=True)
-            columns = [standing.numbers[index] for index in known], np.array(known) + entry.offset, np.array(scores)
-            mark = home.mark if home else 0
-            self._others.add(_members(entry.key, standing.place, mark, *columns, pa.array(members, pa.binary())))
-        return self.of_standing(entry, known)
+            columns = [index_members.numbers[index] for index in known], np.array(known) + entry.offset, np.array(scores)
+            group_hash = group.hash if group else 0
+            self._others.add(_members(entry.key, index_members.key, group_hash, *columns, pa.array(members, pa.binary())))
+        return self.of_index_members(entry, known)
 
-    def _note(self, homes: Iterable[Home]) -> None:
-        self._outline.homes.update((home.mark, (home.queue, str(home.state))) for home in homes if home.state is not None)
+    def _note(self, groups: Iterable[JobGroup]) -> None:
+        self._outline.groups.update((group.hash, (group.queue, str(group.state))) for group in groups if group.state is not None)
 
     def add_attached(self, number: int, entry: Entry) -> None:
         self._attached.append((number, entry))
@@ -320,27 +320,27 @@ def _records(
     shape: pa.Array,
     ends: Any,
     texts: pa.Array,
-    homes: Sequence[Home],
-    at_home: Any,
+    groups: Sequence[JobGroup],
+    at_group: Any,
     scores: Sequence[Any],
     created_at: pa.Array,
 ) -> pa.RecordBatch:
-    """The traces of records; each takes away the marks of all places that it claims.
+    """The traces of records; each takes away the placement hashes of all places that it claims.
 
-    ``shape``: the marks of their fields; ``texts``: the values of these, of one record after the other; ``ends``: where those of
-    each begin, and the last end. ``at_home``: which of the homes is that of each; ``scores``: for each place of a home, those
+    ``shape``: the hashes of their fields; ``texts``: the values of these, of one record after the other; ``ends``: where those of
+    each begin, and the last end. ``at_group``: which of the groups is that of each; ``scores``: for each index of a group, those
     there.
     """
     rows = len(keys)
-    bases = np.array([[place.base for place in home.places] for home in homes], np.uint64)
-    factors = np.array([[place.factor for place in home.places] for home in homes], np.uint64)
-    claimed = marks(bases[at_home], factors[at_home], np.stack(scores, axis=1))
+    bases = np.array([[index_key.base for index_key in group.index_keys] for group in groups], np.uint64)
+    factors = np.array([[index_key.factor for index_key in group.index_keys] for group in groups], np.uint64)
+    claimed = placement_hashes(bases[at_group], factors[at_group], np.stack(scores, axis=1))
     return _batch(
         rows,
         number=pa.array(numbers, pa.int64()),
         kind=_same(RECORD, rows, pa.int64()),
         mark=pa.array(-np.add.reduce(claimed, axis=1)),
-        home=pa.array(np.array([home.mark for home in homes], np.int64)[at_home]),
+        home=pa.array(np.array([group.hash for group in groups], np.int64)[at_group]),
         created_at=created_at,
         key=keys,
         shape=shape,
@@ -352,17 +352,17 @@ def _items(entry: Entry, known: Sequence[tuple[int, Item]]) -> pa.RecordBatch:
     """The traces of the items of a list that are known."""
     rows = len(known)
     indexes, items = zip(*known, strict=True)
-    numbers, homes, created_at = zip(*items, strict=True)
+    numbers, groups, created_at = zip(*items, strict=True)
     return _batch(
         rows,
         number=pa.array(numbers, pa.int64()),
         kind=_same(RECORD, rows, pa.int64()),
-        home=pa.array(map(Memo(attrgetter("mark")).__getitem__, homes), pa.int64()),
+        home=pa.array(map(Memo(attrgetter("hash")).__getitem__, groups), pa.int64()),
         created_at=_dates(created_at),
         key=_same(entry.key, rows, pa.binary()),
         index=pa.array(np.array(indexes) + entry.offset),
         score=_same(0.0, rows, pa.float64()),
-        shape=_same(mark_of_key(entry.key), rows, pa.int64()),
+        shape=_same(hash_of_key(entry.key), rows, pa.int64()),
         values=_lists(np.arange(rows + 1), pa.array([entry.value[index] for index in indexes], pa.binary())),
     )
 
@@ -371,19 +371,21 @@ def _dates(created_at: Sequence[int | None]) -> pa.Array:
     return pa.array(created_at, pa.int64()).fill_null(UNDATED)
 
 
-def _members(key: bytes, place: Place, home: int, numbers: Any, indexes: Any, scores: Any, members: pa.Array) -> pa.RecordBatch:
-    """The traces of members of a key, which is a place. ``home``: the mark of theirs if the place tells it, else 0."""
+def _members(
+    key: bytes, index_key: IndexKey, group: int, numbers: Any, indexes: Any, scores: Any, members: pa.Array
+) -> pa.RecordBatch:
+    """The traces of members of an index. ``group``: the hash of theirs if the index tells it, else 0."""
     rows = len(members)
     return _batch(
         rows,
         number=pa.array(numbers, pa.int64()),
         kind=_same(PLACE, rows, pa.int64()),
-        mark=pa.array(marks(np.uint64(place.base), np.uint64(place.factor), scores)),
-        home=_same(home, rows, pa.int64()),
+        mark=pa.array(placement_hashes(np.uint64(index_key.base), np.uint64(index_key.factor), scores)),
+        home=_same(group, rows, pa.int64()),
         key=_same(key, rows, pa.binary()),
         index=pa.array(indexes),
         score=pa.array(scores),
-        shape=_same(mark_of_key(key), rows, pa.int64()),
+        shape=_same(hash_of_key(key), rows, pa.int64()),
         values=_lists(np.arange(rows + 1), members),
     )
 
@@ -401,8 +403,8 @@ def _attached(those: Sequence[tuple[int, Entry]]) -> pa.RecordBatch:
     )
 
 
-def marks(bases: Any, factors: Any, scores: Any) -> Any:
-    """``Place.mark`` for whole arrays, as signed numbers; no score of a zset is NaN."""
+def placement_hashes(bases: Any, factors: Any, scores: Any) -> Any:
+    """``IndexKey.placement_hash`` for whole arrays, as signed numbers; no score of a zset is NaN."""
     with np.errstate(over="ignore"):
         found = bases + (scores + 0.0).view(np.uint64) * factors
         found = (found ^ found >> np.uint64(30)) * np.uint64(MIX[0])
@@ -410,12 +412,12 @@ def marks(bases: Any, factors: Any, scores: Any) -> Any:
         return (found ^ found >> np.uint64(31)).view(np.int64)
 
 
-def mark_of_names(names: Iterable[bytes]) -> int:
+def hash_of_names(names: Iterable[bytes]) -> int:
     """A signed 64-bit number for the names of fields in this order."""
-    return mark_of_key(b"".join(b"%d:%b" % (len(name), name) for name in names))
+    return hash_of_key(b"".join(b"%d:%b" % (len(name), name) for name in names))
 
 
-def mark_of_key(key: bytes) -> int:
+def hash_of_key(key: bytes) -> int:
     """A signed 64-bit number for the name of a key."""
     return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), signed=True)
 

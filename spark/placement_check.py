@@ -1,6 +1,6 @@
 """Sound: the jobs whose traces say that all is well, and those that the rules must look at after all.
 
-    traces of a bucket -> by job: sum of all marks -> sound: counted, and grouped by kind for whoever reads jobs
+    traces of a bucket -> by job: sum of all placement hashes -> sound: counted, and grouped by kind for whoever reads jobs
                                                    -> suspects: their traces become facts
 
 Each bucket (shuffle.py) is the work of one task, which has all traces of its jobs; what a bucket says is the same whenever it is
@@ -54,8 +54,8 @@ class Judged(NamedTuple):
 
     numbers: Any
     """In ascending order."""
-    homes: Any
-    """The ``Home.mark`` of each."""
+    groups: Any
+    """The ``JobGroup.hash`` of each."""
     sizes: Any
     """The bytes of all traces of each."""
     created_at: Any
@@ -81,20 +81,20 @@ class Traces:
     now_ms: int
     files: tuple[str, ...]
     buckets: int
-    homes: dict[int, tuple[str, str]]
-    """Queue and state by ``Home.mark``."""
+    groups: dict[int, tuple[str, str]]
+    """Queue and state by ``JobGroup.hash``."""
     shapes: dict[int, tuple[bytes, ...]]
-    """The fields of records by the mark of these."""
+    """The fields of records by the hash of these."""
     unsettled: frozenset[int]
-    """The homes of queues at whose jobs the rules must look."""
+    """The groups of queues at whose jobs the rules must look."""
 
     @classmethod
     def of(cls, address: Address, now_ms: int, outline: Outline, buckets: int) -> Traces:
         """The traces of which the tasks that made them have told."""
         prefilter = prefilter_of(address, now_ms)
-        unsettled = (mark for mark, (queue, _) in outline.homes.items() if not prefilter.is_settled(queue, outline.totals))
+        unsettled = (group for group, (queue, _) in outline.groups.items() if not prefilter.is_settled(queue, outline.totals))
         files = tuple(sorted(outline.files))
-        return cls(address, now_ms, files, buckets, outline.homes, outline.shapes, frozenset(unsettled))
+        return cls(address, now_ms, files, buckets, outline.groups, outline.shapes, frozenset(unsettled))
 
     def judge(self, bucket: int) -> Judged:
         """The sound jobs of a bucket. What is found lies beside the traces then, for the steps that ask again."""
@@ -116,7 +116,7 @@ class Traces:
             return Judged(nothing, nothing, nothing, nothing, nothing)
         cells = [np.concatenate(column) for column in zip(*told, strict=True)]
         order = np.argsort(cells[0])
-        number, kind, mark, home, created_at, size = (column[order] for column in cells)
+        number, kind, mark, group, created_at, size = (column[order] for column in cells)
         starts = np.flatnonzero(np.concatenate(([True], number[1:] != number[:-1])))
         is_sound = (
             (np.add.reduceat(mark, starts) == 0)
@@ -124,21 +124,21 @@ class Traces:
             & (np.bitwise_or.reduceat(kind, starts) & DOUBT == 0)
         )
         # Of a job that stands where it claims, this is the sum of one cell and zeros.
-        homes = np.add.reduceat(home, starts)
-        is_sound &= ~np.isin(homes, list(self.unsettled))
+        groups = np.add.reduceat(group, starts)
+        is_sound &= ~np.isin(groups, list(self.unsettled))
         sizes, created = (np.add.reduceat(column, starts) for column in (size, created_at))
         owners = np.empty(len(number), np.int32)
         indexes = np.where(is_sound, np.cumsum(is_sound) - 1, SUSPECT)
         owners[order] = np.where(kind == DOUBT, NO_TRACE, np.repeat(indexes, np.diff(starts, append=len(number))))
-        return Judged(number[starts][is_sound], homes[is_sound], sizes[is_sound], created[is_sound], owners)
+        return Judged(number[starts][is_sound], groups[is_sound], sizes[is_sound], created[is_sound], owners)
 
     def census(self, sound: Judged) -> Census:
         """How many jobs are sound, where they stand, and how old they are."""
         census = Census()
-        for home in np.unique(sound.homes).tolist():
-            created_at = sound.created_at[sound.homes == home]
+        for group in np.unique(sound.groups).tolist():
+            created_at = sound.created_at[sound.groups == group]
             times = np.sort(created_at[created_at != UNDATED]).tolist()
-            census.count_created(*self.homes[home], times, self.now_ms, len(created_at) - len(times))
+            census.count_created(*self.groups[group], times, self.now_ms, len(created_at) - len(times))
         return census
 
     def suspects(self, bucket: int, sound: Judged) -> Iterator[Entry]:
@@ -166,7 +166,7 @@ class Traces:
             those = jobs[slabs == slab]
             rows = np.full(len(wanted) + 2, NOT_HERE)  # the last two are those of suspects and of what is no trace
             rows[those] = np.arange(len(those))
-            yield self._groups(*self._traces(bucket, rows[sound.owners]), sound.homes[those])
+            yield self._groups(*self._traces(bucket, rows[sound.owners]), sound.groups[those])
 
     def prefilter(self) -> Prefilter:
         """The keyspace as its family sees it at a glance."""
@@ -190,24 +190,24 @@ class Traces:
             told.append(those if is_whole else those[wanted])
         return pa.Table.from_batches(rows, SCHEMA).combine_chunks(), np.concatenate(told)
 
-    def _groups(self, traces: pa.Table, job: Any, homes: Any) -> Iterator[Group]:
-        """The sound jobs with these homes. ``job``: the index among these of the job of each trace, or NOT_HERE."""
+    def _groups(self, traces: pa.Table, job: Any, groups: Any) -> Iterator[Group]:
+        """The sound jobs of these groups. ``job``: the index among these of the job of each trace, or NOT_HERE."""
         kind, index, shape = (traces.column(name).fill_null(0).to_numpy() for name in ("kind", "index", "shape"))
         held = _Held.of(traces, index)
         kind = np.where(job == NOT_HERE, 0, kind)
-        # Each job has one record, and stands in as many places as all others, those of one home in the same.
+        # Each job has one record, and stands in as many places as all others, those of one group in the same.
         of_records = np.flatnonzero(kind == RECORD)
-        records: Any = np.empty(len(homes), np.int64)
+        records: Any = np.empty(len(groups), np.int64)
         records[job[of_records]] = of_records
-        by_kind = np.lexsort((shape[records], homes))
+        by_kind = np.lexsort((shape[records], groups))
         turn = np.argsort(by_kind)[job]
         records = records[by_kind]
-        places = _sorted(np.flatnonzero(kind == PLACE), shape, turn).reshape(len(homes), -1).transpose()
+        places = _sorted(np.flatnonzero(kind == PLACE), shape, turn).reshape(len(groups), -1).transpose()
         attached = _sorted(np.flatnonzero(kind == ATTACHED), index, turn)
-        ends = np.searchsorted(turn[attached], np.arange(len(homes) + 1))
-        kinds = np.stack((shape[records], homes[by_kind]))
+        ends = np.searchsorted(turn[attached], np.arange(len(groups) + 1))
+        kinds = np.stack((shape[records], groups[by_kind]))
         borders = np.flatnonzero((kinds[:, 1:] != kinds[:, :-1]).any(axis=0)) + 1
-        for start, end in pairwise([0, *borders.tolist(), len(homes)]):
+        for start, end in pairwise([0, *borders.tolist(), len(groups)]):
             alike = records[start:end]
             columns = held.columns(alike, self.shapes.get(shape[alike[0]], ()))
             those = places[:, start:end] if columns else [alike]
@@ -262,7 +262,7 @@ class _Held:
         return {name: self.values.take(begins + index) for index, name in enumerate(names)}
 
     def members(self, rows: Any) -> Members:
-        """What stands in a place."""
+        """What stands in an index."""
         return Members(self.values.take(self.ends[rows]), self.scores[rows], self.indexes[rows])
 
     def attached(self, rows: Any, owned: Any) -> Attached:

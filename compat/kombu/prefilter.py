@@ -14,7 +14,7 @@ from ...schema.errors import MalformedValue
 from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.job import State
 from ...schema.memo import Memo
-from ...schema.prefilter import Home, Item, Member, Prefilter
+from ...schema.prefilter import Item, JobGroup, Member, Prefilter
 from ...schema.text import to_bytes
 from ...schema.totals import Totals
 from ..moments import moment
@@ -34,7 +34,7 @@ class KombuPrefilter(Prefilter):
         self._layout = layout(prefix, settings)
         self._now_ms = now_ms
         self._lists = Memo(self._list)
-        self._homes = Memo(_home)
+        self._groups = Memo(_group)
 
     def number(self, job_id: str, scope: str) -> int:
         # Not of the scope: a consumer's copy of a message has none, and must cast doubt on the one that waits.
@@ -93,13 +93,13 @@ class KombuPrefilter(Prefilter):
             return None
         due_at = moment(message.headers.get("eta"))
         state = State.WAITING if due_at is None or due_at <= self._now_ms else State.SCHEDULED
-        return Item(self.number(message.tag, queue), self._homes[queue, state], None)
+        return Item(self.number(message.tag, queue), self._groups[queue, state], None)
 
 
-def _home(told: tuple[str, State]) -> Home:
-    """The home of all messages of a queue in a state."""
+def _group(told: tuple[str, State]) -> JobGroup:
+    """The group of all messages of a queue in a state."""
     queue, state = told
-    return Home(queue, state, ())
+    return JobGroup(queue, state, ())
 
 
 def _glance(raw: bytes) -> Glance | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.job import State
 from ...schema.memo import Memo
-from ...schema.prefilter import Accepted, Columns, Home, Member, Place, Prefilter, Standing
+from ...schema.prefilter import Accepted, IndexKey, IndexMembers, JobGroup, Member, Prefilter, RecordColumns
 from ...schema.text import not_json, to_text
 from ...schema.totals import Totals
 from ..numbers import number, wholes
@@ -49,7 +49,7 @@ class KuePrefilter(Prefilter):
         """A job that was due before has not been promoted in time, and one whose lease was over has not been given up."""
         self.active = self._layout.key("by_state", state=WORDS[State.ACTIVE])
         """The index of active jobs, in which scores are leases, of which records don't know."""
-        self._homes = Memo(self._home)
+        self._groups = Memo(self._group)
         self._scores = Memo(priority_of)
         self._indexes = Memo(self._index)
 
@@ -58,10 +58,10 @@ class KuePrefilter(Prefilter):
 
         return KueBatchPrefilter(self)
 
-    def home(self, queue: bytes, word: bytes) -> Home | None:
-        """The home of all jobs of a type in a state, as their records name these; None where a rule must look."""
-        home: Home | None = self._homes[queue, word]
-        return home
+    def group(self, queue: bytes, word: bytes) -> JobGroup | None:
+        """The group of all jobs of a type in a state, as their records name these; None where a rule must look."""
+        group: JobGroup | None = self._groups[queue, word]
+        return group
 
     def record(self, key: bytes) -> int | None:
         if not key.startswith(self.head):
@@ -72,11 +72,11 @@ class KuePrefilter(Prefilter):
     def number(self, job_id: str, scope: str) -> int:
         return int(job_id)
 
-    def accept(self, records: Columns) -> Accepted:
+    def accept(self, records: RecordColumns) -> Accepted:
         rows = len(records[next(iter(records))])
         if not records.keys() >= NEEDED:
             return Accepted.none(rows)
-        homes = [self._homes[told] for told in zip(records[b"type"], records[b"state"], strict=True)]
+        groups = [self._groups[told] for told in zip(records[b"type"], records[b"state"], strict=True)]
         scores = list(map(self._scores.__getitem__, records[b"priority"]))
         created_at = _wholes(records[b"created_at"])
         numbers = (_wholes(records[name]) for name in (b"updated_at", b"promote_at", b"max_attempts"))
@@ -85,10 +85,10 @@ class KuePrefilter(Prefilter):
         progress, passing = (records.get(name, [b""] * rows) for name in (b"progress", b"removeOnComplete"))
         ttls = _wholes(records[b"ttl"]) if b"ttl" in records else [0] * rows
         by_state = list(scores)
-        columns = zip(homes, scores, created_at, *numbers, made, strict=True)
-        for row, (home, score, created, updated, due, allowed, used) in enumerate(columns):
+        columns = zip(groups, scores, created_at, *numbers, made, strict=True)
+        for row, (group, score, created, updated, due, allowed, used) in enumerate(columns):
             is_sound = (
-                home is not None
+                group is not None
                 and score is not None
                 and 0 <= created <= updated <= LATEST
                 and created <= due <= LATEST
@@ -96,7 +96,7 @@ class KuePrefilter(Prefilter):
                 and allowed >= 1
             )
             if is_sound:
-                match home.state:
+                match group.state:
                     case State.SCHEDULED:
                         by_state[row] = float(due)
                         is_sound = due >= self.late
@@ -109,24 +109,24 @@ class KuePrefilter(Prefilter):
                         by_state[row] = 0.0
                         is_sound = (ttls[row] > 0 or self.for_transfer) and b"duration" not in records
             if not is_sound:
-                homes[row] = None
+                groups[row] = None
         for row, limit in enumerate(ttls):
             if limit < 0:
-                homes[row] = None
+                groups[row] = None
         for name in JSON & records.keys():
             for row in not_json(records[name]):
-                homes[row] = None
-        return Accepted(homes, (scores, by_state, scores), created_at)
+                groups[row] = None
+        return Accepted(groups, (scores, by_state, scores), created_at)
 
-    def standing(self, entry: Entry) -> Standing | None:
+    def index_members(self, entry: Entry) -> IndexMembers | None:
         if entry.redis_type != "zset" or entry.ttl_ms is not None or not self.is_index(entry.key):
             return None
         numbers = _padded_numbers([member for member, _ in entry.value])
         if entry.key != self.active:
-            return Standing(Place(entry.key), numbers)
+            return IndexMembers(IndexKey(entry.key), numbers)
         is_over = [SHORTEST_LEASE <= score < self.late for _, score in entry.value]
         known = [None if over else number for number, over in zip(numbers, is_over, strict=True)]
-        return Standing(Place(entry.key, is_scored=False), known)
+        return IndexMembers(IndexKey(entry.key, is_scored=False), known)
 
     def is_index(self, key: bytes) -> bool:
         """Whether a zset of this name is one of the indexes."""
@@ -153,11 +153,11 @@ class KuePrefilter(Prefilter):
             totals.maximum("highest id", max(own))
         totals.count("trace", "0.9", len(keys))
 
-    def tally_standing(self, entry: Entry, scores: Sequence[float], totals: Totals) -> None:
-        self.tally_place(entry.key, len(scores), sum(score > EARLIEST_TIME for score in scores), totals)
+    def tally_index(self, entry: Entry, scores: Sequence[float], totals: Totals) -> None:
+        self.tally_members(entry.key, len(scores), sum(score > EARLIEST_TIME for score in scores), totals)
 
-    def tally_place(self, key: bytes, members: int, times: int, totals: Totals) -> None:
-        """The same for so many members of a place, of whose scores so many are times."""
+    def tally_members(self, key: bytes, members: int, times: int, totals: Totals) -> None:
+        """The same for so many members of an index, of whose scores so many are times."""
         told = self._layout.parse(key, "zset")
         if not members or told is None:
             return
@@ -179,15 +179,15 @@ class KuePrefilter(Prefilter):
             raise ValueError(f"{key!r} is no index")
         return match.role, match.fields.get("queue"), match.fields.get("state")
 
-    def _home(self, told: tuple[bytes, bytes]) -> Home | None:
-        """The home of all jobs of a type in a state; None where a rule must look."""
+    def _group(self, told: tuple[bytes, bytes]) -> JobGroup | None:
+        """The group of all jobs of a type in a state; None where a rule must look."""
         queue, word = told
         state = state_of({b"type": queue, b"state": word})
         if state not in KNOWN or not queue:
             return None
         name = to_text(queue)
         keys = (self._layout.key(role, queue=name, state=WORDS[state]) for role in INDEXES)
-        return Home(name, state, tuple(Place(key, key != self.active) for key in keys))
+        return JobGroup(name, state, tuple(IndexKey(key, key != self.active) for key in keys))
 
 
 def priority_of(raw: bytes) -> float | None:

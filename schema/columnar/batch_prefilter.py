@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from attrs import frozen
 
-from ..prefilter import Home, Place
+from ..prefilter import IndexKey, JobGroup
 from ..totals import Totals
 from .binary_views import Texts
 from .jobtable import AcceptedJobs, JobTable
@@ -20,35 +20,35 @@ from .jobtable import AcceptedJobs, JobTable
 UNDATED = -(2**63)
 """Stands for the moment of creation where nothing tells it."""
 NOT_ACCEPTED = -1
-"""Stands for the home of a job at which the rules must look."""
+"""Stands for the group of a job at which the rules must look."""
 
 
 @frozen(eq=False)
 class AcceptedColumns:
     """As Accepted, of so many jobs."""
 
-    homes: Sequence[Home]
+    groups: Sequence[JobGroup]
     """Each once."""
     at: Any
-    """The index of each job's home among these (int64); NOT_ACCEPTED: all other columns mean nothing."""
+    """The index of each job's group among these (int64); NOT_ACCEPTED: all other columns mean nothing."""
     scores: Sequence[Any]
-    """For each place of a home, the scores there (float64)."""
+    """For each index of a group, the scores there (float64)."""
     created_at: Any
     """int64; UNDATED where nothing tells."""
 
     def take(self, rows: Any) -> AcceptedColumns:
         """Some of the jobs (bool)."""
-        return AcceptedColumns(self.homes, self.at[rows], [score[rows] for score in self.scores], self.created_at[rows])
+        return AcceptedColumns(self.groups, self.at[rows], [score[rows] for score in self.scores], self.created_at[rows])
 
 
 @frozen(eq=False)
-class StandingColumns:
-    """As Standing."""
+class IndexMemberColumns:
+    """As IndexMembers."""
 
-    place: Place
+    key: IndexKey
     numbers: Any
     """int64, NO_NUMBER for None."""
-    home: Home | None = None
+    group: JobGroup | None = None
 
 
 class BatchPrefilter(ABC):
@@ -74,12 +74,12 @@ class BatchPrefilter(ABC):
         """``Prefilter.tally_accepted`` of the records with these keys, of jobs with these numbers."""
 
     @abstractmethod
-    def standing(self, key: bytes, members: Texts, scores: Any) -> StandingColumns | None:
-        """``Prefilter.standing`` of some members of a zset that does not expire, with these scores (float64)."""
+    def index_members(self, key: bytes, members: Texts, scores: Any) -> IndexMemberColumns | None:
+        """``Prefilter.index_members`` of some members of a zset that does not expire, with these scores (float64)."""
 
     @abstractmethod
-    def tally_standing(self, key: bytes, scores: Any, totals: Totals) -> None:
-        """``Prefilter.tally_standing`` of the members of a place that have a number; ``scores``: theirs (float64)."""
+    def tally_index(self, key: bytes, scores: Any, totals: Totals) -> None:
+        """``Prefilter.tally_index`` of the members of an index that have a number; ``scores``: theirs (float64)."""
 
     def tables(self, jobs: AcceptedJobs, totals: Totals) -> Iterator[JobTable]:
         """The jobs that ``KeyFamily.read`` would make of the subjects of these, read with these totals.

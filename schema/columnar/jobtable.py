@@ -23,7 +23,7 @@ from .binary_views import Texts
 
 @frozen(eq=False)
 class Members:
-    """The entries of some jobs in one of their places."""
+    """The entries of some jobs in one of their indexes."""
 
     members: Texts
     scores: Any
@@ -72,13 +72,13 @@ class Attached:
 
 @frozen(eq=False)
 class AcceptedJobs:
-    """Jobs of one home whose records have the same fields, which ``accept`` has accepted: what their keys hold."""
+    """Jobs of one group whose records have the same fields, which ``accept`` has accepted: what their keys hold."""
 
     keys: Texts
     """Of their records, or the list of which they are items."""
     records: Mapping[bytes, Texts]
-    """The values of each field; empty for items, which are their own members in the place that the list is."""
-    places: Mapping[bytes, Members]
+    """The values of each field; empty for items, which are their own members in the index that the list is."""
+    indexes: Mapping[bytes, Members]
     """By key."""
     attached: Attached
 
@@ -90,18 +90,18 @@ class AcceptedJobs:
         if rows.all():
             return self
         records = {name: values.take(rows) for name, values in self.records.items()}
-        places = {key: members.take(rows) for key, members in self.places.items()}
-        return AcceptedJobs(self.keys.take(rows), records, places, self.attached.take(rows))
+        indexes = {key: members.take(rows) for key, members in self.indexes.items()}
+        return AcceptedJobs(self.keys.take(rows), records, indexes, self.attached.take(rows))
 
     def subjects(self, prefilter: Prefilter) -> Iterator[Subject]:
         """Each job by itself."""
         names = list(self.records)
         rows = zip(*(values.to_list() for values in self.records.values()), strict=True) if names else repeat(())
-        places = [
-            zip(repeat(key), place.members.to_list(), place.scores.tolist(), place.ranks.tolist(), strict=False)
-            for key, place in self.places.items()
+        indexes = [
+            zip(repeat(key), members.members.to_list(), members.scores.tolist(), members.ranks.tolist(), strict=False)
+            for key, members in self.indexes.items()
         ]
-        columns = zip(self.keys.to_list(), rows, self.attached.entries(), *places, strict=False)
+        columns = zip(self.keys.to_list(), rows, self.attached.entries(), *indexes, strict=False)
         for key, values, attached, *members in columns:
             record = tuple(chain.from_iterable(zip(names, values, strict=True)))
             yield prefilter.subject(key, record, starmap(Member, members), attached)
@@ -182,7 +182,7 @@ class CommandTable:
     """Those of each job, one after the other."""
     each: int
     """How many commands that is. The keys of all of them have the same hash tags."""
-    place: bytes
-    """The zset to which one ZADD more adds all of the jobs, or as many of them as go at once."""
+    zset: bytes
+    """To which one ZADD more adds all of the jobs, or as many of them as go at once."""
     members: Texts
     """The score and the member of each there, as words of that command."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..columnar.batch_prefilter import NOT_ACCEPTED, UNDATED, AcceptedColumns, BatchPrefilter, StandingColumns
+from ..columnar.batch_prefilter import NOT_ACCEPTED, UNDATED, AcceptedColumns, BatchPrefilter, IndexMemberColumns
 from ..columnar.binary_views import NO_NUMBER, NULL, Texts, has
 from ..columnar.jit import compiled
 from ..columnar.jobnumbers import numbers_of
@@ -59,28 +59,28 @@ class NativeBatchPrefilter(BatchPrefilter):
         is_sound[there[Aside.FIELD]] &= _are_calm(records[Aside.FIELD].take(there[Aside.FIELD]))
         return AcceptedColumns((SOMEWHERE,), np.where(is_sound, 0, NOT_ACCEPTED), (np.zeros(len(is_sound)),), created_at)
 
-    def standing(self, key: bytes, members: Texts, scores: Any) -> StandingColumns | None:
-        place = self._prefilter.place(key)
-        if place is None:
+    def index_members(self, key: bytes, members: Texts, scores: Any) -> IndexMemberColumns | None:
+        index = self._prefilter.index(key)
+        if index is None:
             return None
-        queue, role, home = place
+        queue, role, group = index
         numbers = numbers_of(members, [queue], np.zeros(len(members), np.int64))
         if role == "waiting":
             with np.errstate(invalid="ignore"):
                 numbers[(np.floor(scores) != scores) | (np.abs(scores) > EXACT)] = NO_NUMBER
         elif role == "scheduled":
             numbers[(scores < self._prefilter.late) | ~(np.abs(scores) < 2.0**63)] = NO_NUMBER
-        return StandingColumns(ANYWHERE, numbers, home)
+        return IndexMemberColumns(ANYWHERE, numbers, group)
 
     def tally_accepted(self, keys: Texts, numbers: Any, totals: Totals) -> None:
         codes, tags = self._told(keys)[0].codes()
         for tag, records in zip(tags, np.bincount(codes, minlength=len(tags)).tolist(), strict=True):
             totals.count("records", self._prefilter.queue(tag) or "", records)
 
-    def tally_standing(self, key: bytes, scores: Any, totals: Totals) -> None:
-        place = self._prefilter.place(key)
-        if len(scores) and place is not None and place[1] == "waiting":
-            self._prefilter.tally_waiting(place[0], len(scores), int((scores.astype(np.int64) % SEQUENCES).max()), totals)
+    def tally_index(self, key: bytes, scores: Any, totals: Totals) -> None:
+        index = self._prefilter.index(key)
+        if len(scores) and index is not None and index[1] == "waiting":
+            self._prefilter.tally_waiting(index[0], len(scores), int((scores.astype(np.int64) % SEQUENCES).max()), totals)
 
     def tables(self, jobs: AcceptedJobs, totals: Totals) -> Iterator[JobTable]:
         tags, ids = self._told(jobs.keys)

@@ -15,7 +15,7 @@ from ..errors import MalformedValue
 from ..fact import Entry, Fact, FactKind, Subject
 from ..jobnumber import number_of
 from ..memo import Memo
-from ..prefilter import ANYWHERE, Accepted, Columns, Home, Member, Prefilter, Standing
+from ..prefilter import ANYWHERE, Accepted, IndexMembers, JobGroup, Member, Prefilter, RecordColumns
 from ..text import to_bytes, to_text
 from ..totals import Totals
 from . import codec
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from ..columnar.batch_prefilter import BatchPrefilter
 
 CALM = frozenset({"waiting", "scheduled", "dead", "done"})
-"""The roles of the places where nobody holds a job."""
-SOMEWHERE = Home("", None, (ANYWHERE,))
+"""The roles of the indexes where nobody holds a job."""
+SOMEWHERE = JobGroup("", None, (ANYWHERE,))
 NEVER = -(2**63)
 """Before all moments."""
 EXACT = 2**53
@@ -48,7 +48,7 @@ class NativePrefilter(Prefilter):
         self.late = NEVER if for_transfer else now_ms - LATE_MS
         """A job that was due before is late."""
         self._queues = Memo(_queue)
-        self._homes = Memo(_home)
+        self._groups = Memo(_group)
 
     def columns(self) -> BatchPrefilter:
         from .columns import NativeBatchPrefilter  # needs what only the extra spark has
@@ -65,7 +65,7 @@ class NativePrefilter(Prefilter):
     def number(self, job_id: str, scope: str) -> int:
         return number_of(scope, job_id)
 
-    def accept(self, records: Columns) -> Accepted:
+    def accept(self, records: RecordColumns) -> Accepted:
         rows = len(records[next(iter(records))])
         if not records.keys() & {b"payload", b"message"}:
             return Accepted.none(rows)
@@ -83,25 +83,25 @@ class NativePrefilter(Prefilter):
             odd.update(row for row, message in enumerate(records[b"message"]) if not is_message(message))
         if Aside.FIELD in records:
             odd.update(row for row, aside in enumerate(records[Aside.FIELD]) if not is_calm(aside))
-        homes = [None if row in odd else SOMEWHERE for row in range(rows)]
-        return Accepted(homes, ([0.0] * rows,), created_at)
+        groups = [None if row in odd else SOMEWHERE for row in range(rows)]
+        return Accepted(groups, ([0.0] * rows,), created_at)
 
-    def standing(self, entry: Entry) -> Standing | None:
-        place = self.place(entry.key) if entry.redis_type == "zset" and entry.ttl_ms is None else None
-        if place is None:
+    def index_members(self, entry: Entry) -> IndexMembers | None:
+        index = self.index(entry.key) if entry.redis_type == "zset" and entry.ttl_ms is None else None
+        if index is None:
             return None
-        queue, role, home = place
+        queue, role, group = index
         is_odd = {"waiting": _is_inexact, "scheduled": self._is_late}.get(role, _never)
         numbers = [None if is_odd(score) else self.number(to_text(member), queue) for member, score in entry.value]
-        return Standing(ANYWHERE, numbers, home)
+        return IndexMembers(ANYWHERE, numbers, group)
 
-    def place(self, key: bytes) -> tuple[str, str, Home] | None:
-        """The queue, the role and the home of the jobs in a zset of this name, if it is a place where nobody holds a job."""
+    def index(self, key: bytes) -> tuple[str, str, JobGroup] | None:
+        """The queue, the role and the group of the jobs in a zset of this name, if it is an index where nobody holds a job."""
         match = self._layout.parse(key, "zset")
         if match is None or match.role not in CALM or not is_escaped(match.fields["tag"]):
             return None
         queue = unescape(match.fields["tag"])
-        return queue, match.role, self._homes[queue, match.role]
+        return queue, match.role, self._groups[queue, match.role]
 
     def subject(self, key: bytes, record: tuple[bytes, ...], members: Iterable[Member], attached: Iterable[Entry]) -> Subject:
         told = self._told(key)
@@ -119,11 +119,11 @@ class NativePrefilter(Prefilter):
         for tag, records in Counter(key[start:].partition(b"}")[0] for key in keys).items():
             totals.count("records", self.queue(tag) or "", records)
 
-    def tally_standing(self, entry: Entry, scores: Sequence[float], totals: Totals) -> None:
-        place = self.place(entry.key)
-        if scores and place is not None and place[1] == "waiting":
+    def tally_index(self, entry: Entry, scores: Sequence[float], totals: Totals) -> None:
+        index = self.index(entry.key)
+        if scores and index is not None and index[1] == "waiting":
             highest = max(sequence_of(whole_score(score) or 0) for score in scores)
-            self.tally_waiting(place[0], len(scores), highest, totals)
+            self.tally_waiting(index[0], len(scores), highest, totals)
 
     def tally_waiting(self, queue: str, members: int, highest: int, totals: Totals) -> None:
         """Counts so many members of a queue's waiting jobs; ``highest``: of their sequences."""
@@ -152,10 +152,10 @@ def _queue(tag: bytes) -> str | None:
     return unescape(text) if text and is_escaped(text) else None
 
 
-def _home(told: tuple[str, str]) -> Home:
-    """The home of all jobs of a queue in places of a role."""
+def _group(told: tuple[str, str]) -> JobGroup:
+    """The group of all jobs of a queue in indexes of a role."""
     queue, role = told
-    return Home(queue, STATES[role], (ANYWHERE,))
+    return JobGroup(queue, STATES[role], (ANYWHERE,))
 
 
 def is_message(raw: bytes) -> bool:

@@ -189,7 +189,7 @@ def _base64(value: bytes | Texts) -> Any:
 
 def read_tables(ids: Texts, jobs: AcceptedJobs, queue: str) -> Iterator[JobTable]:
     """The jobs of a queue of ascending order that stand as a migration has left them."""
-    ((key, members),) = jobs.places.items()
+    ((key, members),) = jobs.indexes.items()
     place, fields = key.rpartition(b":")[2], jobs.records
     state = STATES[place.decode()]
     needed = {b"payload", b"name", b"published_at", Aside.FIELD} | ALSO.get(state, frozenset())

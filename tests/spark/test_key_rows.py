@@ -20,12 +20,12 @@ from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.scan import entries
 from ferryman.schema.address import Address
 from ferryman.schema.job import State
-from ferryman.schema.prefilter import Place
+from ferryman.schema.prefilter import IndexKey
 from ferryman.schema.rule import Finding
 from ferryman.spark import audit_input, key_rows
 from ferryman.spark.columns import STAYS, Hashes
 from ferryman.spark.engine import SparkEngine
-from ferryman.spark.key_rows import Tracing, mark_of_names, marks
+from ferryman.spark.key_rows import Tracing, hash_of_names, placement_hashes
 from ferryman.spark.snapshot import take
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,20 +50,20 @@ def audited(engine: Engine, source: Address) -> tuple[list[Finding], Census]:
 
 
 @given(st.lists(st.floats(allow_nan=False), min_size=1), st.binary())
-def test_marks_of_many_are_those_of_each(scores: list[float], key: bytes) -> None:
-    place = Place(key)
-    found = marks(np.uint64(place.base), np.uint64(place.factor), np.array(scores))
-    assert found.view(np.uint64).tolist() == [place.mark(score) for score in scores]
+def test_placement_hashes_of_many_are_those_of_each(scores: list[float], key: bytes) -> None:
+    index_key = IndexKey(key)
+    found = placement_hashes(np.uint64(index_key.base), np.uint64(index_key.factor), np.array(scores))
+    assert found.view(np.uint64).tolist() == [index_key.placement_hash(score) for score in scores]
 
 
 @given(st.sets(st.lists(st.binary(max_size=3)).map(tuple), min_size=2))
 def test_fields_are_told_apart_by_their_marks(shapes: set[tuple[bytes, ...]]) -> None:
-    assert len(set(map(mark_of_names, shapes))) == len(shapes)
+    assert len(set(map(hash_of_names, shapes))) == len(shapes)
 
 
 @given(st.sets(st.lists(st.binary()).map(tuple)))
 def test_fields_of_any_name_reach_the_driver(shapes: set[tuple[bytes, ...]]) -> None:
-    told = {mark_of_names(names): names for names in shapes}
+    told = {hash_of_names(names): names for names in shapes}
     assert Outline.of([json.dumps(Outline(shapes=told).to_json())]).shapes == told
 
 

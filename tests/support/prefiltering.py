@@ -14,7 +14,7 @@ from ferryman.schema.columnar.jobtable import AcceptedJobs, Attached, JobTable, 
 from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job
 from ferryman.schema.packed import pack, unpack
-from ferryman.schema.prefilter import Home, Member, Prefilter
+from ferryman.schema.prefilter import JobGroup, Member, Prefilter
 from ferryman.schema.text import to_bytes, to_text
 
 ATTRIBUTES = tuple(each.name for each in fields(Job))
@@ -23,15 +23,15 @@ ATTRIBUTES = tuple(each.name for each in fields(Job))
 class Sound(NamedTuple):
     """A job that it accepts."""
 
-    home: Home
+    group: JobGroup
     scores: tuple[float, ...]
     created_at: int
 
 
 def accept(prefilter: Prefilter, record: Mapping[bytes, bytes]) -> Sound | None:
     """None where the rules must look."""
-    homes, scores, created_at = prefilter.accept({name: [value] for name, value in record.items()})
-    return None if homes[0] is None else Sound(homes[0], tuple(column[0] for column in scores), created_at[0])
+    groups, scores, created_at = prefilter.accept({name: [value] for name, value in record.items()})
+    return None if groups[0] is None else Sound(groups[0], tuple(column[0] for column in scores), created_at[0])
 
 
 def numbers(found: Iterable[int | None]) -> list[int]:
@@ -44,8 +44,8 @@ def accept_both(prefilter: Prefilter, records: Sequence[Mapping[bytes, bytes]]) 
     columns = prefilter.columns()
     told = [accept(prefilter, record) for record in records]
     found = columns.accept({name: Texts.of([record.get(name) for record in records]) for name in columns.fields})
-    homes = [None if at == NOT_ACCEPTED else found.homes[at] for at in found.at.tolist()]
-    assert homes == [None if sound is None else sound.home for sound in told]
+    groups = [None if at == NOT_ACCEPTED else found.groups[at] for at in found.at.tolist()]
+    assert groups == [None if sound is None else sound.group for sound in told]
     return told, found
 
 
@@ -64,12 +64,12 @@ class Keys(NamedTuple):
     key: bytes
     record: Mapping[bytes, bytes]
     members: Sequence[Member]
-    """In the same places in the same order for all jobs of a home."""
+    """In the same indexes in the same order for all jobs of a group."""
     attached: Sequence[Entry] = ()
 
 
 def accepted_jobs(jobs: Sequence[Keys]) -> AcceptedJobs:
-    """Jobs of one home, whose records have the same fields, in columns."""
+    """Jobs of one group, whose records have the same fields, in columns."""
     columns = {name: Texts.of([job.record[name] for job in jobs]) for name in jobs[0].record}
     places = {}
     for members in zip(*(job.members for job in jobs), strict=True):

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ....schema.columnar.batch_prefilter import NOT_ACCEPTED, AcceptedColumns, BatchPrefilter, StandingColumns
+from ....schema.columnar.batch_prefilter import NOT_ACCEPTED, AcceptedColumns, BatchPrefilter, IndexMemberColumns
 from ....schema.columnar.binary_views import NO_NUMBER, NULL, Texts
 from ....schema.columnar.jit import compiled
 from ....schema.columnar.jobtable import AcceptedJobs, JobTable
 from ....schema.job import State
 from ....schema.memo import Memo
-from ....schema.prefilter import Home, Place
+from ....schema.prefilter import IndexKey, JobGroup
 from ....schema.totals import Totals
 from ...numbers import whole
 from ..keys import BORROWED, EARLIEST_TIME, LARGEST_ID
@@ -51,7 +51,7 @@ class KueBatchPrefilter(BatchPrefilter):
         used = np.where(records[b"attempts"].sizes == NULL, 0, records[b"attempts"].numbers(whole, NO_NUMBER))
         codes, texts = records[b"priority"].codes()
         score = np.array([np.nan if value is None else value for value in map(self._scores.__getitem__, texts)])[codes]
-        homes, at = self._at_home(records[b"type"], records[b"state"])
+        groups, at = self._at_group(records[b"type"], records[b"state"])
         is_sound = (
             (at != NOT_ACCEPTED)
             & ~np.isnan(score)
@@ -68,7 +68,7 @@ class KueBatchPrefilter(BatchPrefilter):
         there = {name: column.sizes != NULL for name, column in records.items()}
         for name in NEEDED:
             is_sound &= there[name]
-        states = [home.state for home in homes]
+        states = [group.state for group in groups]
         is_due, is_done, is_failed, is_active = (
             np.array([found is state for found in states] or [False])[at]
             for state in (State.SCHEDULED, State.COMPLETED, State.FAILED, State.ACTIVE)
@@ -82,29 +82,29 @@ class KueBatchPrefilter(BatchPrefilter):
         for name in JSON:
             is_sound &= ~there[name] | records[name].are_json()
         by_state = np.select([is_due, is_active], [due.astype(np.float64), 0.0], score)
-        return AcceptedColumns(homes, np.where(is_sound, at, NOT_ACCEPTED), (score, by_state, score), created)
+        return AcceptedColumns(groups, np.where(is_sound, at, NOT_ACCEPTED), (score, by_state, score), created)
 
-    def _at_home(self, types: Texts, words: Texts) -> tuple[list[Home], Any]:
-        """The homes of jobs of these types in these states, each once, and the index of each job's; NOT_ACCEPTED for none."""
+    def _at_group(self, types: Texts, words: Texts) -> tuple[list[JobGroup], Any]:
+        """The groups of jobs of these types in these states, each once, and the index of each job's; NOT_ACCEPTED for none."""
         by_type, queues = types.codes()
         by_word, states = words.codes()
         pairs, at = np.unique(by_type * len(states) + by_word, return_inverse=True)
-        told = [self._prefilter.home(queues[pair // len(states)], states[pair % len(states)]) for pair in pairs.tolist()]
-        homes = [home for home in told if home is not None]
-        index = {home: number for number, home in enumerate(homes)}
-        return homes, np.array([NOT_ACCEPTED if home is None else index[home] for home in told], np.int64)[at]
+        told = [self._prefilter.group(queues[pair // len(states)], states[pair % len(states)]) for pair in pairs.tolist()]
+        groups = [group for group in told if group is not None]
+        index = {group: number for number, group in enumerate(groups)}
+        return groups, np.array([NOT_ACCEPTED if group is None else index[group] for group in told], np.int64)[at]
 
-    def standing(self, key: bytes, members: Texts, scores: Any) -> StandingColumns | None:
+    def index_members(self, key: bytes, members: Texts, scores: Any) -> IndexMemberColumns | None:
         if not self._prefilter.is_index(key):
             return None
         numbers = _padded(members.data, members.starts, members.sizes)
         if key != self._prefilter.active:
-            return StandingColumns(Place(key), numbers)
+            return IndexMemberColumns(IndexKey(key), numbers)
         numbers[(scores >= SHORTEST_LEASE) & (scores < self._prefilter.late)] = NO_NUMBER
-        return StandingColumns(Place(key, is_scored=False), numbers)
+        return IndexMemberColumns(IndexKey(key, is_scored=False), numbers)
 
-    def tally_standing(self, key: bytes, scores: Any, totals: Totals) -> None:
-        self._prefilter.tally_place(key, len(scores), int((scores > EARLIEST_TIME).sum()), totals)
+    def tally_index(self, key: bytes, scores: Any, totals: Totals) -> None:
+        self._prefilter.tally_members(key, len(scores), int((scores > EARLIEST_TIME).sum()), totals)
 
     def tally_accepted(self, keys: Texts, numbers: Any, totals: Totals) -> None:
         own = numbers[(numbers < BORROWED) | (numbers > LARGEST_ID)]
@@ -113,13 +113,13 @@ class KueBatchPrefilter(BatchPrefilter):
         totals.count("trace", "0.9", len(numbers))
 
     def tables(self, jobs: AcceptedJobs, totals: Totals) -> Iterator[JobTable]:
-        home = self._prefilter.home(jobs.records[b"type"][0], jobs.records[b"state"][0])
-        if home is None or home.state is None:
+        group = self._prefilter.group(jobs.records[b"type"][0], jobs.records[b"state"][0])
+        if group is None or group.state is None:
             return
         start = len(self._prefilter.head)
         ids = Texts(jobs.keys.data, jobs.keys.starts + start, jobs.keys.sizes - start)
-        places = {role: jobs.places[place.key] for role, place in zip(INDEXES, home.places, strict=True)}
-        table = read_table(ids, jobs, home.queue, home.state, places)
+        indexes = {role: jobs.indexes[index_key.key] for role, index_key in zip(INDEXES, group.index_keys, strict=True)}
+        table = read_table(ids, jobs, group.queue, group.state, indexes)
         if table is not None:
             yield table
 

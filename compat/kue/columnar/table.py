@@ -43,8 +43,8 @@ OTHERS = TIMES | {b"priority", b"progress"}
 """Fields with a meaning, beside those above."""
 
 
-def read_table(ids: Texts, jobs: AcceptedJobs, queue: str, state: State, places: Mapping[str, Members]) -> JobTable | None:
-    """The jobs of which columns can say all; None where there are none. ``places``: the indexes by their roles."""
+def read_table(ids: Texts, jobs: AcceptedJobs, queue: str, state: State, indexes: Mapping[str, Members]) -> JobTable | None:
+    """The jobs of which columns can say all; None where there are none. ``indexes``: by their roles."""
     others = sorted(jobs.records.keys() - ALWAYS_GIVEN_BACK - NUMBERS.keys() - OTHERS)
     if FIELD in jobs.records or not all(map(_is_plain_name, others)):
         return None
@@ -52,11 +52,11 @@ def read_table(ids: Texts, jobs: AcceptedJobs, queue: str, state: State, places:
     for name in others:
         reading.keep(name)
     if state is State.WAITING:
-        reading.columns["position"] = places["by_type"].ranks
+        reading.columns["position"] = indexes["by_type"].ranks
         # The index decides when a job runs, whatever its hash says of its priority (KUE-12).
-        reading.columns["rank"] = _ranks(places["by_type"].scores)
+        reading.columns["rank"] = _ranks(indexes["by_type"].scores)
     if state is State.ACTIVE:
-        reading.read_lease(places["by_state"].scores)
+        reading.read_lease(indexes["by_state"].scores)
     if len(jobs.attached.keys):
         reading.columns["logs"] = jobs.attached.lines()
     return reading.table(queue)

@@ -50,17 +50,17 @@ def as_is(record: dict[bytes, bytes], lease: float, *, for_transfer: bool = Fals
     member = padded(job_id).encode()
     entries = [
         Entry(f"{PREFIX}:job:{job_id}".encode(), "hash", record),
-        Entry(f"{PREFIX}:job:types".encode(), "set", [to_bytes(sound.home.queue)]),
+        Entry(f"{PREFIX}:job:types".encode(), "set", [to_bytes(sound.group.queue)]),
         Entry(f"{PREFIX}:ids".encode(), "string", job_id.encode()),
     ]
-    for place, score in zip(sound.home.places, sound.scores, strict=True):
-        entries.append(Entry(place.key, "zset", [(member, score if place.is_scored else lease)]))
-        standing = prefilter.standing(entries[-1])
-        if standing.numbers == [None]:
+    for index_key, score in zip(sound.group.index_keys, sound.scores, strict=True):
+        entries.append(Entry(index_key.key, "zset", [(member, score if index_key.is_scored else lease)]))
+        index_members = prefilter.index_members(entries[-1])
+        if index_members.numbers == [None]:
             return [], None
-        assert standing.place == place
-    if sound.home.state is State.WAITING:
-        entries.append(Entry(f"{PREFIX}:".encode() + to_bytes(sound.home.queue) + b":jobs", "list", [b"1"]))
+        assert index_members.key == index_key
+    if sound.group.state is State.WAITING:
+        entries.append(Entry(f"{PREFIX}:".encode() + to_bytes(sound.group.queue) + b":jobs", "list", [b"1"]))
     return entries, sound
 
 
@@ -76,7 +76,7 @@ def test_no_rule_finds_anything_in_a_job_that_is_accepted(job, changes, missing,
     seen = survey(FAMILY, entries, PREFIX, NOW)
     assert seen.findings() == []
     (read,) = seen.jobs()
-    assert (read.queue, read.state, read.created_at) == (sound.home.queue, sound.home.state, sound.created_at)
+    assert (read.queue, read.state, read.created_at) == (sound.group.queue, sound.group.state, sound.created_at)
     assert FAMILY.prefilter(PREFIX, NOW).is_settled(read.queue, seen.keyspace.totals)
 
 
@@ -94,7 +94,7 @@ def test_no_rule_that_refuses_finds_anything_in_a_job_that_is_accepted_for_a_tra
     assert found <= {"KUE-14", "KUE-15", "KUE-16"}
     assert not any(FAMILY.refusals(subject, seen.keyspace) for subject in seen.subjects.values())
     (read,) = seen.jobs()
-    assert (read.queue, read.state, read.created_at) == (sound.home.queue, sound.home.state, sound.created_at)
+    assert (read.queue, read.state, read.created_at) == (sound.group.queue, sound.group.state, sound.created_at)
 
 
 @given(st.sampled_from(JOBS), st.lists(st.binary(max_size=9), max_size=3), st.integers(0, 99))
@@ -102,7 +102,9 @@ def test_the_subject_of_a_job_is_what_its_keys_state(job, lines, rank) -> None:
     record = stored_as(job)
     sound = accept(FAMILY.prefilter(PREFIX, NOW), record)
     member = padded("7").encode()
-    members = [Member(place.key, member, score, rank) for place, score in zip(sound.home.places, sound.scores, strict=True)]
+    members = [
+        Member(index_key.key, member, score, rank) for index_key, score in zip(sound.group.index_keys, sound.scores, strict=True)
+    ]
     logs = [Entry(f"{PREFIX}:job:7:log".encode(), "list", lines)] if lines else []
     keys = [Entry(f"{PREFIX}:job:7".encode(), "hash", record), *logs]
     keys += [Entry(each.key, "zset", [(each.member, each.score)], None, each.rank) for each in members]
@@ -118,10 +120,10 @@ def test_records_are_accepted_together_as_one_by_one(those) -> None:
     records = [{**stored_as(job), **dict([change] if change else [])} for job, change in those]
     names = set.intersection(*map(set, records))
     records = [{name: record[name] for name in names} for record in records]
-    homes, scores, created_at = prefilter.accept({name: [record[name] for record in records] for name in names})
+    groups, scores, created_at = prefilter.accept({name: [record[name] for record in records] for name in names})
     for row, record in enumerate(records):
         sound = accept(prefilter, record)
-        assert homes[row] == (sound and sound.home)
+        assert groups[row] == (sound and sound.group)
         if sound:
             assert (tuple(column[row] for column in scores), created_at[row]) == (sound.scores, sound.created_at)
 
@@ -136,11 +138,11 @@ def test_generated_jobs_are_accepted_unless_nobody_knows_how_long_they_may_run()
 
 
 def test_a_job_stands_where_the_prefilter_says() -> None:
-    """Against the writer: the marks of all places and scores that a sound job has."""
+    """Against the writer: the placement hashes of all indexes and scores that a sound job has."""
     prefilter = FAMILY.prefilter(PREFIX, NOW)
     for job in JOBS:
-        home, scores, _ = accept(prefilter, stored_as(job))
-        claimed = {place.key: score for place, score in zip(home.places, scores, strict=True) if place.is_scored}
+        group, scores, _ = accept(prefilter, stored_as(job))
+        claimed = {index_key.key: score for index_key, score in zip(group.index_keys, scores, strict=True) if index_key.is_scored}
         written = {
             command[1]: float(command[2])
             for command in FAMILY.write(job, TARGET)
@@ -154,16 +156,16 @@ def test_members_of_today_s_form_are_known_and_no_others() -> None:
     expected = {b"01|7": 7, b"16|1234567890123456": 1234567890123456, b"01|0": 0}
     expected |= dict.fromkeys((b"7", b"02|7", b"02|07", b"01|x", b"", b"01|\xd9\xa3", b"17|12345678901234567", b"00|"))
     for members in (list(expected), [b"01|7", b"02|70"], *([b"01|7", member] for member in expected)):
-        standing = prefilter.standing(Entry(b"q:jobs", "zset", [(member, 0.0) for member in members]))
-        assert standing.numbers == [{**expected, b"02|70": 70}[member] for member in members]
+        index_members = prefilter.index_members(Entry(b"q:jobs", "zset", [(member, 0.0) for member in members]))
+        assert index_members.numbers == [{**expected, b"02|70": 70}[member] for member in members]
 
 
 def test_keys_that_expire_or_are_no_index_are_left_to_the_rules() -> None:
     prefilter = FAMILY.prefilter(PREFIX, NOW)
     items = [(b"01|7", 0.0)]
-    assert prefilter.standing(Entry(b"q:jobs:email:inactive", "zset", items)) is not None
-    assert prefilter.standing(Entry(b"q:jobs", "zset", items, 5000)) is None
-    assert prefilter.standing(Entry(b"q:search:word:X", "zset", items)) is None
+    assert prefilter.index_members(Entry(b"q:jobs:email:inactive", "zset", items)) is not None
+    assert prefilter.index_members(Entry(b"q:jobs", "zset", items, 5000)) is None
+    assert prefilter.index_members(Entry(b"q:search:word:X", "zset", items)) is None
     assert prefilter.attached(b"q:job:7:log") == 7
     assert [prefilter.attached(key) for key in (b"q:job:7", b"q:job:07:log", b"q:job::log", b"q:email:jobs")] == [None] * 4
     assert prefilter.record(b"q:job:7") == 7

@@ -57,18 +57,18 @@ def test_records_are_accepted_as_one_by_one(those, missing) -> None:
 
 @given(st.lists(st.tuples(texts, scores), min_size=1), keys)
 def test_members_of_places(items: list[tuple[bytes, float]], key: bytes) -> None:
-    standing = PREFILTER.standing(Entry(key, "zset", items))
+    index_members = PREFILTER.index_members(Entry(key, "zset", items))
     members, array = Texts.of([member for member, _ in items]), np.array([score for _, score in items])
-    found = COLUMNS.standing(key, members, array)
-    assert (found is None) == (standing is None)
-    if standing is None:
+    found = COLUMNS.index_members(key, members, array)
+    assert (found is None) == (index_members is None)
+    if index_members is None:
         return
-    assert found.numbers.tolist() == numbers(standing.numbers)
-    assert (found.place, found.home) == (standing.place, standing.home)
+    assert found.numbers.tolist() == numbers(index_members.numbers)
+    assert (found.key, found.group) == (index_members.key, index_members.group)
     known = found.numbers != NO_NUMBER
     one, many = Totals(), Totals()
-    PREFILTER.tally_standing(Entry(key, "zset", items), array[known].tolist(), one)
-    COLUMNS.tally_standing(key, array[known], many)
+    PREFILTER.tally_index(Entry(key, "zset", items), array[known].tolist(), one)
+    COLUMNS.tally_index(key, array[known], many)
     assert one == many
 
 

@@ -11,7 +11,7 @@ from ferryman.schema.fact import Entry, Subject, join
 from ferryman.schema.family import Target
 from ferryman.schema.job import Job, State
 from ferryman.schema.native import FAMILY
-from ferryman.schema.prefilter import ANYWHERE, Member, Place
+from ferryman.schema.prefilter import ANYWHERE, IndexKey, Member
 from ferryman.schema.totals import Totals
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
@@ -73,15 +73,15 @@ def test_no_rule_finds_anything_in_a_job_that_is_accepted(job, changes, missing,
     if score is not None:
         place = Entry(place.key, "zset", [(place.value[0][0], score)])
     prefilter = FAMILY.prefilter(PREFIX, NOW)
-    sound, standing = accept(prefilter, value), prefilter.standing(place)
-    accepted = sound is not None and standing.numbers == [prefilter.record(record.key)]
+    sound, index_members = accept(prefilter, value), prefilter.index_members(place)
+    accepted = sound is not None and index_members.numbers == [prefilter.record(record.key)]
     event(f"accepted: {accepted}, changed: {bool(changes or missing or score)}")
     if not accepted:
         return
     seen = survey(FAMILY, [record, place], PREFIX, NOW)
     assert [finding for finding in seen.findings() if finding.job_id is not None] == []
     (read,) = seen.jobs()
-    assert (read.queue, read.state, read.created_at) == (standing.home.queue, standing.home.state, sound.created_at)
+    assert (read.queue, read.state, read.created_at) == (index_members.group.queue, index_members.group.state, sound.created_at)
     stated = join([fact for entry in (record, place) for fact in FAMILY.facts(entry, PREFIX)])
     made = subject_of(record, place)
     assert (made.job_id, made.scope, set(made.facts)) == (stated.job_id, stated.scope, set(stated.facts))
@@ -92,7 +92,7 @@ def test_no_rule_that_refuses_finds_anything_in_a_job_that_is_accepted_for_a_tra
     record, (place,) = stored(job)
     place = Entry(place.key, "zset", [(place.value[0][0], score)])
     prefilter = FAMILY.prefilter(PREFIX, NOW, for_transfer=True)
-    if accept(prefilter, record.value) is None or prefilter.standing(place).numbers == [None]:
+    if accept(prefilter, record.value) is None or prefilter.index_members(place).numbers == [None]:
         return
     seen = survey(FAMILY, [record, place], PREFIX, NOW)
     event(f"found: {sorted({finding.rule for finding in seen.findings() if finding.job_id})}")
@@ -101,8 +101,8 @@ def test_no_rule_that_refuses_finds_anything_in_a_job_that_is_accepted_for_a_tra
 
 def test_jobs_that_are_late_are_accepted_for_a_transfer() -> None:
     late = Entry(b"ferryman:{mail}:scheduled", "zset", [(b"1", NOW - 60_001.0)])
-    assert FAMILY.prefilter(PREFIX, NOW).standing(late).numbers == [None]
-    assert FAMILY.prefilter(PREFIX, NOW, for_transfer=True).standing(late).numbers != [None]
+    assert FAMILY.prefilter(PREFIX, NOW).index_members(late).numbers == [None]
+    assert FAMILY.prefilter(PREFIX, NOW, for_transfer=True).index_members(late).numbers != [None]
 
 
 def test_nearly_all_jobs_are_accepted() -> None:
@@ -113,8 +113,9 @@ def test_nearly_all_jobs_are_accepted() -> None:
 
 def test_only_places_where_nobody_holds_a_job_are_accepted() -> None:
     prefilter = FAMILY.prefilter(PREFIX, NOW)
-    told = {entry.key.rpartition(b"}:")[2].split(b":")[0]: prefilter.standing(entry) for job in JOBS for entry in stored(job)[1]}
-    assert {role for role, standing in told.items() if standing is not None} == {b"waiting", b"scheduled", b"dead", b"done"}
+    entries = [entry for job in JOBS for entry in stored(job)[1]]
+    told = {entry.key.rpartition(b"}:")[2].split(b":")[0]: prefilter.index_members(entry) for entry in entries}
+    assert {role for role, members in told.items() if members is not None} == {b"waiting", b"scheduled", b"dead", b"done"}
     assert {b"held", b"consumers"} <= told.keys()
 
 
@@ -126,7 +127,7 @@ def test_what_is_counted_is_what_the_facts_of_all_jobs_count(job) -> None:
         for fact in FAMILY.facts(entry, PREFIX):
             FAMILY.tally(fact, expected)
     prefilter.tally_accepted([record.key], counted)
-    prefilter.tally_standing(place, [score for _, score in place.value], counted)
+    prefilter.tally_index(place, [score for _, score in place.value], counted)
     assert counted == expected
 
 
@@ -152,15 +153,15 @@ def test_different_jobs_have_different_numbers() -> None:
 
 
 @given(st.lists(st.floats(allow_nan=False), min_size=2, max_size=2, unique=True), st.binary(min_size=1))
-def test_marks_tell_scores_and_keys_apart(two, key) -> None:
-    place = Place(key)
-    assert (place.mark(two[0]) == place.mark(two[1])) == (two[0] == two[1])
-    assert ANYWHERE.mark(two[0]) == ANYWHERE.mark(two[1]) != 0
+def test_placement_hashes_tell_scores_and_keys_apart(two, key) -> None:
+    index_key = IndexKey(key)
+    assert (index_key.placement_hash(two[0]) == index_key.placement_hash(two[1])) == (two[0] == two[1])
+    assert ANYWHERE.placement_hash(two[0]) == ANYWHERE.placement_hash(two[1]) != 0
 
 
 def test_two_wrong_scores_never_make_up_for_each_other() -> None:
-    """Small whole numbers differ in few bits: marks must differ in all of them to be added up."""
-    places = [Place(b"q:jobs:%d" % number) for number in range(300)]
-    steps = {(place.mark(1.0) - place.mark(0.0)) % 2**64 for place in places}
-    steps |= {(place.mark(0.0) - place.mark(1.0)) % 2**64 for place in places}
-    assert len(steps) == 2 * len(places)
+    """Small whole numbers differ in few bits: hashes must differ in all of them to be added up."""
+    index_keys = [IndexKey(b"q:jobs:%d" % number) for number in range(300)]
+    steps = {(index_key.placement_hash(1.0) - index_key.placement_hash(0.0)) % 2**64 for index_key in index_keys}
+    steps |= {(index_key.placement_hash(0.0) - index_key.placement_hash(1.0)) % 2**64 for index_key in index_keys}
+    assert len(steps) == 2 * len(index_keys)

@@ -120,7 +120,7 @@ def keys_of(job: Job, number: int, changes: dict[bytes, bytes], missing: set[byt
     member = place.value[0][0]
     entry = Entry(place.key, "zset", [(member, place.value[0][1] if score is None else score)])
     prefilter = FAMILY.prefilter(PREFIX, NOW)
-    if accept(prefilter, value) is None or prefilter.standing(entry).numbers == [None]:
+    if accept(prefilter, value) is None or prefilter.index_members(entry).numbers == [None]:
         return None
     return Keys(record.key, value, [Member(place.key, member, entry.value[0][1], 3 * number)])
 

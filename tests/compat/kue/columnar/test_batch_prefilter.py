@@ -66,19 +66,19 @@ def test_records_are_accepted_as_one_by_one(those, missing, for_transfer) -> Non
 )
 def test_members_of_indexes(items: list[tuple[bytes, float]], key: str) -> None:
     entry = Entry(key.encode(), "zset", items)
-    standing = PREFILTER.standing(entry)
-    found = COLUMNS.standing(entry.key, Texts.of([member for member, _ in items]), np.array([score for _, score in items]))
-    assert (found is None) == (standing is None)
-    if standing is not None:
-        assert found.numbers.tolist() == numbers(standing.numbers)
-        assert (found.place, found.home) == (standing.place, None)
+    index_members = PREFILTER.index_members(entry)
+    found = COLUMNS.index_members(entry.key, Texts.of([member for member, _ in items]), np.array([score for _, score in items]))
+    assert (found is None) == (index_members is None)
+    if index_members is not None:
+        assert found.numbers.tolist() == numbers(index_members.numbers)
+        assert (found.key, found.group) == (index_members.key, None)
 
 
 @given(st.lists(st.floats(allow_nan=False)), st.sampled_from(["q:jobs", "q:jobs:delayed", "q:jobs:mail:inactive"]))
 def test_members_are_counted_alike(scores: list[float], key: str) -> None:
     one, many = Totals(), Totals()
-    PREFILTER.tally_standing(Entry(key.encode(), "zset", []), scores, one)
-    COLUMNS.tally_standing(key.encode(), np.array(scores, np.float64), many)
+    PREFILTER.tally_index(Entry(key.encode(), "zset", []), scores, one)
+    COLUMNS.tally_index(key.encode(), np.array(scores, np.float64), many)
     assert one == many
 
 

@@ -40,8 +40,12 @@ def stored(job_id: int, record: dict[bytes, bytes], rank: int, lines: list[bytes
     if sound is None:
         return None
     member = padded(str(job_id)).encode()
-    scores = [score if place.is_scored else lease for place, score in zip(sound.home.places, sound.scores, strict=True)]
-    members = [Member(place.key, member, score, rank) for place, score in zip(sound.home.places, scores, strict=True)]
+    scores = [
+        score if index_key.is_scored else lease for index_key, score in zip(sound.group.index_keys, sound.scores, strict=True)
+    ]
+    members = [
+        Member(index_key.key, member, score, rank) for index_key, score in zip(sound.group.index_keys, scores, strict=True)
+    ]
     log = b"%b:job:%d:log" % (PREFIX.encode(), job_id)
     # A long one comes in parts.
     logs = [Entry(log, "list", [line], None, index) for index, line in enumerate(lines)]
@@ -69,11 +73,11 @@ def test_jobs_in_a_table_are_those_that_the_reader_makes_of_each(data: st.DataOb
     for number, (change, lines, lease) in enumerate(rows, 1):
         record = {**base, **more} | dict([change] if change else [])
         jobs.append(stored(number, {name: record[name] for name in names}, number * 3, lines, lease))
-    homes = defaultdict(list)
+    groups = defaultdict(list)
     for job in filter(None, jobs):
-        homes[job.record[b"type"], job.record[b"state"]].append(job)
+        groups[job.record[b"type"], job.record[b"state"]].append(job)
     prefilter = FAMILY.prefilter(PREFIX, NOW, for_transfer=True)
-    for those in homes.values():
+    for those in groups.values():
         sound = accepted_jobs(those)
         read = [FAMILY.read(subject, KEYSPACE) for subject in sound.subjects(prefilter)]
         tables = list(prefilter.columns().tables(sound, KEYSPACE.totals))
