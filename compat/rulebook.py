@@ -3,16 +3,16 @@
     book = Rulebook(view_of)
 
     @book.about_jobs("KUE-2", "Every job hash has a type", Severity.ERROR, Harm.LEAK)
-    def has_type(view: View, keyspace: Keyspace) -> Iterator[Complaint]: ...
+    def has_type(view: View, keyspace: Keyspace) -> Iterator[Violation]: ...
 
 A check about jobs gets the family's own view of a subject instead of loose facts; a check about the keyspace gets its
-totals. Called by each family's ``rules.py`` when it is imported.
+totals. Called by the modules of each family's package ``rules`` when they are imported.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ..schema.fact import Fact, Subject
 from ..schema.rule import Harm, Keyspace, KeyspaceCheck, Rule, Severity, Violation
@@ -71,3 +71,13 @@ class Rulebook(Generic[V]):
     def rules(self) -> tuple[Rule, ...]:
         """All rules registered so far."""
         return tuple(self._rules)
+
+
+def in_order(*books: Rulebook[Any]) -> tuple[Rule, ...]:
+    """The rules of all books by their numbers; those of one number in the order of the books."""
+    return tuple(sorted((rule for book in books for rule in book.rules), key=_number))
+
+
+def _number(rule: Rule) -> tuple[bool, int, str]:
+    number = rule.id.rpartition("-")[2]
+    return (not number.isdigit(), int(number) if number.isdigit() else 0, number)

@@ -17,8 +17,8 @@ from attrs import define, evolve, field
 from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text
 from ...schema.job import Job, State
 from ..sketch import Sketch
-from .kept import job_of
 from .keys import LOCK_MS, OPTIONS_TTL
+from .passthrough import job_of
 from .record import Stored, standard
 from .texts import Event, dump
 

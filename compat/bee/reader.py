@@ -17,11 +17,11 @@ from ...schema.job import Job, State
 from ...schema.keys import KeyMatch
 from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
-from ..aside import FIELD
 from ..numbers import whole_score
+from ..overflow import FIELD
 from . import texts
-from .kept import job_of
 from .keys import SCRIPTS, UNFINISHED, layout
+from .passthrough import job_of
 from .record import canonical, state_for_duplicates
 from .view import View, view_of
 

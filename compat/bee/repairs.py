@@ -18,11 +18,11 @@ from ...schema.family import Command
 from ...schema.rule import Finding, Keyspace
 from ...schema.text import to_bytes, to_text
 from . import texts
-from .hash_rules import NO_ORIGINALS
 from .keys import LOCK_MS, OPTIONS, OPTIONS_TTL, UNFINISHED, layout
-from .link_rules import untagged
-from .place_rules import MEMBERS
-from .record_rules import NEEDED, unreadable, wrong_options
+from .rules.duplicates import NO_ORIGINALS
+from .rules.links import untagged
+from .rules.placement import MEMBERS
+from .rules.record import NEEDED, unreadable, wrong_options
 from .view import View, view_of
 from .writer import LONGEST_TTL
 

@@ -24,8 +24,8 @@ from ...schema.totals import Totals
 from ..scripts import script
 from ..sketch import Sketch
 from . import texts
-from .kept import NAME, Kept, with_aside
 from .keys import DYING, EARLIEST_TIME, LOCK_MS, OPTIONS_TTL, SETS, hashed, layout
+from .passthrough import NAME, Kept, with_aside
 from .record import Stored, is_readable, readable, word_for
 
 _script = partial(script, __package__)

@@ -16,11 +16,11 @@ from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
-from ..aside import FIELD
 from ..numbers import whole
-from .kept import NAME, Kept
+from ..overflow import FIELD
 from .keys import RUN_TRACE, WORDS, counted, layout
-from .note import restored, take_note
+from .overflow import restored, take_note
+from .passthrough import NAME, Kept
 from .record import ITEM, Record, canonical
 from .view import view_of
 

@@ -23,7 +23,7 @@ from ..members import Member, join
 from ..numbers import number_text, whole_score
 from .keys import FINISHED, SCHEDULED_WORDS, WORDS, layout
 from .record import ITEM, PURGE_MS, as_number, moment, said_due
-from .record_rules import mirrors
+from .rules.record import mirrors
 from .view import View, view_of
 
 PROMOTED = "queued"

@@ -25,9 +25,9 @@ from ...schema.totals import Totals
 from ..members import split
 from ..scripts import script
 from ..sketch import Sketch
-from .kept import Kept
 from .keys import LARGEST_ID, WORDS, as_sent, counted, layout
-from .note import ahead, with_note
+from .overflow import ahead, with_note
+from .passthrough import Kept
 from .record import Record, data_member
 
 _script = partial(script, __package__)

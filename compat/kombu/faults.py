@@ -14,7 +14,7 @@ from ...schema.job import Job
 from ..faults import FaultTarget
 from .keys import VISIBILITY_TIMEOUT_MS, bucket_key, layout
 from .record import encode, encode_delivery, eta_text
-from .rules import SWEEP_MS
+from .rules.placement import SWEEP_MS
 from .writer import stand_of
 
 OTHER_BUCKETS = (5, 4)

@@ -21,8 +21,8 @@ from ...schema.errors import UsageError
 from ...schema.job import Job, State
 from ..sketch import Sketch
 from .bindings import default_bindings
-from .kept import Stand, job_of
 from .keys import Settings, can_be_queue
+from .passthrough import Stand, job_of
 from .record import Message, Record, eta_text
 
 QUEUES = (

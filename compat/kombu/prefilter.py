@@ -1,4 +1,4 @@
-"""Sound messages at a glance: those that wait in their list, and in which no rule of ``rules.py`` can find anything.
+"""Sound messages at a glance: those that wait in their list, and in which no rule of the package ``rules`` can find anything.
 
 Any message that a consumer can take is sound as long as it waits once, no consumer has it, and its list is a queue of this
 keyspace. Messages that a consumer has, those that came from another family, and those of Celery 3 are left to the rules.
@@ -19,8 +19,8 @@ from ...schema.text import to_bytes
 from ...schema.totals import Totals
 from ..moments import moment
 from .bindings import is_of_another_prefix, lane_of
-from .kept import HEADER
 from .keys import DEFAULT_QUEUE, LISTS, SEP, USUAL, Settings, is_control, lane, layout
+from .passthrough import HEADER
 from .reader import is_meant_elsewhere, looks_like_message
 from .record import Glance, decode, glance, unreadable
 

@@ -24,7 +24,6 @@ from ...schema.totals import Totals
 from ..memo import remember_last
 from . import bindings
 from .bindings import bindings_of, lane_of
-from .kept import Stand, job_of
 from .keys import (
     DEFAULT_QUEUE,
     LISTS,
@@ -42,6 +41,7 @@ from .keys import (
     step_of,
     steps_of,
 )
+from .passthrough import Stand, job_of
 from .record import Message, decode, decode_delivery
 from .view import View, step_in, text_of, view_of
 

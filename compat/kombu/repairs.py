@@ -19,7 +19,7 @@ from ...schema.rule import Finding, Keyspace
 from ...schema.text import load_json, to_bytes
 from .bindings import bindings_of
 from .keys import bucket_key, layout, settings_of, steps_of
-from .rules import is_same_message
+from .rules.placement import is_same_message
 from .view import View, text_of, view_of
 
 REPAIRABLE = frozenset({"KOMBU-2", "KOMBU-3", "KOMBU-5"})

@@ -24,8 +24,8 @@ from ..moments import moment
 from ..scripts import script
 from ..sketch import Sketch
 from .bindings import Bindings, default_bindings, register
-from .kept import Kept, Stand, head_of, with_aside
 from .keys import STEPS, USUAL, Settings, bucket_key, can_be_queue, is_unicode, lane, lane_parts, layout, step_of
+from .passthrough import Kept, Stand, head_of, with_aside
 from .record import Message, Record, eta_text, task_of
 
 _script = partial(script, __package__)

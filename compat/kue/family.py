@@ -19,11 +19,11 @@ from ...schema.keys import glob_escape
 from ...schema.prefilter import Prefilter
 from ...schema.rule import Finding, Keyspace
 from ...schema.totals import Totals
-from . import count, faults, generate, reader, record_rules, repairs, writer
+from . import count, faults, generate, reader, repairs, writer
 from .keys import LOCKS, TELLING, layout, versions
 from .prefilter import KuePrefilter
 from .related_keys import count_checks, related_keys
-from .rules import RULES
+from .rules import RULES, record
 from .view import view_of
 
 
@@ -70,7 +70,7 @@ class Kue(KeyFamily):
         return reader.describe(subject)
 
     def refusals(self, subject: Subject, keyspace: Keyspace, accepted: Collection[str] = ()) -> Sequence[Finding]:
-        return () if record_rules.are_silent(view_of(subject)) else super().refusals(subject, keyspace, accepted)
+        return () if record.are_silent(view_of(subject)) else super().refusals(subject, keyspace, accepted)
 
     def queues(self, keyspace: Keyspace) -> Iterable[str]:
         return keyspace.totals.names.get("types", ())

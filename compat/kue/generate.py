@@ -14,8 +14,8 @@ from typing import Any
 
 from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text
 from ...schema.job import Job, State
-from .kept import NAME
 from .keys import WORDS
+from .passthrough import NAME
 
 QUEUES = (
     ("email", 30),

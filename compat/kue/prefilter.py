@@ -18,7 +18,7 @@ from ...schema.totals import Totals
 from ..numbers import number, wholes
 from .keys import BORROWED, EARLIEST_TIME, WORDS, Form, is_borrowed, layout
 from .record import INDEXES, SHORTEST_LEASE, state_of
-from .record_rules import LATE_MS
+from .rules.record import LATE_MS
 
 if TYPE_CHECKING:
     from ...schema.columnar.batch_prefilter import BatchPrefilter

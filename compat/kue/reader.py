@@ -18,10 +18,10 @@ from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
-from ..aside import FIELD
 from ..numbers import whole
-from .kept import NAME, Kept, with_aside_restored
+from ..overflow import FIELD
 from .keys import EARLIEST_TIME, form, is_borrowed, layout, member_id
+from .passthrough import NAME, Kept, with_aside_restored
 from .record import Record, canonical
 from .view import View, view_of
 

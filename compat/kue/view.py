@@ -13,7 +13,7 @@ from ...schema.rule import Severity, Violation
 from ...schema.text import to_text
 from ..memo import remember_last
 from ..numbers import whole
-from .kept import Counts
+from .passthrough import Counts
 from .record import due_of, state_of
 
 

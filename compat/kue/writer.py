@@ -22,8 +22,8 @@ from ...schema.rule import Finding
 from ...schema.text import is_json, show, to_bytes, to_text
 from ...schema.totals import Totals
 from ..scripts import script
-from .kept import NAME, Kept, with_aside
 from .keys import WORDS, keeps_number, layout, number_for, padded, valid_id
+from .passthrough import NAME, Kept, with_aside
 from .record import Record, is_readable, lost, readable, standard
 
 _script = partial(script, __package__)

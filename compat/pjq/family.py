@@ -17,7 +17,7 @@ from ...schema.key_refs import KeyRef
 from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
 from ...schema.totals import Totals
-from . import faults, generate, kept, reader, repairs, workers, writer
+from . import faults, generate, passthrough, reader, repairs, workers, writer
 from .keys import TELLING, versions
 from .related_keys import related_keys
 from .rules import RULES
@@ -68,7 +68,7 @@ class Pjq(KeyFamily):
         return writer.incompatibilities(job)
 
     def expressed(self, job: Job, now_ms: int) -> Job:
-        return kept.expressed(job)
+        return passthrough.expressed(job)
 
     def write(self, job: Job, target: Target) -> list[Command]:
         return writer.write(job, target)

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from ...schema.family import Command, Target
 from ...schema.job import Job
 from ..faults import FaultTarget
-from .kept import record_of
 from .keys import layout
+from .passthrough import record_of
 from .record import Record
 
 GHOST = "ghost-worker"

@@ -19,7 +19,7 @@ from attrs import evolve
 from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text, uuid
 from ...schema.job import Job, State
 from ..sketch import Sketch
-from .kept import job_of
+from .passthrough import job_of
 from .record import Record
 
 QUEUES = (

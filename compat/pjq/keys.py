@@ -38,6 +38,9 @@ PATTERNS = (
 STATES = ("finished", "processing", "dispatched", "queued", "js_leased", "js_queued")
 """The containers that tell a job's state, what counts most first."""
 
+EARLIEST, LATEST = 1e9, 1e11
+"""Seconds of honest times. A time in milliseconds is far above: never readmitted, never purged."""
+
 LISTS = ("queued", "js_queued")
 """Popped from their tail."""
 

@@ -18,10 +18,10 @@ from ...schema.job import Job, State
 from ...schema.rule import Keyspace
 from ...schema.text import to_text
 from ...schema.totals import Totals
-from ..aside import FIELD
 from ..numbers import LARGEST
-from .kept import job_of
+from ..overflow import FIELD
 from .keys import JS_1, LISTS, PLACES, WORKERS, is_uuid, layout
+from .passthrough import job_of
 from .record import canonical
 from .view import View, view_of
 

@@ -20,10 +20,10 @@ from ...schema.family import Command
 from ...schema.rule import Finding, Keyspace
 from ...schema.text import to_bytes
 from ..numbers import number, number_text
-from .job_rules import EARLIEST, EXACT, LATEST
-from .keys import LEASE_MS, layout
-from .keyspace_rules import from_the_future, nowhere, out_of_range, unknown_to_purge
+from .keys import EARLIEST, LATEST, LEASE_MS, layout
 from .record import finished_ms
+from .rules.placement import EXACT
+from .rules.workers import from_the_future, nowhere, out_of_range, unknown_to_purge
 from .view import View, view_of
 from .workers import Workers, is_busy, last_seen
 

@@ -21,8 +21,8 @@ from ...schema.text import load_json, show, to_bytes
 from ...schema.totals import Totals
 from ..scripts import script
 from ..sketch import Sketch
-from .kept import WRITABLE, Kept, place_of, record_of
 from .keys import can_be_id, is_unicode, layout
+from .passthrough import WRITABLE, Kept, place_of, record_of
 from .payload import members_of
 from .record import FINISHED
 

@@ -13,8 +13,8 @@ from ...schema.family import Command, Target
 from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
 from ..faults import FaultTarget
-from .kept import THROTTLED, Kept
 from .keys import layout, own_throttle
+from .passthrough import THROTTLED, Kept
 from .record import Record, priority_of, score_text, work_score
 from .writer import stored_record
 

@@ -19,7 +19,7 @@ from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text
 from ...schema.job import Job, State
 from ..sketch import Sketch
 from . import luajson
-from .kept import THROTTLED, Kept
+from .passthrough import THROTTLED, Kept
 from .record import NAME, STALLED, Record, canonical, standard, work_score
 
 QUEUES = (

@@ -19,11 +19,11 @@ from ...schema.keys import KeyMatch
 from ...schema.rule import Keyspace
 from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
-from ..aside import FIELD
 from ..numbers import number
+from ..overflow import FIELD
 from .events import LATEST
-from .kept import Beside, Kept, with_aside_restored
 from .keys import INDEXES, Generation, Scope, era_of, layout, time_part
+from .passthrough import Beside, Kept, with_aside_restored
 from .record import NAME, RUNNING, STALLED, canonical
 from .view import GONE, View, view_of
 

@@ -22,9 +22,9 @@ from ...schema.text import to_bytes, to_text
 from ..numbers import number, whole
 from . import luajson
 from .keys import Generation, Scope, era_of, layout
-from .name_repairs import OF_KEYSPACE, OF_NAMES
-from .place_rules import DEFAULT_HEARTBEAT_S, WAITING, in_queues
 from .record import RUNNING, score_text, work_score
+from .rules.placement import DEFAULT_HEARTBEAT_S, WAITING, in_queues
+from .scope_repairs import OF_KEYSPACE, OF_SCOPES
 from .view import GONE, View, view_of
 
 
@@ -36,7 +36,7 @@ def repair(finding: Finding, subject: Subject | None, keyspace: Keyspace, choice
         of_keyspace = OF_KEYSPACE.get(finding.rule)
         return list(of_keyspace(finding, keyspace)) if of_keyspace else []
     if subject.scope != Scope.JOB:
-        of_name = OF_NAMES.get(finding.rule)
+        of_name = OF_SCOPES.get(finding.rule)
         return list(of_name(finding, subject, keyspace)) if of_name else []
     if finding.rule == "QLESS-12":
         return list(_timed_out(_Case(finding, view_of(subject), keyspace), choices))
@@ -378,5 +378,5 @@ _OF_JOBS: Mapping[str, Callable[[_Case], Iterator[Command]]] = {
 CHOOSABLE = frozenset({"QLESS-12"})
 """The rules whose repair asks what the user chooses."""
 
-REPAIRABLE = frozenset({*_OF_JOBS, *CHOOSABLE, *OF_NAMES, *OF_KEYSPACE})
+REPAIRABLE = frozenset({*_OF_JOBS, *CHOOSABLE, *OF_SCOPES, *OF_KEYSPACE})
 """The rules that have a repair. For single cases ``repair`` may still give no commands."""

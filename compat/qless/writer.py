@@ -23,8 +23,8 @@ from ...schema.text import load_loose_json, show, to_bytes, to_text
 from ...schema.totals import Totals
 from ..scripts import script
 from ..sketch import Sketch
-from .kept import THROTTLED, Kept, tagged_at, with_aside
 from .keys import layout
+from .passthrough import THROTTLED, Kept, tagged_at, with_aside
 from .record import NAME, RUNNING, WORDS, Record, lost, score_text, standard
 
 _script = partial(script, __package__)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from ferryman.compat.aside import Aside, pack, unpack
+from ferryman.compat.overflow import Aside, pack, unpack
 from ferryman.schema.errors import MalformedValue
 from ferryman.schema.job import Job, State
 from hypothesis import given

@@ -18,10 +18,10 @@ from ....schema.columnar.build import TextPart, base64, joined, where
 from ....schema.columnar.jobtable import AcceptedJobs, Column, JobTable, Members
 from ....schema.job import Job, State, rank_of
 from ....schema.packed import MARKS
-from ...aside import FIELD
 from ...numbers import number, number_text
-from ..kept import NAME
+from ...overflow import FIELD
 from ..keys import LARGEST_ID, WORDS
+from ..passthrough import NAME
 from ..prefilter import LATEST
 from ..record import SHORTEST_LEASE, progress_of
 

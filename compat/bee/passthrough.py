@@ -1,0 +1,193 @@
+"""Kept: what ``extra["bee"]`` remembers of a bee job, so that writing it back gives the same bytes.
+
+Only what differs from what the writer would write anyway (record.standard):
+
+    state            the status word, where the canonical state does not tell it or what follows holds for this status alone
+    scores           role of a sorted set -> exact score, where it is not the usual one
+    fields           hash field -> its exact bytes, or None for a field that bee did not write
+    needs            the members of the dependency set of a job that is not blocked (cancelled while it was)
+    dying            whether the record has a time to live, where that is not as usual. How long is of the moment, and not kept
+
+Damage is not kept: a job that its queue has lost, or has twice, is written soundly. Called by the reader and the writer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+from ...schema.errors import MalformedValue
+from ...schema.job import Job
+from ...schema.text import to_bytes, to_text
+from ..extra import optional, plain_score
+from ..overflow import FIELD, Aside
+from .history import fitting
+from .keys import SETS, UNFINISHED
+from .record import Stored, canonical, is_readable, lost, standard, word_for
+from .texts import names
+
+NAME = "bee"
+
+
+@frozen
+class Kept:
+    """The differences between a stored job and the standard record of the same job."""
+
+    status: str | None = None
+    scores: Mapping[str, float] = field(factory=dict)
+    fields: Mapping[bytes, bytes | None] = field(factory=dict)
+    needs: tuple[str, ...] | None = None
+    dying: bool | None = None
+
+    @classmethod
+    def of(cls, job: Job) -> Kept:
+        """What the job's extra remembers. Raises MalformedValue if that is not what ``to_extra`` makes."""
+        extra = job.extra.get(NAME, {})
+        try:
+            needs = extra.get("needs")
+            return cls(
+                status=optional(extra.get("state"), str),
+                scores={role: _score(extra["scores"][role]) for role in SETS if role in extra.get("scores", {})},
+                fields={to_bytes(name): optional(value, bytes) for name, value in extra.get("fields", {}).items()},
+                needs=None if needs is None else tuple(str(need) for need in needs),
+                dying=None if extra.get("dying") is None else bool(extra["dying"]),
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise MalformedValue(f"job {job.id}: extra[{NAME!r}] is not what the bee reader writes") from error
+
+    @classmethod
+    def of_difference(cls, job: Job, stored: Stored) -> Kept:
+        """What must be remembered of a job just read, for the writer to make ``stored`` of it again."""
+        status = stored.status or None
+        expected = standard(job, word_for(job, status))
+        fields: dict[bytes, bytes | None] = {
+            name: raw for name, raw in stored.fields.items() if expected.fields.get(name) != raw and name != b"status"
+        }
+        fields.update((name, None) for name in expected.fields if name not in stored.fields and name != b"status")
+        scores = {
+            role: score for role, score in stored.scores.items() if role == stored.place and expected.scores.get(role) != score
+        }
+        needs = None if stored.needs == expected.needs else stored.needs
+        # A job that has yet to end and is to vanish is damage.
+        dying = None if stored.dying == expected.dying or status in UNFINISHED else stored.dying
+        beside = scores or needs is not None or dying is not None or b"history" in fields
+        told = beside or status != word_for(job, None) or status == "running"
+        return cls(status if told else None, scores, fields, needs, dying)
+
+    def to_extra(self) -> dict[str, Any]:
+        """The mapping for ``Job.extra``; empty if there is nothing to remember."""
+        extra: dict[str, Any] = {}
+        if self.status is not None:
+            extra["state"] = self.status
+        if self.scores:
+            extra["scores"] = {role: plain_score(score) for role, score in self.scores.items()}
+        if self.fields:
+            extra["fields"] = {to_text(name): raw for name, raw in self.fields.items()}
+        if self.needs is not None:
+            extra["needs"] = list(self.needs)
+        if self.dying is not None:
+            extra["dying"] = self.dying
+        return extra
+
+    def applied(self, job: Job) -> Stored:
+        """What reproduces the stored job, as far as that is still true of it."""
+        word = word_for(job, self.status)
+        stored = standard(job, word)
+        fields = {name: raw for name, raw in self.fields.items() if is_readable(name, raw)}
+        exact = self._changed(stored, fields, word)
+        # Texts of the time when the job was read hold as long as they don't contradict what it is now.
+        contradicted = lost(job, exact)
+        if contradicted and contradicted.keys() - lost(job, stored).keys():
+            beside = {name: raw for name, raw in fields.items() if raw is not None and name not in SPOKEN_FOR}
+            exact = self._changed(stored, {name: raw for name, raw in beside.items() if name not in stored.fields}, word)
+        last = names(exact.history)[-1:]
+        if word != self.status and last and last[0] not in fitting(word, job.state):
+            # The job has left the status in which it was read; its story must go on.
+            exact = evolve(exact, fields={**exact.fields, b"history": stored.fields[b"history"]})
+        return exact
+
+    def _changed(self, stored: Stored, fields: Mapping[bytes, bytes | None], word: str | None) -> Stored:
+        changed = {name: raw for name, raw in {**stored.fields, **fields}.items() if raw is not None}
+        stored = evolve(stored, fields=changed)
+        if self.status is None or word != self.status:
+            return stored
+        return evolve(
+            stored,
+            scores={**stored.scores, **self.scores},
+            needs=stored.needs if self.needs is None else self.needs,
+            dying=stored.dying if self.dying is None else self.dying,
+        )
+
+
+SPOKEN_FOR = frozenset(b"jid queue data options worker status submitted retries tags history hash result failedReason".split())
+"""Hash fields that follow from canonical ones, whatever the state."""
+
+
+# A job's record, with what bee has no field for (aside.py)
+
+
+def job_of(job_id: str, stored: Stored) -> Job:
+    """The job with everything: canonical fields, what was aside, and what goes back byte for byte."""
+    bare, aside = _taken_aside(stored)
+    job = canonical(job_id, bare)
+    own: Mapping[str, Any] | None = None
+    if aside is not None:
+        note = aside.extra.get(NAME, {})
+        others = {name: kept for name, kept in aside.extra.items() if name != NAME}
+        job = evolve(aside, extra=others).restored(job, _as_of(bare))
+        if aside.as_of == _as_of(bare):
+            own = note.get("extra") if isinstance(note.get("extra"), dict) else None
+            logs = note.get("logs")
+            job = evolve(job, logs=tuple(line for line in logs if isinstance(line, bytes)) if isinstance(logs, list) else ())
+    if own is None:
+        known = Kept.of_difference(job, bare)
+        if aside is not None and b"dependants" in known.fields:
+            # Who waits for a job that was carried here was written last, and follows from what those jobs say.
+            known = evolve(known, fields={name: raw for name, raw in known.fields.items() if name != b"dependants"})
+        own = known.to_extra()
+    kept = own
+    return evolve(job, extra={**job.extra, NAME: kept}) if kept else job
+
+
+def with_aside(job: Job, stored: Stored) -> Stored:
+    """The record with one field more, for all that reading it would not give back of the job; the same if that is nothing."""
+    bare, _ = _taken_aside(stored)
+    own = job.extra.get(NAME, {})
+    note: dict[str, Any] = {}
+    # A reader knows no rank but bee's own.
+    if Kept.of_difference(evolve(job, rank=None), bare).to_extra() != own:
+        note["extra"] = own
+    if job.logs:
+        note["logs"] = job.logs
+    extra = {name: kept for name, kept in job.extra.items() if name != NAME} | ({NAME: note} if note else {})
+    # No family is left out of extra: what stands there under the own name is the note.
+    aside = Aside.of(evolve(job, extra=extra), lost(job, bare), "", _as_of(bare))
+    return stored if aside is None else evolve(bare, fields={**bare.fields, FIELD: aside.pack()})
+
+
+def _taken_aside(stored: Stored) -> tuple[Stored, Aside | None]:
+    """The record without the field of ours, and what stood in it. Any other text there is an application's own field."""
+    raw = stored.fields.get(FIELD)
+    if raw is None:
+        return stored, None
+    try:
+        aside = Aside.unpack(raw)
+    except MalformedValue:
+        return stored, None
+    return evolve(stored, fields={name: value for name, value in stored.fields.items() if name != FIELD}), aside
+
+
+def _as_of(stored: Stored) -> bytes:
+    """bee adds to the history with everything it does to a job but setting its tags."""
+    return hashlib.sha1(stored.fields.get(b"history", b""), usedforsecurity=False).hexdigest().encode()
+
+
+def _score(value: Any) -> float:
+    score = float(value)
+    if math.isnan(score):
+        raise ValueError("a score is no NaN")
+    return score

@@ -1,0 +1,229 @@
+"""Kept: what a job of kombu remembers in ``extra``, so that it goes on as the same message, and back as the same bytes.
+
+Under ``ferryman``, as the native reader would write it:
+
+    head             the message but its body: a native queue stores both as a frame, and a worker gets the message it would
+                     have got from kombu
+    fields           that there are no deliveries yet: a task's retries are its own affair, and must not use up the delivery limit
+
+Under ``kombu``, only where it differs from what the writer would write anyway:
+
+    state, scores    of an unacked message: "active", and since when (``unacked_index``, in seconds)
+    step             the bucket, where the priority names another one
+    bindings         [exchange, routing key, pattern] of the queue, where it is not bound as Celery does it by default
+    text             the exact JSON text, where kombu would write the same message differently
+
+What other families keep, and canonical fields that no message has, stand in a header of our own (aside.py). Called by the
+reader and the writer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+from ...schema.errors import MalformedValue
+from ...schema.job import Job, State, differences, rank_of
+from ...schema.native import codec
+from ...schema.native.record import NAME as NATIVE
+from ...schema.native.record import Own
+from ...schema.text import to_bytes, to_text
+from ..overflow import FIELD, Aside
+from .bindings import Binding, default_bindings
+from .keys import STEPS, VISIBILITY_TIMEOUT_MS
+from .record import Message, Record, canonical, decode, decode_delivery
+
+NAME = "kombu"
+
+HEADER = to_text(FIELD)
+"""The header for what a message has no place for. Celery hands headers that it doesn't know to the task, and back."""
+
+
+@frozen
+class Kept:
+    """What ``extra["kombu"]`` says."""
+
+    held: bool = False
+    since: float | None = None
+    step: int | None = None
+    bindings: tuple[Binding, ...] | None = None
+    text: bytes | None = None
+
+    @classmethod
+    def of(cls, job: Job) -> Kept:
+        """What the job's extra remembers. Raises MalformedValue if that is not what ``to_extra`` makes."""
+        extra = job.extra.get(NAME, {})
+        try:
+            since, step, bindings, text = (
+                extra.get("scores", {}).get("unacked_index"),
+                extra.get("step"),
+                extra.get("bindings"),
+                extra.get("text"),
+            )
+            if not isinstance(text, bytes | None) or (step is not None and type(step) is not int):
+                raise TypeError
+            return cls(
+                held=extra.get("state") == State.ACTIVE,
+                since=None if since is None else float(since),
+                step=step,
+                bindings=None if bindings is None else tuple(_binding(parts) for parts in bindings),
+                text=text,
+            )
+        except (AttributeError, TypeError, ValueError) as error:
+            raise MalformedValue(f"job {job.id}: extra[{NAME!r}] is not what the kombu reader writes") from error
+
+    def to_extra(self) -> dict[str, Any]:
+        """The mapping for ``Job.extra``; empty if there is nothing to remember."""
+        extra: dict[str, Any] = {}
+        if self.held:
+            extra["state"] = str(State.ACTIVE)
+        if self.since is not None:
+            extra["scores"] = {"unacked_index": self.since}
+        if self.step is not None:
+            extra["step"] = self.step
+        if self.bindings is not None:
+            extra["bindings"] = [list(binding) for binding in self.bindings]
+        if self.text is not None:
+            extra["text"] = self.text
+        return extra
+
+    def exact(self, record: Record) -> bytes:
+        """The text of a record: as it once stood in Redis, as long as that still means the same."""
+        if self.text is not None:
+            try:
+                meant = decode_delivery(self.text)[0] if record.held else decode(self.text)
+            except MalformedValue:
+                # It was kept for another state: a delivery is no list entry.
+                return record.text
+            if meant == record.message:
+                return self.text
+        return record.text
+
+
+def _binding(parts: Any) -> Binding:
+    exchange, routing_key, pattern = parts
+    if not all(isinstance(part, str) for part in (exchange, routing_key, pattern)):
+        raise TypeError
+    return Binding(exchange, routing_key, pattern)
+
+
+# A job's message
+
+
+def head_of(job: Job) -> dict[str, Any] | None:
+    """The head of the message that the job was read as; None for a job that never was one. Raises MalformedValue."""
+    raw = Own.of(job).head
+    if raw is None:
+        return None
+    head, _ = codec.decode(raw + b"\n")
+    if not isinstance(head.get("headers"), dict | None) or not isinstance(head.get("properties"), dict | None):
+        raise MalformedValue(f"job {job.id}: the head of its message has headers or properties that are no object")
+    return {**head, "properties": head.get("properties") or {}}
+
+
+def own_of(message: Message, job: Job) -> dict[str, Any]:
+    """What makes a native queue take the job for the message that it is."""
+    own: dict[str, Any] = {"head": codec.encode(message.head, b"")[:-1]}
+    if job.attempts:
+        own["fields"] = {"deliveries": None}
+    return own
+
+
+@frozen
+class Stand:
+    """A message in its queue, as the keys tell it."""
+
+    queue: str
+    record: Record
+    text: bytes
+    """The exact JSON text of the record."""
+    step: int
+    """The bucket."""
+    now_ms: int
+    """The moment to which an eta is compared."""
+    bindings: Sequence[Binding] = field(factory=tuple)
+    """Those of the queue."""
+    position: int | None = None
+    """As in Job."""
+    steps: Sequence[int] = STEPS
+    """The buckets of the keyspace."""
+    visibility_ms: int = VISIBILITY_TIMEOUT_MS
+
+
+def job_of(job_id: str, stand: Stand) -> Job:
+    """The job with everything: canonical fields, what was aside, and what goes back byte for byte."""
+    message, aside = _taken_aside(stand.record.message)
+    record = stand.record if aside is None else evolve(stand.record, message=message)
+    job = canonical(job_id, stand.queue, record, stand.now_ms, stand.visibility_ms)
+    own = own_of(message, job)
+    extra: dict[str, Any] = {}
+    if aside is not None:
+        extra = dict(aside.extra)
+        note, kept_own = extra.pop(NAME, {}), extra.pop(NATIVE, None)
+        # Celery gives a task's headers to its next try, which is another message: what is aside was said of this one.
+        same_message = aside.as_of == to_bytes(message.tag)
+        job = aside.restored(job, to_bytes(message.tag))
+        if same_message:
+            logs = note.get("logs")
+            job = evolve(job, logs=tuple(line for line in logs if isinstance(line, bytes)) if isinstance(logs, list) else ())
+            if "made" in note:
+                own = kept_own or {}
+            elif kept_own is not None:
+                own = {"head": own["head"], **kept_own}
+    if own:
+        extra[NATIVE] = own
+    kept = Kept(
+        held=stand.record.held,
+        since=stand.record.since,
+        step=None if stand.step == message.step(stand.steps) else stand.step,
+        bindings=None if tuple(stand.bindings) == default_bindings(stand.queue) else tuple(stand.bindings),
+        text=None if stand.text == stand.record.text else stand.text,
+    ).to_extra()
+    if kept:
+        extra[NAME] = kept
+    return evolve(job, extra=extra, position=stand.position, rank=rank_of(stand.step))
+
+
+def _taken_aside(message: Message) -> tuple[Message, Aside | None]:
+    """The message without the header of ours, and what stood in it. Any other text there is an application's own header."""
+    raw = message.headers.get(HEADER)
+    if not isinstance(raw, str):
+        return message, None
+    try:
+        return message.without_header(HEADER), Aside.unpack(to_bytes(raw))
+    except MalformedValue:
+        return message, None
+
+
+def with_aside(job: Job, stand: Stand) -> Record:
+    """The record with one header more, for all that reading it would not give back of the job; the same if that is nothing."""
+    aside = _aside(job, stand)
+    if aside is None:
+        return stand.record
+    roomy = stand.record.message.without_header(HEADER)
+    if roomy != stand.record.message:
+        # There were no headers, or one of the name that an application has taken: that is put aside as well.
+        stand = evolve(stand, record=evolve(stand.record, message=roomy))
+        aside = _aside(job, stand) or aside
+    return evolve(stand.record, message=roomy.with_headers(**{HEADER: to_text(aside.pack())}))
+
+
+def _aside(job: Job, stand: Stand) -> Aside | None:
+    again = job_of(job.id, stand)
+    lost = differences(job, again)
+    extra = {name: kept for name, kept in job.extra.items() if name not in (NAME, NATIVE)}
+    own, found = job.extra.get(NATIVE), again.extra.get(NATIVE, {})
+    note: dict[str, Any] = {}
+    if own is None or "head" not in own:
+        note["made"] = True
+        extra |= {NATIVE: own} if own else {}
+    elif own != found:
+        extra[NATIVE] = {name: kept for name, kept in own.items() if name != "head" or kept != found.get("head")}
+    if job.logs:
+        note["logs"] = job.logs
+    if note:
+        extra[NAME] = note
+    # No family is left out of extra: what stands there under the own name is the note.
+    return Aside.of(evolve(job, extra=extra), lost, "", to_bytes(stand.record.message.tag))

@@ -1,0 +1,213 @@
+"""Kept: what ``extra["pjq"]`` remembers of a job of pjq, so that writing it back gives the same bytes.
+
+Only what differs from what the writer would write anyway (record.standard):
+
+    state            the container in which the job was read; always there for an active job
+    fields           hash field -> its exact bytes, or None for a field that the program did not write
+    scores           role of container -> score in seconds; ``seen``: that its worker is among the busy ones, and its last sign
+    found            for people, never acted on: ``layout`` "js-1", ``ttl`` of the hash in ms, and ``places``
+                     [role, queue, score or index] where the job stood in others than the one that counts, or in none
+
+Damage is not kept: a job that stood in two containers, or in a list twice, is written soundly. Other families' extra, and
+canonical fields that pjq has no place for, stand in a hash field of our own (aside.py). Called by the reader and the writer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+from ...schema.errors import MalformedValue
+from ...schema.job import Job, State
+from ...schema.text import to_bytes, to_text
+from ..extra import optional
+from ..overflow import FIELD, Aside
+from .payload import Text, payload_in
+from .record import FINISHED, Record, canonical, lost, standard, text_of
+
+NAME = "pjq"
+
+WRITABLE = frozenset({"dispatched", "processing"})
+"""Where the current program has an active job."""
+
+
+@frozen
+class Kept:
+    """The differences between a stored job and the standard record of the same job."""
+
+    place: str | None = None
+    fields: Mapping[bytes, bytes | None] = field(factory=dict)
+    scores: Mapping[str, float] = field(factory=dict)
+    found: Mapping[str, Any] = field(factory=dict)
+
+    @classmethod
+    def of(cls, job: Job) -> Kept:
+        """What the job's extra remembers. Raises MalformedValue if that is not what ``to_extra`` makes."""
+        extra = job.extra.get(NAME, {})
+        try:
+            place = extra.get("state")
+            if not isinstance(place, str | None):
+                raise TypeError
+            return cls(
+                place=place,
+                fields={to_bytes(name): optional(value, bytes) for name, value in extra.get("fields", {}).items()},
+                scores={str(role): float(score) for role, score in extra.get("scores", {}).items()},
+                found=dict(extra.get("found", {})),
+            )
+        except (AttributeError, TypeError, ValueError) as error:
+            raise MalformedValue(f"job {job.id}: extra[{NAME!r}] is not what the pjq reader writes") from error
+
+    @classmethod
+    def of_difference(cls, job: Job, stored: Record, found: Mapping[str, Any]) -> Kept:
+        """What must be remembered of a job just read, for the writer to make ``stored`` of it again."""
+        expected = standard(job, place_of(job, stored.place), text_of(job))
+        fields: dict[bytes, bytes | None] = {
+            name: value for name, value in stored.fields.items() if expected.fields.get(name) != value
+        }
+        fields.update((name, None) for name in expected.fields if name not in stored.fields)
+        scores = {role: score for role, score in stored.scores.items() if expected.scores.get(role) != score}
+        bound = bool(scores) or job.state is State.ACTIVE
+        return cls(stored.place if bound else None, fields, scores, found)
+
+    def to_extra(self) -> dict[str, Any]:
+        """The mapping for ``Job.extra``; empty if there is nothing to remember."""
+        extra: dict[str, Any] = {}
+        if self.place:
+            extra["state"] = self.place
+        if self.fields:
+            extra["fields"] = {to_text(name): value for name, value in self.fields.items()}
+        if self.scores:
+            extra["scores"] = dict(self.scores)
+        if self.found:
+            extra["found"] = dict(self.found)
+        return extra
+
+    def applied(self, record: Record) -> Record:
+        """The record that reproduces the stored job, provided that it has not changed since; ``record``: its standard one."""
+        fields = {**record.fields, **self.fields}
+        scores = {**record.scores, **self.scores} if self.place == record.place else record.scores
+        return Record(record.place, {name: value for name, value in fields.items() if value is not None}, scores)
+
+    def applied_loosely(self, record: Record) -> Record:
+        """The record of a job that has changed since it was read: only what no canonical field speaks for still holds."""
+        beside = {name: value for name, value in self.fields.items() if value is not None and name not in SPOKEN_FOR}
+        return evolve(record, fields={**beside, **record.fields})
+
+
+SPOKEN_FOR = frozenset(b"json dispatched_at started_at worker_uuid finished_at leased_at".split())
+"""Hash fields that follow from canonical ones."""
+
+
+def place_of(job: Job, kept: str | None) -> str:
+    """The container in which the job is written. An active job that no worker of pjq has waits: it would be active for ever."""
+    if job.state in FINISHED:
+        return "finished"
+    return kept if job.state is State.ACTIVE and kept in WRITABLE else "queued"
+
+
+def record_of(job: Job) -> Record:
+    """The hash and the scores that a job gets. Raises MalformedValue if its extra is not the reader's."""
+    kept = Kept.of(job)
+    place = place_of(job, kept.place)
+    if job.state is State.ACTIVE and place == "queued":
+        job = evolve(job, state=State.WAITING)
+    plain = record = standard(job, place, text_of(job))
+    if kept.fields or kept.scores:
+        record = kept.applied(plain)
+        # Texts of the time when the job was read hold as long as they don't contradict what it is now.
+        if lost(job, record).keys() - lost(job, plain).keys():
+            record = kept.applied_loosely(plain)
+    # A field of our name that was kept is an application's own.
+    return record if FIELD in record.fields else _with_aside(job, record, kept)
+
+
+def expressed(job: Job) -> Job:
+    """The job without the note that a field was missing, where the program writes none for a job in its state either."""
+    kept = Kept.of(job)
+    if None not in kept.fields.values():
+        return job
+    usual = standard(job, place_of(job, kept.place), text_of(job)).fields
+    fields = {name: raw for name, raw in kept.fields.items() if raw is not None or name in usual}
+    own = evolve(kept, fields=fields).to_extra()
+    others = {name: each for name, each in job.extra.items() if name != NAME}
+    return evolve(job, extra={**others, NAME: own} if own else others)
+
+
+def job_of(job_id: str, queue: str, stored: Record, found: Mapping[str, Any]) -> Job:
+    """The job with everything: canonical fields, what was aside, and what goes back byte for byte."""
+    aside = _aside_in(stored)
+    if aside is None:
+        job = canonical(job_id, queue, stored)
+    else:
+        stored = _bare(stored)
+        job, found_once = _restored(aside, canonical(job_id, queue, stored), stored)
+        # What was found once is told on, until something else is found.
+        found = found or found_once
+    kept = Kept.of_difference(job, stored, found).to_extra()
+    return evolve(job, extra={**job.extra, NAME: kept}) if kept else job
+
+
+# What pjq has no field for (aside.py)
+
+
+def _with_aside(job: Job, record: Record, kept: Kept) -> Record:
+    """The record with one field more, for what it can't say of the job; the same if there is nothing."""
+    missing = lost(job, record)
+    note: dict[str, Any] = {}
+    text = text_of(job)
+    if text.added and record.fields.get(b"json") == text.raw and payload_in(text) == job.payload:
+        # Where the payload begins and ends says as much as the payload, in a few bytes.
+        missing.pop("payload", None)
+        note |= {"added": text.added, "wrapped": text.wrapped}
+    if job.logs:
+        note["logs"] = job.logs
+    if kept.found:
+        note["found"] = kept.found
+    extra = {name: each for name, each in job.extra.items() if name != NAME}
+    # No family is left out of extra: what stands there under the own name is the note.
+    aside = Aside.of(evolve(job, extra={**extra, NAME: note} if note else extra), missing, "", _digest(record))
+    return record if aside is None else evolve(record, fields={**record.fields, FIELD: aside.pack()})
+
+
+def _aside_in(stored: Record) -> Aside | None:
+    """What an earlier ``_with_aside`` put into a record; None where there is nothing, or a field of an application's own."""
+    raw = stored.fields.get(FIELD)
+    if raw is None:
+        return None
+    try:
+        aside = Aside.unpack(raw)
+    except MalformedValue:
+        return None
+    return aside if aside.as_of is not None and aside.pack() == raw else None
+
+
+def _restored(aside: Aside, job: Job, stored: Record) -> tuple[Job, Mapping[str, Any]]:
+    """The job with what was aside, and what was found of it once; only what lasts where the program has touched it since."""
+    as_of = _digest(stored)
+    extra = dict(aside.extra)
+    note = extra.pop(NAME, {})
+    job = evolve(aside, extra=extra).restored(job, as_of)
+    logs, found, added = note.get("logs"), note.get("found"), note.get("added")
+    if isinstance(logs, list):
+        job = evolve(job, logs=tuple(line for line in logs if isinstance(line, bytes)))
+    if as_of != aside.as_of:
+        return job, {}
+    if type(added) is int:
+        payload = payload_in(Text(stored.fields.get(b"json", b""), added, note.get("wrapped") is True))
+        job = job if payload is None else evolve(job, payload=payload)
+    return job, found if isinstance(found, dict) else {}
+
+
+def _bare(record: Record) -> Record:
+    return evolve(record, fields={name: value for name, value in record.fields.items() if name != FIELD})
+
+
+def _digest(record: Record) -> bytes:
+    """Changes with every step of the program: each one writes a field."""
+    digest = blake2b(digest_size=8)
+    for name, value in sorted(record.fields.items()):
+        digest.update(b"%d %d " % (len(name), len(value)) + name + value)
+    return digest.hexdigest().encode("ascii")
