@@ -1,6 +1,6 @@
 """Extra: what readers keep of a job in ``Job.extra``, plain on its way in and checked on its way out.
 
-Called by each family's ``kept.py``.
+Called by each family's ``passthrough.py``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Aside: what a foreign record has no field for, as JSON text that reads back exactly.
+"""Overflow: what a foreign record has no field for, as JSON text that reads back exactly.
 
 A writer puts it in one extra field of the job's own record, under ferryman's name, where the original software leaves it
 alone; the reader of the same family takes it out again. So a job may pass through a poorer system and lose nothing.
@@ -27,7 +27,7 @@ LASTING = frozenset({"id", "name", "tags", "depends_on", "unique_key", "history"
 
 
 @frozen
-class Aside:
+class Overflow:
     """What one job has that its record in another family can't say."""
 
     fields: Mapping[str, Any]
@@ -35,13 +35,13 @@ class Aside:
     extra: Mapping[str, Any]
     """What the other families keep of the job."""
     as_of: bytes | None
-    """A text that the original software changes whenever it touches the job. What is aside holds only while it is the same."""
+    """A text that the original software changes whenever it touches the job. What overflowed holds only while it is the same."""
 
     @classmethod
-    def of(cls, job: Job, lost: Mapping[str, Any], family: str, as_of: bytes | None) -> Aside | None:
-        """What must be put aside for a job; None if there is nothing. ``lost``: the fields that the record does not give back."""
+    def of(cls, job: Job, lost: Mapping[str, Any], family: str, as_of: bytes | None) -> Overflow | None:
+        """What overflows of a job; None if there is nothing. ``lost``: the fields that the record does not give back."""
         fields = {name: value for name, value in lost.items() if name in _FIELDS}
-        extra = {name: kept for name, kept in job.extra.items() if name != family}
+        extra = {name: own for name, own in job.extra.items() if name != family}
         return cls(fields, extra, as_of) if fields or extra else None
 
     def pack(self) -> bytes:
@@ -51,18 +51,18 @@ class Aside:
         return pack({name: value for name, value in values.items() if value or name == "as_of"})
 
     @classmethod
-    def unpack(cls, raw: bytes) -> Aside:
+    def unpack(cls, raw: bytes) -> Overflow:
         """The value behind ``pack``. Raises MalformedValue for any other text."""
         values = unpack(raw)
         as_of = _OPTIONAL_TEXT(values.get("as_of"))
         fields = {name: _field(name)(value) for name, value in _OBJECT(values.get("fields", {})).items()}
-        extra = {name: _OBJECT(kept) for name, kept in _OBJECT(values.get("extra", {})).items()}
+        extra = {name: _OBJECT(own) for name, own in _OBJECT(values.get("extra", {})).items()}
         return cls(fields, extra, None if as_of is None else to_bytes(as_of))
 
     def restored(self, job: Job, as_of: bytes | None, *, has_own_id: bool = True) -> Job:
-        """The job with what was put aside; only with what lasts, when the original software has touched it since.
+        """The job with what had overflowed; only with what lasts, when the original software has touched it since.
 
-        ``has_own_id``: the record's id is the job's; whatever id stands aside does not count.
+        ``has_own_id``: the record's id is the job's; whatever id has overflowed does not count.
         """
         fields = dict(self.fields)
         if as_of != self.as_of:
@@ -76,7 +76,7 @@ def _one_of(*types: type) -> Callable[[Any], Any]:
     def convert(value: Any) -> Any:
         # The exact type: a bool is an int to isinstance, but no time.
         if type(value) not in types or (type(value) is int and bounded(value) is None):
-            raise MalformedValue("a value put aside has a type that its field can't hold")
+            raise MalformedValue("an overflowed value has a type that its field can't hold")
         return value
 
     return convert
@@ -91,7 +91,7 @@ def _many(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def _field(name: str) -> Callable[[Any], Any]:
     if name not in _FIELDS:
-        raise MalformedValue("a field was put aside that can't be")
+        raise MalformedValue("a field has overflowed that can't")
     return _FIELDS[name]
 
 
@@ -124,5 +124,5 @@ _FIELDS: Mapping[str, Callable[[Any], Any]] = {
     "ttl": _OPTIONAL_WHOLE,
     "history": _many(_OBJECT),
 }
-"""The fields that may be kept aside. A record always speaks for itself about queue, state and logs, and about its id where the
+"""The fields that may be kept overflow. A record always speaks for itself about queue, state and logs, and about its id where the
 system can hold that."""

@@ -1,4 +1,4 @@
-"""Kept: what ``extra["bee"]`` remembers of a bee job, so that writing it back gives the same bytes.
+"""Passthrough: what ``extra["bee"]`` remembers of a bee job, so that writing it back gives the same bytes.
 
 Only what differs from what the writer would write anyway (record.standard):
 
@@ -8,7 +8,7 @@ Only what differs from what the writer would write anyway (record.standard):
     needs            the members of the dependency set of a job that is not blocked (cancelled while it was)
     dying            whether the record has a time to live, where that is not as usual. How long is of the moment, and not kept
 
-Damage is not kept: a job that its queue has lost, or has twice, is written soundly. Called by the reader and the writer.
+Damage is not remembered: a job that its queue has lost, or has twice, is written soundly. Called by the reader and the writer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ...schema.errors import MalformedValue
 from ...schema.job import Job
 from ...schema.text import to_bytes, to_text
 from ..extra import optional, plain_score
-from ..overflow import FIELD, Aside
+from ..overflow import FIELD, Overflow
 from .history import fitting
 from .keys import SETS, UNFINISHED
 from .record import Stored, canonical, is_readable, lost, standard, word_for
@@ -34,7 +34,7 @@ NAME = "bee"
 
 
 @frozen
-class Kept:
+class Passthrough:
     """The differences between a stored job and the standard record of the same job."""
 
     status: str | None = None
@@ -44,7 +44,7 @@ class Kept:
     dying: bool | None = None
 
     @classmethod
-    def of(cls, job: Job) -> Kept:
+    def of(cls, job: Job) -> Passthrough:
         """What the job's extra remembers. Raises MalformedValue if that is not what ``to_extra`` makes."""
         extra = job.extra.get(NAME, {})
         try:
@@ -60,7 +60,7 @@ class Kept:
             raise MalformedValue(f"job {job.id}: extra[{NAME!r}] is not what the bee reader writes") from error
 
     @classmethod
-    def of_difference(cls, job: Job, stored: Stored) -> Kept:
+    def of_difference(cls, job: Job, stored: Stored) -> Passthrough:
         """What must be remembered of a job just read, for the writer to make ``stored`` of it again."""
         status = stored.status or None
         expected = standard(job, word_for(job, status))
@@ -102,7 +102,7 @@ class Kept:
         # Texts of the time when the job was read hold as long as they don't contradict what it is now.
         contradicted = lost(job, exact)
         if contradicted and contradicted.keys() - lost(job, stored).keys():
-            beside = {name: raw for name, raw in fields.items() if raw is not None and name not in SPOKEN_FOR}
+            beside = {name: raw for name, raw in fields.items() if raw is not None and name not in DERIVED}
             exact = self._changed(stored, {name: raw for name, raw in beside.items() if name not in stored.fields}, word)
         last = names(exact.history)[-1:]
         if word != self.status and last and last[0] not in fitting(word, job.state):
@@ -123,62 +123,61 @@ class Kept:
         )
 
 
-SPOKEN_FOR = frozenset(b"jid queue data options worker status submitted retries tags history hash result failedReason".split())
+DERIVED = frozenset(b"jid queue data options worker status submitted retries tags history hash result failedReason".split())
 """Hash fields that follow from canonical ones, whatever the state."""
 
 
-# A job's record, with what bee has no field for (aside.py)
+# A job's record, with what bee has no field for (overflow.py)
 
 
 def job_of(job_id: str, stored: Stored) -> Job:
-    """The job with everything: canonical fields, what was aside, and what goes back byte for byte."""
-    bare, aside = _taken_aside(stored)
+    """The job with everything: canonical fields, what overflowed, and what goes back byte for byte."""
+    bare, overflow = _take_overflow(stored)
     job = canonical(job_id, bare)
     own: Mapping[str, Any] | None = None
-    if aside is not None:
-        note = aside.extra.get(NAME, {})
-        others = {name: kept for name, kept in aside.extra.items() if name != NAME}
-        job = evolve(aside, extra=others).restored(job, _as_of(bare))
-        if aside.as_of == _as_of(bare):
+    if overflow is not None:
+        note = overflow.extra.get(NAME, {})
+        others = {name: own for name, own in overflow.extra.items() if name != NAME}
+        job = evolve(overflow, extra=others).restored(job, _as_of(bare))
+        if overflow.as_of == _as_of(bare):
             own = note.get("extra") if isinstance(note.get("extra"), dict) else None
             logs = note.get("logs")
             job = evolve(job, logs=tuple(line for line in logs if isinstance(line, bytes)) if isinstance(logs, list) else ())
     if own is None:
-        known = Kept.of_difference(job, bare)
-        if aside is not None and b"dependants" in known.fields:
+        known = Passthrough.of_difference(job, bare)
+        if overflow is not None and b"dependants" in known.fields:
             # Who waits for a job that was carried here was written last, and follows from what those jobs say.
             known = evolve(known, fields={name: raw for name, raw in known.fields.items() if name != b"dependants"})
         own = known.to_extra()
-    kept = own
-    return evolve(job, extra={**job.extra, NAME: kept}) if kept else job
+    return evolve(job, extra={**job.extra, NAME: own}) if own else job
 
 
-def with_aside(job: Job, stored: Stored) -> Stored:
+def with_overflow(job: Job, stored: Stored) -> Stored:
     """The record with one field more, for all that reading it would not give back of the job; the same if that is nothing."""
-    bare, _ = _taken_aside(stored)
+    bare, _ = _take_overflow(stored)
     own = job.extra.get(NAME, {})
     note: dict[str, Any] = {}
     # A reader knows no rank but bee's own.
-    if Kept.of_difference(evolve(job, rank=None), bare).to_extra() != own:
+    if Passthrough.of_difference(evolve(job, rank=None), bare).to_extra() != own:
         note["extra"] = own
     if job.logs:
         note["logs"] = job.logs
-    extra = {name: kept for name, kept in job.extra.items() if name != NAME} | ({NAME: note} if note else {})
+    extra = {name: own for name, own in job.extra.items() if name != NAME} | ({NAME: note} if note else {})
     # No family is left out of extra: what stands there under the own name is the note.
-    aside = Aside.of(evolve(job, extra=extra), lost(job, bare), "", _as_of(bare))
-    return stored if aside is None else evolve(bare, fields={**bare.fields, FIELD: aside.pack()})
+    overflow = Overflow.of(evolve(job, extra=extra), lost(job, bare), "", _as_of(bare))
+    return stored if overflow is None else evolve(bare, fields={**bare.fields, FIELD: overflow.pack()})
 
 
-def _taken_aside(stored: Stored) -> tuple[Stored, Aside | None]:
+def _take_overflow(stored: Stored) -> tuple[Stored, Overflow | None]:
     """The record without the field of ours, and what stood in it. Any other text there is an application's own field."""
     raw = stored.fields.get(FIELD)
     if raw is None:
         return stored, None
     try:
-        aside = Aside.unpack(raw)
+        overflow = Overflow.unpack(raw)
     except MalformedValue:
         return stored, None
-    return evolve(stored, fields={name: value for name, value in stored.fields.items() if name != FIELD}), aside
+    return evolve(stored, fields={name: value for name, value in stored.fields.items() if name != FIELD}), overflow
 
 
 def _as_of(stored: Stored) -> bytes:

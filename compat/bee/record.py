@@ -1,7 +1,7 @@
 """The record of bee, both ways: hash fields to canonical fields, and canonical fields to what bee itself would write.
 
 ``canonical`` reads any bytes and never fails; ``standard`` writes what a sound job of the newest bee looks like. What it would
-not reproduce of a record is kept apart (kept.py), so that together they are exact. Called by the reader and the writer.
+not reproduce of a record stands in passthrough.py, so that together they are exact. Called by the reader and the writer.
 """
 
 from __future__ import annotations

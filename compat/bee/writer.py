@@ -25,7 +25,7 @@ from ..scripts import script
 from ..sketch import Sketch
 from . import texts
 from .keys import DYING, EARLIEST_TIME, LOCK_MS, OPTIONS_TTL, SETS, hashed, layout
-from .passthrough import NAME, Kept, with_aside
+from .passthrough import NAME, Passthrough, with_overflow
 from .record import Stored, is_readable, readable, word_for
 
 _script = partial(script, __package__)
@@ -49,11 +49,11 @@ def incompatibilities(job: Job) -> Iterator[Finding]:
     if not _is_unicode(job.queue):
         yield error(job, "BEE-W2", f"the queue {show(job.queue, 60)!r} is not UTF-8")
     try:
-        kept = Kept.of(job)
+        passthrough = Passthrough.of(job)
     except MalformedValue as reason:
         yield error(job, "BEE-W7", str(reason))
         return
-    word = word_for(job, kept.status)
+    word = word_for(job, passthrough.status)
     if word is None:
         yield error(job, "BEE-W3", f"bee has no word for {job.state} jobs")
     if job.state in TO_RUN and not texts.is_json(job.payload or b""):
@@ -68,10 +68,10 @@ def incompatibilities(job: Job) -> Iterator[Finding]:
         idle.append("depends_on")
     if idle:
         yield warning(job, "BEE-W6", f"kept in the record, but without effect in bee: {', '.join(idle)}")
-    unreadable = [show(name) for name, raw in kept.fields.items() if not is_readable(name, raw)]
+    unreadable = [show(name) for name, raw in passthrough.fields.items() if not is_readable(name, raw)]
     if unreadable:
         yield warning(job, "BEE-W8", f"left out, since bee can't read it: {', '.join(unreadable)}")
-    if job.state is State.ACTIVE and kept.status != "running":
+    if job.state is State.ACTIVE and passthrough.status != "running":
         yield warning(job, "BEE-W9", "no worker of bee holds this active job: it is written as waiting")
 
 
@@ -87,17 +87,17 @@ def stored_of(job: Job, target: Target) -> Stored:
     if isinstance(job, Sketch):
         sketched: Stored = job.record
         return sketched
-    kept = Kept.of(job)
-    held_elsewhere = job.state is State.ACTIVE and kept.status != "running"
+    passthrough = Passthrough.of(job)
+    held_elsewhere = job.state is State.ACTIVE and passthrough.status != "running"
     written = evolve(job, state=State.WAITING) if held_elsewhere else job
-    stored = readable(kept.applied(written))
+    stored = readable(passthrough.applied(written))
     role = stored.place
     scores = {}
     if role is not None:
         score = stored.scores.get(role)
-        overdue = role == "expires" and role not in kept.scores and (score or 0) < target.now_ms
+        overdue = role == "expires" and role not in passthrough.scores and (score or 0) < target.now_ms
         scores[role] = _score(written, stored, role, target.now_ms) if score is None or overdue else score
-    return with_aside(written, evolve(stored, scores=scores))
+    return with_overflow(written, evolve(stored, scores=scores))
 
 
 def _score(job: Job, stored: Stored, role: str, now_ms: int) -> float:
@@ -183,7 +183,7 @@ def _memberships(job_id: bytes, stored: Stored, target: Target) -> Iterator[Comm
 
 def tally_written(job: Job, totals: Totals) -> None:
     """Adds what ``finish`` needs: who waits for whom. It grows with the number of blocked jobs."""
-    if job.state is State.BLOCKED and word_for(job, Kept.of(job).status) == "new":
+    if job.state is State.BLOCKED and word_for(job, Passthrough.of(job).status) == "new":
         totals.name("links", (json.dumps([job.id, needed]) for needed in job.depends_on))
 
 

@@ -15,7 +15,7 @@ from ..faults import FaultTarget
 from ..members import Member, join
 from ..numbers import number_text
 from .keys import FINISHED, counted, layout
-from .overflow import time_role
+from .passthrough import time_role
 from .record import ITEM, as_number
 from .writer import written
 

@@ -1,4 +1,4 @@
-"""Kept: what ``extra["kickq"]`` remembers of a kickq job, so that writing it back gives the same bytes.
+"""Passthrough: what ``extra["kickq"]`` remembers of a kickq job, so that writing it back gives the same bytes.
 
 Only what differs from what the writer would write anyway (record.standard_item), as texts and numbers:
 
@@ -9,7 +9,7 @@ Only what differs from what the writer would write anyway (record.standard_item)
     fields           hash field -> its exact bytes, or None for a field that is not there
     scores           scheduled, purge or time_index -> score, where it is not the usual one
 
-Damage of the places is not kept: a job that a list or set has lost, or has twice, is written soundly. Called by the reader and
+Damage of the places is not remembered: a job that a list or set has lost, or has twice, is written soundly. Called by the reader and
 the writer.
 """
 
@@ -25,15 +25,16 @@ from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
 from ..extra import optional, plain_score
 from ..members import Member, Members, split
-from .keys import WORDS
-from .record import Record, lost, record_of, standard_item, word_for
+from ..overflow import FIELD, Overflow
+from .keys import FINISHED, WORDS
+from .record import PURGE_MS, Record, lost, record_of, standard_item, word_for
 
 NAME = "kickq"
 
 OF_STATE = frozenset({"complete", "success", "finishTime", "totalProcessTime", "scheduledFor", "state"})
 """Members that say something of one state only."""
 
-SPOKEN_FOR = OF_STATE | {
+DERIVED = OF_STATE | {
     *("id", "name", "createTime", "updateTime", "processTimeout", "retry", "retryTimes", "ghostRetry", "ghostTimes"),
     *("data", "lastError", "runs"),
 }
@@ -44,7 +45,7 @@ MIRRORED = frozenset({b"id", b"name", b"createTime", b"updateTime", b"state"})
 
 
 @frozen
-class Kept:
+class Passthrough:
     """The differences between a stored job and the standard record of the same job."""
 
     state: str | None = None
@@ -55,7 +56,7 @@ class Kept:
     scores: Mapping[str, float] = field(factory=dict)
 
     @classmethod
-    def of(cls, job: Job) -> Kept:
+    def of(cls, job: Job) -> Passthrough:
         """What the job's extra remembers. Raises MalformedValue if that is not what ``to_extra`` makes."""
         extra = job.extra.get(NAME, {})
         try:
@@ -71,7 +72,7 @@ class Kept:
             raise MalformedValue(f"job {job.id}: extra[{NAME!r}] is not what the kickq reader writes") from error
 
     @classmethod
-    def of_difference(cls, job: Job, stored: Record) -> Kept:
+    def of_difference(cls, job: Job, stored: Record) -> Passthrough:
         """What must be remembered of a job just read, for the writer to make ``stored`` of it again."""
         base = standard_item(job, stored.item.get("data"))
         item: dict[str, Member | None] = {}
@@ -79,14 +80,14 @@ class Kept:
             item = {name: member for name, member in stored.item.items() if base.get(name) != member}
             item |= {name: None for name in base if name not in stored.item}
         word = _word_kept(job, stored, _merged(base, item))
-        kept = cls(state=word, read_as=_document_state(job), item=item)
-        expected = kept.applied(job, base)
+        passthrough = cls(state=word, read_as=_document_state(job), item=item)
+        expected = passthrough.applied(job, base)
         fields = _changed(expected.fields, stored.fields)
         scores = {role: score for role, score in stored.scores.items() if expected.scores.get(role, score) != score}
         # The members are the same now; their order may not be.
         text = None if stored.text is None and list(expected.item) == list(stored.item) else stored.document
         bound = scores or text is not None or not OF_STATE.isdisjoint(item)
-        return evolve(kept, read_as=kept.read_as if bound else None, fields=fields, scores=scores, text=text)
+        return evolve(passthrough, read_as=passthrough.read_as if bound else None, fields=fields, scores=scores, text=text)
 
     def to_extra(self) -> dict[str, Any]:
         """The mapping for ``Job.extra``; empty if there is nothing to remember."""
@@ -124,7 +125,7 @@ class Kept:
 
     def applied_loosely(self, job: Job, base: Members) -> Record:
         """The record of a job that has changed since it was read: only what no canonical field speaks for still holds."""
-        beside = {name: member for name, member in self.item.items() if name not in SPOKEN_FOR}
+        beside = {name: member for name, member in self.item.items() if name not in DERIVED}
         record = record_of(job, _merged(base, beside))
         fields = {name: value for name, value in self.fields.items() if value is not None and name not in MIRRORED}
         return evolve(record, fields={**fields, **record.fields})
@@ -181,3 +182,147 @@ def _member(text: Any) -> Member | None:
     if not isinstance(text, bytes):
         raise TypeError("a member's text is bytes")
     return Member.parse(text)
+
+
+# What kickq has no field for (overflow.py): in one hash field of ours, which it leaves alone until it deletes the job
+
+AHEAD_MS = 60_000
+"""What was due in the past is written so far ahead of now: time for a migration to end, and for a scheduler to start."""
+
+TOLD_BY_RUNS = "history"
+"""The canonical field that lasts in other systems, while kickq adds to it."""
+
+
+@frozen
+class Postponed:
+    """A time that was written later than it was meant, because no scheduler of kickq looks back: past the end, jobs are lost."""
+
+    to: float
+    score: float | None
+    """What was meant."""
+    member: bytes | None
+    """The exact text of ``scheduledFor`` that went with it."""
+    text: bytes | None
+    """The document's text, if it was not the usual one."""
+
+    def undone(self, record: Record) -> Record:
+        """The record as it was meant; unchanged where kickq has given it another time since."""
+        role = time_role(record.state)
+        written = record.item.get("scheduledFor")
+        if role is None or record.scores.get(role) != self.to or written is None or written.value != self.to:
+            return record
+        scores = {name: score for name, score in record.scores.items() if name != role}
+        if self.score is not None:
+            scores[role] = self.score
+        item = {name: member for name, member in record.item.items() if name != "scheduledFor" or self.member is not None}
+        if self.member is not None:
+            item["scheduledFor"] = Member.parse(self.member)
+        return evolve(record, item=item, scores=scores, text=self.text)
+
+
+def time_role(state: State) -> str | None:
+    """The sorted set in which a job of this state waits for a time."""
+    if state is State.SCHEDULED:
+        return "scheduled"
+    return "purge" if state in FINISHED else None
+
+
+def postponed(record: Record, now_ms: int) -> tuple[Record, Postponed | None]:
+    """The record with a time that a scheduler will still see, and what was changed for it."""
+    role = time_role(record.state)
+    if role is None or record.scores.get(role, float("-inf")) >= now_ms:
+        return record, None
+    to = now_ms + (AHEAD_MS if role == "scheduled" else PURGE_MS)
+    was = record.item.get("scheduledFor")
+    moved = Postponed(float(to), record.scores.get(role), None if was is None else was.text, record.text)
+    item = {**record.item, "scheduledFor": Member.of(to)}
+    return evolve(record, item=item, scores={**record.scores, role: float(to)}, text=None), moved
+
+
+@frozen
+class Note:
+    """What overflows of the record itself: it stands in the place of our own extra, beside that of other families."""
+
+    logs: tuple[bytes, ...] = ()
+    moved: Postponed | None = None
+    own: bytes | None = None
+    """What an application keeps in the field whose name we use."""
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Note:
+        """The note behind ``to_extra``. Raises MalformedValue for anything else."""
+        match values:
+            case {"logs": list(logs), "own": bytes() | None as own, "moved": None, **rest} if not rest:
+                moved = None
+            case {
+                "logs": list(logs),
+                "own": bytes() | None as own,
+                "moved": [
+                    float() | int() as to,
+                    float() | int() | None as score,
+                    bytes() | None as member,
+                    bytes() | None as text,
+                ],
+                **rest,
+            } if not rest:
+                moved = Postponed(to, score, member, text)
+                if member is not None:
+                    Member.parse(member)
+            case _:
+                raise MalformedValue("a note that the kickq writer did not make")
+        if not all(isinstance(line, bytes) for line in logs):
+            raise MalformedValue("a note with logs that are no bytes")
+        return cls(tuple(logs), moved, own)
+
+    def to_extra(self) -> dict[str, Any]:
+        """The note as plain values; empty if it says nothing."""
+        if self == Note():
+            return {}
+        moved = self.moved
+        times = None if moved is None else [moved.to, moved.score, moved.member, moved.text]
+        return {"logs": list(self.logs), "own": self.own, "moved": times}
+
+
+def as_of(record: Record) -> bytes:
+    """What kickq changes whenever it touches a job: the state with each move, the time with each save."""
+    return b"%b/%b" % (record.fields.get(b"state", b""), record.fields.get(b"updateTime", b""))
+
+
+def with_overflow(job: Job, record: Record, missing: Mapping[str, Any], moved: Postponed | None) -> Record:
+    """The record with one field more, for ``missing`` fields, other families' extra, logs and a moved time, if there are any."""
+    extra = {name: own for name, own in job.extra.items() if name != NAME}
+    if not (missing or extra or job.logs or moved):
+        return record
+    told = Note(job.logs, moved, record.fields.get(FIELD)).to_extra()
+    if told:
+        extra[NAME] = told
+    # No family is left out of extra: what stands there under the own name is the note.
+    overflow = Overflow.of(evolve(job, extra=extra), missing, "", as_of(record))
+    return record if overflow is None else evolve(record, fields={**record.fields, FIELD: overflow.pack()})
+
+
+def take_overflow(record: Record) -> tuple[Record, Overflow | None, Note]:
+    """The record as it was before ``with_overflow``, and what that added."""
+    raw = record.fields.get(FIELD)
+    if raw is None:
+        return record, None, Note()
+    try:
+        overflow = Overflow.unpack(raw)
+        note = Note.of(overflow.extra[NAME]) if NAME in overflow.extra else Note()
+        if overflow.pack() != raw:
+            return record, None, Note()
+    except MalformedValue:
+        return record, None, Note()
+    fields = {name: value for name, value in record.fields.items() if name != FIELD}
+    if note.own is not None:
+        fields[FIELD] = note.own
+    bare = evolve(record, fields=fields)
+    return bare if note.moved is None else note.moved.undone(bare), overflow, note
+
+
+def with_overflow_restored(job: Job, overflow: Overflow, note: Note, stored: Record) -> Job:
+    """The job with what overflowed; only with what lasts, when kickq has touched it since."""
+    now = as_of(stored)
+    extra = {name: own for name, own in overflow.extra.items() if name != NAME}
+    fields = {name: value for name, value in overflow.fields.items() if now == overflow.as_of or name != TOLD_BY_RUNS}
+    return evolve(evolve(overflow, fields=fields, extra=extra).restored(job, now), logs=note.logs)

@@ -19,8 +19,7 @@ from ...schema.totals import Totals
 from ..numbers import whole
 from ..overflow import FIELD
 from .keys import RUN_TRACE, WORDS, counted, layout
-from .overflow import restored, take_note
-from .passthrough import NAME, Kept
+from .passthrough import NAME, Passthrough, take_overflow, with_overflow_restored
 from .record import ITEM, Record, canonical
 from .view import view_of
 
@@ -112,10 +111,10 @@ def read(subject: Subject) -> Job | None:
 
 
 def job_of(job_id: str, stored: Record) -> Job:
-    """The job with everything: canonical fields, what was aside, and what goes back byte for byte."""
-    meant, aside, note = take_note(stored)
+    """The job with everything: canonical fields, what overflowed, and what goes back byte for byte."""
+    meant, overflow, note = take_overflow(stored)
     job = canonical(job_id, meant)
-    if aside is not None:
-        job = restored(job, aside, note, stored)
-    kept = Kept.of_difference(job, meant).to_extra()
-    return evolve(job, extra={**job.extra, NAME: kept}) if kept else job
+    if overflow is not None:
+        job = with_overflow_restored(job, overflow, note, stored)
+    own = Passthrough.of_difference(job, meant).to_extra()
+    return evolve(job, extra={**job.extra, NAME: own}) if own else job

@@ -1,7 +1,7 @@
 """The record of kickq, both ways: a hash with one JSON document to canonical fields, and those to what kickq itself would write.
 
 ``canonical`` reads any bytes and never fails; ``standard_item`` and ``record_of`` make a sound job of kickq 1.x. What they would
-not reproduce of a record is kept apart (kept.py), so that together they are exact. Called by the reader and the writer.
+not reproduce of a record stands in passthrough.py, so that together they are exact. Called by the reader and the writer.
 """
 
 from __future__ import annotations

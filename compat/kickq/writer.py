@@ -17,8 +17,8 @@ from attrs import evolve, frozen
 
 from ...schema.errors import MalformedValue
 from ...schema.family import Command, Target
-from ...schema.incompatibilities import error, warning
 from ...schema.job import Job, State
+from ...schema.obstacle import error, warning
 from ...schema.rule import Finding
 from ...schema.text import show, to_bytes
 from ...schema.totals import Totals
@@ -26,8 +26,7 @@ from ..members import split
 from ..scripts import script
 from ..sketch import Sketch
 from .keys import LARGEST_ID, WORDS, as_sent, counted, layout
-from .overflow import ahead, with_note
-from .passthrough import Kept
+from .passthrough import Passthrough, postponed, with_overflow
 from .record import Record, data_member
 
 _script = partial(script, __package__)
@@ -59,13 +58,13 @@ def incompatibilities(job: Job) -> Iterator[Finding]:
     if idle:
         yield warning(job, "KICKQ-W6", f"kept in the record, but without effect in kickq: {', '.join(idle)}")
     try:
-        kept = Kept.of(job)
+        passthrough = Passthrough.of(job)
     except MalformedValue as reason:
         yield error(job, "KICKQ-W7", str(reason))
         return
-    if kept.text is not None and not _is_document(kept.text):
-        yield warning(job, "KICKQ-W8", f"left out, since no kickq worker can read it: {show(kept.text, 60)!r}")
-    if _written_state(job, kept) is not job.state:
+    if passthrough.text is not None and not _is_document(passthrough.text):
+        yield warning(job, "KICKQ-W8", f"left out, since no kickq worker can read it: {show(passthrough.text, 60)!r}")
+    if _written_state(job, passthrough) is not job.state:
         yield warning(job, "KICKQ-W9", "no kickq worker holds this active job: it is written as waiting")
 
 
@@ -94,18 +93,18 @@ class Written:
 
 def written(job: Job, now_ms: int) -> Written:
     """The record of a job. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
-    kept = Kept.of(job)
-    state = _written_state(job, kept)
-    record, missing = kept.record(job if state is job.state else evolve(job, state=state))
-    later, moved = ahead(record, now_ms)
-    later = with_note(job, later, missing, moved)
+    passthrough = Passthrough.of(job)
+    state = _written_state(job, passthrough)
+    record, missing = passthrough.record(job if state is job.state else evolve(job, state=state))
+    later, moved = postponed(record, now_ms)
+    later = with_overflow(job, later, missing, moved)
     # kickq always knows when a job was created; without the time, the job is as old as its record.
     return Written(state, evolve(later, scores={"time_index": float(now_ms), **later.scores}))
 
 
-def _written_state(job: Job, kept: Kept) -> State:
+def _written_state(job: Job, passthrough: Passthrough) -> State:
     """An active job whose worker is not kickq's would stay active for ever, so it waits."""
-    return State.WAITING if job.state is State.ACTIVE and not kept.held else job.state
+    return State.WAITING if job.state is State.ACTIVE and not passthrough.held else job.state
 
 
 def write(job: Job, target: Target) -> list[Command]:

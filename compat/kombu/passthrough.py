@@ -1,4 +1,4 @@
-"""Kept: what a job of kombu remembers in ``extra``, so that it goes on as the same message, and back as the same bytes.
+"""Passthrough: what a job of kombu remembers in ``extra``, so that it goes on as the same message, and back as the same bytes.
 
 Under ``ferryman``, as the native reader would write it:
 
@@ -13,7 +13,7 @@ Under ``kombu``, only where it differs from what the writer would write anyway:
     bindings         [exchange, routing key, pattern] of the queue, where it is not bound as Celery does it by default
     text             the exact JSON text, where kombu would write the same message differently
 
-What other families keep, and canonical fields that no message has, stand in a header of our own (aside.py). Called by the
+What other families keep, and canonical fields that no message has, stand in a header of our own (overflow.py). Called by the
 reader and the writer.
 """
 
@@ -30,7 +30,7 @@ from ...schema.native import codec
 from ...schema.native.record import NAME as NATIVE
 from ...schema.native.record import Own
 from ...schema.text import to_bytes, to_text
-from ..overflow import FIELD, Aside
+from ..overflow import FIELD, Overflow
 from .bindings import Binding, default_bindings
 from .keys import STEPS, VISIBILITY_TIMEOUT_MS
 from .record import Message, Record, canonical, decode, decode_delivery
@@ -42,7 +42,7 @@ HEADER = to_text(FIELD)
 
 
 @frozen
-class Kept:
+class Passthrough:
     """What ``extra["kombu"]`` says."""
 
     held: bool = False
@@ -52,7 +52,7 @@ class Kept:
     text: bytes | None = None
 
     @classmethod
-    def of(cls, job: Job) -> Kept:
+    def of(cls, job: Job) -> Passthrough:
         """What the job's extra remembers. Raises MalformedValue if that is not what ``to_extra`` makes."""
         extra = job.extra.get(NAME, {})
         try:
@@ -153,18 +153,18 @@ class Stand:
 
 
 def job_of(job_id: str, stand: Stand) -> Job:
-    """The job with everything: canonical fields, what was aside, and what goes back byte for byte."""
-    message, aside = _taken_aside(stand.record.message)
-    record = stand.record if aside is None else evolve(stand.record, message=message)
+    """The job with everything: canonical fields, what overflowed, and what goes back byte for byte."""
+    message, overflow = _take_overflow(stand.record.message)
+    record = stand.record if overflow is None else evolve(stand.record, message=message)
     job = canonical(job_id, stand.queue, record, stand.now_ms, stand.visibility_ms)
     own = own_of(message, job)
     extra: dict[str, Any] = {}
-    if aside is not None:
-        extra = dict(aside.extra)
+    if overflow is not None:
+        extra = dict(overflow.extra)
         note, kept_own = extra.pop(NAME, {}), extra.pop(NATIVE, None)
         # Celery gives a task's headers to its next try, which is another message: what is aside was said of this one.
-        same_message = aside.as_of == to_bytes(message.tag)
-        job = aside.restored(job, to_bytes(message.tag))
+        same_message = overflow.as_of == to_bytes(message.tag)
+        job = overflow.restored(job, to_bytes(message.tag))
         if same_message:
             logs = note.get("logs")
             job = evolve(job, logs=tuple(line for line in logs if isinstance(line, bytes)) if isinstance(logs, list) else ())
@@ -174,56 +174,56 @@ def job_of(job_id: str, stand: Stand) -> Job:
                 own = {"head": own["head"], **kept_own}
     if own:
         extra[NATIVE] = own
-    kept = Kept(
+    remembered = Passthrough(
         held=stand.record.held,
         since=stand.record.since,
         step=None if stand.step == message.step(stand.steps) else stand.step,
         bindings=None if tuple(stand.bindings) == default_bindings(stand.queue) else tuple(stand.bindings),
         text=None if stand.text == stand.record.text else stand.text,
     ).to_extra()
-    if kept:
-        extra[NAME] = kept
+    if remembered:
+        extra[NAME] = remembered
     return evolve(job, extra=extra, position=stand.position, rank=rank_of(stand.step))
 
 
-def _taken_aside(message: Message) -> tuple[Message, Aside | None]:
+def _take_overflow(message: Message) -> tuple[Message, Overflow | None]:
     """The message without the header of ours, and what stood in it. Any other text there is an application's own header."""
     raw = message.headers.get(HEADER)
     if not isinstance(raw, str):
         return message, None
     try:
-        return message.without_header(HEADER), Aside.unpack(to_bytes(raw))
+        return message.without_header(HEADER), Overflow.unpack(to_bytes(raw))
     except MalformedValue:
         return message, None
 
 
-def with_aside(job: Job, stand: Stand) -> Record:
+def with_overflow(job: Job, stand: Stand) -> Record:
     """The record with one header more, for all that reading it would not give back of the job; the same if that is nothing."""
-    aside = _aside(job, stand)
-    if aside is None:
+    overflow = _overflow_of(job, stand)
+    if overflow is None:
         return stand.record
     roomy = stand.record.message.without_header(HEADER)
     if roomy != stand.record.message:
         # There were no headers, or one of the name that an application has taken: that is put aside as well.
         stand = evolve(stand, record=evolve(stand.record, message=roomy))
-        aside = _aside(job, stand) or aside
-    return evolve(stand.record, message=roomy.with_headers(**{HEADER: to_text(aside.pack())}))
+        overflow = _overflow_of(job, stand) or overflow
+    return evolve(stand.record, message=roomy.with_headers(**{HEADER: to_text(overflow.pack())}))
 
 
-def _aside(job: Job, stand: Stand) -> Aside | None:
+def _overflow_of(job: Job, stand: Stand) -> Overflow | None:
     again = job_of(job.id, stand)
     lost = differences(job, again)
-    extra = {name: kept for name, kept in job.extra.items() if name not in (NAME, NATIVE)}
+    extra = {name: each for name, each in job.extra.items() if name not in (NAME, NATIVE)}
     own, found = job.extra.get(NATIVE), again.extra.get(NATIVE, {})
     note: dict[str, Any] = {}
     if own is None or "head" not in own:
         note["made"] = True
         extra |= {NATIVE: own} if own else {}
     elif own != found:
-        extra[NATIVE] = {name: kept for name, kept in own.items() if name != "head" or kept != found.get("head")}
+        extra[NATIVE] = {name: value for name, value in own.items() if name != "head" or value != found.get("head")}
     if job.logs:
         note["logs"] = job.logs
     if note:
         extra[NAME] = note
     # No family is left out of extra: what stands there under the own name is the note.
-    return Aside.of(evolve(job, extra=extra), lost, "", to_bytes(stand.record.message.tag))
+    return Overflow.of(evolve(job, extra=extra), lost, "", to_bytes(stand.record.message.tag))

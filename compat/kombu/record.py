@@ -2,7 +2,7 @@
 
 A Message is what the publisher meant, without how kombu wraps it: the body stands as raw bytes, not as base64, so that its
 head and body are at the same time a frame of the native family. ``encode`` writes what kombu itself would write; what it would
-not reproduce of a text is kept apart (kept.py). Bodies are never unpickled, unzipped or evaluated. Called by the reader, the
+not reproduce of a text stands in passthrough.py. Bodies are never unpickled, unzipped or evaluated. Called by the reader, the
 writer and the rules.
 """
 

@@ -15,8 +15,8 @@ from attrs import evolve
 
 from ...schema.errors import MalformedValue
 from ...schema.family import Command, Target
-from ...schema.incompatibilities import error, warning
 from ...schema.job import Job, State
+from ...schema.obstacle import error, warning
 from ...schema.rule import Finding
 from ...schema.text import is_json, show, to_bytes
 from ...schema.totals import Totals
@@ -25,7 +25,7 @@ from ..scripts import script
 from ..sketch import Sketch
 from .bindings import Bindings, default_bindings, register
 from .keys import STEPS, USUAL, Settings, bucket_key, can_be_queue, is_unicode, lane, lane_parts, layout, step_of
-from .passthrough import Kept, Stand, head_of, with_aside
+from .passthrough import Passthrough, Stand, head_of, with_overflow
 from .record import Message, Record, eta_text, task_of
 
 _script = partial(script, __package__)
@@ -49,7 +49,7 @@ def incompatibilities(job: Job, settings: Settings = USUAL) -> Iterator[Finding]
     if job.state not in TO_RUN:
         yield error(job, "KOMBU-W3", f"a queue of kombu holds messages that are to be run: it has no place for {job.state} jobs")
     try:
-        head, kept = head_of(job), Kept.of(job)
+        head, passthrough = head_of(job), Passthrough.of(job)
     except MalformedValue as reason:
         yield error(job, "KOMBU-W7", str(reason))
         return
@@ -60,7 +60,7 @@ def incompatibilities(job: Job, settings: Settings = USUAL) -> Iterator[Finding]
     idle = [name for name in ("tags", "depends_on", "unique_key") if getattr(job, name)]
     if idle:
         yield warning(job, "KOMBU-W6", f"kept in the message, but without effect in Celery: {', '.join(idle)}")
-    if job.state is State.ACTIVE and not kept.held:
+    if job.state is State.ACTIVE and not passthrough.held:
         yield warning(job, "KOMBU-W8", "no consumer of kombu holds this active job: it is written as waiting")
 
 
@@ -154,18 +154,18 @@ def _seconds(milliseconds: int) -> int | float:
 
 def stand_of(job: Job, now_ms: int, settings: Settings = USUAL) -> Stand:
     """The message of a job in its queue. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
-    kept = Kept.of(job)
-    held = job.state is State.ACTIVE and kept.held
+    passthrough = Passthrough.of(job)
+    held = job.state is State.ACTIVE and passthrough.held
     written = evolve(job, state=State.WAITING) if job.state is State.ACTIVE and not held else job
-    message = message_of(written, kept.step, now_ms, settings.steps)
-    step = message.step(settings.steps) if kept.step is None else kept.step
-    since = kept.since if kept.since is not None or not held else now_ms / 1000
+    message = message_of(written, passthrough.step, now_ms, settings.steps)
+    step = message.step(settings.steps) if passthrough.step is None else passthrough.step
+    since = passthrough.since if passthrough.since is not None or not held else now_ms / 1000
     record = Record(message, held, since if held else None)
-    bindings = default_bindings(job.queue) if kept.bindings is None else kept.bindings
-    text = kept.exact(record)
+    bindings = default_bindings(job.queue) if passthrough.bindings is None else passthrough.bindings
+    text = passthrough.exact(record)
     stand = Stand(job.queue, record, text, step, now_ms, bindings, None, settings.steps, settings.visibility_ms)
-    completed = with_aside(written, stand)
-    return stand if completed is record else evolve(stand, record=completed, text=kept.exact(completed))
+    completed = with_overflow(written, stand)
+    return stand if completed is record else evolve(stand, record=completed, text=passthrough.exact(completed))
 
 
 # What is stored
@@ -195,10 +195,10 @@ def write(job: Job, target: Target, settings: Settings = USUAL) -> list[Command]
 
 def tally_written(job: Job, totals: Totals) -> None:
     """Adds what ``finish`` needs: which buckets a queue has, and how it is bound."""
-    kept = Kept.of(job)
-    step = kept.step if kept.step is not None else 0
+    passthrough = Passthrough.of(job)
+    step = passthrough.step if passthrough.step is not None else 0
     totals.name("lanes", [lane(job.queue, step)])
-    for binding in default_bindings(job.queue) if kept.bindings is None else kept.bindings:
+    for binding in default_bindings(job.queue) if passthrough.bindings is None else passthrough.bindings:
         register(totals, binding.exchange, binding.member(job.queue))
 
 

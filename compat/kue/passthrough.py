@@ -1,4 +1,4 @@
-"""Kept: what ``extra["kue"]`` remembers of a kue job, so that writing it back gives the same bytes.
+"""Passthrough: what ``extra["kue"]`` remembers of a kue job, so that writing it back gives the same bytes.
 
 Only what differs from what the writer would write anyway (record.standard), as texts and numbers:
 
@@ -9,7 +9,7 @@ Only what differs from what the writer would write anyway (record.standard), as 
     search           search code -> occurrences (None: kept in a set, as by kue up to 0.7.0), from ``P:search:object:<id>``
     search_words     the same from ``P:search:word:<code>``, where it is not the same
 
-Damage is not kept: a job that an index has lost, or has twice, is written soundly. Called by the reader and the writer.
+Damage is not remembered: a job that an index has lost, or has twice, is written soundly. Called by the reader and the writer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ...schema.errors import MalformedValue
 from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
 from ..extra import optional, plain_score
-from ..overflow import FIELD, Aside
+from ..overflow import FIELD, Overflow
 from .keys import WORDS, Form, is_borrowed
 from .record import Record, lost, readable, standard
 
@@ -34,7 +34,7 @@ Counts = Mapping[str, float | None]
 
 
 @frozen
-class Kept:
+class Passthrough:
     """The differences between a stored job and the standard record of the same job."""
 
     state: str | None = None
@@ -45,7 +45,7 @@ class Kept:
     search_words: Counts = field(factory=dict)
 
     @classmethod
-    def of(cls, job: Job) -> Kept:
+    def of(cls, job: Job) -> Passthrough:
         """What the job's extra remembers. Raises MalformedValue if that is not what ``to_extra`` makes."""
         if NAME not in job.extra:
             return NOTHING
@@ -63,15 +63,15 @@ class Kept:
             raise MalformedValue(f"job {job.id}: extra[{NAME!r}] is not what the kue reader writes") from error
 
     @classmethod
-    def of_difference(cls, job: Job, stored: Record, plain: bool, search: Counts, search_words: Counts) -> Kept:
+    def of_difference(cls, job: Job, stored: Record, plain: bool, search: Counts, search_words: Counts) -> Passthrough:
         """What must be remembered of a job just read, for the writer to make ``stored`` of it again.
 
-        ``plain`` and the counts are as in Kept.
+        ``plain`` and the counts are as in the class.
         """
         expected = standard(job)
         if FIELD in stored.fields:
             missing, as_of = lost(job, stored), stored.fields.get(b"updated_at")
-            expected = with_aside(job, readable(expected), missing, as_of, has_own_id=not _has_id_aside(stored))
+            expected = with_overflow(job, readable(expected), missing, as_of, has_own_id=not _has_overflow_id(stored))
         fields: dict[bytes, bytes | None] = {
             name: value for name, value in stored.fields.items() if expected.fields.get(name) != value
         }
@@ -115,53 +115,53 @@ class Kept:
     def applied_loosely(self, job: Job) -> Record:
         """The record of a job that has changed since it was read: only what no canonical field speaks for still holds."""
         record = standard(job)
-        beside = {name: value for name, value in self.fields.items() if value is not None and name not in SPOKEN_FOR}
+        beside = {name: value for name, value in self.fields.items() if value is not None and name not in DERIVED}
         return evolve(record, fields={**beside, **record.fields})
 
 
-NOTHING = Kept()
+NOTHING = Passthrough()
 
-SPOKEN_FOR = frozenset(
+DERIVED = frozenset(
     b"type data priority max_attempts created_at promote_at updated_at state ttl attempts progress started_at workerId result "
     b"error duration".split()
 )
 """Hash fields that follow from canonical ones, whatever the state."""
 
 
-# What kue has no field for (aside.py)
+# What kue has no field for (overflow.py)
 
 
-def with_aside(job: Job, record: Record, missing: Mapping[str, Any], as_of: bytes | None, *, has_own_id: bool) -> Record:
+def with_overflow(job: Job, record: Record, missing: Mapping[str, Any], as_of: bytes | None, *, has_own_id: bool) -> Record:
     """The record with one field more, for what it can't say of the job: ``missing`` fields and other families' extra.
 
     ``as_of``: the field ``updated_at`` as it is stored. ``has_own_id``: the number of the record is the job's id.
     """
     if not has_own_id:
         missing = {"id": job.id, **missing}
-    aside = Aside.of(job, missing, NAME, as_of)
-    return record if aside is None else evolve(record, fields={**record.fields, FIELD: aside.pack()})
+    overflow = Overflow.of(job, missing, NAME, as_of)
+    return record if overflow is None else evolve(record, fields={**record.fields, FIELD: overflow.pack()})
 
 
-def _has_id_aside(stored: Record) -> bool:
+def _has_overflow_id(stored: Record) -> bool:
     try:
-        return "id" in Aside.unpack(stored.fields[FIELD]).fields
+        return "id" in Overflow.unpack(stored.fields[FIELD]).fields
     except MalformedValue:
         return False
 
 
-def with_aside_restored(job: Job, stored: Record) -> Job:
-    """The job with what an earlier ``with_aside`` put into its record. Any other text there is an application's own field.
+def with_overflow_restored(job: Job, stored: Record) -> Job:
+    """The job with what an earlier ``with_overflow`` put into its record. Any other text there is an application's own field.
 
     An id that kue could not hold comes back to a job that has a number instead.
     """
     try:
-        aside = Aside.unpack(stored.fields[FIELD])
+        overflow = Overflow.unpack(stored.fields[FIELD])
     except MalformedValue:
         return job
     # kue touches updated_at with nearly everything it does.
-    if NAME in aside.extra:
+    if NAME in overflow.extra:
         return job
-    return aside.restored(job, stored.fields.get(b"updated_at"), has_own_id=not is_borrowed(job.id))
+    return overflow.restored(job, stored.fields.get(b"updated_at"), has_own_id=not is_borrowed(job.id))
 
 
 def _counts(counts: Any) -> dict[str, float | None]:

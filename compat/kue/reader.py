@@ -21,7 +21,7 @@ from ...schema.totals import Totals
 from ..numbers import whole
 from ..overflow import FIELD
 from .keys import EARLIEST_TIME, form, is_borrowed, layout, member_id
-from .passthrough import NAME, Kept, with_aside_restored
+from .passthrough import NAME, Passthrough, with_overflow_restored
 from .record import Record, canonical
 from .view import View, view_of
 
@@ -186,11 +186,11 @@ def read(subject: Subject) -> Job | None:
     if read is None:
         return None
     job, stored = read
-    kept = Kept.of_difference(job, stored, view.is_plain, *view.search_counts()).to_extra()
-    if kept and job.extra is extra:
-        extra[NAME] = kept  # before anybody has seen the job: to copy it would cost as much as all else here
+    own = Passthrough.of_difference(job, stored, view.is_plain, *view.search_counts()).to_extra()
+    if own and job.extra is extra:
+        extra[NAME] = own  # before anybody has seen the job: to copy it would cost as much as all else here
         return job
-    return evolve(job, extra={**job.extra, NAME: kept}) if kept else job
+    return evolve(job, extra={**job.extra, NAME: own}) if own else job
 
 
 def describe(subject: Subject) -> Job | None:
@@ -206,4 +206,4 @@ def _read(view: View, extra: dict[str, Any]) -> tuple[Job, Record] | None:
     stored = Record(view.fields, {role: fact.score for role, fact in view.own.items() if fact.score is not None})
     waiting = view.own.get("by_type") if view.state is State.WAITING else None
     job = canonical(view.job_id, stored, view.logs, extra, (waiting.index, waiting.score) if waiting else (None, None))
-    return (with_aside_restored(job, stored) if FIELD in view.fields else job), stored
+    return (with_overflow_restored(job, stored) if FIELD in view.fields else job), stored

@@ -1,7 +1,7 @@
 """The job hash of kue, both ways: hash fields to canonical fields, and canonical fields to what kue itself would write.
 
 ``canonical`` reads any bytes and never fails; ``standard`` writes what a sound kue 0.11 job looks like. What ``standard``
-would not reproduce of a hash is kept apart (kept.py), so that together they are exact. Called by the reader and the writer.
+would not reproduce of a hash stands in passthrough.py, so that together they are exact. Called by the reader and the writer.
 """
 
 from __future__ import annotations

@@ -16,14 +16,14 @@ from attrs import evolve
 
 from ...schema.errors import MalformedValue
 from ...schema.family import Command, Target
-from ...schema.incompatibilities import error, warning
 from ...schema.job import Job, State
+from ...schema.obstacle import error, warning
 from ...schema.rule import Finding
 from ...schema.text import is_json, show, to_bytes, to_text
 from ...schema.totals import Totals
 from ..scripts import script
 from .keys import WORDS, keeps_number, layout, number_for, padded, valid_id
-from .passthrough import NAME, Kept, with_aside
+from .passthrough import NAME, Passthrough, with_overflow
 from .record import Record, is_readable, lost, readable, standard
 
 _script = partial(script, __package__)
@@ -53,24 +53,24 @@ def incompatibilities(job: Job) -> Iterator[Finding]:
     if idle:
         yield warning(job, "KUE-W6", f"kept in the record, but without effect in kue: {', '.join(idle)}")
     try:
-        kept = Kept.of(job)
+        passthrough = Passthrough.of(job)
     except MalformedValue as reason:
         yield error(job, "KUE-W7", str(reason))
         return
-    unreadable = [show(name) for name, raw in kept.fields.items() if raw is not None and not is_readable(name, raw)]
+    unreadable = [show(name) for name, raw in passthrough.fields.items() if raw is not None and not is_readable(name, raw)]
     if unreadable:
         yield warning(job, "KUE-W8", f"left out, since a kue worker can't read it: {', '.join(unreadable)}")
-    if _written_state(job, kept) is not job.state:
+    if _written_state(job, passthrough) is not job.state:
         yield warning(job, "KUE-W9", "no kue worker holds this active job: it is written as waiting")
 
 
 def expressed(job: Job) -> Job:
     """The job without the fields that kue's workers can't read: they are left out of the hash."""
-    if NAME not in job.extra or all(is_readable(name, raw) for name, raw in Kept.of(job).fields.items()):
+    if NAME not in job.extra or all(is_readable(name, raw) for name, raw in Passthrough.of(job).fields.items()):
         return job
-    kept = Kept.of(job)
-    fields = {name: raw for name, raw in kept.fields.items() if is_readable(name, raw)}
-    own = evolve(kept, fields=fields).to_extra()
+    passthrough = Passthrough.of(job)
+    fields = {name: raw for name, raw in passthrough.fields.items() if is_readable(name, raw)}
+    own = evolve(passthrough, fields=fields).to_extra()
     others = {name: each for name, each in job.extra.items() if name != NAME}
     return evolve(job, extra={**others, NAME: own} if own else others)
 
@@ -80,13 +80,13 @@ def expressed(job: Job) -> Job:
 
 def write(job: Job, target: Target) -> list[Command]:
     """The commands that store the job. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
-    kept = Kept.of(job)
-    state = _written_state(job, kept)
-    record = kept.applied(job) if target.generated else _record(job, state, kept)
+    passthrough = Passthrough.of(job)
+    state = _written_state(job, passthrough)
+    record = passthrough.applied(job) if target.generated else _record(job, state, passthrough)
     names = layout(target.prefix)
     number = number_for(job, state)
     key = names.key("record", id=number)
-    member, other = (number, padded(number)) if kept.plain else (padded(number), number)
+    member, other = (number, padded(number)) if passthrough.plain else (padded(number), number)
     own, elsewhere = _indexes(job.queue, state, target.prefix)
     commands: list[Command] = [("SADD", names.key("types"), to_bytes(job.queue))] if job.queue else []
     if not target.generated:
@@ -98,31 +98,33 @@ def write(job: Job, target: Target) -> list[Command]:
         commands.append(("RPUSH", names.key("log", id=number), *job.logs))
     for role, index in own.items():
         commands.append(("ZADD", index, record.scores[role], member))
-    for code, count in kept.search.items():
+    for code, count in passthrough.search.items():
         commands.append(_search_entry(names.key("search_object", id=number), to_bytes(code), count))
-    for code, count in kept.search_words.items():
+    for code, count in passthrough.search_words.items():
         commands.append(_search_entry(names.key("search_word", code=code), number.encode(), count))
     return commands
 
 
-def _record(job: Job, state: State, kept: Kept) -> Record:
+def _record(job: Job, state: State, passthrough: Passthrough) -> Record:
     """The hash and the scores that the job gets."""
     written = job if state is job.state else evolve(job, state=state)
     record = standard(written)
-    if kept.fields or kept.scores:
-        kept = evolve(kept, fields={name: raw for name, raw in kept.fields.items() if is_readable(name, raw)})
-        exact = kept.applied(written)
+    if passthrough.fields or passthrough.scores:
+        passthrough = evolve(
+            passthrough, fields={name: raw for name, raw in passthrough.fields.items() if is_readable(name, raw)}
+        )
+        exact = passthrough.applied(written)
         # Texts of the time when the job was read hold as long as they don't contradict what it is now.
         contradicted = lost(written, exact).keys() - lost(written, record).keys()
-        record = kept.applied_loosely(written) if contradicted else exact
+        record = passthrough.applied_loosely(written) if contradicted else exact
     record = readable(record)
     as_of = record.fields.get(b"updated_at")
-    return with_aside(job, record, lost(job, record), as_of, has_own_id=keeps_number(job, state))
+    return with_overflow(job, record, lost(job, record), as_of, has_own_id=keeps_number(job, state))
 
 
-def _written_state(job: Job, kept: Kept) -> State:
+def _written_state(job: Job, passthrough: Passthrough) -> State:
     """An active job whose worker is not kue's would stay active for ever, so it waits."""
-    held_elsewhere = job.state is State.ACTIVE and kept.state != WORDS[State.ACTIVE]
+    held_elsewhere = job.state is State.ACTIVE and passthrough.state != WORDS[State.ACTIVE]
     return State.WAITING if held_elsewhere else job.state
 
 

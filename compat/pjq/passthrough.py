@@ -1,4 +1,4 @@
-"""Kept: what ``extra["pjq"]`` remembers of a job of pjq, so that writing it back gives the same bytes.
+"""Passthrough: what ``extra["pjq"]`` remembers of a job of pjq, so that writing it back gives the same bytes.
 
 Only what differs from what the writer would write anyway (record.standard):
 
@@ -8,8 +8,8 @@ Only what differs from what the writer would write anyway (record.standard):
     found            for people, never acted on: ``layout`` "js-1", ``ttl`` of the hash in ms, and ``places``
                      [role, queue, score or index] where the job stood in others than the one that counts, or in none
 
-Damage is not kept: a job that stood in two containers, or in a list twice, is written soundly. Other families' extra, and
-canonical fields that pjq has no place for, stand in a hash field of our own (aside.py). Called by the reader and the writer.
+Damage is not remembered: a job that stood in two containers, or in a list twice, is written soundly. Other families' extra, and
+canonical fields that pjq has no place for, stand in a hash field of our own (overflow.py). Called by the reader and the writer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ...schema.errors import MalformedValue
 from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
 from ..extra import optional
-from ..overflow import FIELD, Aside
+from ..overflow import FIELD, Overflow
 from .payload import Text, payload_in
 from .record import FINISHED, Record, canonical, lost, standard, text_of
 
@@ -35,7 +35,7 @@ WRITABLE = frozenset({"dispatched", "processing"})
 
 
 @frozen
-class Kept:
+class Passthrough:
     """The differences between a stored job and the standard record of the same job."""
 
     place: str | None = None
@@ -44,7 +44,7 @@ class Kept:
     found: Mapping[str, Any] = field(factory=dict)
 
     @classmethod
-    def of(cls, job: Job) -> Kept:
+    def of(cls, job: Job) -> Passthrough:
         """What the job's extra remembers. Raises MalformedValue if that is not what ``to_extra`` makes."""
         extra = job.extra.get(NAME, {})
         try:
@@ -61,7 +61,7 @@ class Kept:
             raise MalformedValue(f"job {job.id}: extra[{NAME!r}] is not what the pjq reader writes") from error
 
     @classmethod
-    def of_difference(cls, job: Job, stored: Record, found: Mapping[str, Any]) -> Kept:
+    def of_difference(cls, job: Job, stored: Record, found: Mapping[str, Any]) -> Passthrough:
         """What must be remembered of a job just read, for the writer to make ``stored`` of it again."""
         expected = standard(job, place_of(job, stored.place), text_of(job))
         fields: dict[bytes, bytes | None] = {
@@ -93,67 +93,70 @@ class Kept:
 
     def applied_loosely(self, record: Record) -> Record:
         """The record of a job that has changed since it was read: only what no canonical field speaks for still holds."""
-        beside = {name: value for name, value in self.fields.items() if value is not None and name not in SPOKEN_FOR}
+        beside = {name: value for name, value in self.fields.items() if value is not None and name not in DERIVED}
         return evolve(record, fields={**beside, **record.fields})
 
 
-SPOKEN_FOR = frozenset(b"json dispatched_at started_at worker_uuid finished_at leased_at".split())
+DERIVED = frozenset(b"json dispatched_at started_at worker_uuid finished_at leased_at".split())
 """Hash fields that follow from canonical ones."""
 
 
-def place_of(job: Job, kept: str | None) -> str:
-    """The container in which the job is written. An active job that no worker of pjq has waits: it would be active for ever."""
+def place_of(job: Job, read_from: str | None) -> str:
+    """The container in which the job is written; ``read_from``: where it was.
+
+    An active job that no worker of pjq has waits: it would be active for ever.
+    """
     if job.state in FINISHED:
         return "finished"
-    return kept if job.state is State.ACTIVE and kept in WRITABLE else "queued"
+    return read_from if job.state is State.ACTIVE and read_from in WRITABLE else "queued"
 
 
 def record_of(job: Job) -> Record:
     """The hash and the scores that a job gets. Raises MalformedValue if its extra is not the reader's."""
-    kept = Kept.of(job)
-    place = place_of(job, kept.place)
+    passthrough = Passthrough.of(job)
+    place = place_of(job, passthrough.place)
     if job.state is State.ACTIVE and place == "queued":
         job = evolve(job, state=State.WAITING)
     plain = record = standard(job, place, text_of(job))
-    if kept.fields or kept.scores:
-        record = kept.applied(plain)
+    if passthrough.fields or passthrough.scores:
+        record = passthrough.applied(plain)
         # Texts of the time when the job was read hold as long as they don't contradict what it is now.
         if lost(job, record).keys() - lost(job, plain).keys():
-            record = kept.applied_loosely(plain)
+            record = passthrough.applied_loosely(plain)
     # A field of our name that was kept is an application's own.
-    return record if FIELD in record.fields else _with_aside(job, record, kept)
+    return record if FIELD in record.fields else _with_overflow(job, record, passthrough)
 
 
 def expressed(job: Job) -> Job:
     """The job without the note that a field was missing, where the program writes none for a job in its state either."""
-    kept = Kept.of(job)
-    if None not in kept.fields.values():
+    passthrough = Passthrough.of(job)
+    if None not in passthrough.fields.values():
         return job
-    usual = standard(job, place_of(job, kept.place), text_of(job)).fields
-    fields = {name: raw for name, raw in kept.fields.items() if raw is not None or name in usual}
-    own = evolve(kept, fields=fields).to_extra()
+    usual = standard(job, place_of(job, passthrough.place), text_of(job)).fields
+    fields = {name: raw for name, raw in passthrough.fields.items() if raw is not None or name in usual}
+    own = evolve(passthrough, fields=fields).to_extra()
     others = {name: each for name, each in job.extra.items() if name != NAME}
     return evolve(job, extra={**others, NAME: own} if own else others)
 
 
 def job_of(job_id: str, queue: str, stored: Record, found: Mapping[str, Any]) -> Job:
-    """The job with everything: canonical fields, what was aside, and what goes back byte for byte."""
-    aside = _aside_in(stored)
-    if aside is None:
+    """The job with everything: canonical fields, what overflowed, and what goes back byte for byte."""
+    overflow = _overflow_in(stored)
+    if overflow is None:
         job = canonical(job_id, queue, stored)
     else:
         stored = _bare(stored)
-        job, found_once = _restored(aside, canonical(job_id, queue, stored), stored)
+        job, found_once = _restored(overflow, canonical(job_id, queue, stored), stored)
         # What was found once is told on, until something else is found.
         found = found or found_once
-    kept = Kept.of_difference(job, stored, found).to_extra()
-    return evolve(job, extra={**job.extra, NAME: kept}) if kept else job
+    own = Passthrough.of_difference(job, stored, found).to_extra()
+    return evolve(job, extra={**job.extra, NAME: own}) if own else job
 
 
-# What pjq has no field for (aside.py)
+# What pjq has no field for (overflow.py)
 
 
-def _with_aside(job: Job, record: Record, kept: Kept) -> Record:
+def _with_overflow(job: Job, record: Record, passthrough: Passthrough) -> Record:
     """The record with one field more, for what it can't say of the job; the same if there is nothing."""
     missing = lost(job, record)
     note: dict[str, Any] = {}
@@ -164,36 +167,36 @@ def _with_aside(job: Job, record: Record, kept: Kept) -> Record:
         note |= {"added": text.added, "wrapped": text.wrapped}
     if job.logs:
         note["logs"] = job.logs
-    if kept.found:
-        note["found"] = kept.found
+    if passthrough.found:
+        note["found"] = passthrough.found
     extra = {name: each for name, each in job.extra.items() if name != NAME}
     # No family is left out of extra: what stands there under the own name is the note.
-    aside = Aside.of(evolve(job, extra={**extra, NAME: note} if note else extra), missing, "", _digest(record))
-    return record if aside is None else evolve(record, fields={**record.fields, FIELD: aside.pack()})
+    overflow = Overflow.of(evolve(job, extra={**extra, NAME: note} if note else extra), missing, "", _digest(record))
+    return record if overflow is None else evolve(record, fields={**record.fields, FIELD: overflow.pack()})
 
 
-def _aside_in(stored: Record) -> Aside | None:
-    """What an earlier ``_with_aside`` put into a record; None where there is nothing, or a field of an application's own."""
+def _overflow_in(stored: Record) -> Overflow | None:
+    """What an earlier ``_with_overflow`` put into a record; None where there is nothing, or a field of an application's own."""
     raw = stored.fields.get(FIELD)
     if raw is None:
         return None
     try:
-        aside = Aside.unpack(raw)
+        overflow = Overflow.unpack(raw)
     except MalformedValue:
         return None
-    return aside if aside.as_of is not None and aside.pack() == raw else None
+    return overflow if overflow.as_of is not None and overflow.pack() == raw else None
 
 
-def _restored(aside: Aside, job: Job, stored: Record) -> tuple[Job, Mapping[str, Any]]:
-    """The job with what was aside, and what was found of it once; only what lasts where the program has touched it since."""
+def _restored(overflow: Overflow, job: Job, stored: Record) -> tuple[Job, Mapping[str, Any]]:
+    """The job with what overflowed, and what was found of it once; only what lasts where the program has touched it since."""
     as_of = _digest(stored)
-    extra = dict(aside.extra)
+    extra = dict(overflow.extra)
     note = extra.pop(NAME, {})
-    job = evolve(aside, extra=extra).restored(job, as_of)
+    job = evolve(overflow, extra=extra).restored(job, as_of)
     logs, found, added = note.get("logs"), note.get("found"), note.get("added")
     if isinstance(logs, list):
         job = evolve(job, logs=tuple(line for line in logs if isinstance(line, bytes)))
-    if as_of != aside.as_of:
+    if as_of != overflow.as_of:
         return job, {}
     if type(added) is int:
         payload = payload_in(Text(stored.fields.get(b"json", b""), added, note.get("wrapped") is True))

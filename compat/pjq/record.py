@@ -1,7 +1,7 @@
 """The job of pjq, both ways: its hash and scores to canonical fields, and canonical fields to what the program would write.
 
 ``canonical`` reads any bytes and never fails; ``standard`` writes what a sound job of the current program looks like. What
-``standard`` would not reproduce is kept apart (kept.py), so that together they are exact. Scores are seconds, job times
+``standard`` would not reproduce stands in passthrough.py, so that together they are exact. Scores are seconds, job times
 milliseconds. Called by the reader and the writer.
 """
 

@@ -22,7 +22,7 @@ from ...schema.totals import Totals
 from ..scripts import script
 from ..sketch import Sketch
 from .keys import can_be_id, is_unicode, layout
-from .passthrough import WRITABLE, Kept, place_of, record_of
+from .passthrough import WRITABLE, Passthrough, place_of, record_of
 from .payload import members_of
 from .record import FINISHED
 
@@ -55,11 +55,11 @@ def incompatibilities(job: Job) -> Iterator[Finding]:
     if idle:
         yield warning(job, "PJQ-W6", f"kept in the record, but without effect in pjq: {', '.join(idle)}")
     try:
-        kept = Kept.of(job)
+        passthrough = Passthrough.of(job)
     except MalformedValue as reason:
         yield error(job, "PJQ-W7", str(reason))
         return
-    if job.state is State.ACTIVE and kept.place not in WRITABLE:
+    if job.state is State.ACTIVE and passthrough.place not in WRITABLE:
         yield warning(job, "PJQ-W9", "no worker of pjq has this active job: it is written as waiting")
 
 
@@ -112,7 +112,7 @@ def write(job: Job, target: Target) -> list[Command]:
 
 def tally_written(job: Job, totals: Totals) -> None:
     """Adds what ``finish`` needs: which queues have jobs to put into their lists."""
-    place = job.record.place if isinstance(job, Sketch) else place_of(job, Kept.of(job).place)
+    place = job.record.place if isinstance(job, Sketch) else place_of(job, Passthrough.of(job).place)
     if place == "queued":
         totals.name("staged", [job.queue])
 

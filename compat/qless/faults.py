@@ -14,7 +14,7 @@ from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
 from ..faults import FaultTarget
 from .keys import layout, own_throttle
-from .passthrough import THROTTLED, Kept
+from .passthrough import THROTTLED, Passthrough
 from .record import Record, priority_of, score_text, work_score
 from .writer import stored_record
 
@@ -43,8 +43,8 @@ class QlessFaultTarget(FaultTarget):
 
     def __init__(self, job: Job, target: Target) -> None:
         super().__init__(job, target)
-        self.kept = Kept.of(job)
-        self.stored: Record = stored_record(job, job.state, self.kept)
+        self.passthrough = Passthrough.of(job)
+        self.stored: Record = stored_record(job, job.state, self.passthrough)
         self.word = to_text(self.stored.fields.get(b"state", b""))
         self.now_s = target.now_ms / 1000
         self.names = layout(target.prefix)
@@ -166,7 +166,7 @@ def _slot_leaked(target: QlessFaultTarget) -> Iterator[Command]:
 
 
 def _pending_lost(target: QlessFaultTarget) -> Iterator[Command]:
-    for name in target.kept.scores:
+    for name in target.passthrough.scores:
         role, _, throttle = name.partition(":")
         if role == "pending" and THROTTLED in target.stored.scores:
             yield ("ZREM", target.key("pending", throttle=throttle), target.id)

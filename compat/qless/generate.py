@@ -19,7 +19,7 @@ from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text
 from ...schema.job import Job, State
 from ..sketch import Sketch
 from . import luajson
-from .passthrough import THROTTLED, Kept
+from .passthrough import THROTTLED, Passthrough
 from .record import NAME, STALLED, Record, canonical, standard, work_score
 
 QUEUES = (
@@ -155,7 +155,7 @@ class _Story:
         own = {role: score for role, score in own.items() if ":" not in role}
         stored = Record({**record.fields, **fields}, record.history, own, record.depends_on)
         bound = bool(scores) or job.state is State.ACTIVE
-        kept = Kept(state=stored.fields[b"state"].decode() if bound else None, scores=scores, fields=fields).to_extra()
+        own = Passthrough(state=stored.fields[b"state"].decode() if bound else None, scores=scores, fields=fields).to_extra()
         return Sketch(
             id=job.id,
             queue=job.queue,
@@ -164,7 +164,7 @@ class _Story:
             created_at=job.created_at,
             started_at=job.started_at,
             finished_at=job.finished_at,
-            extra={NAME: kept} if kept else {},
+            extra={NAME: own} if own else {},
             record=stored,
         )
 

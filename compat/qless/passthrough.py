@@ -1,4 +1,4 @@
-"""Kept: what ``extra["qless"]`` remembers of a qless job, so that writing it back gives the same bytes.
+"""Passthrough: what ``extra["qless"]`` remembers of a qless job, so that writing it back gives the same bytes.
 
 Only what differs from what the writer would write anyway (record.standard):
 
@@ -10,7 +10,7 @@ Only what differs from what the writer would write anyway (record.standard):
     history    the entries of its list, where the canonical history would not give them; empty: there is no list
     tagged     tag -> time of tagging;  tracked   since when
 
-Damage is not kept: a job that an index has lost, or has twice, is written soundly. Called by the reader and the writer.
+Damage is not remembered: a job that an index has lost, or has twice, is written soundly. Called by the reader and the writer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ...schema.errors import MalformedValue
 from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
 from ..extra import optional
-from ..overflow import FIELD, Aside
+from ..overflow import FIELD, Overflow
 from .record import NAME, PLACES, Record, is_place, lost, priority_of, standard
 
 LASTING = frozenset({"unique_key"})
@@ -37,7 +37,7 @@ THROTTLED = "throttled"
 
 
 @frozen
-class Kept:
+class Passthrough:
     """The differences between a stored job and the standard record of the same job."""
 
     state: str | None = None
@@ -48,7 +48,7 @@ class Kept:
     tracked: float | None = None
 
     @classmethod
-    def of(cls, job: Job) -> Kept:
+    def of(cls, job: Job) -> Passthrough:
         """What the job's extra remembers. Raises MalformedValue if that is not what ``to_extra`` makes."""
         extra = job.extra.get(NAME, {})
         try:
@@ -69,11 +69,11 @@ class Kept:
             raise MalformedValue(f"job {job.id}: extra[{NAME!r}] is not what the qless reader writes") from error
 
     @classmethod
-    def of_difference(cls, job: Job, stored: Record, beside: Beside) -> Kept:
+    def of_difference(cls, job: Job, stored: Record, beside: Beside) -> Passthrough:
         """What must be remembered of a job just read, for the writer to make ``stored`` of it again."""
         expected = _of_layout(standard(job), stored.fields)
         if FIELD in stored.fields:
-            expected = with_aside(job, expected, lost(job, stored), touched(stored))
+            expected = with_overflow(job, expected, lost(job, stored), touched(stored))
         fields: dict[bytes, bytes | None] = {
             name: value for name, value in stored.fields.items() if expected.fields.get(name) != value
         }
@@ -131,7 +131,7 @@ class Kept:
     def applied_loosely(self, job: Job) -> Record:
         """The record of a job that has changed since it was read: only what no canonical field speaks for still holds."""
         record = standard(job)
-        beside = {name: value for name, value in self.fields.items() if value is not None and name not in SPOKEN_FOR}
+        beside = {name: value for name, value in self.fields.items() if value is not None and name not in DERIVED}
         return evolve(record, fields={**beside, **record.fields})
 
 
@@ -153,7 +153,7 @@ class Beside:
     tracked: float | None = None
 
 
-SPOKEN_FOR = frozenset(
+DERIVED = frozenset(
     b"jid id klass data priority tags state worker expires queue retries remaining time failure grace scheduled history".split()
 )
 """Hash fields that follow from canonical ones, or that belong to one state only."""
@@ -175,7 +175,7 @@ def _is_usual(job: Job, role: str, score: float, expected: Record, as_written: b
     return is_place(job, score) and (as_written or score != priority_of(job))
 
 
-# What qless has no field for (aside.py)
+# What qless has no field for (overflow.py)
 
 
 def touched(record: Record) -> bytes:
@@ -184,27 +184,27 @@ def touched(record: Record) -> bytes:
     return b"|".join(record.fields.get(name, b"") for name in names)
 
 
-def with_aside(job: Job, record: Record, missing: Mapping[str, Any], as_of: bytes | None = None) -> Record:
+def with_overflow(job: Job, record: Record, missing: Mapping[str, Any], as_of: bytes | None = None) -> Record:
     """The record with one field more, for what it can't say of the job: ``missing`` fields and other families' extra.
 
     ``as_of``: what ``touched`` tells of the record as it is stored, where that is not this one.
     """
-    aside = Aside.of(job, missing, NAME, touched(record) if as_of is None else as_of)
-    return record if aside is None else evolve(record, fields={**record.fields, FIELD: aside.pack()})
+    overflow = Overflow.of(job, missing, NAME, touched(record) if as_of is None else as_of)
+    return record if overflow is None else evolve(record, fields={**record.fields, FIELD: overflow.pack()})
 
 
-def with_aside_restored(job: Job, stored: Record) -> Job:
-    """The job with what an earlier ``with_aside`` put into its record. Any other text there is an application's own field."""
+def with_overflow_restored(job: Job, stored: Record) -> Job:
+    """The job with what an earlier ``with_overflow`` put into its record. Any other text there is an application's own field."""
     try:
-        aside = Aside.unpack(stored.fields[FIELD])
+        overflow = Overflow.unpack(stored.fields[FIELD])
     except MalformedValue:
         return job
-    if NAME in aside.extra:
+    if NAME in overflow.extra:
         return job
     now = touched(stored)
-    if now != aside.as_of:
-        aside = evolve(aside, fields={name: value for name, value in aside.fields.items() if name in LASTING}, as_of=now)
-    return aside.restored(job, now)
+    if now != overflow.as_of:
+        overflow = evolve(overflow, fields={name: value for name, value in overflow.fields.items() if name in LASTING}, as_of=now)
+    return overflow.restored(job, now)
 
 
 def _bytes(value: Any) -> bytes:

@@ -23,7 +23,7 @@ from ..numbers import number
 from ..overflow import FIELD
 from .events import LATEST
 from .keys import INDEXES, Generation, Scope, era_of, layout, time_part
-from .passthrough import Beside, Kept, with_aside_restored
+from .passthrough import Beside, Passthrough, with_overflow_restored
 from .record import NAME, RUNNING, STALLED, canonical
 from .view import GONE, View, view_of
 
@@ -287,9 +287,9 @@ def read(subject: Subject, keyspace: Keyspace) -> Job | None:
     if FIELD in view.fields:
         # A priority that was put aside may have been turned round, to run at the same rank.
         turned = None if job.priority is None else rank_of(-job.priority)
-        job = evolve(with_aside_restored(job, stored), rank=turned)
-    kept = Kept.of_difference(job, stored, _beside(view)).to_extra()
-    extra = {**job.extra, NAME: kept} if kept else job.extra
+        job = evolve(with_overflow_restored(job, stored), rank=turned)
+    own = Passthrough.of_difference(job, stored, _beside(view)).to_extra()
+    extra = {**job.extra, NAME: own} if own else job.extra
     return evolve(job, extra=extra, position=position, rank=rank)
 
 

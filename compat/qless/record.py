@@ -1,7 +1,7 @@
 """The job record of qless, both ways: hash, history and places to canonical fields, and canonical fields to a sound record.
 
 ``canonical`` reads any bytes and never fails; ``standard`` writes what qless of 2013 to 2024 would have. What ``standard``
-would not reproduce of a stored job is kept apart (kept.py), so that together they are exact. Called by reader and writer.
+would not reproduce of a stored job stands in passthrough.py, so that together they are exact. Called by reader and writer.
 """
 
 from __future__ import annotations

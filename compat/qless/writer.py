@@ -16,15 +16,15 @@ from attrs import evolve
 
 from ...schema.errors import MalformedValue
 from ...schema.family import Command, Target
-from ...schema.incompatibilities import error, warning
 from ...schema.job import Job, State
+from ...schema.obstacle import error, warning
 from ...schema.rule import Finding
 from ...schema.text import load_loose_json, show, to_bytes, to_text
 from ...schema.totals import Totals
 from ..scripts import script
 from ..sketch import Sketch
 from .keys import layout
-from .passthrough import THROTTLED, Kept, tagged_at, with_aside
+from .passthrough import THROTTLED, Passthrough, tagged_at, with_overflow
 from .record import NAME, RUNNING, WORDS, Record, lost, score_text, standard
 
 _script = partial(script, __package__)
@@ -52,13 +52,13 @@ def incompatibilities(job: Job) -> Iterator[Finding]:
     if idle:
         yield warning(job, "QLESS-W6", f"kept in the record, but without effect in qless: {', '.join(idle)}")
     try:
-        kept = Kept.of(job)
+        passthrough = Passthrough.of(job)
     except MalformedValue as reason:
         yield error(job, "QLESS-W7", str(reason))
         return
-    if job.state is State.BLOCKED and not job.depends_on and THROTTLED not in kept.scores:
+    if job.state is State.BLOCKED and not job.depends_on and THROTTLED not in passthrough.scores:
         yield error(job, "QLESS-W8", "a blocked job that names no other: nothing would ever release it")
-    if _written_state(job, kept) is not job.state:
+    if _written_state(job, passthrough) is not job.state:
         yield warning(job, "QLESS-W9", "no qless worker holds this active job: it is written as waiting")
     if job.state in TO_RUN and not job.name and NAME not in job.extra:
         yield warning(job, "QLESS-W10", "a job without a name: no worker can tell what to run")
@@ -76,9 +76,9 @@ def _is_data(payload: bytes | None) -> bool:
 
 def write(job: Job, target: Target) -> list[Command]:
     """The commands that store the job. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
-    kept = Kept.of(job)
-    state = _written_state(job, kept)
-    record = job.record if isinstance(job, Sketch) else stored_record(job, state, kept)
+    passthrough = Passthrough.of(job)
+    state = _written_state(job, passthrough)
+    record = job.record if isinstance(job, Sketch) else stored_record(job, state, passthrough)
     names, jid = layout(target.prefix), to_bytes(job.id)
     key = names.key("record", id=job.id)
     commands: list[Command] = [] if target.generated else [("EVAL", _script("leave"), 1, key, to_bytes(target.prefix), jid)]
@@ -88,7 +88,7 @@ def write(job: Job, target: Target) -> list[Command]:
     # The first weeks had no registers, and no sets of tags or of workers.
     early = b"jid" not in record.fields
     for tag in () if early else dict.fromkeys(record.tags or ()):
-        at = kept.tagged.get(tag, tagged_at(job))
+        at = passthrough.tagged.get(tag, tagged_at(job))
         keys = (names.key("tagged", tag=tag), names.key("tags"))
         if target.generated:
             commands += (("ZADD", keys[0], score_text(at), jid), ("ZINCRBY", keys[1], 1, to_bytes(tag)))
@@ -97,9 +97,9 @@ def write(job: Job, target: Target) -> list[Command]:
     if record.depends_on:
         commands.append(("SADD", names.key("dependencies", id=job.id), *map(to_bytes, record.depends_on)))
         commands.extend(("SADD", names.key("dependents", id=other), jid) for other in record.depends_on)
-    if kept.tracked is not None:
-        commands.append(("ZADD", names.key("tracked"), score_text(kept.tracked), jid))
-    for name, score in kept.scores.items() if kept.state == to_text(record.fields.get(b"state", b"")) else ():
+    if passthrough.tracked is not None:
+        commands.append(("ZADD", names.key("tracked"), score_text(passthrough.tracked), jid))
+    for name, score in passthrough.scores.items() if passthrough.state == to_text(record.fields.get(b"state", b"")) else ():
         role, _, throttle = name.partition(":")
         if role in ("slot", "pending"):
             key_there = names.key("slots" if role == "slot" else "pending", throttle=throttle)
@@ -110,28 +110,28 @@ def write(job: Job, target: Target) -> list[Command]:
     if not early and (job.queue or state is not State.COMPLETED):
         # The earliest of its jobs tells how old a queue is.
         commands.append(("ZADD", names.key("queues"), "LT", score_text(tagged_at(job)), to_bytes(job.queue)))
-    return [*commands, *_place(job, state, record, kept, target)]
+    return [*commands, *_place(job, state, record, passthrough, target)]
 
 
-def stored_record(job: Job, state: State, kept: Kept) -> Record:
+def stored_record(job: Job, state: State, passthrough: Passthrough) -> Record:
     """Hash, history and places that the job gets."""
     written = job if state is job.state else evolve(job, state=state)
     record = standard(written)
     if NAME in job.extra:
-        exact = kept.applied(written)
+        exact = passthrough.applied(written)
         # Texts of the time when the job was read hold as long as they don't contradict what it is now.
         contradicted = lost(written, exact).keys() - lost(written, record).keys()
-        record = kept.applied_loosely(written) if contradicted else exact
-    return with_aside(job, record, lost(job, record))
+        record = passthrough.applied_loosely(written) if contradicted else exact
+    return with_overflow(job, record, lost(job, record))
 
 
-def _written_state(job: Job, kept: Kept) -> State:
+def _written_state(job: Job, passthrough: Passthrough) -> State:
     """An active job whose worker is not qless's would only time out, so it waits."""
-    held_elsewhere = job.state is State.ACTIVE and kept.state not in RUNNING
+    held_elsewhere = job.state is State.ACTIVE and passthrough.state not in RUNNING
     return State.WAITING if held_elsewhere else job.state
 
 
-def _place(job: Job, state: State, record: Record, kept: Kept, target: Target) -> Iterator[Command]:
+def _place(job: Job, state: State, record: Record, passthrough: Passthrough, target: Target) -> Iterator[Command]:
     """Where the job stands, and whoever must know of it. Comes last."""
     names, jid = layout(target.prefix), to_bytes(job.id)
     if state is State.FAILED:
@@ -145,7 +145,7 @@ def _place(job: Job, state: State, record: Record, kept: Kept, target: Target) -
             yield ("EVAL", script, 2, *keys, jid, when, to_bytes(group), names.key("record", id=""))
     if state is State.ACTIVE:
         worker = to_text(record.fields.get(b"worker", b""))
-        lock = kept.scores.get("worker", record.scores.get("locks", 0.0))
+        lock = passthrough.scores.get("worker", record.scores.get("locks", 0.0))
         # A worker that was told that the lock is lost does not count the job as its own any more.
         if b"jid" in record.fields and b"grace" not in record.fields:
             yield ("ZADD", names.key("held", worker=worker), score_text(lock), jid)

@@ -1,7 +1,7 @@
 """The rules of kickq keyspaces about what a job's record says, alone and against the clock.
 
-Where the state word is unknown (KICKQ-3) or the document can't be used (KICKQ-2), the rules that need it say nothing. Collected by
-the package.
+Where the state word is unknown (KICKQ-3) or the document can't be used (KICKQ-2), the rules that need it say nothing. Collected
+by the package.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ....schema.text import ago, show, span, to_text
 from ...numbers import number_text
 from ...rulebook import Rulebook
 from ..keys import FINISHED, SCHEDULED_WORDS, as_sent
-from ..overflow import time_role
+from ..passthrough import time_role
 from ..record import RUN_STATES, as_number, moment, truthy
 from ..view import View, view_of
 

@@ -86,10 +86,10 @@ def test_blocked_jobs_name_what_they_wait_for(case: Capture) -> None:
 @each_capture
 def test_every_byte_of_a_record_is_in_the_job(case: Capture) -> None:
     """Each field is a canonical field's own text, or kept, or what the writer makes of the job; rebuilt, it is the same."""
-    from ferryman.compat.bee.passthrough import Kept
+    from ferryman.compat.bee.passthrough import Passthrough
 
     for job in jobs(case).values():
-        assert Kept.of(job).applied(job).fields == keys(case)[f"bee:h:jobs:{job.id}".encode()].value
+        assert Passthrough.of(job).applied(job).fields == keys(case)[f"bee:h:jobs:{job.id}".encode()].value
 
 
 @pytest.mark.parametrize(

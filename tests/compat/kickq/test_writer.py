@@ -10,7 +10,7 @@ import pytest
 import redis
 from attrs import evolve
 from ferryman.compat.kickq import FAMILY
-from ferryman.compat.kickq.overflow import AHEAD_MS
+from ferryman.compat.kickq.passthrough import AHEAD_MS
 from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job, State
 from hypothesis import given

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from ferryman.compat.overflow import Aside, pack, unpack
+from ferryman.compat.overflow import Overflow, pack, unpack
 from ferryman.schema.errors import MalformedValue
 from ferryman.schema.job import Job, State
 from hypothesis import given
@@ -32,20 +32,20 @@ def test_infinite_numbers_come_back() -> None:
 def test_a_job_gets_back_what_was_put_aside(job: Job) -> None:
     names = ("name", "payload", "progress", "tags", "history", "due_at", "error")
     poorer = evolve(BARE, id=job.id, extra={"kue": {}})
-    aside = Aside.of(job, {name: getattr(job, name) for name in names}, "kue", b"5")
-    assert aside is not None
-    again = Aside.unpack(aside.pack()).restored(poorer, b"5")
+    overflow = Overflow.of(job, {name: getattr(job, name) for name in names}, "kue", b"5")
+    assert overflow is not None
+    again = Overflow.unpack(overflow.pack()).restored(poorer, b"5")
     assert all(getattr(again, name) == getattr(job, name) for name in names)
     assert again.extra == {**{name: kept for name, kept in job.extra.items() if name != "kue"}, "kue": {}}
 
 
 def test_nothing_is_put_aside_of_a_job_that_lacks_nothing() -> None:
-    assert Aside.of(evolve(BARE, extra={"kue": {"state": "active"}}), {}, "kue", None) is None
+    assert Overflow.of(evolve(BARE, extra={"kue": {"state": "active"}}), {}, "kue", None) is None
 
 
 def test_when_the_original_software_has_touched_the_job_only_what_it_never_touches_is_restored() -> None:
-    aside = Aside({"progress": 0.333, "tags": ("a",)}, {"qless": {"x": 1}}, b"5")
-    restored = aside.restored(evolve(BARE, progress=0.5), b"6")
+    overflow = Overflow({"progress": 0.333, "tags": ("a",)}, {"qless": {"x": 1}}, b"5")
+    restored = overflow.restored(evolve(BARE, progress=0.5), b"6")
     assert (restored.progress, restored.tags, restored.extra) == (0.5, ("a",), {"qless": {"x": 1}})
 
 
@@ -71,20 +71,20 @@ def test_when_the_original_software_has_touched_the_job_only_what_it_never_touch
 )
 def test_text_that_only_looks_like_ours_is_refused(values: Any) -> None:
     with pytest.raises(MalformedValue):
-        Aside.unpack(json.dumps(values).encode())
+        Overflow.unpack(json.dumps(values).encode())
 
 
 def test_an_id_comes_back_only_to_a_job_that_has_none_of_its_own() -> None:
-    aside = Aside({"id": "mail-1"}, {}, None)
+    overflow = Overflow({"id": "mail-1"}, {}, None)
     job = Job(id="7", queue="t", name="t", state=State.WAITING)
-    assert aside.restored(job, None).id == "7"
-    assert aside.restored(job, None, has_own_id=False).id == "mail-1"
+    assert overflow.restored(job, None).id == "7"
+    assert overflow.restored(job, None, has_own_id=False).id == "mail-1"
 
 
 @given(st.binary(max_size=30))
 def test_any_bytes_are_refused_by_one_error(raw: bytes) -> None:
     try:
-        Aside.unpack(raw)
+        Overflow.unpack(raw)
     except MalformedValue:
         return
     assert isinstance(unpack(raw), dict)
