@@ -9,8 +9,8 @@ Only what differs from what the writer would write anyway (record.standard_item)
     fields           hash field -> its exact bytes, or None for a field that is not there
     scores           scheduled, purge or time_index -> score, where it is not the usual one
 
-Damage of the places is not remembered: a job that a list or set has lost, or has twice, is written soundly. Called by the reader and
-the writer.
+Damage of the places is not remembered: a job that a list or set has lost, or has twice, is written soundly. Called by
+the reader and the writer.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from attrs import evolve, frozen
 
 from ...schema.errors import MalformedValue
 from ...schema.family import Command, Target
+from ...schema.incompatibilities import error, warning
 from ...schema.job import Job, State
-from ...schema.obstacle import error, warning
 from ...schema.rule import Finding
 from ...schema.text import show, to_bytes
 from ...schema.totals import Totals

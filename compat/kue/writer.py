@@ -16,8 +16,8 @@ from attrs import evolve
 
 from ...schema.errors import MalformedValue
 from ...schema.family import Command, Target
+from ...schema.incompatibilities import error, warning
 from ...schema.job import Job, State
-from ...schema.obstacle import error, warning
 from ...schema.rule import Finding
 from ...schema.text import is_json, show, to_bytes, to_text
 from ...schema.totals import Totals

@@ -1,7 +1,7 @@
 """Sound kue jobs as a table: what reader.py makes of each, for many whose records have the same fields, type and state.
 
-What ``record.canonical``, ``record.standard`` and ``Passthrough.of_difference`` say of a value is said of a column here, as far as it
-concerns jobs that ``prefilter.py`` has accepted, and whose numbers are written as kue writes them: others are in no table.
+What ``record.canonical``, ``record.standard`` and ``Passthrough.of_difference`` say of a value is said of a column here, as far
+as it concerns jobs that ``prefilter.py`` has accepted, and whose numbers are written as kue writes them: others are in no table.
 tests/compat/kue/columnar/test_table.py holds the one against the other. Called by ``batch_prefilter.py``.
 """
 
@@ -198,7 +198,7 @@ def _ranks(scores: Any) -> Any:
 
 
 def _fields(kept: Mapping[bytes, tuple[Any, Texts | None]], jobs: int) -> tuple[Texts, Any]:
-    """The ``fields`` that Passthrough has for each of so many jobs, packed; and which jobs (bool) have some. Else there is nothing."""
+    """The ``fields`` of each job's Passthrough, packed; and which jobs (bool) have some. Else there is nothing."""
     parts: list[TextPart] = []
     there = np.zeros(jobs, bool)
     for name, (unlike, texts) in kept.items():
