@@ -10,7 +10,7 @@ from typing import Any
 
 import ferryman.transport  # registers the URL schemes
 from attrs import frozen
-from ferryman.schema.call import run
+from ferryman.schema.connection.call import run
 from ferryman.schema.native.live import Live
 from kombu import Connection, Exchange, Queue
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 import redis
 from ferryman.migrations.fill import Filling, fill
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.family import family_names
 
 from tests.support.servers import Server, installed_servers

@@ -14,8 +14,8 @@ from attrs import asdict
 
 from ..migrations.engine import Census, Engine
 from ..migrations.local import LocalEngine
-from ..schema.address import Address
 from ..schema.choices import NO_CHOICES, Choices
+from ..schema.connection.address import Address
 from ..schema.errors import UsageError
 from ..schema.rule import Finding
 from .audit_page import Audit, audit_page, doubts

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from attrs import frozen
 
 from ..migrations.engine import AGES, OLDER, UNDATED, Census
-from ..schema.address import Address
+from ..schema.connection.address import Address
 from ..schema.family import KeyFamily
 from ..schema.rule import Finding, Harm, Rule, Severity
 from .findings import Digest

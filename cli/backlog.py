@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from ..schema.address import Address
-from ..schema.connect import server_errors
+from ..schema.connection.address import Address
+from ..schema.connection.connect import server_errors
 from ..schema.errors import UsageError
 from ..schema.job import State
 from .numbers import Found, Numbers, is_brief, look

@@ -11,8 +11,8 @@ from typing import Any
 
 from attrs import frozen
 
-from ..schema.address import DEFAULT_FAMILY, Address
-from ..schema.connect import server_errors
+from ..schema.connection.address import DEFAULT_FAMILY, Address
+from ..schema.connection.connect import server_errors
 from ..schema.errors import UsageError
 from ..schema.native.live import Live
 from ..transport.connection.factory import LinkFactory

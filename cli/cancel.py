@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ..schema.address import Address
+from ..schema.connection.address import Address
 from ..schema.native.results import Task
 from ..transport.celery.revoked_tasks import announce
 from ..transport.publish.revocation import removals

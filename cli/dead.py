@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 from attrs import define, evolve, frozen
 
-from ..schema.address import Address
+from ..schema.connection.address import Address
 from ..schema.errors import UsageError
 from ..schema.job import Job
 from ..schema.native.record import Stored, canonical

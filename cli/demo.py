@@ -30,8 +30,8 @@ from ..migrations.engine import Engine, Verification
 from ..migrations.local import LocalEngine
 from ..migrations.plan import Plan
 from ..migrations.survey import clock_ms
-from ..schema.address import Address
-from ..schema.connect import open_client
+from ..schema.connection.address import Address
+from ..schema.connection.connect import open_client
 from ..schema.errors import ServerError, UsageError
 from ..schema.family import Target
 from ..schema.job import Job, State

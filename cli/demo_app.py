@@ -15,8 +15,8 @@ import redis
 from celery import Celery
 from kombu import Queue
 
-from ..schema.address import Address
-from ..schema.connect import connect
+from ..schema.connection.address import Address
+from ..schema.connection.connect import connect
 
 BROKER = "FERRYMAN_DEMO_BROKER"
 PLAN = "FERRYMAN_DEMO_PLAN"

@@ -9,7 +9,7 @@ import click
 from attrs import asdict, evolve
 
 from ..migrations.detect import MOST_KEYS, MOST_SECONDS, Detection, detect, located
-from ..schema.address import DEFAULT_FAMILY, Address
+from ..schema.connection.address import DEFAULT_FAMILY, Address
 from .options import address_argument, checksum_option, output_option
 from .output import Output
 from .status import Status

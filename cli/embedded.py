@@ -12,8 +12,8 @@ from pathlib import Path
 
 import redis
 
-from ..schema.address import Address
-from ..schema.connect import open_client
+from ..schema.connection.address import Address
+from ..schema.connection.connect import open_client
 from ..schema.errors import ServerError, UsageError
 
 START_SECONDS = 20.0

@@ -6,7 +6,7 @@ import click
 from attrs import evolve
 
 from ..migrations.fill import Filled, Filling, fill
-from ..schema.address import DEFAULT_FAMILY, Address
+from ..schema.connection.address import DEFAULT_FAMILY, Address
 from ..schema.errors import UsageError
 from ..schema.family import family_names, get_family
 from .options import address_argument, moment, now_option, output_option

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ..migrations.engine import Engine
-from ..schema.address import Address
+from ..schema.connection.address import Address
 from ..schema.job import JOB_FIELDS, Job, State
 from ..schema.text import payload_json, show
 from .engines import engine_options

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..schema.address import Address
+from ..schema.connection.address import Address
 from ..schema.errors import UsageError
 from .numbers import is_brief
 from .options import address_argument, checksum_option

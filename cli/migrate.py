@@ -9,7 +9,7 @@ from ..migrations.drift import Drift
 from ..migrations.engine import Engine, Summary
 from ..migrations.plan import Active, Plan
 from ..migrations.writing import journal_glob
-from ..schema.address import Address
+from ..schema.connection.address import Address
 from ..schema.family import get_family
 from ..schema.rule import Finding
 from .engines import engine_options

@@ -13,7 +13,7 @@ from attrs import field, frozen
 from ..migrations.counting import count, is_countable
 from ..migrations.local import LocalEngine
 from ..migrations.queues import QueueStatus
-from ..schema.address import DEFAULT_FAMILY, Address, Kind
+from ..schema.connection.address import DEFAULT_FAMILY, Address, Kind
 from ..schema.job import State
 from ..schema.native.exchange import Exchanges
 from ..schema.native.results import Size

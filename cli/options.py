@@ -9,7 +9,7 @@ import click
 
 from ..migrations.detect import resolve
 from ..migrations.source import open_source
-from ..schema.address import ANY_FAMILY, Address, Kind
+from ..schema.connection.address import ANY_FAMILY, Address, Kind
 from ..schema.errors import UsageError
 from .output import Format, Output
 

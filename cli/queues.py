@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ..migrations.engine import Engine
-from ..schema.address import Address
+from ..schema.connection.address import Address
 from ..schema.job import State
 from .engines import engine_options
 from .options import address_argument, checksum_option, moment, now_option, output_option

@@ -9,8 +9,8 @@ from attrs import asdict
 from ..migrations import repair
 from ..migrations.repair import Outcome, Repair
 from ..migrations.throttle import Throttle
-from ..schema.address import Address
 from ..schema.choices import NO_CHOICES, Choices
+from ..schema.connection.address import Address
 from ..schema.family import Command
 from ..schema.text import to_text
 from .output import Output

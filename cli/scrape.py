@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ..schema.address import Address
+from ..schema.connection.address import Address
 from ..schema.errors import FerrymanError
 from ..schema.job import State
 from .numbers import Found, Numbers, look, unroutable

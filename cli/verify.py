@@ -11,7 +11,7 @@ from ..migrations import journal
 from ..migrations.engine import Difference, Engine, Verification
 from ..migrations.plan import Plan
 from ..migrations.store import open_store
-from ..schema.address import Address
+from ..schema.connection.address import Address
 from .engines import engine_options
 from .options import address_argument, checksum_option, moment, now_option, output_option
 from .output import Output

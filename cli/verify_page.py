@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..migrations.engine import Difference, Verification
-from ..schema.address import Address
+from ..schema.connection.address import Address
 from .html import Content, document, element, table, terms
 
 

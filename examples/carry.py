@@ -17,7 +17,7 @@ from collections import Counter
 
 from ferryman.migrations.plan import Plan
 from ferryman.migrations.source import open_source
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import FerrymanError
 from ferryman.spark.engine import SparkEngine
 

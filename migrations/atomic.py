@@ -15,8 +15,9 @@ from typing import Any
 from attrs import define, field
 from redis.crc import key_slot
 
-from ..schema.address import Address, Kind
-from ..schema.connect import open_client, server_errors
+from ..schema.connection.address import Address, Kind
+from ..schema.connection.connect import open_client, server_errors
+from ..schema.connection.pipeline import Wire, mapping, wire
 from ..schema.fact import Entry
 from ..schema.family import Command
 from ..schema.key_refs import KeyRef
@@ -24,7 +25,6 @@ from ..schema.text import to_bytes
 from .chunks import CHUNK, LIST_CHUNK, scored
 from .clusterscan import Cluster
 from .throttle import UNTHROTTLED, Pace, Throttle
-from .wire import Wire, mapping, wire
 
 LONGEST_LIST = 100_000
 """Lists of more entries are not searched: a search holds the server for about a millisecond each 10,000."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ..schema.connection.pipeline import Wire
 from ..schema.errors import ServerError
 from ..schema.family import Command
 from ..schema.text import show
-from .wire import Wire
 
 Word = bytes | str | int | float
 

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from attrs import frozen
 
-from .wire import Wire, pairs
+from ..schema.connection.pipeline import Wire, pairs
 
 CHUNK = 10_000
 """Most members of a zset, set or hash in one entry."""

@@ -19,18 +19,18 @@ from attrs import evolve
 from redis.crc import key_slot
 from redis.exceptions import AskError, ClusterDownError, MovedError, TryAgainError
 
-from ..schema.address import Address, Kind
-from ..schema.connect import connect
+from ..schema.connection.address import Address, Kind
+from ..schema.connection.connect import connect
+from ..schema.connection.permission import Forbidden
+from ..schema.connection.pipeline import Wire, wire
 from ..schema.errors import ServerError, UsageError
 from ..schema.fact import Entry
-from ..schema.permission import Forbidden
 from ..schema.text import to_text
 from .globs import covering
 from .reading import BATCH, Guess, SetAside, keep, no_guess, read_all
 from .scan import EVERYTHING, SCAN_COUNT, Cursors, Span, node, same_server, scan_range, split, split_slots
 from .survey import clock_ms, memory
 from .throttle import UNTHROTTLED, Throttle
-from .wire import Wire, wire
 
 NodeName = tuple[str, int]
 """Host and port."""

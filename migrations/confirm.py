@@ -16,7 +16,7 @@ from operator import attrgetter
 
 from attrs import define, evolve, field
 
-from ..schema.address import Address, Kind
+from ..schema.connection.address import Address, Kind
 from ..schema.fact import Entry, Fact, FactKind, Subject
 from ..schema.key_refs import CountCheck, KeyRef
 from ..schema.rule import Finding, Keyspace, Severity

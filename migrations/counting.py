@@ -13,13 +13,13 @@ from typing import Any
 
 import redis
 
-from ..schema.address import Address, Kind
-from ..schema.connect import open_client
+from ..schema.connection.address import Address, Kind
+from ..schema.connection.connect import open_client
+from ..schema.connection.pipeline import Wire, wire
 from ..schema.family import Asking, Command
 from ..schema.job import State
 from .queues import QueueStatus
 from .survey import clock_ms
-from .wire import Wire, wire
 
 SERVERS = (Kind.TCP, Kind.TLS, Kind.UNIX, Kind.SENTINEL)
 """Addresses of one server, which any command may be sent to."""

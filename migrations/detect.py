@@ -17,8 +17,9 @@ from itertools import islice
 
 from attrs import define, evolve, field, frozen
 
-from ..schema.address import ANY_FAMILY, Address, Kind
-from ..schema.connect import open_client
+from ..schema.connection.address import ANY_FAMILY, Address, Kind
+from ..schema.connection.connect import open_client
+from ..schema.connection.pipeline import wire
 from ..schema.errors import KeyspaceNotFound, UsageError
 from ..schema.fact import Entry, FactKind
 from ..schema.family import KeyFamily, family_names, get_family
@@ -31,7 +32,6 @@ from .globs import covering
 from .reading import BATCH
 from .source import open_source
 from .subjects import Gathering
-from .wire import wire
 from .writing import is_of_journal
 
 MOST_KEYS = 200_000

@@ -22,8 +22,9 @@ import redis
 from attrs import asdict, field, frozen
 from redis.crc import key_slot
 
-from ..schema.address import Address, Kind
-from ..schema.connect import open_client, server_errors
+from ..schema.connection.address import Address, Kind
+from ..schema.connection.connect import open_client, server_errors
+from ..schema.connection.pipeline import wire
 from ..schema.errors import FerrymanError
 from ..schema.fact import Entry, Fact
 from ..schema.family import Command
@@ -38,7 +39,6 @@ from .scan import EVERYTHING, SCAN_COUNT, Cursors, Span, node, ranges, scan_rang
 from .slots import keys_of
 from .subjects import Gathering
 from .throttle import Throttle
-from .wire import wire
 from .writing import is_of_journal
 
 NAMES = 5_000

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from attrs import asdict, define, field, frozen
 
-from ..schema.address import Address
+from ..schema.connection.address import Address
 from ..schema.job import Job, State
 from ..schema.rule import Finding
 from .drift import Drift

@@ -18,12 +18,12 @@ from typing import Any
 import redis
 from attrs import define, frozen
 
+from ..schema.connection.permission import Forbidden
+from ..schema.connection.pipeline import Packed, Wire, has_errors
 from ..schema.errors import ServerError, StaleWriter
 from ..schema.family import Command
-from ..schema.permission import Forbidden
 from ..schema.text import show
 from .clusterscan import REDIRECTED
-from .wire import Packed, Wire, has_errors
 
 
 @frozen

@@ -18,8 +18,9 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from ..schema.address import Address
-from ..schema.connect import open_client
+from ..schema.connection.address import Address
+from ..schema.connection.connect import open_client
+from ..schema.connection.pipeline import wire
 from ..schema.draw import EVERY_LOT, LOT, Lots
 from ..schema.errors import UsageError
 from ..schema.family import Command, KeyFamily, Target
@@ -30,7 +31,6 @@ from .bulk import Bulk
 from .engine import Census, Progress, silent
 from .store import ServerStore
 from .survey import occupant
-from .wire import wire
 from .writing import send_last
 
 ALONE = 20_000

@@ -13,12 +13,12 @@ from itertools import chain
 import redis
 from attrs import frozen
 
+from ..schema.connection.permission import Forbidden, ForbiddenKey
+from ..schema.connection.pipeline import Wire
 from ..schema.fact import Entry
-from ..schema.permission import Forbidden, ForbiddenKey
 from .reading import read_entries
 from .source import Source
 from .survey import clock_ms
-from .wire import Wire
 
 PAGE = 1000
 LARGE = 1000

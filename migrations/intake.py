@@ -14,7 +14,7 @@ from typing import Any
 
 from attrs import define, field
 
-from ..schema.address import Address
+from ..schema.connection.address import Address
 from ..schema.fact import Entry, Fact, FactKind
 from ..schema.totals import Totals
 from . import leftovers

@@ -31,7 +31,8 @@ from collections.abc import Iterable, Sequence
 
 from attrs import frozen
 
-from ..schema.address import Address
+from ..schema.connection.address import Address
+from ..schema.connection.pipeline import mapping, pairs
 from ..schema.errors import MigrationRefused, ServerError
 from ..schema.family import Command
 from ..schema.text import show, to_text
@@ -39,7 +40,6 @@ from .engine import Summary
 from .fence import Condition, Fence
 from .plan import Plan
 from .store import Store
-from .wire import mapping, pairs
 from .writing import FINISH, HOME, LANE, Run, journal_glob, journal_key, send
 
 

@@ -20,13 +20,13 @@ from typing import Any
 import redis
 from attrs import asdict, frozen
 
+from ..schema.connection.pipeline import Wire, pairs
 from ..schema.errors import ServerError
 from ..schema.fact import Entry
 from ..schema.text import to_text
 from .chunks import LIST_CHUNK, RUN, WHOLE, Scored, Sizes, find, list_chunks, run_before, scored, zset_chunks
 from .reading import numbered
 from .scan import CursorRange, position, ranges
-from .wire import Wire, pairs
 
 LONG = 200_000
 """Keys with fewer items are not cut."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from attrs import field, frozen
 
-from ..schema.address import Address
+from ..schema.connection.address import Address
 from ..schema.fact import Subject
 from ..schema.family import Command
 from ..schema.job import Job, State

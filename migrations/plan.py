@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 
-from ..schema.address import Address
+from ..schema.connection.address import Address
 from ..schema.errors import UsageError
 from ..schema.fact import Subject
 from ..schema.family import Command, KeyFamily, Target, get_family

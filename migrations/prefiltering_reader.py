@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from attrs import define, field, frozen
 
-from ..schema.address import Address
+from ..schema.connection.address import Address
 from ..schema.fact import Entry, Fact
 from ..schema.prefilter import WORD, Accepted, IndexMembers, Item, JobGroup, Prefilter
 from .chunks import LIST_CHUNK

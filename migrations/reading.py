@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 import redis
 from attrs import frozen
 
+from ..schema.connection.pipeline import Wire, mapping
 from ..schema.fact import Entry
 from ..schema.family import Command
 from ..schema.text import to_text
 from .chunks import WHOLE, Sizes, list_chunks, run_before, scored, zset_chunks
 from .throttle import Pace
-from .wire import Wire, mapping
 
 Chunk = TypeVar("Chunk", bound=Sized)
 

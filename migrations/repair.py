@@ -21,14 +21,15 @@ from typing import Any
 import redis
 from attrs import frozen
 
-from ..schema.address import Address
-from ..schema.call import Call, Script, run
 from ..schema.choices import NO_CHOICES, Choices, NotChosen
-from ..schema.connect import open_client
+from ..schema.connection.address import Address
+from ..schema.connection.call import Call, Script, run
+from ..schema.connection.connect import open_client
+from ..schema.connection.permission import Forbidden
+from ..schema.connection.pipeline import wire
 from ..schema.errors import ServerError, Unmendable, UsageError
 from ..schema.fact import FactKind, Subject
 from ..schema.family import Command, KeyFamily
-from ..schema.permission import Forbidden
 from ..schema.rule import Finding, Keyspace, check_job
 from ..schema.totals import Totals
 from .engine import Progress, silent
@@ -36,7 +37,6 @@ from .pinned import Look, keys_of, looks, pin
 from .source import open_source
 from .subjects import Gathering
 from .throttle import UNTHROTTLED, Throttle
-from .wire import wire
 
 MOST_ROUNDS = 5
 """A repair may uncover what another one mends; more rounds than this only happen where repairs undo each other."""

@@ -22,13 +22,13 @@ import redis
 from attrs import evolve, field, frozen
 from redis.exceptions import MovedError
 
+from ..schema.connection.pipeline import Wire, wire
 from ..schema.errors import ServerError
 from ..schema.fact import Entry
 from ..schema.family import KeyFamily
 from .globs import Selection
 from .reading import Guess, no_guess, read_all
 from .throttle import UNTHROTTLED, Throttle
-from .wire import Wire, wire
 
 POSITIONS = 1 << 64
 SCAN_COUNT = 500

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 import redis
 
-from ..schema.address import Address, Kind
-from ..schema.connect import open_client, server_errors
+from ..schema.connection.address import Address, Kind
+from ..schema.connection.connect import open_client, server_errors
 from ..schema.errors import KeyspaceNotFound, UsageError
 from ..schema.fact import Entry
 from ..schema.rule import Finding

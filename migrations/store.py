@@ -16,15 +16,15 @@ from typing import Any, TypeVar
 import redis
 from redis.crc import key_slot
 
-from ..schema.address import Address, Kind
-from ..schema.connect import open_client, server_errors
+from ..schema.connection.address import Address, Kind
+from ..schema.connection.connect import open_client, server_errors
+from ..schema.connection.pipeline import Packed, Wire, wire
 from ..schema.errors import ServerError
 from ..schema.family import Command, KeyFamily
 from . import survey
 from .clusterscan import PAUSE, REDIRECTED, REST_SECONDS, Cluster
 from .fence import Fence, Held, transact
 from .slots import common_tag, keys_of, must_fit
-from .wire import Packed, Wire, wire
 
 T = TypeVar("T")
 

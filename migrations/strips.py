@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+from ..schema.connection.pipeline import Wire
 from .chunks import CHUNK
 from .keyparts import Border, KeyPart, between, borders_at, length_in
-from .wire import Wire
 
 SAMPLES = 128
 """Members for each strip by which is known how the others stand."""

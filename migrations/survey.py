@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import redis
 
-from ..schema.address import Address
+from ..schema.connection.address import Address
 from ..schema.errors import KeyspaceNotFound
 from ..schema.fact import Entry, FactKind
 from ..schema.family import KeyFamily

@@ -37,13 +37,13 @@ from typing import Any
 
 from attrs import frozen
 
+from ..schema.connection.pipeline import Packed, mapping
 from ..schema.errors import MigrationRefused, StaleWriter
 from ..schema.family import Command
 from ..schema.job import Job
 from ..schema.text import to_bytes, to_text
 from .fence import Condition, Fence, PartlyApplied
 from .store import Store
-from .wire import Packed, mapping
 
 JOURNAL = "ferryman-migration"
 """First word of every key that a migration keeps for itself."""

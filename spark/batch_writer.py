@@ -18,11 +18,11 @@ from attrs import frozen
 from ..migrations.engine import Summary
 from ..migrations.plan import Carried
 from ..migrations.store import Store
-from ..migrations.wire import Packed
 from ..migrations.writing import PackedJobs, PackedMembers, Part, around_id, marked
 from ..schema.columnar.binary_views import Texts
 from ..schema.columnar.build import Sized, arranged, joined
 from ..schema.columnar.jobtable import CommandTable
+from ..schema.connection.pipeline import Packed
 from ..schema.family import Command
 from .jobs import Slab
 

@@ -13,8 +13,8 @@ import numpy as np
 from attrs import frozen
 
 from ..migrations.rdbfile import Row
-from ..migrations.wire import mapping
 from ..schema.columnar.binary_views import Room, Texts, concatenated, fields
+from ..schema.connection.pipeline import mapping
 from ..schema.fact import Entry
 
 STAYS = -1

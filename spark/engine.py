@@ -24,7 +24,7 @@ from ..migrations.queues import QueueStatus
 from ..migrations.source import open_source
 from ..migrations.store import open_store
 from ..migrations.throttle import UNTHROTTLED, Throttle
-from ..schema.address import Address
+from ..schema.connection.address import Address
 from ..schema.job import Job, State
 from ..schema.rule import Finding
 from . import audit, listing, migrate, preflight

@@ -20,7 +20,7 @@ from ..migrations.engine import Progress
 from ..migrations.intake import NewIntake
 from ..migrations.rdbfile import Decoded, NotAPiece, Piece, RdbFile, unread_keys
 from ..migrations.source import open_file, snapshot_paths
-from ..schema.address import Address
+from ..schema.connection.address import Address
 from ..schema.fact import Fact
 from ..schema.rule import Finding
 from .key_rows import Tracing

@@ -18,7 +18,7 @@ from attrs import field, frozen
 from pyspark.sql import DataFrame, SparkSession
 
 from ..migrations.source import open_source
-from ..schema.address import Address
+from ..schema.connection.address import Address
 from . import audit, listing, preflight
 from .key_scan import tasks_for
 from .snapshot import Snapshot, take

@@ -4,8 +4,8 @@ Making these takes as long as all else that reading costs, and who wants columns
 here too: a key that goes away is left out, batches are bounded, no command holds the server longer than one chunk takes. A
 key that is no small hash, or none any more, is handed back for ``read_all``.
 
-Only reads. The client must be one of ``schema/connect.py``, whose replies have the form of version 2 of the protocol. Called by
-Spark's snapshots and by the data source's table ``entries``.
+Only reads. The client must be one of ``connection/connect.py``, whose replies have the form of version 2 of the protocol.
+Called by Spark's snapshots and by the data source's table ``entries``.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import numpy as np
 from ..migrations.globs import covering
 from ..migrations.reading import BATCH_BYTES, SMALL_HASH, checked, is_wrong_type
 from ..migrations.throttle import Pace
-from ..migrations.wire import Wire
 from ..schema.columnar.binary_views import NO_NUMBER, NULL, Texts
+from ..schema.connection.pipeline import Wire
 from ..schema.fact import Entry, FactKind
 from ..schema.family import Command, KeyFamily
 from .columns import STAYS, Found, Hashes, Keys, Lists, Picked, Zset

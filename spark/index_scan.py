@@ -21,12 +21,12 @@ from ..migrations.keyparts import KeyPart
 from ..migrations.scan import node, nothing_expires, same_server
 from ..migrations.strips import Strip, cut_strips
 from ..migrations.throttle import Pace, Throttle
-from ..migrations.wire import wire
-from ..schema.address import Address
 from ..schema.columnar.binary_views import Texts
 from ..schema.columnar.build import joined
 from ..schema.columnar.jit import compiled
-from ..schema.connect import open_client
+from ..schema.connection.address import Address
+from ..schema.connection.connect import open_client
+from ..schema.connection.pipeline import wire
 from ..schema.errors import ServerError, UsageError
 from ..schema.family import family_names, get_family
 from ..schema.index import Index

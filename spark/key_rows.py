@@ -22,10 +22,10 @@ import pyarrow as pa
 
 from ..migrations.intake import Outline
 from ..migrations.prefiltering_reader import AcceptedRecords, PrefilteringReader
-from ..migrations.wire import mapping
-from ..schema.address import Address
 from ..schema.columnar.batch_prefilter import NOT_ACCEPTED, UNDATED, AcceptedColumns, BatchPrefilter
 from ..schema.columnar.binary_views import NO_NUMBER, Room, Texts, fields
+from ..schema.connection.address import Address
+from ..schema.connection.pipeline import mapping
 from ..schema.fact import Entry, Fact
 from ..schema.memo import Memo
 from ..schema.prefilter import MIX, IndexKey, Item, JobGroup

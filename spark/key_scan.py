@@ -29,10 +29,10 @@ from ..migrations.prefiltering_reader import has_prefilter
 from ..migrations.scan import SCAN_COUNT, Span, node, same_server, scan_range, split
 from ..migrations.source import open_source
 from ..migrations.throttle import Throttle
-from ..schema.address import Address, Kind
 from ..schema.columnar.binary_views import MOST_DIGITS, Texts, concatenated, hashed
 from ..schema.columnar.jit import compiled
-from ..schema.connect import open_client, server_errors
+from ..schema.connection.address import Address, Kind
+from ..schema.connection.connect import open_client, server_errors
 from .failures import located, work_errors
 from .shuffle import BucketFile, read_bucket
 from .step import Batches, tell

@@ -21,9 +21,9 @@ from ..migrations.intake import NewIntake
 from ..migrations.keyparts import KeyPart, cut, read_part
 from ..migrations.scan import Cursors, node
 from ..migrations.throttle import Throttle
-from ..migrations.wire import Wire, wire
-from ..schema.address import Address, Kind
-from ..schema.connect import open_client, server_errors
+from ..schema.connection.address import Address, Kind
+from ..schema.connection.connect import open_client, server_errors
+from ..schema.connection.pipeline import Wire, wire
 from ..schema.errors import ServerError
 from ..schema.fact import Fact
 from ..schema.text import to_text

@@ -17,8 +17,8 @@ from ..migrations.engine import Report, Summary
 from ..migrations.plan import Carried, Plan, carry, carry_table
 from ..migrations.store import Store, open_store
 from ..migrations.writing import Run, identity, open_part
-from ..schema.address import Address
 from ..schema.columnar.jobtable import JobTable
+from ..schema.connection.address import Address
 from ..schema.fact import Subject
 from ..schema.rule import Finding
 from ..schema.totals import Totals

@@ -23,10 +23,10 @@ from attrs import frozen
 from ..migrations.engine import Census
 from ..migrations.intake import Outline
 from ..migrations.prefiltering_reader import prefilter_of
-from ..schema.address import Address
 from ..schema.columnar.batch_prefilter import UNDATED
 from ..schema.columnar.binary_views import Texts
 from ..schema.columnar.jobtable import AcceptedJobs, Attached, Members
+from ..schema.connection.address import Address
 from ..schema.fact import Entry
 from ..schema.prefilter import Prefilter
 from .key_rows import ATTACHED, DOUBT, PLACE, RECORD, SCHEMA

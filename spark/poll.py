@@ -15,7 +15,7 @@ from attrs import frozen
 from ..migrations.counting import count
 from ..migrations.queues import QueueStatus, counted, statuses
 from ..migrations.throttle import UNTHROTTLED, Throttle
-from ..schema.address import Address
+from ..schema.connection.address import Address
 from ..schema.job import Job, State
 from ..schema.rule import Finding
 from .single_task import read_whole

@@ -19,9 +19,9 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from ..migrations.reading import read_all
 from ..migrations.throttle import Pace
-from ..migrations.wire import Wire
-from ..schema.address import Address
 from ..schema.columnar.binary_views import Texts
+from ..schema.connection.address import Address
+from ..schema.connection.pipeline import Wire
 from ..schema.errors import UsageError
 from ..schema.text import to_bytes
 from .columns import STAYS, Found, Hashes, Picked, entries_of

@@ -2,7 +2,7 @@
 
 hiredis makes an object of every word, which takes longer than the server needs to send it. Here compiled loops find the words of
 arrays, and numbers; an answer of any other kind (an error, most likely) is left to hiredis and to whoever asks again in
-another way. Only for replies in the form of version 2 of the protocol, as clients of schema/connect.py get them. Called by
+another way. Only for replies in the form of version 2 of the protocol, as clients of connection/connect.py get them. Called by
 hashes.py and zsets.py.
 """
 
@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ..migrations.wire import Wire
 from ..schema.columnar.binary_views import Texts, packed
 from ..schema.columnar.jit import compiled
+from ..schema.connection.pipeline import Wire
 from ..schema.family import Command
 
 ROOM = 1 << 18

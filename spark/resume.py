@@ -17,7 +17,7 @@ from threading import Thread
 
 from pyspark.sql import SparkSession
 
-from ..schema.address import Address
+from ..schema.connection.address import Address
 from ..schema.errors import UsageError
 from .failures import work_errors
 from .snapshot import Snapshot, taken

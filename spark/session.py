@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from ..schema.address import Address
+from ..schema.connection.address import Address
 from ..schema.errors import ServerError, UsageError
 from .failures import spark_errors
 from .java import find_java, private_home

@@ -13,7 +13,7 @@ from attrs import frozen
 from ..migrations.intake import Intake
 from ..migrations.source import open_source
 from ..migrations.throttle import UNTHROTTLED, Throttle
-from ..schema.address import Address
+from ..schema.connection.address import Address
 from ..schema.fact import Subject
 from ..schema.rule import Keyspace
 from .key_scan import tasks_for

@@ -25,8 +25,8 @@ from ..migrations.plan import requeued
 from ..migrations.store import ServerStore
 from ..migrations.survey import clock_ms
 from ..migrations.writing import Run, identity, open_part, send
-from ..schema.address import Address
-from ..schema.connect import open_client
+from ..schema.connection.address import Address
+from ..schema.connection.connect import open_client
 from ..schema.errors import MigrationRefused, UsageError
 from ..schema.family import Target
 from ..schema.job import Job, State

@@ -32,10 +32,10 @@ from ..migrations.reading import SetAside, no_guess, read_all
 from ..migrations.scan import node, nothing_expires
 from ..migrations.source import open_source
 from ..migrations.throttle import UNTHROTTLED, Throttle
-from ..migrations.wire import Wire, wire
-from ..schema.address import Address, Kind
 from ..schema.columnar.binary_views import Texts
-from ..schema.connect import open_client, server_errors
+from ..schema.connection.address import Address, Kind
+from ..schema.connection.connect import open_client, server_errors
+from ..schema.connection.pipeline import Wire, wire
 from ..schema.errors import ServerError
 from ..schema.fact import Fact, Subject, join
 from ..schema.rule import Finding, Keyspace

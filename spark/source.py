@@ -5,7 +5,7 @@
     spark.readStream.format("ferryman").option("table", "totals").load("ferryman://…")
 
 Options for reading; ``.schema(…)`` chooses some of a table's columns:
-    url         the keyspace, see schema/address.py; the same as the path of ``load`` and ``save``
+    url         the keyspace, see schema/connection/address.py; the same as the path of ``load`` and ``save``
     table       jobs (default), findings, totals, facts, keys or entries (each key with all that it holds)
     partitions  for facts, keys and entries: how many tasks read side by side (default 1). With more than one on a server, a key
                 at the border of two ranges may appear twice; ``ferryman.spark.frames`` has facts in parallel without that. Of a
@@ -52,10 +52,10 @@ from ..migrations.rdbfile import NotAPiece, Piece
 from ..migrations.scan import EVERYTHING, SCAN_COUNT, Span, entries, nothing_expires, same_server, scan_range
 from ..migrations.source import open_file, open_source, snapshot_paths
 from ..migrations.throttle import UNTHROTTLED, Throttle
-from ..migrations.wire import wire
-from ..schema.address import Address, Kind
 from ..schema.columnar.binary_views import Texts
-from ..schema.connect import server_errors
+from ..schema.connection.address import Address, Kind
+from ..schema.connection.connect import server_errors
+from ..schema.connection.pipeline import wire
 from ..schema.errors import ServerError, UsageError
 from .columns import entries_of
 from .entries import ENTRIES, entry_bytes

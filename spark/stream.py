@@ -22,7 +22,7 @@ from attrs import frozen
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from ..migrations.throttle import Throttle
-from ..schema.address import Address
+from ..schema.connection.address import Address
 from ..schema.errors import ServerError
 from .poll import TOTALS, events, totals
 from .stream_state import BEGINNING, Told

@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from attrs import evolve, field, frozen
 
-from ..schema.call import Call
+from ..schema.connection.call import Call
 from ..schema.errors import MalformedValue
 from ..schema.native.live import CHUNK
 from ..schema.text import to_text

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..schema.address import Address, Kind
+from ..schema.connection.address import Address, Kind
 from ..schema.errors import UsageError
 
 SCHEMES = {Kind.TCP: "redis", Kind.TLS: "rediss"}

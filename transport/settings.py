@@ -12,13 +12,13 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from ..schema import tls
-from ..schema.address import DEFAULT_PORT, OPTIONS, Address, Kind, without_braces
+from ..schema.connection import tls
+from ..schema.connection.address import DEFAULT_PORT, OPTIONS, Address, Kind, without_braces
+from ..schema.connection.ignored import IGNORED_OPTIONS, SENTINEL_OPTIONS
+from ..schema.connection.secret import credential_provider
 from ..schema.errors import UsageError
-from ..schema.ignored import IGNORED_OPTIONS, SENTINEL_OPTIONS
 from ..schema.native.live import FETCH_BYTES
 from ..schema.native.place import PriorityOrder
-from ..schema.secret import credential_provider
 from .connection.factory import SOCKET_TIMEOUT, LinkFactory
 
 logger = logging.getLogger("ferryman.transport")

@@ -15,8 +15,8 @@ import redis
 from attrs import define, field, frozen
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
-from ferryman.schema.address import Address
-from ferryman.schema.call import Call, Command, run
+from ferryman.schema.connection.address import Address
+from ferryman.schema.connection.call import Call, Command, run
 from ferryman.schema.native.live import CHUNK, Live, Publication
 from ferryman.schema.native.results import Delivery
 

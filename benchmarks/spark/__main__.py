@@ -24,7 +24,7 @@ from attrs import field, frozen
 from ferryman.migrations.engine import Verification
 from ferryman.migrations.fill import Filling, fill
 from ferryman.migrations.plan import Plan
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.family import Command
 from ferryman.spark.engine import SparkEngine
 

@@ -18,7 +18,7 @@ from ferryman.migrations.engine import Engine
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
 from ferryman.migrations.writing import JOURNAL
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.family import get_family
 from ferryman.spark.engine import SparkEngine
 from ferryman.spark.session import session

@@ -17,7 +17,7 @@ import click
 from ferryman.migrations.engine import Verification
 from ferryman.migrations.fill import Filling, fill
 from ferryman.migrations.plan import Plan
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.spark.engine import SparkEngine
 from ferryman.spark.session import session
 

@@ -11,9 +11,9 @@ from statistics import median, quantiles
 from ferryman.migrations.reading import read_all
 from ferryman.migrations.source import open_source
 from ferryman.migrations.throttle import Throttle
-from ferryman.migrations.wire import wire
-from ferryman.schema.address import Address
-from ferryman.schema.connect import open_client
+from ferryman.schema.connection.address import Address
+from ferryman.schema.connection.connect import open_client
+from ferryman.schema.connection.pipeline import wire
 
 from tests.support.servers import Server
 

@@ -23,7 +23,7 @@ from ferryman.migrations.fill import Filling, fill
 from ferryman.migrations.plan import Plan, carry
 from ferryman.migrations.source import open_source
 from ferryman.migrations.subjects import Gathering
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.fact import Subject
 from ferryman.schema.family import Command, Target
 from ferryman.schema.rule import Keyspace

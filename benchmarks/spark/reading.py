@@ -15,7 +15,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from ferryman.migrations.checksum import SIZE, crc64
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.spark.session import session
 from ferryman.spark.source import Ferryman
 from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ferryman.migrations.fill import Filling, fill
 from ferryman.migrations.plan import Plan
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.spark.engine import SparkEngine
 from ferryman.spark.session import session
 from ferryman.spark.source import Ferryman

@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import frozen
 
-from ..call import Argument
+from ..connection.call import Argument
 from ..errors import QueueArgumentsError
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from attrs import field, frozen
 
-from ..call import Argument, Call, Command
+from ..connection.call import Argument, Call, Command
 from ..errors import MalformedValue, UsageError
 from ..text import load_json, to_bytes, to_text
 from . import keys

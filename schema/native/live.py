@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from attrs import field, frozen
 
-from ..call import Argument, Call, Command
+from ..connection.call import Argument, Call, Command
 from ..errors import UsageError
 from ..text import to_bytes
 from . import keys, results

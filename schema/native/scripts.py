@@ -12,7 +12,7 @@ import re
 from functools import cache
 from importlib.resources import files
 
-from ..call import Script
+from ..connection.call import Script
 
 _COMMENTS = re.compile(r"^ *--.*\n", re.MULTILINE)
 _BEGIN = re.compile(r"^(?=local )", re.MULTILINE)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import redis
-from ferryman.schema.call import run
+from ferryman.schema.connection.call import run
 from ferryman.schema.native.live import Live, Publication
 
 from ..support.captures import captures, load

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import redis
-from ferryman.schema.call import run
+from ferryman.schema.connection.call import run
 from ferryman.schema.native import codec
 from ferryman.schema.native.live import Live, Publication
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import redis
-from ferryman.schema.call import run
+from ferryman.schema.connection.call import run
 from ferryman.schema.native.exchange import Exchanges
 from ferryman.schema.native.live import Live, Publication
 from ferryman.schema.native.results import COUNTERS

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 import redis
-from ferryman.schema.call import run
+from ferryman.schema.connection.call import run
 from ferryman.schema.job import JOB_FIELDS
 from ferryman.schema.native.codec import encode
 from ferryman.schema.native.live import Live, Publication

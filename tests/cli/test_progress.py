@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import redis
 from ferryman.migrations.source import open_source
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.family import get_family
 
 from ..conftest import SERVERS

@@ -12,7 +12,7 @@ from io import StringIO
 import pytest
 import redis
 from ferryman.cli.output import Format, Output
-from ferryman.schema.call import run
+from ferryman.schema.connection.call import run
 from ferryman.schema.native import codec
 from ferryman.schema.native.live import Live, Publication
 from rich.console import Console

@@ -10,7 +10,7 @@ from attrs import evolve
 from ferryman.migrations.fill import Filling, fill
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan, requeued
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.family import get_family
 from ferryman.schema.job import Job, State
 from ferryman.schema.rule import Finding, Severity

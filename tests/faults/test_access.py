@@ -11,7 +11,7 @@ from pathlib import Path
 import ferryman.transport  # noqa: F401 - registers the URL schemes
 import pytest
 import redis
-from ferryman.schema.connect import connect
+from ferryman.schema.connection.connect import connect
 from kombu import Connection, Consumer, Producer, Queue
 from redis import CredentialProvider
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 import redis
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.job import State
 from ferryman.spark.poll import totals
 from ferryman.transport.flower import QueueLengths

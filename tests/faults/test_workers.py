@@ -10,7 +10,7 @@ from pathlib import Path
 
 import ferryman.transport  # noqa: F401 - registers the URL schemes
 import pytest
-from ferryman.schema.call import run
+from ferryman.schema.connection.call import run
 from ferryman.schema.native import codec
 from ferryman.schema.native.live import Live, Publication
 from kombu.exceptions import OperationalError

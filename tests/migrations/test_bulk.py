@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 from ferryman.migrations.bulk import BATCH_COMMANDS, Bulk, joined
-from ferryman.migrations.wire import wire
+from ferryman.schema.connection.pipeline import wire
 from ferryman.schema.errors import ServerError
 from ferryman.schema.family import Command
 from hypothesis import HealthCheck, given, settings

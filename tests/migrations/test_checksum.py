@@ -11,7 +11,7 @@ from ferryman.migrations import rdbfile
 from ferryman.migrations.checksum import crc64, joined
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.rdbfile import RdbFile
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import AddressError, ServerError, UsageError
 from hypothesis import given
 from hypothesis import strategies as st

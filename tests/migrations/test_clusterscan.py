@@ -11,7 +11,7 @@ from ferryman.migrations import clusterscan
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.scan import Cursors, node, scan_range
 from ferryman.migrations.source import open_source
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import KeyspaceNotFound, ServerError, UsageError
 from ferryman.schema.rule import Finding
 from redis.crc import key_slot

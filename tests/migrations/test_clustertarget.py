@@ -19,7 +19,7 @@ from ferryman.migrations.engine import Summary
 from ferryman.migrations.plan import Plan
 from ferryman.migrations.store import Store, open_store
 from ferryman.migrations.writing import HOME, JOURNAL, Run, identity, open_part, send
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import MigrationRefused, ServerError, StaleWriter, UsageError
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import Command, Target, family_names, get_family

@@ -15,15 +15,15 @@ import pytest
 from attrs import evolve
 from ferryman.compat.kue.keys import padded
 from ferryman.migrations import local
-from ferryman.migrations import wire as wire_module
 from ferryman.migrations.atomic import Reader, open_reader
 from ferryman.migrations.confirm import LOOKS, Confirmation, confirming
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.subjects import Gathering
 from ferryman.migrations.throttle import POLITE_BATCH, UNTHROTTLED, Throttle
-from ferryman.migrations.wire import Wire, wire
-from ferryman.schema.address import Address
-from ferryman.schema.connect import open_client
+from ferryman.schema.connection import pipeline as wire_module
+from ferryman.schema.connection.address import Address
+from ferryman.schema.connection.connect import open_client
+from ferryman.schema.connection.pipeline import Wire, wire
 from ferryman.schema.fact import Entry, FactKind, Subject
 from ferryman.schema.family import Command, get_family
 from ferryman.schema.key_refs import KeyRef

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from ferryman.migrations.local import LocalEngine
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.family import Command, Target, get_family
 from ferryman.schema.job import Job, State
 from ferryman.schema.rule import Finding

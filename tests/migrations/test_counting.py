@@ -10,7 +10,7 @@ import redis
 from ferryman.migrations.counting import count
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.queues import QueueStatus
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import ServerError
 from ferryman.schema.family import get_family
 from ferryman.schema.job import State

@@ -10,7 +10,7 @@ import redis
 from ferryman.compat.kombu import FAMILY as KOMBU
 from ferryman.compat.kue import FAMILY as KUE
 from ferryman.migrations.detect import Confidence, Detection, detect, resolve
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import KeyspaceNotFound, UsageError
 from ferryman.schema.native import FAMILY as NATIVE
 

@@ -17,7 +17,7 @@ from ferryman.migrations.engine import Summary
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
 from ferryman.migrations.throttle import UNTHROTTLED
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.family import Target, get_family
 from ferryman.schema.job import Job
 

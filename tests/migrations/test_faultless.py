@@ -10,7 +10,7 @@ import redis
 from ferryman.migrations.engine import Difference, Verification
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import KeyspaceNotFound
 from ferryman.schema.family import Target, family_names, get_family
 from ferryman.schema.text import dump_json

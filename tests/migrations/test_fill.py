@@ -6,7 +6,7 @@ import pytest
 import redis
 from attrs import evolve
 from ferryman.migrations.fill import Filling, fill
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.draw import LOT, Deck, Lots
 from ferryman.schema.errors import ServerError
 from ferryman.schema.fact import Entry

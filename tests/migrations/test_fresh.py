@@ -11,7 +11,7 @@ from ferryman.migrations.local import PART, LocalEngine
 from ferryman.migrations.plan import Plan, carry
 from ferryman.migrations.store import open_store
 from ferryman.migrations.writing import JOURNAL
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.family import get_family
 from ferryman.schema.job import Job, State
 from ferryman.schema.native.aside import Aside

@@ -10,7 +10,7 @@ from ferryman.compat.kue import FAMILY
 from ferryman.compat.kue.generate import generate
 from ferryman.migrations.hoard import hoarding
 from ferryman.migrations.local import LocalEngine
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 
 from ..support.keyspace import store
 from ..support.servers import Server

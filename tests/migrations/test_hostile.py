@@ -10,7 +10,7 @@ from attrs import evolve
 from ferryman.compat.samples import commands
 from ferryman.migrations.detect import detect
 from ferryman.migrations.repair import Outcome
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import KeyspaceNotFound
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import get_family

@@ -12,7 +12,7 @@ from ferryman.migrations import journal
 from ferryman.migrations.plan import Plan
 from ferryman.migrations.store import ServerStore
 from ferryman.migrations.writing import JOURNAL, journal_key
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import MigrationRefused
 from ferryman.schema.family import get_family
 from ferryman.schema.job import Job, State

@@ -15,7 +15,7 @@ from ferryman.migrations import chunks, keyparts
 from ferryman.migrations.chunks import Sizes
 from ferryman.migrations.keyparts import KeyPart, cut, read_part
 from ferryman.migrations.reading import read_entries
-from ferryman.migrations.wire import Wire, wire
+from ferryman.schema.connection.pipeline import Wire, wire
 from ferryman.schema.fact import Entry
 
 from ..support.servers import Server

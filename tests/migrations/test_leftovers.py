@@ -12,7 +12,7 @@ from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.pinned import READING, keys_of
 from ferryman.migrations.plan import Plan
 from ferryman.migrations.repair import applied, planned
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.fact import Entry, FactKind
 from ferryman.schema.family import KeyFamily, Target, get_family
 from ferryman.schema.text import dump_json

@@ -12,8 +12,8 @@ from ferryman.migrations import journal
 from ferryman.migrations.plan import Plan
 from ferryman.migrations.store import ServerStore
 from ferryman.migrations.writing import JOURNAL, Run, open_part
-from ferryman.schema.address import Address
-from ferryman.schema.call import run
+from ferryman.schema.connection.address import Address
+from ferryman.schema.connection.call import run
 from ferryman.schema.errors import StaleWriter
 from ferryman.schema.family import get_family
 from ferryman.schema.job import JOB_FIELDS

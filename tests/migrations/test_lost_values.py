@@ -7,7 +7,7 @@ import redis
 from ferryman.compat.kue import FAMILY as KUE
 from ferryman.compat.qless import FAMILY as QLESS
 from ferryman.migrations.plan import Plan
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import UsageError
 from ferryman.schema.family import KeyFamily
 from ferryman.schema.job import State

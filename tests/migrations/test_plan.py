@@ -8,7 +8,7 @@ import pytest
 from attrs import evolve
 from ferryman.migrations.engine import REFUSED_SAMPLES, Census, Summary
 from ferryman.migrations.plan import RULE_ACTIVE, Active, Carried, Plan, carry
-from ferryman.schema.address import Address, Kind
+from ferryman.schema.connection.address import Address, Kind
 from ferryman.schema.errors import UsageError
 from ferryman.schema.fact import Fact, FactKind, Subject, join
 from ferryman.schema.job import Job, State

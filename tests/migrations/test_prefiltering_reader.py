@@ -17,7 +17,7 @@ from ferryman.migrations.engine import Census
 from ferryman.migrations.intake import Intake
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.prefiltering_reader import InMemoryPrefilterReader
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.fact import Entry
 from ferryman.schema.job import State
 from ferryman.schema.rule import Finding

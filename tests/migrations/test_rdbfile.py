@@ -11,7 +11,7 @@ from ferryman.migrations import rdbfile
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.rdbfile import Decoded, Piece, RdbFile
 from ferryman.migrations.source import open_source
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import KeyspaceNotFound, ServerError, UsageError
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import family_names, get_family

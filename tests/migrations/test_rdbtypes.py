@@ -14,7 +14,7 @@ from ferryman.migrations import rdbfile
 from ferryman.migrations.rdbfile import RdbFile
 from ferryman.migrations.skim import REDIS, VALKEY, NoRecord
 from ferryman.migrations.source import open_source
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import ServerError, UsageError
 from ferryman.schema.fact import Entry
 

@@ -14,7 +14,7 @@ from attrs import define, field
 from ferryman.migrations.chunks import CHUNK, LIST_CHUNK
 from ferryman.migrations.reading import BATCH, BATCH_BYTES, read_all, read_entries
 from ferryman.migrations.throttle import POLITE_SIZES, UNTHROTTLED, Pace, Throttle
-from ferryman.migrations.wire import wire
+from ferryman.schema.connection.pipeline import wire
 from ferryman.schema.fact import Entry
 
 from ..support.servers import Server
@@ -206,7 +206,7 @@ READ = """
 import resource, sys, redis
 from ferryman.migrations.reading import BATCH, BATCH_BYTES, read_all, read_entries
 from ferryman.migrations.throttle import UNTHROTTLED, Pace
-from ferryman.migrations.wire import wire
+from ferryman.schema.connection.pipeline import wire
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 with wire(redis.Redis(port=int(sys.argv[1]), protocol=2)) as line:
     size = sum(len(entry.value) for batch in read_entries(line, [b"huge"]) for entry in batch)

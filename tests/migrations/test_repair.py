@@ -9,8 +9,8 @@ import redis
 from ferryman.compat.kue import FAMILY as KUE
 from ferryman.migrations.pinned import READING, looks
 from ferryman.migrations.repair import Case, Outcome, applied, check_rules, note, planned, send
-from ferryman.schema.address import Address
-from ferryman.schema.connect import connect
+from ferryman.schema.connection.address import Address
+from ferryman.schema.connection.connect import connect
 from ferryman.schema.errors import FerrymanError, KeyspaceNotFound, ServerError, UsageError
 from ferryman.schema.family import Command
 from ferryman.schema.job import Job, State

@@ -18,8 +18,8 @@ from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.rdbfile import RdbFile
 from ferryman.migrations.scan import CursorRange, Cursors, node, ranges, scan_range, split_slots
 from ferryman.migrations.source import open_source
-from ferryman.migrations.wire import wire
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
+from ferryman.schema.connection.pipeline import wire
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import family_names, get_family
 from ferryman.schema.rule import Finding

@@ -9,7 +9,7 @@ import redis
 from ferryman.migrations import strips
 from ferryman.migrations.keyparts import read_part
 from ferryman.migrations.strips import Strip, cut_strips
-from ferryman.migrations.wire import Wire, wire
+from ferryman.schema.connection.pipeline import Wire, wire
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

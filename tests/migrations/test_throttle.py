@@ -10,7 +10,7 @@ from ferryman.migrations.reading import BATCH
 from ferryman.migrations.scan import SCAN_COUNT
 from ferryman.migrations.source import open_source
 from ferryman.migrations.throttle import LAG, POLITE, POLITE_BATCH, POLITE_PAGE, UNTHROTTLED, Pace, Throttle
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import UsageError
 
 from ..support.captures import captures, load

@@ -6,7 +6,7 @@ import pytest
 import redis
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.scan import EVERYTHING, Cursors, entries, node, ranges, scan_range, split
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import ServerError
 
 from ..support.fakes import fake_server, info, page

@@ -13,8 +13,8 @@ from attrs import evolve
 from ferryman.migrations import writing
 from ferryman.migrations.fence import Condition, PartlyApplied, transact
 from ferryman.migrations.store import ServerStore, Store
-from ferryman.migrations.wire import Packed, Wire, wire
 from ferryman.migrations.writing import BATCH_COMMANDS, PackedJobs, PackedMembers, Run, marked, open_part, send
+from ferryman.schema.connection.pipeline import Packed, Wire, wire
 from ferryman.schema.errors import MigrationRefused, ServerError, StaleWriter
 from ferryman.schema.family import Command
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import pytest
 import redis
-from ferryman.schema.call import Call, run
+from ferryman.schema.connection.call import Call, run
 from ferryman.schema.native.live import Live, Publication, Published
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st

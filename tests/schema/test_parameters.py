@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from ferryman.schema.address import OF_CONNECTIONS, OPTIONS, Address
+from ferryman.schema.connection.address import OF_CONNECTIONS, OPTIONS, Address
+from ferryman.schema.connection.ignored import IGNORED_OPTIONS, SENTINEL_OPTIONS
 from ferryman.schema.errors import AddressError
 from ferryman.schema.family import family_names, get_family
-from ferryman.schema.ignored import IGNORED_OPTIONS, SENTINEL_OPTIONS
 from ferryman.spark.frames import read
 from ferryman.spark.source import Ferryman
 

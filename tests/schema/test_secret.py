@@ -9,8 +9,8 @@ from pathlib import Path
 import ferryman.transport  # noqa: F401 - registers the URL schemes
 import pytest
 import redis
-from ferryman.schema.address import Address
-from ferryman.schema.connect import connect, open_client
+from ferryman.schema.connection.address import Address
+from ferryman.schema.connection.connect import connect, open_client
 from ferryman.schema.errors import AddressError, ServerError, UsageError
 
 from ..support.messages import round_trip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 from ferryman.migrations.plan import Plan
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import ServerError
 from ferryman.schema.family import Target, get_family
 from ferryman.spark.engine import SparkEngine

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from ferryman.compat.kue import FAMILY
 from ferryman.compat.kue.generate import generate
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.spark import audit_input
 from ferryman.spark.audit_input import Share, share
 from ferryman.spark.snapshot import NAME, Snapshot, take

@@ -12,7 +12,7 @@ from attrs import evolve
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
 from ferryman.migrations.scan import scan_range
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import ServerError
 from ferryman.schema.rule import Finding
 from ferryman.spark import source as data_source

@@ -13,7 +13,7 @@ import redis
 from ferryman.compat.kue.generate import generate
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.family import get_family
 
 from ..support.captures import dump
@@ -27,7 +27,7 @@ PASSWORD = "swordfish-and-sesame"
 
 SHOWN = f"""
 import os
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import FerrymanError
 from ferryman.spark.engine import SparkEngine
 from ferryman.spark.session import session

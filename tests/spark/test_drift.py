@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import redis
 from ferryman.migrations.plan import Plan
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.family import get_family
 from ferryman.spark.engine import SparkEngine
 

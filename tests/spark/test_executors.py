@@ -18,7 +18,7 @@ import redis
 from ferryman.compat.kue.generate import generate
 from ferryman.migrations.engine import Progress, silent
 from ferryman.migrations.throttle import Throttle
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import FerrymanError, ServerError, UsageError
 from ferryman.schema.family import get_family
 from ferryman.schema.rule import Finding

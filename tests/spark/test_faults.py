@@ -12,7 +12,7 @@ from ferryman.migrations.engine import Summary
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
 from ferryman.migrations.writing import JOURNAL
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import KeyspaceNotFound, MigrationRefused, ServerError
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import get_family

@@ -8,7 +8,7 @@ import pytest
 from attrs import evolve
 from ferryman.migrations import rdbfile
 from ferryman.migrations.local import LocalEngine
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import ServerError
 from ferryman.schema.family import family_names
 from ferryman.schema.rule import Finding

@@ -10,10 +10,10 @@ import redis
 from ferryman.migrations.chunks import LIST_CHUNK
 from ferryman.migrations.reading import BATCH_BYTES, SMALL_HASH
 from ferryman.migrations.throttle import POLITE_BATCH, UNTHROTTLED, Pace, Throttle
-from ferryman.migrations.wire import Wire, wire
-from ferryman.schema.address import Address
 from ferryman.schema.columnar.binary_views import Texts
-from ferryman.schema.connect import open_client
+from ferryman.schema.connection.address import Address
+from ferryman.schema.connection.connect import open_client
+from ferryman.schema.connection.pipeline import Wire, wire
 from ferryman.schema.fact import FactKind
 from ferryman.schema.family import Command, family_names, get_family
 from ferryman.spark.hashes import BATCH, FIELDS_BATCH, FIRST, read_fields, read_lists, read_whole, record_test

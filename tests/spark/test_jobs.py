@@ -25,8 +25,8 @@ from ferryman.migrations.plan import Plan, carry, carry_table
 from ferryman.migrations.scan import entries
 from ferryman.migrations.store import Store, open_store
 from ferryman.migrations.writing import JOURNAL, Run, identity, open_part
-from ferryman.schema.address import Address
 from ferryman.schema.columnar.jobtable import JobTable
+from ferryman.schema.connection.address import Address
 from ferryman.schema.fact import Entry, Subject
 from ferryman.schema.family import get_family
 from ferryman.schema.job import Job, State

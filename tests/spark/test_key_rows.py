@@ -18,7 +18,7 @@ from ferryman.migrations.engine import Census, Engine
 from ferryman.migrations.intake import Outline
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.scan import entries
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.job import State
 from ferryman.schema.prefilter import IndexKey
 from ferryman.schema.rule import Finding

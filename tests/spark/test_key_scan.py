@@ -8,8 +8,8 @@ from itertools import chain
 import pytest
 import redis
 from ferryman.migrations.survey import FEW_KEYS, memory
-from ferryman.schema.address import Address
 from ferryman.schema.columnar.binary_views import Texts
+from ferryman.schema.connection.address import Address
 from ferryman.spark.engine import SparkEngine
 from ferryman.spark.key_scan import even, merged, tasks_for
 from hypothesis import given

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import redis
 from ferryman.migrations.keyparts import LONG
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.spark.snapshot import take
 from pyarrow import parquet
 from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ from ferryman.compat.kue.generate import generate
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
 from ferryman.migrations.writing import JOURNAL
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import get_family
 from ferryman.spark.engine import SparkEngine

@@ -19,7 +19,7 @@ from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
 from ferryman.migrations.store import open_store
 from ferryman.migrations.writing import JOURNAL
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import MigrationRefused, ServerError, StaleWriter
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import get_family

@@ -7,7 +7,7 @@ from attrs import evolve
 from ferryman.migrations.engine import Difference, Engine, Verification
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.job import Job
 from ferryman.schema.rule import Finding
 from ferryman.schema.text import dump_json

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 import redis
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.family import get_family
 from ferryman.spark.engine import SparkEngine
 

@@ -14,7 +14,7 @@ from ferryman.compat.kue.generate import generate
 from ferryman.migrations.engine import Census, Difference, Engine, Summary, Verification
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.fact import Entry
 from ferryman.schema.job import State
 from ferryman.schema.rule import Finding

@@ -13,7 +13,7 @@ from ferryman.migrations.confirm import Confirmation, confirming
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
 from ferryman.migrations.reading import BATCH
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.job import State
 from ferryman.schema.rule import Finding
 from ferryman.spark import source as data_source

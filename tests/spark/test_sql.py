@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 from ferryman.migrations.local import LocalEngine
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.job import State
 from pyspark.sql import Row, SparkSession
 

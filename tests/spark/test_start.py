@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import redis
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import UsageError
 from ferryman.spark.engine import SparkEngine
 
@@ -27,7 +27,7 @@ print(spark.read.format("ferryman").option("url", sys.argv[1]).load().count())
 
 AUDIT = """
 import sys
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.spark import java
 from ferryman.spark.engine import SparkEngine
 java.USUAL_PLACES = ()
@@ -38,7 +38,7 @@ ARCHIVED = """
 import os, sys
 from pathlib import Path
 from pyspark import SparkContext
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.spark.engine import SparkEngine
 jobs = SparkEngine().audit(Address.parse(sys.argv[1]), 0, lambda _: None).jobs
 print(jobs, os.environ["FERRYMAN_JAVA_ARCHIVE"] in Path(f"/proc/{SparkContext._gateway.proc.pid}/maps").read_text())

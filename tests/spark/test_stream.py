@@ -12,8 +12,8 @@ import redis
 from attrs import define, field
 from ferryman.compat.kue.keys import padded
 from ferryman.migrations.throttle import UNTHROTTLED
-from ferryman.schema.address import Address
-from ferryman.schema.call import run
+from ferryman.schema.connection.address import Address
+from ferryman.schema.connection.call import run
 from ferryman.schema.errors import ServerError, UsageError
 from ferryman.schema.family import get_family
 from ferryman.schema.job import Job, State

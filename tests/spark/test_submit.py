@@ -15,7 +15,7 @@ import redis
 from ferryman.compat.kue.generate import generate
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import UsageError
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import get_family

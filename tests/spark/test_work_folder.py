@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import redis
 from ferryman.migrations.plan import Plan
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import ServerError, UsageError
 from ferryman.schema.family import get_family
 from ferryman.spark.engine import SparkEngine

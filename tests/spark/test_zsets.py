@@ -7,10 +7,10 @@ from itertools import chain
 
 import pytest
 from ferryman.migrations.chunks import Sizes
-from ferryman.migrations.wire import Wire, wire
-from ferryman.schema.address import Address
 from ferryman.schema.columnar.binary_views import Texts
-from ferryman.schema.connect import open_client
+from ferryman.schema.connection.address import Address
+from ferryman.schema.connection.connect import open_client
+from ferryman.schema.connection.pipeline import Wire, wire
 from ferryman.spark.resp_views import Odd, Replies
 from ferryman.spark.zsets import read_zset
 from hypothesis import HealthCheck, given, settings

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection
 import redis
 from attrs import evolve, frozen
 from ferryman.migrations.repair import Outcome, Repair, applied
-from ferryman.schema.address import Address
 from ferryman.schema.choices import NO_CHOICES, Choices
+from ferryman.schema.connection.address import Address
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import Command, KeyFamily, Target
 from ferryman.schema.job import Job

@@ -9,7 +9,7 @@ import redis
 from attrs import evolve
 from ferryman.migrations.engine import Census, Engine
 from ferryman.migrations.throttle import Throttle
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.family import KeyFamily, Target
 from ferryman.schema.job import Job, State
 from ferryman.schema.rule import Finding, Severity

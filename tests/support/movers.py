@@ -15,7 +15,7 @@ import redis
 from ferryman.compat.kombu.keys import bucket_key, layout
 from ferryman.compat.kue.keys import layout as kue_layout
 from ferryman.compat.kue.keys import padded
-from ferryman.schema.call import run
+from ferryman.schema.connection.call import run
 from ferryman.schema.job import Job, State
 from ferryman.schema.native.live import Live
 

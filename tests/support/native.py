@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import redis
-from ferryman.schema.call import Call
+from ferryman.schema.connection.call import Call
 from ferryman.schema.native.live import Publication
 
 LEASE = 30_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ferryman.schema.address import IGNORED_OPTIONS, OPTIONS
+from ferryman.schema.connection.address import IGNORED_OPTIONS, OPTIONS
 from ferryman.schema.native.arguments import SETTINGS
 from ferryman.transport import settings
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import redis
-from ferryman.schema.call import run
+from ferryman.schema.connection.call import run
 from ferryman.schema.errors import ServerError
 from ferryman.schema.native.live import Live
 from kombu import Connection, Consumer, Producer, Queue

@@ -15,10 +15,10 @@ import kombu.transport.redis as kombu_redis
 import kombu.transport.virtual.base as kombu_virtual
 import pytest
 import redis
-from ferryman.schema import tls
-from ferryman.schema.address import Address
+from ferryman.schema.connection import tls
+from ferryman.schema.connection.address import Address
+from ferryman.schema.connection.ignored import IGNORED_OPTIONS
 from ferryman.schema.errors import AddressError, UsageError
-from ferryman.schema.ignored import IGNORED_OPTIONS
 from ferryman.transport import settings as settings_module
 from ferryman.transport.settings import Settings
 from kombu import Connection, Exchange, Producer, Queue

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from ...schema.call import Command
+from ...schema.connection.call import Command
 from ...schema.errors import MalformedValue
 from ..errors import CHANNEL_ERRORS, CONNECTION_ERRORS
 from ..message import content

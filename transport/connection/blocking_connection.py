@@ -8,7 +8,7 @@ from typing import Any
 
 import redis
 
-from ...schema.call import Argument
+from ...schema.connection.call import Argument
 from ..errors import ConnectionLost
 from .link import explain, is_stale, new_connection, read_reply
 

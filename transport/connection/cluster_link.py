@@ -15,9 +15,9 @@ import redis
 from redis.crc import key_slot
 from redis.exceptions import AskError, ClusterDownError, MovedError, TryAgainError
 
-from ...schema.call import Argument, Call, Command
+from ...schema.connection.call import Argument, Call, Command
+from ...schema.connection.permission import Forbidden
 from ...schema.errors import UsageError
-from ...schema.permission import Forbidden
 from ...schema.text import to_bytes
 from ..errors import CONNECTION_ERRORS, NotNow
 from .link import AnyCall, NodeLink, ServerLink

@@ -9,8 +9,8 @@ from typing import Any
 import redis
 from attrs import evolve, field, frozen
 
-from ...schema.address import Address, Kind
-from ...schema.connect import connect
+from ...schema.connection.address import Address, Kind
+from ...schema.connection.connect import connect
 from .blocking_connection import BlockingConnection
 from .cluster_link import ClusterLink
 from .link import NodeLink, ServerLink

@@ -19,8 +19,8 @@ import redis
 from redis.exceptions import MovedError, NoScriptError
 from redis.sentinel import SentinelManagedConnection
 
-from ...schema import incapable, permission
-from ...schema.call import Argument, Call, Command
+from ...schema.connection import incapable, permission
+from ...schema.connection.call import Argument, Call, Command
 from ...schema.errors import FerrymanError, UsageError
 from ..errors import CONNECTION_ERRORS, passing
 

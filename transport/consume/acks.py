@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from ...schema.call import Call
+from ...schema.connection.call import Call
 from ...schema.native.results import Verdict
 from ..errors import CONNECTION_ERRORS
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attrs import define
 
-from ...schema.call import Call, Command
+from ...schema.connection.call import Call, Command
 from ...schema.native import keys
 from ..connection.blocking_connection import BLOCK, BlockingConnection
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import redis
 
-from ...schema.call import Command
+from ...schema.connection.call import Command
 from ...schema.native import keys
 from ..connection.blocking_connection import BLOCK, BlockingConnection
 

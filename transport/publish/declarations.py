@@ -17,7 +17,7 @@ from amqp.protocol import queue_declare_ok_t
 from attrs import evolve
 from kombu.transport.base import StdChannel, to_rabbitmq_queue_arguments
 
-from ...schema.call import Call
+from ...schema.connection.call import Call
 from ...schema.errors import UsageError
 from ...schema.keys import glob_escape
 from ...schema.native import keys

@@ -12,7 +12,7 @@ from typing import Any
 import redis
 from attrs import frozen
 
-from ...schema.call import Command
+from ...schema.connection.call import Command
 from ...schema.errors import UsageError
 from ..connection.link import AnyCall, ServerLink
 from ..errors import NotDurable

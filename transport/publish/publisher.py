@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from kombu.exceptions import OperationalError
 
-from ...schema.call import Call
+from ...schema.connection.call import Call
 from ...schema.errors import MalformedValue, PublishRefused
 from ...schema.native import keys
 from ...schema.native.live import Publication

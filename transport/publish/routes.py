@@ -16,7 +16,7 @@ from ...schema.native.routing import FANOUT, NO_HEADERS, queues_of
 from ..errors import NoRoute
 
 if TYPE_CHECKING:
-    from ...schema.call import Call
+    from ...schema.connection.call import Call
     from ...schema.native.exchange import Binding, Exchanges
     from ...schema.native.live import Live
     from ..connection.link import ServerLink

@@ -13,7 +13,7 @@ from ferryman.migrations.engine import Census
 from ferryman.migrations.intake import Intake
 from ferryman.migrations.prefiltering_reader import InMemoryPrefilterReader
 from ferryman.migrations.subjects import Gathering
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.fact import Entry, join
 from ferryman.schema.prefilter import Member
 from ferryman.schema.rule import Finding, Keyspace

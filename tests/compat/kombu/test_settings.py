@@ -10,7 +10,7 @@ from ferryman.compat.kombu.bindings import separator_in
 from ferryman.migrations.engine import Difference
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
-from ferryman.schema.address import Address
+from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import AddressError
 from ferryman.schema.job import Job, State
 from ferryman.schema.rule import Finding

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import redis
-from ferryman.schema.call import run
+from ferryman.schema.connection.call import run
 
 from ...support.native import Send
 

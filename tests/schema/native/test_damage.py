@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import redis
-from ferryman.schema.call import Call
+from ferryman.schema.connection.call import Call
 from ferryman.schema.errors import MalformedValue, SchemaVersionError
 from ferryman.schema.native.live import Live, Publication
 

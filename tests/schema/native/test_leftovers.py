@@ -13,8 +13,8 @@ from ferryman.migrations import local
 from ferryman.migrations.confirm import Confirmation
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.repair import Outcome, applied
-from ferryman.schema.address import Address
-from ferryman.schema.call import run
+from ferryman.schema.connection.address import Address
+from ferryman.schema.connection.call import run
 from ferryman.schema.native import FAMILY, keys
 from ferryman.schema.native.live import Live, Publication
 from ferryman.schema.native.rules import STALE_MS

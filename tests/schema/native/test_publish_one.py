@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import redis
-from ferryman.schema.call import run
+from ferryman.schema.connection.call import run
 from ferryman.schema.errors import MalformedValue, PublishRefused
 from ferryman.schema.native.live import Live, Publication, Published
 from hypothesis import given, settings

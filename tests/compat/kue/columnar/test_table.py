@@ -9,8 +9,8 @@ from attrs import evolve
 from ferryman.compat.kue import FAMILY
 from ferryman.compat.kue.keys import padded
 from ferryman.migrations.plan import Active, Plan, carry, carry_table
-from ferryman.schema.address import Address
 from ferryman.schema.columnar.jobtable import JobTable
+from ferryman.schema.connection.address import Address
 from ferryman.schema.fact import Entry, Subject
 from ferryman.schema.job import State
 from ferryman.schema.packed import pack

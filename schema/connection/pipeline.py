@@ -15,8 +15,8 @@ import redis
 from attrs import frozen
 from hiredis import Reader, pack_command
 
-from ..schema.family import Command
-from ..schema.permission import explained_each
+from ..family import Command
+from .permission import explained_each
 
 BUFFER = 1 << 18
 """Bytes to take from the socket at once."""

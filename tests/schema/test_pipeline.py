@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import redis
-from ferryman.migrations.wire import wire
+from ferryman.schema.connection.pipeline import wire
 
 from ..support.servers import Server
 

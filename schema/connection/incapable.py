@@ -12,7 +12,7 @@ from typing import Any
 
 import redis
 
-from .errors import ServerError, UsageError
+from ..errors import ServerError, UsageError
 
 VERSION = re.compile(r"^(\w+)_version:(\S+)", re.MULTILINE)
 BRANDS = {

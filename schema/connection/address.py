@@ -20,11 +20,11 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from attrs import evolve, field, frozen
 
+from ..errors import AddressError
+from ..family import KeyFamily, get_family
+from ..text import parse_flag
 from . import tls
-from .errors import AddressError
-from .family import KeyFamily, get_family
 from .ignored import IGNORED_OPTIONS, SENTINEL_OPTIONS
-from .text import parse_flag
 
 DEFAULT_PORT = 6379
 DEFAULT_SENTINEL_PORT = 26379

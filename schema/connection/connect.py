@@ -15,9 +15,9 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
+from ..errors import ServerError, UsageError
 from . import incapable, permission, tls
 from .address import Address, Kind
-from .errors import ServerError, UsageError
 from .secret import Secret, credential_provider
 
 CONNECT_TIMEOUT = 5.0

@@ -14,8 +14,8 @@ from typing import Any
 
 import redis
 
-from .errors import UsageError
-from .text import parse_flag
+from ..errors import UsageError
+from ..text import parse_flag
 
 REQUIREMENTS: Mapping[int, str] = {ssl.CERT_NONE: "none", ssl.CERT_OPTIONAL: "optional", ssl.CERT_REQUIRED: "required"}
 VERSIONS: Mapping[int, str] = {

@@ -12,7 +12,7 @@ from typing import Any
 
 import redis
 
-from .text import show, to_text
+from ..text import show, to_text
 
 PAGE = "docs/access.md has the rules"
 FEW = 3

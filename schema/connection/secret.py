@@ -15,8 +15,8 @@ from typing import Any
 import redis
 from attrs import field, frozen
 
+from ..errors import UsageError
 from .address import Address
-from .errors import UsageError
 
 
 @frozen
