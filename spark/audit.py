@@ -11,12 +11,12 @@ from ..schema.rule import Finding
 from ..schema.totals import Totals
 from .audit_input import share
 from .snapshot import Snapshot, keyspace, subjects
-from .step import Batches, Results, closing, run
+from .step import Batches, Results, run_step, with_summary
 from .tables import FINDINGS, batches
 
 
 def findings(snapshot: Snapshot, path: str, progress: Progress = silent, again: Throttle | None = None) -> Results[Finding]:
-    """What all rules say about single jobs, as a table in the folder ``path``; its tails count the jobs that are facts.
+    """What all rules say about single jobs, as a table in the folder ``path``; its summaries count the jobs that are facts.
 
     ``again``: look at a live source again, no faster than this with all tasks together, and tell what still holds.
     """
@@ -24,7 +24,7 @@ def findings(snapshot: Snapshot, path: str, progress: Progress = silent, again: 
     tasks, frame = shared.tasks, shared.frame
     pace = None if again is None else again.shared(min(tasks, frame.sparkSession.sparkContext.defaultParallelism))
     task = _checking(snapshot, shared.facts, pace, MOST // tasks)
-    return run(frame, task, FINDINGS, path, "checking jobs", progress)
+    return run_step(frame, task, FINDINGS, path, "checking jobs", progress)
 
 
 def of_keyspace(snapshot: Snapshot, counted: Census | None = None) -> list[Finding]:
@@ -46,8 +46,8 @@ def census(found: Results[Finding], beside: Census) -> Census:
     """How many jobs the rules were run on, added to what was counted beside them."""
     total = Census()
     total.merge(beside)
-    for tail in map(Census.from_json, found.tails()):
-        total.merge(tail)
+    for summary in map(Census.from_json, found.summaries()):
+        total.merge(summary)
     return total
 
 
@@ -76,6 +76,6 @@ def _checking(
                 yield from confirmation.told(checked())
             counted.passing, counted.unconfirmed = confirmation.passing, confirmation.unconfirmed
 
-        yield from closing(batches(FINDINGS, found()), FINDINGS, counted.to_json)
+        yield from with_summary(batches(FINDINGS, found()), FINDINGS, counted.to_json)
 
     return check

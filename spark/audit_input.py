@@ -42,15 +42,15 @@ def share(snapshot: Snapshot) -> Share:
     """The jobs of a snapshot that are facts, for as many tasks as they keep busy."""
     spark = snapshot.facts.spark
     files = [*snapshot.facts.files(), *(snapshot.remade.files() if snapshot.remade else ())]
-    # A file has one row at least, with the closing word of its task.
-    told = {path: about for path, about in zip(files, map(parquet.read_metadata, files), strict=True) if about.num_rows > 1}
-    rows = sum(each.num_rows for each in told.values())
-    size = sum(each.row_group(group).total_byte_size for each in told.values() for group in range(each.num_row_groups))
+    # A file has one row at least, with the summary of its task.
+    found = {path: about for path, about in zip(files, map(parquet.read_metadata, files), strict=True) if about.num_rows > 1}
+    rows = sum(each.num_rows for each in found.values())
+    size = sum(each.row_group(group).total_byte_size for each in found.values() for group in range(each.num_row_groups))
     cores = int(spark.sparkContext.defaultParallelism)
     tasks = min(snapshot.tasks, even(max(rows // FACTS_A_TASK, cores), cores))
     if snapshot.asked or rows > MOST_FACTS or size > MOST_BYTES:
         return Share(tasks, snapshot.subjects(partitions=tasks), lambda facts: facts)
-    return Share(tasks, spark.range(0, tasks, 1, tasks), _finding(list(told), tasks))
+    return Share(tasks, spark.range(0, tasks, 1, tasks), _finding(list(found), tasks))
 
 
 def _finding(files: Sequence[str], tasks: int) -> Callable[[Batches], Batches]:

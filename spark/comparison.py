@@ -31,13 +31,13 @@ from .job_selection import choose
 from .order_check import Turns, TurnsFile
 from .shuffle import read_bucket
 from .snapshot import Snapshot
-from .step import Batches, closing, few_tasks, run
+from .step import Batches, few_tasks, run_step, with_summary
 from .tables import DIFFERENCES, Column, Table, batches, text_column
 
 
 @frozen
 class Seen:
-    """One side, of which stands are told."""
+    """One side, of which digests were made."""
 
     snapshot: Snapshot
     see: See
@@ -53,10 +53,10 @@ def seen(snapshot: Snapshot, see: See, name: str, digests: Digests, folder: str,
     """Tells the stands of the jobs of a snapshot, the source's or the target's."""
     path = f"{folder}/stands-{name}"
     os.mkdir(path)
-    done = snapshot.work(naming(see, digests, path, buckets), STANDS, f"{path}/told", f"reading {name} jobs", progress)
-    told = list(map(json.loads, done.tails()))
-    files = tuple(sorted(word["file"] for word in told if "file" in word))
-    jobs, refused = (sum(word[what] for word in told) for what in ("jobs", "refused"))
+    done = snapshot.work(naming(see, digests, path, buckets), STANDS, f"{path}/summaries", f"reading {name} jobs", progress)
+    summaries = list(map(json.loads, done.summaries()))
+    files = tuple(sorted(summary["file"] for summary in summaries if "file" in summary))
+    jobs, refused = (sum(summary[what] for summary in summaries) for what in ("jobs", "refused"))
     return Seen(snapshot, see, name, files, buckets, jobs, refused)
 
 
@@ -73,10 +73,10 @@ def compare_keyspaces(
     spark, tasks, turns_folder = source.snapshot.facts.spark, source.buckets, f"{folder}/turns"
     os.mkdir(turns_folder)
     task = _comparing(source.files, target.files, tasks, turns_folder)
-    compared = run(few_tasks(spark, tasks), task, DOUBTFUL, f"{folder}/compared", "comparing digests", progress)
-    told = list(map(json.loads, compared.tails()))
-    outcome.matched = sum(word["matched"] for word in told)
-    if any(word["doubtful"] for word in told):
+    compared = run_step(few_tasks(spark, tasks), task, DOUBTFUL, f"{folder}/compared", "comparing digests", progress)
+    summaries = list(map(json.loads, compared.summaries()))
+    outcome.matched = sum(summary["matched"] for summary in summaries)
+    if any(summary["doubtful"] for summary in summaries):
         doubtful, shown = compared.frame(), []
         for side in (source, target):
             path, phase = f"{folder}/differing-{side.name}", f"reading differing {side.name} jobs"
@@ -84,11 +84,11 @@ def compare_keyspaces(
             chosen = choose(differing.selectExpr("scope", "subject as job_id", "part"), f"{path}-chosen")
             shown.append(side.snapshot.work(showing(side.see), SIDES, path, phase, progress, chosen).frame())
         by_job = shown[0].unionByName(shown[1]).repartition(tasks, "queue", "id").sortWithinPartitions("queue", "id")
-        found = run(by_job, _judging(plan), DIFFERENCES, f"{folder}/differences", "comparing jobs", progress)
-        outcome.matched += sum(json.loads(word)["matched"] for word in found.tails())
+        found = run_step(by_job, _judging(plan), DIFFERENCES, f"{folder}/differences", "comparing jobs", progress)
+        outcome.matched += sum(json.loads(summary)["matched"] for summary in found.summaries())
         for difference in found.rows():
             tell(difference)
-    turns = Turns(tuple(sorted(file for word in told for file in word["turns"])), tasks)
+    turns = Turns(tuple(sorted(file for summary in summaries for file in summary["turns"])), tasks)
     for difference in turns.differences(spark, progress):
         tell(difference)
     return outcome
@@ -118,8 +118,8 @@ DOUBTFUL: Table[Doubtful] = Table(
 def _comparing(source: Sequence[str], target: Sequence[str], buckets: int, folder: str) -> Callable[[Batches], Batches]:
     """The task that compares the stands in some buckets.
 
-    It tells how many jobs stand on both sides with the same digest, how many are to be looked at again, and of the files with the
-    turns of all others that have some.
+    Its summary tells how many jobs stand on both sides with the same digest, how many are to be looked at again, and of the files
+    with the turns of all others that have some.
     """
 
     def compare(rows: Batches) -> Batches:
@@ -140,10 +140,10 @@ def _comparing(source: Sequence[str], target: Sequence[str], buckets: int, folde
                     number += len(stands)
                     yield from (Doubtful(each.scope, each.subject, each.part, is_promised) for each in stands)
 
-        def word() -> str:
+        def summary() -> str:
             return json.dumps({"matched": matched, "doubtful": number, "turns": turns.close()})
 
-        yield from closing(batches(DOUBTFUL, doubtful()), DOUBTFUL, word)
+        yield from with_summary(batches(DOUBTFUL, doubtful()), DOUBTFUL, summary)
 
     return compare
 
@@ -219,6 +219,6 @@ def _judging(plan: Plan) -> Callable[[Batches], Batches]:
                 matched += equal
                 yield from differences
 
-        yield from closing(batches(DIFFERENCES, found()), DIFFERENCES, lambda: json.dumps({"matched": matched}))
+        yield from with_summary(batches(DIFFERENCES, found()), DIFFERENCES, lambda: json.dumps({"matched": matched}))
 
     return compare

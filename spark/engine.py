@@ -35,7 +35,7 @@ from .key_scan import LIGHTER, even, tasks_for
 from .resume import find_snapshot, keep_on_error, reopen_snapshot, work_folder
 from .session import local_tasks, session
 from .snapshot import Snapshot, must_speak, take
-from .step import beside
+from .step import in_background
 from .tables import FINDINGS
 
 BRIEF_KEYS = 200_000
@@ -150,7 +150,7 @@ class SparkEngine:
                 return seen(snapshot, see, name, digests, folder, buckets, telling)
 
             look_there = partial(look, target, self._number(target, LIGHTER), Standing(), "target")
-            with beside(look_there, progress) as (standing, telling):
+            with in_background(look_there, progress) as (standing, telling):
                 promised = look(source, buckets, Promised(plan), "source", telling)
             outcome = compare_keyspaces(promised, standing.result(), plan, folder, report, progress)
         outcome.seconds = time.monotonic() - started

@@ -25,7 +25,7 @@ from ..schema.fact import Fact
 from ..schema.rule import Finding
 from .key_rows import Tracing
 from .rdbcolumns import unproven
-from .step import Batches, Results, closing, run
+from .step import Batches, Results, run_step, with_summary
 from .tables import FACTS, batches, fact_bytes
 
 
@@ -59,7 +59,7 @@ def read_files(
         pieces = [(name, piece) for name, those in plans.items() for piece in those]
         steps = spark.range(0, len(pieces), 1, len(pieces))
         task = _reading(address, now_ms, pieces, intake)
-        facts = run(steps, task, FACTS, f"{path}-{attempt}" if attempt else path, f"reading {address.family} keys", progress)
+        facts = run_step(steps, task, FACTS, f"{path}-{attempt}" if attempt else path, f"reading {address.family} keys", progress)
         proofs = _proofs(facts, len(pieces))
         better = _better(plans, proofs)
         if better == plans:
@@ -72,8 +72,8 @@ def read_files(
 def _proofs(facts: Results[Fact], number: int) -> list[Proof]:
     """What the tasks say, in the order of the pieces."""
     proofs: list[Proof | None] = [None] * number
-    for tail in map(json.loads, facts.tails()):
-        for index, *proof in tail["pieces"]:
+    for summary in map(json.loads, facts.summaries()):
+        for index, *proof in summary["pieces"]:
             proofs[index] = Proof(*proof)
     return [proof or Proof(whole=False, last_db=0) for proof in proofs]
 
@@ -144,9 +144,9 @@ def _reading(
                         said.append((index, True, told.last_db, told.announced, told.keys, file.crc(piece)))
             yield from taker.rest()
 
-        def word() -> str:
+        def summary() -> str:
             return json.dumps({**taker.close().to_json(), "pieces": said})
 
-        yield from closing(batches(FACTS, facts(), fact_bytes), FACTS, word)
+        yield from with_summary(batches(FACTS, facts(), fact_bytes), FACTS, summary)
 
     return read

@@ -34,7 +34,7 @@ from ..schema.text import to_text
 from .key_scan import merged
 from .projection import Form
 from .resp_views import Replies
-from .worker import settle
+from .worker import prepare_process
 from .zsets import read_members
 
 SPARE = 100
@@ -110,7 +110,7 @@ class IndexReader(DataSourceReader):  # type: ignore[misc]
             return [IndexPart(strip, len(strips), node(client).run_id) for strip in strips]
 
     def read(self, partition: IndexPart) -> Iterator[pa.RecordBatch]:
-        settle()
+        prepare_process()
         pace = self.throttle.shared(partition.tasks).pace()
         with open_client(self.address) as client, same_server(client, partition.run_id), wire(client) as line:
             replies = Replies(line, all_stay=nothing_expires(client, self.address.db))

@@ -32,7 +32,7 @@ from .jobs import Jobs
 from .key_scan import LIGHTER
 from .shuffle import BucketFile
 from .snapshot import Work
-from .step import Batches, closing
+from .step import Batches, with_summary
 from .tables import BASE64, JOBS, Column, Table, batches, bigint_column, encode_text, job_bytes, text_column
 
 
@@ -142,7 +142,7 @@ def naming(see: See, digests: Digests, folder: str, buckets: int) -> Work:
     """The work that leaves stands in a file in ``folder``; it tells its path, their number, and how many of them are refused."""
 
     def name(part: str, jobs: Jobs) -> Batches:
-        told: dict[str, Any] = {"jobs": 0, "refused": 0}
+        summary: dict[str, Any] = {"jobs": 0, "refused": 0}
 
         def one(subject: Subject) -> Stand | None:
             side = see.side(subject, jobs.keyspace)
@@ -161,14 +161,14 @@ def naming(see: See, digests: Digests, folder: str, buckets: int) -> Work:
         file = None
         for stands in _rounds(jobs.in_any_order(one, many, LIGHTER)):
             if file is None:
-                told["file"] = os.path.join(folder, f"{uuid.uuid4()}.arrow")
-                file = BucketFile(told["file"], STANDS.arrow, buckets)
+                summary["file"] = os.path.join(folder, f"{uuid.uuid4()}.arrow")
+                file = BucketFile(summary["file"], STANDS.arrow, buckets)
             file.write(stands)
-            told["jobs"] += stands.num_rows
-            told["refused"] += pc.sum(pc.equal(stands.column("digest"), b"")).as_py()
+            summary["jobs"] += stands.num_rows
+            summary["refused"] += pc.sum(pc.equal(stands.column("digest"), b"")).as_py()
         if file is not None:
             file.close()
-        yield from closing(iter(()), STANDS, lambda: json.dumps(told))
+        yield from with_summary(iter(()), STANDS, lambda: json.dumps(summary))
 
     return name
 
@@ -233,7 +233,7 @@ def showing(see: See) -> Work:
 
     def show(_part: str, jobs: Jobs) -> Batches:
         sides = filter(None, jobs.in_order(lambda subject: see.side(subject, jobs.keyspace)))
-        yield from closing(batches(SIDES, sides, _bytes), SIDES, str)
+        yield from with_summary(batches(SIDES, sides, _bytes), SIDES, str)
 
     return show
 

@@ -35,7 +35,7 @@ from ..schema.connection.address import Address, Kind
 from ..schema.connection.connect import open_client, server_errors
 from .failures import located, work_errors
 from .shuffle import BucketFile, read_bucket
-from .step import Batches, tell
+from .step import Batches, run_light_step
 
 KEYS_A_TASK = 20_000
 PREFILTERED_KEYS_A_TASK = 75_000
@@ -96,7 +96,7 @@ def list_names(
         os.makedirs(folder)
     scans = scans_of(address, tasks)
     task = _scanning(address, throttle, scans, folder, tasks)
-    files = tell(spark.range(0, len(scans), 1, len(scans)), task, f"scanning {address.family} keys", progress)
+    files = run_light_step(spark.range(0, len(scans), 1, len(scans)), task, f"scanning {address.family} keys", progress)
     return Names(folder, tuple(sorted(files)), tasks)
 
 

@@ -14,7 +14,7 @@ from ..migrations.queues import QueueStatus, counted, statuses
 from ..schema.job import Job, State
 from .jobs import Jobs
 from .snapshot import Snapshot, Work
-from .step import Batches, Results, closing
+from .step import Batches, Results, with_summary
 from .tables import JOBS, batches, encode_text, job_bytes
 
 
@@ -35,8 +35,8 @@ def listed(snapshot: Snapshot, path: str, queue: str | None, state: State | None
 
 def queues(snapshot: Snapshot, path: str) -> list[QueueStatus]:
     """Every queue of a snapshot with its numbers, by name."""
-    told = snapshot.work(_counting(snapshot.now_ms), JOBS, path, "counting jobs")
-    parts = (QueueStatus.from_dict(part) for tail in told.tails() for part in json.loads(tail))
+    counts = snapshot.work(_counting(snapshot.now_ms), JOBS, path, "counting jobs")
+    parts = (QueueStatus.from_dict(part) for summary in counts.summaries() for part in json.loads(summary))
     return statuses(parts, snapshot.keyspace)
 
 
@@ -56,7 +56,7 @@ def _listing_order() -> list[Column]:
 def _reading(_part: str, jobs: Jobs) -> Batches:
     keyspace = jobs.keyspace
     found = filter(None, jobs.in_order(lambda subject: keyspace.family.read(subject, keyspace)))
-    yield from closing(batches(JOBS, found, job_bytes), JOBS, str)
+    yield from with_summary(batches(JOBS, found, job_bytes), JOBS, str)
 
 
 def _counting(now_ms: int) -> Work:
@@ -64,6 +64,6 @@ def _counting(now_ms: int) -> Work:
         keyspace = jobs.keyspace
         described = jobs.in_order(lambda subject: keyspace.family.describe(subject, keyspace))
         numbers = counted(filter(None, described), now_ms)
-        yield from closing(iter(()), JOBS, lambda: json.dumps([part.to_dict() for part in numbers]))
+        yield from with_summary(iter(()), JOBS, lambda: json.dumps([part.to_dict() for part in numbers]))
 
     return count

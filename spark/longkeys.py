@@ -1,6 +1,6 @@
 """LongKeys: the second step of a snapshot: keys of so many items that one task alone would read them for long.
 
-The task that meets such a key does not read it; it leaves the key's parts (migrations/keyparts.py) in its closing word. When all
+The task that meets such a key does not read it; it leaves the key's parts (migrations/keyparts.py) in its summary row. When all
 other keys have been read, the parts are, one by each task. Called by snapshot.py.
 """
 
@@ -30,7 +30,7 @@ from ..schema.text import to_text
 from .failures import located
 from .key_rows import Tracing
 from .resp_views import Replies
-from .step import Batches, Results, closing, run
+from .step import Batches, Results, run_step, with_summary
 from .tables import FACTS, batches, fact_bytes
 from .zsets import read_members
 
@@ -59,7 +59,7 @@ class LongKeys:
         return bool(self._parts[key])
 
     def to_json(self) -> dict[str, Any]:
-        """For the closing word of the task."""
+        """For the summary row of the task."""
         return {"parts": [part.to_json() for parts in self._parts.values() for part in parts]}
 
 
@@ -67,10 +67,10 @@ def read_long_keys(
     spark: SparkSession, address: Address, throttle: Throttle, facts: Results[Fact], intake: NewIntake, progress: Progress
 ) -> None:
     """Reads all keys that the tasks behind ``facts`` have set aside, and adds what they state."""
-    parts = [KeyPart.from_json(told) for word in map(json.loads, facts.tails()) for told in word["parts"]]
+    parts = [KeyPart.from_json(part) for summary in map(json.loads, facts.summaries()) for part in summary["parts"]]
     if parts:
         steps = spark.range(0, len(parts), 1, len(parts))
-        run(steps, _reading(address, throttle, parts, intake), FACTS, facts.path, "reading long keys", progress, more=True)
+        run_step(steps, _reading(address, throttle, parts, intake), FACTS, facts.path, "reading long keys", progress, more=True)
 
 
 def _reading(address: Address, throttle: Throttle, parts: Sequence[KeyPart], intake: NewIntake) -> Callable[[Batches], Batches]:
@@ -92,10 +92,10 @@ def _reading(address: Address, throttle: Throttle, parts: Sequence[KeyPart], int
                         yield from taker.facts(entry)
             yield from taker.rest()
 
-        def word() -> str:
+        def summary() -> str:
             return json.dumps(taker.close().to_json() | {"parts": []})
 
-        yield from closing(batches(FACTS, facts(), fact_bytes), FACTS, word)
+        yield from with_summary(batches(FACTS, facts(), fact_bytes), FACTS, summary)
 
     return read
 

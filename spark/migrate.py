@@ -26,7 +26,7 @@ from .batch_writer import Single, Tabled, put
 from .jobs import Jobs
 from .machine_semaphore import Turnstile
 from .snapshot import Work
-from .step import Batches, Results, closing
+from .step import Batches, Results, with_summary
 from .tables import FINDINGS, batches
 
 SENDERS = 2
@@ -51,7 +51,7 @@ def counting(plan: Plan) -> Work:
                 summary.count(carried, written=carried.job is not None, jobs=number)
                 yield from carried.findings
 
-        yield from closing(batches(FINDINGS, findings()), FINDINGS, lambda: _word(part, summary, Totals()))
+        yield from with_summary(batches(FINDINGS, findings()), FINDINGS, lambda: _summary_row(part, summary, Totals()))
 
     return count
 
@@ -90,14 +90,14 @@ def writing(plan: Plan, target: Address, run: Run, folder: str) -> Work:
                     yield from chain.from_iterable(single.carried.findings for _, single in slab.singly)
                 part.close()
 
-        yield from closing(batches(FINDINGS, findings()), FINDINGS, lambda: _word(name, summary, written))
+        yield from with_summary(batches(FINDINGS, findings()), FINDINGS, lambda: _summary_row(name, summary, written))
 
     return write
 
 
 def close_rest(store: Store, run: Run, parts: Iterable[str], results: Results[Finding]) -> None:
     """Closes the parts that no task had, since they have no jobs. Raises MigrationRefused if they had some in an earlier run."""
-    done = {json.loads(word)["part"] for word in results.tails()}
+    done = {json.loads(row)["part"] for row in results.summaries()}
     for name in parts:
         if name not in done:
             with open_part(store, run, name) as part:
@@ -105,16 +105,16 @@ def close_rest(store: Store, run: Run, parts: Iterable[str], results: Results[Fi
 
 
 def outcome(results: Results[Finding], report: Report[Finding]) -> tuple[Summary, Totals]:
-    """Reports the findings of all tasks, and adds up their closing words: what was done, and the totals of what was carried."""
+    """Reports the findings of all tasks, and adds up their summaries: what was done, and the totals of what was carried."""
     summary, written = Summary(), Totals()
-    for word in map(json.loads, results.tails()):
-        summary.merge(Summary.from_dict(word["summary"]))
-        written.merge(Totals.from_json(word["written"]))
+    for row in map(json.loads, results.summaries()):
+        summary.merge(Summary.from_dict(row["summary"]))
+        written.merge(Totals.from_json(row["written"]))
     if summary.findings:
         for finding in results.rows():
             report(finding)
     return summary, written
 
 
-def _word(part: str, summary: Summary, written: Totals) -> str:
+def _summary_row(part: str, summary: Summary, written: Totals) -> str:
     return json.dumps({"part": part, "summary": summary.to_dict(), "written": written.to_json()})

@@ -27,7 +27,7 @@ from pyspark.sql import DataFrame, SparkSession, Window, functions
 from ..migrations.engine import Difference, Progress
 from ..migrations.order import swapped
 from .shuffle import BucketFile, read_bucket
-from .step import Batches, few_tasks, tell
+from .step import Batches, few_tasks, run_light_step
 from .tables import decode_text
 
 SCHEMA = pa.schema(
@@ -88,8 +88,8 @@ class Turns:
         """For each queue whose waiting jobs would run in another order, the first that stands elsewhere."""
         if not self.files:
             return
-        told = tell(few_tasks(spark, self.buckets), self._look, "comparing orders", progress)
-        disordered = disordered_queues(Range(*each) for word in told for each in json.loads(word))
+        answers = run_light_step(few_tasks(spark, self.buckets), self._look, "comparing orders", progress)
+        disordered = disordered_queues(Range(*each) for answer in answers for each in json.loads(answer))
         if disordered:
             yield from _differences(self._of(spark, disordered))
 

@@ -17,7 +17,7 @@ from ..migrations.engine import Progress, silent
 from ..schema.errors import ServerError, UsageError
 from .failures import located
 from .session import is_here
-from .step import Batches, perform
+from .step import Batches, run_action
 
 PATIENCE = 300.0
 """Seconds in which the first executor must have answered: a cluster may have to fetch images and to start machines."""
@@ -43,7 +43,7 @@ def check(spark: SparkSession, folder: str, progress: Progress = silent) -> None
 
     number = context.defaultParallelism
     asked = spark.range(0, number, 1, number).mapInArrow(_visiting(folder), "id bigint")
-    perform(spark, lambda: asked.write.format("noop").mode("overwrite").save(), "waiting for executors", wait)
+    run_action(spark, lambda: asked.write.format("noop").mode("overwrite").save(), "waiting for executors", wait)
 
 
 def _visiting(folder: str) -> Callable[[Batches], Batches]:

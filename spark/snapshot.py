@@ -50,14 +50,14 @@ from .key_scan import Names, list_names
 from .longkeys import LongKeys, positions_known, read_long_keys
 from .placement_check import Traces
 from .resp_views import Replies
-from .step import Batches, Results, closing, few_tasks, run
+from .step import Batches, Results, few_tasks, run_step, with_summary
 from .tables import FACTS, Table, batches, fact_bytes
 from .zsets import read_zset
 
 T = TypeVar("T")
 
 Work = Callable[[str, Jobs], Batches]
-"""What a task does with the jobs of a part, by its name. To be made by ``closing``."""
+"""What a task does with the jobs of a part, by its name. Yields through ``with_summary``."""
 NAME = ["scope", "job_id"]
 """The columns that name the job of a fact."""
 FEW = 100_000
@@ -130,18 +130,18 @@ class Snapshot:
     def work(
         self, work: Work, table: Table[T], path: str, phase: str, progress: Progress = silent, only: Chosen | None = None
     ) -> Results[T]:
-        """Does ``work`` on every job, part by part: see ``stage.run``. ``only``: on these jobs.
+        """Does ``work`` on every job, part by part: see ``step.run_step``. ``only``: on these jobs.
 
         Jobs that are facts and those that are none are parts of their own. A part without a job may be left out.
         """
         done = None
         if not self.all_accepted:
-            done = run(self.subjects(only), self._on_facts(work), table, path, phase, progress)
+            done = run_step(self.subjects(only), self._on_facts(work), table, path, phase, progress)
         if self.traces is not None:
             steps = self.facts.spark.range(0, self.tasks, 1, self.tasks)
             chosen = None if only is None else only.path
             task = self._on_traces(work, self.traces, chosen)
-            done = run(steps, task, table, path, phase, progress, more=done is not None)
+            done = run_step(steps, task, table, path, phase, progress, more=done is not None)
         assert done is not None, "without traces nothing was accepted"
         return done
 
@@ -201,7 +201,7 @@ def take(
             names = list_names(spark, address, throttle, f"{path}-names", tasks, progress)
             steps = spark.range(0, names.parts, 1, names.parts)
             task = _reading(address, share, intake, names, positions_known(address))
-            facts = run(steps, task, FACTS, path, f"reading {address.family} keys", progress)
+            facts = run_step(steps, task, FACTS, path, f"reading {address.family} keys", progress)
             names.remove()
             read_long_keys(spark, address, share, facts, intake, progress)
     return taken(address, now_ms, tasks, facts, remarks, progress)
@@ -210,8 +210,8 @@ def take(
 def taken(
     address: Address, now_ms: int, tasks: int, facts: Results[Fact], remarks: Sequence[Finding] = (), progress: Progress = silent
 ) -> Snapshot:
-    """The snapshot of which these are the facts, and their closing words tell of the traces."""
-    outline = Outline.of(facts.tails())
+    """The snapshot of which these are the facts, and their summaries tell of the traces."""
+    outline = Outline.of(facts.summaries())
     snapshot = Snapshot(
         address, now_ms, tasks, facts, outline.totals, outline.speaks, outline.asked, tuple(remarks), left=outline.left
     )
@@ -219,10 +219,10 @@ def taken(
         return snapshot
     traces = Traces.of(address, now_ms, outline, tasks)
     path = f"{facts.path}-suspects-{uuid.uuid4()}"
-    remade = run(few_tasks(facts.spark, tasks), _judging(traces), FACTS, path, "comparing places", progress)
+    remade = run_step(few_tasks(facts.spark, tasks), _judging(traces), FACTS, path, "comparing places", progress)
     accepted = Census()
-    for word in remade.tails():
-        accepted.merge(Census.from_json(word))
+    for summary in remade.summaries():
+        accepted.merge(Census.from_json(summary))
     all_accepted = not outline.about_jobs and next(remade.rows(), None) is None
     return evolve(snapshot, traces=traces, remade=remade, accepted=accepted, all_accepted=all_accepted)
 
@@ -240,7 +240,7 @@ def _judging(traces: Traces) -> Callable[[Batches], Batches]:
                 for entry in traces.suspects(bucket, sound):
                     yield from family.facts(entry, traces.address.prefix)
 
-        yield from closing(batches(FACTS, facts(), fact_bytes), FACTS, counted.to_json)
+        yield from with_summary(batches(FACTS, facts(), fact_bytes), FACTS, counted.to_json)
 
     return judge
 
@@ -328,10 +328,10 @@ def _reading(
             yield from reading(address, throttle, pages, taker, longs)
             yield from taker.rest()
 
-        def word() -> str:
+        def summary() -> str:
             return json.dumps(taker.close().to_json() | longs.to_json())
 
-        yield from closing(batches(FACTS, facts(), fact_bytes), FACTS, word)
+        yield from with_summary(batches(FACTS, facts(), fact_bytes), FACTS, summary)
 
     return read
 

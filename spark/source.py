@@ -71,7 +71,7 @@ from .sink import Sink, begin
 from .stream import EventsStream, Stream, TotalsStream, Watch
 from .tables import FACTS, FINDINGS, JOBS, Table, batches, fact_bytes, job_bytes
 from .user_schema import is_whole, selecting
-from .worker import settle
+from .worker import prepare_process
 
 TABLES: Mapping[str, Table[Any] | None] = {
     "jobs": JOBS,
@@ -221,7 +221,7 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
         return [Range(scan, len(scans), owners) for scan in scans]
 
     def read(self, partition: Range | Everything) -> Iterator[pa.RecordBatch]:
-        settle()
+        prepare_process()
         if isinstance(partition, Everything):
             yield from self._read_cluster()
             return
@@ -290,7 +290,7 @@ class PieceReader(DataSourceReader):  # type: ignore[misc]
         return parts
 
     def read(self, partition: FilePiece) -> Iterator[pa.RecordBatch]:
-        settle()
+        prepare_process()
         family, prefix = self.address.key_family, self.address.prefix
         with open_file(partition.path, self.address) as file:
             now_ms = file.written_at_ms if self.now_ms is None else self.now_ms

@@ -1,10 +1,10 @@
-"""Stage: one distributed step, whose tasks turn Arrow batches into rows of a table and one closing word each.
+"""Step: one distributed step, whose tasks turn Arrow batches into rows of a table and one summary row each.
 
 The results go to Parquet before anything reads them, so that a step runs once however often its results are looked at:
 steps read servers and write to them. Tasks write the files themselves, since rows that pass through Java take longer there than
-in Python. The closing word (JSON: counts, totals) is a row in which all columns but ``tail`` are null. Files of attempts that
-Spark does not count have hidden names, so there is exactly one closing word for each task, whatever was retried. Called by the
-snapshot and the engine.
+in Python. In the summary row (JSON: counts, totals) all columns but ``tail`` are null. Files of attempts that Spark does not
+count have hidden names, so there is exactly one summary row for each task, whatever was retried. Called by the snapshot and the
+engine.
 """
 
 from __future__ import annotations
@@ -28,26 +28,27 @@ from ..migrations.engine import Progress, silent
 from ..migrations.hoard import hoarding
 from .failures import located, spark_errors, work_errors
 from .tables import ROWS, Table
-from .worker import settle
+from .worker import prepare_process
 
 T = TypeVar("T")
 
 Batches = Iterator[pa.RecordBatch]
-TAIL = "tail"
-TAIL_FIELD = pa.field(TAIL, pa.string())
+SUMMARY = "tail"
+"""The column of summaries: null in every other row."""
+SUMMARY_FIELD = pa.field(SUMMARY, pa.string())
 COMPLETE = "_SUCCESS"
 """A file in the folder of Parquet files, when all are there: Spark has the same."""
 GROUP_BYTES = 8 << 20
 """Rows of a file that a reader decodes at once, about."""
 POLL_SECONDS = 0.5
 """How often progress is asked for while Spark works: Java takes ten milliseconds for an answer."""
-EACH = 8
+NUMBERS_A_TASK = 8
 """How many numbers a task of ``few_tasks`` has at most: what Java does for each task takes as long as two of them."""
 
 
 @frozen
 class Results(Generic[T]):
-    """What a stage has left in its folder."""
+    """What a step has left in its folder."""
 
     spark: SparkSession = field(repr=False)
     table: Table[T]
@@ -55,17 +56,17 @@ class Results(Generic[T]):
 
     def frame(self) -> DataFrame:
         """The rows."""
-        return self._all().where("tail is null").drop(TAIL)
+        return self._all().where(f"{SUMMARY} is null").drop(SUMMARY)
 
     def rows(self) -> Iterator[T]:
         """The rows, one task's after the other's. A few are in memory."""
-        for batch in self._batches([*self.table.arrow.names, TAIL]):
-            yield from self.table.rows(batch.filter(batch.column(TAIL).is_null()))
+        for batch in self._batches([*self.table.arrow.names, SUMMARY]):
+            yield from self.table.rows(batch.filter(batch.column(SUMMARY).is_null()))
 
-    def tails(self) -> Iterator[str]:
-        """The closing words of all tasks."""
-        for batch in self._batches([TAIL]):
-            yield from batch.column(TAIL).drop_null().to_pylist()
+    def summaries(self) -> Iterator[str]:
+        """The summaries of all tasks (JSON)."""
+        for batch in self._batches([SUMMARY]):
+            yield from batch.column(SUMMARY).drop_null().to_pylist()
 
     def files(self) -> list[str]:
         """The Parquet files."""
@@ -84,10 +85,10 @@ class Results(Generic[T]):
 
 def few_tasks(spark: SparkSession, numbers: int) -> DataFrame:
     """The numbers from 0 on, so many, for a step that takes little time for each: a task has several, as long as all cores do."""
-    return spark.range(0, numbers, 1, min(numbers, max(spark.sparkContext.defaultParallelism, numbers // EACH)))
+    return spark.range(0, numbers, 1, min(numbers, max(spark.sparkContext.defaultParallelism, numbers // NUMBERS_A_TASK)))
 
 
-def run(
+def run_step(
     frame: DataFrame,
     task: Callable[[Batches], Batches],
     table: Table[T],
@@ -97,7 +98,7 @@ def run(
     *,
     more: bool = False,
 ) -> Results[T]:
-    """Runs ``task``, made by ``closing``, on every partition of ``frame``, and leaves what it yields in the folder ``path``.
+    """Runs ``task`` on every partition of ``frame``, and leaves what it yields, through ``with_summary``, in the folder ``path``.
 
     ``more``: beside what another step has left there. Raises the FerrymanError that a task has raised, when all its attempts
     have failed; it says which part failed, and where.
@@ -105,37 +106,37 @@ def run(
 
     def part(rows: Batches) -> str:
         with located(f"{phase}, part {TaskContext.get().partitionId() + 1}"), work_errors(path):
-            return _written(path, table, task(rows))
+            return _write_parquet(path, table, task(rows))
 
     with work_errors(path):
         os.makedirs(path, exist_ok=more)
-        for file in tell(frame, part, phase, progress):
+        for file in run_light_step(frame, part, phase, progress):
             os.rename(os.path.join(path, f".{file}"), os.path.join(path, file))
         Path(path, COMPLETE).touch()
     return Results(frame.sparkSession, table, path)
 
 
-def tell(frame: DataFrame, task: Callable[[Batches], str], phase: str, progress: Progress = silent) -> list[str]:
-    """Runs ``task`` on every partition of ``frame``: what each of them tells."""
+def run_light_step(frame: DataFrame, task: Callable[[Batches], str], phase: str, progress: Progress = silent) -> list[str]:
+    """Runs ``task`` on every partition of ``frame``, without files: the one text that each of them returns."""
 
     def part(rows: Batches) -> Batches:
-        settle()
+        prepare_process()
         with hoarding(), work_errors("the folder of --work"):
-            yield pa.RecordBatch.from_arrays([pa.array([task(rows)])], ["told"])
+            yield pa.RecordBatch.from_arrays([pa.array([task(rows)])], ["answer"])
 
-    told: list[str] = []
-    asked = frame.mapInArrow(part, "told string")
-    perform(frame.sparkSession, lambda: told.extend(row.told for row in asked.collect()), phase, progress)
-    return told
+    answers: list[str] = []
+    results = frame.mapInArrow(part, "answer string")
+    run_action(frame.sparkSession, lambda: answers.extend(row.answer for row in results.collect()), phase, progress)
+    return answers
 
 
-def _written(path: str, table: Table[Any], batches: Batches) -> str:
+def _write_parquet(path: str, table: Table[Any], batches: Batches) -> str:
     """Writes a file in the folder under a name that Spark does not read: the name with a dot before it."""
     name = f"{uuid.uuid4()}.parquet"
     file = Path(path, f".{name}")
     try:
-        with parquet.ParquetWriter(file, table.arrow.append(TAIL_FIELD)) as writer:
-            for group in _groups(batches):
+        with parquet.ParquetWriter(file, table.arrow.append(SUMMARY_FIELD)) as writer:
+            for group in _row_groups(batches):
                 writer.write_table(pa.Table.from_batches(group))
     except BaseException:
         file.unlink(missing_ok=True)
@@ -143,7 +144,7 @@ def _written(path: str, table: Table[Any], batches: Batches) -> str:
     return name
 
 
-def _groups(batches: Batches) -> Iterator[list[pa.RecordBatch]]:
+def _row_groups(batches: Batches) -> Iterator[list[pa.RecordBatch]]:
     """The batches, as many together as Parquet should keep together."""
     group: list[pa.RecordBatch] = []
     for batch in batches:
@@ -155,16 +156,16 @@ def _groups(batches: Batches) -> Iterator[list[pa.RecordBatch]]:
         yield group
 
 
-def closing(batches: Batches, table: Table[T], word: Callable[[], str]) -> Batches:
-    """The batches of a task with the column ``tail``, and its closing word, asked for when all else is done."""
-    schema = table.arrow.append(TAIL_FIELD)
+def with_summary(batches: Batches, table: Table[T], summary: Callable[[], str]) -> Batches:
+    """The batches of a task with the column ``tail``, and its summary row, asked for when all else is done."""
+    schema = table.arrow.append(SUMMARY_FIELD)
     for batch in batches:
         yield pa.RecordBatch.from_arrays([*batch.columns, pa.nulls(batch.num_rows, pa.string())], schema=schema)
     cells = [pa.nulls(1, column.type) for column in table.arrow]
-    yield pa.RecordBatch.from_arrays([*cells, pa.array([word()], pa.string())], schema=schema)
+    yield pa.RecordBatch.from_arrays([*cells, pa.array([summary()], pa.string())], schema=schema)
 
 
-def perform(spark: SparkSession, action: Callable[[], Any], phase: str, progress: Progress = silent) -> None:
+def run_action(spark: SparkSession, action: Callable[[], Any], phase: str, progress: Progress = silent) -> None:
     """Runs an action, telling how many of its tasks are done, and stops its tasks when the caller is interrupted.
 
     Spark finds out step by step what is to do, so each step is a phase of its own: ``phase``, then ``phase, step 2``.
@@ -197,12 +198,12 @@ def perform(spark: SparkSession, action: Callable[[], Any], phase: str, progress
             progress(step, total, total)
 
 
-class Stopped(Exception):
+class Cancelled(Exception):
     """Raised in a thread that nobody waits for any more."""
 
 
 @contextlib.contextmanager
-def beside(work: Callable[[Progress], T], progress: Progress = silent) -> Iterator[tuple[Future[T], Progress]]:
+def in_background(work: Callable[[Progress], T], progress: Progress = silent) -> Iterator[tuple[Future[T], Progress]]:
     """Does ``work`` in a thread of its own, so that Spark has tasks of two steps when one has too few; ends when both have.
 
     Gives what it will return, and the progress for the block to tell: that raises the error of the work as soon as there is one.
@@ -214,7 +215,7 @@ def beside(work: Callable[[Progress], T], progress: Progress = silent) -> Iterat
     def of_work(phase: str, done: int, total: int | None) -> None:
         latest[:] = [(phase, done, total)]
         if is_over.is_set():
-            raise Stopped
+            raise Cancelled
 
     with ThreadPoolExecutor(1) as pool:
         doing = pool.submit(work, of_work)
@@ -254,4 +255,4 @@ def uri(path: str) -> str:
 
 
 def _ddl(table: Table[Any]) -> str:
-    return f"{table.ddl}, {TAIL} string"
+    return f"{table.ddl}, {SUMMARY} string"

@@ -16,7 +16,7 @@ KEPT_BYTES = 1 << 30
 STEP_BYTES = 16 << 20
 
 
-def settle() -> None:
+def prepare_process() -> None:
     """Takes what is loaded by now out of all later searches for cycles, and lets freed memory stay with the process."""
     _keep_memory()
     # Spark's workers search after each task. Loops that were compiled meanwhile (schema/columnar/jit.py) are hundreds of

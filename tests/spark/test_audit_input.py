@@ -13,7 +13,7 @@ from ferryman.schema.connection.address import Address
 from ferryman.spark import audit_input
 from ferryman.spark.audit_input import Share, share
 from ferryman.spark.snapshot import NAME, Snapshot, take
-from ferryman.spark.step import TAIL, Batches, closing, run
+from ferryman.spark.step import SUMMARY, Batches, run_step, with_summary
 from ferryman.spark.tables import FACTS
 from pyarrow import parquet
 from pyspark.sql import SparkSession
@@ -43,11 +43,11 @@ def rows_of(shared: Share, path: Path) -> list[pa.Table]:
     facts, columns = shared.facts, FACTS.arrow.names
 
     def task(rows: Batches) -> Batches:
-        yield from closing((batch.select(columns) for batch in facts(rows)), FACTS, str)
+        yield from with_summary((batch.select(columns) for batch in facts(rows)), FACTS, str)
 
-    results = run(shared.frame, task, FACTS, str(path), "sharing")
+    results = run_step(shared.frame, task, FACTS, str(path), "sharing")
     tables = (parquet.read_table(file) for file in results.files())
-    return [table.filter(table.column(TAIL).is_null()).select(columns) for table in tables]
+    return [table.filter(table.column(SUMMARY).is_null()).select(columns) for table in tables]
 
 
 def counted(tables: list[pa.Table]) -> Counter[str]:

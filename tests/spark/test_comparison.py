@@ -39,15 +39,15 @@ def told(folder: Path, sides: list[list[Stand]], buckets: int) -> tuple[Counter[
         file.close()
         paths.append([path])
     batch = pa.RecordBatch.from_arrays([pa.array(range(buckets), pa.int64())], ["id"])
-    *found, tail = _comparing(*paths, buckets, str(folder))(iter([batch]))
-    word = json.loads(tail.column("tail")[0].as_py())
+    *found, last = _comparing(*paths, buckets, str(folder))(iter([batch]))
+    summary = json.loads(last.column("tail")[0].as_py())
     rows = Counter(row for each in found for row in DOUBTFUL.rows(each.drop_columns(["tail"])))
-    assert word["doubtful"] == rows.total()
+    assert summary["doubtful"] == rows.total()
     turns: Counter[object] = Counter()
     for bucket in range(buckets):
-        for each in read_bucket(word["turns"], bucket, buckets, SCHEMA):
+        for each in read_bucket(summary["turns"], bucket, buckets, SCHEMA):
             turns.update((decode_text(row.pop("queue")), *row.values()) for row in each.drop_columns(["number"]).to_pylist())
-    return rows, turns, word["matched"]
+    return rows, turns, summary["matched"]
 
 
 def expected(sides: list[list[Stand]]) -> tuple[Counter[object], Counter[object], int]:

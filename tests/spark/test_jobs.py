@@ -41,7 +41,7 @@ from ferryman.spark.job_hasher import Digests
 from ferryman.spark.jobs import BucketJobs, FactJobs
 from ferryman.spark.key_rows import Tracing
 from ferryman.spark.placement_check import Traces
-from ferryman.spark.step import Stopped, beside
+from ferryman.spark.step import Cancelled, in_background
 
 from ..support.captures import dump
 from ..support.keyspace import store as store_jobs
@@ -264,11 +264,11 @@ def test_facts_are_no_tables() -> None:
     assert list(FactJobs(jobs.keyspace, subjects).in_any_order(lambda subject: subject.job_id, lambda _: None)) == ["1", "2"]
 
 
-# Work beside other work
+# Work in the background
 
 
 def test_what_is_done_beside_gives_its_result() -> None:
-    with beside(lambda _: 42) as (doing, _):
+    with in_background(lambda _: 42) as (doing, _):
         pass
     assert doing.result() == 42
 
@@ -278,7 +278,7 @@ def test_an_error_of_what_is_done_beside_is_raised_where_the_block_tells_its_pro
         raise ValueError("no")
 
     def go_on() -> None:
-        with beside(fail) as (doing, progress):
+        with in_background(fail) as (doing, progress):
             wait([doing])
             progress("", 0, None)
             pytest.fail("went on")
@@ -304,9 +304,9 @@ def test_an_error_stops_what_is_done_beside() -> None:
         assert begun.wait(10)
         raise KeyError
 
-    with pytest.raises(KeyError), beside(_busy(begun)) as (doing, _):
+    with pytest.raises(KeyError), in_background(_busy(begun)) as (doing, _):
         give_up()
-    assert isinstance(doing.exception(), Stopped)
+    assert isinstance(doing.exception(), Cancelled)
 
 
 def test_an_interrupt_while_the_rest_is_waited_for_stops_it_too() -> None:
@@ -316,10 +316,10 @@ def test_an_interrupt_while_the_rest_is_waited_for_stops_it_too() -> None:
         shown.append(told)
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), beside(_busy(begun), interrupt) as (doing, _):
+    with pytest.raises(KeyboardInterrupt), in_background(_busy(begun), interrupt) as (doing, _):
         begun.wait(10)
     assert shown == [("working", 1, 2)]
-    assert isinstance(doing.exception(), Stopped)
+    assert isinstance(doing.exception(), Cancelled)
 
 
 def test_a_bucket_is_judged_once(parts: list[BucketJobs], monkeypatch: pytest.MonkeyPatch) -> None:
