@@ -30,7 +30,7 @@ from ..schema.text import to_text
 from .job_hasher import Digests
 from .jobs import Jobs
 from .key_scan import LIGHTER
-from .shuffle import BucketFile
+from .shuffle import ShuffleFile
 from .snapshot import Work
 from .step import Batches, with_summary
 from .tables import BASE64, JOBS, Column, Table, batches, bigint_column, encode_text, job_bytes, text_column
@@ -162,7 +162,7 @@ def naming(see: See, digests: Digests, folder: str, buckets: int) -> Work:
         for stands in _rounds(jobs.in_any_order(one, many, LIGHTER)):
             if file is None:
                 summary["file"] = os.path.join(folder, f"{uuid.uuid4()}.arrow")
-                file = BucketFile(summary["file"], STANDS.arrow, buckets)
+                file = ShuffleFile(summary["file"], STANDS.arrow, buckets)
             file.write(stands)
             summary["jobs"] += stands.num_rows
             summary["refused"] += pc.sum(pc.equal(stands.column("digest"), b"")).as_py()

@@ -30,7 +30,7 @@ from ..schema.fact import Entry, Fact
 from ..schema.memo import Memo
 from ..schema.prefilter import MIX, IndexKey, Item, JobGroup
 from .columns import Found, Hashes, Lists, Zset
-from .shuffle import BucketFile, buckets_of
+from .shuffle import ShuffleFile, buckets_of
 
 RECORD, PLACE, ATTACHED, DOUBT = 1, 2, 4, 8
 """What a trace is of; of a job with the bit of doubt, facts tell what no trace does. A job that is an item of a list is its own
@@ -287,7 +287,7 @@ class _File:
     def __init__(self, path: str, buckets: int) -> None:
         self._path = path
         self._buckets = buckets
-        self._file: BucketFile | None = None
+        self._file: ShuffleFile | None = None
         self._waiting: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
 
@@ -308,7 +308,7 @@ class _File:
 
     def _write(self) -> None:
         if self._waiting:
-            self._file = self._file or BucketFile(self._path, SCHEMA, self._buckets)
+            self._file = self._file or ShuffleFile(self._path, SCHEMA, self._buckets)
             self._file.write(*self._waiting)
             self._waiting = []
             self._rows = self._bytes = 0

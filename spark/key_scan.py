@@ -34,7 +34,7 @@ from ..schema.columnar.jit import compiled
 from ..schema.connection.address import Address, Kind
 from ..schema.connection.connect import open_client, server_errors
 from .failures import located, work_errors
-from .shuffle import BucketFile, read_bucket
+from .shuffle import ShuffleFile, read_bucket
 from .step import Batches, run_light_step
 
 KEYS_A_TASK = 20_000
@@ -107,7 +107,7 @@ def _scanning(address: Address, throttle: Throttle, scans: list[Scan], folder: s
 
     def scan(rows: Batches) -> str:
         path = os.path.join(folder, f"{uuid.uuid4()}.arrow")
-        with work_errors(folder), contextlib.closing(BucketFile(path, SCHEMA, buckets)) as file:
+        with work_errors(folder), contextlib.closing(ShuffleFile(path, SCHEMA, buckets)) as file:
             names: list[bytes] = []
             for index in (index for row in rows for index in row.column("id").to_pylist()):
                 each = scans[index]

@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession, Window, functions
 
 from ..migrations.engine import Difference, Progress
 from ..migrations.order import swapped
-from .shuffle import BucketFile, read_bucket
+from .shuffle import ShuffleFile, read_bucket
 from .step import Batches, few_tasks, run_light_step
 from .tables import decode_text
 
@@ -45,7 +45,7 @@ class TurnsFile:
     def __init__(self, folder: str, buckets: int) -> None:
         self.path = os.path.join(folder, f"{uuid.uuid4()}.arrow")
         self._buckets = buckets
-        self._file: BucketFile | None = None
+        self._file: ShuffleFile | None = None
 
     def add(self, queue: pa.Array, job_id: pa.Array, wanted: pa.Array, found: pa.Array) -> None:
         """Adds the turns of some jobs."""
@@ -54,7 +54,7 @@ class TurnsFile:
         queues = queue.dictionary_encode()
         marks = np.array([crc32(each.encode()) for each in queues.dictionary.to_pylist()])[queues.indices.to_numpy()]
         number = pa.array(marks + wanted.to_numpy() // RANGE)
-        self._file = self._file or BucketFile(self.path, SCHEMA, self._buckets)
+        self._file = self._file or ShuffleFile(self.path, SCHEMA, self._buckets)
         self._file.write(pa.RecordBatch.from_arrays([number, queue, job_id, wanted, found], schema=SCHEMA))
 
     def close(self) -> list[str]:

@@ -1,10 +1,10 @@
-"""Buckets: files in which rows lie by the bucket of their number, so that one task finds all rows of a number.
+"""Shuffle: files in which rows lie by the bucket of their number, so that one task finds all rows of a number.
 
     task -> file: a batch for bucket 0, 1, 2 …, again and again, and at its end where each begins
     task of bucket n <- the n-th batch of each round, of every file
 
-That is a shuffle of rows that only Python looks at: they never pass through Java, and stay on disk for as many questions as there
-are. A file is a stream of Arrow's, which begins with the schema, and after that the positions of its batches: every task opens
+A shuffle of rows that only Python looks at: they never pass through Java, and stay on disk for as many questions as there are. A
+file is a stream of Arrow's, which begins with the schema, and after that the positions of its batches: every task opens
 every file, and Arrow's own reader of files takes twenty times as long to do so. Driver and executors share the folder, as they
 share the snapshot's. Written by key_scan.py, key_rows.py and job_digests.py, read by key_scan.py, placement_check.py and
 comparison.py.
@@ -37,7 +37,7 @@ def buckets_of(numbers: Any, count: int) -> Any:
         return (((numbers.astype(np.uint64) * FACTOR) >> SHIFT) % np.uint64(count)).astype(np.int64)
 
 
-class BucketFile:
+class ShuffleFile:
     """A new file of rows of one schema, which has the column ``number``. ``count``: how many buckets there are."""
 
     def __init__(self, path: str, schema: pa.Schema, count: int) -> None:

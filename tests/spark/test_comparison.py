@@ -11,7 +11,7 @@ import pyarrow as pa
 from ferryman.spark.comparison import DOUBTFUL, _comparing
 from ferryman.spark.job_digests import STANDS, Stand
 from ferryman.spark.order_check import SCHEMA
-from ferryman.spark.shuffle import BucketFile, read_bucket
+from ferryman.spark.shuffle import ShuffleFile, read_bucket
 from ferryman.spark.tables import decode_text
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
@@ -34,7 +34,7 @@ def told(folder: Path, sides: list[list[Stand]], buckets: int) -> tuple[Counter[
     paths = []
     for number, side in enumerate(sides):
         path = str(folder / str(number))
-        file = BucketFile(path, STANDS.arrow, buckets)
+        file = ShuffleFile(path, STANDS.arrow, buckets)
         file.write(STANDS.batch(side))
         file.close()
         paths.append([path])

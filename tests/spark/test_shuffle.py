@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from ferryman.spark.shuffle import BucketFile, buckets_of, read_bucket
+from ferryman.spark.shuffle import ShuffleFile, buckets_of, read_bucket
 
 SCHEMA = pa.schema([("number", pa.int64()), ("text", pa.list_(pa.field("element", pa.binary()))), ("left", pa.int64())])
 ROWS = 1_000
@@ -36,7 +36,7 @@ def in_order(part: pa.RecordBatch, count: int) -> pa.RecordBatch:
 def test_each_row_is_in_the_bucket_of_its_number(count: int, ordered: tuple[int, ...], at_once: int, tmp_path: Path) -> None:
     paths = [str(tmp_path / "one"), str(tmp_path / "two")]
     for path, starts in zip(paths, ([0, ROWS], [2 * ROWS]), strict=True):
-        file = BucketFile(path, SCHEMA, count)
+        file = ShuffleFile(path, SCHEMA, count)
         parts = [in_order(rows(start), count) if index in ordered else rows(start) for index, start in enumerate(starts)]
         for start in range(0, len(parts), at_once):
             file.write(*parts[start : start + at_once])
