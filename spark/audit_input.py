@@ -17,7 +17,7 @@ from pyarrow import parquet
 from pyspark.sql import DataFrame
 
 from .key_scan import even
-from .snapshot import NAME, Snapshot
+from .snapshot import JOB_KEY, Snapshot
 from .step import Batches
 from .tables import FACTS, ROWS
 
@@ -41,7 +41,7 @@ class Share:
 def share(snapshot: Snapshot) -> Share:
     """The jobs of a snapshot that are facts, for as many tasks as they keep busy."""
     spark = snapshot.facts.spark
-    files = [*snapshot.facts.files(), *(snapshot.remade.files() if snapshot.remade else ())]
+    files = [*snapshot.facts.files(), *(snapshot.mismatched.files() if snapshot.mismatched else ())]
     # A file has one row at least, with the summary of its task.
     found = {path: about for path, about in zip(files, map(parquet.read_metadata, files), strict=True) if about.num_rows > 1}
     rows = sum(each.num_rows for each in found.values())
@@ -59,7 +59,7 @@ def _finding(files: Sequence[str], tasks: int) -> Callable[[Batches], Batches]:
     def find(rows: Batches) -> Batches:
         numbers = [number for row in rows for number in row.column("id").to_pylist()]
         facts = pa.Table.from_batches(_of_jobs(files, tasks, numbers), FACTS.arrow)
-        yield from facts.sort_by([(name, "ascending") for name in NAME]).to_batches(ROWS)
+        yield from facts.sort_by([(name, "ascending") for name in JOB_KEY]).to_batches(ROWS)
 
     return find
 

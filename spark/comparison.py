@@ -72,7 +72,7 @@ def compare_keyspaces(
 
     spark, tasks, turns_folder = source.snapshot.facts.spark, source.buckets, f"{folder}/turns"
     os.mkdir(turns_folder)
-    task = _comparing(source.files, target.files, tasks, turns_folder)
+    task = _match_task(source.files, target.files, tasks, turns_folder)
     compared = run_step(few_tasks(spark, tasks), task, DOUBTFUL, f"{folder}/compared", "comparing digests", progress)
     summaries = list(map(json.loads, compared.summaries()))
     outcome.matched = sum(summary["matched"] for summary in summaries)
@@ -84,7 +84,7 @@ def compare_keyspaces(
             chosen = choose(differing.selectExpr("scope", "subject as job_id", "part"), f"{path}-chosen")
             shown.append(side.snapshot.work(showing(side.see), SIDES, path, phase, progress, chosen).frame())
         by_job = shown[0].unionByName(shown[1]).repartition(tasks, "queue", "id").sortWithinPartitions("queue", "id")
-        found = run_step(by_job, _judging(plan), DIFFERENCES, f"{folder}/differences", "comparing jobs", progress)
+        found = run_step(by_job, _compare_task(plan), DIFFERENCES, f"{folder}/differences", "comparing jobs", progress)
         outcome.matched += sum(json.loads(summary)["matched"] for summary in found.summaries())
         for difference in found.rows():
             tell(difference)
@@ -115,7 +115,7 @@ DOUBTFUL: Table[Doubtful] = Table(
 )
 
 
-def _comparing(source: Sequence[str], target: Sequence[str], buckets: int, folder: str) -> Callable[[Batches], Batches]:
+def _match_task(source: Sequence[str], target: Sequence[str], buckets: int, folder: str) -> Callable[[Batches], Batches]:
     """The task that compares the stands in some buckets.
 
     Its summary tells how many jobs stand on both sides with the same digest, how many are to be looked at again, and of the files
@@ -202,7 +202,7 @@ def _pairs(wanted: Sequence[Stand], found: Sequence[Stand]) -> tuple[pa.Table, p
     return ours, theirs
 
 
-def _judging(plan: Plan) -> Callable[[Batches], Batches]:
+def _compare_task(plan: Plan) -> Callable[[Batches], Batches]:
     """The task that compares jobs field by field. Its rows come with both sides of one job in a row."""
 
     def compare(rows: Batches) -> Batches:

@@ -23,7 +23,7 @@ from ..migrations.source import open_file, snapshot_paths
 from ..schema.connection.address import Address
 from ..schema.fact import Fact
 from ..schema.rule import Finding
-from .key_rows import Tracing
+from .key_rows import KeyRowWriter
 from .rdbcolumns import unproven
 from .step import Batches, Results, run_step, with_summary
 from .tables import FACTS, batches, fact_bytes
@@ -132,7 +132,7 @@ def _reading(
                 with open_file(name, address) as file:
                     try:
                         # Should it be no piece in the end, all that the step has left is thrown away.
-                        if isinstance(taker, Tracing):
+                        if isinstance(taker, KeyRowWriter):
                             for found in unproven(file, piece, address.db, now_ms, told):
                                 yield from taker.found(found)
                         else:

@@ -1,6 +1,6 @@
 """Jobs: those of one part of a snapshot, as the work on them sees them.
 
-Each by itself, as a subject; or many of a kind at once, as a table, where they are sound and the work takes tables. Called by
+Each by itself, as a subject; or many of a kind at once, as a table, where they are verified and the work takes tables. Called by
 snapshot.py, which has the parts, and by whatever works on them.
 """
 
@@ -18,7 +18,7 @@ from attrs import frozen
 from ..schema.columnar.jobtable import JobTable
 from ..schema.fact import Subject
 from ..schema.rule import Keyspace
-from .placement_check import Traces
+from .placement_check import KeyRows
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -78,19 +78,19 @@ class FactJobs(Jobs):
 
 
 @frozen
-class BucketJobs(Jobs):
-    """The sound jobs of a bucket."""
+class KeyRowJobs(Jobs):
+    """The verified jobs of a bucket of key rows."""
 
     keyspace: Keyspace
-    traces: Traces
+    key_rows: KeyRows
     bucket: int
     only: Collection[tuple[str, str]] | None = None
     """These, by scope and id."""
 
     def in_slabs(self, one: One[T], many: Many[M], times: int = 1) -> Iterator[Slab[T, M]]:
-        prefilter, totals = self.traces.prefilter(), self.keyspace.totals
+        prefilter, totals = self.key_rows.prefilter(), self.keyspace.totals
         columns = prefilter.columns()
-        for groups in self.traces.slabs(self.bucket, self.only, times):
+        for groups in self.key_rows.slabs(self.bucket, self.only, times):
             singly: list[tuple[int, T]] = []
             tables: list[tuple[Any, M]] = []
             for rows, jobs in groups:

@@ -1,10 +1,10 @@
-"""Traces: what a PrefilteringReader (migrations/prefiltering_reader.py) remembers, for keyspaces of any size.
+"""Key rows: what a PrefilteringReader (migrations/prefiltering_reader.py) remembers, for keyspaces of any size.
 
-    entries -> accepted: a trace of each place claimed or found, in files that the tasks write themselves (shuffle.py)
-            -> all others: facts, and a trace of doubt
+    entries -> accepted: a key row for each place claimed or found, in files that the tasks write themselves (shuffle.py)
+            -> all others: facts, and a key row that says that their job is unverified
 
-A trace holds what its key says about one job, so that a live server need not be read again for it: placement_check.py makes a
-job of the traces of those that stand where they claim, and facts of all others'. Called by snapshot.py.
+A key row holds what one key says about one job, so that a live server need not be read again for it. placement_check.py makes
+jobs of the rows of those that stand where they claim, and facts of the rows of all others. Called by snapshot.py.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from ..schema.prefilter import MIX, IndexKey, Item, JobGroup
 from .columns import Found, Hashes, Lists, Zset
 from .shuffle import ShuffleFile, buckets_of
 
-RECORD, PLACE, ATTACHED, DOUBT = 1, 2, 4, 8
-"""What a trace is of; of a job with the bit of doubt, facts tell what no trace does. A job that is an item of a list is its own
-record."""
+RECORD, INDEX_MEMBER, OWNED, UNVERIFIED = 1, 2, 4, 8
+"""What a key row is about: a record, a member of an index, a list that belongs to a job, or nothing but that the job is
+unverified, since facts say more about it than key rows do. A job that is an item of a list is its own record."""
 COLUMNS = {
     "number": pa.int64(),
     "kind": pa.int64(),
@@ -55,28 +55,28 @@ SCHEMA = pa.schema(list(COLUMNS.items()))
 
 ROWS = 160_000
 BYTES = 32 << 20
-"""When traces go to the file: what is done once for each bucket would take a third of the time if it were done more often."""
-ENOUGH = 5_000
+"""When key rows go to the file: what is done once for each bucket would take a third of the time if it were done more often."""
+HASHES_TOGETHER = 5_000
 """How many hashes are looked at together, at least: so many come over a wire at once, of a file in more parts."""
-DOUBTS = 40_000
-"""How many doubts are held before they become traces."""
-SHAPES = 1_000
+UNVERIFIED_TOGETHER = 40_000
+"""How many unverified jobs are held before they become key rows."""
+FIELD_SETS = 1_000
 """With how many combinations of fields a task remembers records. Where there are more, jobs are facts: the driver has all of
 these together."""
-LOGS = 1_000
-"""How many logs are held before they become traces: each may have a thousand lines."""
+OWNED_TOGETHER = 1_000
+"""How many lists are held before they become key rows: a job's log may have a thousand lines."""
 
 
-class Tracing(PrefilteringReader):
-    """Leaves the traces of what it remembers in a file in ``folder``, in so many ``buckets``."""
+class KeyRowWriter(PrefilteringReader):
+    """Writes what it remembers as key rows to a file in ``folder``, in so many ``buckets``."""
 
     def __init__(self, address: Address, now_ms: int, folder: str, buckets: int, *, for_transfer: bool = False) -> None:
         super().__init__(address, now_ms, for_transfer=for_transfer)
         self._buckets = buckets
         self._attached: list[tuple[int, Entry]] = []
         self._doubts: list[int] = []
-        self._records, self._others = (_File(os.path.join(folder, f"{uuid.uuid4()}.arrow"), buckets) for _ in range(2))
-        """Traces of records, and all other: of jobs that are in doubt most are among these."""
+        self._records, self._others = (_LazyFile(os.path.join(folder, f"{uuid.uuid4()}.arrow"), buckets) for _ in range(2))
+        """Rows of records, and all others: most rows of unverified jobs are among these."""
         self._columns = self.prefilter.columns()
         self._pile: list[Hashes] = []
         self._piled_rows = self._piled_size = 0
@@ -103,7 +103,7 @@ class Tracing(PrefilteringReader):
         self._pile.append(hashes)
         self._piled_rows += len(hashes)
         self._piled_size += hashes.size
-        if self._piled_rows >= ENOUGH or self._piled_size >= BYTES:
+        if self._piled_rows >= HASHES_TOGETHER or self._piled_size >= BYTES:
             yield from self._look(self._columns)
 
     def lists(self, lists: Lists) -> Iterator[Fact]:
@@ -116,7 +116,7 @@ class Tracing(PrefilteringReader):
                 _batch(
                     len(known),
                     number=pa.array(numbers[are_known]),
-                    kind=_same(ATTACHED, len(known), pa.int64()),
+                    kind=_same(OWNED, len(known), pa.int64()),
                     key=known.keys.to_arrow(),
                     index=_same(0, len(known), pa.int64()),
                     values=_lists(np.append(known.begins(), known.counts.sum()), known.words.to_arrow()),
@@ -209,7 +209,7 @@ class Tracing(PrefilteringReader):
         return self._outline
 
     def remembers(self, names: tuple[bytes, ...]) -> bool:
-        return len(self._outline.shapes) < SHAPES or hash_of_names(names) in self._outline.shapes
+        return len(self._outline.shapes) < FIELD_SETS or hash_of_names(names) in self._outline.shapes
 
     def _shape(self, names: tuple[bytes, ...]) -> int:
         """The hash of these fields, of which the outline tells."""
@@ -259,12 +259,12 @@ class Tracing(PrefilteringReader):
 
     def add_attached(self, number: int, entry: Entry) -> None:
         self._attached.append((number, entry))
-        if len(self._attached) >= LOGS:
+        if len(self._attached) >= OWNED_TOGETHER:
             self._flush_attached()
 
     def add_doubt(self, number: int) -> None:
         self._doubts.append(number)
-        if len(self._doubts) >= DOUBTS:
+        if len(self._doubts) >= UNVERIFIED_TOGETHER:
             self._flush_doubts()
 
     def _flush_attached(self) -> None:
@@ -276,13 +276,13 @@ class Tracing(PrefilteringReader):
         if self._doubts:
             numbers = list(dict.fromkeys(self._doubts))
             self._others.add(
-                _batch(len(numbers), number=pa.array(numbers, pa.int64()), kind=_same(DOUBT, len(numbers), pa.int64()))
+                _batch(len(numbers), number=pa.array(numbers, pa.int64()), kind=_same(UNVERIFIED, len(numbers), pa.int64()))
             )
             self._doubts = []
 
 
-class _File:
-    """A file of traces, which is there once there are any."""
+class _LazyFile:
+    """A file of key rows, which is there once there are any."""
 
     def __init__(self, path: str, buckets: int) -> None:
         self._path = path
@@ -325,7 +325,7 @@ def _records(
     scores: Sequence[Any],
     created_at: pa.Array,
 ) -> pa.RecordBatch:
-    """The traces of records; each takes away the placement hashes of all places that it claims.
+    """The key rows of records; each takes away the placement hashes of all places that it claims.
 
     ``shape``: the hashes of their fields; ``texts``: the values of these, of one record after the other; ``ends``: where those of
     each begin, and the last end. ``at_group``: which of the groups is that of each; ``scores``: for each index of a group, those
@@ -349,7 +349,7 @@ def _records(
 
 
 def _items(entry: Entry, known: Sequence[tuple[int, Item]]) -> pa.RecordBatch:
-    """The traces of the items of a list that are known."""
+    """The key rows of the items of a list that are known."""
     rows = len(known)
     indexes, items = zip(*known, strict=True)
     numbers, groups, created_at = zip(*items, strict=True)
@@ -374,12 +374,12 @@ def _dates(created_at: Sequence[int | None]) -> pa.Array:
 def _members(
     key: bytes, index_key: IndexKey, group: int, numbers: Any, indexes: Any, scores: Any, members: pa.Array
 ) -> pa.RecordBatch:
-    """The traces of members of an index. ``group``: the hash of theirs if the index tells it, else 0."""
+    """The key rows of members of an index. ``group``: the hash of theirs if the index tells it, else 0."""
     rows = len(members)
     return _batch(
         rows,
         number=pa.array(numbers, pa.int64()),
-        kind=_same(PLACE, rows, pa.int64()),
+        kind=_same(INDEX_MEMBER, rows, pa.int64()),
         mark=pa.array(placement_hashes(np.uint64(index_key.base), np.uint64(index_key.factor), scores)),
         home=_same(group, rows, pa.int64()),
         key=_same(key, rows, pa.binary()),
@@ -391,12 +391,12 @@ def _members(
 
 
 def _attached(those: Sequence[tuple[int, Entry]]) -> pa.RecordBatch:
-    """The traces of keys that belong to jobs."""
+    """The key rows of lists that belong to jobs."""
     entries = [entry for _, entry in those]
     return _batch(
         len(those),
         number=pa.array([number for number, _ in those], pa.int64()),
-        kind=_same(ATTACHED, len(those), pa.int64()),
+        kind=_same(OWNED, len(those), pa.int64()),
         key=pa.array([entry.key for entry in entries], pa.binary()),
         index=pa.array([entry.offset for entry in entries], pa.int64()),
         values=pa.array([entry.value for entry in entries], COLUMNS["values"]),

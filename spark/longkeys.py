@@ -28,7 +28,7 @@ from ..schema.errors import ServerError
 from ..schema.fact import Fact
 from ..schema.text import to_text
 from .failures import located
-from .key_rows import Tracing
+from .key_rows import KeyRowWriter
 from .resp_views import Replies
 from .step import Batches, Results, run_step, with_summary
 from .tables import FACTS, batches, fact_bytes
@@ -84,7 +84,7 @@ def _reading(address: Address, throttle: Throttle, parts: Sequence[KeyPart], int
             for index in (index for row in rows for index in row.column("id").to_pylist()):
                 part = parts[index]
                 with _line(address, part) as line:
-                    if part.kind == "zset" and isinstance(taker, Tracing):
+                    if part.kind == "zset" and isinstance(taker, KeyRowWriter):
                         for zset in pace.through(read_members(Replies(line), part, throttle.sizes)):
                             yield from taker.zset(zset)
                         continue

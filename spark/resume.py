@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from ..schema.connection.address import Address
 from ..schema.errors import UsageError
 from .failures import work_errors
-from .snapshot import Snapshot, taken
+from .snapshot import Snapshot, snapshot_of
 from .step import COMPLETE, Results
 from .tables import FACTS
 
@@ -80,4 +80,4 @@ def find_snapshot(work: str | None, name: str | None) -> str | None:
 
 def reopen_snapshot(spark: SparkSession, address: Address, now_ms: int, path: str, tasks: int) -> Snapshot:
     """The snapshot in a folder, as it was taken for the same address, moment and number of tasks."""
-    return taken(address, now_ms, tasks, Results(spark, FACTS, path))
+    return snapshot_of(address, now_ms, tasks, Results(spark, FACTS, path))

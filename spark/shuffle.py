@@ -22,7 +22,7 @@ import pyarrow as pa
 FACTOR = np.uint64(0x9E37_79B9_7F4A_7C15)
 """Spreads numbers that follow one another: the golden ratio, as a fraction of 2^64."""
 SHIFT = np.uint64(33)
-FEW = 128
+MOST_UNCOMPRESSED = 128
 """Up to so many buckets, of a few million rows, stay in the system's memory for as long as they are needed: packing them, to a
 third, would take longer than all else that is done with them here."""
 BUFFER_BYTES = 1 << 20
@@ -43,7 +43,7 @@ class ShuffleFile:
     def __init__(self, path: str, schema: pa.Schema, count: int) -> None:
         self._count = count
         self._file = pa.output_stream(path, buffer_size=BUFFER_BYTES)
-        compression = "lz4" if count > FEW else None
+        compression = "lz4" if count > MOST_UNCOMPRESSED else None
         self._writer = pa.ipc.new_stream(
             self._file, schema, options=pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
         )
@@ -69,7 +69,7 @@ class ShuffleFile:
         others = []
         for part in parts:
             buckets = buckets_of(part.column("number").to_numpy(), self._count)
-            if len(parts) > 1 and (self._count > FEW or (buckets[1:] < buckets[:-1]).any()):
+            if len(parts) > 1 and (self._count > MOST_UNCOMPRESSED or (buckets[1:] < buckets[:-1]).any()):
                 others.append(part)
             else:
                 yield self._sorted(part, buckets)

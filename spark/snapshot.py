@@ -44,11 +44,11 @@ from .failures import work_errors
 from .files import read_files
 from .hashes import read_lists, read_whole
 from .job_selection import Chosen, chosen_of
-from .jobs import BucketJobs, FactJobs, Jobs
-from .key_rows import Tracing
+from .jobs import FactJobs, Jobs, KeyRowJobs
+from .key_rows import KeyRowWriter
 from .key_scan import Names, list_names
 from .longkeys import LongKeys, positions_known, read_long_keys
-from .placement_check import Traces
+from .placement_check import KeyRows
 from .resp_views import Replies
 from .step import Batches, Results, few_tasks, run_step, with_summary
 from .tables import FACTS, Table, batches, fact_bytes
@@ -58,17 +58,17 @@ T = TypeVar("T")
 
 Work = Callable[[str, Jobs], Batches]
 """What a task does with the jobs of a part, by its name. Yields through ``with_summary``."""
-NAME = ["scope", "job_id"]
+JOB_KEY = ["scope", "job_id"]
 """The columns that name the job of a fact."""
-FEW = 100_000
+MOST_BROADCAST = 100_000
 """Jobs that others ask, whose names are given to every task: that spares all other facts a second shuffle."""
-SOUND = "sound-"
+ACCEPTED_PART = "sound-"
 """Before the number of a part, where its jobs are no facts."""
 
 
 @frozen
 class Snapshot:
-    """The facts of a keyspace in a folder, and the traces of the jobs that became none."""
+    """The facts of a keyspace in a folder, and the key rows of the jobs that became none."""
 
     address: Address
     now_ms: int
@@ -82,14 +82,14 @@ class Snapshot:
     """How many facts there are by which jobs ask others."""
     remarks: tuple[Finding, ...] = ()
     """About the source itself."""
-    traces: Traces | None = None
+    key_rows: KeyRows | None = None
     """Of jobs in which no rule can find anything, and which are no facts (placement_check.py)."""
     accepted: Census = field(factory=Census)
     """How many these are."""
     all_accepted: bool = False
-    """There are no others: nothing is known of jobs but traces."""
-    remade: Results[Fact] | None = None
-    """More facts, of jobs that turned out not to be among these."""
+    """There are no others: nothing is known of jobs but key rows."""
+    mismatched: Results[Fact] | None = None
+    """More facts, of jobs that did not pass the placement check."""
     left: Counter[str] = field(factory=Counter)
     """Keys that no migration carries (migrations/leftovers.py)."""
 
@@ -102,7 +102,7 @@ class Snapshot:
     def parts(self) -> list[str]:
         """The names of all parts that ``work`` may do, the same for each snapshot of this keyspace with so many tasks."""
         parts = [str(part) for part in range(self.tasks)]
-        return parts + [f"{SOUND}{part}" for part in parts] if has_prefilter(self.address) else parts
+        return parts + [f"{ACCEPTED_PART}{part}" for part in parts] if has_prefilter(self.address) else parts
 
     def subjects(self, only: Chosen | None = None, partitions: int | None = None) -> DataFrame:
         """The facts about jobs, so that each partition has all facts of its jobs, those of one job in a row.
@@ -110,22 +110,22 @@ class Snapshot:
         ``partitions``: how many, instead of ``tasks``. The same facts always give the same partitions in the same order.
         """
         about_jobs = self.facts.frame().where("job_id is not null")
-        if self.remade is not None:
-            about_jobs = about_jobs.unionByName(self.remade.frame())
+        if self.mismatched is not None:
+            about_jobs = about_jobs.unionByName(self.mismatched.frame())
         if self.asked:
-            told = _by_job(self._asked_among(about_jobs), self.tasks)
-            about_jobs = about_jobs.unionByName(told.mapInArrow(_echoing(self.address), FACTS.ddl))
+            asked = _by_job(self._asked_among(about_jobs), self.tasks)
+            about_jobs = about_jobs.unionByName(asked.mapInArrow(_echo_task(self.address), FACTS.ddl))
         if only is not None:
-            about_jobs = about_jobs.join(only.frame, NAME, "left_semi").select(about_jobs.columns)
+            about_jobs = about_jobs.join(only.frame, JOB_KEY, "left_semi").select(about_jobs.columns)
         return _by_job(about_jobs, partitions or self.tasks)
 
     def _asked_among(self, facts: DataFrame) -> DataFrame:
         """The facts of all jobs that others ask, and perhaps of others too."""
-        if self.asked > FEW:
+        if self.asked > MOST_BROADCAST:
             return facts
         asking = self.address.key_family.asking
-        names = facts.where(functions.col("role").isin(*asking)).select(*NAME).distinct()
-        return facts.join(functions.broadcast(names), NAME, "left_semi").select(facts.columns)
+        names = facts.where(functions.col("role").isin(*asking)).select(*JOB_KEY).distinct()
+        return facts.join(functions.broadcast(names), JOB_KEY, "left_semi").select(facts.columns)
 
     def work(
         self, work: Work, table: Table[T], path: str, phase: str, progress: Progress = silent, only: Chosen | None = None
@@ -137,12 +137,12 @@ class Snapshot:
         done = None
         if not self.all_accepted:
             done = run_step(self.subjects(only), self._on_facts(work), table, path, phase, progress)
-        if self.traces is not None:
+        if self.key_rows is not None:
             steps = self.facts.spark.range(0, self.tasks, 1, self.tasks)
             chosen = None if only is None else only.path
-            task = self._on_traces(work, self.traces, chosen)
+            task = self._on_key_rows(work, self.key_rows, chosen)
             done = run_step(steps, task, table, path, phase, progress, more=done is not None)
-        assert done is not None, "without traces nothing was accepted"
+        assert done is not None, "without key rows nothing was accepted"
         return done
 
     def _on_facts(self, work: Work) -> Callable[[Batches], Batches]:
@@ -153,14 +153,14 @@ class Snapshot:
 
         return task
 
-    def _on_traces(self, work: Work, traces: Traces, chosen: str | None) -> Callable[[Batches], Batches]:
+    def _on_key_rows(self, work: Work, key_rows: KeyRows, chosen: str | None) -> Callable[[Batches], Batches]:
         known = self._known()
 
         def task(rows: Batches) -> Batches:
             keyspace = known()
             for bucket in (bucket for row in rows for bucket in row.column("id").to_pylist()):
-                ids = None if chosen is None else chosen_of(chosen, f"{SOUND}{bucket}")
-                yield from work(f"{SOUND}{bucket}", BucketJobs(keyspace, traces, bucket, ids))
+                ids = None if chosen is None else chosen_of(chosen, f"{ACCEPTED_PART}{bucket}")
+                yield from work(f"{ACCEPTED_PART}{bucket}", KeyRowJobs(keyspace, key_rows, bucket, ids))
 
         return task
 
@@ -192,7 +192,7 @@ def take(
     if prefiltering and has_prefilter(address):
         with work_errors(path):
             os.makedirs(f"{path}-traces")
-        intake = partial(Tracing, address, now_ms, f"{path}-traces", tasks, for_transfer=for_transfer)
+        intake = partial(KeyRowWriter, address, now_ms, f"{path}-traces", tasks, for_transfer=for_transfer)
     if address.kind is Kind.RDB:
         facts, remarks = read_files(spark, address, now_ms, tasks, path, progress, intake)
     else:
@@ -200,49 +200,49 @@ def take(
             share = throttle.shared(spark.sparkContext.defaultParallelism)
             names = list_names(spark, address, throttle, f"{path}-names", tasks, progress)
             steps = spark.range(0, names.parts, 1, names.parts)
-            task = _reading(address, share, intake, names, positions_known(address))
+            task = _read_task(address, share, intake, names, positions_known(address))
             facts = run_step(steps, task, FACTS, path, f"reading {address.family} keys", progress)
             names.remove()
             read_long_keys(spark, address, share, facts, intake, progress)
-    return taken(address, now_ms, tasks, facts, remarks, progress)
+    return snapshot_of(address, now_ms, tasks, facts, remarks, progress)
 
 
-def taken(
+def snapshot_of(
     address: Address, now_ms: int, tasks: int, facts: Results[Fact], remarks: Sequence[Finding] = (), progress: Progress = silent
 ) -> Snapshot:
-    """The snapshot of which these are the facts, and their summaries tell of the traces."""
+    """The snapshot of which these are the facts, and their summaries name the files of key rows."""
     outline = Outline.of(facts.summaries())
     snapshot = Snapshot(
         address, now_ms, tasks, facts, outline.totals, outline.speaks, outline.asked, tuple(remarks), left=outline.left
     )
     if not outline.files:
         return snapshot
-    traces = Traces.of(address, now_ms, outline, tasks)
+    key_rows = KeyRows.of(address, now_ms, outline, tasks)
     path = f"{facts.path}-suspects-{uuid.uuid4()}"
-    remade = run_step(few_tasks(facts.spark, tasks), _judging(traces), FACTS, path, "comparing places", progress)
+    mismatched = run_step(few_tasks(facts.spark, tasks), _verify_task(key_rows), FACTS, path, "comparing places", progress)
     accepted = Census()
-    for summary in remade.summaries():
+    for summary in mismatched.summaries():
         accepted.merge(Census.from_json(summary))
-    all_accepted = not outline.about_jobs and next(remade.rows(), None) is None
-    return evolve(snapshot, traces=traces, remade=remade, accepted=accepted, all_accepted=all_accepted)
+    all_accepted = not outline.about_jobs and next(mismatched.rows(), None) is None
+    return evolve(snapshot, key_rows=key_rows, mismatched=mismatched, accepted=accepted, all_accepted=all_accepted)
 
 
-def _judging(traces: Traces) -> Callable[[Batches], Batches]:
+def _verify_task(key_rows: KeyRows) -> Callable[[Batches], Batches]:
     """The task that makes facts of the suspects of the buckets it is given, and counts the other jobs."""
 
-    def judge(rows: Batches) -> Batches:
-        family, counted = traces.address.key_family, Census()
+    def verify(rows: Batches) -> Batches:
+        family, counted = key_rows.address.key_family, Census()
 
         def facts() -> Iterator[Fact]:
             for bucket in (bucket for row in rows for bucket in row.column("id").to_pylist()):
-                sound = traces.judge(bucket)
-                counted.merge(traces.census(sound))
-                for entry in traces.suspects(bucket, sound):
-                    yield from family.facts(entry, traces.address.prefix)
+                verified = key_rows.verify(bucket)
+                counted.merge(key_rows.census(verified))
+                for entry in key_rows.suspects(bucket, verified):
+                    yield from family.facts(entry, key_rows.address.prefix)
 
         yield from with_summary(batches(FACTS, facts(), fact_bytes), FACTS, counted.to_json)
 
-    return judge
+    return verify
 
 
 @contextlib.contextmanager
@@ -288,10 +288,10 @@ def must_speak(snapshot: Snapshot) -> None:
 
 
 def _by_job(facts: DataFrame, partitions: int) -> DataFrame:
-    return facts.repartition(partitions, *NAME).sortWithinPartitions(*NAME)
+    return facts.repartition(partitions, *JOB_KEY).sortWithinPartitions(*JOB_KEY)
 
 
-def _echoing(address: Address) -> Callable[[Batches], Batches]:
+def _echo_task(address: Address) -> Callable[[Batches], Batches]:
     """The task that asks the jobs of a partition what they tell others."""
 
     def ask(rows: Batches) -> Batches:
@@ -314,7 +314,7 @@ def keyspace(address: Address, now_ms: int, totals: Totals) -> Keyspace:
     return Keyspace(address.key_family, address.prefix, now_ms, totals)
 
 
-def _reading(
+def _read_task(
     address: Address, throttle: Throttle, intake: NewIntake, names: Names, by_cursor: bool
 ) -> Callable[[Batches], Batches]:
     """The task that reads the keys of the parts it is given, for an intake to make facts of them; long keys it sets aside."""
@@ -342,7 +342,7 @@ def _of_server(address: Address, throttle: Throttle, pages: Iterator[Texts], tak
         replies = Replies(line, all_stay=nothing_expires(client, address.db))
         for keys in pages:
             others: list[bytes] = []
-            if isinstance(taker, Tracing):
+            if isinstance(taker, KeyRowWriter):
                 are_records, are_lists = taker.guess(keys)
                 for hashes, left in read_whole(replies, keys.take(are_records), pace):
                     yield from taker.hashes(hashes)
@@ -355,7 +355,7 @@ def _of_server(address: Address, throttle: Throttle, pages: Iterator[Texts], tak
             zsets: list[tuple[bytes, int | None]] = []
             for entry in chain.from_iterable(read_all(line, others, pace, no_guess, _setting_aside(longs, taker, zsets))):
                 yield from taker.facts(entry)
-            if isinstance(taker, Tracing):
+            if isinstance(taker, KeyRowWriter):
                 for key, ttl_ms in zsets:
                     for chunk in pace.through(read_zset(replies, key, ttl_ms, throttle.sizes)):
                         yield from taker.zset(chunk)
@@ -367,7 +367,7 @@ def _setting_aside(longs: LongKeys, taker: Intake, zsets: list[tuple[bytes, int 
     def set_aside(line: Wire, key: bytes, kind: str, ttl_ms: int | None) -> bool:
         if longs.set_aside(line, key, kind, ttl_ms):
             return True
-        if kind != "zset" or not isinstance(taker, Tracing):
+        if kind != "zset" or not isinstance(taker, KeyRowWriter):
             return False
         zsets.append((key, ttl_ms))
         return True

@@ -12,7 +12,7 @@ from ferryman.compat.kue.generate import generate
 from ferryman.schema.connection.address import Address
 from ferryman.spark import audit_input
 from ferryman.spark.audit_input import Share, share
-from ferryman.spark.snapshot import NAME, Snapshot, take
+from ferryman.spark.snapshot import JOB_KEY, Snapshot, take
 from ferryman.spark.step import SUMMARY, Batches, run_step, with_summary
 from ferryman.spark.tables import FACTS
 from pyarrow import parquet
@@ -65,7 +65,7 @@ def test_each_job_is_in_one_share_and_its_facts_in_a_row(
     for tables in (cut, joined):
         runs = Counter[tuple[bytes, bytes]]()
         for table in tables:
-            names = list(zip(*(table.column(name).to_pylist() for name in NAME), strict=True))
+            names = list(zip(*(table.column(name).to_pylist() for name in JOB_KEY), strict=True))
             runs.update(name for before, name in zip([None, *names], names, strict=False) if name != before)
         assert set(runs.values()) == {1}
 

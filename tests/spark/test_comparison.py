@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
-from ferryman.spark.comparison import DOUBTFUL, _comparing
+from ferryman.spark.comparison import DOUBTFUL, _match_task
 from ferryman.spark.job_digests import STANDS, Stand
 from ferryman.spark.order_check import SCHEMA
 from ferryman.spark.shuffle import ShuffleFile, read_bucket
@@ -39,7 +39,7 @@ def told(folder: Path, sides: list[list[Stand]], buckets: int) -> tuple[Counter[
         file.close()
         paths.append([path])
     batch = pa.RecordBatch.from_arrays([pa.array(range(buckets), pa.int64())], ["id"])
-    *found, last = _comparing(*paths, buckets, str(folder))(iter([batch]))
+    *found, last = _match_task(*paths, buckets, str(folder))(iter([batch]))
     summary = json.loads(last.column("tail")[0].as_py())
     rows = Counter(row for each in found for row in DOUBTFUL.rows(each.drop_columns(["tail"])))
     assert summary["doubtful"] == rows.total()

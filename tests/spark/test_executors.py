@@ -24,7 +24,7 @@ from ferryman.schema.family import get_family
 from ferryman.schema.rule import Finding
 from ferryman.spark.engine import SparkEngine
 from ferryman.spark.failures import named_error
-from ferryman.spark.step import Batches, run
+from ferryman.spark.step import Batches, run_step
 from ferryman.spark.tables import FINDINGS
 from pyspark.sql import SparkSession
 
@@ -182,7 +182,7 @@ def test_tasks_whose_process_dies_every_time_are_one_line(
         yield
 
     with pytest.raises(ServerError) as caught:
-        run(spark.range(1), die, FINDINGS, f"{tmp_path}/findings", "dying")
+        run_step(spark.range(1), die, FINDINGS, f"{tmp_path}/findings", "dying")
     assert str(caught.value).startswith("Spark gave up: Job aborted due to stage failure: Task ")
     assert "\n" not in str(caught.value)
     assert capfd.readouterr() == ("", "")
@@ -195,7 +195,7 @@ def test_a_module_that_executors_lack_is_named(spark: SparkSession, tmp_path: Pa
         yield
 
     with pytest.raises(UsageError, match=r"has no module 'no_such_module': install ferryman\[spark\] there"):
-        run(spark.range(1), import_it, FINDINGS, f"{tmp_path}/findings", "importing")
+        run_step(spark.range(1), import_it, FINDINGS, f"{tmp_path}/findings", "importing")
 
 
 def test_a_spark_that_stops_at_its_start_is_one_line() -> None:

@@ -18,7 +18,7 @@ from ferryman.schema.fact import Entry
 from ferryman.schema.family import get_family
 from ferryman.schema.rule import Finding
 from ferryman.spark.engine import SparkEngine
-from ferryman.spark.step import Batches, run
+from ferryman.spark.step import Batches, run_step
 from ferryman.spark.tables import FINDINGS
 from pyspark.sql import SparkSession
 
@@ -153,7 +153,7 @@ def test_an_error_in_a_task_is_that_error_and_nothing_is_printed(
         yield
 
     with pytest.raises(ServerError) as caught:
-        run(spark.range(10), fail, FINDINGS, f"{tmp_path}/findings", "failing")
+        run_step(spark.range(10), fail, FINDINGS, f"{tmp_path}/findings", "failing")
     assert str(caught.value).startswith("ferryman://:***@far:6379/0: can't be reached [failing, part ")
     assert capfd.readouterr() == ("", "")
 

@@ -38,9 +38,9 @@ from ferryman.spark import placement_check
 from ferryman.spark.batch_writer import Single, Tabled, put
 from ferryman.spark.job_digests import STANDS, Stand, stands_of
 from ferryman.spark.job_hasher import Digests
-from ferryman.spark.jobs import BucketJobs, FactJobs
-from ferryman.spark.key_rows import Tracing
-from ferryman.spark.placement_check import Traces
+from ferryman.spark.jobs import FactJobs, KeyRowJobs
+from ferryman.spark.key_rows import KeyRowWriter
+from ferryman.spark.placement_check import KeyRows
 from ferryman.spark.step import Cancelled, in_background
 
 from ..support.captures import dump
@@ -60,20 +60,20 @@ def slabs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(placement_check, "SLAB_BYTES", 9_000)
 
 
-def parts_of(address: Address, keys: list[Entry], folder: Path, seed: int = 0) -> list[BucketJobs]:
+def parts_of(address: Address, keys: list[Entry], folder: Path, seed: int = 0) -> list[KeyRowJobs]:
     """The sound jobs of a keyspace, in buckets, as two tasks leave them that have read the keys in some order."""
     words = []
     for number in range(2):
-        tracing = Tracing(address, NOW, str(folder), BUCKETS)
+        writer = KeyRowWriter(address, NOW, str(folder), BUCKETS)
         for entry in Random(seed).sample(keys, len(keys)):
             if crc32(entry.key) % 2 == number:
-                list(tracing.facts(entry))
-        list(tracing.rest())
-        words.append(json.dumps(tracing.close().to_json()))
+                list(writer.facts(entry))
+        list(writer.rest())
+        words.append(json.dumps(writer.close().to_json()))
     outline = Outline.of(words)
-    traces = Traces.of(address, NOW, outline, BUCKETS)
+    key_rows = KeyRows.of(address, NOW, outline, BUCKETS)
     keyspace = Keyspace(get_family(address.family), address.prefix, NOW, outline.totals)
-    return [BucketJobs(keyspace, traces, bucket) for bucket in range(BUCKETS)]
+    return [KeyRowJobs(keyspace, key_rows, bucket) for bucket in range(BUCKETS)]
 
 
 @pytest.fixture(params=["kue", "ferryman"])
@@ -91,11 +91,11 @@ def keyspace(request: pytest.FixtureRequest, server: Server) -> tuple[Address, l
 
 
 @pytest.fixture
-def parts(keyspace: tuple[Address, list[Entry]], tmp_path: Path) -> list[BucketJobs]:
+def parts(keyspace: tuple[Address, list[Entry]], tmp_path: Path) -> list[KeyRowJobs]:
     return parts_of(*keyspace, tmp_path)
 
 
-def reader(part: BucketJobs) -> Callable[[Subject], Job]:
+def reader(part: KeyRowJobs) -> Callable[[Subject], Job]:
     def read(subject: Subject) -> Job:
         job = part.keyspace.family.read(subject, part.keyspace)
         assert job is not None
@@ -112,19 +112,19 @@ def tabled(table: JobTable) -> list[tuple[str, int | None, int | None]]:
     return list(map(both, jobs_of(table)))
 
 
-def alone(part: BucketJobs) -> Callable[[Subject], tuple[str, int | None, int | None]]:
+def alone(part: KeyRowJobs) -> Callable[[Subject], tuple[str, int | None, int | None]]:
     """How a job is read that is in no table: an active one of a keyspace whose active jobs are in none."""
 
     def read(subject: Subject) -> tuple[str, int | None, int | None]:
         job = reader(part)(subject)
         assert job.state is State.ACTIVE
-        assert part.traces.address.family != "kue"
+        assert part.key_rows.address.family != "kue"
         return both(job)
 
     return read
 
 
-def test_jobs_of_tables_are_those_that_are_read_one_by_one(parts: list[BucketJobs]) -> None:
+def test_jobs_of_tables_are_those_that_are_read_one_by_one(parts: list[KeyRowJobs]) -> None:
     found = []
     for part in parts:
         singly = [both(job) for job in part.in_order(reader(part))]
@@ -139,12 +139,12 @@ def test_jobs_of_tables_are_those_that_are_read_one_by_one(parts: list[BucketJob
         assert together == singly
         assert sorted(part.in_any_order(alone(part), tabled)) == sorted(singly)
         found += singly
-    is_kue = parts[0].traces.address.family == "kue"
+    is_kue = parts[0].key_rows.address.family == "kue"
     placement_check = [job for job in JOBS if not (is_kue and job.state is State.ACTIVE and not job.ttl)]
     assert len(found) == len({name for name, *_ in found}) == len(placement_check)
 
 
-def test_light_work_takes_more_jobs_at_once_and_the_same_ones(parts: list[BucketJobs]) -> None:
+def test_light_work_takes_more_jobs_at_once_and_the_same_ones(parts: list[KeyRowJobs]) -> None:
     for part in parts:
         usual, light = (list(part.in_slabs(alone(part), tabled, times)) for times in (1, 2))
         assert len(light) == 1 if len(usual) == 1 else len(light) <= len(usual) // 2 + 1 < len(usual)
@@ -161,7 +161,7 @@ def test_the_order_of_jobs_is_not_that_in_which_keys_were_read(keyspace: tuple[A
     assert orders[0] == orders[1]
 
 
-def test_a_table_that_is_not_taken_is_read_one_by_one(parts: list[BucketJobs]) -> None:
+def test_a_table_that_is_not_taken_is_read_one_by_one(parts: list[KeyRowJobs]) -> None:
     def waiting(table: JobTable) -> list[tuple[str, int | None, int | None]] | None:
         return tabled(table) if table.common.state is State.WAITING else None
 
@@ -175,15 +175,15 @@ def test_a_table_that_is_not_taken_is_read_one_by_one(parts: list[BucketJobs]) -
         assert together == list(map(both, part.in_order(reader(part))))
 
 
-def test_only_some_jobs(parts: list[BucketJobs]) -> None:
+def test_only_some_jobs(parts: list[KeyRowJobs]) -> None:
     for part in parts:
         subjects = list(part.in_order(lambda subject: subject))
         wanted = [(subject.scope, subject.job_id) for subject in subjects[::7]]
-        chosen = BucketJobs(part.keyspace, part.traces, part.bucket, wanted)
+        chosen = KeyRowJobs(part.keyspace, part.key_rows, part.bucket, wanted)
         assert list(chosen.in_order(lambda subject: subject)) == subjects[::7]
 
 
-def test_stands_of_tables_are_those_of_their_jobs(parts: list[BucketJobs]) -> None:
+def test_stands_of_tables_are_those_of_their_jobs(parts: list[KeyRowJobs]) -> None:
     digests = Digests(NATIVE)
     for part in parts:
         for table in filter(None, part.in_any_order(lambda _: None, lambda table: [table])):
@@ -204,15 +204,15 @@ def test_stands_of_tables_are_those_of_their_jobs(parts: list[BucketJobs]) -> No
 
 
 @pytest.mark.parametrize("keyspace", ["kue"], indirect=True)
-def test_jobs_put_from_tables_are_those_put_by_themselves(parts: list[BucketJobs], server: Server) -> None:
+def test_jobs_put_from_tables_are_those_put_by_themselves(parts: list[KeyRowJobs], server: Server) -> None:
     """And in the same order: a part that was written one way is opened again, and takes the other way's jobs for those it has."""
     ways: list[Callable[[JobTable], bool]] = [lambda _: True, lambda table: table.common.state is State.WAITING, lambda _: False]
     summaries, stored = [], []
     for number, first in enumerate(ways, 1):
         there = Address.parse(server.url(number))
-        plan = Plan.between(parts[0].traces.address, there, NOW)
+        plan = Plan.between(parts[0].key_rows.address, there, NOW)
         with open_store(there) as store:
-            run = journal.begin(store, parts[0].traces.address, there, plan, "spark/3", None)
+            run = journal.begin(store, parts[0].key_rows.address, there, plan, "spark/3", None)
             for way in (first, *ways):
                 summaries.append(carried_over(parts, plan, store, run, way))
         stored.append({key: value for key, value in dump(server.client(number)).items() if not key.startswith(JOURNAL.encode())})
@@ -221,7 +221,7 @@ def test_jobs_put_from_tables_are_those_put_by_themselves(parts: list[BucketJobs
     assert stored[0] == stored[1] == stored[2]
 
 
-def carried_over(parts: list[BucketJobs], plan: Plan, store: Store, run: Run, is_table: Callable[[JobTable], bool]) -> Summary:
+def carried_over(parts: list[KeyRowJobs], plan: Plan, store: Store, run: Run, is_table: Callable[[JobTable], bool]) -> Summary:
     """Puts all jobs into their parts, some from tables."""
     written, summary = Totals(), Summary()
 
@@ -246,14 +246,14 @@ def carried_over(parts: list[BucketJobs], plan: Plan, store: Store, run: Run, is
     return summary
 
 
-def test_little_is_held_of_jobs_that_a_slab_does_not_want(parts: list[BucketJobs], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_little_is_held_of_jobs_that_a_slab_does_not_want(parts: list[KeyRowJobs], monkeypatch: pytest.MonkeyPatch) -> None:
     slabs: list[tuple[pa.Table, Any]] = []
-    monkeypatch.setattr(Traces, "_groups", lambda _, traces, jobs, __: slabs.append((traces, jobs)) or [])
+    monkeypatch.setattr(KeyRows, "_groups", lambda _, key_rows, jobs, __: slabs.append((key_rows, jobs)) or [])
     for part in parts:
         list(part.in_order(lambda _: None))
-    for traces, jobs in slabs:
-        sizes, wanted = traces["size"].to_numpy() + placement_check.TRACE_BYTES, jobs != placement_check.NOT_HERE
-        assert sizes[~wanted].sum() <= placement_check.FEW * sizes.sum()
+    for key_rows, jobs in slabs:
+        sizes, wanted = key_rows["size"].to_numpy() + placement_check.ROW_BYTES, jobs != placement_check.NOT_HERE
+        assert sizes[~wanted].sum() <= placement_check.COPY_THRESHOLD * sizes.sum()
     assert slabs
 
 
@@ -322,11 +322,11 @@ def test_an_interrupt_while_the_rest_is_waited_for_stops_it_too() -> None:
     assert isinstance(doing.exception(), Cancelled)
 
 
-def test_a_bucket_is_judged_once(parts: list[BucketJobs], monkeypatch: pytest.MonkeyPatch) -> None:
-    traces = parts[0].traces
-    first = [traces.judge(bucket) for bucket in range(BUCKETS)]
+def test_a_bucket_is_checked_once(parts: list[KeyRowJobs], monkeypatch: pytest.MonkeyPatch) -> None:
+    key_rows = parts[0].key_rows
+    first = [key_rows.verify(bucket) for bucket in range(BUCKETS)]
     monkeypatch.setattr(placement_check, "read_bucket", None)
-    again = [traces.judge(bucket) for bucket in range(BUCKETS)]
-    assert sum(len(judged.numbers) for judged in first) > 0
-    for judged, same in zip(first, again, strict=True):
-        assert all(map(np.array_equal, judged, same))
+    again = [key_rows.verify(bucket) for bucket in range(BUCKETS)]
+    assert sum(len(verified.numbers) for verified in first) > 0
+    for verified, same in zip(first, again, strict=True):
+        assert all(map(np.array_equal, verified, same))

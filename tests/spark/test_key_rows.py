@@ -25,7 +25,7 @@ from ferryman.schema.rule import Finding
 from ferryman.spark import audit_input, key_rows
 from ferryman.spark.columns import STAYS, Hashes
 from ferryman.spark.engine import SparkEngine
-from ferryman.spark.key_rows import Tracing, hash_of_names, placement_hashes
+from ferryman.spark.key_rows import KeyRowWriter, hash_of_names, placement_hashes
 from ferryman.spark.snapshot import take
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,20 +71,20 @@ def test_fields_of_any_name_reach_the_driver(shapes: set[tuple[bytes, ...]]) -> 
 def test_records_with_fields_in_too_many_combinations_are_facts(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch, by_column: bool
 ) -> None:
-    monkeypatch.setattr(key_rows, "SHAPES", 1)
+    monkeypatch.setattr(key_rows, "FIELD_SETS", 1)
     client = server.client()
     store(client, FAMILY, "q", [job for job in JOBS if job.state is State.WAITING], NOW)
     client.hset("q:job:9", "workers_own", "x")
     found = chain.from_iterable(entries(client, FAMILY, "q"))
     records = [entry for entry in found if re.fullmatch(rb"q:job:\d+", entry.key)]
-    tracing = Tracing(address(server), NOW, str(tmp_path), 2)
+    writer = KeyRowWriter(address(server), NOW, str(tmp_path), 2)
     if by_column:
         words = [list(chain.from_iterable(record.value.items())) for record in records]
-        made = tracing.hashes(Hashes.of([record.key for record in records], [STAYS] * len(records), words))
+        made = writer.hashes(Hashes.of([record.key for record in records], [STAYS] * len(records), words))
     else:
-        made = chain.from_iterable(map(tracing.facts, records))
-    keys = {fact.key for fact in chain(made, tracing.rest())}
-    (names,) = tracing.close().shapes.values()
+        made = chain.from_iterable(map(writer.facts, records))
+    keys = {fact.key for fact in chain(made, writer.rest())}
+    (names,) = writer.close().shapes.values()
     assert keys == {record.key for record in records if tuple(record.value) != names}
     assert 0 < len(keys) < len(records)
 
@@ -110,7 +110,7 @@ def test_where_no_job_is_a_fact_nobody_looks_for_facts(spark: SparkSession, serv
 
 
 @pytest.mark.parametrize("joined", [False, True], ids=["cut by the tasks", "joined by Spark"])
-def test_every_rule_finds_in_a_damaged_keyspace_what_it_finds_without_traces(
+def test_every_rule_finds_in_a_damaged_keyspace_what_it_finds_without_key_rows(
     engine: SparkEngine, server: Server, monkeypatch: pytest.MonkeyPatch, joined: bool
 ) -> None:
     if joined:

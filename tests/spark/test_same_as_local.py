@@ -87,10 +87,10 @@ def test_an_audit_finds_the_same(engine: SparkEngine, loaded: Capture, source: A
     assert censuses[0] == censuses[1]
 
 
-@pytest.fixture(params=[0, snapshot.FEW])
+@pytest.fixture(params=[0, snapshot.MOST_BROADCAST])
 def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """More jobs that others ask than are told apart, and fewer."""
-    monkeypatch.setattr(snapshot, "FEW", request.param)
+    monkeypatch.setattr(snapshot, "MOST_BROADCAST", request.param)
 
 
 @pytest.mark.usefixtures("few")
