@@ -11,7 +11,7 @@ from typing import Any
 import ferryman.transport  # registers the URL schemes
 from attrs import frozen
 from ferryman.schema.connection.call import run
-from ferryman.schema.native.live import Live
+from ferryman.schema.native.scripts.queue_scripts import Live
 from kombu import Connection, Exchange, Queue
 
 from .server import Server

@@ -14,7 +14,7 @@ from attrs import frozen
 from ..schema.connection.address import DEFAULT_FAMILY, Address
 from ..schema.connection.connect import server_errors
 from ..schema.errors import UsageError
-from ..schema.native.live import Live
+from ..schema.native.scripts.queue_scripts import Live
 from ..transport.connection.factory import LinkFactory
 from ..transport.connection.link import ServerLink
 from ..transport.publish.revocation import lasting

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ..schema.connection.address import Address
-from ..schema.native.results import Task
+from ..schema.native.scripts.results import Task
 from ..transport.celery.revoked_tasks import announce
 from ..transport.publish.revocation import removals
 from .broker import open_broker

@@ -11,7 +11,7 @@ from ..schema.connection.address import Address
 from ..schema.errors import UsageError
 from ..schema.job import Job
 from ..schema.native.record import Stored, canonical
-from ..schema.native.results import Letter
+from ..schema.native.scripts.results import Letter
 from ..schema.text import to_text
 from .broker import Broker, open_broker
 from .jobs import job_json, time_text

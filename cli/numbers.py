@@ -15,8 +15,8 @@ from ..migrations.local import LocalEngine
 from ..migrations.queues import QueueStatus
 from ..schema.connection.address import DEFAULT_FAMILY, Address, Kind
 from ..schema.job import State
-from ..schema.native.exchange import Exchanges
-from ..schema.native.results import Size
+from ..schema.native.scripts.exchange import Exchanges
+from ..schema.native.scripts.results import Size
 from .broker import open_broker
 from .options import moment
 

@@ -21,7 +21,7 @@ from attrs import evolve, field, frozen
 
 from ..schema.connection.call import Call
 from ..schema.errors import MalformedValue
-from ..schema.native.live import CHUNK
+from ..schema.native.scripts.queue_scripts import CHUNK
 from ..schema.text import to_text
 from .celery import request_table
 from .consume.acks import Acks
@@ -32,7 +32,7 @@ from .message import Content, Message, content
 from .producing import Producing
 
 if TYPE_CHECKING:
-    from ..schema.native.results import Delivery, Taken
+    from ..schema.native.scripts.results import Delivery, Taken
     from .connection.link import ServerLink
     from .transport import Transport
 

@@ -24,9 +24,9 @@ import redis
 
 from ..schema.errors import FerrymanError, MalformedValue
 from ..schema.native import codec, keys
-from ..schema.native.live import Publication
-from ..schema.native.results import Letter
-from ..schema.native.results import Outbox as DeadLetterOutbox
+from ..schema.native.scripts.queue_scripts import Publication
+from ..schema.native.scripts.results import Letter
+from ..schema.native.scripts.results import Outbox as DeadLetterOutbox
 from ..schema.text import to_bytes, to_text
 from .errors import CONNECTION_ERRORS, BrokerFull
 from .message import Content, content, kombu_types

@@ -17,8 +17,8 @@ from ..schema.connection.address import DEFAULT_PORT, OPTIONS, Address, Kind, wi
 from ..schema.connection.ignored import IGNORED_OPTIONS, SENTINEL_OPTIONS
 from ..schema.connection.secret import credential_provider
 from ..schema.errors import UsageError
-from ..schema.native.live import FETCH_BYTES
-from ..schema.native.place import PriorityOrder
+from ..schema.native.scripts.queue_scripts import FETCH_BYTES
+from ..schema.native.scripts.waiting_score import PriorityOrder
 from .connection.factory import SOCKET_TIMEOUT, LinkFactory
 
 logger = logging.getLogger("ferryman.transport")

@@ -17,9 +17,9 @@ import redis
 from kombu.transport import base
 from kombu.transport.virtual import Management
 
-from ..schema.native.exchange import Exchanges
 from ..schema.native.keys import wake
-from ..schema.native.live import Live
+from ..schema.native.scripts.exchange import Exchanges
+from ..schema.native.scripts.queue_scripts import Live
 from . import flower
 from .celery import scheduled_tasks
 from .channel import Channel, Consumer

@@ -17,8 +17,8 @@ from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
 from ferryman.schema.connection.address import Address
 from ferryman.schema.connection.call import Call, Command, run
-from ferryman.schema.native.live import CHUNK, Live, Publication
-from ferryman.schema.native.results import Delivery
+from ferryman.schema.native.scripts.queue_scripts import CHUNK, Live, Publication
+from ferryman.schema.native.scripts.results import Delivery
 
 from ..brokers import Broker
 from ..server import Server

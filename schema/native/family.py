@@ -1,6 +1,6 @@
 """The native family: ties keys, reader, rules and writer to the contract of schema/family.py.
 
-Holds no logic of its own. Registered as ``ferryman`` in the group ``ferryman.families``. Its live part is ``live.py``.
+Holds no logic of its own. Registered as ``ferryman`` in the group ``ferryman.families``. What runs its queues is ``scripts/``.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ..keys import glob_escape
 from ..prefilter import Prefilter
 from ..rule import Finding, Keyspace
 from ..totals import Totals
-from . import count, damage, generate, reader, repairs, writer
+from . import counts, faults, generate, reader, repairs, writer
 from .keys import DEFAULT_PREFIX
 from .layout import TELLING
 from .prefilter import NativePrefilter
 from .record import NAME
+from .related_keys import count_checks, related_keys
 from .rules import RULES
-from .whereabouts import count_checks, related_keys
 
 if TYPE_CHECKING:
     from ..columnar.jobtable import CommandTable, JobTable
@@ -41,7 +41,7 @@ class Native(KeyFamily):
     ids_by_queue = True
     uncarried = frozenset({"stats", "exchange", "fanout", "cursors"})
     repairable = repairs.REPAIRABLE
-    injectable = damage.INJECTABLE
+    injectable = faults.INJECTABLE
 
     def prefixes(self, key: bytes, redis_type: str) -> Iterable[str]:
         return TELLING.prefixes(key, redis_type)
@@ -78,7 +78,7 @@ class Native(KeyFamily):
         return reader.has_twin(subject, keyspace)
 
     def count(self, prefix: str, now_ms: int) -> Asking:
-        return count.count(prefix, now_ms)
+        return counts.count(prefix, now_ms)
 
     def related_keys(self, subject: Subject, keyspace: Keyspace) -> Iterable[KeyRef]:
         return related_keys(subject, keyspace)
@@ -99,12 +99,12 @@ class Native(KeyFamily):
         return writer.write(job, target)
 
     def can_write_table(self, jobs: JobTable) -> bool:
-        from .table import can_write_table  # needs what only the extra spark has
+        from .columnar.table import can_write_table  # needs what only the extra spark has
 
         return can_write_table(jobs)
 
     def write_table(self, jobs: JobTable, target: Target, written: Totals) -> CommandTable | None:
-        from .table import write_table
+        from .columnar.table import write_table
 
         return write_table(jobs, target, written)
 
@@ -121,7 +121,7 @@ class Native(KeyFamily):
         return repairs.repair(finding, subject, keyspace)
 
     def inject(self, rule: str, job: Job, target: Target) -> list[Command]:
-        return damage.inject(rule, job, target)
+        return faults.inject(rule, job, target)
 
     def generate(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
         return generate.generate(jobs, seed, now_ms, lots)

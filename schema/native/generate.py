@@ -16,8 +16,8 @@ from typing import Any
 from ..draw import EVERY_LOT, Deck, Lots, shares, text, uuid
 from ..job import Job, State
 from . import codec
-from .place import IMPORTED, place
 from .record import NAME
+from .scripts.waiting_score import IMPORTED, place
 
 QUEUES = (
     ("celery", 45),

@@ -1,8 +1,8 @@
 """The key names of the native family: every key of one queue, and the keys that belong to no queue.
 
 All keys of a queue share the hash tag ``{queue}``, so one script touches one slot and Redis Cluster works. This file only
-builds names; it never talks to Redis and never parses (that is ``schema/keys.py``). Called by ``live.py``, the family's
-reader and writer, and the transport.
+builds names; it never talks to Redis and never parses (that is ``schema/keys.py``). Called by ``scripts/``, the family's reader
+and writer, and the transport.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..text import to_bytes
 DEFAULT_PREFIX = "ferryman"
 
 POSTED_PER_MS = 100
-"""A letter's number in the outbox is at least this times the moment of its death, ms (``post`` in ``lua/_queue.lua``)."""
+"""A letter's number in the outbox is at least this times the moment of its death, ms (``post`` in ``scripts/lua/_queue.lua``)."""
 
 _ESCAPES = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D"})
 
@@ -54,7 +54,7 @@ class QueueKeys:
     queue: str
     base: bytes = field(init=False, repr=False)
     fixed: tuple[bytes, ...] = field(init=False, repr=False)
-    """What every queue script gets as KEYS[1] to KEYS[14]; ``lua/_queue.lua`` gives them their names."""
+    """What every queue script gets as KEYS[1] to KEYS[14]; ``scripts/lua/_queue.lua`` gives them their names."""
 
     def __attrs_post_init__(self) -> None:
         check_prefix(self.prefix)
@@ -78,7 +78,7 @@ class QueueKeys:
 
     @property
     def waiting(self) -> bytes:
-        """Sorted set: id by rank and sequence (``place.py``)."""
+        """Sorted set: id by rank and sequence (``scripts/waiting_score.py``)."""
         return self.base + b"waiting"
 
     @property

@@ -19,12 +19,12 @@ from ..prefilter import ANYWHERE, Accepted, IndexMembers, JobGroup, Member, Pref
 from ..text import to_bytes, to_text
 from ..totals import Totals
 from . import codec
-from .aside import Aside, is_plain
 from .keys import is_escaped, unescape
 from .layout import layout
-from .place import sequence_of
+from .overflow import Aside, is_plain
 from .record import CANCELLED, STATES, number, whole, whole_score
 from .rules import LATE_MS
+from .scripts.waiting_score import sequence_of
 
 if TYPE_CHECKING:
     from ..columnar.batch_prefilter import BatchPrefilter
@@ -51,7 +51,7 @@ class NativePrefilter(Prefilter):
         self._groups = Memo(_group)
 
     def columns(self) -> BatchPrefilter:
-        from .columns import NativeBatchPrefilter  # needs what only the extra spark has
+        from .columnar.batch_prefilter import NativeBatchPrefilter  # needs what only the extra spark has
 
         return NativeBatchPrefilter(self)
 

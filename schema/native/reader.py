@@ -19,13 +19,13 @@ from ..rule import Keyspace
 from ..text import to_bytes, to_text
 from ..totals import Totals
 from . import codec
-from .aside import job_of
-from .exchange import Binding
 from .keys import is_escaped, unescape
 from .layout import PASSING, PLACES, layout
-from .place import ASCENDING, DESCENDING, PriorityOrder, sequence_of
+from .overflow import job_of
 from .record import Stored, whole, whole_score
 from .routing import NO_HEADERS, queues_of
+from .scripts.exchange import Binding
+from .scripts.waiting_score import ASCENDING, DESCENDING, PriorityOrder, sequence_of
 
 KINDS = {
     "record": FactKind.RECORD,

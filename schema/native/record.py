@@ -1,7 +1,7 @@
 """A job's hash and place, both ways: what stands in Redis to canonical fields, and canonical fields to what stands in Redis.
 
 ``canonical`` reads any bytes and never fails; ``standard`` writes what the scripts would have written. What the hash has no field
-for is the business of ``aside.py``. Called by that, the reader and the writer.
+for is the business of ``overflow.py``. Called by that, the reader and the writer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..errors import MalformedValue
 from ..job import Job, State
 from ..text import to_bytes, to_text
 from . import codec
-from .place import ASCENDING, IMPORTED, SEQUENCES, PriorityOrder, check_order, priority_of
+from .scripts.waiting_score import ASCENDING, IMPORTED, SEQUENCES, PriorityOrder, check_order, priority_of
 
 NAME = "ferryman"
 """The family's name in URLs and in ``Job.extra``."""

@@ -17,10 +17,10 @@ from ..rule import Finding, Keyspace
 from ..text import to_bytes
 from . import codec, keys
 from .keys import QueueKeys
-from .place import ASCENDING, IMPORTED
 from .reader import View, view_of
 from .record import number
 from .rules import forwards, holds
+from .scripts.waiting_score import ASCENDING, IMPORTED
 
 TOKEN = "1"
 EXACT = 2**53

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import MalformedValue
 from ..text import load_json
-from .exchange import Binding
+from .scripts.exchange import Binding
 
 DIRECT = ""
 FANOUT = "fanout"

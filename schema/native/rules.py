@@ -14,8 +14,8 @@ from ..fact import Fact
 from ..rule import Harm, Keyspace, Rule, Severity, Violation
 from ..text import ago, show, span, to_bytes
 from . import codec
-from .aside import Aside
 from .keys import POSTED_PER_MS, QueueKeys
+from .overflow import Aside
 from .reader import View, consumer_label, view_of
 from .record import number, whole, whole_score
 

@@ -22,11 +22,11 @@ from ..rule import Finding
 from ..text import to_bytes
 from ..totals import Totals
 from . import keys
-from .aside import Aside, stored_with_aside
 from .keys import QueueKeys
-from .place import ASCENDING, DESCENDING, sequence_of
+from .overflow import Aside, stored_with_aside
 from .record import NAME, PLACE_OF, Own, Stored, standard, waiting_score, whole_score
-from .scripts import script
+from .scripts.loader import script
+from .scripts.waiting_score import ASCENDING, DESCENDING, sequence_of
 
 
 def incompatibilities(job: Job) -> Iterator[Finding]:

@@ -185,7 +185,7 @@ def test_a_repair_may_use_the_commands_of_its_table_and_no_other() -> None:
 @pytest.mark.parametrize("name", GENERATING)
 def test_a_target_may_use_what_its_writer_sends_and_no_other(name: str) -> None:
     folder = ROOT / ("schema/native" if name == "ferryman" else f"compat/{name}")
-    scripts = [*(folder / "lua").glob("*.lua"), *(ROOT / "compat" / "lua").glob("*.lua")]
+    scripts = [*folder.rglob("lua/*.lua"), *(ROOT / "compat" / "lua").glob("*.lua")]
     sources = "\n".join(path.read_text("utf-8") for path in (folder / "writer.py", *scripts))
     sent = {word.lower() for word in re.findall(r"['\"]([A-Z]{3,})['\"]", sources)}
     journal = {"watch", "unwatch", "eval", "hget", "hmget", "hgetall", "hset", "hsetnx", "hincrby", "hdel", "del"}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 from ferryman.schema.connection.call import run
-from ferryman.schema.native.live import Live, Publication
+from ferryman.schema.native.scripts.queue_scripts import Live, Publication
 
 from ..support.captures import captures, load
 from ..support.command import ferryman

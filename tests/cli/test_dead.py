@@ -8,7 +8,7 @@ import pytest
 import redis
 from ferryman.schema.connection.call import run
 from ferryman.schema.native import codec
-from ferryman.schema.native.live import Live, Publication
+from ferryman.schema.native.scripts.queue_scripts import Live, Publication
 
 from ..support.command import ferryman
 from ..support.servers import Server

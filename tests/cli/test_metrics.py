@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import redis
 from ferryman.schema.connection.call import run
-from ferryman.schema.native.exchange import Exchanges
-from ferryman.schema.native.live import Live, Publication
-from ferryman.schema.native.results import COUNTERS
+from ferryman.schema.native.scripts.exchange import Exchanges
+from ferryman.schema.native.scripts.queue_scripts import Live, Publication
+from ferryman.schema.native.scripts.results import COUNTERS
 
 from ..support.acl import BROKER
 from ..support.captures import captures, load

@@ -12,7 +12,7 @@ import redis
 from ferryman.schema.connection.call import run
 from ferryman.schema.job import JOB_FIELDS
 from ferryman.schema.native.codec import encode
-from ferryman.schema.native.live import Live, Publication
+from ferryman.schema.native.scripts.queue_scripts import Live, Publication
 
 from ..support.captures import Capture, capture, captures, load
 from ..support.command import PROGRAM, ferryman, ferryman_process

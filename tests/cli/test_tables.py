@@ -14,7 +14,7 @@ import redis
 from ferryman.cli.output import Format, Output
 from ferryman.schema.connection.call import run
 from ferryman.schema.native import codec
-from ferryman.schema.native.live import Live, Publication
+from ferryman.schema.native.scripts.queue_scripts import Live, Publication
 from rich.console import Console
 
 from ..conftest import SERVERS

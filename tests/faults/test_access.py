@@ -174,11 +174,11 @@ def test_a_users_rule_is_enough_for_workers_remote_control_and_purging(shop, cli
 
 def test_the_published_rules_name_the_commands_that_the_sources_send_and_no_other():
     one, more = ({word[1:].upper() for word in rule if word.startswith("+")} for rule in published_rules())
-    scripts = "\n".join(path.read_text() for path in (ROOT / "schema" / "native" / "lua").glob("*.lua"))
+    scripts = "\n".join(path.read_text() for path in (ROOT / "schema" / "native" / "scripts" / "lua").glob("*.lua"))
     sent = set(re.findall(r"(?:call|attempt|pcall|in_slices)\('([A-Z]+)'", scripts))
     sent_to_clusters = set()
     say = r"(?:command\(|Command\(\(|wait\(\w+, |_say\(|_plain\(|return \()\"([A-Z]{3,})\"(?:, \"(SLOTS|ID|TRACKING)\")?"
-    for path in [*(ROOT / "transport").rglob("*.py"), *(ROOT / "schema" / "native").glob("*.py"), ROOT / "schema" / "call.py"]:
+    for path in [*(ROOT / "transport").rglob("*.py"), *(ROOT / "schema" / "native").rglob("*.py"), ROOT / "schema" / "call.py"]:
         commands = {"|".join(filter(None, words)) for words in re.findall(say, path.read_text())}
         (sent_to_clusters if path.name in ("cluster_link.py", "tracking.py") else sent).update(commands)
     of_connections = {"SELECT", "PING", "CLIENT|SETNAME"}  # the database of the URL, health checks, client_name

@@ -14,7 +14,7 @@ from ferryman.migrations.writing import JOURNAL
 from ferryman.schema.connection.address import Address
 from ferryman.schema.family import get_family
 from ferryman.schema.job import Job, State
-from ferryman.schema.native.aside import Aside
+from ferryman.schema.native.overflow import Aside
 from ferryman.schema.packed import unpack
 from ferryman.schema.totals import Totals
 

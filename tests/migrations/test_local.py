@@ -17,7 +17,7 @@ from ferryman.schema.connection.call import run
 from ferryman.schema.errors import StaleWriter
 from ferryman.schema.family import get_family
 from ferryman.schema.job import JOB_FIELDS
-from ferryman.schema.native.live import Live
+from ferryman.schema.native.scripts.queue_scripts import Live
 
 from ..support.captures import Capture, capture, captures, dump, load
 from ..support.command import Outcome, ferryman

@@ -6,7 +6,7 @@ Every method has the name, the arguments and the result of its transition in ``L
 from __future__ import annotations
 
 from attrs import define, field
-from ferryman.schema.native.place import IMPORTED, place
+from ferryman.schema.native.scripts.waiting_score import IMPORTED, place
 
 
 @define

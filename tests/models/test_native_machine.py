@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import pytest
 import redis
 from ferryman.schema.connection.call import Call, run
-from ferryman.schema.native.live import Live, Publication, Published
+from ferryman.schema.native.scripts.queue_scripts import Live, Publication, Published
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test

@@ -17,7 +17,7 @@ from ferryman.schema.connection.call import run
 from ferryman.schema.errors import ServerError, UsageError
 from ferryman.schema.family import get_family
 from ferryman.schema.job import Job, State
-from ferryman.schema.native.live import Live
+from ferryman.schema.native.scripts.queue_scripts import Live
 from ferryman.spark.poll import totals as queue_totals
 from ferryman.spark.source import Ferryman
 from ferryman.spark.stream import Watch

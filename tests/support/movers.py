@@ -17,7 +17,7 @@ from ferryman.compat.kue.keys import layout as kue_layout
 from ferryman.compat.kue.keys import padded
 from ferryman.schema.connection.call import run
 from ferryman.schema.job import Job, State
-from ferryman.schema.native.live import Live
+from ferryman.schema.native.scripts.queue_scripts import Live
 
 from .servers import Server
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import redis
 from ferryman.schema.connection.call import Call
-from ferryman.schema.native.live import Publication
+from ferryman.schema.native.scripts.queue_scripts import Publication
 
 LEASE = 30_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ferryman.schema.connection.address import IGNORED_OPTIONS, OPTIONS
-from ferryman.schema.native.arguments import SETTINGS
+from ferryman.schema.native.scripts.arguments import SETTINGS
 from ferryman.transport import settings
 
 from ..support.acl import BROKER

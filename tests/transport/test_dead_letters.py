@@ -7,7 +7,7 @@ import time
 
 import ferryman.transport  # noqa: F401 - registers the URL schemes
 import pytest
-from ferryman.schema.native.live import Live
+from ferryman.schema.native.scripts.queue_scripts import Live
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 
 from ..support.brokers import NEEDS_BATCHES

@@ -7,8 +7,8 @@ import time
 import ferryman.transport  # noqa: F401 - registers the URL schemes
 import pytest
 from ferryman.schema.errors import ExchangeTypeError, UsageError
-from ferryman.schema.native.exchange import Binding
 from ferryman.schema.native.routing import matches, pattern
+from ferryman.schema.native.scripts.exchange import Binding
 from ferryman.transport.errors import NoRoute
 from kombu import Connection, Exchange, Producer, Queue
 from kombu.exceptions import ChannelError

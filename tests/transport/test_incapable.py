@@ -6,7 +6,7 @@ import pytest
 import redis
 from ferryman.schema.connection.call import run
 from ferryman.schema.errors import ServerError
-from ferryman.schema.native.live import Live
+from ferryman.schema.native.scripts.queue_scripts import Live
 from kombu import Connection, Consumer, Producer, Queue
 
 from ..support.command import ferryman

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from kombu.serialization import prepare_accept_content
 
 from ...schema.errors import MalformedValue
-from ...schema.native.results import Task
+from ...schema.native.scripts.results import Task
 from ..message import Message, content
 
 if TYPE_CHECKING:

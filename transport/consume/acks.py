@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from ...schema.connection.call import Call
-from ...schema.native.results import Verdict
+from ...schema.native.scripts.results import Verdict
 from ..errors import CONNECTION_ERRORS
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from ...schema.native import keys
 from ..connection.blocking_connection import BLOCK, BlockingConnection
 
 if TYPE_CHECKING:
-    from ...schema.native.exchange import Exchanges
+    from ...schema.native.scripts.exchange import Exchanges
     from ..connection.link import ServerLink
     from ..settings import Settings
     from .tracking import Tracker

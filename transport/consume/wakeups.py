@@ -17,7 +17,7 @@ from ...schema.native import keys
 from ..connection.blocking_connection import BLOCK, BlockingConnection
 
 if TYPE_CHECKING:
-    from ...schema.native.live import Live
+    from ...schema.native.scripts.queue_scripts import Live
     from ..connection.link import ServerLink
     from ..settings import Settings
     from .tracking import Tracker

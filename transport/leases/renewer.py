@@ -17,7 +17,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING
 
-from ...schema.native.results import Renewed
+from ...schema.native.scripts.results import Renewed
 from ..connection.factory import LinkCache
 from ..consume.acks import KEPT
 from ..errors import CONNECTION_ERRORS

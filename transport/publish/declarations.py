@@ -21,9 +21,9 @@ from ...schema.connection.call import Call
 from ...schema.errors import UsageError
 from ...schema.keys import glob_escape
 from ...schema.native import keys
-from ...schema.native.exchange import Binding
-from ...schema.native.results import Declared
 from ...schema.native.routing import FANOUT, pattern
+from ...schema.native.scripts.exchange import Binding
+from ...schema.native.scripts.results import Declared
 from ...schema.text import to_text
 from ..errors import NotFound
 

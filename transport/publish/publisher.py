@@ -20,9 +20,9 @@ from kombu.exceptions import OperationalError
 from ...schema.connection.call import Call
 from ...schema.errors import MalformedValue, PublishRefused
 from ...schema.native import keys
-from ...schema.native.live import Publication
-from ...schema.native.results import Published
 from ...schema.native.routing import NO_HEADERS
+from ...schema.native.scripts.queue_scripts import Publication
+from ...schema.native.scripts.results import Published
 from ..errors import CONNECTION_ERRORS, BrokerFull, NoRoute
 from ..message import content, is_task, publication
 from . import revocation

@@ -18,8 +18,8 @@ from kombu.serialization import loads
 
 from ...schema.errors import UsageError
 from ...schema.native import keys
-from ...schema.native.live import Live
-from ...schema.native.results import Task
+from ...schema.native.scripts.queue_scripts import Live
+from ...schema.native.scripts.results import Task
 from ...schema.text import to_text
 from ..celery.revoked_tasks import announce, revoking_app
 from ..errors import CHANNEL_ERRORS, CONNECTION_ERRORS

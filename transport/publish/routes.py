@@ -17,8 +17,8 @@ from ..errors import NoRoute
 
 if TYPE_CHECKING:
     from ...schema.connection.call import Call
-    from ...schema.native.exchange import Binding, Exchanges
-    from ...schema.native.live import Live
+    from ...schema.native.scripts.exchange import Binding, Exchanges
+    from ...schema.native.scripts.queue_scripts import Live
     from ..connection.link import ServerLink
 
 

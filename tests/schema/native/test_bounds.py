@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import redis
-from ferryman.schema.native.live import CHUNK, FETCH_BYTES, Live, Publication
-from ferryman.schema.native.results import Renewed
+from ferryman.schema.native.scripts.queue_scripts import CHUNK, FETCH_BYTES, Live, Publication
+from ferryman.schema.native.scripts.results import Renewed
 
 from ...support.native import LEASE, Send, expiring, ids, jobs
 

@@ -8,7 +8,7 @@ import pytest
 import redis
 from ferryman.schema.errors import ExchangeTypeError, MalformedValue
 from ferryman.schema.native import keys
-from ferryman.schema.native.exchange import Binding, Exchanges
+from ferryman.schema.native.scripts.exchange import Binding, Exchanges
 
 from ...support.native import Send
 

@@ -13,10 +13,10 @@ from ferryman.schema.fact import Entry, Fact, join
 from ferryman.schema.family import Target, get_family
 from ferryman.schema.job import Job, State
 from ferryman.schema.native import FAMILY, keys
-from ferryman.schema.native.aside import job_of, stored_with_aside
 from ferryman.schema.native.keys import QueueKeys
-from ferryman.schema.native.live import Live, Publication
+from ferryman.schema.native.overflow import job_of, stored_with_aside
 from ferryman.schema.native.record import Own
+from ferryman.schema.native.scripts.queue_scripts import Live, Publication
 from ferryman.schema.rule import Finding, Keyspace
 from ferryman.schema.totals import Totals
 from hypothesis import given, settings

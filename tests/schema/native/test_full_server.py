@@ -9,8 +9,8 @@ import pytest
 import redis
 from ferryman.schema.connection.call import run
 from ferryman.schema.errors import PublishRefused
-from ferryman.schema.native.exchange import Exchanges
-from ferryman.schema.native.live import Live, Publication
+from ferryman.schema.native.scripts.exchange import Exchanges
+from ferryman.schema.native.scripts.queue_scripts import Live, Publication
 
 from ...support.servers import ServerKind, installed_servers
 

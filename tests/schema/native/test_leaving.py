@@ -6,7 +6,7 @@ from typing import Any
 
 import redis
 from ferryman.schema.native import codec
-from ferryman.schema.native.live import Live, Publication
+from ferryman.schema.native.scripts.queue_scripts import Live, Publication
 
 from ...support.native import LEASE, Send, jobs
 

@@ -16,8 +16,8 @@ from ferryman.migrations.repair import Outcome, applied
 from ferryman.schema.connection.address import Address
 from ferryman.schema.connection.call import run
 from ferryman.schema.native import FAMILY, keys
-from ferryman.schema.native.live import Live, Publication
 from ferryman.schema.native.rules import STALE_MS
+from ferryman.schema.native.scripts.queue_scripts import Live, Publication
 from ferryman.schema.rule import Finding
 
 from ...support.captures import dump, survey

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import redis
-from ferryman.schema.native.live import Live
+from ferryman.schema.native.scripts.queue_scripts import Live
 
 from ...support.native import LEASE, Send, jobs
 

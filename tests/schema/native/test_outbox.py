@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 from ferryman.schema.errors import MalformedValue, QueueArgumentsError
-from ferryman.schema.native.live import Live, Publication
+from ferryman.schema.native.scripts.queue_scripts import Live, Publication
 
 from ...support.native import LEASE, Send, ids, jobs
 

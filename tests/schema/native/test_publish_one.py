@@ -9,7 +9,7 @@ import pytest
 import redis
 from ferryman.schema.connection.call import run
 from ferryman.schema.errors import MalformedValue, PublishRefused
-from ferryman.schema.native.live import Live, Publication, Published
+from ferryman.schema.native.scripts.queue_scripts import Live, Publication, Published
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -10,7 +10,7 @@ from ferryman.schema.errors import QueueArgumentsError
 from ferryman.schema.family import Target
 from ferryman.schema.job import Job, State
 from ferryman.schema.native import FAMILY
-from ferryman.schema.native.live import Live
+from ferryman.schema.native.scripts.queue_scripts import Live
 from ferryman.schema.totals import Totals
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

@@ -7,7 +7,7 @@ import redis
 from ferryman.migrations.repair import Outcome
 from ferryman.schema.job import State
 from ferryman.schema.native import FAMILY
-from ferryman.schema.native.live import Live
+from ferryman.schema.native.scripts.queue_scripts import Live
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -6,9 +6,9 @@ import re
 from importlib.resources import files
 
 import pytest
-from ferryman.schema.native.scripts import definitions, names, script
+from ferryman.schema.native.scripts.loader import definitions, names, script
 
-FILES = [file.name.removesuffix(".lua") for file in (files("ferryman.schema.native") / "lua").iterdir()]
+FILES = [file.name.removesuffix(".lua") for file in (files("ferryman.schema.native.scripts") / "lua").iterdir()]
 TRANSITIONS = sorted(name for name in FILES if not name.startswith("_"))
 PIECES = sorted(name for name in FILES if name.startswith("_"))
 

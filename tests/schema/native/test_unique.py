@@ -8,7 +8,7 @@ from ferryman.schema.errors import UsageError
 from ferryman.schema.family import Target
 from ferryman.schema.job import Job, State
 from ferryman.schema.native import FAMILY
-from ferryman.schema.native.live import Live, Publication
+from ferryman.schema.native.scripts.queue_scripts import Live, Publication
 from ferryman.schema.totals import Totals
 
 from ...support.native import LEASE, Send, ids, jobs

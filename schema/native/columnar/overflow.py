@@ -1,8 +1,8 @@
-"""What is plainly aside of thousands of jobs at once: ``Aside.unpack`` (aside.py) for columns. Needs the extra ``spark``.
+"""What is plainly aside of thousands of jobs at once: ``Aside.unpack`` for columns. Needs the extra ``spark``.
 
 Most migrated jobs have a text aside in which the values stand in one order and each in one form, that of ``Aside.pack``. A loop
-finds them there; of all other texts it says that they are not plain. tests/schema/native/test_asides.py. Called by ``columns.py``
-and ``table.py``.
+finds them there; of all other texts it says that they are not plain. tests/schema/native/columnar/test_overflow.py. Called by
+``batch_prefilter.py`` and ``table.py``.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from ..columnar.binary_views import Texts, has
-from ..columnar.build import ALPHABET, PADDING, arranged, from_base64
-from ..columnar.jit import compiled
-from ..columnar.jobtable import Lines
-from ..columnar.packed_check import plain_packs
-from ..packed import pack
-from .aside import extra_of
+from ...columnar.binary_views import Texts, has
+from ...columnar.build import ALPHABET, PADDING, arranged, from_base64
+from ...columnar.jit import compiled
+from ...columnar.jobtable import Lines
+from ...columnar.packed_check import plain_packs
+from ...packed import pack
+from ..overflow import extra_of
 
 WHOLE, SIGNED, FRACTION, BYTES, LINES = range(5)
 FIELDS = {

@@ -16,8 +16,8 @@ from attrs import evolve, field, frozen
 from ..errors import MalformedValue
 from ..job import Job, differences
 from ..packed import pack, unpack
-from .place import ASCENDING, SEQUENCES, PriorityOrder
 from .record import LARGEST, NAME, PLACE_OF, Own, Stored, canonical, message_of, standard, standard_at, turn_of, whole_score
+from .scripts.waiting_score import ASCENDING, SEQUENCES, PriorityOrder
 
 MOVING = frozenset({"due_at", "started_at", "finished_at", "attempts", "error", "worker", "lease_expires_at"})
 """Fields that transitions change. What is aside about them holds only while the job stands where it stood."""

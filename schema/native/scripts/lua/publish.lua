@@ -71,7 +71,7 @@ local function choose()
   return fresh, verdicts, duplicates
 end
 
--- A priority as a number that is lower the sooner it runs (place.py).
+-- A priority as a number that is lower the sooner it runs (waiting_score.py).
 local function rank(priority)
   priority = math.min(priority, tonumber(queue.max_priority) or priority)
   return queue.priority_order == 'descending' and -1 - priority or priority

@@ -1,6 +1,6 @@
-"""Sound jobs of our own queues at a glance, thousands at once: ``prefilter.py`` for columns.
+"""Sound jobs of our own queues at a glance, thousands at once: ``../prefilter.py`` for columns.
 
-tests/schema/native/test_columns.py. Called by ``prefilter.py``.
+tests/schema/native/columnar/test_batch_prefilter.py. Called by ``../prefilter.py``.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from ..columnar.batch_prefilter import NOT_ACCEPTED, UNDATED, AcceptedColumns, BatchPrefilter, IndexMemberColumns
-from ..columnar.binary_views import NO_NUMBER, NULL, Texts, has
-from ..columnar.jit import compiled
-from ..columnar.jobnumbers import numbers_of
-from ..columnar.jobtable import AcceptedJobs, JobTable
-from ..prefilter import ANYWHERE
-from ..totals import Totals
-from .aside import Aside
-from .asides import Asides
-from .place import ASCENDING, SEQUENCES
-from .prefilter import EXACT, SOMEWHERE, NativePrefilter, is_calm, is_message
-from .reader import order_of
-from .record import CANCELLED, whole
+from ...columnar.batch_prefilter import NOT_ACCEPTED, UNDATED, AcceptedColumns, BatchPrefilter, IndexMemberColumns
+from ...columnar.binary_views import NO_NUMBER, NULL, Texts, has
+from ...columnar.jit import compiled
+from ...columnar.jobnumbers import numbers_of
+from ...columnar.jobtable import AcceptedJobs, JobTable
+from ...prefilter import ANYWHERE
+from ...totals import Totals
+from ..overflow import Aside
+from ..prefilter import EXACT, SOMEWHERE, NativePrefilter, is_calm, is_message
+from ..reader import order_of
+from ..record import CANCELLED, whole
+from ..scripts.waiting_score import ASCENDING, SEQUENCES
+from .overflow import Asides
 from .table import read_tables
 
 

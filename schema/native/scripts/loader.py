@@ -3,7 +3,7 @@
 One file is one transition. Files that begin with an underscore are pieces for all scripts of their kind; a script's name tells
 its kind. A piece consists of nothing but comments and ``local`` definitions, and a script carries only those definitions that it
 uses: every call of a script runs through all of it, and making functions that nobody calls costs as much as a command or two.
-Called by ``live.py``, ``exchange.py`` and ``writer.py``.
+Called by ``queue_scripts.py``, ``exchange.py`` and ``../writer.py``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from functools import cache
 from importlib.resources import files
 
-from ..connection.call import Script
+from ...connection.call import Script
 
 _COMMENTS = re.compile(r"^ *--.*\n", re.MULTILINE)
 _BEGIN = re.compile(r"^(?=local )", re.MULTILINE)

@@ -1,15 +1,16 @@
 """How the family's scripts reply, and which exception a refusal becomes.
 
 Every script replies ``[b"ok", result]`` or ``[word, detail…]`` (rule 3 of ``lua/_common.lua``). Errors arrive as replies, so they
-are raised where a reply is read, however the call was sent. Called by the parse functions of ``live.py`` and ``exchange.py``.
+are raised where a reply is read, however the call was sent. Called by the parse functions of ``queue_scripts.py`` and
+``exchange.py``.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..errors import ExchangeTypeError, MalformedValue, PublishRefused, QueueArgumentsError, SchemaVersionError, ServerError
-from ..text import show
+from ...errors import ExchangeTypeError, MalformedValue, PublishRefused, QueueArgumentsError, SchemaVersionError, ServerError
+from ...text import show
 
 
 def result(reply: Any, what: str) -> Any:

@@ -1,7 +1,7 @@
-"""What the transitions of ``live.py`` give back, and how it is read from the scripts' replies.
+"""What the transitions of ``queue_scripts.py`` give back, and how it is read from the scripts' replies.
 
 Values and pure functions; nothing here raises for a reply of our scripts, whatever scores stand in the keyspace. Called by
-``live.py``; the classes are what the transport and the command line see.
+``queue_scripts.py``; the classes are what the transport and the command line see.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any, Literal, NamedTuple
 
 from attrs import field, frozen
 
-from ..errors import MalformedValue
-from ..text import load_json, show, to_text
-from .place import ASCENDING, DESCENDING, PriorityOrder, priority_of
-from .record import whole
+from ...errors import MalformedValue
+from ...text import load_json, show, to_text
+from ..record import whole
+from .waiting_score import ASCENDING, DESCENDING, PriorityOrder, priority_of
 
 Verdict = Literal["acked", "cancelled", "lost"]
 Place = Literal["waiting", "scheduled", "held", "dead", "done", "blocked"]

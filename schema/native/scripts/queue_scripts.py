@@ -17,14 +17,14 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from attrs import field, frozen
 
-from ..connection.call import Argument, Call, Command
-from ..errors import UsageError
-from ..text import to_bytes
-from . import keys, results
-from .answers import result
+from ...connection.call import Argument, Call, Command
+from ...errors import UsageError
+from ...text import to_bytes
+from .. import keys
+from ..keys import QueueKeys
+from . import results
 from .arguments import stored as arguments_for_meta
-from .keys import QueueKeys
-from .place import ASCENDING, PriorityOrder, check_order, check_priority
+from .loader import script
 from .results import (
     Advanced,
     Declared,
@@ -41,7 +41,8 @@ from .results import (
     Taken,
     Verdict,
 )
-from .scripts import script
+from .script_replies import result
+from .waiting_score import ASCENDING, PriorityOrder, check_order, check_priority
 
 __all__ = [
     "Advanced",

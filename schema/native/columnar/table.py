@@ -1,7 +1,8 @@
-"""Tables of jobs in native keyspaces: what writer.py writes of each, and what reader.py makes of it, if they have nothing rare.
+"""Tables of jobs in native keyspaces: what the writer writes of each, and what the reader makes of it, if they have nothing rare.
 
 What ``record.standard``, ``Aside.of`` and ``writer.write`` say of a job, and ``aside.job_of`` of its hash, is said of a column
-here. tests/schema/native/test_table.py holds the one against the other. Called by ``family.py`` and ``columns.py``.
+here. tests/schema/native/columnar/test_table.py holds the one against the other. Called by ``family.py`` and
+``batch_prefilter.py``.
 """
 
 from __future__ import annotations
@@ -11,20 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from ..columnar.binary_views import Texts
-from ..columnar.build import TextPart, base64, bulk, decimal, each, grouped, joined, where
-from ..columnar.jobtable import AcceptedJobs, Column, CommandTable, JobTable
-from ..family import Target
-from ..job import Job, State
-from ..packed import pack
-from ..text import to_bytes, to_text
-from ..totals import Totals
-from .aside import Aside
-from .asides import Asides
-from .keys import QueueKeys
-from .place import IMPORTED, SEQUENCES
-from .prefilter import EXACT
-from .record import FAILED, NAME, PLACE_OF, STATES
+from ...columnar.binary_views import Texts
+from ...columnar.build import TextPart, base64, bulk, decimal, each, grouped, joined, where
+from ...columnar.jobtable import AcceptedJobs, Column, CommandTable, JobTable
+from ...family import Target
+from ...job import Job, State
+from ...packed import pack
+from ...text import to_bytes, to_text
+from ...totals import Totals
+from ..keys import QueueKeys
+from ..overflow import Aside
+from ..prefilter import EXACT
+from ..record import FAILED, NAME, PLACE_OF, STATES
+from ..scripts.waiting_score import IMPORTED, SEQUENCES
+from .overflow import Asides
 
 MOMENTS = {State.WAITING: None, State.SCHEDULED: "due_at", State.COMPLETED: "finished_at", State.FAILED: "finished_at"}
 """The states of jobs in tables, with the attribute that is their score; that of waiting ones is their turn."""

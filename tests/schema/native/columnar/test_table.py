@@ -10,7 +10,7 @@ from ferryman.schema.fact import Entry
 from ferryman.schema.family import Target
 from ferryman.schema.job import JOB_FIELDS, Job, State
 from ferryman.schema.native import FAMILY
-from ferryman.schema.native.table import MOMENTS
+from ferryman.schema.native.columnar.table import MOMENTS
 from ferryman.schema.prefilter import Member
 from ferryman.schema.rule import Keyspace
 from ferryman.schema.totals import Totals
@@ -18,11 +18,11 @@ from hiredis import pack_command
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from ...compat.kue.strategies import jobs as any_jobs
-from ...support.prefiltering import Keys, accept, accepted_jobs, in_order, jobs_of, table_of
-from .test_hostile import fields as field_names
-from .test_hostile import texts
-from .test_prefilter import MIGRATED, PREFIX, PUBLISHED, stored
+from ....compat.kue.strategies import jobs as any_jobs
+from ....support.prefiltering import Keys, accept, accepted_jobs, in_order, jobs_of, table_of
+from ..test_hostile import fields as field_names
+from ..test_hostile import texts
+from ..test_prefilter import MIGRATED, PREFIX, PUBLISHED, stored
 
 NOW = 1_800_000_000_000
 TARGET = Target("ferryman", NOW, fresh=True)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 from ferryman.schema.errors import UsageError
-from ferryman.schema.native.place import ASCENDING, DESCENDING, PriorityOrder, check_priority, place, priority_of, sequence_of
+from ferryman.schema.native.scripts.waiting_score import (
+    ASCENDING,
+    DESCENDING,
+    PriorityOrder,
+    check_priority,
+    place,
+    priority_of,
+    sequence_of,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,8 +1,8 @@
 """Exchanges and fanout of the native family: bindings, route versions, broadcast streams. One atomic script each.
 
-Like ``live.py`` this builds calls and never opens a connection. An exchange lives in another cluster slot than its queues, so no
-script touches both: see ``Live.bump_routes`` for how a removed binding reaches the publishers. Called by the transport and the
-command line.
+Like ``queue_scripts.py`` this builds calls and never opens a connection. An exchange lives in another cluster slot than its
+queues, so no script touches both: see ``Live.bump_routes`` for how a removed binding reaches the publishers. Called by the
+transport and the command line.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from attrs import field, frozen
 
-from ..connection.call import Argument, Call, Command
-from ..errors import MalformedValue, UsageError
-from ..text import load_json, to_bytes, to_text
-from . import keys
-from .answers import result
-from .scripts import script
+from ...connection.call import Argument, Call, Command
+from ...errors import MalformedValue, UsageError
+from ...text import load_json, to_bytes, to_text
+from .. import keys
+from .loader import script
+from .script_replies import result
 
 T = TypeVar("T")
 

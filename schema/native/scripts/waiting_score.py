@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ..errors import UsageError
+from ...errors import UsageError
 
 PriorityOrder = Literal["ascending", "descending"]
 

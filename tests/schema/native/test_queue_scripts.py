@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import redis
 from ferryman.schema.errors import MalformedValue, QueueArgumentsError, UsageError
-from ferryman.schema.native.live import Live, Publication
-from ferryman.schema.native.place import PriorityOrder
+from ferryman.schema.native.scripts.queue_scripts import Live, Publication
+from ferryman.schema.native.scripts.waiting_score import PriorityOrder
 
 from ...support.native import LEASE, Send, ids, jobs
 

@@ -1,7 +1,7 @@
 """Queue arguments: which of them the scripts honour, and how they stand in a queue's ``meta``.
 
 They are checked here, at the edge, and stored as settings that every script reads, because a publishing channel may never declare
-the queue it publishes to. Pure. Called by ``live.py``.
+the queue it publishes to. Pure. Called by ``queue_scripts.py``.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 from attrs import frozen
 
-from ..connection.call import Argument
-from ..errors import QueueArgumentsError
+from ...connection.call import Argument
+from ...errors import QueueArgumentsError
 
 
 @frozen

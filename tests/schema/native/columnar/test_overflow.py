@@ -6,14 +6,14 @@ from typing import Any
 
 from ferryman.schema.columnar.binary_views import Texts
 from ferryman.schema.errors import MalformedValue
-from ferryman.schema.native.aside import Aside, is_plain
-from ferryman.schema.native.asides import FIELDS, Asides
+from ferryman.schema.native.columnar.overflow import FIELDS, Asides
+from ferryman.schema.native.overflow import Aside, is_plain
 from ferryman.schema.packed import pack
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from ...compat.kue.strategies import jobs as any_jobs
-from ...support.binary_views import WAYS, Way
+from ....compat.kue.strategies import jobs as any_jobs
+from ....support.binary_views import WAYS, Way
 
 WHOLE = ("priority", "updated_at", "max_attempts", "ttl")
 

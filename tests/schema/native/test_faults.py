@@ -8,7 +8,7 @@ import pytest
 import redis
 from ferryman.schema.connection.call import Call
 from ferryman.schema.errors import MalformedValue, SchemaVersionError
-from ferryman.schema.native.live import Live, Publication
+from ferryman.schema.native.scripts.queue_scripts import Live, Publication
 
 from ...support.native import LEASE, Send, ids, jobs
 
