@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 import redis
-from ferryman.migrations.fill import Filling, fill
+from ferryman.migrations.generate import Filling, fill
 from ferryman.schema.connection.address import Address
 from ferryman.schema.family import family_names
 

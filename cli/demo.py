@@ -29,7 +29,7 @@ from ..compat.samples import commands
 from ..migrations.engine import Engine, Verification
 from ..migrations.local import LocalEngine
 from ..migrations.plan import Plan
-from ..migrations.survey import clock_ms
+from ..migrations.probes import clock_ms
 from ..schema.connection.address import Address
 from ..schema.connection.connect import open_client
 from ..schema.errors import ServerError, UsageError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from attrs import evolve
 
-from ..migrations.fill import Filled, Filling, fill
+from ..migrations.generate import Filled, Filling, fill
 from ..schema.connection.address import DEFAULT_FAMILY, Address
 from ..schema.errors import UsageError
 from ..schema.family import family_names, get_family

@@ -1,7 +1,7 @@
 """Bulk: sends many commands in few, one batch ahead of the replies, into a keyspace that nobody else uses yet.
 
 Commands that add to the same key go out as one, so that a batch has hardly more commands than jobs; while the server works at
-one batch, the next is made. Nothing is fenced here: that is ``writing.py``. Called by ``fill.py``.
+one batch, the next is made. Nothing is fenced here: that is ``partition_writer.py``. Called by ``generate.py``.
 """
 
 from __future__ import annotations

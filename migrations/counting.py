@@ -18,8 +18,8 @@ from ..schema.connection.connect import open_client
 from ..schema.connection.pipeline import Wire, wire
 from ..schema.family import Asking, Command
 from ..schema.job import State
+from .probes import clock_ms
 from .queues import QueueStatus
-from .survey import clock_ms
 
 SERVERS = (Kind.TCP, Kind.TLS, Kind.UNIX, Kind.SENTINEL)
 """Addresses of one server, which any command may be sent to."""

@@ -27,12 +27,12 @@ from ..schema.job import State
 from ..schema.rule import Keyspace
 from ..schema.text import show
 from ..schema.totals import Totals
-from .glance import Glance, Key, at_server, at_source
 from .globs import covering
+from .key_sample import Glance, Key, at_server, at_source
+from .partition_writer import is_of_journal
 from .reading import BATCH
 from .source import open_source
 from .subjects import Gathering
-from .writing import is_of_journal
 
 MOST_KEYS = 200_000
 """Keys whose names are looked at."""

@@ -30,16 +30,16 @@ from ..schema.fact import Entry, Fact
 from ..schema.family import Command
 from ..schema.rule import Keyspace
 from ..schema.text import show
-from .clusterscan import REDIRECTED, Cluster, NodeName
+from .cluster_scan import REDIRECTED, Cluster, NodeName
 from .counting import count
-from .glance import LARGE, LENGTHS
 from .globs import covering
+from .key_sample import LARGE, LENGTHS
+from .partition_writer import is_of_journal
 from .reading import checked, is_wrong_type, read_entries
 from .scan import EVERYTHING, SCAN_COUNT, Cursors, Span, node, ranges, scan_range
 from .slots import keys_of
 from .subjects import Gathering
 from .throttle import Throttle
-from .writing import is_of_journal
 
 NAMES = 5_000
 """Key names that are looked at, about; twice as many at first, because a page of SCAN does not end where a part of the positions

@@ -277,7 +277,7 @@ class Engine(Protocol):
     def audit(self, source: Address, now_ms: int, report: Report[Finding], progress: Progress = silent) -> Census:
         """Runs every rule of the family on every job and on the whole keyspace.
 
-        What is found of a job of a live source is looked at again, and reported if it still holds: see confirm.py.
+        What is found of a job of a live source is looked at again, and reported if it still holds: see recheck.py.
         """
 
     def migrate(

@@ -23,7 +23,7 @@ from ..schema.connection.pipeline import Packed, Wire, has_errors
 from ..schema.errors import ServerError, StaleWriter
 from ..schema.family import Command
 from ..schema.text import show
-from .clusterscan import REDIRECTED
+from .cluster_scan import REDIRECTED
 
 
 @frozen

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .skim import REDIS, VALKEY, Dialect, NoRecord, length_at, string_at
+from .rdb_boundary import REDIS, VALKEY, Dialect, NoRecord, length_at, string_at
 
 PLAIN_HASH = b"\x04"
 PACKED_HASH = b"\x10"

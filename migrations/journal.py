@@ -10,13 +10,13 @@ Keys, all in the database of the target and outside every family's prefix; J is 
         reading      the engine's word for where it keeps what it has read of the source, if it does
         choices      JSON: the plan's choices (moment, --active, --lossy); verify takes them over
         started_ms, finished_ms, summary     by the target's clock; the summary as JSON
-    J:<epoch>:part:<part>   hash, one for each part: see writing.py; gone when finished
+    J:<epoch>:part:<part>   hash, one for each part: see partition_writer.py; gone when finished
     J:target:<digest>       hash: the epoch that writes to this prefix now; gone when finished
 
 and in a cluster, in the slot of every hash tag that jobs have:
 
     ferryman-migration:{<tag>}:<epoch>:fence         hash: the run that may write there; when finished, one that never was
-    ferryman-migration:{<tag>}:<epoch>:lane:<part>   hash, one for each part: see writing.py; gone when finished
+    ferryman-migration:{<tag>}:<epoch>:lane:<part>   hash, one for each part: see partition_writer.py; gone when finished
 
 A finished journal stays, and the fences of a cluster with it: they keep a second run, and writers that were given up and live on,
 from bringing back jobs that workers of the target have done since. Only ``begin``, ``finish`` and the parts write here. Called
@@ -38,9 +38,9 @@ from ..schema.family import Command
 from ..schema.text import show, to_text
 from .engine import Summary
 from .fence import Condition, Fence
+from .partition_writer import FINISH, HOME, LANE, Run, journal_glob, journal_key, send
 from .plan import Plan
 from .store import Store
-from .writing import FINISH, HOME, LANE, Run, journal_glob, journal_key, send
 
 
 @frozen

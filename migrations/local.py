@@ -21,20 +21,20 @@ from ..schema.rule import Finding, Keyspace
 from ..schema.totals import Totals
 from . import journal, leftovers
 from .compare import judge_all
-from .confirm import Found, confirming
 from .drift import Watch
 from .engine import Census, Difference, Progress, Report, Summary, Verification, silent
-from .hoard import hoarding
-from .intake import Intake
+from .fact_reader import Intake
+from .gc_paused import hoarding
 from .order import listing_order, order_difference, pop_orders
+from .partition_writer import Run, identity, open_part
 from .plan import Carried, Plan, carry
 from .prefiltering_reader import InMemoryPrefilterReader, has_prefilter
 from .queues import QueueStatus, counted, statuses
+from .recheck import Found, confirming
 from .source import open_source
 from .store import Store, open_store
 from .subjects import Gathering
 from .throttle import UNTHROTTLED, Throttle
-from .writing import Run, identity, open_part
 
 PART = "local"
 """The only part of a local migration, and its layout."""

@@ -21,9 +21,9 @@ from attrs import define, field, frozen
 from ..schema.connection.address import Address
 from ..schema.fact import Entry, Fact
 from ..schema.prefilter import WORD, Accepted, IndexMembers, Item, JobGroup, Prefilter
-from .chunks import LIST_CHUNK
 from .engine import Census
-from .intake import Intake
+from .fact_reader import Intake
+from .long_keys import LIST_CHUNK
 
 T = TypeVar("T")
 

@@ -2,7 +2,7 @@
 
     pieces -> decode -> entries
 
-An RDB file can't be entered in the middle by looking it up; ``skim.boundary`` guesses where records begin, and decoding
+An RDB file can't be entered in the middle by looking it up; ``rdb_boundary.boundary`` guesses where records begin, and decoding
 proves it: a piece is handed to the decoder with the file's own header before it and an end mark with eight letters behind it.
 A decoder that starts at a true beginning and comes to exactly that end mark has shown that the next piece begins truly as
 well; the first one does, so the proof runs through the file. Where it fails, the piece is joined with the next, and nothing of
@@ -40,7 +40,7 @@ from ..schema.rule import Finding, Severity
 from . import aof
 from .checksum import NONE, SIZE, crc64, joined
 from .fieldttl import living
-from .skim import REDIS, RESIZE_DB, SELECT_DB, VALKEY, NoRecord, Unknown
+from .rdb_boundary import REDIS, RESIZE_DB, SELECT_DB, VALKEY, NoRecord, Unknown
 
 HEADER = 9
 """Bytes of the magic word and version."""

@@ -17,7 +17,7 @@ from ..schema.connection.pipeline import Wire, mapping
 from ..schema.fact import Entry
 from ..schema.family import Command
 from ..schema.text import to_text
-from .chunks import WHOLE, Sizes, list_chunks, run_before, scored, zset_chunks
+from .long_keys import WHOLE, Sizes, list_chunks, run_before, scored, zset_chunks
 from .throttle import Pace
 
 Chunk = TypeVar("Chunk", bound=Sized)
@@ -92,7 +92,7 @@ def read_entries(
     """The values of the keys: a list with the entry of each, or its first part, then one list for each further part.
 
     Keys that don't exist any more are left out. Of a key longer than a chunk, items that come or go while it is read may be
-    missed or repeated; those that stand still are not (chunks.py), but a set or hash whose table shrinks may repeat some.
+    missed or repeated; those that stand still are not (long_keys.py), but a set or hash whose table shrinks may repeat some.
     ``is_hash`` may be wrong, and only costs time then. ``set_aside`` is offered each key that is longer than its first part.
     """
     heads = _heads(line, list(keys), is_hash, sizes)

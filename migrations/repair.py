@@ -33,7 +33,7 @@ from ..schema.family import Command, KeyFamily
 from ..schema.rule import Finding, Keyspace, check_job
 from ..schema.totals import Totals
 from .engine import Progress, silent
-from .pinned import Look, keys_of, looks, pin
+from .preconditions import Look, keys_of, looks, pin
 from .source import open_source
 from .subjects import Gathering
 from .throttle import UNTHROTTLED, Throttle

@@ -18,11 +18,11 @@ from ..schema.connection.connect import open_client, server_errors
 from ..schema.errors import KeyspaceNotFound, UsageError
 from ..schema.fact import Entry
 from ..schema.rule import Finding
-from .clusterscan import Cluster
+from .cluster_scan import Cluster
+from .probes import clock_ms, memory, nothing_found
 from .rdbfile import RdbFile, unread_keys
 from .reading import Guess, no_guess
 from .scan import POSITIONS, Cursors, entries, node, position
-from .survey import clock_ms, memory, nothing_found
 from .throttle import UNTHROTTLED, Throttle
 
 

@@ -2,7 +2,7 @@
 
 Whoever writes names a fence and commands; the store finds the node that applies both in one transaction. On one server any
 commands go together. In a cluster those do whose keys share a hash tag, and their fence has keys with the same tag; a slot
-that moves meanwhile is waited for. Called by writing.py, journal.py and the engines.
+that moves meanwhile is waited for. Called by partition_writer.py, journal.py and the engines.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from ..schema.connection.connect import open_client, server_errors
 from ..schema.connection.pipeline import Packed, Wire, wire
 from ..schema.errors import ServerError
 from ..schema.family import Command, KeyFamily
-from . import survey
-from .clusterscan import PAUSE, REDIRECTED, REST_SECONDS, Cluster
+from . import probes
+from .cluster_scan import PAUSE, REDIRECTED, REST_SECONDS, Cluster
 from .fence import Fence, Held, transact
 from .slots import common_tag, keys_of, must_fit
 
@@ -76,10 +76,10 @@ class ServerStore(Store):
             return _answers(line, commands)
 
     def occupant(self, family: KeyFamily, prefix: str) -> bytes | None:
-        return survey.occupant(self._client, family, prefix)
+        return probes.occupant(self._client, family, prefix)
 
     def clock_ms(self) -> int:
-        return survey.clock_ms(self._client)
+        return probes.clock_ms(self._client)
 
 
 class ClusterStore(Store):
@@ -100,7 +100,7 @@ class ClusterStore(Store):
         return self._at(keys_of(commands[0])[0], lambda line: _answers(line, commands)) if commands else []
 
     def occupant(self, family: KeyFamily, prefix: str) -> bytes | None:
-        return survey.first_occupant(self._cluster.entries(family.globs(prefix)), family, prefix)
+        return probes.first_occupant(self._cluster.entries(family.globs(prefix)), family, prefix)
 
     def clock_ms(self) -> int:
         return self._cluster.clock_ms()

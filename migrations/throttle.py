@@ -15,7 +15,7 @@ from typing import TypeVar
 from attrs import define, field, frozen
 
 from ..schema.errors import UsageError
-from .chunks import WHOLE, Sizes
+from .long_keys import WHOLE, Sizes
 
 T = TypeVar("T")
 

@@ -2,7 +2,7 @@
 
 Jobs come in lots. Each lot has random numbers of its own, so that several processes make different lots of one keyspace, and
 every lot is dealt from the same deck, so that each knows how many jobs of a queue the lots before it have. Called by each
-family's ``generate.py``, and by ``migrations/fill.py``.
+family's ``generate.py``, and by ``migrations/generate.py``.
 """
 
 from __future__ import annotations

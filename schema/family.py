@@ -233,7 +233,7 @@ class KeyFamily(ABC):
         """The commands to send once, after every job is stored: registries, counters, wake-up tokens. Idempotent as well.
 
         A script (EVAL) that replies 1 has done a part of its work, so that the server does not stand still: it is to be sent
-        again until it replies something else (``migrations/writing.py``).
+        again until it replies something else (``migrations/partition_writer.py``).
 
         ``written`` are the totals of the written jobs as ``tally_written`` made them.
         """
@@ -253,7 +253,8 @@ class KeyFamily(ABC):
         Raises Unmendable where there is more to say about why not. ``choices``: what keys can't tell and the user decides.
         ``subject``: all that was read about the job of the finding; None for a finding about the keyspace. Whoever sends the
         commands makes sure that nothing of it has changed meanwhile, nor anything that stands where they write, nor the
-        answers to reading commands that stand among them (``migrations/pinned.py``, which lists the commands that may be used).
+        answers to reading commands that stand among them (``migrations/preconditions.py``, which lists the commands that may be
+        used).
         """
         return []
 

@@ -1,7 +1,7 @@
 """Key references: the keys that speak of one job, so that all of them can be read again at one moment; and what to count again.
 
 A family names the keys of a job (``KeyFamily.related_keys``), and the numbers on which a finding about the keyspace rests
-(``KeyFamily.count_checks``); ``migrations/confirm.py`` reads them. Plain values.
+(``KeyFamily.count_checks``); ``migrations/recheck.py`` reads them. Plain values.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ..migrations.confirm import MOST, Confirmation, Found, confirming
 from ..migrations.engine import Census, Progress, silent
+from ..migrations.recheck import MOST, Confirmation, Found, confirming
 from ..migrations.throttle import Throttle
 from ..schema.rule import Finding
 from ..schema.totals import Totals

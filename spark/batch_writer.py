@@ -1,8 +1,8 @@
 """Putting: what was decided about the jobs of a slab goes into a part of a migration, in the order of the jobs.
 
 Jobs of tables are put many at once, as commands that nobody takes apart; those between them by themselves. Whichever way a job
-goes, it has the same place among the jobs of its lane (migrations/writing.py): another run may take the other way. Called by
-migrate.py.
+goes, it has the same place among the jobs of its lane (migrations/partition_writer.py): another run may take the other way.
+Called by migrate.py.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 from attrs import frozen
 
 from ..migrations.engine import Summary
+from ..migrations.partition_writer import PackedJobs, PackedMembers, Part, around_id, marked
 from ..migrations.plan import Carried
 from ..migrations.store import Store
-from ..migrations.writing import PackedJobs, PackedMembers, Part, around_id, marked
 from ..schema.columnar.binary_views import Texts
 from ..schema.columnar.build import Sized, arranged, joined
 from ..schema.columnar.jobtable import CommandTable

@@ -17,7 +17,7 @@ from attrs import evolve, frozen
 from pyspark.sql import SparkSession
 
 from ..migrations.engine import Progress
-from ..migrations.intake import NewIntake
+from ..migrations.fact_reader import NewIntake
 from ..migrations.rdbfile import Decoded, NotAPiece, Piece, RdbFile, unread_keys
 from ..migrations.source import open_file, snapshot_paths
 from ..schema.connection.address import Address

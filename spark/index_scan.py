@@ -1,8 +1,8 @@
 """Indexed: the records of jobs, found by an index in which all of them stand (schema/index.py), instead of by a scan.
 
 A scan costs the server half as much for each key of a keyspace as its record does; an index costs next to nothing. Strips of it
-(migrations/strips.py) bring records in the order in which they lie in the server's memory, most likely. What an index lacks is
-not read: a record that it has lost is for audits to find. Only reads from the server. Called by the data source.
+(migrations/index_slices.py) bring records in the order in which they lie in the server's memory, most likely. What an index lacks
+is not read: a record that it has lost is for audits to find. Only reads from the server. Called by the data source.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import redis
 from attrs import frozen
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from ..migrations.chunks import Sizes
-from ..migrations.keyparts import KeyPart
+from ..migrations.index_slices import Strip, cut_strips
+from ..migrations.key_splits import KeyPart
+from ..migrations.long_keys import Sizes
 from ..migrations.scan import node, nothing_expires, same_server
-from ..migrations.strips import Strip, cut_strips
 from ..migrations.throttle import Pace, Throttle
 from ..schema.columnar.binary_views import Texts
 from ..schema.columnar.build import joined

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..migrations.intake import Outline
+from ..migrations.fact_reader import Outline
 from ..migrations.prefiltering_reader import AcceptedRecords, PrefilteringReader
 from ..schema.columnar.batch_prefilter import NOT_ACCEPTED, UNDATED, AcceptedColumns, BatchPrefilter
 from ..schema.columnar.binary_views import NO_NUMBER, Room, Texts, fields

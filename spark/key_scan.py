@@ -23,7 +23,7 @@ import redis
 from attrs import define, field, frozen
 from pyspark.sql import SparkSession
 
-from ..migrations.clusterscan import Cluster, NodeName
+from ..migrations.cluster_scan import Cluster, NodeName
 from ..migrations.engine import Progress, silent
 from ..migrations.prefiltering_reader import has_prefilter
 from ..migrations.scan import SCAN_COUNT, Span, node, same_server, scan_range, split

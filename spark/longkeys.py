@@ -1,6 +1,6 @@
 """LongKeys: the second step of a snapshot: keys of so many items that one task alone would read them for long.
 
-The task that meets such a key does not read it; it leaves the key's parts (migrations/keyparts.py) in its summary row. When all
+The task that meets such a key does not read it; it leaves the key's parts (migrations/key_splits.py) in its summary row. When all
 other keys have been read, the parts are, one by each task. Called by snapshot.py.
 """
 
@@ -15,10 +15,10 @@ from attrs import define, field
 from pyspark.sql import SparkSession
 from redis.crc import key_slot
 
-from ..migrations.clusterscan import REDIRECTED, Cluster
+from ..migrations.cluster_scan import REDIRECTED, Cluster
 from ..migrations.engine import Progress
-from ..migrations.intake import NewIntake
-from ..migrations.keyparts import KeyPart, cut, read_part
+from ..migrations.fact_reader import NewIntake
+from ..migrations.key_splits import KeyPart, cut, read_part
 from ..migrations.scan import Cursors, node
 from ..migrations.throttle import Throttle
 from ..schema.connection.address import Address, Kind

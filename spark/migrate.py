@@ -1,7 +1,7 @@
 """Migrate: the tasks that decide about the jobs of a snapshot and write them to the target. Called by the engine.
 
 Each part of the snapshot is one part of the migration's journal, so a task that is tried again, a second copy of it, or a later
-run goes on where the part stands, and writers that were given up are refused (``migrations/writing.py``). Every attempt
+run goes on where the part stands, and writers that were given up are refused (``migrations/partition_writer.py``). Every attempt
 decides about all jobs of its part, also of one that is done: findings and counts come from the attempt that Spark
 keeps, whichever wrote the jobs.
 """
@@ -14,9 +14,9 @@ from contextlib import nullcontext
 from itertools import chain
 
 from ..migrations.engine import Report, Summary
+from ..migrations.partition_writer import Run, identity, open_part
 from ..migrations.plan import Carried, Plan, carry, carry_table
 from ..migrations.store import Store, open_store
-from ..migrations.writing import Run, identity, open_part
 from ..schema.columnar.jobtable import JobTable
 from ..schema.connection.address import Address
 from ..schema.fact import Subject

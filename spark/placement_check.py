@@ -21,7 +21,7 @@ import pyarrow as pa
 from attrs import frozen
 
 from ..migrations.engine import Census
-from ..migrations.intake import Outline
+from ..migrations.fact_reader import Outline
 from ..migrations.prefiltering_reader import prefilter_of
 from ..schema.columnar.batch_prefilter import UNDATED
 from ..schema.columnar.binary_views import Texts

@@ -4,11 +4,11 @@
              -> _Chunk: the words of hashes, short lists and zsets, as slices of one buffer (rdbwords.py)
              -> _rows: all else, by rdb-py
 
-Gives what ``RdbFile.unproven`` gives. Before anything is given out, the whole piece is walked over without decoding; skim.py
-helps over streams and the values of modules. Where something stands of which only rdb-py knows what it means, it gets the whole
-piece; where a value is not exactly as servers write it, or is a hash whose fields expire, it gets that value. So there is one
-judge of what is odd: what is decoded here never is. What makes no sense is not shown to rdb-py, which would make room for
-whatever size it reads, and ends the process when there is none.
+Gives what ``RdbFile.unproven`` gives. Before anything is given out, the whole piece is walked over without decoding;
+rdb_boundary.py helps over streams and the values of modules. Where something stands of which only rdb-py knows what it means, it
+gets the whole piece; where a value is not exactly as servers write it, or is a hash whose fields expire, it gets that value. So
+there is one judge of what is odd: what is decoded here never is. What makes no sense is not shown to rdb-py, which would make
+room for whatever size it reads, and ends the process when there is none.
 
 Only reads. Called by Spark tasks.
 """
@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from attrs import define
 
+from ..migrations.rdb_boundary import VALKEY, NoRecord
 from ..migrations.rdbfile import END, Decoded, NotAPiece, Part, Piece, RdbFile, Row
-from ..migrations.skim import VALKEY, NoRecord
 from ..schema.columnar.binary_views import Texts
 from .columns import STAYS, Hashes, Lists, Zset
 from .rdbwalk import BINARY_ZSET, EXPIRING, HANDED, HASH, LIST, LONGEST_INTEGER, NONSENSE, RECORD, STATE, UNKNOWN, ZSET, walk

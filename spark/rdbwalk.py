@@ -2,7 +2,7 @@
 
     walk -> RECORD: where a record, its key and its value begin and end, and the words and bytes to make room for
 
-The same walk as that of skim.py, compiled, but for streams and modules, which that one passes. Called by rdbcolumns.py;
+The same walk as that of rdb_boundary.py, compiled, but for streams and modules, which that one passes. Called by rdbcolumns.py;
 rdbwords.py reads the lengths, strings and numbers that records are made of with what is here.
 
 A piece may be a wrong guess, or damaged: any byte may say anything. Compiled code does not check bounds by itself. Every
@@ -31,7 +31,7 @@ MOST_GROWTH = 88
 NONSENSE = -1
 """Stands for a position, or a number of words, where there is none that makes sense."""
 UNKNOWN = -2
-"""Stands for a position after what only skim.py or rdb-py can pass."""
+"""Stands for a position after what only rdb_boundary.py or rdb-py can pass."""
 
 PLAIN, INTEGER, LZF = 0, 1, 2
 """How a string stands in a file."""

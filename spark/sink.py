@@ -21,10 +21,10 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from ..migrations.partition_writer import Run, identity, open_part, send
 from ..migrations.plan import requeued
+from ..migrations.probes import clock_ms
 from ..migrations.store import ServerStore
-from ..migrations.survey import clock_ms
-from ..migrations.writing import Run, identity, open_part, send
 from ..schema.connection.address import Address
 from ..schema.connection.connect import open_client
 from ..schema.errors import MigrationRefused, UsageError

@@ -24,9 +24,9 @@ from attrs import evolve, field, frozen
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession, functions
 
-from ..migrations.clusterscan import Cluster
+from ..migrations.cluster_scan import Cluster
 from ..migrations.engine import Census, Progress, silent
-from ..migrations.intake import Intake, NewIntake, Outline
+from ..migrations.fact_reader import Intake, NewIntake, Outline
 from ..migrations.prefiltering_reader import has_prefilter
 from ..migrations.reading import SetAside, no_guess, read_all
 from ..migrations.scan import node, nothing_expires

@@ -46,9 +46,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from ..migrations.clusterscan import REDIRECTED, Cluster, Owner
-from ..migrations.confirm import confirming
+from ..migrations.cluster_scan import REDIRECTED, Cluster, Owner
 from ..migrations.rdbfile import NotAPiece, Piece
+from ..migrations.recheck import confirming
 from ..migrations.scan import EVERYTHING, SCAN_COUNT, Span, entries, nothing_expires, same_server, scan_range
 from ..migrations.source import open_file, open_source, snapshot_paths
 from ..migrations.throttle import UNTHROTTLED, Throttle

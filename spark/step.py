@@ -25,7 +25,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from ..migrations.engine import Progress, silent
-from ..migrations.hoard import hoarding
+from ..migrations.gc_paused import hoarding
 from .failures import located, spark_errors, work_errors
 from .tables import ROWS, Table
 from .worker import prepare_process

@@ -1,4 +1,4 @@
-"""Zsets: the members of long zsets as columns, chunk by chunk (migrations/chunks.py).
+"""Zsets: the members of long zsets as columns, chunk by chunk (migrations/long_keys.py).
 
     all of a chunk have one score, most likely -> names alone, and the scores of the first and the last, at one moment
     else                                       -> names and scores
@@ -18,8 +18,8 @@ import numpy as np
 import redis
 from attrs import define, frozen
 
-from ..migrations.chunks import Scored, Sizes, member_chunks, scored
-from ..migrations.keyparts import KeyPart, member_at
+from ..migrations.key_splits import KeyPart, member_at
+from ..migrations.long_keys import Scored, Sizes, member_chunks, scored
 from ..migrations.reading import is_wrong_type, numbered
 from ..schema.columnar.binary_views import Texts
 from .columns import Zset

@@ -22,7 +22,7 @@ from statistics import mean, median
 import click
 from attrs import field, frozen
 from ferryman.migrations.engine import Verification
-from ferryman.migrations.fill import Filling, fill
+from ferryman.migrations.generate import Filling, fill
 from ferryman.migrations.plan import Plan
 from ferryman.schema.connection.address import Address
 from ferryman.schema.family import Command

@@ -19,7 +19,7 @@ from typing import Any
 import click
 from attrs import define
 from ferryman.migrations.bulk import joined
-from ferryman.migrations.fill import Filling, fill
+from ferryman.migrations.generate import Filling, fill
 from ferryman.migrations.plan import Plan, carry
 from ferryman.migrations.source import open_source
 from ferryman.migrations.subjects import Gathering

@@ -19,7 +19,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import click
-from ferryman.migrations.fill import Filling, fill
+from ferryman.migrations.generate import Filling, fill
 from ferryman.migrations.plan import Plan
 from ferryman.schema.connection.address import Address
 from ferryman.spark.engine import SparkEngine

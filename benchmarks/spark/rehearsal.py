@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from ferryman.migrations.fill import Filling, fill
+from ferryman.migrations.generate import Filling, fill
 from ferryman.migrations.plan import Plan
 from ferryman.schema.connection.address import Address
 from ferryman.spark.engine import SparkEngine

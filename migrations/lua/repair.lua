@@ -3,7 +3,7 @@
 -- ARGV     number of looks; for each: number of words, the words of a reading command, the digest of its reply;
 --          number of commands; for each: number of words, the words
 -- Result   0: applied; otherwise which look (1 is the first) has another answer by now
--- The digest of a reply is worked out in the same way by pinned.py.
+-- The digest of a reply is worked out in the same way by preconditions.py.
 
 local at = 0
 

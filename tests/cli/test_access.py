@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import redis
-from ferryman.migrations import pinned
+from ferryman.migrations import preconditions
 from ferryman.schema.family import Target, get_family
 
 from ..conftest import SERVERS
@@ -178,7 +178,7 @@ def test_a_reader_without_one_command_is_told_which(server: Server, client: redi
 
 
 def test_a_repair_may_use_the_commands_of_its_table_and_no_other() -> None:
-    table = {*pinned.READING, *pinned._ITEMS, *pinned._WHOLE, "DEL", "UNLINK", "EXISTS", "SMOVE", "RENAMENX"}
+    table = {*preconditions.READING, *preconditions._ITEMS, *preconditions._WHOLE, "DEL", "UNLINK", "EXISTS", "SMOVE", "RENAMENX"}
     assert commands_of(RULES["mender"]) - READING - {"eval", "evalsha"} == {name.lower() for name in table} - READING
 
 

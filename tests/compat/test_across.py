@@ -7,7 +7,7 @@ from itertools import permutations
 
 import pytest
 from attrs import evolve
-from ferryman.migrations.fill import Filling, fill
+from ferryman.migrations.generate import Filling, fill
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan, requeued
 from ferryman.schema.connection.address import Address

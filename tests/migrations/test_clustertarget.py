@@ -14,11 +14,11 @@ from typing import Any
 import ferryman.transport
 import pytest
 from ferryman.compat.kue.generate import generate
-from ferryman.migrations import clusterscan, journal
+from ferryman.migrations import cluster_scan, journal
 from ferryman.migrations.engine import Summary
+from ferryman.migrations.partition_writer import HOME, JOURNAL, Run, identity, open_part, send
 from ferryman.migrations.plan import Plan
 from ferryman.migrations.store import Store, open_store
-from ferryman.migrations.writing import HOME, JOURNAL, Run, identity, open_part, send
 from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import MigrationRefused, ServerError, StaleWriter, UsageError
 from ferryman.schema.fact import Entry
@@ -283,7 +283,7 @@ def test_a_lane_can_t_be_opened_after_the_end_by_who_had_passed_the_journal(sour
                 assert ferryman("migrate", source, nodes.url(), "--resume").status == 0
             return super().ask(commands)  # type: ignore[no-any-return]
 
-    with clusterscan.Cluster(to) as reader:
+    with cluster_scan.Cluster(to) as reader:
         slow = Slow(to, reader)
         with open_part(slow, first, "local") as zombie, pytest.raises(StaleWriter):
             zombie.put(*job(0, "email"))
@@ -356,7 +356,7 @@ def test_a_writer_whose_last_batch_was_taken_back_stops(store: Store, run: Run) 
 
 
 def test_a_part_keeps_many_queues_apart_and_little_in_memory(store: Store, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ferryman.migrations.writing.PENDING_BYTES", 100_000)
+    monkeypatch.setattr("ferryman.migrations.partition_writer.PENDING_BYTES", 100_000)
     with open_part(store, run, "a") as part:
         for number in range(400):
             part.put(*job(number, f"queue {number % 40}"))

@@ -8,9 +8,9 @@ from attrs import evolve
 from ferryman.compat.kue import FAMILY as KUE
 from ferryman.migrations import journal
 from ferryman.migrations.local import PART, LocalEngine
+from ferryman.migrations.partition_writer import JOURNAL
 from ferryman.migrations.plan import Plan, carry
 from ferryman.migrations.store import open_store
-from ferryman.migrations.writing import JOURNAL
 from ferryman.schema.connection.address import Address
 from ferryman.schema.family import get_family
 from ferryman.schema.job import Job, State

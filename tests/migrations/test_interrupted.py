@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 import redis
 from ferryman.migrations import journal
+from ferryman.migrations.partition_writer import JOURNAL, journal_key
 from ferryman.migrations.plan import Plan
 from ferryman.migrations.store import ServerStore
-from ferryman.migrations.writing import JOURNAL, journal_key
 from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import MigrationRefused
 from ferryman.schema.family import get_family

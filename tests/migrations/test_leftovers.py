@@ -9,8 +9,8 @@ import pytest
 import redis
 from ferryman.migrations.leftovers import MOST_COUNTED, MOST_TOLD, OTHERS, count, group_of, told
 from ferryman.migrations.local import LocalEngine
-from ferryman.migrations.pinned import READING, keys_of
 from ferryman.migrations.plan import Plan
+from ferryman.migrations.preconditions import READING, keys_of
 from ferryman.migrations.repair import applied, planned
 from ferryman.schema.connection.address import Address
 from ferryman.schema.fact import Entry, FactKind

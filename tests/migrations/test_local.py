@@ -9,9 +9,9 @@ import pytest
 import redis
 from ferryman.compat.kue.generate import generate
 from ferryman.migrations import journal
+from ferryman.migrations.partition_writer import JOURNAL, Run, open_part
 from ferryman.migrations.plan import Plan
 from ferryman.migrations.store import ServerStore
-from ferryman.migrations.writing import JOURNAL, Run, open_part
 from ferryman.schema.connection.address import Address
 from ferryman.schema.connection.call import run
 from ferryman.schema.errors import StaleWriter

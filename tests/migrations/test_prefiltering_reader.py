@@ -14,7 +14,7 @@ from attrs import evolve
 from ferryman.compat.kue import FAMILY
 from ferryman.compat.kue.generate import generate
 from ferryman.migrations.engine import Census
-from ferryman.migrations.intake import Intake
+from ferryman.migrations.fact_reader import Intake
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.prefiltering_reader import InMemoryPrefilterReader
 from ferryman.schema.connection.address import Address

@@ -11,8 +11,8 @@ import pytest
 import redis
 from attrs import evolve
 from ferryman.migrations import rdbfile
+from ferryman.migrations.rdb_boundary import REDIS, VALKEY, NoRecord
 from ferryman.migrations.rdbfile import RdbFile
-from ferryman.migrations.skim import REDIS, VALKEY, NoRecord
 from ferryman.migrations.source import open_source
 from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import ServerError, UsageError

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 from attrs import define, field
-from ferryman.migrations.chunks import CHUNK, LIST_CHUNK
+from ferryman.migrations.long_keys import CHUNK, LIST_CHUNK
 from ferryman.migrations.reading import BATCH, BATCH_BYTES, read_all, read_entries
 from ferryman.migrations.throttle import POLITE_SIZES, UNTHROTTLED, Pace, Throttle
 from ferryman.schema.connection.pipeline import wire

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import redis
 from ferryman.compat.kue import FAMILY as KUE
-from ferryman.migrations.pinned import READING, looks
+from ferryman.migrations.preconditions import READING, looks
 from ferryman.migrations.repair import Case, Outcome, applied, check_rules, note, planned, send
 from ferryman.schema.connection.address import Address
 from ferryman.schema.connection.connect import connect

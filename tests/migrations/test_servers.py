@@ -12,8 +12,8 @@ from random import Random
 import pytest
 import redis
 from attrs import evolve
-from ferryman.migrations import keyparts
-from ferryman.migrations.keyparts import cut, read_part
+from ferryman.migrations import key_splits
+from ferryman.migrations.key_splits import cut, read_part
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.rdbfile import RdbFile
 from ferryman.migrations.scan import CursorRange, Cursors, node, ranges, scan_range, split_slots
@@ -119,7 +119,7 @@ def test_parts_of_sets_and_hashes_hold_every_item_that_stands_still(
     client: redis.Redis, kind_of_key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in (("LONG", 1_000), ("PART", 500), ("PAGE", 100)):
-        monkeypatch.setattr(keyparts, name, value)
+        monkeypatch.setattr(key_splits, name, value)
     add, take = {"set": ("'sadd', 'key', n", "'srem', 'key', n"), "hash": ("'hset', 'key', n, n", "'hdel', 'key', n")}[
         kind_of_key
     ]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 import redis
 from attrs import evolve
-from ferryman.migrations.chunks import CHUNK
+from ferryman.migrations.long_keys import CHUNK
 from ferryman.schema.columnar.binary_views import Texts
 from ferryman.schema.errors import UsageError
 from ferryman.schema.fact import Entry

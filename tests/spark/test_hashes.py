@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import redis
-from ferryman.migrations.chunks import LIST_CHUNK
+from ferryman.migrations.long_keys import LIST_CHUNK
 from ferryman.migrations.reading import BATCH_BYTES, SMALL_HASH
 from ferryman.migrations.throttle import POLITE_BATCH, UNTHROTTLED, Pace, Throttle
 from ferryman.schema.columnar.binary_views import Texts

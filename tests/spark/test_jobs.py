@@ -19,12 +19,12 @@ from ferryman.compat.kue import FAMILY as KUE
 from ferryman.compat.kue.generate import generate
 from ferryman.migrations import journal
 from ferryman.migrations.engine import Progress, Summary
-from ferryman.migrations.intake import Outline
+from ferryman.migrations.fact_reader import Outline
 from ferryman.migrations.local import LocalEngine
+from ferryman.migrations.partition_writer import JOURNAL, Run, identity, open_part
 from ferryman.migrations.plan import Plan, carry, carry_table
 from ferryman.migrations.scan import entries
 from ferryman.migrations.store import Store, open_store
-from ferryman.migrations.writing import JOURNAL, Run, identity, open_part
 from ferryman.schema.columnar.jobtable import JobTable
 from ferryman.schema.connection.address import Address
 from ferryman.schema.fact import Entry, Subject

@@ -15,7 +15,7 @@ from ferryman.compat.kombu.generate import generate as kombu_jobs
 from ferryman.compat.kue import FAMILY
 from ferryman.compat.kue.generate import generate
 from ferryman.migrations.engine import Census, Engine
-from ferryman.migrations.intake import Outline
+from ferryman.migrations.fact_reader import Outline
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.scan import entries
 from ferryman.schema.connection.address import Address

@@ -7,7 +7,7 @@ from itertools import chain
 
 import pytest
 import redis
-from ferryman.migrations.survey import FEW_KEYS, memory
+from ferryman.migrations.probes import FEW_KEYS, memory
 from ferryman.schema.columnar.binary_views import Texts
 from ferryman.schema.connection.address import Address
 from ferryman.spark.engine import SparkEngine

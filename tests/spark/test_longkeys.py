@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import redis
-from ferryman.migrations.keyparts import LONG
+from ferryman.migrations.key_splits import LONG
 from ferryman.schema.connection.address import Address
 from ferryman.spark.snapshot import take
 from pyarrow import parquet

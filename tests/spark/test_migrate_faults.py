@@ -16,9 +16,9 @@ from ferryman.compat.kue.generate import generate
 from ferryman.migrations import journal
 from ferryman.migrations.engine import Summary
 from ferryman.migrations.local import LocalEngine
+from ferryman.migrations.partition_writer import JOURNAL
 from ferryman.migrations.plan import Plan
 from ferryman.migrations.store import open_store
-from ferryman.migrations.writing import JOURNAL
 from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import MigrationRefused, ServerError, StaleWriter
 from ferryman.schema.fact import Entry

@@ -10,8 +10,8 @@ from struct import pack
 
 import pytest
 import redis
+from ferryman.migrations.rdb_boundary import REDIS, SELECT_DB
 from ferryman.migrations.rdbfile import Decoded, NotAPiece, Piece, RdbFile, Row
-from ferryman.migrations.skim import REDIS, SELECT_DB
 from ferryman.schema.family import family_names
 from ferryman.spark import rdbcolumns
 from ferryman.spark.columns import Hashes, Keys, Lists, Zset

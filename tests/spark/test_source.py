@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import redis
 from attrs import evolve
-from ferryman.migrations.confirm import Confirmation, confirming
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
 from ferryman.migrations.reading import BATCH
+from ferryman.migrations.recheck import Confirmation, confirming
 from ferryman.schema.connection.address import Address
 from ferryman.schema.job import State
 from ferryman.schema.rule import Finding

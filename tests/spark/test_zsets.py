@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 import pytest
-from ferryman.migrations.chunks import Sizes
+from ferryman.migrations.long_keys import Sizes
 from ferryman.schema.columnar.binary_views import Texts
 from ferryman.schema.connection.address import Address
 from ferryman.schema.connection.connect import open_client

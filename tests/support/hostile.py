@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ferryman.migrations.pinned import keys_of
+from ferryman.migrations.preconditions import keys_of
 from ferryman.schema.choices import NO_CHOICES, Choices
 from ferryman.schema.errors import Unmendable
 from ferryman.schema.fact import Subject

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from random import Random
 
 import redis
-from ferryman.migrations.writing import send_last
+from ferryman.migrations.partition_writer import send_last
 from ferryman.schema.family import Command, KeyFamily, Target
 from ferryman.schema.job import Job
 from ferryman.schema.totals import Totals

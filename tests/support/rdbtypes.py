@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import redis
+from ferryman.migrations.rdb_boundary import END
 from ferryman.migrations.rdbfile import HEADER, RdbFile
-from ferryman.migrations.skim import END
 
 LIBRARY = "#!lua name=sums\nredis.register_function('double', function(keys, args) return 2 * args[1] end)"
 LONG = "a value longer than the longest that is packed with others into one listpack, by the defaults of all servers"

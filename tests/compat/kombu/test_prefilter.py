@@ -10,7 +10,7 @@ from attrs import evolve
 from ferryman.compat.kombu import FAMILY
 from ferryman.compat.kombu.generate import sketch
 from ferryman.migrations.engine import Census
-from ferryman.migrations.intake import Intake
+from ferryman.migrations.fact_reader import Intake
 from ferryman.migrations.prefiltering_reader import InMemoryPrefilterReader
 from ferryman.migrations.subjects import Gathering
 from ferryman.schema.connection.address import Address

@@ -10,8 +10,8 @@ from itertools import count
 import pytest
 import redis
 from ferryman.migrations import local
-from ferryman.migrations.confirm import Confirmation
 from ferryman.migrations.local import LocalEngine
+from ferryman.migrations.recheck import Confirmation
 from ferryman.migrations.repair import Outcome, applied
 from ferryman.schema.connection.address import Address
 from ferryman.schema.connection.call import run

@@ -1,7 +1,7 @@
 -- Opens a lane of a part for one writer. Writers of earlier runs, and earlier writers of the part, are refused from then on.
 --
 -- KEYS[1]   the fence, in the lane's slot: hash, its field run is the run that may write there
--- KEYS[2]   the lane: hash, see writing.py
+-- KEYS[2]   the lane: hash, see partition_writer.py
 -- ARGV[1]   the writer's run
 -- ARGV[2]   the writer's token
 -- ARGV[3]   '1': whoever comes first makes the fence; '0': without a fence nobody may write

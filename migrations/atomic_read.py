@@ -2,7 +2,7 @@
 
 All keys of one job make one transaction (MULTI … EXEC of reading commands), many transactions one round trip. What would hold
 the server for long is not read: a set or hash of many thousands of items as a whole, a search through a very long list. Neither
-can keys be read at one moment that stand in several slots of a cluster. Only reads. Called by ``confirm.py``.
+can keys be read at one moment that stand in several slots of a cluster. Only reads. Called by ``recheck.py``.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ..schema.fact import Entry
 from ..schema.family import Command
 from ..schema.key_refs import KeyRef
 from ..schema.text import to_bytes
-from .chunks import CHUNK, LIST_CHUNK, scored
-from .clusterscan import Cluster
+from .cluster_scan import Cluster
+from .long_keys import CHUNK, LIST_CHUNK, scored
 from .throttle import UNTHROTTLED, Pace, Throttle
 
 LONGEST_LIST = 100_000

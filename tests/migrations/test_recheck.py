@@ -15,9 +15,9 @@ import pytest
 from attrs import evolve
 from ferryman.compat.kue.keys import padded
 from ferryman.migrations import local
-from ferryman.migrations.atomic import Reader, open_reader
-from ferryman.migrations.confirm import LOOKS, Confirmation, confirming
+from ferryman.migrations.atomic_read import Reader, open_reader
 from ferryman.migrations.local import LocalEngine
+from ferryman.migrations.recheck import LOOKS, Confirmation, confirming
 from ferryman.migrations.subjects import Gathering
 from ferryman.migrations.throttle import POLITE_BATCH, UNTHROTTLED, Throttle
 from ferryman.schema.connection import pipeline as wire_module

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import redis
 from attrs import evolve
-from ferryman.migrations import chunks, keyparts
-from ferryman.migrations.chunks import Sizes
-from ferryman.migrations.keyparts import KeyPart, cut, read_part
+from ferryman.migrations import key_splits, long_keys
+from ferryman.migrations.key_splits import KeyPart, cut, read_part
+from ferryman.migrations.long_keys import Sizes
 from ferryman.migrations.reading import read_entries
 from ferryman.schema.connection.pipeline import Wire, wire
 from ferryman.schema.fact import Entry
@@ -60,12 +60,12 @@ SMALL = Sizes(50, 50)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys of a few thousand items are long, and come in SMALL chunks."""
     for module, name, value in [
-        (keyparts, "LONG", 2_000),
-        (keyparts, "PART", 1_000),
-        (keyparts, "PAGE", 200),
-        (keyparts, "LIST_CHUNK", 50),
-        (chunks, "LIST_CHUNK", 50),
-        (chunks, "MARGIN", 5),
+        (key_splits, "LONG", 2_000),
+        (key_splits, "PART", 1_000),
+        (key_splits, "PAGE", 200),
+        (key_splits, "LIST_CHUNK", 50),
+        (long_keys, "LIST_CHUNK", 50),
+        (long_keys, "MARGIN", 5),
     ]:
         monkeypatch.setattr(module, name, value)
 
@@ -175,7 +175,7 @@ def test_a_set_without_its_next_parts_items_told_apart_repeats_some(client: redi
     with wire(client) as line:
         parts = parts_of(line, "set")
         assert sum(len(items(read_part(line, part, SMALL))) for part in parts) == SIZE
-        monkeypatch.setattr(keyparts, "FULL", SIZE)
+        monkeypatch.setattr(key_splits, "FULL", SIZE)
         assert sum(len(items(read_part(line, part, SMALL))) for part in parts) > SIZE
 
 
@@ -236,7 +236,7 @@ def test_a_key_that_is_another_by_now_has_no_items_of_the_old_one(client: redis.
 
 def test_what_can_not_be_cut_stays_whole(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("LONG", 100), ("PART", 10)):
-        monkeypatch.setattr(keyparts, name, value)
+        monkeypatch.setattr(key_splits, name, value)
     client.sadd(KEY, *range(120))
     with wire(client) as line:
         assert cut(line, KEY, "set", None, by_cursor=True) == []  # an intset, which has no positions

@@ -29,9 +29,9 @@ from ..schema.text import show
 from ..schema.totals import Totals
 from .bulk import Bulk
 from .engine import Census, Progress, silent
+from .partition_writer import send_last
+from .probes import occupant
 from .store import ServerStore
-from .survey import occupant
-from .writing import send_last
 
 ALONE = 20_000
 """Up to so many jobs one process is faster: others take a moment to start."""

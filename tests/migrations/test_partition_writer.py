@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import redis
 from attrs import evolve
-from ferryman.migrations import writing
+from ferryman.migrations import partition_writer
 from ferryman.migrations.fence import Condition, PartlyApplied, transact
+from ferryman.migrations.partition_writer import BATCH_COMMANDS, PackedJobs, PackedMembers, Run, marked, open_part, send
 from ferryman.migrations.store import ServerStore, Store
-from ferryman.migrations.writing import BATCH_COMMANDS, PackedJobs, PackedMembers, Run, marked, open_part, send
 from ferryman.schema.connection.pipeline import Packed, Wire, wire
 from ferryman.schema.errors import MigrationRefused, ServerError, StaleWriter
 from ferryman.schema.family import Command
@@ -322,8 +322,8 @@ def test_jobs_put_by_themselves_and_many_at_once_are_the_same(
 ) -> None:
     """Openers that end anywhere, and put some jobs this way and some that way: each command is applied once."""
     random = Random(seed)
-    monkeypatch.setattr(writing, "BATCH_COMMANDS", random.choice([1, 4, 9]))
-    monkeypatch.setattr(writing, "BATCH_BYTES", random.choice([50, 1_000]))
+    monkeypatch.setattr(partition_writer, "BATCH_COMMANDS", random.choice([1, 4, 9]))
+    monkeypatch.setattr(partition_writer, "BATCH_BYTES", random.choice([50, 1_000]))
     jobs = [
         (b"job %d" % number, [("INCR", f"count:{number}:{index}") for index in range(random.randint(1, 3))])
         for number in range(40)
@@ -359,7 +359,7 @@ def as_members(jobs: Sequence[tuple[bytes, list[Command]]], rows: Sequence[int])
 def test_jobs_become_members_together_or_by_themselves(
     client: redis.Redis, store: Store, run: Run, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "BATCH_COMMANDS", batch)
+    monkeypatch.setattr(partition_writer, "BATCH_COMMANDS", batch)
     jobs = [job(number) for number in range(20)]
     for last in (7, 20):
         with open_part(store, run, "a") as part:

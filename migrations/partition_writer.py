@@ -388,7 +388,7 @@ def _enter(store: Store, run: Run, part: str, tag: bytes | None, token: int) -> 
 
 @cache
 def _open_lane() -> str:
-    return files(__package__).joinpath("lua", "open_lane.lua").read_text("utf-8")
+    return files(__package__).joinpath("lua", "open_slot.lua").read_text("utf-8")
 
 
 @contextlib.contextmanager

@@ -16,8 +16,8 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from ..schema.connection.pipeline import Wire
-from .chunks import CHUNK
-from .keyparts import Border, KeyPart, between, borders_at, length_in
+from .key_splits import Border, KeyPart, between, borders_at, length_in
+from .long_keys import CHUNK
 
 SAMPLES = 128
 """Members for each strip by which is known how the others stand."""

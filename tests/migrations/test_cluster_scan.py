@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from ferryman.migrations import clusterscan
+from ferryman.migrations import cluster_scan
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.scan import Cursors, node, scan_range
 from ferryman.migrations.source import open_source
@@ -48,7 +48,7 @@ def put(nodes: Cluster, *words: str | bytes | int | float) -> None:
 def fill(nodes: Cluster) -> set[bytes]:
     """Keys of a toy keyspace: most of them all over the cluster, and as many as half of it in one slot."""
     names = {b"spread:%d" % number for number in range(KEYS // 2)} | {b"{hot}:%d" % number for number in range(KEYS // 2)}
-    with clusterscan.Cluster(address(nodes)) as reader:
+    with cluster_scan.Cluster(address(nodes)) as reader:
         owners = reader.refresh()
         pipelines = {owner: reader.client(owner).pipeline(transaction=False) for owner in reader.masters()}
         for name in names:
@@ -63,7 +63,7 @@ def address(nodes: Cluster, **options: str) -> Address:
 
 
 def everything(nodes: Cluster) -> Counter[bytes]:
-    with clusterscan.Cluster(address(nodes)) as reader:
+    with cluster_scan.Cluster(address(nodes)) as reader:
         return Counter(entry.key for batch in reader.entries(["*"]) for entry in batch)
 
 
@@ -76,7 +76,7 @@ def test_every_key_of_every_node_is_read_once(empty: Cluster) -> None:
 def test_spans_of_all_nodes_together_name_every_key(empty: Cluster, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ferryman.migrations.scan.SCAN_COUNT", 5)
     names = fill(empty)
-    with clusterscan.Cluster(address(empty)) as reader:
+    with cluster_scan.Cluster(address(empty)) as reader:
         spans = [(name, span) for name in reader.masters() for span in reader.spans(name, number)]
         found = [key for name, span in spans for page in scan_range(reader.client(name), span, ["*"], 5) for key in page]
     assert set(found) == names
@@ -89,7 +89,7 @@ def test_a_hot_slot_is_split_in_itself(empty: Cluster, monkeypatch: pytest.Monke
     monkeypatch.setattr("ferryman.migrations.scan.SCAN_COUNT", 5)
     fill(empty)
     owner = empty.owner(b"{hot}")
-    with clusterscan.Cluster(address(empty)) as reader:
+    with cluster_scan.Cluster(address(empty)) as reader:
         name = next(name for name in reader.masters() if name[1] == owner.server.port)
         spans = reader.spans(name, 10)
         client = reader.client(name)
@@ -101,7 +101,7 @@ def test_a_hot_slot_is_split_in_itself(empty: Cluster, monkeypatch: pytest.Monke
 def test_a_slot_that_moves_during_the_scan_loses_no_key(empty: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     names = fill(empty)
     moved = threading.Event()
-    scan_page = clusterscan.scan_range
+    scan_page = cluster_scan.scan_range
 
     def scan_and_move(*arguments):  # type: ignore[no-untyped-def]
         """Moves the hot slot away from a node that is still to be scanned, to one that has been."""
@@ -114,7 +114,7 @@ def test_a_slot_that_moves_during_the_scan_loses_no_key(empty: Cluster, monkeypa
             else:
                 empty.move(b"spread:1", first)
 
-    monkeypatch.setattr(clusterscan, "scan_range", scan_and_move)
+    monkeypatch.setattr(cluster_scan, "scan_range", scan_and_move)
     assert everything(empty) == Counter(names)
     assert moved.is_set()
 
@@ -123,7 +123,7 @@ def test_a_slot_that_was_away_during_the_scan_loses_no_key(empty: Cluster, monke
     names = fill(empty)
     home = empty.owner(b"{hot}")
     hosts = [each for each in empty.nodes[:MASTERS] if each is not home]
-    scan_page = clusterscan.scan_range
+    scan_page = cluster_scan.scan_range
     visits: list[Daemon] = []
 
     def scan_and_move(client, *arguments):  # type: ignore[no-untyped-def]
@@ -137,9 +137,9 @@ def test_a_slot_that_was_away_during_the_scan_loses_no_key(empty: Cluster, monke
         if is_home:
             empty.move(b"{hot}", home)
 
-    with clusterscan.Cluster(address(empty)) as reader:
+    with cluster_scan.Cluster(address(empty)) as reader:
         before = reader.at_rest()
-        monkeypatch.setattr(clusterscan, "scan_range", scan_and_move)
+        monkeypatch.setattr(cluster_scan, "scan_range", scan_and_move)
         assert everything(empty) == Counter(names)
         assert visits
         assert {name for name, _ in reader.at_rest().values()} == {name for name, _ in before.values()}
@@ -166,14 +166,14 @@ def test_a_node_that_does_not_answer_is_named(empty: Cluster, number: int) -> No
 
 def test_keys_are_read_where_they_are_even_if_the_map_is_old(empty: Cluster) -> None:
     names = fill(empty)
-    with clusterscan.Cluster(address(empty)) as reader:
+    with cluster_scan.Cluster(address(empty)) as reader:
         owner = empty.owner(b"{hot}")
         empty.move(b"{hot}", next(each for each in empty.nodes[:MASTERS] if each is not owner))
         assert {entry.key for batch in reader.read(names) for entry in batch} == names
 
 
 def test_a_move_without_end_is_said(empty: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clusterscan, "REST_SECONDS", 0.3)
+    monkeypatch.setattr(cluster_scan, "REST_SECONDS", 0.3)
     fill(empty)
     source = empty.owner(b"{hot}")
     target = next(each for each in empty.nodes[:MASTERS] if each is not source)

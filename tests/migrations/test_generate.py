@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 from attrs import evolve
-from ferryman.migrations.fill import Filling, fill
+from ferryman.migrations.generate import Filling, fill
 from ferryman.schema.connection.address import Address
 from ferryman.schema.draw import LOT, Deck, Lots
 from ferryman.schema.errors import ServerError

@@ -16,9 +16,9 @@ from attrs import frozen
 from ..schema.connection.permission import Forbidden, ForbiddenKey
 from ..schema.connection.pipeline import Wire
 from ..schema.fact import Entry
+from .probes import clock_ms
 from .reading import read_entries
 from .source import Source
-from .survey import clock_ms
 
 PAGE = 1000
 LARGE = 1000

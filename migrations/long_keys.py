@@ -5,7 +5,7 @@ therefore what it saw last and looks for that again in each reply, which also ho
 zset by its order, which the zset itself keeps, an item of a list by the few items that stood together there.
 
 Only reads, and no command holds the server longer than one chunk takes. Called by ``reading.py`` (a key from its second chunk
-on) and ``keyparts.py`` (a part of a key).
+on) and ``key_splits.py`` (a part of a key).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from ..schema.fact import Entry, Fact, FactKind, Subject
 from ..schema.key_refs import CountCheck, KeyRef
 from ..schema.rule import Finding, Keyspace, Severity
 from ..schema.totals import Totals
-from .atomic import Reader, open_reader
+from .atomic_read import Reader, open_reader
 from .subjects import Gathering
 from .throttle import UNTHROTTLED, Throttle
 

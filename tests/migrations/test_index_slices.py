@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 import redis
-from ferryman.migrations import strips
-from ferryman.migrations.keyparts import read_part
-from ferryman.migrations.strips import Strip, cut_strips
+from ferryman.migrations import index_slices
+from ferryman.migrations.index_slices import Strip, cut_strips
+from ferryman.migrations.key_splits import read_part
 from ferryman.schema.connection.pipeline import Wire, wire
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -82,8 +82,8 @@ def test_each_member_that_stays_is_in_one_part_whatever_goes(
     if scores:
         client.zadd(KEY, {f"{n:08}": score for n, score in enumerate(scores)})
     with pytest.MonkeyPatch.context() as patch, wire(client) as line:
-        patch.setattr(strips, "CHUNK", 10)
-        patch.setattr(strips, "SAMPLES", 5)
+        patch.setattr(index_slices, "CHUNK", 10)
+        patch.setattr(index_slices, "SAMPLES", 5)
         cut = cut_strips(line, KEY, number)
         if gone:
             client.zrem(KEY, *(f"{n:08}" for n in gone))

@@ -27,9 +27,9 @@ from ..schema.errors import ServerError, UsageError
 from ..schema.fact import Entry
 from ..schema.text import to_text
 from .globs import covering
+from .probes import clock_ms, memory
 from .reading import BATCH, Guess, SetAside, keep, no_guess, read_all
 from .scan import EVERYTHING, SCAN_COUNT, Cursors, Span, node, same_server, scan_range, split, split_slots
-from .survey import clock_ms, memory
 from .throttle import UNTHROTTLED, Throttle
 
 NodeName = tuple[str, int]

@@ -3,11 +3,11 @@
     cut -> read_part, one task each
 
 Parts of a zset or list begin and end at items, not at indexes, so they fit together though items come and go in between
-(chunks.py); what comes behind the last item after the key was cut is in none. An item's index counts from where its part began
+(long_keys.py); what comes behind the last item after the key was cut is in none. An item's index counts from where its part began
 then. Parts of a set or hash are ranges of positions, as those of a whole keyspace are (scan.py): only where it is a hash table,
 and where the server's cursors are positions.
 
-Only reads. Called by ``spark/longkeys.py``; strips.py cuts indexes in another way.
+Only reads. Called by ``spark/longkeys.py``; index_slices.py cuts indexes in another way.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..schema.connection.pipeline import Wire, pairs
 from ..schema.errors import ServerError
 from ..schema.fact import Entry
 from ..schema.text import to_text
-from .chunks import LIST_CHUNK, RUN, WHOLE, Scored, Sizes, find, list_chunks, run_before, scored, zset_chunks
+from .long_keys import LIST_CHUNK, RUN, WHOLE, Scored, Sizes, find, list_chunks, run_before, scored, zset_chunks
 from .reading import numbered
 from .scan import CursorRange, position, ranges
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from ferryman.compat.kue import FAMILY
 from ferryman.compat.kue.generate import generate
-from ferryman.migrations.hoard import hoarding
+from ferryman.migrations.gc_paused import hoarding
 from ferryman.migrations.local import LocalEngine
 from ferryman.schema.connection.address import Address
 
