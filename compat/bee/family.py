@@ -17,7 +17,8 @@ from ...schema.key_refs import KeyRef
 from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
 from ...schema.totals import Totals
-from . import faults, generate, keyspaces, reader, repairs, writer
+from . import faults, generate, reader, repairs, workers, writer
+from .keys import prefixes, versions
 from .related_keys import related_keys
 from .rules import RULES
 from .view import CLAIMING
@@ -37,10 +38,10 @@ class Bee(KeyFamily):
     injectable = faults.INJECTABLE
 
     def prefixes(self, key: bytes, redis_type: str) -> Iterable[str]:
-        return keyspaces.prefixes(key, redis_type)
+        return prefixes(key, redis_type)
 
     def version(self, keyspace: Keyspace) -> str | None:
-        return keyspaces.version(keyspace.totals)
+        return versions(keyspace.totals)
 
     def globs(self, prefix: str) -> tuple[str, ...]:
         return (glob_escape(prefix) + ":*",)
@@ -61,10 +62,11 @@ class Bee(KeyFamily):
         return reader.describe(subject)
 
     def queues(self, keyspace: Keyspace) -> Iterable[str]:
-        return keyspaces.queues(keyspace.totals)
+        # Those that workers have served; those with jobs only are seen by their jobs.
+        return keyspace.totals.names.get("served", ())
 
     def consumers(self, keyspace: Keyspace) -> Mapping[str, int]:
-        return keyspaces.consumers(keyspace)
+        return workers.consumers(keyspace)
 
     def related_keys(self, subject: Subject, keyspace: Keyspace) -> Iterable[KeyRef]:
         return related_keys(subject, keyspace)

@@ -14,7 +14,7 @@ from typing import Any
 from ...schema.family import Command, Target
 from ...schema.job import Job
 from ..faults import FaultTarget
-from . import texts
+from . import lua_json
 from .keys import UNFINISHED, layout
 from .record import Stored
 from .writer import stored_of
@@ -57,7 +57,7 @@ class BeeFaultTarget(FaultTarget):
 
     def sets(self, name: str, value: Any) -> list[Command]:
         """Changes one field of the record; bytes stand as they are, all else as JSON."""
-        return [("HSET", self.record, name, value if isinstance(value, bytes) else texts.dump(value) or b"")]
+        return [("HSET", self.record, name, value if isinstance(value, bytes) else lua_json.dump(value) or b"")]
 
     def stands(self, role: str, after_ms: int) -> list[Command]:
         """Puts the job into a sorted set of its queue, with a score that far after now."""
@@ -78,7 +78,7 @@ def _undecodable(target: BeeFaultTarget) -> list[Command]:
 
 
 def _bad_option(target: BeeFaultTarget) -> list[Command]:
-    return target.sets("options", {**(texts.as_object(target.stored.fields[b"options"]) or {}), "retryDelay": "soon"})
+    return target.sets("options", {**(lua_json.as_object(target.stored.fields[b"options"]) or {}), "retryDelay": "soon"})
 
 
 def _unknown_status(target: BeeFaultTarget) -> list[Command]:

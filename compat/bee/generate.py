@@ -17,10 +17,11 @@ from attrs import define, evolve, field
 from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text
 from ...schema.job import Job, State
 from ..sketch import Sketch
+from .history import Event
 from .keys import LOCK_MS, OPTIONS_TTL
+from .lua_json import dump
 from .passthrough import job_of
 from .record import Stored, standard
-from .texts import Event, dump
 
 QUEUES = (
     ("Image.Resize", 30),

@@ -6,11 +6,15 @@ by the record and the rules.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...schema.job import Job, State
-from . import texts
+from ..numbers import bounded
+from . import lua_json
+
+Event = Mapping[str, Any]
 
 KNOWN = frozenset(
     {
@@ -22,6 +26,34 @@ KNOWN = frozenset(
 
 MOST_RUNS = 50
 """A story with more runs than this is cut short: every script that touches the job decodes all of it."""
+
+
+def events(raw: bytes | None) -> tuple[Event, ...]:
+    """The entries of a history, oldest first; whatever is no object is left out."""
+    return tuple(entry for entry in lua_json.as_list(raw) or () if isinstance(entry, dict))
+
+
+def event_names(history: Iterable[Event]) -> list[str]:
+    """What happened, in order."""
+    return [entry["event"] for entry in history if isinstance(entry.get("event"), str)]
+
+
+def event_time(event: Event) -> int | None:
+    """When an event happened, ms."""
+    value = event.get("timestamp")
+    # Lua may have written a whole number as 1.79e+12.
+    if isinstance(value, float) and math.isfinite(value):
+        value = int(value)
+    return bounded(value) if type(value) is int else None
+
+
+def last_time(history: Iterable[Event], *wanted: str) -> int | None:
+    """When the last event of these names, or of any name, happened."""
+    found = None
+    for entry in history:
+        if not wanted or entry.get("event") in wanted:
+            found = event_time(entry)
+    return found
 
 
 def fitting(word: str | None, state: State) -> tuple[str, ...]:
@@ -49,18 +81,18 @@ def history_text(job: Job, word: str | None) -> bytes:
         return own
     if wanted and told[-1]["event"] not in wanted:
         _close(told, job, wanted)
-    return texts.dump(told) or b"{}"
+    return lua_json.dump(told) or b"{}"
 
 
-def _own_text(history: Sequence[texts.Event]) -> bytes | None:
+def _own_text(history: Sequence[Event]) -> bytes | None:
     """The same as JSON, if all this can stand in a record of bee."""
     known = all(isinstance(event.get("event"), str) and event["event"] in KNOWN for event in history)
-    return texts.dump(list(history)) if history and known else None
+    return lua_json.dump(list(history)) if history and known else None
 
 
-def _told(job: Job) -> list[texts.Event]:
+def _told(job: Job) -> list[Event]:
     """What happened before the last event, as far as the job knows."""
-    story: list[texts.Event] = [_event("submitted", job.created_at)]
+    story: list[Event] = [_event("submitted", job.created_at)]
     ended = job.state in (State.ACTIVE, State.COMPLETED, State.FAILED)
     # The run of an active or finished job stands in it whatever the attempts say: nothing ends that never began.
     for _ in range(max(ended, min(job.attempts or 0, MOST_RUNS))):
@@ -68,7 +100,7 @@ def _told(job: Job) -> list[texts.Event]:
     return story
 
 
-def _close(story: list[texts.Event], job: Job, wanted: Sequence[str]) -> None:
+def _close(story: list[Event], job: Job, wanted: Sequence[str]) -> None:
     """Adds what leads to the state in which the job is."""
     last = story[-1]["event"] if story else None
     name = str(job.state) if str(job.state) in wanted else wanted[0]
@@ -77,12 +109,12 @@ def _close(story: list[texts.Event], job: Job, wanted: Sequence[str]) -> None:
     ended = job.state in (State.COMPLETED, State.FAILED, State.CANCELLED) and job.finished_at is not None
     when = job.finished_at if ended else job.started_at if name == "popped" else job.updated_at
     more: dict[str, Any] = {"till": job.due_at} if name == "delayed" else {}
-    if name == "failed" and job.error is not None and texts.dump(job.error):
+    if name == "failed" and job.error is not None and lua_json.dump(job.error):
         more = {"message": job.error}
     story.append(_event(name, when, more))
 
 
-def _event(name: str, when: int | None, more: Mapping[str, Any] | None = None) -> texts.Event:
+def _event(name: str, when: int | None, more: Mapping[str, Any] | None = None) -> Event:
     event: dict[str, Any] = {"event": name, "hive": "ferryman", **(more or {})}
     if when is not None:
         event["timestamp"] = when

@@ -6,10 +6,14 @@ a record tells which list is its own. Called by everything in this folder.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 from ...schema.job import State
 from ...schema.keys import KeyLayout, KeyPattern
+from ...schema.text import to_text
+from ...schema.totals import Totals
 
 _ANY = ".*"
 """A queue, a tag or a hash may be empty."""
@@ -116,3 +120,24 @@ def layout(prefix: str) -> KeyLayout:
 def hashed(queue: str, unique_key: str) -> str:
     """What the name of the list of jobs with one hash ends in."""
     return f"{queue}:{unique_key}"
+
+
+# Whose a key is, and who wrote the keyspace
+
+_RECORD = re.compile(r"(.+):h:jobs:[0-9a-f]{8}-[0-9a-f]{4}-1[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}", re.DOTALL)
+"""Ids are version 1 UUIDs in lower case."""
+
+_VERSIONS = (("0.0.3", "0.0.3 or older"), ("0.0.4", "0.0.4 or 0.0.5"), ("head", "head of the repository (2014-01-13)"))
+"""What ``reader.tally`` counts as the trace of each version, oldest first."""
+
+
+def prefixes(key: bytes, redis_type: str) -> Iterable[str]:
+    """The prefix of a key that only bee can have: a job's record."""
+    found = _RECORD.fullmatch(to_text(key)) if redis_type == "hash" else None
+    return (found[1],) if found else ()
+
+
+def versions(totals: Totals) -> str | None:
+    """All versions that have left jobs behind, oldest first."""
+    found = [words for trace, words in _VERSIONS if totals.sums["trace", trace]]
+    return ", then ".join(found) or None

@@ -25,10 +25,9 @@ from ...schema.job import Job
 from ...schema.text import to_bytes, to_text
 from ..extra import optional, plain_score
 from ..overflow import FIELD, Overflow
-from .history import fitting
+from .history import event_names, fitting
 from .keys import SETS, UNFINISHED
 from .record import Stored, canonical, is_readable, lost, standard, word_for
-from .texts import names
 
 NAME = "bee"
 
@@ -104,7 +103,7 @@ class Passthrough:
         if contradicted and contradicted.keys() - lost(job, stored).keys():
             beside = {name: raw for name, raw in fields.items() if raw is not None and name not in DERIVED}
             exact = self._changed(stored, {name: raw for name, raw in beside.items() if name not in stored.fields}, word)
-        last = names(exact.history)[-1:]
+        last = event_names(exact.history)[-1:]
         if word != self.status and last and last[0] not in fitting(word, job.state):
             # The job has left the status in which it was read; its story must go on.
             exact = evolve(exact, fields={**exact.fields, b"history": stored.fields[b"history"]})

@@ -19,7 +19,7 @@ from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
 from ..numbers import whole_score
 from ..overflow import FIELD
-from . import texts
+from . import lua_json
 from .keys import SCRIPTS, UNFINISHED, layout
 from .passthrough import job_of
 from .record import canonical, state_for_duplicates
@@ -104,7 +104,7 @@ def _claims(entry: Entry, job_id: str) -> Iterator[Fact]:
     if original is not None and status == "duplicate":
         yield about("claimed", FactKind.NOTE, to_text(original))
     if status in UNFINISHED:
-        for dependant in texts.dependants(entry.value.get(b"dependants")):
+        for dependant in lua_json.dependants(entry.value.get(b"dependants")):
             yield about("expected", FactKind.NOTE, dependant)
 
 
@@ -152,7 +152,7 @@ def tally(fact: Fact, totals: Totals) -> None:
         case "lock_waits" if fact.ttl_ms is None:
             totals.count("trace", "0.0.4")
         case "hive":
-            totals.count("hive options", "sound" if texts.as_object(fact.values[0]) is not None else "broken")
+            totals.count("hive options", "sound" if lua_json.as_object(fact.values[0]) is not None else "broken")
         case "scripts":
             totals.count("trace", "head")
             for name in _broken_scripts(fact.fields):

@@ -15,8 +15,8 @@ from attrs import evolve, field, frozen
 from ...schema.job import Job, State, differences
 from ...schema.text import to_bytes, to_text
 from ..numbers import bounded, whole, whole_score
-from . import texts
-from .history import history_text
+from . import lua_json
+from .history import Event, event_names, events, history_text, last_time
 from .keys import DYING, EVENTS, OPTIONS, OPTIONS_TTL, PLACES, STATES_OF, UNFINISHED, WORDS
 
 
@@ -53,8 +53,8 @@ class Stored:
         return ended_state(self.status, self.history if self.status == "expired" else ())
 
     @cached_property
-    def history(self) -> tuple[texts.Event, ...]:
-        return texts.events(self.fields.get(b"history"))
+    def history(self) -> tuple[Event, ...]:
+        return events(self.fields.get(b"history"))
 
     @property
     def place(self) -> str | None:
@@ -64,10 +64,10 @@ class Stored:
         return PLACES.get(self.status)
 
 
-def ended_state(status: str, history: tuple[texts.Event, ...]) -> State:
+def ended_state(status: str, history: tuple[Event, ...]) -> State:
     """The state behind a status word that means the same wherever the job stands; an expired job is what it was before."""
     if status == "expired":
-        ended = next((name for name in reversed(texts.names(history)) if name in ("completed", "failed")), None)
+        ended = next((name for name in reversed(event_names(history)) if name in ("completed", "failed")), None)
         return State(ended) if ended else State.UNKNOWN
     states = STATES_OF.get(status, ())
     return states[0] if len(states) == 1 else State.UNKNOWN
@@ -76,7 +76,7 @@ def ended_state(status: str, history: tuple[texts.Event, ...]) -> State:
 def state_for_duplicates(fields: Mapping[bytes, bytes]) -> State:
     """The state that an original with this record gives its duplicates."""
     status = to_text(fields.get(b"status", b""))
-    return State.BLOCKED if status in UNFINISHED else ended_state(status, texts.events(fields.get(b"history")))
+    return State.BLOCKED if status in UNFINISHED else ended_state(status, events(fields.get(b"history")))
 
 
 def canonical(job_id: str, stored: Stored, extra: Mapping[str, Any] | None = None) -> Job:
@@ -84,12 +84,12 @@ def canonical(job_id: str, stored: Stored, extra: Mapping[str, Any] | None = Non
     get = stored.fields.get
     queue = to_text(get(b"queue", b""))
     status, state = stored.status, stored.state
-    options = texts.as_object(get(b"options")) or {}
+    options = lua_json.as_object(get(b"options")) or {}
     history = stored.history
-    retries = texts.plain_number(options.get("retries"))
+    retries = lua_json.plain_number(options.get("retries"))
     error = get(b"failedReason", get(b"failed_reason"))
     unique_key = get(b"hash")
-    timeout = texts.plain_number(options.get("timeout"))
+    timeout = lua_json.plain_number(options.get("timeout"))
     depends_on = stored.needs if state is State.BLOCKED else ()
     if state is State.BLOCKED and status == "duplicate":
         # The original holds the key; this one waits for it.
@@ -100,13 +100,13 @@ def canonical(job_id: str, stored: Stored, extra: Mapping[str, Any] | None = Non
         queue=queue,
         name=queue,
         state=state,
-        priority=texts.numeric(options.get("priority", 0)),
+        priority=lua_json.numeric(options.get("priority", 0)),
         payload=get(b"data"),
         created_at=whole(get(b"submitted")),
-        updated_at=texts.last_moment(history),
+        updated_at=last_time(history),
         due_at=whole_score(stored.scores.get("delayed")) if state is State.SCHEDULED else None,
-        started_at=texts.last_moment(history, "popped"),
-        finished_at=texts.last_moment(history, *EVENTS) if finished else None,
+        started_at=last_time(history, "popped"),
+        finished_at=last_time(history, *EVENTS) if finished else None,
         attempts=_attempts(status, history, whole(get(b"retries", b"0"))),
         max_attempts=None if retries is None else bounded(int(retries) + 1),
         result=get(b"result") if state is State.COMPLETED and status != "duplicate" else None,
@@ -122,10 +122,10 @@ def canonical(job_id: str, stored: Stored, extra: Mapping[str, Any] | None = Non
     )
 
 
-def _attempts(status: str, history: tuple[texts.Event, ...], retries: int | None) -> int | None:
+def _attempts(status: str, history: tuple[Event, ...], retries: int | None) -> int | None:
     """How often the job was handed to a worker."""
     if history:
-        return texts.names(history).count("popped")
+        return event_names(history).count("popped")
     if retries is None:
         return None
     return bounded(retries + 1) if _has_run(status) else retries
@@ -136,7 +136,7 @@ def _has_run(status: str) -> bool:
 
 
 def _tags(raw: bytes | None) -> tuple[str, ...]:
-    return tuple(text for text in map(texts.tag_text, texts.as_list(raw) or ()) if text is not None)
+    return tuple(text for text in map(lua_json.tag_text, lua_json.as_list(raw) or ()) if text is not None)
 
 
 def word_for(job: Job, before: str | None) -> str | None:
@@ -159,11 +159,11 @@ def _standard_fields(job: Job, word: str | None) -> dict[bytes, bytes]:
     fields = {
         b"jid": to_bytes(job.id),
         b"queue": to_bytes(job.queue),
-        b"data": job.payload if job.payload is not None and texts.is_json(job.payload) else b"{}",
-        b"options": texts.dump(options) or b"{}",
+        b"data": job.payload if job.payload is not None and lua_json.is_json(job.payload) else b"{}",
+        b"options": lua_json.dump(options) or b"{}",
         b"worker": to_bytes(job.worker or ""),
         b"retries": b"%d" % _retries(job, word, options["retries"]),
-        b"tags": texts.dump(list(job.tags)) or b"{}",
+        b"tags": lua_json.dump(list(job.tags)) or b"{}",
         b"history": history_text(job, word),
     }
     if word is not None:
@@ -172,7 +172,7 @@ def _standard_fields(job: Job, word: str | None) -> dict[bytes, bytes]:
         fields[b"submitted"] = b"%d" % job.created_at
     if job.unique_key is not None:
         fields[b"hash"] = to_bytes(job.unique_key)
-    if job.result is not None and job.state is State.COMPLETED and word != "duplicate" and texts.is_json(job.result):
+    if job.result is not None and job.state is State.COMPLETED and word != "duplicate" and lua_json.is_json(job.result):
         fields[b"result"] = job.result
     if job.error and job.state in (State.FAILED, State.CANCELLED):
         fields[b"failedReason"] = to_bytes(job.error)
@@ -183,7 +183,7 @@ def _options(job: Job, word: str | None) -> dict[str, Any]:
     options: dict[str, Any] = {**OPTIONS, "priority": _priority(job)}
     if job.max_attempts is not None:
         options["retries"] = max(0, job.max_attempts - 1)
-    if job.state is State.BLOCKED and word == "new" and texts.dump(list(job.depends_on)):
+    if job.state is State.BLOCKED and word == "new" and lua_json.dump(list(job.depends_on)):
         options["dependencies"] = list(job.depends_on) or {}
     if job.state is State.SCHEDULED and word == "new" and job.due_at is not None and job.created_at is not None:
         options["delay"] = max(0, job.due_at - job.created_at)
@@ -196,7 +196,7 @@ def _priority(job: Job) -> int | float:
     """In bee the highest runs first; of bee's own jobs the rank is always 0, since their place does not follow from it."""
     if job.rank:
         return -job.rank
-    return 0 if texts.plain_number(job.priority) is None else job.priority or 0
+    return 0 if lua_json.plain_number(job.priority) is None else job.priority or 0
 
 
 def _retries(job: Job, word: str | None, allowed: int) -> int:
@@ -226,11 +226,11 @@ def is_readable(name: bytes, raw: bytes | None) -> bool:
         return True
     match name:
         case b"data" | b"result":
-            return texts.is_json(raw)
+            return lua_json.is_json(raw)
         case b"options":
-            return texts.as_object(raw) is not None
+            return lua_json.as_object(raw) is not None
         case b"tags" | b"history" | b"dependants":
-            return texts.as_list(raw) is not None
+            return lua_json.as_list(raw) is not None
     return True
 
 

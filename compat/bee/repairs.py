@@ -17,7 +17,7 @@ from ...schema.fact import Subject
 from ...schema.family import Command
 from ...schema.rule import Finding, Keyspace
 from ...schema.text import to_bytes, to_text
-from . import texts
+from . import lua_json
 from .keys import LOCK_MS, OPTIONS, OPTIONS_TTL, UNFINISHED, layout
 from .rules.duplicates import NO_ORIGINALS
 from .rules.links import untagged
@@ -65,7 +65,7 @@ class Patient:
 
     def ttl(self) -> int | None:
         """How long the job is to stay after its end, ms; None where its options don't tell."""
-        ttl = texts.numeric((self.view.options or {}).get("ttl"))
+        ttl = lua_json.numeric((self.view.options or {}).get("ttl"))
         return int(ttl) if ttl is not None and 1 <= ttl <= LONGEST_TTL else None
 
 
@@ -90,7 +90,7 @@ def _set_options(patient: Patient) -> Iterator[Command]:
     if options is not None:
         wrong = wrong_options(options, blocked=bool(patient.view.needs))
         right = {name: value for name, value in options.items() if name not in wrong}
-        raw = texts.dump(right | {name: OPTIONS[name] for name in wrong if name in OPTIONS})
+        raw = lua_json.dump(right | {name: OPTIONS[name] for name in wrong if name in OPTIONS})
         if raw is not None:
             yield ("HSET", patient.record, "options", raw)
 
@@ -101,7 +101,7 @@ def _queue(patient: Patient) -> Iterator[Command]:
 
 def _delay(patient: Patient) -> Iterator[Command]:
     last = patient.view.history[-1] if patient.view.history else {}
-    till = texts.plain_number(last.get("till"))
+    till = lua_json.plain_number(last.get("till"))
     sound = not wrong_options(patient.view.options or {}, blocked=False)
     if last.get("event") == "delayed" and till is not None and sound:
         yield patient.stands("delayed", till)
@@ -121,7 +121,7 @@ def _lock(patient: Patient) -> Iterator[Command]:
 def _requeue(patient: Patient) -> Iterator[Command]:
     """What bee's own script writes when a lock has run out for good: one retry is spent, and the job waits."""
     view, retries = patient.view, patient.view.whole(b"retries")
-    history, allowed = texts.as_list(view.fields.get(b"history")), texts.plain_number((view.options or {}).get("retries"))
+    history, allowed = lua_json.as_list(view.fields.get(b"history")), lua_json.plain_number((view.options or {}).get("retries"))
     if view.events[-1:] != ["popped"] or history is None:
         raise Unmendable("its history does not end with the pop: whether it may run again, its worker alone knew")
     if retries is None or allowed is None or retries >= allowed:
@@ -130,7 +130,7 @@ def _requeue(patient: Patient) -> Iterator[Command]:
     since = None if lock is None or lock.score is None else lock.score - LOCK_MS
     patient.choices.check(patient.now_ms, since, view.worker or None)
     about = {"hive": "ferryman", "timestamp": patient.now_ms}
-    story = texts.dump([*history, {**about, "event": "expiredLock"}, {**about, "event": "queued"}])
+    story = lua_json.dump([*history, {**about, "event": "expiredLock"}, {**about, "event": "queued"}])
     if story is not None:
         yield from (("ZREM", fact.key, patient.id) for fact in view.in_set("locks"))
         yield from (("SREM", fact.key, patient.id) for fact in view.held)
@@ -207,7 +207,7 @@ def _release(patient: Patient) -> Iterator[Command]:
     if set(view.needs) - ended or "delayed" in view.own:
         yield leave
         return
-    options, history = view.options or {}, texts.as_list(view.fields.get(b"history"))
+    options, history = view.options or {}, lua_json.as_list(view.fields.get(b"history"))
     if history is None or wrong_options(options, blocked=True):
         # bee itself would abort here.
         return
@@ -216,7 +216,7 @@ def _release(patient: Patient) -> Iterator[Command]:
     if options["delay"] > 0:
         event |= {"event": "delayed", "till": patient.now_ms + options["delay"]}
         place, status = patient.stands("delayed", event["till"]), "new"
-    story = texts.dump([*history, event])
+    story = lua_json.dump([*history, event])
     if story is not None:
         yield from (leave, place, ("HSET", patient.record, "status", status, "history", story))
 

@@ -19,7 +19,8 @@ from ...schema.rule import Severity, Violation
 from ...schema.text import to_bytes, to_text
 from ..memo import remember_last
 from ..numbers import whole
-from . import texts
+from . import lua_json
+from .history import Event, event_names, events
 from .keys import DYING, SETS, UNFINISHED, hashed
 from .record import Stored
 
@@ -141,26 +142,26 @@ class View:
     @cached_property
     def options(self) -> dict[str, Any] | None:
         """None where bee could not read them."""
-        return texts.as_object(self.fields.get(b"options"))
+        return lua_json.as_object(self.fields.get(b"options"))
 
     @cached_property
     def tags(self) -> tuple[str, ...]:
-        found = map(texts.tag_text, texts.as_list(self.fields.get(b"tags")) or ())
+        found = map(lua_json.tag_text, lua_json.as_list(self.fields.get(b"tags")) or ())
         return tuple(text for text in found if text is not None)
 
     @cached_property
-    def history(self) -> tuple[texts.Event, ...]:
-        return texts.events(self.fields.get(b"history"))
+    def history(self) -> tuple[Event, ...]:
+        return events(self.fields.get(b"history"))
 
     @cached_property
     def events(self) -> list[str]:
         """What happened, in order."""
-        return texts.names(self.history)
+        return event_names(self.history)
 
     @cached_property
     def dependants(self) -> tuple[str, ...]:
         """The jobs that wait, or have waited, for this one."""
-        return texts.dependants(self.fields.get(b"dependants"))
+        return lua_json.dependants(self.fields.get(b"dependants"))
 
     @cached_property
     def own_list(self) -> str | None:

@@ -23,7 +23,7 @@ from ...schema.text import show, to_bytes, to_text
 from ...schema.totals import Totals
 from ..scripts import script
 from ..sketch import Sketch
-from . import texts
+from . import lua_json
 from .keys import DYING, EARLIEST_TIME, LOCK_MS, OPTIONS_TTL, SETS, hashed, layout
 from .passthrough import NAME, Passthrough, with_overflow
 from .record import Stored, is_readable, readable, word_for
@@ -56,7 +56,7 @@ def incompatibilities(job: Job) -> Iterator[Finding]:
     word = word_for(job, passthrough.status)
     if word is None:
         yield error(job, "BEE-W3", f"bee has no word for {job.state} jobs")
-    if job.state in TO_RUN and not texts.is_json(job.payload or b""):
+    if job.state in TO_RUN and not lua_json.is_json(job.payload or b""):
         yield error(job, "BEE-W4", "the payload is not JSON: the pop that takes the job would abort")
     if job.state is State.BLOCKED and word == "new" and not job.depends_on:
         yield error(job, "BEE-W10", NOT_BY_JOBS)
@@ -76,7 +76,7 @@ def incompatibilities(job: Job) -> Iterator[Finding]:
 
 
 def _is_unicode(text: str) -> bool:
-    return to_text(to_bytes(text)) == text and texts.dump(text) is not None
+    return to_text(to_bytes(text)) == text and lua_json.dump(text) is not None
 
 
 # What is stored
@@ -130,7 +130,7 @@ def _was_taken(job: Job) -> bool:
 
 def ttl_of(stored: Stored) -> int:
     """How long the job is to stay after its end, ms."""
-    ttl = texts.numeric((texts.as_object(stored.fields.get(b"options")) or {}).get("ttl"))
+    ttl = lua_json.numeric((lua_json.as_object(stored.fields.get(b"options")) or {}).get("ttl"))
     return int(min(ttl, LONGEST_TTL)) if ttl is not None and ttl >= 1 else OPTIONS_TTL
 
 
@@ -152,7 +152,7 @@ def write(job: Job, target: Target) -> list[Command]:
     commands += _memberships(job_id, stored, target)
     if stored.status == "queued" and not target.generated:
         message = {"queue": job.queue, "jid": job.id, "type": "new"}
-        commands.append(("PUBLISH", to_bytes(f"{target.prefix}:ch:q:{job.queue}"), texts.dump(message) or b"{}"))
+        commands.append(("PUBLISH", to_bytes(f"{target.prefix}:ch:q:{job.queue}"), lua_json.dump(message) or b"{}"))
     return commands
 
 
@@ -161,7 +161,7 @@ def _memberships(job_id: bytes, stored: Stored, target: Target) -> Iterator[Comm
     if stored.dying:
         return
     names, get = layout(target.prefix), stored.fields.get
-    for tag in dict.fromkeys(map(texts.tag_text, texts.as_list(get(b"tags")) or ())):
+    for tag in dict.fromkeys(map(lua_json.tag_text, lua_json.as_list(get(b"tags")) or ())):
         if tag is not None:
             yield ("SADD", names.key("tag", tag=tag), job_id)
     parent, unique_key = get(b"parent"), get(b"hash")

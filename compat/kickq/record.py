@@ -125,14 +125,14 @@ class Record:
 
     def time(self, name: str) -> int | None:
         """A time of the document; that of the hash where the document was cut."""
-        found = moment(self.value(name))
+        found = as_integer(self.value(name))
         return whole(self.fields.get(name.encode())) if found is None else found
 
 
 # Values of the document
 
 
-def moment(value: Any) -> int | None:
+def as_integer(value: Any) -> int | None:
     """The whole milliseconds in a JSON value; None for anything but a number that 64 bits hold."""
     number = as_number(value)
     return None if number is None else bounded(int(number))
@@ -179,7 +179,7 @@ def canonical(job_id: str, record: Record, extra: Mapping[str, Any] | None = Non
     if state is State.SCHEDULED:
         due_at = due_of(record)
     if state in FINISHED:
-        started_at = moment(last.get("startTime"))
+        started_at = as_integer(last.get("startTime"))
     if last.get("state") in ("fail", "ghost"):
         error = error_text(record.value("lastError"))
     queue = record.queue
@@ -193,7 +193,7 @@ def canonical(job_id: str, record: Record, extra: Mapping[str, Any] | None = Non
         updated_at=record.time("updateTime"),
         due_at=due_at,
         started_at=started_at,
-        finished_at=moment(record.value("finishTime")),
+        finished_at=as_integer(record.value("finishTime")),
         attempts=None if runs is None else len(runs) + (state is State.ACTIVE),
         max_attempts=_max_attempts(record) if record.item else None,
         error=error,
@@ -206,7 +206,7 @@ def canonical(job_id: str, record: Record, extra: Mapping[str, Any] | None = Non
 def due_of(record: Record) -> int | None:
     """When a job is due that waits for a time, Unix ms: as the schedule says, or the document; None where neither does."""
     score = record.scores.get("scheduled")
-    return moment(record.value("scheduledFor")) if score is None else whole_score(score)
+    return as_integer(record.value("scheduledFor")) if score is None else whole_score(score)
 
 
 def said_due(record: Record) -> int | float | None:
@@ -221,8 +221,8 @@ def said_due(record: Record) -> int | float | None:
 
 def _max_attempts(record: Record) -> int | None:
     """All runs that a job can get: the first one, retries, and those granted after a run that took too long."""
-    runs = moment(record.value("retryTimes")) if truthy(record.value("retry")) else 1
-    ghosts = moment(record.value("ghostTimes")) if truthy(record.value("ghostRetry")) else 0
+    runs = as_integer(record.value("retryTimes")) if truthy(record.value("retry")) else 1
+    ghosts = as_integer(record.value("ghostTimes")) if truthy(record.value("ghostRetry")) else 0
     return None if runs is None or ghosts is None else bounded(max(1, runs) + max(0, ghosts))
 
 
@@ -235,7 +235,7 @@ def _event(run: Any) -> dict[str, Any]:
     """A run as an entry of a job's history."""
     if not isinstance(run, dict):
         return {}
-    state, started_at, took = run.get("state"), moment(run.get("startTime")), moment(run.get("processTime"))
+    state, started_at, took = run.get("state"), as_integer(run.get("startTime")), as_integer(run.get("processTime"))
     return {
         "state": state if isinstance(state, str) else None,
         "started_at": started_at,

@@ -22,7 +22,7 @@ from ...schema.text import show, to_bytes
 from ..members import Member, join
 from ..numbers import number_text, whole_score
 from .keys import FINISHED, SCHEDULED_WORDS, WORDS, layout
-from .record import ITEM, PURGE_MS, as_number, moment, said_due
+from .record import ITEM, PURGE_MS, as_integer, as_number, said_due
 from .rules.record import mirrors
 from .view import View, view_of
 
@@ -205,7 +205,7 @@ def _stateless(view: View, keyspace: Keyspace, choices: Choices) -> Iterator[Com
 
 def _requeued(view: View, keyspace: Keyspace, choices: Choices) -> Iterator[Command]:
     """Takes a job from a worker that is gone: kickq has no such step, but its workers run whatever is in a queue."""
-    known = (moment(view.stored.value(name)) for name in ("updateTime", "scheduledFor"))
+    known = (as_integer(view.stored.value(name)) for name in ("updateTime", "scheduledFor"))
     choices.check(keyspace.now_ms, max((time for time in known if time is not None), default=None), None)
     yield from _queued(view, keyspace, _before(view))
 

@@ -17,7 +17,7 @@ from ...schema.memo import Memo
 from ...schema.prefilter import Item, JobGroup, Member, Prefilter
 from ...schema.text import to_bytes
 from ...schema.totals import Totals
-from ..moments import moment
+from ..timestamps import parse_timestamp
 from .bindings import is_of_another_prefix, lane_of
 from .keys import DEFAULT_QUEUE, LISTS, SEP, USUAL, Settings, is_control, lane, layout
 from .passthrough import HEADER
@@ -91,7 +91,7 @@ class KombuPrefilter(Prefilter):
             return None
         if unreadable(message.headers):
             return None
-        due_at = moment(message.headers.get("eta"))
+        due_at = parse_timestamp(message.headers.get("eta"))
         state = State.WAITING if due_at is None or due_at <= self._now_ms else State.SCHEDULED
         return Item(self.number(message.tag, queue), self._groups[queue, state], None)
 

@@ -21,8 +21,8 @@ from ...schema.errors import MalformedValue
 from ...schema.job import Job, State
 from ...schema.text import glance_json, load_json, to_bytes, to_text
 from ..memo import remember_last
-from ..moments import EPOCH, MILLISECOND, moment
 from ..numbers import bounded
+from ..timestamps import EPOCH, MILLISECOND, parse_timestamp
 from .keys import STEPS, VISIBILITY_TIMEOUT_MS, step_of
 
 BASE64 = "base64"
@@ -212,7 +212,7 @@ def canonical(job_id: str, queue: str, record: Record, now_ms: int, visibility_m
     message = record.message
     task = task_of(message)
     name = task.get("task")
-    due_at = moment(task.get("eta"))
+    due_at = parse_timestamp(task.get("eta"))
     started_at = None if record.since is None else _milliseconds(record.since)
     state = State.WAITING
     if record.held:
@@ -249,7 +249,7 @@ def task_of(message: Message) -> Mapping[str, Any]:
 def unreadable(task: Mapping[str, Any]) -> list[str]:
     """What a task says of when, how often and how long it runs in a form that no worker could read."""
     eta, retries, limits = task.get("eta"), task.get("retries"), task.get("timelimit")
-    wrong = ["eta"] if eta is not None and moment(eta) is None else []
+    wrong = ["eta"] if eta is not None and parse_timestamp(eta) is None else []
     wrong += ["retries"] if retries is not None and _whole(retries) is None else []
     if limits is not None and not (
         isinstance(limits, list) and all(each is None or _number(each) is not None for each in limits)

@@ -20,9 +20,9 @@ from ...schema.job import Job, State
 from ...schema.rule import Finding
 from ...schema.text import is_json, show, to_bytes
 from ...schema.totals import Totals
-from ..moments import moment
 from ..scripts import script
 from ..sketch import Sketch
+from ..timestamps import parse_timestamp
 from .bindings import Bindings, default_bindings, register
 from .keys import STEPS, USUAL, Settings, bucket_key, can_be_queue, is_unicode, lane, lane_parts, layout, step_of
 from .passthrough import Passthrough, Stand, head_of, with_overflow
@@ -102,7 +102,7 @@ def message_of(job: Job, kept_step: int | None, now_ms: int, steps: Sequence[int
     if job.rank is not None and kept_step is None and step_of(job.rank, steps) != message.step(steps):
         # What ran in this order elsewhere must do so in kombu, also after it was given back.
         message = message.with_properties(priority=_priority(job, steps))
-    due_at = moment(task_of(message).get("eta"))
+    due_at = parse_timestamp(task_of(message).get("eta"))
     if job.state is State.SCHEDULED and due_at != job.due_at:
         message = message.with_headers(eta=eta_text(job.due_at or 0))
     elif job.state is State.WAITING and due_at is not None and due_at > now_ms:

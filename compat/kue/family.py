@@ -19,7 +19,7 @@ from ...schema.keys import glob_escape
 from ...schema.prefilter import Prefilter
 from ...schema.rule import Finding, Keyspace
 from ...schema.totals import Totals
-from . import count, faults, generate, reader, repairs, writer
+from . import counts, faults, generate, reader, repairs, writer
 from .keys import LOCKS, TELLING, layout, versions
 from .prefilter import KuePrefilter
 from .related_keys import count_checks, related_keys
@@ -75,8 +75,8 @@ class Kue(KeyFamily):
     def queues(self, keyspace: Keyspace) -> Iterable[str]:
         return keyspace.totals.names.get("types", ())
 
-    def count(self, prefix: str, now_ms: int) -> Asking:
-        return count.count(prefix, now_ms)
+    def counts(self, prefix: str, now_ms: int) -> Asking:
+        return counts.count(prefix, now_ms)
 
     def related_keys(self, subject: Subject, keyspace: Keyspace) -> Iterable[KeyRef]:
         return related_keys(subject, keyspace)

@@ -15,8 +15,8 @@ from attrs import frozen
 
 from ...schema.job import Job, State, differences
 from ...schema.text import to_bytes, to_text
-from ..moments import moment, moment_text
 from ..numbers import bounded, number, number_text, whole_score
+from ..timestamps import parse_timestamp, timestamp_text
 from .keys import LEASE_MS
 from .payload import Members, Text, compose, has_failed, key_texts, members_of, output
 
@@ -74,9 +74,9 @@ def canonical(job_id: str, queue: str, record: Record, extra: Mapping[str, Any] 
         name=name if isinstance(name, str) else "",
         state=state,
         payload=raw if readable is not None else None,
-        created_at=moment(members.get("created_at")),
+        created_at=parse_timestamp(members.get("created_at")),
         updated_at=max((each for each in touched if each is not None), default=None),
-        started_at=moment(_text(get(b"started_at"))),
+        started_at=parse_timestamp(_text(get(b"started_at"))),
         finished_at=finished_ms(record) if state in FINISHED else None,
         attempts=int(b"dispatched_at" in record.fields or b"leased_at" in record.fields),
         progress=progress if progress is not None and 0 <= progress <= 1 else None,
@@ -93,7 +93,7 @@ def finished_ms(record: Record) -> int | None:
     raw = record.fields.get(b"finished_at")
     seconds = number(raw)
     if seconds is None and raw is not None:
-        found = moment(_text(raw))
+        found = parse_timestamp(_text(raw))
         if found is not None:
             return found
     return milliseconds(record.scores.get("finished") if seconds is None else seconds)
@@ -123,7 +123,7 @@ def text_of(job: Job) -> Text:
     if job.name and "command" not in members:
         more["command"] = job.name
     if job.created_at is not None and "created_at" not in members:
-        created_at = moment_text(job.created_at)
+        created_at = timestamp_text(job.created_at)
         if created_at is not None:
             more["created_at"] = created_at
     if job.state in FINISHED:
@@ -161,8 +161,8 @@ def standard(job: Job, place: str, text: Text) -> Record:
             scores["finished"] = (some_time if job.finished_at is None else job.finished_at) / 1000
             fields[b"finished_at"] = number_text(scores["finished"])
     if place != "queued" or job.attempts:
-        fields[b"dispatched_at"] = to_bytes(moment_text(dispatched) or "")
-    if job.started_at is not None and (started_at := moment_text(job.started_at)) is not None:
+        fields[b"dispatched_at"] = to_bytes(timestamp_text(dispatched) or "")
+    if job.started_at is not None and (started_at := timestamp_text(job.started_at)) is not None:
         fields[b"started_at"] = to_bytes(started_at)
     if place == "finished" or (job.worker and place != "dispatched"):
         # Every finished job names its worker; an empty name is none.

@@ -18,7 +18,7 @@ from attrs import frozen
 from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text
 from ...schema.job import Job, State
 from ..sketch import Sketch
-from . import luajson
+from . import lua_json
 from .passthrough import THROTTLED, Passthrough
 from .record import NAME, STALLED, Record, canonical, standard, work_score
 
@@ -72,7 +72,7 @@ def sketch(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterato
     """The same jobs, ready to be written."""
     start = Random(seed)
     bodies = [
-        luajson.dump({"text": text(start), "ok": start.random() < 0.5, "list": [1, None, {}]}) for _ in range(min(BODIES, jobs))
+        lua_json.dump({"text": text(start), "ok": start.random() < 0.5, "list": [1, None, {}]}) for _ in range(min(BODIES, jobs))
     ]
     draw_queue, draw_state, draw_priority = shares(start, QUEUES), shares(start, STATES), shares(start, PRIORITIES)
     deck = Deck(lambda: (draw_queue(), draw_state(), draw_priority()))
@@ -185,4 +185,4 @@ class _Story:
 
 @cache
 def _names_text(*names: str) -> bytes:
-    return luajson.dump(names)
+    return lua_json.dump(names)

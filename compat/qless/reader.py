@@ -21,7 +21,7 @@ from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
 from ..numbers import number
 from ..overflow import FIELD
-from .events import LATEST
+from .history import LATEST
 from .keys import INDEXES, Generation, Scope, era_of, layout, time_part
 from .passthrough import Beside, Passthrough, with_overflow_restored
 from .record import NAME, RUNNING, STALLED, canonical

@@ -17,8 +17,8 @@ from ...schema.errors import MalformedValue
 from ...schema.job import Job, State, differences, rank_of
 from ...schema.text import to_bytes, to_text
 from ..numbers import bounded, number, whole
-from . import events, luajson
-from .events import Event
+from . import history, lua_json
+from .history import Event
 
 WORDS = {
     State.WAITING: "waiting",
@@ -89,25 +89,25 @@ class Record:
     def events(self) -> tuple[Event, ...]:
         """The history in any form, without what is no event."""
         if self.history is not None:
-            return tuple(event for event in events.read_list(self.history) if event is not None)
+            return tuple(event for event in history.read_list(self.history) if event is not None)
         raw = self.fields.get(b"history")
-        return () if raw is None else events.read_field(raw)[0]
+        return () if raw is None else history.read_field(raw)[0]
 
     @cached_property
     def tags(self) -> tuple[str, ...] | None:
         """The tags as the keys of the tags are named; None if the field makes no sense."""
-        return names_of(self.fields.get(b"tags", luajson.EMPTY))
+        return names_of(self.fields.get(b"tags", lua_json.EMPTY))
 
     @cached_property
     def throttles(self) -> tuple[str, ...] | None:
         """The throttles that the job needs; None if the field makes no sense."""
-        return names_of(self.fields.get(b"throttles", luajson.EMPTY))
+        return names_of(self.fields.get(b"throttles", lua_json.EMPTY))
 
     @cached_property
     def failure(self) -> Mapping[str, Any] | None:
         """The last failure, empty if there was none; None if the field makes no sense."""
         try:
-            return luajson.load_object(self.fields.get(b"failure", luajson.EMPTY))
+            return lua_json.load_object(self.fields.get(b"failure", lua_json.EMPTY))
         except MalformedValue:
             return None
 
@@ -129,23 +129,23 @@ class Record:
 
 def _last_queue(happened: tuple[Event, ...]) -> str:
     """The queue that a job was last put into, as its history tells; empty if it does not."""
-    return next((name for event in reversed(happened) if (name := events.put_into(event))), "")
+    return next((name for event in reversed(happened) if (name := history.put_into(event))), "")
 
 
 def names_of(raw: bytes) -> tuple[str, ...] | None:
     """The names in a JSON array of texts and numbers; None for anything else."""
     try:
-        items = luajson.load_array(raw)
+        items = lua_json.load_array(raw)
     except MalformedValue:
         return None
     if not all(isinstance(item, str | int | float) and not isinstance(item, bool) for item in items):
         return None
-    return tuple(item if isinstance(item, str) else luajson.number_name(item) for item in items)
+    return tuple(item if isinstance(item, str) else lua_json.number_name(item) for item in items)
 
 
 def milliseconds(seconds: Any) -> int | None:
     """A time of qless in ms; None for what is no time."""
-    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not abs(seconds) < events.LATEST:
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not abs(seconds) < history.LATEST:
         return None
     return round(seconds * 1000)
 
@@ -166,8 +166,8 @@ def canonical(job_id: str, record: Record, extra: Mapping[str, Any] | None = Non
     get = record.fields.get
     state, scores, happened = record.state, record.scores, record.events
     retries, remaining = whole(get(b"retries")), whole(get(b"remaining"))
-    own = [event for event in happened if events.is_own(event)]
-    popped, puts = events.named(own, "popped"), events.named(own, "put")
+    own = [event for event in happened if history.is_own(event)]
+    popped, puts = history.named(own, "popped"), history.named(own, "put")
     time = milliseconds(number(get(b"time")))
     created_at = milliseconds(puts[0]["when"]) if puts else None
     if created_at is not None and time is not None and not popped and created_at <= time < created_at + 1000:
@@ -181,7 +181,7 @@ def canonical(job_id: str, record: Record, extra: Mapping[str, Any] | None = Non
     finished_at = due_at = None
     match state:
         case State.COMPLETED:
-            done = events.named(own, "done")
+            done = history.named(own, "done")
             finished_at = milliseconds(scores.get("completed", done[-1]["when"] if done else None))
         case State.FAILED:
             finished_at = milliseconds(failure.get("when"))
@@ -210,7 +210,7 @@ def canonical(job_id: str, record: Record, extra: Mapping[str, Any] | None = Non
         lease_expires_at=milliseconds(scores.get("locks")) or None if state is State.ACTIVE else None,
         tags=record.tags or (),
         depends_on=record.depends_on if state is State.BLOCKED else (),
-        logs=() if len(own) == len(happened) else tuple(map(events.log_line, events.foreign(happened))),
+        logs=() if len(own) == len(happened) else tuple(map(history.log_line, history.foreign(happened))),
         history=happened,
         extra={} if extra is None else extra,
     )
@@ -280,19 +280,19 @@ def _standard_fields(job: Job, told: str) -> dict[bytes, bytes]:
     if job.state is State.BLOCKED and job.due_at is not None:
         fields[b"scheduled"] = score_text(job.due_at / 1000)
     if job.state is State.COMPLETED:
-        fields[b"failure"] = luajson.EMPTY
+        fields[b"failure"] = lua_json.EMPTY
     elif failing or job.error is not None:
         group, message = group_and_message(job)
         worker = job.worker if failing and job.worker else ""
         when = _seconds(job.finished_at or 0)
         failure = {"group": _plain(group), "message": _plain(message), "when": when, "worker": _plain(worker)}
-        fields[b"failure"] = luajson.dump(failure)
+        fields[b"failure"] = lua_json.dump(failure)
     return fields
 
 
 def _names(names: tuple[str, ...]) -> bytes:
     """A list of names as JSON; those with a lone surrogate, which can't be a key, are left out."""
-    return luajson.dump([name for name in names if to_text(to_bytes(name)) == name]) if names else luajson.EMPTY
+    return lua_json.dump([name for name in names if to_text(to_bytes(name)) == name]) if names else lua_json.EMPTY
 
 
 def _events(job: Job) -> tuple[list[bytes], str]:
@@ -301,8 +301,8 @@ def _events(job: Job) -> tuple[list[bytes], str]:
     Log lines stand among the events.
     """
     try:
-        own = events.write_list(job.history)
-        logged = tuple(map(events.log_line, events.foreign(job.history)))
+        own = history.write_list(job.history)
+        logged = tuple(map(history.log_line, history.foreign(job.history)))
         told = _last_queue(job.history)
         if own and logged == job.logs and (job.queue or not told):
             return own, told
@@ -317,8 +317,8 @@ def _events(job: Job) -> tuple[list[bytes], str]:
     elif job.finished_at is not None and job.state is State.FAILED:
         story.append({"what": "failed", "when": _seconds(job.finished_at), "group": _plain(group_and_message(job)[0])})
     latest = max((event["when"] for event in story), default=0)
-    lines = (events.logged(to_text(line), latest) for line in job.logs)
-    return events.write_list([*story, *lines]), _plain(job.queue)
+    lines = (history.logged(to_text(line), latest) for line in job.logs)
+    return history.write_list([*story, *lines]), _plain(job.queue)
 
 
 def _seconds(ms: int) -> int:

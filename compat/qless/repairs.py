@@ -20,7 +20,7 @@ from ...schema.job import State
 from ...schema.rule import Finding, Keyspace
 from ...schema.text import to_bytes, to_text
 from ..numbers import number, whole
-from . import luajson
+from . import lua_json
 from .keys import Generation, Scope, era_of, layout
 from .record import RUNNING, score_text, work_score
 from .rules.placement import DEFAULT_HEARTBEAT_S, WAITING, in_queues
@@ -152,7 +152,7 @@ def _timed_out(case: _Case, choices: Choices) -> Iterator[Command]:
         raise Unmendable("it is of the first year of qless: run any worker on the queue")
     worker = view.fields.get(b"worker")
     choices.check(case.keyspace.now_ms, lock.score * 1000, to_text(worker) if worker else None)
-    yield ("RPUSH", case.name("history"), luajson.dump([math.floor(case.now), "timed-out"]))
+    yield ("RPUSH", case.name("history"), lua_json.dump([math.floor(case.now), "timed-out"]))
     yield ("ZREM", lock.key, case.jid)
     yield from (("ZREM", fact.key, case.jid) for fact in (*view.held.values(), *view.slots.values()))
     yield ("ZADD", case.name("work"), "+inf", case.jid)
@@ -306,7 +306,7 @@ def _numbers(case: _Case) -> Iterator[Command]:
 def _fields(case: _Case) -> Iterator[Command]:
     view = case.view
     if view.stored.tags is None:
-        yield case.set("tags", luajson.dump(sorted(view.tagged)))
+        yield case.set("tags", lua_json.dump(sorted(view.tagged)))
     if view.stored.failure is None and view.word != "failed":
         yield ("HDEL", case.record, "failure")
 

@@ -12,7 +12,7 @@ from ....schema.rule import Harm, Keyspace, Severity, Violation
 from ....schema.text import ago, show, span
 from ...numbers import whole_score
 from ...rulebook import Rulebook, keys_of
-from .. import texts
+from .. import lua_json
 from ..keys import EARLIEST_TIME, layout
 from ..view import View, view_of
 
@@ -173,7 +173,7 @@ def scores_are_times(view: View, keyspace: Keyspace) -> Iterator[Violation]:
         if score < EARLIEST_TIME:
             yield view.violation(f"score {score:g} in {show(fact.key)} is no time", key=fact.key)
         elif fact.role == "queue" and score > keyspace.now_ms + 1000:
-            priority = texts.numeric((view.options or {}).get("priority", 0))
+            priority = lua_json.numeric((view.options or {}).get("priority", 0))
             if priority is None or priority >= 0:
                 ahead = span(score - keyspace.now_ms)
                 yield view.violation(f"score {ahead} ahead of the clock: later jobs overtake it", key=fact.key)

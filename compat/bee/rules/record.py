@@ -11,7 +11,7 @@ from ....schema.rule import Harm, Keyspace, Severity, Violation
 from ....schema.text import show, to_text
 from ...numbers import whole
 from ...rulebook import Rulebook
-from .. import texts
+from .. import lua_json
 from ..history import fitting
 from ..keys import STATES_OF
 from ..record import is_readable
@@ -85,7 +85,7 @@ def is_complete(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
 )
 def has_payload_to_run(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     raw = view.fields.get(b"data")
-    if view.is_unfinished and raw is not None and not texts.is_json(raw):
+    if view.is_unfinished and raw is not None and not lua_json.is_json(raw):
         yield view.violation(f"payload {show(raw, 40)!r} is not JSON: the pop that takes the job aborts")
 
 
@@ -160,18 +160,18 @@ def _no_numbers(view: View) -> Iterator[Violation]:
 def wrong_options(options: Mapping[str, Any], *, blocked: bool) -> list[str]:
     """The options with which a script of bee would abort."""
     wrong = []
-    ttl = texts.numeric(options.get("ttl"))
+    ttl = lua_json.numeric(options.get("ttl"))
     if ttl is None or ttl != int(ttl):
         wrong.append("ttl")
-    if texts.plain_number(options.get("retries")) is None:
+    if lua_json.plain_number(options.get("retries")) is None:
         wrong.append("retries")
-    if texts.numeric(options.get("retryDelay")) is None:
+    if lua_json.numeric(options.get("retryDelay")) is None:
         wrong.append("retryDelay")
-    if texts.plain_number(options.get("delay", None if blocked else 0)) is None:
+    if lua_json.plain_number(options.get("delay", None if blocked else 0)) is None:
         wrong.append("delay")
-    if texts.numeric(options.get("priority", 0)) is None:
+    if lua_json.numeric(options.get("priority", 0)) is None:
         wrong.append("priority")
-    if texts.plain_number(options.get("timeout", 0)) is None:
+    if lua_json.plain_number(options.get("timeout", 0)) is None:
         wrong.append("timeout")
     dependencies = options.get("dependencies", [])
     if not isinstance(dependencies, list) and dependencies != {}:
@@ -210,7 +210,7 @@ def retries_are_allowed(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     raw = view.fields.get(b"retries")
     if not view.is_job or raw is None:
         return
-    made, allowed = whole(raw), texts.plain_number((view.options or {}).get("retries"))
+    made, allowed = whole(raw), lua_json.plain_number((view.options or {}).get("retries"))
     if made is None and view.is_unfinished and not view.history:
         return
     if made is None or made < 0:

@@ -9,8 +9,8 @@ from ....schema.text import ago, show
 from ...numbers import whole
 from ...rulebook import Rulebook
 from ..keys import layout
-from ..keyspaces import is_alive
 from ..view import View, view_of
+from ..workers import is_alive
 from .placement import OVERDUE_MS, own_key
 
 book: Rulebook[View] = Rulebook(view_of)

@@ -16,7 +16,7 @@ from ...numbers import number_text
 from ...rulebook import Rulebook
 from ..keys import FINISHED, SCHEDULED_WORDS, as_sent
 from ..passthrough import time_role
-from ..record import RUN_STATES, as_number, moment, truthy
+from ..record import RUN_STATES, as_integer, as_number, truthy
 from ..view import View, view_of
 
 SLACK_MS = 2000
@@ -95,7 +95,7 @@ def has_live_worker(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     if view.state is not State.ACTIVE or not view.readable:
         return
     limit = as_number(view.stored.value("processTimeout"))
-    known = [moment(view.stored.value(name)) for name in ("updateTime", "scheduledFor")]
+    known = [as_integer(view.stored.value(name)) for name in ("updateTime", "scheduledFor")]
     since = max((time for time in known if time is not None), default=None)
     if since is None:
         yield view.violation("processing for an unknown time; should its worker be dead, it stays so for ever")
@@ -257,7 +257,7 @@ def has_limits(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
         return
     item, value = view.stored.item, view.stored.value
     counts = [name for switch, name in (("retry", "retryTimes"), ("ghostRetry", "ghostTimes")) if truthy(value(switch))]
-    wrong = [name for name in counts if moment(value(name)) is None]
+    wrong = [name for name in counts if as_integer(value(name)) is None]
     # To kickq, null is a limit of 1 ms.
     wrong += ["processTimeout"] if value("processTimeout") is not None and as_number(value("processTimeout")) is None else []
     if wrong:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from ....schema.errors import MalformedValue
 from ....schema.rule import Harm, Keyspace, Severity, Violation
 from ....schema.text import ago, show, span
-from ...moments import moment
 from ...rulebook import Rulebook
+from ...timestamps import parse_timestamp
 from ..bindings import bindings_of
 from ..keys import layout, settings_of
 from ..record import Message, decode, task_of
@@ -122,7 +122,7 @@ def is_swept(view: View, keyspace: Keyspace) -> Iterator[Violation]:
 def is_due_in_time(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     if view.message is None or view.waiting:
         return
-    due_at = moment(task_of(view.message).get("eta"))
+    due_at = parse_timestamp(task_of(view.message).get("eta"))
     taken_at = keyspace.now_ms if view.since is None else view.since * 1000
     visibility_ms = settings_of(keyspace).visibility_ms
     if due_at is not None and due_at > taken_at + visibility_ms:

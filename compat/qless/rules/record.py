@@ -12,7 +12,7 @@ from ....schema.rule import Harm, Keyspace, Severity, Violation
 from ....schema.text import show, to_text
 from ...numbers import number, whole
 from ...rulebook import Rulebook
-from .. import events, luajson
+from .. import history, lua_json
 from ..record import RUNNING
 from ..view import View, view_of
 
@@ -78,7 +78,7 @@ def has_history(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     elif view.is_job and not view.history_facts and b"history" not in view.fields:
         yield view.violation("a job without a history")
     elif view.stored.history is not None:
-        odd = sum(event is None for event in events.read_list(view.stored.history))
+        odd = sum(event is None for event in history.read_list(view.stored.history))
         if odd:
             yield view.violation(f"{odd} entries of the history are no events", key=view.history_facts[0].key)
 
@@ -134,7 +134,7 @@ def _no_numbers(view: View, wrong: list[bytes]) -> Iterator[Violation]:
 )
 def has_data(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     raw = view.fields.get(b"data")
-    if view.is_job and view.state in TO_RUN and raw is not None and not luajson.is_json(raw):
+    if view.is_job and view.state in TO_RUN and raw is not None and not lua_json.is_json(raw):
         yield view.violation(f"data {show(raw, 40)!r} is not JSON: the worker that pops the job fails")
 
 
@@ -151,9 +151,9 @@ def has_readable_fields(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     stored = view.stored
     read = {b"tags": stored.tags, b"failure": stored.failure, b"throttles": stored.throttles}
     wrong = [name for name, value in read.items() if value is None]
-    if b"history" in view.fields and not events.read_field(view.fields[b"history"])[1]:
+    if b"history" in view.fields and not history.read_field(view.fields[b"history"])[1]:
         wrong.append(b"history")
-    if view.state not in TO_RUN and b"data" in view.fields and not luajson.is_json(view.fields[b"data"]):
+    if view.state not in TO_RUN and b"data" in view.fields and not lua_json.is_json(view.fields[b"data"]):
         wrong.append(b"data")
     if wrong:
         texts = ", ".join(f"{to_text(name)} {show(view.fields[name], 40)!r}" for name in wrong)

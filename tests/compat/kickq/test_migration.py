@@ -49,10 +49,10 @@ def test_what_went_to_a_native_keyspace_comes_back_to_kickq(server: Server, name
     case = capture("kickq", name)
     with server.client() as client, server.client(2) as returned:
         load(case, client)
-        moment = ("--now", str(case.captured_at_ms))
+        as_integer = ("--now", str(case.captured_at_ms))
         there, back = server.url(1), server.url(2, family="kickq", prefix=case.prefix)
-        migrate(server.url(0, family="kickq", prefix=case.prefix), there, *moment)
-        migrate(there, back, *moment)
+        migrate(server.url(0, family="kickq", prefix=case.prefix), there, *as_integer)
+        migrate(there, back, *as_integer)
         before, after = dump(client), dump(returned)
         held = {job_id.encode() for job_id, said in case.expected["jobs_by_id"].items() if said["state"] == "processing"}
         unnamed = {job_id.encode() for job_id, said in case.expected["jobs_by_id"].items() if said["queue"] == ""}

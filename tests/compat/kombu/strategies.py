@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from ferryman.compat.kombu.keys import can_be_queue, is_unicode
-from ferryman.compat.moments import EPOCH, MILLISECOND
+from ferryman.compat.timestamps import EPOCH, MILLISECOND
 from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job, State
 from ferryman.schema.native import codec
@@ -26,7 +26,7 @@ queues = st.one_of(
 )
 etas = st.one_of(
     st.none(),
-    st.integers(LONG_AGO, FAR_AHEAD).map(lambda moment: (EPOCH + moment * MILLISECOND).isoformat()),
+    st.integers(LONG_AGO, FAR_AHEAD).map(lambda parse_timestamp: (EPOCH + parse_timestamp * MILLISECOND).isoformat()),
     st.sampled_from(["soon", "2031-01-02T03:04:05.123456+05:30", "2031-01-02", 5]),
 )
 json_values = st.recursive(

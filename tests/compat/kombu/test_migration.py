@@ -63,10 +63,10 @@ def test_a_captured_keyspace_migrates_and_verifies(server: Server, case: Capture
 def test_what_went_to_a_native_keyspace_comes_back_to_kombu(server: Server, case: Capture) -> None:
     with server.client() as client, server.client(3) as returned:
         load(case, client)
-        moment = ("--now", str(case.captured_at_ms))
+        parse_timestamp = ("--now", str(case.captured_at_ms))
         there, back = server.url(TARGET_DB), server.url(3, family="kombu", prefix=case.prefix)
-        migrate(server.url(0, family="kombu", prefix=case.prefix), there, *moment)
-        migrate(there, back, *moment)
+        migrate(server.url(0, family="kombu", prefix=case.prefix), there, *parse_timestamp)
+        migrate(there, back, *parse_timestamp)
         before, after = dump(client), dump(returned)
         for key, entry in before.items():
             if entry.redis_type == "list":

@@ -165,8 +165,8 @@ def test_an_eta_is_a_moment_or_nothing(eta: Any, due_at: int | None) -> None:
 
 def test_a_task_waits_again_when_its_eta_has_passed() -> None:
     delayed = queued(message(eta="2027-01-15T08:00:00.001+00:00"))
-    assert [one(delayed, now_ms=moment).state for moment in (NOW, NOW + 1)] == [State.SCHEDULED, State.WAITING]
-    assert [one(delayed, now_ms=moment).position for moment in (NOW, NOW + 1)] == [0, 0]
+    assert [one(delayed, now_ms=parse_timestamp).state for parse_timestamp in (NOW, NOW + 1)] == [State.SCHEDULED, State.WAITING]
+    assert [one(delayed, now_ms=parse_timestamp).position for parse_timestamp in (NOW, NOW + 1)] == [0, 0]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Texts: the JSON inside bee's records, read without trust and written so that bee's scripts can decode it.
+"""Lua JSON: the JSON inside bee's records, read without trust and written so that bee's scripts can decode it.
 
 bee's scripts decode and encode in Lua, where an empty list and an empty object are the same: both are written ``{}`` and both
 are read alike. Never raises for any bytes. Called by the record, the view and the rules.
@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
 from ...schema.errors import MalformedValue
 from ...schema.text import MAX_JSON_DEPTH, load_json, to_bytes
 from ..numbers import bounded, number
-
-Event = Mapping[str, Any]
 
 
 @lru_cache(maxsize=32)
@@ -52,34 +49,6 @@ def as_list(raw: bytes | None) -> list[Any] | None:
     if value == {}:
         return []
     return value if isinstance(value, list) else None
-
-
-def events(raw: bytes | None) -> tuple[Event, ...]:
-    """The entries of a history, oldest first; whatever is no object is left out."""
-    return tuple(entry for entry in as_list(raw) or () if isinstance(entry, dict))
-
-
-def names(history: Iterable[Event]) -> list[str]:
-    """What happened, in order."""
-    return [entry["event"] for entry in history if isinstance(entry.get("event"), str)]
-
-
-def moment(event: Event) -> int | None:
-    """When an event happened, ms."""
-    value = event.get("timestamp")
-    # Lua may have written a whole number as 1.79e+12.
-    if isinstance(value, float) and math.isfinite(value):
-        value = int(value)
-    return bounded(value) if type(value) is int else None
-
-
-def last_moment(history: Iterable[Event], *wanted: str) -> int | None:
-    """When the last event of these names, or of any name, happened."""
-    found = None
-    for entry in history:
-        if not wanted or entry.get("event") in wanted:
-            found = moment(entry)
-    return found
 
 
 def plain_number(value: Any) -> int | float | None:

@@ -1,6 +1,6 @@
-"""Moments: ISO 8601 texts found in Redis, as Unix milliseconds and back.
+"""Timestamps: ISO 8601 texts found in Redis, as Unix milliseconds and back.
 
-What is no moment, or none that a text of this form can name, is None: the caller keeps the text aside. Never raises for any
+What is no timestamp, or none that a text of this form can name, is None: the caller keeps the text aside. Never raises for any
 text. Called by the readers and writers of foreign families.
 """
 
@@ -13,7 +13,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
 
 
-def moment(text: Any) -> int | None:
+def parse_timestamp(text: Any) -> int | None:
     """The Unix milliseconds of an ISO 8601 text, rounded, in UTC where it names no zone; None for anything else."""
     if not isinstance(text, str):
         return None
@@ -24,7 +24,7 @@ def moment(text: Any) -> int | None:
         return None
 
 
-def moment_text(unix_ms: int) -> str | None:
+def timestamp_text(unix_ms: int) -> str | None:
     """The ISO 8601 text of a moment, in UTC with a Z; None for one outside the years 1 to 9999."""
     try:
         return (EPOCH + unix_ms * MILLISECOND).replace(tzinfo=None).isoformat() + "Z"

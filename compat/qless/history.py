@@ -1,4 +1,4 @@
-"""Events: a job's history in all forms in which qless kept it, as one list of what happened when.
+"""History: a job's events in all forms in which qless kept them, as one list of what happened when.
 
     list of texts      ``[when, what]`` or ``[when, what, about]``, since 2013 (``J-history``)
     array of objects   one object a stay in a queue: ``{q, put, popped, worker, done, failed}`` (field ``history``, 2012)
@@ -16,7 +16,7 @@ from typing import Any
 
 from ...schema.errors import MalformedValue
 from ...schema.text import load_loose_json, to_bytes
-from . import luajson
+from . import lua_json
 
 Event = Mapping[str, Any]
 
@@ -57,7 +57,7 @@ def _entry(raw: bytes) -> Event | None:
 def read_field(raw: bytes) -> tuple[tuple[Event, ...], bool]:
     """The events behind the field ``history``; and whether all of it could be read."""
     try:
-        stays = luajson.load_array(raw)
+        stays = lua_json.load_array(raw)
     except MalformedValue:
         return (), False
     events: list[Event] = []
@@ -87,7 +87,7 @@ def _is_time(value: Any) -> bool:
 
 def write_list(events: Iterable[Event]) -> list[bytes]:
     """The entries of the list for canonical events. Raises MalformedValue for an event that ``read_list`` would not give."""
-    return [luajson.dump(_fields(event)) for event in events]
+    return [lua_json.dump(_fields(event)) for event in events]
 
 
 def _fields(event: Event) -> list[Any]:
