@@ -11,7 +11,7 @@ from typing import Any
 import ferryman.transport  # registers the URL schemes
 from attrs import frozen
 from ferryman.schema.connection.call import run
-from ferryman.schema.native.scripts.queue_scripts import Live
+from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from kombu import Connection, Exchange, Queue
 
 from .server import Server
@@ -48,7 +48,7 @@ class Broker:
         """Messages of a queue that wait or that somebody holds unacked."""
         with server.client() as client:
             if self == FERRYMAN:
-                size = run(client, Live().size(queue))
+                size = run(client, QueueScripts().size(queue))
                 return size.waiting + size.scheduled + size.held
             waiting = client.llen(queue)
             held = client.hlen("unacked")

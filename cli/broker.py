@@ -14,7 +14,7 @@ from attrs import frozen
 from ..schema.connection.address import DEFAULT_FAMILY, Address
 from ..schema.connection.connect import server_errors
 from ..schema.errors import UsageError
-from ..schema.native.scripts.queue_scripts import Live
+from ..schema.native.scripts.queue_scripts import QueueScripts
 from ..transport.connection.factory import LinkFactory
 from ..transport.connection.link import ServerLink
 from ..transport.publish.revocation import lasting
@@ -25,11 +25,11 @@ class Broker:
     """A connection to queues, of one server or of a cluster."""
 
     link: ServerLink
-    live: Live
+    scripts: QueueScripts
 
     def queues(self, chosen: tuple[str, ...]) -> list[str]:
         """The queues that were chosen; all that last, if none was."""
-        return list(chosen) or lasting(self.link, self.live)
+        return list(chosen) or lasting(self.link, self.scripts)
 
 
 @contextlib.contextmanager
@@ -43,6 +43,6 @@ def open_broker(url: Address, **overrides: Any) -> Iterator[Broker]:
     with server_errors(url):
         link = LinkFactory(url).link(**overrides)
         try:
-            yield Broker(link, Live(url.prefix))
+            yield Broker(link, QueueScripts(url.prefix))
         finally:
             link.close()

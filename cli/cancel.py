@@ -35,7 +35,7 @@ def command(app: Any, url: Address, task_ids: tuple[str, ...], queues: tuple[str
     removed: list[Task] = []
     try:
         with open_broker(url) as broker:
-            for queue, task in removals(broker.link, broker.live, set(task_ids), broker.queues(queues)):
+            for queue, task in removals(broker.link, broker.scripts, set(task_ids), broker.queues(queues)):
                 removed.append(task)
                 if output.json:
                     output.line({"task_id": task.task, "queue": queue, "job_id": task.id})

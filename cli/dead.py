@@ -57,7 +57,7 @@ class Choice:
         """Those of all queues, by queue, in the order in which they died."""
         for queue in broker.queues(self.queues):
             seen = 0
-            while letters := broker.link.run(broker.live.dead(queue, seen=seen, limit=PAGE)):
+            while letters := broker.link.run(broker.scripts.dead(queue, seen=seen, limit=PAGE)):
                 seen += len(letters)
                 yield from filter(self._fits, (Dead.of(queue, letter) for letter in letters))
 
@@ -145,10 +145,10 @@ def _settle(action: str, choice: Choice, broker: Broker, output: Output) -> None
         for first in range(0, len(ids), PAGE):
             page = ids[first : first + PAGE]
             if action == "requeue":
-                revived: tuple[bool, ...] = broker.link.run(broker.live.revive(queue, page))
+                revived: tuple[bool, ...] = broker.link.run(broker.scripts.revive(queue, page))
                 number += sum(revived)
             else:
-                gone = broker.link.run_all([broker.live.remove(queue, job_id, "dead") for job_id in page])
+                gone = broker.link.run_all([broker.scripts.remove(queue, job_id, "dead") for job_id in page])
                 number += sum(place == "dead" for place in gone)
         if output.json:
             output.line({"queue": queue, "action": action, "number": number})

@@ -106,7 +106,9 @@ def _asked(address: Address, chosen: tuple[str, ...]) -> dict[str, Numbers | Exc
         names = broker.queues(chosen)
         for first in range(0, len(names), CHUNK):
             chunk = names[first : first + CHUNK]
-            calls = [call for name in chunk for call in (broker.live.size(name, by_priority=True), broker.live.counters(name))]
+            calls = [
+                call for name in chunk for call in (broker.scripts.size(name, by_priority=True), broker.scripts.counters(name))
+            ]
             outcomes = broker.link.outcomes(calls)
             for name, size, counters in zip(chunk, outcomes[::2], outcomes[1::2], strict=True):
                 if isinstance(size, Exception) or isinstance(counters, Exception):

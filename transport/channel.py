@@ -138,7 +138,7 @@ class Channel(Producing):
         """Takes up to ``room`` jobs. Raises connection errors; what the server gave away then is given back by the renewer."""
         settings = self.settings
         limit = settings.delivery_limit or None
-        call = self.live.take(
+        call = self.scripts.take(
             queue,
             self.consumer_id,
             room,
@@ -164,15 +164,15 @@ class Channel(Producing):
 
     def _complete(self, queue: str, job: Delivery, no_ack: bool) -> Delivery:
         """A job with its message, which was too long to come with it."""
-        calls: list[Any] = [self.live.message(queue, job.id)]
+        calls: list[Any] = [self.scripts.message(queue, job.id)]
         if no_ack:
-            calls.append(self.live.ack(queue, self.consumer_id, [job.id]))
+            calls.append(self.scripts.ack(queue, self.consumer_id, [job.id]))
         found, *_ = self.link.run_all(calls)
         return evolve(job, fields=job.fields | found)
 
     def look(self, queues: Sequence[str]) -> list[float | None]:
         """For each queue in how many seconds to look at it again; None: there is something to take. Raises connection errors."""
-        times = self.link.run(self.live.look(queues, self.consumer_id, self.settings.lease_ms))
+        times = self.link.run(self.scripts.look(queues, self.consumer_id, self.settings.lease_ms))
         held = self._queues_held()
         for queue, ms in zip(queues, times, strict=True):
             if ms is not None:
@@ -231,7 +231,7 @@ class Channel(Producing):
         if held is None:
             return
         if requeue:
-            self.link.run(self.live.requeue(held.queue, self.consumer_id, [held.job_id]))
+            self.link.run(self.scripts.requeue(held.queue, self.consumer_id, [held.job_id]))
         else:
             self._give_up(held, "rejected")
         self.qos.pop(delivery_tag)
@@ -246,7 +246,7 @@ class Channel(Producing):
             self.qos.pop(message.delivery_tag)
 
     def _give_up(self, held: Unacked, reason: str, error: str = "") -> None:
-        self.link.run(self.live.reject(held.queue, self.consumer_id, held.job_id, reason, error))
+        self.link.run(self.scripts.reject(held.queue, self.consumer_id, held.job_id, reason, error))
         if held.queue in self.transport.letters.forwarding:
             self.transport.letters.mark(held.queue)
 
@@ -254,7 +254,7 @@ class Channel(Producing):
         """Gives back everything that is unsettled."""
         held = self.qos.unsettled()
         for queue, job_ids in _by_queue(held.values()):
-            self.link.run(self.live.requeue(queue, self.consumer_id, job_ids))
+            self.link.run(self.scripts.requeue(queue, self.consumer_id, job_ids))
         for tag in held:
             self.qos.pop(tag)
         self.transport.poller.changed()
@@ -277,7 +277,7 @@ class Channel(Producing):
         for queue, until in list(self._registered.items()):
             is_busy = self._hangs_on_renewal(queue, held)
             if is_busy or until < now + lease * 2 / 3:
-                calls.append((queue, self.live.renew(queue, self.consumer_id, self.settings.lease_ms)))
+                calls.append((queue, self.scripts.renew(queue, self.consumer_id, self.settings.lease_ms)))
                 self._registered[queue] = now + (lease if is_busy else 2 * lease)
         return calls if self.closed else calls + self.declaration_renewals()
 
@@ -288,7 +288,7 @@ class Channel(Producing):
         """
         held = self._queues_held()
         queues = [queue for queue in list(self._registered) if self._hangs_on_renewal(queue, held)]
-        calls: list[Call[Any]] = [self.live.renew(queue, self.consumer_id, self.settings.lease_ms) for queue in queues]
+        calls: list[Call[Any]] = [self.scripts.renew(queue, self.consumer_id, self.settings.lease_ms) for queue in queues]
         return calls if self.closed else calls + [call for _, call in self.declaration_renewals()]
 
     def _hangs_on_renewal(self, queue: str, held: set[str]) -> bool:
@@ -319,7 +319,7 @@ class Channel(Producing):
             self.renewer.remove(self)
         elif nobodys:
             for queue, job_ids in _by_queue(nobodys.values()):
-                link.run(self.live.release(queue, self.consumer_id, job_ids))
+                link.run(self.scripts.release(queue, self.consumer_id, job_ids))
         for tag in nobodys:
             self.qos.pop(tag)
 
@@ -345,11 +345,11 @@ class Channel(Producing):
         unsettled = self.qos.unsettled()
         gone = {tag: held.job_id for tag, held in unsettled.items()}
         for queue in {*self._registered, *self._queues_held()}:
-            holds = self.link.command("ZRANGE", self.live.keys(queue).held(self.consumer_id), 0, -1)
+            holds = self.link.command("ZRANGE", self.scripts.keys(queue).held(self.consumer_id), 0, -1)
             known = {held.job_id: tag for tag, held in unsettled.items() if held.queue == queue}
             unknown = [job_id for job_id in map(to_text, holds) if gone.pop(known.get(job_id, 0), None) is None]
             if unknown:
-                self.link.run(self.live.release(queue, self.consumer_id, unknown))
+                self.link.run(self.scripts.release(queue, self.consumer_id, unknown))
         dropped = self.transport.poller.drop(self, gone.keys())
         for tag in gone:
             if tag in dropped or tag not in self._alive:
@@ -388,7 +388,7 @@ class Channel(Producing):
     def _forget(self, link: ServerLink, queues: Iterable[str]) -> None:
         """Gives back all that this channel holds of some queues, and is their consumer no more."""
         for queue in list(queues):
-            while link.run(self.live.forget(queue, self.consumer_id)) == CHUNK:
+            while link.run(self.scripts.forget(queue, self.consumer_id)) == CHUNK:
                 pass
 
     def delete_exclusive(self) -> None:

@@ -111,11 +111,11 @@ class DeadLetters:
     def _visit(self, queue: str) -> float:
         """Forwards some letters of a queue. Gives the seconds until the next visit; infinite where none can come any more."""
         try:
-            outbox = self._transport.link.run(self._transport.live.outbox(queue, limit=BATCH))
+            outbox = self._transport.link.run(self._transport.scripts.outbox(queue, limit=BATCH))
             if outbox is None:
                 return math.inf
             settled = self._forward(queue, outbox)
-            self._transport.link.run(self._transport.live.forwarded(queue, settled))
+            self._transport.link.run(self._transport.scripts.forwarded(queue, settled))
         except CONNECTION_ERRORS:
             self._look_at[queue] = 0.0
             raise

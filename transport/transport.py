@@ -19,7 +19,7 @@ from kombu.transport.virtual import Management
 
 from ..schema.native.keys import wake
 from ..schema.native.scripts.exchange import Exchanges
-from ..schema.native.scripts.queue_scripts import Live
+from ..schema.native.scripts.queue_scripts import QueueScripts
 from . import flower
 from .celery import scheduled_tasks
 from .channel import Channel, Consumer
@@ -60,10 +60,10 @@ class Transport(base.Transport):  # type: ignore[misc]
         flower.teach()
         scheduled_tasks.teach()
         self.settings = Settings.of(client)
-        self.live = Live(self.settings.prefix)
+        self.scripts = QueueScripts(self.settings.prefix)
         self.exchanges = Exchanges(self.settings.prefix)
         self.link = self.settings.links.link()
-        self.routes = Routes(self.live, self.exchanges, self.link)
+        self.routes = Routes(self.scripts, self.exchanges, self.link)
         self.letters = DeadLetters(self)
         self.poller = Poller(self)
         self.channels: list[Channel] = []

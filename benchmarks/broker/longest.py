@@ -17,7 +17,7 @@ from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
 from ferryman.schema.connection.address import Address
 from ferryman.schema.connection.call import Call, Command, run
-from ferryman.schema.native.scripts.queue_scripts import CHUNK, Live, Publication
+from ferryman.schema.native.scripts.queue_scripts import CHUNK, Publication, QueueScripts
 from ferryman.schema.native.scripts.results import Delivery
 
 from ..brokers import Broker
@@ -50,14 +50,14 @@ class Scene:
 
     client: redis.Redis
     filling: Filling
-    live: Live = field(factory=Live)
+    scripts: QueueScripts = field(factory=QueueScripts)
     number: int = 0
 
     def send(self, call: Call[T] | Command[T]) -> T:
         return run(self.client, call)
 
     def declare(self, arguments: dict[str, Any] | None = None) -> None:
-        while self.send(self.live.declare(QUEUE, arguments or {})).more:
+        while self.send(self.scripts.declare(QUEUE, arguments or {})).more:
             pass
 
     def fill(self, **fields: Any) -> None:
@@ -66,7 +66,7 @@ class Scene:
         each = max(1, min(CHUNK, BATCH_BYTES // len(message)))
         numbers = iter(range(self.filling.jobs))
         while batch := list(islice(numbers, each)):
-            self.send(self.live.publish(QUEUE, "p", [self.publication(message, **fields) for _ in batch], create=True))
+            self.send(self.scripts.publish(QUEUE, "p", [self.publication(message, **fields) for _ in batch], create=True))
 
     def publication(self, message: bytes, **fields: Any) -> Publication:
         self.number += 1
@@ -75,10 +75,10 @@ class Scene:
     def deliveries(self, consumer: str, lease: int = LONG) -> Iterator[Sequence[Delivery]]:
         """What a consumer takes, until nothing is left."""
         while True:
-            taken = self.send(self.live.take(QUEUE, consumer, PREFETCH, lease))
+            taken = self.send(self.scripts.take(QUEUE, consumer, PREFETCH, lease))
             for job in taken.jobs:
                 if job.is_left_out:
-                    self.send(self.live.message(QUEUE, job.id))
+                    self.send(self.scripts.message(QUEUE, job.id))
             if taken.jobs:
                 yield taken.jobs
             elif not taken.more:
@@ -96,28 +96,28 @@ class Scene:
         """Promotes and reclaims what there is."""
 
         def step() -> bool:
-            advanced = self.send(self.live.advance(QUEUE, now=now))
+            advanced = self.send(self.scripts.advance(QUEUE, now=now))
             return CHUNK in (advanced.promoted, advanced.reclaimed) or advanced.more
 
         self.repeat(step)
 
     def dead(self) -> Iterator[list[str]]:
-        while letters := self.send(self.live.dead(QUEUE, limit=100)):
+        while letters := self.send(self.scripts.dead(QUEUE, limit=100)):
             yield [letter.job.id for letter in letters]
 
     def delete(self) -> None:
-        self.repeat(lambda: self.send(self.live.delete(QUEUE)).more)
+        self.repeat(lambda: self.send(self.scripts.delete(QUEUE)).more)
 
     def letters(self) -> None:
         """Hands all dead letters on."""
-        while (outbox := self.send(self.live.outbox(QUEUE))) is not None and outbox.letters:
-            self.send(self.live.forwarded(QUEUE, [(letter, True) for letter in outbox.letters]))
+        while (outbox := self.send(self.scripts.outbox(QUEUE))) is not None and outbox.letters:
+            self.send(self.scripts.forwarded(QUEUE, [(letter, True) for letter in outbox.letters]))
 
     def find(self) -> None:
         """Looks for a task that is not there."""
         seen, more = 0, True
         while more:
-            found = self.send(self.live.find(QUEUE, ["no task"], seen=seen))
+            found = self.send(self.scripts.find(QUEUE, ["no task"], seen=seen))
             seen, more = seen + found.looked, found.more
 
     def migrate(self, server: Server, family: str) -> None:
@@ -133,7 +133,7 @@ class Scene:
 
 def _operations(scene: Scene, server: Server) -> Iterator[str]:
     """Does one operation after the other, and names each when it is done."""
-    live, now = scene.live, 10**13
+    scripts, now = scene.scripts, 10**13
     scene.declare()
     scene.fill()
     yield "publish"
@@ -144,7 +144,7 @@ def _operations(scene: Scene, server: Server) -> Iterator[str]:
     yield "revoke"
     scene.take("ann")
     yield "take"
-    scene.repeat(lambda: scene.send(live.forget(QUEUE, "ann")) == CHUNK)
+    scene.repeat(lambda: scene.send(scripts.forget(QUEUE, "ann")) == CHUNK)
     yield "release"
     scene.take("bob", SHORT)
     scene.advance()
@@ -157,15 +157,15 @@ def _operations(scene: Scene, server: Server) -> Iterator[str]:
     yield "redeclare with x-max-length"
     scene.declare({"x-max-length": 1 << 40})
     for ids in scene.dead():
-        scene.send(live.revive(QUEUE, ids))
+        scene.send(scripts.revive(QUEUE, ids))
     yield "requeue dead letters"
     for jobs in scene.deliveries("cyd"):
-        scene.send(live.ack(QUEUE, "cyd", [job.id for job in jobs]))
+        scene.send(scripts.ack(QUEUE, "cyd", [job.id for job in jobs]))
     yield "ack"
     scene.fill(due_ms=now)
     scene.advance(now)
     yield "promote"
-    scene.repeat(lambda: scene.send(live.purge(QUEUE)).more)
+    scene.repeat(lambda: scene.send(scripts.purge(QUEUE)).more)
     yield "purge"
     scene.fill(ttl_ms=1)
     scene.take("dan")
@@ -188,8 +188,8 @@ def _operations(scene: Scene, server: Server) -> Iterator[str]:
 
 
 def _publish_one(scene: Scene) -> int:
-    scene.send(scene.live.publish(QUEUE, "p", [scene.publication(b"{}\n")]))
-    return scene.send(scene.live.size(QUEUE)).waiting
+    scene.send(scene.scripts.publish(QUEUE, "p", [scene.publication(b"{}\n")]))
+    return scene.send(scene.scripts.size(QUEUE)).waiting
 
 
 def _longest(server: Server) -> dict[str, float]:

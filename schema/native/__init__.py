@@ -1,4 +1,4 @@
-"""ferryman's own key family: keys, message frame, live queue, reader, writer and rules."""
+"""ferryman's own key family: keys, message frame, queue scripts, reader, writer and rules."""
 
 from .family import FAMILY
 

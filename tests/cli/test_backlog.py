@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 from ferryman.schema.connection.call import run
-from ferryman.schema.native.scripts.queue_scripts import Live, Publication
+from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
 
 from ..support.captures import captures, load
 from ..support.command import ferryman
@@ -18,7 +18,7 @@ from ..support.endpoint import exporter
 from ..support.servers import Server, free_port
 from ..support.workers import celery
 
-live = Live()
+scripts = QueueScripts()
 MESSAGE = b'{"headers":{}}\n[]'
 HOUR_MS = 3_600_000
 
@@ -28,16 +28,16 @@ def fill(
 ) -> None:
     """A queue with so many messages: those that are due were to wait for a second that passed ``ago_ms`` ago, unwatched."""
     client.sadd("ferryman:queues", queue)
-    run(client, live.declare(queue, {}))
+    run(client, scripts.declare(queue, {}))
     seconds, micros = client.time()
     then = seconds * 1000 + micros // 1000 - 1000 - ago_ms
     first = 0
     for number, now, delay_ms in ((held, None, None), (waiting, None, None), (due, then, 1000), (later, None, HOUR_MS)):
         jobs = [Publication(f"p-{first + n}", MESSAGE, priority=n % 3, delay_ms=delay_ms) for n in range(number)]
         first += number
-        run(client, live.publish(queue, "p", jobs, now=now))
+        run(client, scripts.publish(queue, "p", jobs, now=now))
         if jobs and first == held:
-            assert len(run(client, live.take(queue, "ann", held, 60_000)).jobs) == held
+            assert len(run(client, scripts.take(queue, "ann", held, 60_000)).jobs) == held
 
 
 def parts(server: Server, *arguments: str) -> dict[str, Any]:
@@ -94,8 +94,8 @@ def test_a_queue_that_is_not_there_yet_counts_nothing_and_is_noted(server: Serve
 
 def test_temporary_queues_count_only_if_they_are_named(server: Server, client: redis.Redis) -> None:
     fill(client, "mail", waiting=1)
-    run(client, live.declare("reply", {"x-expires": 60_000}))
-    run(client, live.publish("reply", "p", [Publication("p-1", MESSAGE)]))
+    run(client, scripts.declare("reply", {"x-expires": 60_000}))
+    run(client, scripts.publish("reply", "p", [Publication("p-1", MESSAGE)]))
     assert ferryman("backlog", server.url()).stdout == "1\n"
     assert ferryman("backlog", server.url(), "--queue", "reply").stdout == "1\n"
 

@@ -8,13 +8,13 @@ import pytest
 import redis
 from ferryman.schema.connection.call import run
 from ferryman.schema.native import codec
-from ferryman.schema.native.scripts.queue_scripts import Live, Publication
+from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
 
 from ..support.command import ferryman
 from ..support.servers import Server
 from ..support.workers import celery, send
 
-live = Live()
+scripts = QueueScripts()
 NOTE = "tests.support.tasks.note"
 
 
@@ -27,12 +27,12 @@ def frame(task: str, number: int) -> bytes:
 def graves(client: redis.Redis) -> redis.Redis:
     """Two queues with three dead letters each: two rejected jobs of one task, and one of another that has expired."""
     for queue in ("mail", "video"):
-        run(client, live.declare(queue, {"x-dead-letter-exchange": "nowhere"} if queue == "video" else {}))
+        run(client, scripts.declare(queue, {"x-dead-letter-exchange": "nowhere"} if queue == "video" else {}))
         client.sadd("ferryman:queues", queue)
         jobs = [Publication(f"p-{n}", frame("send" if n else "check", n), ttl_ms=None if n else 0) for n in range(3)]
-        run(client, live.publish(queue, "p", jobs))
-        for job in run(client, live.take(queue, "ann", 3, 30_000)).jobs:
-            run(client, live.reject(queue, "ann", job.id, "rejected", "no such\x1b[31m mailbox"))
+        run(client, scripts.publish(queue, "p", jobs))
+        for job in run(client, scripts.take(queue, "ann", 3, 30_000)).jobs:
+            run(client, scripts.reject(queue, "ann", job.id, "rejected", "no such\x1b[31m mailbox"))
     return client
 
 
@@ -87,15 +87,15 @@ def test_letters_are_deleted_by_id_or_all_but_never_by_oversight(server: Server,
 
 
 def test_long_lists_are_read_page_by_page(server: Server, client: redis.Redis) -> None:
-    run(client, live.declare("q", {"x-max-length": 1}))
+    run(client, scripts.declare("q", {"x-max-length": 1}))
     client.sadd("ferryman:queues", "q")
-    run(client, live.publish("q", "p", [Publication(f"p-{n}", frame("send", n)) for n in range(251)]))
+    run(client, scripts.publish("q", "p", [Publication(f"p-{n}", frame("send", n)) for n in range(251)]))
     assert len(in_json(server)) == 250
     assert in_json(server, "delete", "--all") == [{"queue": "q", "action": "delete", "number": 250}]
 
 
 def test_tasks_are_cancelled_by_their_ids(server: Server, graves: redis.Redis) -> None:
-    run(graves, live.publish("mail", "p", [Publication("p-7", frame("send", 7)), Publication("p-8", frame("send", 8))]))
+    run(graves, scripts.publish("mail", "p", [Publication("p-7", frame("send", 7)), Publication("p-8", frame("send", 8))]))
     outcome = ferryman("cancel", server.url(), "send-7", "send-1", "--format", "json")
     assert outcome.lines() == [{"task_id": "send-7", "queue": "mail", "job_id": "p-7"}]
     assert outcome.error == "not found, or begun already: send-1"

@@ -15,7 +15,7 @@ import pytest
 import redis
 from ferryman.schema.connection.call import run
 from ferryman.schema.native.scripts.exchange import Exchanges
-from ferryman.schema.native.scripts.queue_scripts import Live, Publication
+from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
 from ferryman.schema.native.scripts.results import COUNTERS
 
 from ..support.acl import BROKER
@@ -27,7 +27,7 @@ from ..support.servers import Server, ServerKind, free_port, installed_servers
 from ..support.topologies import wait_until
 from ..support.workers import celery
 
-live = Live()
+scripts = QueueScripts()
 exchanges = Exchanges()
 
 
@@ -39,11 +39,11 @@ def once(server: Server, **options: str) -> Samples:
 
 def declare(client: redis.Redis, queue: str, **arguments: object) -> None:
     client.sadd("ferryman:queues", queue.encode("utf-8", "surrogateescape"))
-    run(client, live.declare(queue, {name.replace("_", "-"): value for name, value in arguments.items()}))
+    run(client, scripts.declare(queue, {name.replace("_", "-"): value for name, value in arguments.items()}))
 
 
 def publish(client: redis.Redis, queue: str, numbers: range, **fields: int) -> None:
-    run(client, live.publish(queue, "p", [Publication(f"p-{n}", b'{"headers":{}}\n[]', **fields) for n in numbers]))
+    run(client, scripts.publish(queue, "p", [Publication(f"p-{n}", b'{"headers":{}}\n[]', **fields) for n in numbers]))
 
 
 def test_every_state_and_counter_of_a_queue_is_told(server: Server, client: redis.Redis) -> None:
@@ -51,8 +51,8 @@ def test_every_state_and_counter_of_a_queue_is_told(server: Server, client: redi
     publish(client, "mail", range(1, 6), priority=3)
     publish(client, "mail", range(6, 8), priority=0)
     publish(client, "mail", range(8, 9), delay_ms=3_600_000)
-    for job in run(client, live.take("mail", "ann", 3, 60_000)).jobs[:2]:
-        run(client, live.reject("mail", "ann", job.id, "rejected"))
+    for job in run(client, scripts.take("mail", "ann", 3, 60_000)).jobs[:2]:
+        run(client, scripts.reject("mail", "ann", job.id, "rejected"))
     found = once(server)
     states = {key[2:]: value for key, value in found.items() if key[0] == "ferryman_queue_messages"}
     assert states == {
@@ -84,7 +84,7 @@ def test_the_numbers_that_people_and_autoscalers_use_are_sums_over_priorities(se
     now = client.time()[0] * 1000
     for first, fields, ago_ms in ((1, {"priority": 3}, 50_000), (3, {"delay_ms": 1000}, 90_000), (5, {"priority": 7}, 100)):
         jobs = [Publication(f"p-{n}", b'{"headers":{}}\n[]', **fields) for n in (first, first + 1)]
-        run(client, live.publish("mail", "p", jobs, now=now - ago_ms))
+        run(client, scripts.publish("mail", "p", jobs, now=now - ago_ms))
     publish(client, "mail", range(7, 8), delay_ms=3_600_000)
     found = once(server)
     names = ("backlog", "waiting", "latency_seconds")
@@ -93,7 +93,7 @@ def test_the_numbers_that_people_and_autoscalers_use_are_sums_over_priorities(se
     assert 89 <= latency < 150, "the oldest is one that has become due"
     assert found["ferryman_queue_messages", "mail", "waiting", ""] == 2, "those that have become due"
     assert found["ferryman_queue_messages", "mail", "scheduled", ""] == 1
-    run(client, live.take("mail", "ann", 5, 60_000))
+    run(client, scripts.take("mail", "ann", 5, 60_000))
     found = once(server)
     backlog, waiting, latency = (found[f"ferryman_queue_{name}", "mail"] for name in names)
     assert (backlog, waiting) == (6, 1)
@@ -104,10 +104,10 @@ def test_the_numbers_that_people_and_autoscalers_use_are_sums_over_priorities(se
 def test_redeliveries_are_counted_and_what_was_never_begun_is_none(server: Server, client: redis.Redis) -> None:
     declare(client, "mail")
     publish(client, "mail", range(1, 4))
-    ids = [job.id for job in run(client, live.take("mail", "ann", 3, 60_000)).jobs]
-    run(client, live.requeue("mail", "ann", ids[:2]))
-    run(client, live.release("mail", "ann", ids[2:]))
-    assert len(run(client, live.take("mail", "bob", 3, 60_000)).jobs) == 3
+    ids = [job.id for job in run(client, scripts.take("mail", "ann", 3, 60_000)).jobs]
+    run(client, scripts.requeue("mail", "ann", ids[:2]))
+    run(client, scripts.release("mail", "ann", ids[2:]))
+    assert len(run(client, scripts.take("mail", "bob", 3, 60_000)).jobs) == 3
     found = once(server)
     assert [found[f"ferryman_queue_{name}_total", "mail"] for name in ("delivered", "redelivered")] == [6, 2]
 
@@ -132,12 +132,12 @@ def test_an_age_is_that_of_the_oldest_message_of_its_priority_since_it_was_due(s
     for number, (priority, age) in enumerate([(0, 40), (0, 50), (5, 900), (5, 100)]):
         now = client.time()[0] * 1000
         job = Publication(f"p-{number}", b'{"headers":{}}\n[]', priority, due_ms=now - 20_000 if age == 50 else None)
-        run(client, live.publish("mail", "p", [job], now=now - age * 1000))
+        run(client, scripts.publish("mail", "p", [job], now=now - age * 1000))
     ages = {key[1:]: value for key, value in once(server).items() if key[0] == "ferryman_queue_oldest_age_seconds"}
     assert ages.keys() == {("mail", "0"), ("mail", "5"), ("mail", "")}
     assert 20 <= ages["mail", ""] < 40, "of one that has become due, nobody has looked at the priority yet"
     assert 40 <= ages["mail", "0"] < 900 <= ages["mail", "5"]
-    run(client, live.take("mail", "ann", 1, 60_000))
+    run(client, scripts.take("mail", "ann", 1, 60_000))
     assert 20 <= once(server)["ferryman_queue_oldest_age_seconds", "mail", "0"] < 40, "the delay is no waiting"
 
 

@@ -12,7 +12,7 @@ import redis
 from ferryman.schema.connection.call import run
 from ferryman.schema.job import JOB_FIELDS
 from ferryman.schema.native.codec import encode
-from ferryman.schema.native.scripts.queue_scripts import Live, Publication
+from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
 
 from ..support.captures import Capture, capture, captures, load
 from ..support.command import PROGRAM, ferryman, ferryman_process
@@ -167,13 +167,13 @@ def test_the_moment_decides_what_is_late(server: Server, client: redis.Redis) ->
 
 
 def test_a_living_keyspace_shows_its_consumers_and_its_empty_queues(server: Server, client: redis.Redis) -> None:
-    live = Live("ferryman")
+    scripts = QueueScripts("ferryman")
     for queue in ("busy", "empty"):
         client.sadd("ferryman:queues", queue)
-        run(client, live.declare(queue, {}))
+        run(client, scripts.declare(queue, {}))
     message = encode({"content-type": "application/json", "content-encoding": "utf-8", "headers": {}, "properties": {}}, b"{}")
-    run(client, live.publish("busy", "p", [Publication(f"p-{number}", message) for number in range(3)]))
-    run(client, live.take("busy", "worker", 1, 60_000))
+    run(client, scripts.publish("busy", "p", [Publication(f"p-{number}", message) for number in range(3)]))
+    run(client, scripts.take("busy", "worker", 1, 60_000))
     busy, empty = ferryman("queues", server.url(), "--format", "json").lines()
     assert (busy["queue"], busy["waiting"], busy["active"], busy["consumers"]) == ("busy", 2, 1, 1)
     assert (empty["queue"], empty["waiting"], empty["consumers"]) == ("empty", 0, 0)

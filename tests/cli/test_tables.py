@@ -14,7 +14,7 @@ import redis
 from ferryman.cli.output import Format, Output
 from ferryman.schema.connection.call import run
 from ferryman.schema.native import codec
-from ferryman.schema.native.scripts.queue_scripts import Live, Publication
+from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
 from rich.console import Console
 
 from ..conftest import SERVERS
@@ -36,15 +36,15 @@ def any_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 def shop(server: Server, client: redis.Redis) -> Server:
     """A queue of Celery tasks, two of them dead."""
-    live = Live()
-    run(client, live.declare(QUEUE, {}))
+    scripts = QueueScripts()
+    run(client, scripts.declare(QUEUE, {}))
     client.sadd("ferryman:queues", QUEUE)
     message = codec.encode(
         {"headers": {"task": "reports.nightly"}, "content-type": "application/json"}, b'[["' + b"x" * 90 + b'"]]'
     )
-    run(client, live.publish(QUEUE, "p", [Publication(job_id, message) for job_id in IDS]))
-    for job in run(client, live.take(QUEUE, "ann", 2, 30_000)).jobs:
-        run(client, live.reject(QUEUE, "ann", job.id, "rejected", "no such mailbox"))
+    run(client, scripts.publish(QUEUE, "p", [Publication(job_id, message) for job_id in IDS]))
+    for job in run(client, scripts.take(QUEUE, "ann", 2, 30_000)).jobs:
+        run(client, scripts.reject(QUEUE, "ann", job.id, "rejected", "no such mailbox"))
     return server
 
 

@@ -12,7 +12,7 @@ import ferryman.transport  # noqa: F401 - registers the URL schemes
 import pytest
 from ferryman.schema.connection.call import run
 from ferryman.schema.native import codec
-from ferryman.schema.native.scripts.queue_scripts import Live, Publication
+from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
 from kombu.exceptions import OperationalError
 
 from ..support.servers import Server
@@ -66,18 +66,18 @@ def test_a_countdown_of_many_leases_runs_once_and_in_time_though_a_worker_dies_m
 def test_delayed_tasks_by_the_thousand_wait_in_redis_and_neither_fill_nor_slow_a_worker(
     server, ledger, client, tmp_path, delayed
 ):
-    live = Live()
+    scripts = QueueScripts()
     frame = codec.encode({"headers": {"task": NOTE, "id": "x", "lang": "py"}, "properties": {}}, b"[[], {}, {}]")
     in_an_hour = round(time.time() * 1000) + 3_600_000
     with worker(server, tmp_path, concurrency=1) as running:
         before = resident_megabytes(running.process.pid)
         for first in range(0, delayed, 1000):
             batch = [Publication(f"p-{n}", frame, due_ms=in_an_hour) for n in range(first, first + 1000)]
-            run(client, live.publish("celery", "p", batch, create=True))
+            run(client, scripts.publish("celery", "p", batch, create=True))
         send(server, [(NOTE, ["soon"], {"countdown": 1}), (NOTE, ["now"], {})])
         lines = ledger.wait_for("run", 2, 10)
         assert [line["name"] for line in lines] == ["now", "soon"]
-        size = run(client, live.size("celery"))
+        size = run(client, scripts.size("celery"))
         assert (size.scheduled, size.held) == (delayed, 0)
         assert resident_megabytes(running.process.pid) - before < 20
 

@@ -17,7 +17,7 @@ from ferryman.schema.connection.call import run
 from ferryman.schema.errors import StaleWriter
 from ferryman.schema.family import get_family
 from ferryman.schema.job import JOB_FIELDS
-from ferryman.schema.native.scripts.queue_scripts import Live
+from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 
 from ..support.captures import Capture, capture, captures, dump, load
 from ..support.command import Outcome, ferryman
@@ -113,7 +113,9 @@ def test_consumers_of_the_target_get_the_jobs_in_the_order_of_the_source(server:
     active = {job["id"] for job in healthy.jobs(healthy.source) if job["state"] == "active"}
     healthy.migrate()
     for queue, ids in healthy.capture.expected["pop_order"].items():
-        taken = run(healthy.clients[1], Live("new").take(queue, "worker", 100, 60_000, now=healthy.capture.captured_at_ms))
+        taken = run(
+            healthy.clients[1], QueueScripts("new").take(queue, "worker", 100, 60_000, now=healthy.capture.captured_at_ms)
+        )
         assert [job.id for job in taken.jobs if job.id not in active] == ids
 
 

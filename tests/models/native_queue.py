@@ -1,6 +1,6 @@
 """The pure model of one native queue: what the scripts must do, in plain Python, without a server.
 
-Every method has the name, the arguments and the result of its transition in ``Live``; the state machine compares both.
+Every method has the name, the arguments and the result of its transition in ``QueueScripts``; the state machine compares both.
 """
 
 from __future__ import annotations

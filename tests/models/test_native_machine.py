@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 import pytest
 import redis
 from ferryman.schema.connection.call import Call, run
-from ferryman.schema.native.scripts.queue_scripts import Live, Publication, Published
+from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
+from ferryman.schema.native.scripts.results import Published
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
@@ -43,15 +44,15 @@ class NativeQueue(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.client.flushdb()
-        self.live = Live()
-        self.keys = self.live.keys(QUEUE)
+        self.scripts = QueueScripts()
+        self.keys = self.scripts.keys(QUEUE)
         self.model = QueueModel(self.forwards)
         self.now = 1_000_000
         self.published = 0
         self.last_batch: list[Publication] = []
         self.recent: list[str] = [STRANGER]
         self.delivered_to: dict[str, str] = {}
-        self.send(self.live.declare(QUEUE, {"x-dead-letter-exchange": "graves"} if self.forwards else {}))
+        self.send(self.scripts.declare(QUEUE, {"x-dead-letter-exchange": "graves"} if self.forwards else {}))
 
     def send(self, call: Call[T]) -> T:
         return run(self.client, call)
@@ -105,17 +106,17 @@ class NativeQueue(RuleBasedStateMachine):
 
     def send_batch(self, batch: list[Publication]) -> Published:
         """By the short script, where that will do."""
-        short = self.live.publish_one(QUEUE, PRODUCER, batch[0], now=self.now) if len(batch) == 1 else None
+        short = self.scripts.publish_one(QUEUE, PRODUCER, batch[0], now=self.now) if len(batch) == 1 else None
         result = self.send(short) if short else None
         if result is None or result.status == "other":
-            result = self.send(self.live.publish(QUEUE, PRODUCER, batch, now=self.now))
+            result = self.send(self.scripts.publish(QUEUE, PRODUCER, batch, now=self.now))
         return result
 
     @rule(consumer=consumers, n=st.integers(0, 4), lease=leases, woken=st.booleans())
     def take(self, consumer: str, n: int, lease: int, woken: bool) -> None:
         if woken:
             self.client.lpop(self.keys.wake)
-        taken = self.send(self.live.take(QUEUE, consumer, n, lease, delivery_limit=DELIVERY_LIMIT, now=self.now))
+        taken = self.send(self.scripts.take(QUEUE, consumer, n, lease, delivery_limit=DELIVERY_LIMIT, now=self.now))
         self.touch(*(job.id for job in taken.jobs))
         self.delivered_to.update((job.id, consumer) for job in taken.jobs)
         expected = self.model.take(consumer, n, lease, DELIVERY_LIMIT, self.now)
@@ -130,7 +131,7 @@ class NativeQueue(RuleBasedStateMachine):
     def ack(self, speaker: str | None, rank: int) -> None:
         job = self.pick(rank)
         consumer = self.who(speaker, job)
-        assert self.send(self.live.ack(QUEUE, consumer, [job, STRANGER], now=self.now)) == (
+        assert self.send(self.scripts.ack(QUEUE, consumer, [job, STRANGER], now=self.now)) == (
             self.model.ack(consumer, job),
             "lost",
         )
@@ -139,34 +140,34 @@ class NativeQueue(RuleBasedStateMachine):
     def reject(self, speaker: str | None, rank: int) -> None:
         job = self.pick(rank)
         consumer = self.who(speaker, job)
-        rejected = self.send(self.live.reject(QUEUE, consumer, job, "rejected", "no", now=self.now))
+        rejected = self.send(self.scripts.reject(QUEUE, consumer, job, "rejected", "no", now=self.now))
         assert rejected == self.model.reject(consumer, job)
 
     @rule(speaker=speakers, rank=ranks)
     def requeue(self, speaker: str | None, rank: int) -> None:
         job = self.pick(rank)
         consumer = self.who(speaker, job)
-        assert self.send(self.live.requeue(QUEUE, consumer, [job], now=self.now)) == (self.model.requeue(consumer, job),)
+        assert self.send(self.scripts.requeue(QUEUE, consumer, [job], now=self.now)) == (self.model.requeue(consumer, job),)
 
     @rule(speaker=speakers, rank=ranks)
     def release_one(self, speaker: str | None, rank: int) -> None:
         job = self.pick(rank)
         consumer = self.who(speaker, job)
-        assert self.send(self.live.release(QUEUE, consumer, [job], now=self.now)) == self.model.release(consumer, [job])
+        assert self.send(self.scripts.release(QUEUE, consumer, [job], now=self.now)) == self.model.release(consumer, [job])
 
     @rule(consumer=consumers)
     def release_all(self, consumer: str) -> None:
         held = list(self.model.held.get(consumer, set()))
-        assert self.send(self.live.release(QUEUE, consumer, None, now=self.now)) == self.model.release(consumer, held)
+        assert self.send(self.scripts.release(QUEUE, consumer, None, now=self.now)) == self.model.release(consumer, held)
 
     @rule(consumer=consumers, lease=leases)
     def renew(self, consumer: str, lease: int) -> None:
-        renewed = self.send(self.live.renew(QUEUE, consumer, lease, now=self.now))
+        renewed = self.send(self.scripts.renew(QUEUE, consumer, lease, now=self.now))
         assert renewed == self.model.renew(consumer, lease, self.now)
 
     @rule(consumer=consumers)
     def forget(self, consumer: str) -> None:
-        assert self.send(self.live.forget(QUEUE, consumer, now=self.now)) == self.model.forget(consumer)
+        assert self.send(self.scripts.forget(QUEUE, consumer, now=self.now)) == self.model.forget(consumer)
 
     # Time and housekeeping
 
@@ -176,38 +177,38 @@ class NativeQueue(RuleBasedStateMachine):
 
     @rule()
     def promote(self) -> None:
-        assert self.send(self.live.promote(QUEUE, now=self.now)) == self.model.promote(self.now)
+        assert self.send(self.scripts.promote(QUEUE, now=self.now)) == self.model.promote(self.now)
 
     @rule()
     def reclaim(self) -> None:
-        assert self.send(self.live.reclaim(QUEUE, now=self.now)) == self.model.reclaim(self.now)
+        assert self.send(self.scripts.reclaim(QUEUE, now=self.now)) == self.model.reclaim(self.now)
 
     @rule()
     def purge(self) -> None:
-        assert self.send(self.live.purge(QUEUE, now=self.now)).jobs == self.model.purge()
+        assert self.send(self.scripts.purge(QUEUE, now=self.now)).jobs == self.model.purge()
 
     @rule(rank=ranks)
     def remove(self, rank: int) -> None:
         job = self.pick(rank)
-        assert self.send(self.live.remove(QUEUE, job, now=self.now)) == self.model.remove(job)
+        assert self.send(self.scripts.remove(QUEUE, job, now=self.now)) == self.model.remove(job)
 
     @precondition(lambda self: self.model.dead)
     @rule(rank=ranks)
     def revive(self, rank: int) -> None:
         dead = sorted(self.model.dead)
         job = dead[rank % len(dead)]
-        assert self.send(self.live.revive(QUEUE, [job], now=self.now)) == (self.model.revive(job),)
+        assert self.send(self.scripts.revive(QUEUE, [job], now=self.now)) == (self.model.revive(job),)
 
     @precondition(lambda self: self.model.outbox)
     @rule(arrived=st.lists(st.booleans(), min_size=1, max_size=3))
     def carry(self, arrived: list[bool]) -> None:
-        letters = self.send(self.live.outbox(QUEUE, limit=len(arrived), now=self.now))
+        letters = self.send(self.scripts.outbox(QUEUE, limit=len(arrived), now=self.now))
         self.model.promote(self.now)
         self.model.expire_first(self.now)
         assert letters is not None
         assert [letter.job.id for letter in letters.letters] == self.model.outbox[: len(arrived)]
         settled = list(zip(letters.letters, arrived, strict=False))
-        carried = self.send(self.live.forwarded(QUEUE, settled, now=self.now))
+        carried = self.send(self.scripts.forwarded(QUEUE, settled, now=self.now))
         assert carried == self.model.carry(arrived[: len(settled)])
 
     # After every step
@@ -243,7 +244,7 @@ class NativeQueue(RuleBasedStateMachine):
 
     @invariant()
     def what_is_due_waits_whether_or_not_anybody_has_looked(self) -> None:
-        size = self.send(self.live.size(QUEUE, now=self.now))
+        size = self.send(self.scripts.size(QUEUE, now=self.now))
         due = sum(when <= self.now for when in self.model.scheduled.values())
         assert (size.due, size.waiting) == (due, len(self.model.waiting) + due)
         assert size.waiting + size.scheduled == len(self.model.waiting) + len(self.model.scheduled)

@@ -17,7 +17,7 @@ from ferryman.schema.connection.call import run
 from ferryman.schema.errors import ServerError, UsageError
 from ferryman.schema.family import get_family
 from ferryman.schema.job import Job, State
-from ferryman.schema.native.scripts.queue_scripts import Live
+from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from ferryman.spark.poll import totals as queue_totals
 from ferryman.spark.source import Ferryman
 from ferryman.spark.stream import Watch
@@ -35,7 +35,7 @@ NOW = 1_795_262_676_000
 SECONDS = 120
 """Longest wait for what Spark does at once."""
 
-LIVE = Live("ferryman")
+SCRIPTS = QueueScripts("ferryman")
 
 
 @define
@@ -105,12 +105,12 @@ def told(rows: list[Row]) -> set[tuple[str, str]]:
 def test_totals_are_the_numbers_of_every_look(totals: Watcher, server: Server, client: redis.Redis) -> None:
     for name in ("mail", "idle"):
         client.sadd("ferryman:queues", name)
-        run(client, LIVE.declare(name, {}))
-    run(client, LIVE.publish("mail", "p", jobs(1, 2, 3)))
+        run(client, SCRIPTS.declare(name, {}))
+    run(client, SCRIPTS.publish("mail", "p", jobs(1, 2, 3)))
     first = totals.look()
     assert numbers(first) == {("mail", "waiting"): 3}
     assert {(row.queue, row.state) for row in first} == {(name, str(state)) for name in ("mail", "idle") for state in State}
-    run(client, LIVE.take("mail", "worker", 2, LEASE))
+    run(client, SCRIPTS.take("mail", "worker", 2, LEASE))
     second = totals.look()
     assert numbers(second) == {("mail", "waiting"): 1, ("mail", "active"): 2}
     assert {(row.url, row.family) for row in second} == {(server.url(), "ferryman")}
@@ -158,8 +158,8 @@ def test_a_query_goes_on_when_the_server_has_been_restarted(spark: SparkSession,
     with durable(SERVERS[0], tmp_path / "server") as daemon:
         with daemon.server.client() as client:
             client.sadd("ferryman:queues", "mail")
-            run(client, LIVE.declare("mail", {}))
-            run(client, LIVE.publish("mail", "p", jobs(1)))
+            run(client, SCRIPTS.declare("mail", {}))
+            run(client, SCRIPTS.publish("mail", "p", jobs(1)))
         watcher = Watcher(spark, tmp_path, {"url": daemon.server.url(), "table": "totals"})
         query = watcher.start(processingTime="100 milliseconds")
         try:
@@ -167,7 +167,7 @@ def test_a_query_goes_on_when_the_server_has_been_restarted(spark: SparkSession,
             daemon.kill()
             daemon.start()
             with daemon.server.client() as client:
-                run(client, LIVE.publish("mail", "p", jobs(2)))
+                run(client, SCRIPTS.publish("mail", "p", jobs(2)))
             seen = iter(lambda: numbers(watcher.arrived.get(timeout=SECONDS)), {("mail", "waiting"): 2})
             assert all(each == {("mail", "waiting"): 1} for each in seen)
             assert query.isActive

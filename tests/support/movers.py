@@ -17,7 +17,7 @@ from ferryman.compat.kue.keys import layout as kue_layout
 from ferryman.compat.kue.keys import padded
 from ferryman.schema.connection.call import run
 from ferryman.schema.job import Job, State
-from ferryman.schema.native.scripts.queue_scripts import Live
+from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 
 from .servers import Server
 
@@ -57,11 +57,11 @@ def moving(server: Server, steps: Callable[[redis.Redis], Iterator[Step]]) -> It
 
 def native(client: redis.Redis, prefix: str, jobs: Sequence[Job]) -> Iterator[Step]:
     """A consumer takes waiting jobs of each queue and gives them back."""
-    live = Live(prefix)
+    scripts = QueueScripts(prefix)
     while True:
         for queue in sorted({job.queue for job in jobs if job.state is State.WAITING}):
-            yield partial(run, client, live.take(queue, "mover", SHARE, 60_000))
-            yield partial(run, client, live.release(queue, "mover", None))
+            yield partial(run, client, scripts.take(queue, "mover", SHARE, 60_000))
+            yield partial(run, client, scripts.release(queue, "mover", None))
 
 
 def kue(client: redis.Redis, prefix: str, jobs: Sequence[Job]) -> Iterator[Step]:

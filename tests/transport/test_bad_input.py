@@ -8,7 +8,7 @@ import ferryman.transport  # noqa: F401 - registers the URL schemes
 import pytest
 from ferryman.schema.errors import MalformedValue, SchemaVersionError
 from ferryman.schema.native import codec
-from ferryman.schema.native.scripts.queue_scripts import Live, Publication
+from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
 from ferryman.transport.consume import poller
 from kombu import Connection, Consumer, Producer, Queue
 
@@ -86,7 +86,7 @@ def hostile():
 
 @pytest.mark.parametrize("pool", ["solo", "gevent"])
 def test_no_message_ends_a_worker(server, client, tmp_path, pool):
-    live = Live()
+    scripts = QueueScripts()
     ledger = Ledger(server)
     with worker(server, tmp_path, pool=pool) as running:
         client.hset("ferryman:{celery}:job:odd", "no message", "here")
@@ -94,7 +94,7 @@ def test_no_message_ends_a_worker(server, client, tmp_path, pool):
         client.rpush("ferryman:{celery}:job:list", "x")
         client.zadd("ferryman:{celery}:waiting", {"list": 7})
         for n, frame in enumerate(hostile()):
-            call = live.publish("celery", "h", [Publication(f"h-{n}", frame)])
+            call = scripts.publish("celery", "h", [Publication(f"h-{n}", frame)])
             client.execute_command(*call.eval())
         send(server, [(NOTE, ["after"], {})])
         ledger.wait(lambda lines: any(line["name"] == "after" for line in lines))

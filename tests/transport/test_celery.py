@@ -74,7 +74,7 @@ def test_tasks_of_a_killed_worker_run_again_within_the_lease_and_no_other_runs_t
     starts = Counter(line["name"] for line in lines if line["event"] == "start")
     assert {name for name, count in starts.items() if count > 1} == begun
     restarted = [line["at"] for line in lines if line["event"] == "start" and line["name"] in begun and line["at"] > killed_at]
-    # A worker's start is part of this, so the bound is the lease and some room; the lease alone is tested on the live queue.
+    # A worker's start is part of this, so the bound is the lease and some room; the lease alone is tested on the queue itself.
     assert min(restarted) - killed_at < lease + 10
 
 

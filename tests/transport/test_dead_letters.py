@@ -7,7 +7,7 @@ import time
 
 import ferryman.transport  # noqa: F401 - registers the URL schemes
 import pytest
-from ferryman.schema.native.scripts.queue_scripts import Live
+from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 
 from ..support.brokers import NEEDS_BATCHES
@@ -243,10 +243,10 @@ def test_two_who_carry_the_same_letters_store_each_once(server, channel, client)
     forwarding(channel)
     for n in range(300):
         publish(channel, {"n": n})
-    live = Live()
-    taken = channel.link.run(live.take("work", "ann", 300, 30_000))
+    scripts = QueueScripts()
+    taken = channel.link.run(scripts.take("work", "ann", 300, 30_000))
     for job in taken.jobs:
-        channel.link.run(live.reject("work", "ann", job.id, "rejected"))
+        channel.link.run(scripts.reject("work", "ann", job.id, "rejected"))
 
     def forward():
         with Connection(server.url()) as other, other.channel() as opened:

@@ -6,7 +6,7 @@ import pytest
 import redis
 from ferryman.schema.connection.call import run
 from ferryman.schema.errors import ServerError
-from ferryman.schema.native.scripts.queue_scripts import Live
+from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from kombu import Connection, Consumer, Producer, Queue
 
 from ..support.command import ferryman
@@ -77,7 +77,7 @@ def test_an_error_that_says_something_else_stays_as_it_is(server):
 def test_the_command_line_says_it_too(server):
     lacking = pytest.raises(ServerError, match=r"\(.*\) runs no Lua scripts")
     with partial_server(server, {"EVALSHA": UNKNOWN}) as partial, redis.Redis(port=partial.port) as client, lacking:
-        run(client, Live("ferryman").size("q"))
+        run(client, QueueScripts("ferryman").size("q"))
 
 
 def test_a_migration_to_a_server_without_scripts_is_refused_with_its_version(server):

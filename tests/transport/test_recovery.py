@@ -159,7 +159,7 @@ def test_what_a_lapsed_lease_has_given_away_comes_again_and_the_consumer_goes_on
         transport = reading.connection.transport
         transport.flush_acks()
         (channel,) = transport.channels
-        other.transport.link.run(transport.live.forget("q", channel.consumer_id))
+        other.transport.link.run(transport.scripts.forget("q", channel.consumer_id))
         channel.lease_lost("q")
         reading.read(2)
     assert reading.payloads == ["a", "b"]
@@ -172,7 +172,7 @@ def test_what_somebody_has_in_hand_when_its_lease_lapses_can_still_be_acked(serv
         reading.read(1)
         transport = reading.connection.transport
         (channel,) = transport.channels
-        other.transport.link.run(transport.live.forget("q", channel.consumer_id))
+        other.transport.link.run(transport.scripts.forget("q", channel.consumer_id))
         channel.lease_lost("q")
         reading.wait_in_vain()
         assert channel.qos.get(reading.messages[0].delivery_tag)

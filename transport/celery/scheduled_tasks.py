@@ -86,11 +86,11 @@ def upcoming(transport: Transport, queues: Sequence[str], limit: int, hostname: 
 
     What is damaged is left out. Raises connection errors.
     """
-    live = transport.live
-    listed = _answered(transport, [(queue, live.upcoming(queue, limit)) for queue in queues] if limit else [])
+    scripts = transport.scripts
+    listed = _answered(transport, [(queue, scripts.upcoming(queue, limit)) for queue in queues] if limit else [])
     next_ones = heapq.nsmallest(limit, (Due(at, queue, job_id) for queue, jobs in listed for job_id, at in jobs))
-    sizes = _answered(transport, [(due, live.message_size(due.queue, due.job_id)) for due in next_ones])
-    for due, fields in _answered(transport, [(due, live.message(due.queue, due.job_id)) for due in _fitting(sizes)]):
+    sizes = _answered(transport, [(due, scripts.message_size(due.queue, due.job_id)) for due in next_ones])
+    for due, fields in _answered(transport, [(due, scripts.message(due.queue, due.job_id)) for due in _fitting(sizes)]):
         entry = _entry(due, fields, hostname)
         if entry is not None:
             yield entry

@@ -108,7 +108,7 @@ class Acks:
 
     def _calls(self) -> list[Call[tuple[Verdict, ...]]]:
         channel = self._channel
-        return [channel.live.ack(queue, channel.consumer_id, ids) for queue, ids in self._pending.items()]
+        return [channel.scripts.ack(queue, channel.consumer_id, ids) for queue, ids in self._pending.items()]
 
     def _settle(self, verdicts: Sequence[Outcome]) -> None:
         """Nothing is pending any more: the server has answered."""

@@ -92,12 +92,12 @@ class Poller:
     def _waits(self) -> tuple[Wakeups, Fanout]:
         """What waits for messages and for broadcasts, by the kind of server."""
         transport, settings = self._transport, self._transport.settings
-        link, live, exchanges = transport.link, transport.live, transport.exchanges
+        link, scripts, exchanges = transport.link, transport.scripts, transport.exchanges
         if isinstance(link, ClusterLink):
             tracker = Tracker(link, settings.links.node_client, settings.reply_timeout, self._deaf)
-            return ClusterWakeups(live, tracker), ClusterFanout(settings, link, exchanges, tracker)
+            return ClusterWakeups(scripts, tracker), ClusterFanout(settings, link, exchanges, tracker)
         tokens, streams = (settings.links.blocking(self._deaf) for _ in range(2))
-        return TokenWakeups(settings, live, link, tokens), StreamFanout(settings, link, exchanges, streams)
+        return TokenWakeups(settings, scripts, link, tokens), StreamFanout(settings, link, exchanges, streams)
 
     @property
     def is_busy(self) -> bool:

@@ -17,7 +17,7 @@ from ...schema.native import keys
 from ..connection.blocking_connection import BLOCK, BlockingConnection
 
 if TYPE_CHECKING:
-    from ...schema.native.scripts.queue_scripts import Live
+    from ...schema.native.scripts.queue_scripts import QueueScripts
     from ..connection.link import ServerLink
     from ..settings import Settings
     from .tracking import Tracker
@@ -56,8 +56,8 @@ class TokenWakeups:
     look = 30.0
     looks_together = True
 
-    def __init__(self, settings: Settings, live: Live, link: ServerLink, blocking: BlockingConnection) -> None:
-        self._live = live
+    def __init__(self, settings: Settings, scripts: QueueScripts, link: ServerLink, blocking: BlockingConnection) -> None:
+        self._scripts = scripts
         self._link = link
         self._blocking = blocking
         self._private = keys.wake(settings.prefix, uuid4().hex)
@@ -69,7 +69,7 @@ class TokenWakeups:
             self._interrupt()
         if wanted and not self._blocking.waiting:
             timeout = max(0.001, min(BLOCK, seconds))
-            tokens = (self._live.keys(queue).wake for queue in sorted(wanted))
+            tokens = (self._scripts.keys(queue).wake for queue in sorted(wanted))
             self._blocking.wait(timeout, "BLPOP", self._private, *tokens, timeout)
             self._asked = wanted
 
@@ -89,11 +89,11 @@ class TokenWakeups:
             return []
         self._interrupted = False
         popped = self._blocking.receive()
-        return [queue for queue in self._asked if popped is not None and self._live.keys(queue).wake == popped[0]]
+        return [queue for queue in self._asked if popped is not None and self._scripts.keys(queue).wake == popped[0]]
 
     def pass_on(self, queue: str) -> None:
         """Whoever pops a token must take, or put it back by taking nothing."""
-        self._link.run(self._live.advance(queue))
+        self._link.run(self._scripts.advance(queue))
 
     def sockets(self) -> list[int]:
         return self._blocking.sockets()
@@ -112,14 +112,14 @@ class ClusterWakeups:
     """Less than on one server: a slot that has moved to another node is noticed by asking."""
     looks_together = False
 
-    def __init__(self, live: Live, tracker: Tracker) -> None:
-        self._live = live
+    def __init__(self, scripts: QueueScripts, tracker: Tracker) -> None:
+        self._scripts = scripts
         self._tracker = tracker
         self._queues: dict[bytes, str] = {}
         """Queue by its token."""
 
     def ask(self, wanted: frozenset[str], seconds: float) -> None:
-        self._queues |= {self._live.keys(queue).wake: queue for queue in wanted}
+        self._queues |= {self._scripts.keys(queue).wake: queue for queue in wanted}
         self._tracker.track(self._queues)
 
     def woken(self) -> list[str]:

@@ -44,7 +44,7 @@ class Declarations(StdChannel):  # type: ignore[misc]
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
         self.settings = transport.settings
-        self.live = transport.live
+        self.scripts = transport.scripts
         self.link = transport.link
         self.renewing = threading.Lock()
         """Held while renewals are under way: what is struck off under it is not renewed, and so not made again, any more."""
@@ -95,7 +95,7 @@ class Declarations(StdChannel):  # type: ignore[misc]
         if is_fanout:
             self.link.run(self.transport.exchanges.fanout_delete(exchange))
         for queue in {binding.queue for binding in table.bindings}:
-            self.link.run(self.live.bump_routes(queue))
+            self.link.run(self.scripts.bump_routes(queue))
         routes.gone(exchange)
 
     def exchange_bind(self, *_: Any, **__: Any) -> None:
@@ -128,7 +128,7 @@ class Declarations(StdChannel):  # type: ignore[misc]
         """
         queue = queue or f"amq.gen-{uuid4()}"
         if passive:
-            size = self.link.run(self.live.size(queue))
+            size = self.link.run(self.scripts.size(queue))
             if not size.exists:
                 raise NotFound(f"queue {queue!r}")
             return queue_declare_ok_t(queue, size.waiting, size.consumers)
@@ -155,7 +155,7 @@ class Declarations(StdChannel):  # type: ignore[misc]
             self.transport.enlist(keys.queues(self.settings.prefix), queue)
         if FORWARDED in arguments:
             self.transport.enlist(keys.forwarding(self.settings.prefix), queue)
-        declare = self.live.declare(queue, arguments, self.settings.priority_order)
+        declare = self.scripts.declare(queue, arguments, self.settings.priority_order)
         declared = self.link.run(declare)
         while declared.more:
             declared = evolve(self.link.run(declare), created=declared.created)
@@ -193,7 +193,7 @@ class Declarations(StdChannel):  # type: ignore[misc]
 
     def _bind(self, exchange: str, binding: Binding, life_ms: int | None) -> None:
         # The queue remembers where it is bound, so that deleting it, from whichever process, unbinds it.
-        self.link.run_all([self.live.bound(binding.queue, exchange), *self._binding_calls(exchange, binding, life_ms)])
+        self.link.run_all([self.scripts.bound(binding.queue, exchange), *self._binding_calls(exchange, binding, life_ms)])
 
     def _binding_calls(self, exchange: str, binding: Binding, life_ms: int | None) -> list[Call[Any]]:
         """What makes a binding, or renews it."""
@@ -209,7 +209,7 @@ class Declarations(StdChannel):  # type: ignore[misc]
         Called by the renewer's thread, under ``renewing``, and by the gevent renewer's.
         """
         exclusive = self.transport.exclusive.intersection(list(self._declared))
-        renewals: list[tuple[str, Call[Any]]] = [(queue, self.live.advance(queue)) for queue in exclusive]
+        renewals: list[tuple[str, Call[Any]]] = [(queue, self.scripts.advance(queue)) for queue in exclusive]
         for (exchange, binding), life in list(self._bound.items()):
             if life:
                 renewals += ((binding.queue, call) for call in self._binding_calls(exchange, binding, life))
@@ -249,7 +249,7 @@ class Declarations(StdChannel):  # type: ignore[misc]
             self.link.run(self.transport.exchanges.fanout_unbind(exchange, queue))
             self.transport.poller.fanout.unsubscribe(queue)
             self.transport.broadcasts.pop(queue, None)
-        self.link.run(self.live.bump_routes(queue))
+        self.link.run(self.scripts.bump_routes(queue))
         self.transport.routes.forget(exchange)
 
     def _unbind_from(self, queue: str, exchanges: Iterable[str]) -> None:
@@ -263,18 +263,18 @@ class Declarations(StdChannel):  # type: ignore[misc]
 
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, nowait: bool = False) -> int:
         """Deletes a queue with its messages and bindings, for every process. Gives the number of messages removed."""
-        names = map(to_text, self.link.command("HKEYS", self.live.keys(queue).meta))
+        names = map(to_text, self.link.command("HKEYS", self.scripts.keys(queue).meta))
         bound_to = [name.removeprefix(BOUND_TO) for name in names if name.startswith(BOUND_TO)]
         is_conditional = if_unused or if_empty
         if not is_conditional:
             # First, because a deletion that is cut off and repeated would not find any more where the queue was bound.
             self._unbind_from(queue, bound_to)
-        deleted = self.link.run(self.live.delete(queue, if_unused, if_empty))
+        deleted = self.link.run(self.scripts.delete(queue, if_unused, if_empty))
         if deleted.status in ("used", "filled"):
             return 0
         removed = deleted.jobs
         while deleted.more:
-            deleted = self.link.run(self.live.delete(queue))
+            deleted = self.link.run(self.scripts.delete(queue))
             removed += deleted.jobs
         if is_conditional:
             self._unbind_from(queue, bound_to)
@@ -292,7 +292,7 @@ class Declarations(StdChannel):  # type: ignore[misc]
         """Removes all waiting and scheduled messages; gives how many. What consumers hold stays theirs."""
         removed = 0
         while True:
-            purged = self.link.run(self.live.purge(queue))
+            purged = self.link.run(self.scripts.purge(queue))
             removed += purged.jobs
             if not purged.more:
                 return removed

@@ -76,7 +76,7 @@ class Publisher:
     creates = True
     """Whether a message to the default exchange makes a queue that was never declared, as on ``redis://``."""
     is_ordered = False
-    """Whether its numbers are those of ``Live.publish(ordered=True)``."""
+    """Whether its numbers are those of ``QueueScripts.publish(ordered=True)``."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -275,11 +275,11 @@ class Publisher:
         queue, publications, routes = batch
         if self.is_ordered or len(publications) > 1 or queue in self._limited or self._durability.needed:
             return None  # nobody is to wait for the confirmation of what the short script may not have stored
-        return self._transport.live.publish_one(queue, _producer(publications), publications[0], routes=routes)
+        return self._transport.scripts.publish_one(queue, _producer(publications), publications[0], routes=routes)
 
     def _long(self, batch: QueueBatch) -> Call[Published]:
         queue, publications, routes = batch
-        return self._transport.live.publish(
+        return self._transport.scripts.publish(
             queue,
             _producer(publications),
             publications,

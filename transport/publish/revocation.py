@@ -18,7 +18,7 @@ from kombu.serialization import loads
 
 from ...schema.errors import UsageError
 from ...schema.native import keys
-from ...schema.native.scripts.queue_scripts import Live
+from ...schema.native.scripts.queue_scripts import QueueScripts
 from ...schema.native.scripts.results import Task
 from ...schema.text import to_text
 from ..celery.revoked_tasks import announce, revoking_app
@@ -66,18 +66,18 @@ def _transport(connection: Connection) -> Transport:
 
 
 def _revoke(transport: Transport, task_ids: Collection[str], queues: Iterable[str] | None) -> Iterator[Task]:
-    link, live = transport.link, transport.live
-    for _, task in removals(link, live, task_ids, lasting(link, live) if queues is None else queues):
+    link, scripts = transport.link, transport.scripts
+    for _, task in removals(link, scripts, task_ids, lasting(link, scripts) if queues is None else queues):
         yield task
 
 
-def lasting(link: ServerLink, live: Live) -> list[str]:
+def lasting(link: ServerLink, scripts: QueueScripts) -> list[str]:
     """The queues that are not temporary."""
-    return sorted(map(to_text, link.command("SMEMBERS", keys.queues(live.prefix))))
+    return sorted(map(to_text, link.command("SMEMBERS", keys.queues(scripts.prefix))))
 
 
 def removals(
-    link: ServerLink, live: Live, task_ids: Collection[str], queues: Iterable[str], seconds: float | None = None
+    link: ServerLink, scripts: QueueScripts, task_ids: Collection[str], queues: Iterable[str], seconds: float | None = None
 ) -> Iterator[tuple[str, Task]]:
     """Removes the jobs of tasks that nobody has taken, and gives each with its queue as it is gone.
 
@@ -94,8 +94,8 @@ def removals(
                 if deadline is not None and time.monotonic() > deadline:
                     logger.warning("a revoked task may still stand in a queue: there was no time to look through all of them")
                     return
-                found = link.run(live.find(queue, task_ids, place, seen=seen))
-                gone = link.run_all([live.remove(queue, job.id) for job in found.jobs]) if found.jobs else []
+                found = link.run(scripts.find(queue, task_ids, place, seen=seen))
+                gone = link.run_all([scripts.remove(queue, job.id) for job in found.jobs]) if found.jobs else []
                 for job, was_in in zip(found.jobs, gone, strict=True):
                     if was_in in ("waiting", "scheduled"):
                         seen -= 1
@@ -114,8 +114,8 @@ def heard(transport: Transport, message: Mapping[str, Any]) -> None:
         return
     removed: list[Task] = []
     try:
-        link, live = transport.link, transport.live
-        for _, task in removals(link, live, task_ids, lasting(link, live), PATIENCE):
+        link, scripts = transport.link, transport.scripts
+        for _, task in removals(link, scripts, task_ids, lasting(link, scripts), PATIENCE):
             removed.append(task)  # what is gone when an error comes must be told too
     except (*CONNECTION_ERRORS, *CHANNEL_ERRORS) as error:
         logger.warning("revoked tasks could not be removed from their queues, workers will discard them: %s", error)

@@ -18,7 +18,7 @@ from ..errors import NoRoute
 if TYPE_CHECKING:
     from ...schema.connection.call import Call
     from ...schema.native.scripts.exchange import Binding, Exchanges
-    from ...schema.native.scripts.queue_scripts import Live
+    from ...schema.native.scripts.queue_scripts import QueueScripts
     from ..connection.link import ServerLink
 
 
@@ -43,8 +43,8 @@ class Table:
 class Routes:
     """The cache of one connection."""
 
-    def __init__(self, live: Live, exchanges: Exchanges, link: ServerLink) -> None:
-        self._live = live
+    def __init__(self, scripts: QueueScripts, exchanges: Exchanges, link: ServerLink) -> None:
+        self._scripts = scripts
         self._exchanges = exchanges
         self._link = link
         self._tables: dict[str, Table] = {}
@@ -100,7 +100,7 @@ class Routes:
         while True:
             queues = sorted({binding.queue for binding in before.bindings})
             *sizes, after = self._link.run_all(
-                [*(self._live.size(queue) for queue in queues), self._exchanges.bindings(exchange)]
+                [*(self._scripts.size(queue) for queue in queues), self._exchanges.bindings(exchange)]
             )
             if after.version == before.version:
                 break

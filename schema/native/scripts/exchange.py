@@ -1,8 +1,8 @@
 """Exchanges and fanout of the native family: bindings, route versions, broadcast streams. One atomic script each.
 
 Like ``queue_scripts.py`` this builds calls and never opens a connection. An exchange lives in another cluster slot than its
-queues, so no script touches both: see ``Live.bump_routes`` for how a removed binding reaches the publishers. Called by the
-transport and the command line.
+queues, so no script touches both: see ``QueueScripts.bump_routes`` for how a removed binding reaches the publishers. Called
+by the transport and the command line.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ class Bindings:
 
 @frozen
 class Exchanges:
-    """The exchanges under one prefix. Raises as ``Live`` does; at maxmemory only ``fanout_publish`` raises PublishRefused."""
+    """The exchanges under one prefix. Raises as ``QueueScripts`` does; at maxmemory only ``fanout_publish`` raises
+    PublishRefused.
+    """
 
     prefix: str = field(default=keys.DEFAULT_PREFIX)
 
@@ -96,7 +98,7 @@ class Exchanges:
     def unbind(
         self, exchange: str, queue: str, routing_key: str = "", pattern: str = "", *, now: int | None = None
     ) -> Call[bool]:
-        """Removes a binding; False if there was none. Call ``Live.bump_routes(queue)`` after it."""
+        """Removes a binding; False if there was none. Call ``QueueScripts.bump_routes(queue)`` after it."""
         binding = _field(Binding(queue, routing_key, pattern))
         return self._exchange("unbind", exchange, now, (binding,), lambda reply: bool(reply[0]))
 

@@ -1,8 +1,8 @@
-"""The live queue of the native family: every transition of a job as one call, one atomic script each.
+"""The queue scripts of the native family: every transition of a job as one call, one atomic script each.
 
-``Live`` builds calls and reads replies; it never opens a connection. Times are Unix milliseconds, durations milliseconds. ``now``
-is for tests: None means the server's clock, which is the only one that production code may use. The theory (keys, places, rules)
-stands in ``lua/_common.lua`` and ``lua/_queue.lua``. Called by the transport, the command line and the tests.
+``QueueScripts`` builds calls and reads replies; it never opens a connection. Times are Unix milliseconds, durations milliseconds.
+``now`` is for tests: None means the server's clock, which is the only one that production code may use. The theory (keys, places,
+rules) stands in ``lua/_common.lua`` and ``lua/_queue.lua``. Called by the transport, the command line and the tests.
 
 Every call may raise, when its reply is read: SchemaVersionError for a queue that a newer ferryman has written, MalformedValue
 when a key of the queue holds a wrong type. At maxmemory ``publish`` raises PublishRefused, and nothing else does.
@@ -29,7 +29,6 @@ from .results import (
     Advanced,
     Declared,
     Deleted,
-    Delivery,
     Found,
     Letter,
     Outbox,
@@ -43,25 +42,6 @@ from .results import (
 )
 from .script_replies import result
 from .waiting_score import ASCENDING, PriorityOrder, check_order, check_priority
-
-__all__ = [
-    "Advanced",
-    "Declared",
-    "Deleted",
-    "Delivery",
-    "Found",
-    "Letter",
-    "Live",
-    "Outbox",
-    "Place",
-    "Publication",
-    "Published",
-    "Purged",
-    "Renewed",
-    "Size",
-    "Taken",
-    "Verdict",
-]
 
 T = TypeVar("T")
 
@@ -109,7 +89,7 @@ def queue_keys(prefix: str, queue: str) -> QueueKeys:
 
 
 @frozen
-class Live:
+class QueueScripts:
     """The transitions of all queues under one prefix."""
 
     prefix: str = field(default=keys.DEFAULT_PREFIX)

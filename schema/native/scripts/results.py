@@ -62,9 +62,9 @@ class Published:
 
     ``status``: ``stored``; or nothing was stored: ``missing`` (there is no such queue), ``stale`` (the queue's routes have
     changed since the caller read them), ``overflow`` (x-max-length reached, x-overflow is reject-publish), ``other`` (it takes
-    another script, see ``Live.publish_one``). ``fresh``: for each
-    job in order, False for one that had been stored before. ``routes``: the version now. ``has_letters``: dead jobs of the queue
-    wait to be carried to its dead letter exchange (``outbox``). ``created``: there was no such queue before; list it.
+    another script, see ``QueueScripts.publish_one``). ``fresh``: for each job in order, False for one that had been stored
+    before. ``routes``: the version now. ``has_letters``: dead jobs of the queue wait to be carried to its dead letter exchange
+    (``outbox``). ``created``: there was no such queue before; list it.
     """
 
     status: Literal["stored", "missing", "stale", "overflow", "other"]

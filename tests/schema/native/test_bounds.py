@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import redis
-from ferryman.schema.native.scripts.queue_scripts import CHUNK, FETCH_BYTES, Live, Publication
+from ferryman.schema.native.scripts.queue_scripts import CHUNK, FETCH_BYTES, Publication, QueueScripts
 from ferryman.schema.native.scripts.results import Renewed
 
 from ...support.native import LEASE, Send, expiring, ids, jobs
 
-live = Live()
-keys = live.keys("q")
+scripts = QueueScripts()
+keys = scripts.keys("q")
 MANY = 2 * CHUNK + 500
 
 
@@ -22,40 +22,40 @@ def large(*numbers: int, size: int, **fields: int) -> list[Publication]:
 
 
 def test_a_take_has_no_more_bytes_than_were_asked_for_and_says_that_there_is_more(send: Send) -> None:
-    send(live.publish("q", "p", large(1, 2, 3, size=1_000), create=True))
-    taken = send(live.take("q", "ann", 9, LEASE, fetch_bytes=2_500))
+    send(scripts.publish("q", "p", large(1, 2, 3, size=1_000), create=True))
+    taken = send(scripts.take("q", "ann", 9, LEASE, fetch_bytes=2_500))
     assert (ids(taken), taken.more) == (["p-1", "p-2"], True)
-    taken = send(live.take("q", "ann", 9, LEASE, fetch_bytes=2_500))
+    taken = send(scripts.take("q", "ann", 9, LEASE, fetch_bytes=2_500))
     assert (ids(taken), taken.more) == (["p-3"], False)
 
 
 def test_a_message_longer_than_a_take_comes_alone_and_is_read_by_a_command_of_its_own(send: Send) -> None:
-    send(live.publish("q", "p", [*large(1, size=50_000), *jobs(2)], create=True))
-    taken = send(live.take("q", "ann", 9, LEASE, fetch_bytes=20_000))
+    send(scripts.publish("q", "p", [*large(1, size=50_000), *jobs(2)], create=True))
+    taken = send(scripts.take("q", "ann", 9, LEASE, fetch_bytes=20_000))
     (job,) = taken.jobs
     assert job.is_left_out
     assert taken.more
     assert b"published_at" in job.fields
-    assert send(live.message("q", "p-1")) == {b"message": b"{}\n" + b"x" * 50_000}
-    assert send(live.ack("q", "ann", ["p-1"])) == ("acked",)
-    assert send(live.message("q", "p-1")) == {}
-    assert not send(live.take("q", "ann", 9, LEASE)).jobs[0].is_left_out
+    assert send(scripts.message("q", "p-1")) == {b"message": b"{}\n" + b"x" * 50_000}
+    assert send(scripts.ack("q", "ann", ["p-1"])) == ("acked",)
+    assert send(scripts.message("q", "p-1")) == {}
+    assert not send(scripts.take("q", "ann", 9, LEASE)).jobs[0].is_left_out
 
 
 def test_a_message_longer_than_a_take_is_held_even_if_taking_acks(send: Send) -> None:
-    send(live.publish("q", "p", large(1, size=50_000), create=True))
-    (job,) = send(live.take("q", "ann", 9, LEASE, no_ack=True, fetch_bytes=20_000)).jobs
+    send(scripts.publish("q", "p", large(1, size=50_000), create=True))
+    (job,) = send(scripts.take("q", "ann", 9, LEASE, no_ack=True, fetch_bytes=20_000)).jobs
     assert job.is_left_out
-    assert send(live.size("q")).held == 1
-    assert send(live.ack("q", "ann", [job.id])) == ("acked",)
+    assert send(scripts.size("q")).held == 1
+    assert send(scripts.ack("q", "ann", [job.id])) == ("acked",)
 
 
 def test_long_messages_expire_and_die_without_being_read(send: Send, client: redis.Redis) -> None:
-    send(live.publish("q", "p", large(1, size=50_000, ttl_ms=5), create=True, now=1_000))
-    send(live.publish("q", "p", large(2, size=50_000), now=1_000))
-    send(live.take("q", "ann", 1, 10, now=1_000))
-    send(live.take("q", "ann", 1, 10, now=1_006))
-    send(live.take("q", "bob", 1, LEASE, delivery_limit=1, now=2_000))
+    send(scripts.publish("q", "p", large(1, size=50_000, ttl_ms=5), create=True, now=1_000))
+    send(scripts.publish("q", "p", large(2, size=50_000), now=1_000))
+    send(scripts.take("q", "ann", 1, 10, now=1_000))
+    send(scripts.take("q", "ann", 1, 10, now=1_006))
+    send(scripts.take("q", "bob", 1, LEASE, delivery_limit=1, now=2_000))
     assert {job: client.hget(keys.job(job), "reason") for job in ("p-1", "p-2")} == {
         "p-1": b"expired",
         "p-2": b"delivery_limit",
@@ -68,13 +68,13 @@ def test_long_messages_expire_and_die_without_being_read(send: Send, client: red
 def test_the_bytes_of_a_full_queue_are_counted_by_several_calls_whatever_happens_meanwhile(
     send: Send, client: redis.Redis
 ) -> None:
-    send(live.publish("q", "p", large(*range(MANY), size=10), create=True))
-    send(live.declare("q", {"x-max-length-bytes": 1 << 30}))
+    send(scripts.publish("q", "p", large(*range(MANY), size=10), create=True))
+    send(scripts.declare("q", {"x-max-length-bytes": 1 << 30}))
     assert int(client.hget(keys.meta, "bytes")) == CHUNK * 10
-    taken = ids(send(live.take("q", "ann", 100, LEASE)))  # of those that were counted
-    assert send(live.remove("q", f"p-{MANY - 1}")) == "waiting"  # of those that were not
-    send(live.requeue("q", "ann", taken[:50]))
-    send(live.publish("q", "p", large(MANY, size=10)))
+    taken = ids(send(scripts.take("q", "ann", 100, LEASE)))  # of those that were counted
+    assert send(scripts.remove("q", f"p-{MANY - 1}")) == "waiting"  # of those that were not
+    send(scripts.requeue("q", "ann", taken[:50]))
+    send(scripts.publish("q", "p", large(MANY, size=10)))
     assert client.hget(keys.meta, "weighed") is None
     assert int(client.hget(keys.meta, "bytes")) == 10 * client.zcard(keys.waiting)
 
@@ -83,29 +83,29 @@ def test_the_bytes_of_a_full_queue_are_counted_by_several_calls_whatever_happens
 
 
 def test_the_jobs_of_a_large_temporary_queue_are_renewed_by_several_calls(send: Send, client: redis.Redis) -> None:
-    send(live.declare("q", {"x-expires": 60_000}, now=0))
+    send(scripts.declare("q", {"x-expires": 60_000}, now=0))
     for first in range(0, 12_000, 3_000):
-        send(live.publish("q", "p", jobs(*range(first, first + 3_000)), now=1))
-    send(live.take("q", "ann", 100, 10**6, now=2))
+        send(scripts.publish("q", "p", jobs(*range(first, first + 3_000)), now=1))
+    send(scripts.take("q", "ann", 100, 10**6, now=2))
     pipeline = client.pipeline(transaction=False)
     for job in range(12_000):
         pipeline.persist(keys.job(f"p-{job}"))  # to see which ones get a TTL anew
     pipeline.execute()
     # The first call of the leap has done the last ones; jobs move in between, from both sides of where it stands.
-    assert send(live.renew("q", "ann", 10**6, now=50_000)) is Renewed.UNFINISHED
-    taken = ids(send(live.take("q", "ann", 100, 10**6, now=50_000)))
-    send(live.requeue("q", "ann", taken[:50], now=50_000))
-    while send(live.renew("q", "ann", 10**6, now=50_000)) is Renewed.UNFINISHED:
-        send(live.publish("q", "p", jobs(20_000, priority=-1), now=50_000))
+    assert send(scripts.renew("q", "ann", 10**6, now=50_000)) is Renewed.UNFINISHED
+    taken = ids(send(scripts.take("q", "ann", 100, 10**6, now=50_000)))
+    send(scripts.requeue("q", "ann", taken[:50], now=50_000))
+    while send(scripts.renew("q", "ann", 10**6, now=50_000)) is Renewed.UNFINISHED:
+        send(scripts.publish("q", "p", jobs(20_000, priority=-1), now=50_000))
     assert expiring(client) >= set(client.scan_iter(keys.job_prefix + b"*", count=1000))
 
 
 def test_a_large_queue_that_is_to_last_after_all_loses_its_ttls_by_several_calls(send: Send, client: redis.Redis) -> None:
-    send(live.declare("q", {"x-expires": 60_000}))
+    send(scripts.declare("q", {"x-expires": 60_000}))
     for first in range(0, 6_000, 3_000):
-        send(live.publish("q", "p", jobs(*range(first, first + 3_000))))
-    send(live.take("q", "ann", 100, LEASE))
-    declare = live.declare("q", {"x-max-length": 10_000})
+        send(scripts.publish("q", "p", jobs(*range(first, first + 3_000))))
+    send(scripts.take("q", "ann", 100, LEASE))
+    declare = scripts.declare("q", {"x-max-length": 10_000})
     assert send(declare).more
     while send(declare).more:
         pass
@@ -117,17 +117,17 @@ def test_a_large_queue_that_is_to_last_after_all_loses_its_ttls_by_several_calls
 
 def test_large_messages_are_freed_in_parts(send: Send) -> None:
     for first in range(0, 80, 8):
-        send(live.publish("q", "p", large(*range(first, first + 8), size=1 << 20), create=True))
-    purged = send(live.purge("q"))
+        send(scripts.publish("q", "p", large(*range(first, first + 8), size=1 << 20), create=True))
+    purged = send(scripts.purge("q"))
     assert purged.more
     assert 60 < purged.jobs < 70
-    deleted = send(live.delete("q"))
+    deleted = send(scripts.delete("q"))
     assert (deleted.jobs, deleted.more) == (80 - purged.jobs, False)
 
 
 def test_a_purge_of_many_jobs_counts_all_of_them_over_its_calls(send: Send) -> None:
-    send(live.publish("q", "p", jobs(*range(MANY)), create=True))
-    parts = [send(live.purge("q")) for _ in range(3)]
+    send(scripts.publish("q", "p", jobs(*range(MANY)), create=True))
+    parts = [send(scripts.purge("q")) for _ in range(3)]
     assert [(part.jobs, part.more) for part in parts] == [(CHUNK, True), (CHUNK, True), (500, False)]
 
 
@@ -135,22 +135,22 @@ def test_a_purge_of_many_jobs_counts_all_of_them_over_its_calls(send: Send) -> N
 
 
 def test_dead_jobs_are_shown_up_to_a_limit_of_bytes(send: Send) -> None:
-    send(live.declare("q", {"x-dead-letter-exchange": "graves", "x-message-ttl": 1}, now=0))
+    send(scripts.declare("q", {"x-dead-letter-exchange": "graves", "x-message-ttl": 1}, now=0))
     for number in range(3):
-        send(live.publish("q", "p", large(number, size=FETCH_BYTES // 2), now=0))
-    outbox = send(live.outbox("q", now=10))
+        send(scripts.publish("q", "p", large(number, size=FETCH_BYTES // 2), now=0))
+    outbox = send(scripts.outbox("q", now=10))
     assert [letter.job.id for letter in outbox.letters] == ["p-0"]
     assert outbox.next_look_ms == outbox.now
-    assert [letter.job.id for letter in send(live.dead("q"))] == ["p-0"]
-    assert [letter.job.id for letter in send(live.dead("q", seen=2))] == ["p-2"]
+    assert [letter.job.id for letter in send(scripts.dead("q"))] == ["p-0"]
+    assert [letter.job.id for letter in send(scripts.dead("q", seen=2))] == ["p-2"]
 
 
 def test_a_search_says_how_many_jobs_it_has_looked_at(send: Send) -> None:
     for number in range(3):
-        send(live.publish("q", "p", large(number, size=FETCH_BYTES), create=True))
-    found = send(live.find("q", ["task"]))
+        send(scripts.publish("q", "p", large(number, size=FETCH_BYTES), create=True))
+    found = send(scripts.find("q", ["task"]))
     assert (found.looked, found.more) == (1, True)
-    found = send(live.find("q", ["task"], seen=2))
+    found = send(scripts.find("q", ["task"], seen=2))
     assert (found.looked, found.more) == (1, False)
 
 
@@ -158,7 +158,7 @@ def test_a_search_says_how_many_jobs_it_has_looked_at(send: Send) -> None:
 
 
 def test_a_job_for_which_thousands_wait_lets_them_go_on_by_several_calls(send: Send, client: redis.Redis) -> None:
-    send(live.publish("q", "p", jobs(0), create=True))
+    send(scripts.publish("q", "p", jobs(0), create=True))
     names = [f"b-{number}" for number in range(MANY)]
     pipeline = client.pipeline(transaction=False)
     for at, name in enumerate(names):
@@ -167,10 +167,10 @@ def test_a_job_for_which_thousands_wait_lets_them_go_on_by_several_calls(send: S
         pipeline.sadd(keys.needs(name), "p-0")
         pipeline.sadd(keys.unblocks("p-0"), name)
     pipeline.execute()
-    taken = send(live.take("q", "ann", 1, LEASE))
-    send(live.ack("q", "ann", ids(taken)))
+    taken = send(scripts.take("q", "ann", 1, LEASE))
+    send(scripts.ack("q", "ann", ids(taken)))
     assert client.scard(keys.blocked) > 0
-    while send(live.take("q", "ann", 0, LEASE)).more:
+    while send(scripts.take("q", "ann", 0, LEASE)).more:
         pass
     assert client.scard(keys.blocked) == 0
     assert client.zcard(keys.waiting) == MANY

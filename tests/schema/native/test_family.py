@@ -16,7 +16,7 @@ from ferryman.schema.native import FAMILY, keys
 from ferryman.schema.native.keys import QueueKeys
 from ferryman.schema.native.overflow import job_of, stored_with_aside
 from ferryman.schema.native.record import Own
-from ferryman.schema.native.scripts.queue_scripts import Live, Publication
+from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
 from ferryman.schema.rule import Finding, Keyspace
 from ferryman.schema.totals import Totals
 from hypothesis import given, settings
@@ -26,8 +26,8 @@ from ...support.native import LEASE, Send
 
 PREFIX = "ferryman"
 NOW = 1_700_000_000_000
-live = Live()
-q = live.keys("q")
+scripts = QueueScripts()
+q = scripts.keys("q")
 
 
 # Reading a keyspace as the engines do
@@ -157,8 +157,8 @@ def test_waiting_jobs_keep_their_order_and_newer_ones_come_after(send: Send, cli
         for n, priority in enumerate([5, 1.5, -9, None])
     ]
     write_all(client, found[::-1])
-    assert send(live.publish("q", "p", [Publication("p-1", b"{}\n")])).fresh == (True,)
-    taken = send(live.take("q", "ann", 9, LEASE))
+    assert send(scripts.publish("q", "p", [Publication("p-1", b"{}\n")])).fresh == (True,)
+    taken = send(scripts.take("q", "ann", 9, LEASE))
     assert [job.id for job in taken.jobs] == ["j0", "j1", "j2", "j3", "p-1"]
     assert taken.jobs[0].fields[b"payload"] == b"{}"
     assert taken.jobs[0].fields[b"name"] == b"email"
@@ -168,11 +168,11 @@ def test_a_written_job_that_was_taken_and_put_back_keeps_what_lasts_and_tells_wh
     send: Send, client: redis.Redis
 ) -> None:
     write_all(client, [Job("j", "q", "email", State.WAITING, 7, b"{}", attempts=2, tags=("a",), extra={"kue": {"x": b"\xff"}})])
-    send(live.take("q", "ann", 1, LEASE, now=NOW))
+    send(scripts.take("q", "ann", 1, LEASE, now=NOW))
     held = read_all(client)[0]["j"]
     assert (held.state, held.worker, held.lease_expires_at, held.attempts) == (State.ACTIVE, "ann", NOW + LEASE, 3)
     assert (held.priority, held.tags, held.extra) == (7, ("a",), {"kue": {"x": b"\xff"}})
-    send(live.requeue("q", "ann", ["j"]))
+    send(scripts.requeue("q", "ann", ["j"]))
     back = read_all(client)[0]["j"]
     assert (back.state, back.attempts, back.started_at, back.worker) == (State.WAITING, 3, NOW, None)
 
@@ -181,14 +181,14 @@ def test_a_written_job_that_was_taken_and_put_back_keeps_what_lasts_and_tells_wh
 def busy(send: Send, client: redis.Redis) -> redis.Redis:
     """A queue with a job in every place that the scripts know."""
     message = b'{"headers":{"task":"app.mail"},"properties":{}}\n[[1],{}]'
-    send(live.declare("q", {"x-retention": 10**9}, "descending"))
+    send(scripts.declare("q", {"x-retention": 10**9}, "descending"))
     client.sadd(keys.queues(PREFIX), "q")
     batch = [Publication(f"p-{n}", message, priority=n % 3, ttl_ms=10**9 if n == 4 else None) for n in range(8)]
-    send(live.publish("q", "p", [*batch, Publication("p-8", message, 5, due_ms=NOW + 5)], now=NOW - 9))
-    taken = [job.id for job in send(live.take("q", "ann", 4, LEASE, now=NOW)).jobs]
-    send(live.ack("q", "ann", taken[:1], now=NOW))
-    send(live.reject("q", "ann", taken[1], "rejected", "no", now=NOW))
-    send(live.requeue("q", "ann", taken[2:3], now=NOW))
+    send(scripts.publish("q", "p", [*batch, Publication("p-8", message, 5, due_ms=NOW + 5)], now=NOW - 9))
+    taken = [job.id for job in send(scripts.take("q", "ann", 4, LEASE, now=NOW)).jobs]
+    send(scripts.ack("q", "ann", taken[:1], now=NOW))
+    send(scripts.reject("q", "ann", taken[1], "rejected", "no", now=NOW))
+    send(scripts.requeue("q", "ann", taken[2:3], now=NOW))
     return client
 
 
@@ -217,7 +217,7 @@ def test_native_jobs_go_back_byte_for_byte(busy: redis.Redis) -> None:
 def test_waiting_jobs_are_numbered_in_pop_order(busy: redis.Redis, send: Send) -> None:
     found, _ = read_all(busy)
     order = sorted((job for job in found.values() if job.state is State.WAITING), key=lambda job: job.position or 0)
-    taken = send(live.take("q", "bob", 9, LEASE, now=NOW))
+    taken = send(scripts.take("q", "bob", 9, LEASE, now=NOW))
     assert [job.id for job in order] == [job.id for job in taken.jobs]
 
 

@@ -8,12 +8,12 @@ import pytest
 import redis
 from ferryman.schema.connection.call import Call
 from ferryman.schema.errors import MalformedValue, SchemaVersionError
-from ferryman.schema.native.scripts.queue_scripts import Live, Publication
+from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
 
 from ...support.native import LEASE, Send, ids, jobs
 
-live = Live()
-keys = live.keys("q")
+scripts = QueueScripts()
+keys = scripts.keys("q")
 
 
 def test_a_queue_of_a_newer_schema_is_refused_by_every_transition(send: Send, client: redis.Redis) -> None:
@@ -30,53 +30,53 @@ def test_a_queue_of_a_newer_schema_is_refused_by_every_transition(send: Send, cl
 def test_a_key_of_a_wrong_type_is_named(send: Send, client: redis.Redis, place: str) -> None:
     key = getattr(keys, place)
     if place != "meta":
-        send(live.declare("q", {}))
+        send(scripts.declare("q", {}))
     client.rpush(key, "mine")
     with pytest.raises(MalformedValue, match=f"{place}.*damaged"):
-        send(live.take("q", "ann", 1, LEASE))
+        send(scripts.take("q", "ann", 1, LEASE))
     assert client.lrange(key, 0, -1) == [b"mine"]
 
 
 def test_a_wrong_type_where_a_consumer_holds_its_jobs_loses_none(send: Send, client: redis.Redis) -> None:
-    send(live.declare("q", {}))
-    send(live.publish("q", "p", jobs(1, 2)))
+    send(scripts.declare("q", {}))
+    send(scripts.publish("q", "p", jobs(1, 2)))
     client.set(keys.held("ann"), "mine")
     with pytest.raises(MalformedValue, match="held:ann"):
-        send(live.take("q", "ann", 2, LEASE))
-    assert ids(send(live.take("q", "bob", 2, LEASE))) == ["p-1", "p-2"]
+        send(scripts.take("q", "ann", 2, LEASE))
+    assert ids(send(scripts.take("q", "bob", 2, LEASE))) == ["p-1", "p-2"]
 
 
 @pytest.mark.parametrize("queue", ["{", "}{", "%7B", "a:job:b", "meta", "é\n\x00", "*?[x]", "x" * 3_000])
 def test_a_queue_may_have_any_name(send: Send, client: redis.Redis, queue: str) -> None:
-    send(live.declare(queue, {}))
-    send(live.publish(queue, "{p}", [Publication("{id}:%", b"m")]))
-    taken = send(live.take(queue, "{ann}", 1, LEASE))
-    assert send(live.ack(queue, "{ann}", ids(taken))) == ("acked",)
-    assert send(live.delete(queue)).status == "deleted"
+    send(scripts.declare(queue, {}))
+    send(scripts.publish(queue, "{p}", [Publication("{id}:%", b"m")]))
+    taken = send(scripts.take(queue, "{ann}", 1, LEASE))
+    assert send(scripts.ack(queue, "{ann}", ids(taken))) == ("acked",)
+    assert send(scripts.delete(queue)).status == "deleted"
     assert client.dbsize() == 0
 
 
 def every_call(queue: str) -> list[Call[Any]]:
     """Each transition once."""
     return [
-        live.declare(queue, {}),
-        live.publish(queue, "p", jobs(1)),
-        live.bump_routes(queue),
-        live.take(queue, "ann", 1, LEASE),
-        live.ack(queue, "ann", ["p-1"]),
-        live.reject(queue, "ann", "p-1", "rejected"),
-        live.requeue(queue, "ann", ["p-1"]),
-        live.release(queue, "ann", None),
-        live.forget(queue, "ann"),
-        live.renew(queue, "ann", LEASE),
-        live.advance(queue),
-        live.size(queue),
-        live.purge(queue),
-        live.delete(queue),
-        live.remove(queue, "p-1"),
-        live.revive(queue, ["p-1"]),
-        live.find(queue, ["task"]),
-        live.dead(queue),
-        live.outbox(queue),
-        live.forwarded(queue, []),
+        scripts.declare(queue, {}),
+        scripts.publish(queue, "p", jobs(1)),
+        scripts.bump_routes(queue),
+        scripts.take(queue, "ann", 1, LEASE),
+        scripts.ack(queue, "ann", ["p-1"]),
+        scripts.reject(queue, "ann", "p-1", "rejected"),
+        scripts.requeue(queue, "ann", ["p-1"]),
+        scripts.release(queue, "ann", None),
+        scripts.forget(queue, "ann"),
+        scripts.renew(queue, "ann", LEASE),
+        scripts.advance(queue),
+        scripts.size(queue),
+        scripts.purge(queue),
+        scripts.delete(queue),
+        scripts.remove(queue, "p-1"),
+        scripts.revive(queue, ["p-1"]),
+        scripts.find(queue, ["task"]),
+        scripts.dead(queue),
+        scripts.outbox(queue),
+        scripts.forwarded(queue, []),
     ]

@@ -6,44 +6,44 @@ from typing import Any
 
 import redis
 from ferryman.schema.native import codec
-from ferryman.schema.native.scripts.queue_scripts import Live, Publication
+from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
 
 from ...support.native import LEASE, Send, jobs
 
-live = Live()
-keys = live.keys("q")
+scripts = QueueScripts()
+keys = scripts.keys("q")
 
 
 def test_a_rejected_job_is_kept_with_its_reason_and_can_be_revived_to_its_place(send: Send, client: redis.Redis) -> None:
-    send(live.declare("q", {}))
-    send(live.publish("q", "p", jobs(1, 2)))
-    send(live.take("q", "ann", 1, LEASE))
-    assert send(live.reject("q", "ann", "p-1", "rejected", "no such mailbox"))
-    assert not send(live.reject("q", "ann", "p-1", "rejected"))
+    send(scripts.declare("q", {}))
+    send(scripts.publish("q", "p", jobs(1, 2)))
+    send(scripts.take("q", "ann", 1, LEASE))
+    assert send(scripts.reject("q", "ann", "p-1", "rejected", "no such mailbox"))
+    assert not send(scripts.reject("q", "ann", "p-1", "rejected"))
     assert client.hmget(keys.job("p-1"), "reason", "error") == [b"rejected", b"no such mailbox"]
-    assert send(live.revive("q", ["p-1", "p-2"])) == (True, False)
-    taken = send(live.take("q", "bob", 2, LEASE))
+    assert send(scripts.revive("q", ["p-1", "p-2"])) == (True, False)
+    taken = send(scripts.take("q", "bob", 2, LEASE))
     assert [(job.id, job.deliveries) for job in taken.jobs] == [("p-1", 1), ("p-2", 1)]
 
 
 def test_done_jobs_are_kept_for_the_declared_retention(send: Send, client: redis.Redis) -> None:
-    send(live.declare("q", {"x-retention": 1_000}))
-    send(live.publish("q", "p", jobs(1, 2)))
-    send(live.take("q", "ann", 2, LEASE, now=1_000))
-    send(live.ack("q", "ann", ["p-1"], now=1_000))
-    assert send(live.size("q")).done == 1
-    send(live.ack("q", "ann", ["p-2"], now=2_000))
+    send(scripts.declare("q", {"x-retention": 1_000}))
+    send(scripts.publish("q", "p", jobs(1, 2)))
+    send(scripts.take("q", "ann", 2, LEASE, now=1_000))
+    send(scripts.ack("q", "ann", ["p-1"], now=1_000))
+    assert send(scripts.size("q")).done == 1
+    send(scripts.ack("q", "ann", ["p-2"], now=2_000))
     assert client.zrange(keys.done, 0, -1) == [b"p-2"]
     assert not client.exists(keys.job("p-1"))
 
 
 def test_a_job_is_removed_by_id_unless_it_is_running(send: Send, client: redis.Redis) -> None:
-    send(live.declare("q", {}))
-    send(live.publish("q", "p", [*jobs(1, 2, 3), *jobs(4, due_ms=2**50)]))
-    send(live.take("q", "ann", 2, LEASE))
-    send(live.reject("q", "ann", "p-1", "rejected"))
-    assert [send(live.remove("q", f"p-{number}", "dead")) for number in (2, 3, 4)] == ["held", None, None]
-    assert [send(live.remove("q", f"p-{number}")) for number in range(1, 6)] == ["dead", "held", "waiting", "scheduled", None]
+    send(scripts.declare("q", {}))
+    send(scripts.publish("q", "p", [*jobs(1, 2, 3), *jobs(4, due_ms=2**50)]))
+    send(scripts.take("q", "ann", 2, LEASE))
+    send(scripts.reject("q", "ann", "p-1", "rejected"))
+    assert [send(scripts.remove("q", f"p-{number}", "dead")) for number in (2, 3, 4)] == ["held", None, None]
+    assert [send(scripts.remove("q", f"p-{number}")) for number in range(1, 6)] == ["dead", "held", "waiting", "scheduled", None]
     assert client.keys(keys.job_prefix + b"*") == [keys.job("p-2")]
 
 
@@ -53,77 +53,77 @@ def message(task: str, **headers: Any) -> bytes:
 
 
 def test_the_jobs_of_a_task_are_found_by_its_id_however_long_the_queue(send: Send, client: redis.Redis) -> None:
-    send(live.declare("q", {}))
+    send(scripts.declare("q", {}))
     waiting = [Publication(f"p-{n}", message(f"task-{n % 20}", parent={"id": "task-7"})) for n in range(50)]
-    send(live.publish("q", "p", [*waiting, Publication("p-50", message("task-7"), due_ms=2**50)]))
+    send(scripts.publish("q", "p", [*waiting, Publication("p-50", message("task-7"), due_ms=2**50)]))
     client.zadd(keys.waiting, {"ghost": 2**50})
-    send(live.publish("q", "p", [Publication("odd", b'{"headers":"task-7"\n'), Publication("odd-2", b'["task-7"]\n')]))
+    send(scripts.publish("q", "p", [Publication("odd", b'{"headers":"task-7"\n'), Publication("odd-2", b'["task-7"]\n')]))
     seen, found = 0, []
     while True:
-        part = send(live.find("q", ["task-7", "task-9"], seen=seen, limit=10))
+        part = send(scripts.find("q", ["task-7", "task-9"], seen=seen, limit=10))
         found += [(job.id, job.task) for job in part.jobs]
         seen += 10
         if not part.more:
             break
     sevens, nines = [f"p-{n}" for n in (27, 47, 7)], [f"p-{n}" for n in (29, 49, 9)]
     assert sorted(found) == sorted([*((job, "task-7") for job in sevens), *((job, "task-9") for job in nines)])
-    ((job, task, text),) = send(live.find("q", ["task-7"], "scheduled")).jobs
+    ((job, task, text),) = send(scripts.find("q", ["task-7"], "scheduled")).jobs
     assert (job, task, text) == ("p-50", "task-7", message("task-7"))
-    assert send(live.find("q", ["task"])).jobs == ()
+    assert send(scripts.find("q", ["task"])).jobs == ()
 
 
 def test_a_job_of_another_system_is_its_own_task(send: Send, client: redis.Redis) -> None:
-    send(live.declare("q", {}))
+    send(scripts.declare("q", {}))
     client.hset(keys.job("42"), mapping={"payload": b"{}", "name": "mail"})
     client.zadd(keys.waiting, {"42": 1})
-    assert send(live.find("q", ["7", "42"])).jobs == (("42", "42", b""),)
+    assert send(scripts.find("q", ["7", "42"])).jobs == (("42", "42", b""),)
 
 
 def test_dead_jobs_are_shown_page_by_page_as_they_died(send: Send) -> None:
-    send(live.declare("q", {"x-max-length": 2}))
-    send(live.publish("q", "p", jobs(*range(5)), now=1_000))
-    pages = [send(live.dead("q", seen=seen, limit=2)) for seen in (0, 2)]
+    send(scripts.declare("q", {"x-max-length": 2}))
+    send(scripts.publish("q", "p", jobs(*range(5)), now=1_000))
+    pages = [send(scripts.dead("q", seen=seen, limit=2)) for seen in (0, 2)]
     assert [[letter.job.id for letter in page] for page in pages] == [["p-0", "p-1"], ["p-2"]]
     assert [(letter.number, letter.died_at) for letter in pages[1]] == [(0, 1_000)]
 
 
 def test_purging_goes_chunk_by_chunk_and_leaves_held_and_dead(send: Send) -> None:
-    send(live.declare("q", {}))
-    send(live.publish("q", "p", [*jobs(*range(10)), *jobs(10, due_ms=2**50)]))
-    send(live.take("q", "ann", 2, LEASE))
-    send(live.reject("q", "ann", "p-0", "rejected"))
-    chunks = [send(live.purge("q", limit=6)), send(live.purge("q", limit=6))]
+    send(scripts.declare("q", {}))
+    send(scripts.publish("q", "p", [*jobs(*range(10)), *jobs(10, due_ms=2**50)]))
+    send(scripts.take("q", "ann", 2, LEASE))
+    send(scripts.reject("q", "ann", "p-0", "rejected"))
+    chunks = [send(scripts.purge("q", limit=6)), send(scripts.purge("q", limit=6))]
     assert [(chunk.jobs, chunk.more) for chunk in chunks] == [(6, True), (3, False)]
-    size = send(live.size("q"))
+    size = send(scripts.size("q"))
     assert (size.waiting, size.scheduled, size.held, size.dead) == (0, 0, 1, 1)
 
 
 def test_a_deleted_queue_leaves_no_key(send: Send, client: redis.Redis) -> None:
-    send(live.declare("q", {"x-retention": 9_999}))
-    send(live.publish("q", "p", [*jobs(*range(20)), *jobs(20, due_ms=2**50)]))
-    send(live.take("q", "ann", 4, LEASE))
-    send(live.take("q", "bob", 4, LEASE))
-    send(live.reject("q", "ann", "p-0", "rejected"))
-    send(live.ack("q", "ann", ["p-1"]))
-    assert send(live.delete("q", if_unused=True)).status == "used"
-    send(live.forget("q", "ann"))
-    assert send(live.delete("q", if_empty=True)).status == "filled"
+    send(scripts.declare("q", {"x-retention": 9_999}))
+    send(scripts.publish("q", "p", [*jobs(*range(20)), *jobs(20, due_ms=2**50)]))
+    send(scripts.take("q", "ann", 4, LEASE))
+    send(scripts.take("q", "bob", 4, LEASE))
+    send(scripts.reject("q", "ann", "p-0", "rejected"))
+    send(scripts.ack("q", "ann", ["p-1"]))
+    assert send(scripts.delete("q", if_unused=True)).status == "used"
+    send(scripts.forget("q", "ann"))
+    assert send(scripts.delete("q", if_empty=True)).status == "filled"
     parts = []
     while not parts or parts[-1].more:
-        parts.append(send(live.delete("q", limit=8)))
+        parts.append(send(scripts.delete("q", limit=8)))
     assert sum(part.jobs for part in parts) == 21
     assert client.keys() == [keys.publisher("p")]
-    assert send(live.delete("q")).status == "missing"
+    assert send(scripts.delete("q")).status == "missing"
 
 
 def test_a_deleted_queue_is_not_brought_back_by_late_words(send: Send, client: redis.Redis) -> None:
-    send(live.declare("q", {}))
-    send(live.publish("q", "p", jobs(1)))
-    send(live.take("q", "ann", 1, LEASE))
-    send(live.delete("q"))
-    assert send(live.ack("q", "ann", ["p-1"])) == ("lost",)
-    assert send(live.requeue("q", "ann", ["p-1"])) == (False,)
-    assert send(live.forget("q", "ann")) == 0
+    send(scripts.declare("q", {}))
+    send(scripts.publish("q", "p", jobs(1)))
+    send(scripts.take("q", "ann", 1, LEASE))
+    send(scripts.delete("q"))
+    assert send(scripts.ack("q", "ann", ["p-1"])) == ("lost",)
+    assert send(scripts.requeue("q", "ann", ["p-1"])) == (False,)
+    assert send(scripts.forget("q", "ann")) == 0
     assert client.keys() == [keys.publisher("p")]
 
 
@@ -140,25 +140,25 @@ def block(client: redis.Redis, job: str, *needs: str) -> None:
 
 
 def test_a_blocked_job_waits_once_all_it_needs_is_done(send: Send, client: redis.Redis) -> None:
-    send(live.declare("q", {}))
-    send(live.publish("q", "p", jobs(1, 2)))
+    send(scripts.declare("q", {}))
+    send(scripts.publish("q", "p", jobs(1, 2)))
     block(client, "last", "p-1", "p-2")
-    send(live.take("q", "ann", 9, LEASE))
-    send(live.ack("q", "ann", ["p-1"]))
-    assert (send(live.size("q")).blocked, send(live.size("q")).waiting) == (1, 0)
-    send(live.ack("q", "ann", ["p-2"]))
-    taken = send(live.take("q", "ann", 9, LEASE))
+    send(scripts.take("q", "ann", 9, LEASE))
+    send(scripts.ack("q", "ann", ["p-1"]))
+    assert (send(scripts.size("q")).blocked, send(scripts.size("q")).waiting) == (1, 0)
+    send(scripts.ack("q", "ann", ["p-2"]))
+    taken = send(scripts.take("q", "ann", 9, LEASE))
     assert [(job.id, job.place) for job in taken.jobs] == [("last", 7)]
-    send(live.ack("q", "ann", ["last"]))
+    send(scripts.ack("q", "ann", ["last"]))
     assert set(client.keys()) == {keys.meta, keys.consumers, keys.publisher("p")}
 
 
 def test_blocked_jobs_can_be_removed_and_go_with_their_queue(send: Send, client: redis.Redis) -> None:
-    send(live.declare("q", {}))
+    send(scripts.declare("q", {}))
     for job in ("one", "two", "three"):
         block(client, job, "p-1", "p-2")
-    assert send(live.remove("q", "one")) == "blocked"
+    assert send(scripts.remove("q", "one")) == "blocked"
     assert client.smembers(keys.unblocks("p-1")) == {b"two", b"three"}
-    assert send(live.delete("q", if_empty=True)).status == "filled"
-    assert send(live.delete("q")).jobs == 2
+    assert send(scripts.delete("q", if_empty=True)).status == "filled"
+    assert send(scripts.delete("q")).jobs == 2
     assert client.dbsize() == 0

@@ -17,7 +17,7 @@ from ferryman.schema.connection.address import Address
 from ferryman.schema.connection.call import run
 from ferryman.schema.native import FAMILY, keys
 from ferryman.schema.native.rules import STALE_MS
-from ferryman.schema.native.scripts.queue_scripts import Live, Publication
+from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
 from ferryman.schema.rule import Finding
 
 from ...support.captures import dump, survey
@@ -28,8 +28,8 @@ from ...support.native import LEASE, Send
 from ...support.servers import Server
 from ...support.topologies import wait_until
 
-live = Live()
-q = live.keys("q")
+scripts = QueueScripts()
+q = scripts.keys("q")
 NOW = 1_800_000_000_000
 LEFT = ("NATIVE-19", "NATIVE-20", "NATIVE-21", "NATIVE-22")
 AUDITS = 20
@@ -42,13 +42,13 @@ def found(client: redis.Redis, now: int = NOW) -> list[Finding]:
 
 def publish(send: Send, *numbers: int, unique: str | None = None, life: int | None = None) -> None:
     jobs = [Publication(f"p-{n}", BODY, unique=unique and f"{unique}{n}", unique_ttl_ms=life) for n in numbers]
-    send(live.publish("q", "p", jobs, now=NOW))
+    send(scripts.publish("q", "p", jobs, now=NOW))
 
 
 @pytest.fixture
 def forwarding(send: Send, client: redis.Redis) -> redis.Redis:
     """A queue whose dead letters go to an exchange."""
-    send(live.declare("q", {"x-dead-letter-exchange": "graves", "x-retention": 10**6}, now=NOW))
+    send(scripts.declare("q", {"x-dead-letter-exchange": "graves", "x-retention": 10**6}, now=NOW))
     client.sadd(keys.queues("ferryman"), "q")
     client.sadd(keys.forwarding("ferryman"), "q")
     return client
@@ -57,8 +57,8 @@ def forwarding(send: Send, client: redis.Redis) -> redis.Redis:
 def bury(send: Send) -> None:
     """Publishes two jobs, and rejects one of them."""
     publish(send, 1, 2)
-    send(live.take("q", "ann", 1, LEASE, now=NOW))
-    send(live.reject("q", "ann", "p-1", "rejected", now=NOW))
+    send(scripts.take("q", "ann", 1, LEASE, now=NOW))
+    send(scripts.reject("q", "ann", "p-1", "rejected", now=NOW))
 
 
 def test_a_letter_is_stale_when_nobody_has_carried_it_for_long(send: Send, forwarding: redis.Redis) -> None:
@@ -67,8 +67,8 @@ def test_a_letter_is_stale_when_nobody_has_carried_it_for_long(send: Send, forwa
     (finding,) = found(forwarding, NOW + STALE_MS + 2)
     assert (finding.rule, finding.job_id, finding.queue) == ("NATIVE-19", "p-1", "q")
     assert "no consumer of any queue looks" in finding.detail
-    letters = send(live.outbox("q")).letters
-    send(live.forwarded("q", [(letter, False) for letter in letters]))
+    letters = send(scripts.outbox("q")).letters
+    send(scripts.forwarded("q", [(letter, False) for letter in letters]))
     assert found(forwarding, NOW + 10**9) == [], "what no queue wanted stays dead, and waits for nothing"
 
 
@@ -78,26 +78,26 @@ def test_letters_of_a_queue_that_has_no_exchange_any_more_can_stay_dead(
     bury(send)
     address, later = Address.parse(server.url()), NOW + 10**9
     assert applied(address, ["NATIVE-19"], later)[0].outcome is not Outcome.MENDED, "somebody may still carry it"
-    send(live.declare("q", {"x-max-length": 9}))
+    send(scripts.declare("q", {"x-max-length": 9}))
     (finding,) = found(forwarding, later)
     assert "has none any more" in finding.detail
     assert [each.outcome for each in applied(address, ["NATIVE-19"], later)] == [Outcome.MENDED]
     assert found(forwarding, later) == []
-    assert [letter.job.id for letter in send(live.dead("q"))] == ["p-1"]
+    assert [letter.job.id for letter in send(scripts.dead("q"))] == ["p-1"]
 
 
 def test_dedup_keys_are_sound_wherever_their_jobs_have_gone(send: Send, forwarding: redis.Redis) -> None:
     publish(send, 1, 2, 3, 4, 5, unique="k")
     publish(send, 6, unique="timed", life=10**6)
     assert found(forwarding) == []
-    send(live.take("q", "ann", 4, LEASE, now=NOW))
-    send(live.take("q", "bob", 2, LEASE, no_ack=True, now=NOW))
-    send(live.ack("q", "ann", ["p-1"], now=NOW))
-    send(live.reject("q", "ann", "p-2", "rejected", now=NOW))
-    send(live.reject("q", "ann", "p-3", "rejected", now=NOW))
-    send(live.requeue("q", "ann", ["p-4"], now=NOW))
+    send(scripts.take("q", "ann", 4, LEASE, now=NOW))
+    send(scripts.take("q", "bob", 2, LEASE, no_ack=True, now=NOW))
+    send(scripts.ack("q", "ann", ["p-1"], now=NOW))
+    send(scripts.reject("q", "ann", "p-2", "rejected", now=NOW))
+    send(scripts.reject("q", "ann", "p-3", "rejected", now=NOW))
+    send(scripts.requeue("q", "ann", ["p-4"], now=NOW))
     assert found(forwarding) == []
-    send(live.revive("q", ["p-2"], now=NOW))
+    send(scripts.revive("q", ["p-2"], now=NOW))
     assert forwarding.get(q.unique("k2")) == b"p-2"
     assert found(forwarding) == []
 
@@ -107,15 +107,15 @@ def test_a_dedup_key_of_a_job_that_has_ended_is_found_and_deleted(
     send: Send, server: Server, forwarding: redis.Redis, end: str
 ) -> None:
     publish(send, 1, unique="k")
-    send(live.take("q", "ann", 1, LEASE, now=NOW))
+    send(scripts.take("q", "ann", 1, LEASE, now=NOW))
     match end:
         case "gone":
-            send(live.delete("q"))
-            send(live.declare("q", {}))
+            send(scripts.delete("q"))
+            send(scripts.declare("q", {}))
         case "dead":
-            send(live.reject("q", "ann", "p-1", "rejected", now=NOW))
+            send(scripts.reject("q", "ann", "p-1", "rejected", now=NOW))
         case "done":
-            send(live.ack("q", "ann", ["p-1"], now=NOW))
+            send(scripts.ack("q", "ann", ["p-1"], now=NOW))
     name = q.unique("other" if end == "of another" else "k1")
     forwarding.set(name, "p-1")
     assert [(each.rule, each.key.encode(), each.job_id) for each in found(forwarding)] == [("NATIVE-21", name, "p-1")]
@@ -129,23 +129,23 @@ def life(client: redis.Redis) -> Iterator[Step]:
     """Jobs with dedup keys are published, taken, acked, rejected, put back, revived and carried on, for ever."""
     for first in count(0, 20):
         ids = [f"p-{n}" for n in range(first, first + 20)]
-        yield partial(run, client, live.publish("q", "p", [Publication(each, BODY, unique=each) for each in ids]))
-        yield partial(run, client, live.take("q", "ann", 20, LEASE))
+        yield partial(run, client, scripts.publish("q", "p", [Publication(each, BODY, unique=each) for each in ids]))
+        yield partial(run, client, scripts.take("q", "ann", 20, LEASE))
         for each in ids[:10]:
-            yield partial(run, client, live.reject("q", "ann", each, "rejected"))
-        yield partial(run, client, live.requeue("q", "ann", ids[10:15]))
-        yield partial(run, client, live.revive("q", ids[:5]))
-        letters = run(client, live.outbox("q"))
+            yield partial(run, client, scripts.reject("q", "ann", each, "rejected"))
+        yield partial(run, client, scripts.requeue("q", "ann", ids[10:15]))
+        yield partial(run, client, scripts.revive("q", ids[:5]))
+        letters = run(client, scripts.outbox("q"))
         assert letters is not None
-        yield partial(run, client, live.forwarded("q", [(letter, True) for letter in letters.letters]))
-        yield partial(run, client, live.take("q", "ann", 20, LEASE))
-        yield partial(run, client, live.ack("q", "ann", ids))
+        yield partial(run, client, scripts.forwarded("q", [(letter, True) for letter in letters.letters]))
+        yield partial(run, client, scripts.take("q", "ann", 20, LEASE))
+        yield partial(run, client, scripts.ack("q", "ann", ids))
 
 
 def test_audits_of_a_queue_in_full_swing_find_nothing(
     server: Server, forwarding: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(forwarding, live.declare("q", {"x-dead-letter-exchange": "graves"}))
+    run(forwarding, scripts.declare("q", {"x-dead-letter-exchange": "graves"}))
     # An audit of these takes so long that jobs of the other queue move meanwhile.
     store(forwarding, FAMILY, "ferryman", FAMILY.generate(600, 1, NOW), NOW)
     with moving(server, life) as taken:

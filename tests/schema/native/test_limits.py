@@ -3,42 +3,42 @@
 from __future__ import annotations
 
 import redis
-from ferryman.schema.native.scripts.queue_scripts import Live, Publication
+from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
 
 from ...support.native import LEASE, Send, ids, jobs
 
-live = Live()
-keys = live.keys("q")
+scripts = QueueScripts()
+keys = scripts.keys("q")
 
 
 def test_the_first_jobs_make_room_in_a_queue_of_limited_length(send: Send) -> None:
-    send(live.declare("q", {"x-max-length": 3}))
-    send(live.publish("q", "p", jobs(*range(10))))
-    assert ids(send(live.take("q", "ann", 9, LEASE))) == ["p-7", "p-8", "p-9"]
-    assert send(live.size("q")).dead == 7
+    send(scripts.declare("q", {"x-max-length": 3}))
+    send(scripts.publish("q", "p", jobs(*range(10))))
+    assert ids(send(scripts.take("q", "ann", 9, LEASE))) == ["p-7", "p-8", "p-9"]
+    assert send(scripts.size("q")).dead == 7
 
 
 def test_a_full_queue_refuses_more_if_it_was_declared_so(send: Send) -> None:
-    send(live.declare("q", {"x-max-length": 3, "x-overflow": "reject-publish"}))
-    assert send(live.publish("q", "p", jobs(1, 2, 3))).status == "stored"
-    assert send(live.publish("q", "p", jobs(4))).status == "overflow"
-    assert send(live.publish("q", "p", jobs(3))).fresh == (False,)
-    assert send(live.size("q")).waiting == 3
+    send(scripts.declare("q", {"x-max-length": 3, "x-overflow": "reject-publish"}))
+    assert send(scripts.publish("q", "p", jobs(1, 2, 3))).status == "stored"
+    assert send(scripts.publish("q", "p", jobs(4))).status == "overflow"
+    assert send(scripts.publish("q", "p", jobs(3))).fresh == (False,)
+    assert send(scripts.size("q")).waiting == 3
 
 
 def test_priorities_above_the_declared_greatest_count_as_it(send: Send) -> None:
-    send(live.declare("q", {"x-max-priority": 5}))
-    send(live.publish("q", "p", jobs(1, 2, priority=9)))
-    send(live.publish("q", "p", jobs(3, priority=5)))
-    assert ids(send(live.take("q", "ann", 9, LEASE))) == ["p-1", "p-2", "p-3"]
+    send(scripts.declare("q", {"x-max-priority": 5}))
+    send(scripts.publish("q", "p", jobs(1, 2, priority=9)))
+    send(scripts.publish("q", "p", jobs(3, priority=5)))
+    assert ids(send(scripts.take("q", "ann", 9, LEASE))) == ["p-1", "p-2", "p-3"]
 
 
 def test_a_job_that_waits_too_long_is_kept_as_expired(send: Send, client: redis.Redis) -> None:
-    send(live.declare("q", {"x-message-ttl": 100}))
-    send(live.publish("q", "p", [*jobs(1), *jobs(2, ttl_ms=10), *jobs(3, due_ms=1_500)], now=1_000))
-    assert ids(send(live.take("q", "ann", 9, LEASE, now=1_099))) == ["p-1"]
+    send(scripts.declare("q", {"x-message-ttl": 100}))
+    send(scripts.publish("q", "p", [*jobs(1), *jobs(2, ttl_ms=10), *jobs(3, due_ms=1_500)], now=1_000))
+    assert ids(send(scripts.take("q", "ann", 9, LEASE, now=1_099))) == ["p-1"]
     assert client.hget(keys.job("p-2"), "reason") == b"expired"
-    assert ids(send(live.take("q", "ann", 9, LEASE, now=1_599))) == ["p-3"]
+    assert ids(send(scripts.take("q", "ann", 9, LEASE, now=1_599))) == ["p-3"]
 
 
 def bodies(*lengths: int, start: int = 1) -> list[Publication]:
@@ -51,64 +51,64 @@ def bytes_of(client: redis.Redis) -> int:
 
 
 def test_the_first_jobs_make_room_in_a_queue_of_limited_bytes(send: Send, client: redis.Redis) -> None:
-    send(live.declare("q", {"x-max-length-bytes": 300}))
-    send(live.publish("q", "p", bodies(*[100] * 10)))
+    send(scripts.declare("q", {"x-max-length-bytes": 300}))
+    send(scripts.publish("q", "p", bodies(*[100] * 10)))
     assert client.zrange(keys.waiting, 0, -1) == [b"p-8", b"p-9", b"p-10"]
-    send(live.publish("q", "p", bodies(150, start=11)))
+    send(scripts.publish("q", "p", bodies(150, start=11)))
     assert client.zrange(keys.waiting, 0, -1) == [b"p-10", b"p-11"]
-    send(live.publish("q", "p", bodies(301, start=12)))
-    assert send(live.size("q")).waiting == 0
-    assert send(live.size("q")).dead == 12
+    send(scripts.publish("q", "p", bodies(301, start=12)))
+    assert send(scripts.size("q")).waiting == 0
+    assert send(scripts.size("q")).dead == 12
 
 
 def test_of_two_limits_the_first_that_is_reached_counts(send: Send, client: redis.Redis) -> None:
-    send(live.declare("q", {"x-max-length-bytes": 300, "x-max-length": 3}))
-    send(live.publish("q", "p", bodies(200, 90, 1, 1)))
+    send(scripts.declare("q", {"x-max-length-bytes": 300, "x-max-length": 3}))
+    send(scripts.publish("q", "p", bodies(200, 90, 1, 1)))
     assert client.zrange(keys.waiting, 0, -1) == [b"p-2", b"p-3", b"p-4"]
-    send(live.publish("q", "p", bodies(290, start=5)))
+    send(scripts.publish("q", "p", bodies(290, start=5)))
     assert client.zrange(keys.waiting, 0, -1) == [b"p-3", b"p-4", b"p-5"]
 
 
 def test_a_queue_of_limited_bytes_refuses_more_if_it_was_declared_so(send: Send) -> None:
-    send(live.declare("q", {"x-max-length-bytes": 300, "x-max-length": 4, "x-overflow": "reject-publish"}))
-    assert send(live.publish("q", "p", bodies(100, 100))).status == "stored"
-    assert send(live.publish("q", "p", bodies(101, start=3))).status == "overflow"
-    assert send(live.publish("q", "p", bodies(98, 1, start=4))).status == "stored"
-    assert send(live.publish("q", "p", bodies(1, start=6))).status == "overflow"
+    send(scripts.declare("q", {"x-max-length-bytes": 300, "x-max-length": 4, "x-overflow": "reject-publish"}))
+    assert send(scripts.publish("q", "p", bodies(100, 100))).status == "stored"
+    assert send(scripts.publish("q", "p", bodies(101, start=3))).status == "overflow"
+    assert send(scripts.publish("q", "p", bodies(98, 1, start=4))).status == "stored"
+    assert send(scripts.publish("q", "p", bodies(1, start=6))).status == "overflow"
 
 
 def test_empty_bodies_and_an_empty_queue_are_taken_like_others(send: Send) -> None:
-    send(live.declare("q", {"x-max-length-bytes": 300}))
-    assert send(live.take("q", "ann", 9, LEASE)).jobs == ()
-    send(live.publish("q", "p", bodies(0, 0)))
-    taken = send(live.take("q", "ann", 9, LEASE))
-    assert send(live.ack("q", "ann", ids(taken))) == ("acked", "acked")
+    send(scripts.declare("q", {"x-max-length-bytes": 300}))
+    assert send(scripts.take("q", "ann", 9, LEASE)).jobs == ()
+    send(scripts.publish("q", "p", bodies(0, 0)))
+    taken = send(scripts.take("q", "ann", 9, LEASE))
+    assert send(scripts.ack("q", "ann", ids(taken))) == ("acked", "acked")
 
 
 def test_the_bytes_of_a_queue_are_those_that_wait_whatever_happens(send: Send, client: redis.Redis) -> None:
-    send(live.publish("q", "p", bodies(10, 20), create=True))
-    send(live.declare("q", {"x-max-length-bytes": 1_000}))
+    send(scripts.publish("q", "p", bodies(10, 20), create=True))
+    send(scripts.declare("q", {"x-max-length-bytes": 1_000}))
     assert bytes_of(client) == 30
     send(
-        live.publish(
+        scripts.publish(
             "q", "p", [*bodies(40, 80, start=3), *(job._replace(due_ms=2_000) for job in bodies(160, start=5))], now=1_000
         )
     )
     assert bytes_of(client) == 150
-    send(live.take("q", "ann", 3, 500, now=1_000))
+    send(scripts.take("q", "ann", 3, 500, now=1_000))
     assert bytes_of(client) == 80
-    send(live.requeue("q", "ann", ["p-1"], now=1_000))
+    send(scripts.requeue("q", "ann", ["p-1"], now=1_000))
     assert bytes_of(client) == 90
-    send(live.advance("q", now=2_000))
+    send(scripts.advance("q", now=2_000))
     assert bytes_of(client) == 90 + 160 + 60
-    assert send(live.ack("q", "ann", ["p-2"], now=2_000)) == ("cancelled",)
-    assert send(live.remove("q", "p-3", now=2_000)) == "waiting"
+    assert send(scripts.ack("q", "ann", ["p-2"], now=2_000)) == ("cancelled",)
+    assert send(scripts.remove("q", "p-3", now=2_000)) == "waiting"
     assert bytes_of(client) == 250
-    send(live.take("q", "bob", 1, 500, now=2_000))
-    send(live.reject("q", "bob", "p-1", "rejected", now=2_000))
-    send(live.revive("q", ["p-1"], now=2_000))
+    send(scripts.take("q", "bob", 1, 500, now=2_000))
+    send(scripts.reject("q", "bob", "p-1", "rejected", now=2_000))
+    send(scripts.revive("q", ["p-1"], now=2_000))
     assert bytes_of(client) == 250
-    send(live.purge("q", limit=1, now=2_000))
+    send(scripts.purge("q", limit=1, now=2_000))
     assert bytes_of(client) == 240
-    send(live.take("q", "bob", 9, 500, no_ack=True, now=2_000))
+    send(scripts.take("q", "bob", 9, 500, no_ack=True, now=2_000))
     assert bytes_of(client) == 0

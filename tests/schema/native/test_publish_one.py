@@ -9,7 +9,8 @@ import pytest
 import redis
 from ferryman.schema.connection.call import run
 from ferryman.schema.errors import MalformedValue, PublishRefused
-from ferryman.schema.native.scripts.queue_scripts import Live, Publication, Published
+from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
+from ferryman.schema.native.scripts.results import Published
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,8 +18,8 @@ from ...support.captures import dump
 from ...support.native import LEASE, Send, ids, jobs
 
 NOW = 1_700_000_000_000
-live = Live()
-keys = live.keys("q")
+scripts = QueueScripts()
+keys = scripts.keys("q")
 
 LIMITS: list[dict[str, Any]] = [
     {"x-expires": 60_000},
@@ -47,7 +48,7 @@ def test_whatever_was_before_it_leaves_the_same_keyspace_as_the_long_script(
     with any_server.client(0) as one, any_server.client(1) as other:
         one.flushall()
         for client in (one, other):
-            run(client, live.declare("q", {}, order, now=NOW))
+            run(client, scripts.declare("q", {}, order, now=NOW))
         for step, (action, what, how) in enumerate(history):
             results = []
             for client in (one, other):
@@ -57,10 +58,10 @@ def test_whatever_was_before_it_leaves_the_same_keyspace_as_the_long_script(
                         by = publish if client is one else publish_by_the_long_one
                         results.append(by(client, message, NOW + step))
                     case "take":
-                        taken = run(client, live.take("q", "ann", what, LEASE, no_ack=how, now=NOW + step))
-                        run(client, live.ack("q", "ann", ids(taken)[:1], now=NOW + step))
+                        taken = run(client, scripts.take("q", "ann", what, LEASE, no_ack=how, now=NOW + step))
+                        run(client, scripts.ack("q", "ann", ids(taken)[:1], now=NOW + step))
                     case "declare":
-                        run(client, live.declare("q", what, now=NOW + step)) if what.get("x-expires") is None else None
+                        run(client, scripts.declare("q", what, now=NOW + step)) if what.get("x-expires") is None else None
                     case "forget":
                         client.delete(keys.publisher("p"))
             assert len(set(results)) <= 1
@@ -69,14 +70,14 @@ def test_whatever_was_before_it_leaves_the_same_keyspace_as_the_long_script(
 
 def publish(client: redis.Redis, message: Publication, now: int | None) -> Published:
     """By the short script, and by the long one what it leaves."""
-    call = live.publish_one("q", "p", message, now=now)
+    call = scripts.publish_one("q", "p", message, now=now)
     assert call is not None
     result = run(client, call)
     return publish_by_the_long_one(client, message, now) if result.status == "other" else result
 
 
 def publish_by_the_long_one(client: redis.Redis, message: Publication, now: int | None) -> Published:
-    return run(client, live.publish("q", "p", [message], now=now))
+    return run(client, scripts.publish("q", "p", [message], now=now))
 
 
 def timeless(keyspace: dict[bytes, Any]) -> dict[bytes, Any]:
@@ -86,49 +87,49 @@ def timeless(keyspace: dict[bytes, Any]) -> dict[bytes, Any]:
 
 @pytest.mark.parametrize("limit", LIMITS, ids=[next(iter(limit)) for limit in LIMITS])
 def test_limits_are_left_to_the_long_script(send: Send, client: redis.Redis, limit: dict[str, Any]) -> None:
-    send(live.declare("q", limit))
+    send(scripts.declare("q", limit))
     before = timeless(dump(client))
-    assert send(live.publish_one("q", "p", *jobs(1))).status == "other"
+    assert send(scripts.publish_one("q", "p", *jobs(1))).status == "other"
     assert timeless(dump(client)) == before
 
 
 def test_so_are_messages_that_are_not_plain_queues_that_do_not_exist_and_repeats(send: Send, client: redis.Redis) -> None:
     for fields in ({"due_ms": 1}, {"delay_ms": 0}, {"ttl_ms": 1}, {"unique": "key"}):
-        assert live.publish_one("q", "p", *jobs(1, **fields)) is None
-    assert live.publish_one("q", "p", Publication("without-a-number-", b"")) is None
-    assert send(live.publish_one("q", "p", *jobs(1))).status == "other"
+        assert scripts.publish_one("q", "p", *jobs(1, **fields)) is None
+    assert scripts.publish_one("q", "p", Publication("without-a-number-", b"")) is None
+    assert send(scripts.publish_one("q", "p", *jobs(1))).status == "other"
     assert client.dbsize() == 0
-    send(live.declare("q", {}))
-    assert send(live.publish_one("q", "p", *jobs(2))).fresh == (True,)
-    assert send(live.publish_one("q", "p", *jobs(1))).status == "other"
+    send(scripts.declare("q", {}))
+    assert send(scripts.publish_one("q", "p", *jobs(2))).fresh == (True,)
+    assert send(scripts.publish_one("q", "p", *jobs(1))).status == "other"
     client.delete(keys.publisher("p"))
-    assert send(live.publish_one("q", "p", *jobs(2))).status == "other"
-    assert send(live.size("q")).waiting == 1
+    assert send(scripts.publish_one("q", "p", *jobs(2))).status == "other"
+    assert send(scripts.size("q")).waiting == 1
 
 
 def test_routes_that_changed_refuse_it(send: Send, client: redis.Redis) -> None:
-    routes = send(live.declare("q", {})).routes
-    bumped = send(live.bump_routes("q"))
-    stale = send(live.publish_one("q", "p", *jobs(1), routes=routes))
+    routes = send(scripts.declare("q", {})).routes
+    bumped = send(scripts.bump_routes("q"))
+    stale = send(scripts.publish_one("q", "p", *jobs(1), routes=routes))
     assert (stale.status, stale.routes, client.exists(keys.job("p-1"))) == ("stale", bumped, 0)
-    assert send(live.publish_one("q", "p", *jobs(1), routes=bumped)).fresh == (True,)
+    assert send(scripts.publish_one("q", "p", *jobs(1), routes=bumped)).fresh == (True,)
 
 
 def test_a_full_server_refuses_it(send: Send, client: redis.Redis) -> None:
-    send(live.declare("q", {}))
+    send(scripts.declare("q", {}))
     client.config_set("maxmemory-policy", "noeviction")
     client.config_set("maxmemory", 1)
     try:
         with pytest.raises(PublishRefused, match=r"'q'.*maxmemory"):
-            send(live.publish_one("q", "p", *jobs(1)))
+            send(scripts.publish_one("q", "p", *jobs(1)))
     finally:
         client.config_set("maxmemory", 0)
-    assert send(live.size("q")).waiting == 0
+    assert send(scripts.size("q")).waiting == 0
 
 
 @pytest.mark.parametrize("name", ["meta", "waiting", "publisher", "job"])
 def test_a_key_of_a_wrong_type_is_named_and_nothing_seems_to_be_stored(send: Send, client: redis.Redis, name: str) -> None:
-    send(live.declare("q", {}))
+    send(scripts.declare("q", {}))
     key = {"publisher": keys.publisher("p"), "job": keys.job("p-1")}.get(name) or getattr(keys, name)
     client.delete(key)
     client.geoadd(key, (1, 1, "x")) if name != "waiting" else client.set(key, "x")

@@ -10,7 +10,7 @@ from ferryman.schema.errors import QueueArgumentsError
 from ferryman.schema.family import Target
 from ferryman.schema.job import Job, State
 from ferryman.schema.native import FAMILY
-from ferryman.schema.native.scripts.queue_scripts import Live
+from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from ferryman.schema.totals import Totals
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -20,8 +20,8 @@ from ...support.brokers import drain
 from ...support.native import LEASE, Send, expiring, ids, jobs
 from ...support.servers import Server
 
-live = Live()
-q = live.keys("q")
+scripts = QueueScripts()
+q = scripts.keys("q")
 PLACES = (q.waiting, q.scheduled, q.held("ann"), q.dead, q.done, q.outbox)
 
 
@@ -33,11 +33,11 @@ def standing(client: redis.Redis) -> dict[bytes, Any]:
 
 def fill(send: Send) -> None:
     """Jobs of several priorities in all places."""
-    send(live.publish("q", "p", jobs(1, 2, 3, 4, priority=3), create=True))
-    send(live.publish("q", "p", jobs(5, 6, priority=9)))
-    send(live.publish("q", "p", jobs(7, delay_ms=3_600_000)))
-    send(live.take("q", "ann", 3, LEASE))
-    send(live.reject("q", "ann", "p-1", "rejected"))
+    send(scripts.publish("q", "p", jobs(1, 2, 3, 4, priority=3), create=True))
+    send(scripts.publish("q", "p", jobs(5, 6, priority=9)))
+    send(scripts.publish("q", "p", jobs(7, delay_ms=3_600_000)))
+    send(scripts.take("q", "ann", 3, LEASE))
+    send(scripts.reject("q", "ann", "p-1", "rejected"))
 
 
 arguments = st.fixed_dictionaries(
@@ -62,16 +62,16 @@ def test_whatever_is_declared_next_moves_and_loses_no_message(
     send: Send, client: redis.Redis, first: dict[str, Any], second: dict[str, Any]
 ) -> None:
     client.flushall()
-    send(live.declare("q", {}))
+    send(scripts.declare("q", {}))
     fill(send)
     if "x-expires" in first:
         with pytest.raises(QueueArgumentsError):
-            send(live.declare("q", first))
+            send(scripts.declare("q", first))
         first = {name: value for name, value in first.items() if name != "x-expires"}
-    send(live.declare("q", first))
+    send(scripts.declare("q", first))
     before, meta = standing(client), client.hgetall(q.meta)
     try:
-        send(live.declare("q", second))
+        send(scripts.declare("q", second))
     except QueueArgumentsError:
         assert "x-expires" in second
         assert client.hgetall(q.meta) == meta
@@ -89,21 +89,21 @@ def test_whatever_is_declared_next_moves_and_loses_no_message(
 
 @pytest.mark.parametrize("place", ["waiting", "scheduled", "held", "dead", "done"])
 def test_a_message_in_any_place_keeps_its_queue_from_becoming_temporary(send: Send, client: redis.Redis, place: str) -> None:
-    send(live.declare("q", {"x-retention": 10**6}))
-    send(live.publish("q", "p", jobs(1, delay_ms=10**6 if place == "scheduled" else None)))
+    send(scripts.declare("q", {"x-retention": 10**6}))
+    send(scripts.publish("q", "p", jobs(1, delay_ms=10**6 if place == "scheduled" else None)))
     if place not in ("waiting", "scheduled"):
-        send(live.take("q", "ann", 1, LEASE))
+        send(scripts.take("q", "ann", 1, LEASE))
     if place == "dead":
-        send(live.reject("q", "ann", "p-1", "rejected"))
+        send(scripts.reject("q", "ann", "p-1", "rejected"))
     if place == "done":
-        send(live.ack("q", "ann", ["p-1"]))
+        send(scripts.ack("q", "ann", ["p-1"]))
     with pytest.raises(QueueArgumentsError, match="has messages, which would vanish"):
-        send(live.declare("q", {"x-expires": 1000}))
+        send(scripts.declare("q", {"x-expires": 1000}))
     assert expiring(client) == {q.publisher("p")}
-    send(live.remove("q", "p-1"))
-    send(live.requeue("q", "ann", ["p-1"]))
-    send(live.remove("q", "p-1"))
-    send(live.declare("q", {"x-expires": 10**6}))
+    send(scripts.remove("q", "p-1"))
+    send(scripts.requeue("q", "ann", ["p-1"]))
+    send(scripts.remove("q", "p-1"))
+    send(scripts.declare("q", {"x-expires": 10**6}))
     assert q.meta in expiring(client)
 
 
@@ -113,54 +113,54 @@ def test_a_migrated_queue_can_not_become_temporary(send: Send, client: redis.Red
     for command in (*FAMILY.write(job, target), *FAMILY.finish(target, totals)):
         client.execute_command(*command)
     with pytest.raises(QueueArgumentsError):
-        send(live.declare("q", {"x-expires": 1000}))
+        send(scripts.declare("q", {"x-expires": 1000}))
 
 
 def test_a_queue_that_a_publish_has_made_takes_what_its_first_declaration_says(send: Send, client: redis.Redis) -> None:
     fill(send)
-    send(live.declare("q", {"x-expires": 10**6}))
+    send(scripts.declare("q", {"x-expires": 10**6}))
     assert expiring(client) >= {q.meta, q.waiting, q.job("p-2")}
-    send(live.declare("q", {"x-expires": 10**7}))
-    send(live.declare("q", {"x-max-length": 9}))
+    send(scripts.declare("q", {"x-expires": 10**7}))
+    send(scripts.declare("q", {"x-max-length": 9}))
     assert expiring(client) == {q.publisher("p")}
 
 
 def test_jobs_of_a_queue_that_lasts_after_all_keep_their_dedup_keys(send: Send, client: redis.Redis) -> None:
-    send(live.declare("q", {"x-expires": 10**6}))
-    send(live.publish("q", "p", [*jobs(1, unique="k"), *jobs(2, unique="timed", unique_ttl_ms=10**6)]))
-    send(live.take("q", "ann", 1, LEASE))
+    send(scripts.declare("q", {"x-expires": 10**6}))
+    send(scripts.publish("q", "p", [*jobs(1, unique="k"), *jobs(2, unique="timed", unique_ttl_ms=10**6)]))
+    send(scripts.take("q", "ann", 1, LEASE))
     assert expiring(client) >= {q.unique("k"), q.unique("timed")}
-    send(live.declare("q", {"x-max-length": 9}))
+    send(scripts.declare("q", {"x-max-length": 9}))
     assert expiring(client) == {q.unique("timed"), q.publisher("p")}
 
 
 def test_a_lower_greatest_priority_counts_for_what_is_published_later(send: Send) -> None:
-    send(live.declare("q", {"x-max-priority": 9}, "descending"))
-    send(live.publish("q", "p", jobs(1, priority=9)))
-    send(live.publish("q", "p", jobs(2, priority=4)))
-    send(live.declare("q", {"x-max-priority": 5}, "descending"))
-    send(live.publish("q", "p", jobs(3, priority=9)))
-    assert ids(send(live.take("q", "ann", 9, LEASE))) == ["p-1", "p-3", "p-2"]
+    send(scripts.declare("q", {"x-max-priority": 9}, "descending"))
+    send(scripts.publish("q", "p", jobs(1, priority=9)))
+    send(scripts.publish("q", "p", jobs(2, priority=4)))
+    send(scripts.declare("q", {"x-max-priority": 5}, "descending"))
+    send(scripts.publish("q", "p", jobs(3, priority=9)))
+    assert ids(send(scripts.take("q", "ann", 9, LEASE))) == ["p-1", "p-3", "p-2"]
 
 
 def test_what_a_shorter_queue_has_no_room_for_is_dead_with_the_reason(send: Send) -> None:
-    send(live.declare("q", {"x-max-length": 9}))
-    send(live.publish("q", "p", jobs(1, 2, 3, 4)))
-    send(live.declare("q", {"x-max-length": 2}))
-    assert send(live.size("q")).waiting == 4
-    send(live.publish("q", "p", jobs(5)))
-    assert ids(send(live.take("q", "ann", 9, LEASE))) == ["p-4", "p-5"]
-    assert [letter.job.fields[b"reason"] for letter in send(live.dead("q"))] == [b"maxlen"] * 3
+    send(scripts.declare("q", {"x-max-length": 9}))
+    send(scripts.publish("q", "p", jobs(1, 2, 3, 4)))
+    send(scripts.declare("q", {"x-max-length": 2}))
+    assert send(scripts.size("q")).waiting == 4
+    send(scripts.publish("q", "p", jobs(5)))
+    assert ids(send(scripts.take("q", "ann", 9, LEASE))) == ["p-4", "p-5"]
+    assert [letter.job.fields[b"reason"] for letter in send(scripts.dead("q"))] == [b"maxlen"] * 3
 
 
 def test_letters_wait_for_an_exchange_that_comes_back(send: Send) -> None:
-    send(live.declare("q", {"x-dead-letter-exchange": "graves"}))
+    send(scripts.declare("q", {"x-dead-letter-exchange": "graves"}))
     fill(send)
-    send(live.declare("q", {"x-max-length": 9}))
-    assert send(live.outbox("q")) is None
-    assert [letter.job.id for letter in send(live.dead("q"))] == ["p-1"]
-    send(live.declare("q", {"x-dead-letter-exchange": "tombs"}))
-    box = send(live.outbox("q"))
+    send(scripts.declare("q", {"x-max-length": 9}))
+    assert send(scripts.outbox("q")) is None
+    assert [letter.job.id for letter in send(scripts.dead("q"))] == ["p-1"]
+    send(scripts.declare("q", {"x-dead-letter-exchange": "tombs"}))
+    box = send(scripts.outbox("q"))
     assert (box.exchange, [letter.job.id for letter in box.letters]) == ("tombs", ["p-1"])
 
 

@@ -7,7 +7,7 @@ import redis
 from ferryman.migrations.repair import Outcome
 from ferryman.schema.job import State
 from ferryman.schema.native import FAMILY
-from ferryman.schema.native.scripts.queue_scripts import Live
+from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -37,7 +37,7 @@ def test_what_a_holder_without_lease_held_is_taken_by_the_next_consumer(server: 
     job = next(job for job in ward.generate(60, 1) if job.state is State.ACTIVE)
     ward.inject("NATIVE-4", job)
     assert {each.outcome for each in ward.repair("NATIVE-4")} == {Outcome.MENDED}
-    taken = send(Live().take(job.queue, "another", 100, LEASE, now=NOW + 1))
+    taken = send(QueueScripts().take(job.queue, "another", 100, LEASE, now=NOW + 1))
     assert job.id in {each.id for each in taken.jobs}
 
 

@@ -8,13 +8,13 @@ from ferryman.schema.errors import UsageError
 from ferryman.schema.family import Target
 from ferryman.schema.job import Job, State
 from ferryman.schema.native import FAMILY
-from ferryman.schema.native.scripts.queue_scripts import Live, Publication
+from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
 from ferryman.schema.totals import Totals
 
 from ...support.native import LEASE, Send, ids, jobs
 
-live = Live()
-keys = live.keys("q")
+scripts = QueueScripts()
+keys = scripts.keys("q")
 
 
 def one(number: int, key: str | None = "k", **fields: int) -> list[Publication]:
@@ -22,15 +22,15 @@ def one(number: int, key: str | None = "k", **fields: int) -> list[Publication]:
 
 
 def is_stored(send: Send, number: int, now: int | None = None, **fields: int) -> bool:
-    (fresh,) = send(live.publish("q", "p", one(number, **fields), create=True, now=now)).fresh
+    (fresh,) = send(scripts.publish("q", "p", one(number, **fields), create=True, now=now)).fresh
     return bool(fresh)
 
 
 def test_a_second_job_with_the_key_is_dropped_and_counted(send: Send, client: redis.Redis) -> None:
     batch = [*one(1), *one(2), *one(3, "other"), *one(4, None), *one(5, None)]
-    assert send(live.publish("q", "p", batch, create=True)).fresh == (True, False, True, True, True)
+    assert send(scripts.publish("q", "p", batch, create=True)).fresh == (True, False, True, True, True)
     assert not is_stored(send, 6)
-    assert ids(send(live.take("q", "ann", 9, LEASE))) == ["p-1", "p-3", "p-4", "p-5"]
+    assert ids(send(scripts.take("q", "ann", 9, LEASE))) == ["p-1", "p-3", "p-4", "p-5"]
     assert not is_stored(send, 7), "it is being worked on"
     assert client.hget(keys.meta, "deduplicated") == b"3"
     assert client.get(keys.unique("k")) == b"p-1"
@@ -42,40 +42,40 @@ def test_a_key_is_free_again_when_its_job_has_ended(send: Send, client: redis.Re
     assert is_stored(send, 1, now=1_000, ttl_ms=100)
     match end:
         case "remove":
-            send(live.remove("q", "p-1"))
+            send(scripts.remove("q", "p-1"))
         case "purge":
-            send(live.purge("q"))
+            send(scripts.purge("q"))
         case "expire":
-            send(live.take("q", "ann", 1, LEASE, now=1_100))
+            send(scripts.take("q", "ann", 1, LEASE, now=1_100))
         case "no_ack":
-            send(live.take("q", "ann", 1, LEASE, no_ack=True, now=1_000))
+            send(scripts.take("q", "ann", 1, LEASE, no_ack=True, now=1_000))
         case _:
-            send(live.take("q", "ann", 1, 10, now=1_000))
+            send(scripts.take("q", "ann", 1, 10, now=1_000))
     match end:
         case "ack":
-            send(live.ack("q", "ann", ["p-1"], now=1_000))
+            send(scripts.ack("q", "ann", ["p-1"], now=1_000))
         case "late ack":
-            send(live.reclaim("q", now=1_050))
-            send(live.ack("q", "ann", ["p-1"], now=1_050))
+            send(scripts.reclaim("q", now=1_050))
+            send(scripts.ack("q", "ann", ["p-1"], now=1_050))
         case "reject":
-            send(live.reject("q", "ann", "p-1", "rejected", now=1_000))
+            send(scripts.reject("q", "ann", "p-1", "rejected", now=1_000))
         case "delivery limit":
-            send(live.take("q", "bob", 1, 10, delivery_limit=1, now=1_050))
+            send(scripts.take("q", "bob", 1, 10, delivery_limit=1, now=1_050))
     assert not client.exists(keys.unique("k"))
     assert is_stored(send, 2)
 
 
 def test_a_job_in_done_holds_no_key(send: Send) -> None:
-    send(live.declare("q", {"x-retention": 99_999}))
+    send(scripts.declare("q", {"x-retention": 99_999}))
     assert is_stored(send, 1)
-    send(live.take("q", "ann", 1, LEASE))
-    send(live.ack("q", "ann", ["p-1"]))
+    send(scripts.take("q", "ann", 1, LEASE))
+    send(scripts.ack("q", "ann", ["p-1"]))
     assert is_stored(send, 2)
 
 
 def test_a_key_for_a_time_is_held_for_that_time_whatever_becomes_of_the_job(send: Send, client: redis.Redis) -> None:
     assert is_stored(send, 1, unique_ttl_ms=60_000)
-    send(live.take("q", "ann", 1, LEASE, no_ack=True))
+    send(scripts.take("q", "ann", 1, LEASE, no_ack=True))
     assert not is_stored(send, 2, unique_ttl_ms=60_000)
     assert 0 < client.pttl(keys.unique("k")) <= 60_000
     client.pexpire(keys.unique("k"), 0)
@@ -85,21 +85,21 @@ def test_a_key_for_a_time_is_held_for_that_time_whatever_becomes_of_the_job(send
 def test_a_publish_that_is_repeated_is_not_a_second_job(send: Send) -> None:
     assert is_stored(send, 1)
     assert not is_stored(send, 1)
-    send(live.take("q", "ann", 1, LEASE, no_ack=True))
+    send(scripts.take("q", "ann", 1, LEASE, no_ack=True))
     assert not is_stored(send, 1)
 
 
 def test_a_revived_job_gets_its_key_back_unless_another_one_has_it(send: Send, client: redis.Redis) -> None:
     assert is_stored(send, 1)
-    send(live.take("q", "ann", 1, LEASE))
-    send(live.reject("q", "ann", "p-1", "rejected"))
-    send(live.revive("q", ["p-1"]))
+    send(scripts.take("q", "ann", 1, LEASE))
+    send(scripts.reject("q", "ann", "p-1", "rejected"))
+    send(scripts.revive("q", ["p-1"]))
     assert not is_stored(send, 2)
-    send(live.take("q", "ann", 1, LEASE))
-    send(live.reject("q", "ann", "p-1", "rejected"))
+    send(scripts.take("q", "ann", 1, LEASE))
+    send(scripts.reject("q", "ann", "p-1", "rejected"))
     assert is_stored(send, 3)
-    send(live.revive("q", ["p-1"]))
-    send(live.remove("q", "p-1"))
+    send(scripts.revive("q", ["p-1"]))
+    send(scripts.remove("q", "p-1"))
     assert client.get(keys.unique("k")) == b"p-3"
 
 
@@ -110,10 +110,10 @@ def test_a_key_whose_job_has_vanished_is_free(send: Send, client: redis.Redis) -
 
 
 def test_keys_go_with_their_queue_and_expire_with_a_temporary_one(send: Send, client: redis.Redis) -> None:
-    send(live.declare("q", {"x-expires": 60_000}))
+    send(scripts.declare("q", {"x-expires": 60_000}))
     assert is_stored(send, 1)
     assert client.pttl(keys.unique("k")) > 0
-    send(live.delete("q"))
+    send(scripts.delete("q"))
     assert client.keys() == [keys.publisher("p")]
 
 
@@ -127,13 +127,13 @@ def test_imported_jobs_hold_their_keys_and_give_them_back(send: Send, client: re
             client.execute_command(*command)
     for command in FAMILY.finish(target, written):
         client.execute_command(*command)
-    assert send(live.publish("q", "p", [*one(1, "k0"), *one(2, "k1")])).fresh == (False, True)
-    send(live.take("q", "ann", 1, LEASE))
-    send(live.ack("q", "ann", ["j0"]))
-    assert send(live.publish("q", "p", one(3, "k0"))).fresh == (True,)
+    assert send(scripts.publish("q", "p", [*one(1, "k0"), *one(2, "k1")])).fresh == (False, True)
+    send(scripts.take("q", "ann", 1, LEASE))
+    send(scripts.ack("q", "ann", ["j0"]))
+    assert send(scripts.publish("q", "p", one(3, "k0"))).fresh == (True,)
 
 
 @pytest.mark.parametrize("fields", [{"unique": ""}, {"unique": "a\nb"}, {"unique": "k", "unique_ttl_ms": 0}])
 def test_a_key_that_can_not_be_is_refused(fields: dict[str, int]) -> None:
     with pytest.raises(UsageError):
-        live.publish("q", "p", jobs(1, **fields))
+        scripts.publish("q", "p", jobs(1, **fields))
