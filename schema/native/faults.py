@@ -39,7 +39,7 @@ class FaultTarget:
         self.stored: Stored = standard(job, Own.of(job))
         self.worker = to_bytes(job.worker or "")
         self.place: bytes = (
-            self.names.held(job.worker or "") if self.stored.place == "held" else getattr(self.names, self.stored.place or "done")
+            self.names.held(job.worker or "") if self.stored.role == "held" else getattr(self.names, self.stored.role or "done")
         )
 
     @property
@@ -69,7 +69,7 @@ def _between_places(target: FaultTarget) -> Iterator[Command]:
         yield ("ZADD", target.place, repr((target.stored.score or 0.0) + 0.5), target.id)
 
 
-def _place_forgotten(target: FaultTarget) -> Iterator[Command]:
+def _score_forgotten(target: FaultTarget) -> Iterator[Command]:
     if not target.is_in_queue:
         yield target.set("score", "soon")
 
@@ -95,17 +95,17 @@ def _sequence_lost(target: FaultTarget) -> Iterator[Command]:
 
 
 def _letter_stale(target: FaultTarget) -> Iterator[Command]:
-    if target.stored.place == "dead":
+    if target.stored.role == "dead":
         yield ("ZADD", target.names.outbox, (target.now_ms - STALE_MS - LATER_MS) * keys.POSTED_PER_MS, target.id)
 
 
 def _letter_not_dead(target: FaultTarget) -> Iterator[Command]:
-    if target.stored.place != "dead":
+    if target.stored.role != "dead":
         yield ("ZADD", target.names.outbox, target.now_ms * keys.POSTED_PER_MS, target.id)
 
 
 def _deliveries_lost(target: FaultTarget) -> Iterator[Command]:
-    if target.stored.place not in ("dead", "done"):
+    if target.stored.role not in ("dead", "done"):
         yield target.set("deliveries", "many")
 
 
@@ -121,7 +121,7 @@ _FAULTS: Mapping[str, Callable[[FaultTarget], Iterator[Command]]] = {
     "NATIVE-4": _lease_lost,
     "NATIVE-5": lambda target: iter([target.set("message", "cut sho")]),
     "NATIVE-6": _between_places,
-    "NATIVE-7": _place_forgotten,
+    "NATIVE-7": _score_forgotten,
     "NATIVE-8": lambda target: iter([target.leave(), ("SADD", target.names.blocked, target.id)]),
     "NATIVE-9": _overdue,
     "NATIVE-10": _lapsed,

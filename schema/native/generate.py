@@ -17,7 +17,7 @@ from ..draw import EVERY_LOT, Deck, Lots, shares, text, uuid
 from ..job import Job, State
 from . import codec
 from .record import NAME
-from .scripts.waiting_score import IMPORTED, place
+from .scripts.waiting_score import IMPORTED, score_of
 
 QUEUES = (
     ("celery", 45),
@@ -87,7 +87,7 @@ def _job(
         payload=body,
         created_at=created_at,
         rank=priority,
-        extra={NAME: {"head": head, "score": float(place(priority, sequence))}},
+        extra={NAME: {"head": head, "score": float(score_of(priority, sequence))}},
         **story,
     )
 

@@ -146,7 +146,7 @@ class QueueKeys:
         return self.job_prefix + to_bytes(job_id)
 
     def held(self, consumer: str) -> bytes:
-        """Sorted set: the ids that a consumer has and has not acked, by their place in waiting."""
+        """Sorted set: the ids that a consumer has and has not acked, by their score in waiting."""
         return self.held_prefix + to_bytes(consumer)
 
     def publisher(self, producer: str) -> bytes:

@@ -16,8 +16,20 @@ from attrs import evolve, field, frozen
 from ..errors import MalformedValue
 from ..job import Job, differences
 from ..packed import pack, unpack
-from .record import LARGEST, NAME, PLACE_OF, Own, Stored, canonical, message_of, standard, standard_at, turn_of, whole_score
-from .scripts.waiting_score import ASCENDING, SEQUENCES, PriorityOrder
+from .record import (
+    LARGEST,
+    NAME,
+    ROLE_OF,
+    Own,
+    Stored,
+    canonical,
+    message_of,
+    standard,
+    standard_at,
+    waiting_score_of,
+    whole_score,
+)
+from .scripts.waiting_score import ASCENDING, RANK_STEP, PriorityOrder
 
 MOVING = frozenset({"due_at", "started_at", "finished_at", "attempts", "error", "worker", "lease_expires_at"})
 """Fields that transitions change. What is aside about them holds only while the job stands where it stood."""
@@ -33,7 +45,7 @@ class Aside:
     extra: Mapping[str, Any] = field(factory=dict)
     moment: list[Any] = field(factory=list)
     native: bool = False
-    """Whether the job came from a native keyspace, with its place in waiting. Other jobs get one, but never had it."""
+    """Whether the job came from a native keyspace, with its score in waiting. Other jobs get one, but never had it."""
 
     @classmethod
     def of(cls, job: Job, own: Own, stored: Stored) -> Aside:
@@ -158,22 +170,22 @@ def job_of(job_id: str, queue: str, stored: Stored, order: PriorityOrder = ASCEN
         else:
             native, restored = aside.native, aside.holding(stored)
     score = whole_score(stored.waiting_score)
-    rank = None if score is None else score // SEQUENCES
+    rank = None if score is None else score // RANK_STEP
     # A migration made the sequence of a position (``standard``), also for jobs that were not due yet.
-    written = None if native or score is None else score % SEQUENCES - 1
+    written = None if native or score is None else score % RANK_STEP - 1
     job = evolve(canonical(job_id, queue, stored, order), **restored, rank=rank, position=position)
     found = message_of(fields)
     own = Own(None if found is None else found[1], stored.waiting_score if native else None, order if native else ASCENDING)
-    differences = _differences(fields, job, own, turn_of(job.state, rank, written, own))
+    differences = _differences(fields, job, own, waiting_score_of(job.state, rank, written, own))
     kept = (evolve(own, fields=differences) if differences else own).to_extra()
     return evolve(job, extra={**job.extra, NAME: kept}) if kept else job
 
 
-def _differences(fields: Mapping[bytes, bytes], job: Job, own: Own, turn: float | None) -> dict[bytes, bytes | None]:
+def _differences(fields: Mapping[bytes, bytes], job: Job, own: Own, waiting_score: float | None) -> dict[bytes, bytes | None]:
     """The hash fields that writing the job would not give, with their bytes; None for those that it would add."""
-    if job.state not in PLACE_OF:
+    if job.state not in ROLE_OF:
         return dict(fields)
-    expected = standard_at(job, own, turn).fields
+    expected = standard_at(job, own, waiting_score).fields
     differences: dict[bytes, bytes | None] = {name: raw for name, raw in fields.items() if expected.get(name) != raw}
     differences.update((name, None) for name in expected if name not in fields)
     return differences

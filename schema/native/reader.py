@@ -139,9 +139,9 @@ def tally(fact: Fact, totals: Totals) -> None:
             totals.count("tokens", queue, len(fact.values))
         case "waiting" | "held":
             totals.count(fact.role, queue)
-            place = whole_score(fact.score)
-            if place is not None:
-                totals.maximum("highest sequence", sequence_of(place), queue)
+            score = whole_score(fact.score)
+            if score is not None:
+                totals.maximum("highest sequence", sequence_of(score), queue)
         case "record":
             totals.count("records", queue)
 

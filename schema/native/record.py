@@ -16,7 +16,7 @@ from ..errors import MalformedValue
 from ..job import Job, State
 from ..text import to_bytes, to_text
 from . import codec
-from .scripts.waiting_score import ASCENDING, IMPORTED, SEQUENCES, PriorityOrder, check_order, priority_of
+from .scripts.waiting_score import ASCENDING, IMPORTED, RANK_STEP, PriorityOrder, check_order, priority_of
 
 NAME = "ferryman"
 """The family's name in URLs and in ``Job.extra``."""
@@ -31,10 +31,10 @@ STATES = {
     "done": State.COMPLETED,
     "blocked": State.BLOCKED,
 }
-"""The canonical state of each place. Dead with the reason ``cancelled`` is CANCELLED."""
+"""The canonical state of the jobs in a place, by its role. Dead with the reason ``cancelled`` is CANCELLED."""
 
-PLACE_OF = {state: place for place, state in STATES.items()} | {State.CANCELLED: "dead"}
-"""The place of each state that has one; an unknown state has none."""
+ROLE_OF = {state: role for role, state in STATES.items()} | {State.CANCELLED: "dead"}
+"""The role of the place where jobs of a state stand; an unknown state has none."""
 
 CANCELLED = b"cancelled"
 FAILED = b"failed"
@@ -44,7 +44,7 @@ FAILED = b"failed"
 class Own:
     """What ``extra["ferryman"]`` keeps of a job that the native family itself stored, so that it goes back byte for byte.
 
-    ``head``: the message's head, None for a job with a bare payload. ``score``: its place in waiting, made in the priority
+    ``head``: the message's head, None for a job with a bare payload. ``score``: its score in waiting, made in the priority
     ``order``. ``fields``: hash fields that do not follow from canonical ones, None for one that is missing.
     """
 
@@ -90,10 +90,10 @@ NOTHING = Own()
 
 @frozen
 class Stored:
-    """A job as it stands in Redis: its hash, the place it is in with the score there, and who holds it until when."""
+    """A job as it stands in Redis: its hash, the role of its place, the score there, and who holds it until when."""
 
     fields: Mapping[bytes, bytes]
-    place: str | None = None
+    role: str | None = None
     score: float | None = None
     holder: str | None = None
     lease: int | None = None
@@ -101,13 +101,13 @@ class Stored:
 
     @property
     def waiting_score(self) -> float | None:
-        """Its place in waiting: the score where it waits or is held, else what the hash remembers."""
-        return self.score if self.place in ("waiting", "held") else number(self.fields.get(b"score"))
+        """Its score in waiting: the one it has where it waits or is held, else what the hash remembers."""
+        return self.score if self.role in ("waiting", "held") else number(self.fields.get(b"score"))
 
     @property
     def moment(self) -> list[Any]:
         """What tells whether a job has moved since: where it stands, and its score there."""
-        return [self.place, self.score]
+        return [self.role, self.score]
 
 
 def whole(raw: bytes | None) -> int | None:
@@ -153,7 +153,7 @@ def canonical(job_id: str, queue: str, stored: Stored, order: PriorityOrder = AS
     """The job that a hash and a place describe, without its ``extra`` and without what is aside."""
     get = stored.fields.get
     found = message_of(stored.fields)
-    state = STATES.get(stored.place or "", State.UNKNOWN)
+    state = STATES.get(stored.role or "", State.UNKNOWN)
     if state is State.FAILED and get(b"reason") == CANCELLED:
         state = State.CANCELLED
     name, worker, error, unique = get(b"name", b""), get(b"consumer"), get(b"error"), get(b"unique")
@@ -166,30 +166,30 @@ def canonical(job_id: str, queue: str, stored: Stored, order: PriorityOrder = AS
         priority=None if score is None else priority_of(score, order),
         payload=get(b"payload") if found is None else found[2],
         created_at=whole(get(b"published_at")),
-        due_at=whole_score(stored.score) if stored.place == "scheduled" else whole(get(b"due_at")),
+        due_at=whole_score(stored.score) if stored.role == "scheduled" else whole(get(b"due_at")),
         started_at=whole(get(b"delivered_at")),
-        finished_at=whole_score(stored.score) if stored.place in ("dead", "done") else None,
+        finished_at=whole_score(stored.score) if stored.role in ("dead", "done") else None,
         attempts=whole(get(b"deliveries")),
         unique_key=None if unique is None else to_text(unique),
         error=None if error is None else to_text(error),
         worker=stored.holder if stored.holder is not None else None if worker is None else to_text(worker),
-        lease_expires_at=stored.lease if stored.place == "held" else None,
+        lease_expires_at=stored.lease if stored.role == "held" else None,
         depends_on=stored.needs,
     )
 
 
 def waiting_score(job: Job, own: Own) -> float | None:
-    """The place in waiting that the job gets, now or when its time has come; None for a job that never had one."""
-    return turn_of(job.state, job.rank, job.position, own)
+    """The score in waiting that the job gets, now or when its time has come; None for a job that never had one."""
+    return waiting_score_of(job.state, job.rank, job.position, own)
 
 
-def turn_of(state: State, rank: int | None, position: int | None, own: Own) -> float | None:
+def waiting_score_of(state: State, rank: int | None, position: int | None, own: Own) -> float | None:
     """``waiting_score`` of a job with this state, rank and position."""
     if own.score is not None or (state is not State.WAITING and rank is None):
         return own.score
     # The source's pop order, inside the rank that its family gives. Below IMPORTED: ahead of what is published from now on.
     sequence = 0 if position is None else min(position + 1, IMPORTED - 1)
-    return float((rank or 0) * SEQUENCES + sequence)
+    return float((rank or 0) * RANK_STEP + sequence)
 
 
 def standard(job: Job, own: Own) -> Stored:
@@ -197,9 +197,9 @@ def standard(job: Job, own: Own) -> Stored:
     return standard_at(job, own, waiting_score(job, own))
 
 
-def standard_at(job: Job, own: Own, turn: float | None) -> Stored:
-    """``standard`` of a job whose place in waiting is known."""
-    place = PLACE_OF[job.state]
+def standard_at(job: Job, own: Own, waiting_score: float | None) -> Stored:
+    """``standard`` of a job whose score in waiting is known."""
+    role = ROLE_OF[job.state]
     fields: dict[bytes, bytes] = {}
     if own.head is None:
         fields[b"payload"] = job.payload or b""
@@ -214,7 +214,7 @@ def standard_at(job: Job, own: Own, turn: float | None) -> Stored:
         fields[b"delivered_at"] = b"%d" % job.started_at
     if job.attempts is not None:
         fields[b"deliveries"] = b"%d" % job.attempts
-    remembered = whole_score(turn) if place in ("scheduled", "dead", "blocked") else None
+    remembered = whole_score(waiting_score) if role in ("scheduled", "dead", "blocked") else None
     if remembered is not None:
         fields[b"score"] = b"%d" % remembered
     if job.worker is not None:
@@ -223,7 +223,7 @@ def standard_at(job: Job, own: Own, turn: float | None) -> Stored:
         fields[b"error"] = to_bytes(job.error)
     if job.unique_key is not None:
         fields[b"unique"] = to_bytes(job.unique_key)
-    if place == "dead":
+    if role == "dead":
         fields[b"reason"] = CANCELLED if job.state is State.CANCELLED else FAILED
     for name, value in own.fields.items():
         if value is None:
@@ -232,18 +232,18 @@ def standard_at(job: Job, own: Own, turn: float | None) -> Stored:
             fields[name] = value
     return Stored(
         fields,
-        place,
-        _score(job, place, turn),
-        job.worker if place == "held" else None,
-        job.lease_expires_at if place == "held" else None,
-        tuple(sorted(set(job.depends_on))) if place == "blocked" else (),
+        role,
+        _score(job, role, waiting_score),
+        job.worker if role == "held" else None,
+        job.lease_expires_at if role == "held" else None,
+        tuple(sorted(set(job.depends_on))) if role == "blocked" else (),
     )
 
 
-def _score(job: Job, place: str, turn: float | None) -> float | None:
-    match place:
+def _score(job: Job, role: str, waiting_score: float | None) -> float | None:
+    match role:
         case "waiting" | "held":
-            return turn or 0.0
+            return waiting_score or 0.0
         case "scheduled":
             return float(job.due_at or 0)
         case "dead" | "done":

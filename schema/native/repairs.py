@@ -48,8 +48,8 @@ def _to_waiting(view: View, keyspace: Keyspace) -> Iterator[Command]:
     """Puts the job where it once waited, or before the others of the middle priority if nothing tells."""
     names = _keys(view, keyspace)
     remembered = number(view.fields.get(b"score"))
-    place = 0 if remembered is None or abs(remembered) > EXACT else int(remembered)
-    yield ("ZADD", names.waiting, place, to_bytes(view.job_id))
+    score = 0 if remembered is None or abs(remembered) > EXACT else int(remembered)
+    yield ("ZADD", names.waiting, score, to_bytes(view.job_id))
     yield from _token(view.queue, keyspace)
 
 
@@ -98,7 +98,7 @@ def _odd_score(view: View, _keyspace: Keyspace) -> Iterator[Command]:
             yield ("ZADD", place.key, math.floor(place.score), place.member or b"")
 
 
-def _place_forgotten(view: View, keyspace: Keyspace) -> Iterator[Command]:
+def _score_forgotten(view: View, keyspace: Keyspace) -> Iterator[Command]:
     yield ("HDEL", _keys(view, keyspace).job(view.job_id), "score")
 
 
@@ -133,7 +133,7 @@ _ABOUT_JOBS: Mapping[str, Callable[[View, Keyspace], Iterator[Command]]] = {
     "NATIVE-3": _two_places,
     "NATIVE-4": _holder_unknown,
     "NATIVE-6": _odd_score,
-    "NATIVE-7": _place_forgotten,
+    "NATIVE-7": _score_forgotten,
     "NATIVE-8": _blocked_by_nothing,
     "NATIVE-19": _letter_stale,
     "NATIVE-20": _letter_not_dead,

@@ -24,7 +24,7 @@ from ..totals import Totals
 from . import keys
 from .keys import QueueKeys
 from .overflow import Aside, stored_with_aside
-from .record import NAME, PLACE_OF, Own, Stored, standard, waiting_score, whole_score
+from .record import NAME, ROLE_OF, Own, Stored, standard, waiting_score, whole_score
 from .scripts.loader import script
 from .scripts.waiting_score import ASCENDING, DESCENDING, sequence_of
 
@@ -35,7 +35,7 @@ def incompatibilities(job: Job) -> Iterator[Finding]:
         yield error(job, "NATIVE-W1", "the job has no id")
     if not job.queue:
         yield error(job, "NATIVE-W2", "the job names no queue")
-    if job.state not in PLACE_OF:
+    if job.state not in ROLE_OF:
         yield error(job, "NATIVE-W3", f"a {job.state} job has no place in a queue")
     if job.state is State.ACTIVE and (not job.worker or job.lease_expires_at is None):
         yield error(job, "NATIVE-W4", "an active job needs a worker and the end of its lease: write it as waiting instead")
@@ -70,7 +70,7 @@ def write(job: Job, target: Target) -> list[Command]:
     if not (target.generated or target.fresh):
         commands += (("DEL", key, names.needs(job.id)), ("SREM", names.blocked, job_id))
         # What goes to its own place is moved there.
-        commands += [("ZREM", at, job_id) for place, at in places.items() if place != stored.place]
+        commands += [("ZREM", at, job_id) for role, at in places.items() if role != stored.role]
     commands.append(("HSET", key, *chain.from_iterable(stored.fields.items())))
     commands += _into_place(job_id, job, stored, names, places)
     if _holds_key(job):
@@ -80,19 +80,19 @@ def write(job: Job, target: Target) -> list[Command]:
 
 def _holds_key(job: Job) -> bool:
     """Whether no other job may have its dedup key: it has not ended."""
-    return bool(job.unique_key) and PLACE_OF[job.state] not in ("dead", "done")
+    return bool(job.unique_key) and ROLE_OF[job.state] not in ("dead", "done")
 
 
 @lru_cache(maxsize=1024)
 def _keys(prefix: str, queue: str) -> tuple[QueueKeys, dict[str, bytes]]:
-    """The keys of a queue, and those of its places that have scores, by name: a few queues for millions of jobs."""
+    """The keys of a queue, and those of its places that have scores, by role: a few queues for millions of jobs."""
     names = QueueKeys(prefix, queue)
     return names, {"waiting": names.waiting, "scheduled": names.scheduled, "dead": names.dead, "done": names.done}
 
 
 def _into_place(job_id: bytes, job: Job, stored: Stored, names: QueueKeys, places: Mapping[str, bytes]) -> Iterator[Command]:
     score = _text(stored.score)
-    match stored.place:
+    match stored.role:
         case "held":
             yield ("ZADD", names.held(stored.holder or ""), score, job_id)
             # Another of the worker's jobs may have told a later end of its lease.
@@ -103,7 +103,7 @@ def _into_place(job_id: bytes, job: Job, stored: Stored, names: QueueKeys, place
             for needed in stored.needs:
                 yield ("SADD", names.unblocks(needed), job_id)
         case _:
-            yield ("ZADD", places[stored.place or ""], score, job_id)
+            yield ("ZADD", places[stored.role or ""], score, job_id)
 
 
 def _text(score: float | None) -> str:
@@ -119,13 +119,13 @@ def tally_written(job: Job, totals: Totals) -> None:
         totals.name("descending", [job.queue])
     if _holds_key(job):
         totals.name("unique", [job.queue])
-    place = None if job.state is State.COMPLETED else whole_score(waiting_score(job, own))
-    if place is not None:
-        totals.maximum("highest sequence", sequence_of(place), job.queue)
+    score = None if job.state is State.COMPLETED else whole_score(waiting_score(job, own))
+    if score is not None:
+        totals.maximum("highest sequence", sequence_of(score), job.queue)
 
 
 def finish(target: Target, written: Totals) -> list[Command]:
-    """Registers each queue, raises its sequence over every place given, and wakes a consumer."""
+    """Registers each queue, raises its sequence over every one given, and wakes a consumer."""
     adopt = script("adopt")
     commands: list[Command] = []
     for queue in written.labels("jobs"):

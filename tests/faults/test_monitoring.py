@@ -35,7 +35,7 @@ from ..support.workers import ROOT, Ledger, environment, send, worker
 NOTE = "tests.support.tasks.note"
 NAP = "tests.support.tasks.nap"
 
-RANK = 2**45
+RANK_STEP = 2**45
 """What lies between the places of two priorities."""
 
 
@@ -149,7 +149,7 @@ def test_prometheus_and_flower_tell_the_numbers_of_a_scan(server, ledger, client
         keys = {name.removeprefix(f"{{{queue}}}:"): value for name, value in scan.items() if name.startswith(f"{{{queue}}}:")}
         waiting, scheduled, dead = (keys.get(place, {}) for place in ("waiting", "scheduled", "dead"))
         held = sum(len(value) for name, value in keys.items() if name.startswith("held:"))
-        priorities = Counter(str(int(place // RANK)) for place in waiting.values()) or Counter({"": 0})
+        priorities = Counter(str(int(score // RANK_STEP)) for score in waiting.values()) or Counter({"": 0})
         expected = {("waiting", priority): number for priority, number in priorities.items()}
         expected |= {("scheduled", ""): len(scheduled), ("active", ""): held, ("failed", ""): len(dead), ("completed", ""): 0}
         states = {key[2:]: value for key, value in told.items() if key[:2] == ("ferryman_queue_messages", queue)}

@@ -6,14 +6,14 @@ Every method has the name, the arguments and the result of its transition in ``Q
 from __future__ import annotations
 
 from attrs import define, field
-from ferryman.schema.native.scripts.waiting_score import IMPORTED, place
+from ferryman.schema.native.scripts.waiting_score import IMPORTED, score_of
 
 
 @define
 class ModelJob:
     """A job that exists. ``last_holder`` is the consumer whose late ack still counts."""
 
-    place: int
+    score: int
     expires_at: int | None = None
     deliveries: int = 0
     last_holder: str | None = None
@@ -47,7 +47,7 @@ class QueueModel:
 
     def in_order(self) -> list[str]:
         """The waiting ids in pop order."""
-        return sorted(self.waiting, key=lambda job: self.jobs[job].place)
+        return sorted(self.waiting, key=lambda job: self.jobs[job].score)
 
     def publish(self, job: str, priority: int, due: int | None, ttl: int | None, unique: str | None, now: int) -> bool:
         if unique in self.keys:
@@ -55,7 +55,7 @@ class QueueModel:
             return False
         self.sequence += 1
         start = now if due is None else max(due, now)
-        self.jobs[job] = ModelJob(place(priority, self.sequence), None if ttl is None else start + ttl, unique=unique)
+        self.jobs[job] = ModelJob(score_of(priority, self.sequence), None if ttl is None else start + ttl, unique=unique)
         if unique is not None:
             self.keys[unique] = job
         if due is not None and due > now:
@@ -244,7 +244,7 @@ class QueueModel:
         self.exhume(job)
         self.waiting.add(job)
         unique = self.jobs[job].unique
-        self.jobs[job] = ModelJob(self.jobs[job].place, unique=unique)
+        self.jobs[job] = ModelJob(self.jobs[job].score, unique=unique)
         if unique is not None:
             self.keys.setdefault(unique, job)
         self.count("revived")

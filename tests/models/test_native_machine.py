@@ -122,7 +122,7 @@ class NativeQueue(RuleBasedStateMachine):
         expected = self.model.take(consumer, n, lease, DELIVERY_LIMIT, self.now)
         assert [job.id for job in taken.jobs] == expected
         for job in taken.jobs:
-            assert job.place == self.model.jobs[job.id].place
+            assert job.score == self.model.jobs[job.id].score
             assert job.deliveries == self.model.jobs[job.id].deliveries
             assert job.fields[b"message"] == b"{}\nbody"
         assert taken.next_event_ms == self.model.next_event(consumer, lease, self.now)
@@ -216,13 +216,13 @@ class NativeQueue(RuleBasedStateMachine):
     @invariant()
     def each_job_is_in_exactly_one_place_and_pops_in_order(self) -> None:
         model, keys = self.model, self.keys
-        assert self.zset(keys.waiting) == [(job, model.jobs[job].place) for job in model.in_order()]
+        assert self.zset(keys.waiting) == [(job, model.jobs[job].score) for job in model.in_order()]
         assert dict(self.zset(keys.scheduled)) == model.scheduled
         assert {job for job, _ in self.zset(keys.dead)} == model.dead
         assert [job for job, _ in self.zset(keys.outbox)] == model.outbox
         assert dict(self.zset(keys.consumers)) == model.leases
         for consumer in CONSUMERS:
-            held = {job: model.jobs[job].place for job in model.held.get(consumer, set())}
+            held = {job: model.jobs[job].score for job in model.held.get(consumer, set())}
             assert dict(self.zset(keys.held(consumer))) == held
 
     @invariant()

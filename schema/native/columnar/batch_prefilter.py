@@ -21,7 +21,7 @@ from ..overflow import Aside
 from ..prefilter import EXACT, SOMEWHERE, NativePrefilter, is_calm, is_message
 from ..reader import order_of
 from ..record import CANCELLED, whole
-from ..scripts.waiting_score import ASCENDING, SEQUENCES
+from ..scripts.waiting_score import ASCENDING, RANK_STEP
 from .overflow import Asides
 from .table import read_tables
 
@@ -80,7 +80,7 @@ class NativeBatchPrefilter(BatchPrefilter):
     def tally_index(self, key: bytes, scores: Any, totals: Totals) -> None:
         index = self._prefilter.index(key)
         if len(scores) and index is not None and index[1] == "waiting":
-            self._prefilter.tally_waiting(index[0], len(scores), int((scores.astype(np.int64) % SEQUENCES).max()), totals)
+            self._prefilter.tally_waiting(index[0], len(scores), int((scores.astype(np.int64) % RANK_STEP).max()), totals)
 
     def tables(self, jobs: AcceptedJobs, totals: Totals) -> Iterator[JobTable]:
         tags, ids = self._told(jobs.keys)

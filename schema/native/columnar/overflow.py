@@ -53,9 +53,9 @@ class Asides:
 
     are_plain: Any
     """bool."""
-    places: Texts
+    roles: Texts
     moments: Any
-    """The score at the place (int64)."""
+    """The score in the place of this role (int64)."""
     _fields: Mapping[str, Texts]
     _extra: Texts
     """What is kept of each."""
@@ -73,14 +73,14 @@ class Asides:
         spans = np.zeros((2, len(FIELDS) + 3, len(texts)), np.int64)
         are_plain = np.zeros(len(texts), np.bool_)
         _walk(texts.data, texts.starts, texts.sizes, spans[0], spans[1], are_plain, _KINDS, _ENDS, _ALL_NAMES, _IS_BASE64, _TEXTS)
-        *fields, extra, places, moments = (Texts(texts.data, *found) for found in spans.transpose(1, 0, 2))
+        *fields, extra, roles, moments = (Texts(texts.data, *found) for found in spans.transpose(1, 0, 2))
         are_packs, families = plain_packs(extra)
         others = np.flatnonzero(are_plain & ~are_packs)
         codes, different = extra.take(others).codes()
         kept = list(map(extra_of, different))
         are_plain[others] = np.array([each is not None for each in kept], bool)[codes]
         by_name = dict(zip(FIELDS, fields, strict=True))
-        return cls(are_plain, places, moments.exact()[0], by_name, extra, families, others, codes, [each or {} for each in kept])
+        return cls(are_plain, roles, moments.exact()[0], by_name, extra, families, others, codes, [each or {} for each in kept])
 
     def has(self, name: str) -> Any:
         """Of which jobs there is a field (bool)."""

@@ -23,12 +23,12 @@ from ...totals import Totals
 from ..keys import QueueKeys
 from ..overflow import Aside
 from ..prefilter import EXACT
-from ..record import FAILED, NAME, PLACE_OF, STATES
-from ..scripts.waiting_score import IMPORTED, SEQUENCES
+from ..record import FAILED, NAME, ROLE_OF, STATES
+from ..scripts.waiting_score import IMPORTED, RANK_STEP
 from .overflow import Asides
 
 MOMENTS = {State.WAITING: None, State.SCHEDULED: "due_at", State.COMPLETED: "finished_at", State.FAILED: "finished_at"}
-"""The states of jobs in tables, with the attribute that is their score; that of waiting ones is their turn."""
+"""The states of jobs in tables, with the attribute that is their score; waiting ones have a score of their own."""
 NEEDED = ("priority", "rank", "payload")
 RARE = ("lease_expires_at", "tags", "depends_on", "unique_key", "history")
 """What jobs in tables don't have."""
@@ -39,7 +39,7 @@ TEXTS = {b"consumer": "worker", b"error": "error"}
 ALSO: Mapping[State, frozenset[bytes]] = {State.SCHEDULED: frozenset({b"due_at"}), State.FAILED: frozenset({b"reason"})}
 """The fields that only records of these jobs have, and all of them."""
 REMEMBERING = frozenset({State.SCHEDULED, State.FAILED})
-"""Jobs whose records may remember their turn."""
+"""Jobs whose records may remember their score in waiting."""
 
 
 def can_write_table(table: JobTable) -> bool:
@@ -52,7 +52,7 @@ def can_write_table(table: JobTable) -> bool:
 def write_table(table: JobTable, target: Target, written: Totals) -> CommandTable | None:
     """See KeyFamily.write_table."""
     common, rows = table.common, len(table)
-    place, moment = PLACE_OF[common.state], MOMENTS[common.state]
+    role, moment = ROLE_OF[common.state], MOMENTS[common.state]
     if (
         not target.fresh
         or target.generated
@@ -67,35 +67,35 @@ def write_table(table: JobTable, target: Target, written: Totals) -> CommandTabl
     if any(value is _ODD for value in told.values()) or (told["finished_at"] is not None and moment != "finished_at"):
         return None
     position = np.full(rows, -1) if numbers["position"] is None else numbers["position"]
-    turns = numbers["rank"] * SEQUENCES + np.minimum(position + 1, IMPORTED - 1)
-    scores = turns if moment is None else numbers[moment]
-    if max(int(np.abs(turns).max()), int(np.abs(scores).max())) > EXACT:
+    waiting_scores = numbers["rank"] * RANK_STEP + np.minimum(position + 1, IMPORTED - 1)
+    scores = waiting_scores if moment is None else numbers[moment]
+    if max(int(np.abs(waiting_scores).max()), int(np.abs(scores).max())) > EXACT:
         return None
     words: list[bytes | Texts] = [b"payload", texts["payload"], b"name", texts["name"]]
     for field, name in NUMBERS.items():
         if numbers[name] is not None:
             words += field, decimal(numbers[name])
-    if place in ("scheduled", "dead"):
-        words += b"score", decimal(turns)
+    if role in ("scheduled", "dead"):
+        words += b"score", decimal(waiting_scores)
     for field, name in TEXTS.items():
         if texts[name] is not None:
             words += field, texts[name]
-    if place == "dead":
+    if role == "dead":
         words += b"reason", FAILED
-    aside = _asides(table, numbers, texts["result"], place, scores)
+    aside = _asides(table, numbers, texts["result"], role, scores)
     if aside is None:
         return None
     words += Aside.FIELD, aside
     keys, ids = QueueKeys(target.prefix, common.queue), table.ids
     places = {"waiting": keys.waiting, "scheduled": keys.scheduled, "dead": keys.dead, "done": keys.done}
-    there = places[place]
+    there = places[role]
     record = joined(rows, [keys.job_prefix, ids])
     commands = joined(rows, [b"*%d\r\n" % (2 + len(words)), bulk(b"HSET"), bulk(record), *map(bulk, words)])
     members = joined(rows, [bulk(decimal(scores)), bulk(ids)])
     written.count("jobs", common.queue, rows)
     written.count(f"jobs:{common.state}", common.queue, rows)
-    if place != "done":
-        written.maximum("highest sequence", int((turns % SEQUENCES).max()), common.queue)
+    if role != "done":
+        written.maximum("highest sequence", int((waiting_scores % RANK_STEP).max()), common.queue)
     return CommandTable(commands, 1, there, members)
 
 
@@ -128,12 +128,12 @@ def _text(table: JobTable, name: str) -> bytes | Texts | Any:
     return raw if to_text(raw) == value else _ODD
 
 
-def _asides(table: JobTable, numbers: Mapping[str, Any], result: bytes | Texts | None, place: str, scores: Any) -> Texts | None:
+def _asides(table: JobTable, numbers: Mapping[str, Any], result: bytes | Texts | None, role: str, scores: Any) -> Texts | None:
     """What ``Aside.pack`` gives for each job; None where a column can't say."""
     rows, common, columns = len(table), table.common, table.columns
     # In waiting, a rank is the priority that is read there; a job that is done has left it.
     priority = numbers["priority"]
-    unlike = np.ones(rows, bool) if place == "done" else priority != numbers["rank"]
+    unlike = np.ones(rows, bool) if role == "done" else priority != numbers["rank"]
     parts: list[TextPart] = [where(unlike, b',"priority":'), where(unlike, decimal(priority))]
     for name in ("updated_at", "max_attempts"):
         if numbers[name] is not None:
@@ -164,7 +164,7 @@ def _asides(table: JobTable, numbers: Mapping[str, Any], result: bytes | Texts |
         rows,
         [
             *(b'{"fields":{', _without_comma(joined(rows, parts)), b'},"extra":', extra),
-            *(f',"at":["{place}",'.encode(), decimal(scores), b'.0],"native":false}'),
+            *(f',"at":["{role}",'.encode(), decimal(scores), b'.0],"native":false}'),
         ],
     )
 
@@ -191,15 +191,15 @@ def _base64(value: bytes | Texts) -> Any:
 def read_tables(ids: Texts, jobs: AcceptedJobs, queue: str) -> Iterator[JobTable]:
     """The jobs of a queue of ascending order that stand as a migration has left them."""
     ((key, members),) = jobs.indexes.items()
-    place, fields = key.rpartition(b":")[2], jobs.records
-    state = STATES[place.decode()]
+    role, fields = key.rpartition(b":")[2], jobs.records
+    state = STATES[role.decode()]
     needed = {b"payload", b"name", b"published_at", Aside.FIELD} | ALSO.get(state, frozenset())
     known = needed | NUMBERS.keys() | TEXTS.keys() | ({b"score"} if state in REMEMBERING else set())
     if not needed <= fields.keys() <= known:
         return
     aside = Asides.of(fields[Aside.FIELD])
     scores = np.where(np.abs(members.scores) <= EXACT, members.scores, 0.5)
-    are_left = aside.are_plain & (np.floor(scores) == scores) & aside.places.are(place)
+    are_left = aside.are_plain & (np.floor(scores) == scores) & aside.roles.are(role)
     scores = scores.astype(np.int64)
     columns, are_own = _own_columns(fields, state, scores)
     columns["id"] = ids
@@ -238,7 +238,7 @@ def _own_columns(fields: Mapping[bytes, Texts], state: State, scores: Any) -> tu
             are_left &= are_exact
     match state:
         case State.WAITING:
-            columns["rank"] = scores // SEQUENCES
+            columns["rank"] = scores // RANK_STEP
         case State.SCHEDULED:
             are_left &= columns["due_at"] == scores
         case State.COMPLETED:
@@ -247,8 +247,8 @@ def _own_columns(fields: Mapping[bytes, Texts], state: State, scores: Any) -> tu
             columns["finished_at"] = scores
             are_left &= fields[b"reason"].are(FAILED)
     if b"score" in fields:
-        turns, are_exact = fields[b"score"].exact()
-        # A turn that no migration gives is kept with its job.
-        are_left &= are_exact & (turns % SEQUENCES < IMPORTED) & (np.abs(turns) <= EXACT)
-        columns["rank"] = turns // SEQUENCES
+        waiting_scores, are_exact = fields[b"score"].exact()
+        # A score that no migration gives is kept with its job.
+        are_left &= are_exact & (waiting_scores % RANK_STEP < IMPORTED) & (np.abs(waiting_scores) <= EXACT)
+        columns["rank"] = waiting_scores // RANK_STEP
     return columns, are_left

@@ -32,10 +32,10 @@ from .results import (
     Found,
     Letter,
     Outbox,
-    Place,
     Published,
     Purged,
     Renewed,
+    Role,
     Size,
     Taken,
     Verdict,
@@ -360,18 +360,18 @@ class QueueScripts:
         args = (1 if if_unused else "", 1 if if_empty else "", _positive(limit))
         return self._call("delete", queue, now, args, results.deleted)
 
-    def remove(self, queue: str, job_id: str, only: Place | None = None, *, now: int | None = None) -> Call[Place | None]:
-        """Deletes one job and gives the place it was in; None if there is none, ``held`` if it is running: it stays then.
+    def remove(self, queue: str, job_id: str, only: Role | None = None, *, now: int | None = None) -> Call[Role | None]:
+        """Deletes one job and gives the role of its place; None if there is none, ``held`` if it is running: it stays then.
 
-        ``only``: the place from which it is to be deleted, if it stands nowhere else by now.
+        ``only``: the role of the place from which it is to be deleted, if it stands nowhere else by now.
         """
-        return self._call("remove", queue, now, (to_bytes(job_id), only or ""), results.place)
+        return self._call("remove", queue, now, (to_bytes(job_id), only or ""), results.role)
 
     def find(
         self,
         queue: str,
         task_ids: Iterable[str],
-        place: Literal["waiting", "scheduled"] = "waiting",
+        role: Literal["waiting", "scheduled"] = "waiting",
         *,
         seen: int = 0,
         limit: int = CHUNK,
@@ -382,7 +382,7 @@ class QueueScripts:
         Looks at up to ``limit`` jobs, after ``seen`` that earlier calls have looked at. Call again while ``more``.
         """
         wanted = (to_bytes(_check_name(task_id, "task id")) for task_id in task_ids)
-        args = (place, _positive(limit), seen, *wanted)
+        args = (role, _positive(limit), seen, *wanted)
         return self._call("find", queue, now, args, results.found)
 
     def revive(self, queue: str, ids: Sequence[str], *, now: int | None = None) -> Call[tuple[bool, ...]]:

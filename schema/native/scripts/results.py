@@ -18,7 +18,7 @@ from ..record import whole
 from .waiting_score import ASCENDING, DESCENDING, PriorityOrder, priority_of
 
 Verdict = Literal["acked", "cancelled", "lost"]
-Place = Literal["waiting", "scheduled", "held", "dead", "done", "blocked"]
+Role = Literal["waiting", "scheduled", "held", "dead", "done", "blocked"]
 
 COUNTERS = (
     "published",
@@ -76,10 +76,13 @@ class Published:
 
 @frozen
 class Delivery:
-    """One job taken. ``fields`` is its hash before this delivery: ``message`` (see ``codec``), or ``payload`` and ``name``."""
+    """One job taken. ``score``: that in waiting. ``fields``: its hash before this delivery.
+
+    That has a ``message`` (see ``codec``), or ``payload`` and ``name``.
+    """
 
     id: str
-    place: int
+    score: int
     priority: int
     deliveries: int
     fields: dict[bytes, bytes] = field(repr=False)
@@ -283,15 +286,15 @@ def _name(raw: bytes) -> str:
 
 
 def _letter(letter: Any, order: PriorityOrder) -> Letter:
-    job_id, number, place, died_at, deliveries, fields = letter
-    return Letter(_whole(number), _whole(died_at), _delivery((job_id, place, deliveries, fields), order))
+    job_id, number, score, died_at, deliveries, fields = letter
+    return Letter(_whole(number), _whole(died_at), _delivery((job_id, score, deliveries, fields), order))
 
 
 def _delivery(job: Any, order: PriorityOrder) -> Delivery:
-    raw_id, score, deliveries, fields = job
-    place = _whole(score)
+    raw_id, raw_score, deliveries, fields = job
+    score = _whole(raw_score)
     pairs = dict(zip(fields[::2], fields[1::2], strict=True))
-    return Delivery(to_text(raw_id), place, priority_of(place, order), deliveries, pairs)
+    return Delivery(to_text(raw_id), score, priority_of(score, order), deliveries, pairs)
 
 
 def _whole(score: bytes) -> int:
@@ -321,7 +324,7 @@ def advanced(reply: Any) -> Advanced:
 def size(reply: Any) -> Size:
     exists, ready, due, scheduled, held, dead, done, consumers, routes, next_due, blocked, letters, descending, now, *rest = reply
     order = DESCENDING if descending else ASCENDING
-    priorities = [(priority_of(int(float(place)), order), number, waited) for place, number, waited in rest]
+    priorities = [(priority_of(int(float(score)), order), number, waited) for score, number, waited in rest]
     return Size(
         exists=bool(exists),
         waiting=ready + due,
@@ -366,8 +369,8 @@ def purged(reply: Any) -> Purged:
     return Purged(jobs, bool(more))
 
 
-def place(reply: Any) -> Place | None:
-    word: Place | Literal[""] = reply.decode()
+def role(reply: Any) -> Role | None:
+    word: Role | Literal[""] = reply.decode()
     return word or None
 
 

@@ -1,7 +1,7 @@
-"""A job's place in ``waiting``: one number made of its priority and its sequence.
+"""A job's score in ``waiting``: one number made of its priority and its sequence.
 
-``place = rank · 2^45 + sequence``, popped in ascending order: a total order without a clock, first in first out inside a
-priority. With ranks from -256 to 255 every place is an integer that a double holds exactly (below 2^53), so Redis never
+``score = rank · 2^45 + sequence``, popped in ascending order: a total order without a clock, first in first out inside a
+priority. With ranks from -256 to 255 every score is an integer that a double holds exactly (below 2^53), so Redis never
 rounds two neighbours together. The scripts use the same formula (``lua/_queue.lua``). Pure; never talks to Redis.
 """
 
@@ -21,7 +21,8 @@ DESCENDING: PriorityOrder = "descending"
 LOWEST_PRIORITY = -256
 HIGHEST_PRIORITY = 255
 
-SEQUENCES = 2**45
+RANK_STEP = 2**45
+"""What lies between the scores of two ranks: so many sequences there are."""
 
 #: Sequences below this belong to migrated jobs, which so stay ahead of what is published while they are being written.
 IMPORTED = 2**40
@@ -48,22 +49,22 @@ def check_priority(priority: object) -> int:
 def rank(priority: int, order: PriorityOrder = ASCENDING) -> int:
     """The priority as a number that is lower the sooner it runs.
 
-    Descending order mirrors the range onto itself (``-1 - priority``): plain negation would send -256 to 256, whose places
+    Descending order mirrors the range onto itself (``-1 - priority``): plain negation would send -256 to 256, whose scores
     a double can't hold.
     """
     return priority if order == ASCENDING else -1 - priority
 
 
-def place(priority: int, sequence: int, order: PriorityOrder = ASCENDING) -> int:
-    """The score in ``waiting`` of the job that came as number ``sequence`` (below 2^45) with this priority."""
-    return rank(priority, order) * SEQUENCES + sequence
+def score_of(priority: int, sequence: int, order: PriorityOrder = ASCENDING) -> int:
+    """The score of the job that came as number ``sequence`` (below 2^45) with this priority."""
+    return rank(priority, order) * RANK_STEP + sequence
 
 
-def priority_of(place: int, order: PriorityOrder = ASCENDING) -> int:
-    """The priority that a place was made of."""
-    return rank(place // SEQUENCES, order)
+def priority_of(score: int, order: PriorityOrder = ASCENDING) -> int:
+    """The priority that a score was made of."""
+    return rank(score // RANK_STEP, order)
 
 
-def sequence_of(place: int) -> int:
-    """The sequence that a place was made of."""
-    return place % SEQUENCES
+def sequence_of(score: int) -> int:
+    """The sequence that a score was made of."""
+    return score % RANK_STEP

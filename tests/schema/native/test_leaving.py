@@ -148,7 +148,7 @@ def test_a_blocked_job_waits_once_all_it_needs_is_done(send: Send, client: redis
     assert (send(scripts.size("q")).blocked, send(scripts.size("q")).waiting) == (1, 0)
     send(scripts.ack("q", "ann", ["p-2"]))
     taken = send(scripts.take("q", "ann", 9, LEASE))
-    assert [(job.id, job.place) for job in taken.jobs] == [("last", 7)]
+    assert [(job.id, job.score) for job in taken.jobs] == [("last", 7)]
     send(scripts.ack("q", "ann", ["last"]))
     assert set(client.keys()) == {keys.meta, keys.consumers, keys.publisher("p")}
 

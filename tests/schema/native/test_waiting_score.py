@@ -1,4 +1,4 @@
-"""Places: exact numbers, whose order is priority first and then first in first out."""
+"""Scores in waiting: exact numbers, whose order is priority first and then first in first out."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ferryman.schema.native.scripts.waiting_score import (
     DESCENDING,
     PriorityOrder,
     check_priority,
-    place,
     priority_of,
+    score_of,
     sequence_of,
 )
 from hypothesis import given
@@ -22,10 +22,10 @@ orders = st.sampled_from([ASCENDING, DESCENDING])
 
 
 @given(priorities, sequences, orders)
-def test_a_place_tells_its_priority_and_sequence_and_a_double_holds_it(
+def test_a_score_tells_its_priority_and_sequence_and_a_double_holds_it(
     priority: int, sequence: int, order: PriorityOrder
 ) -> None:
-    found = place(priority, sequence, order)
+    found = score_of(priority, sequence, order)
     assert (priority_of(found, order), sequence_of(found)) == (priority, sequence)
     assert int(float(found)) == found
 
@@ -34,9 +34,9 @@ def test_a_place_tells_its_priority_and_sequence_and_a_double_holds_it(
 def test_lower_priorities_run_first_in_ascending_order_and_last_in_descending(
     one: tuple[int, int], other: tuple[int, int]
 ) -> None:
-    assert (place(*one) < place(*other)) == (one < other)
+    assert (score_of(*one) < score_of(*other)) == (one < other)
     mirrored = (-one[0], one[1]) < (-other[0], other[1])
-    assert (place(*one, DESCENDING) < place(*other, DESCENDING)) == mirrored
+    assert (score_of(*one, DESCENDING) < score_of(*other, DESCENDING)) == mirrored
 
 
 @pytest.mark.parametrize("priority", [-257, 256, 1.0, "1", None, True])

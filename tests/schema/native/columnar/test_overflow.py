@@ -37,7 +37,7 @@ def told(asides: Asides, row: int) -> Aside | None:
         fields["logs"] = tuple(lines.items[start + index] for index in range(lines.counts[row]))
     kept = Aside.unpack(b'{"fields":{},"extra":%b,"at":[],"native":false}' % extra[row]).extra
     assert families >= kept.keys()
-    return Aside(fields, kept, [asides.places[row].decode(), float(asides.moments[row])])
+    return Aside(fields, kept, [asides.roles[row].decode(), float(asides.moments[row])])
 
 
 @settings(max_examples=500)
