@@ -11,7 +11,7 @@ from ..schema.connection.address import Address
 from ..schema.errors import UsageError
 from ..schema.job import Job
 from ..schema.native.record import Stored, canonical
-from ..schema.native.scripts.results import Letter
+from ..schema.native.scripts.results import DeadLetter
 from ..schema.text import to_text
 from .broker import Broker, open_broker
 from .jobs import job_json, time_text
@@ -33,7 +33,7 @@ class Dead:
     reason: str
 
     @classmethod
-    def of(cls, queue: str, letter: Letter) -> Dead:
+    def of(cls, queue: str, letter: DeadLetter) -> Dead:
         fields = letter.job.fields
         job = canonical(letter.job.id, queue, Stored(fields, "dead", float(letter.died_at)))
         return cls(evolve(job, priority=letter.job.priority), to_text(fields.get(b"reason", b"")))

@@ -37,7 +37,7 @@ class Numbers:
     """How long the oldest job has waited that waits with each priority, by the same words; "" alone: the oldest of all."""
     consumers: int | None = None
     """None where the family does not know its consumers."""
-    letters: int | None = None
+    outbox: int | None = None
     """Dead letters on their way to an exchange; None in other systems."""
     counters: Mapping[str, int] = field(factory=dict)
     """What has happened since the queue was made; nothing in other systems."""
@@ -131,7 +131,7 @@ def _of_size(size: Size, counters: Mapping[str, int]) -> Numbers:
     ages = {str(priority): age for priority, age in size.ages.items()}
     if size.due and size.due_age_ms is not None:
         waiting[""], ages[""] = size.due, size.due_age_ms
-    return Numbers(states, waiting, ages, size.consumers, size.letters, counters)
+    return Numbers(states, waiting, ages, size.consumers, size.outbox, counters)
 
 
 def _of_status(status: QueueStatus) -> Numbers:

@@ -140,8 +140,8 @@ def metrics(found: Found) -> list[Metric]:
             ages.add_metric([queue, priority], age / 1000)
         if numbers.consumers is not None:
             consumers.add_metric([queue], numbers.consumers)
-        if numbers.letters is not None:
-            outbox.add_metric([queue], numbers.letters)
+        if numbers.outbox is not None:
+            outbox.add_metric([queue], numbers.outbox)
         for name, number in numbers.counters.items():
             counters[name].add_metric([queue], number)
     gauges = (up, backlog, waiting, latency, messages, ages, consumers, outbox)

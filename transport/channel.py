@@ -158,7 +158,7 @@ class Channel(Producing):
             self._registered_at(queue, leases=1 if taken.jobs else 2)
         if taken.forwards:
             self.transport.letters.forwarding.add(queue)
-            if taken.has_letters:
+            if taken.has_dead_letters:
                 self.transport.letters.mark(queue)
         return taken
 

@@ -25,8 +25,7 @@ import redis
 from ..schema.errors import FerrymanError, MalformedValue
 from ..schema.native import codec, keys
 from ..schema.native.scripts.queue_scripts import Publication
-from ..schema.native.scripts.results import Letter
-from ..schema.native.scripts.results import Outbox as DeadLetterOutbox
+from ..schema.native.scripts.results import DeadLetter, DeadLetterOutbox
 from ..schema.text import to_bytes, to_text
 from .errors import CONNECTION_ERRORS, BrokerFull
 from .message import Content, content, kombu_types
@@ -122,15 +121,15 @@ class DeadLetters:
         except (FerrymanError, redis.exceptions.ResponseError) as error:
             logger.error("the dead letters of queue %r can't be carried on, trying again: %s", queue, error)
             return RETRY
-        if len(settled) < len(outbox.letters):
+        if len(settled) < len(outbox.dead_letters):
             return PATIENCE
         if len(settled) == BATCH:
             return 0.0
         return max(0, outbox.next_look_ms - outbox.now) / 1000
 
-    def _forward(self, queue: str, outbox: DeadLetterOutbox) -> list[tuple[Letter, bool]]:
+    def _forward(self, queue: str, outbox: DeadLetterOutbox) -> list[tuple[DeadLetter, bool]]:
         """Publishes letters, up to the first that can't be stored now. For each: whether a queue has taken it."""
-        messages = {letter.number: addressed(queue, letter, outbox, self._targets) for letter in outbox.letters}
+        messages = {letter.number: addressed(queue, letter, outbox, self._targets) for letter in outbox.dead_letters}
         sendable = [message for message in messages.values() if message is not None]
         try:
             unwanted = self._publisher.deliver(sendable)
@@ -141,19 +140,19 @@ class DeadLetters:
                     unwanted += self._publisher.deliver([message])
                 except BrokerFull as error:
                     logger.info("dead letters of queue %r wait until there is room: %s", queue, error)
-                    return _settled(outbox.letters, messages, unwanted, sendable[at:])
-        return _settled(outbox.letters, messages, unwanted)
+                    return _settled(outbox.dead_letters, messages, unwanted, sendable[at:])
+        return _settled(outbox.dead_letters, messages, unwanted)
 
     def _targets(self, exchange: str, routing_key: str, headers: Mapping[str, Any]) -> list[str]:
         return self._transport.routes.table(exchange).queues(routing_key, headers) if exchange else [routing_key]
 
 
 def _settled(
-    letters: Iterable[Letter],
+    letters: Iterable[DeadLetter],
     messages: Mapping[int, OutgoingMessage | None],
     unwanted: Sequence[OutgoingMessage],
     waiting: Iterable[OutgoingMessage] = (),
-) -> list[tuple[Letter, bool]]:
+) -> list[tuple[DeadLetter, bool]]:
     gone = {message.publication.id for message in unwanted}
     left = {message.publication.id for message in waiting}
     settled = []
@@ -164,7 +163,7 @@ def _settled(
     return settled
 
 
-def addressed(queue: str, letter: Letter, outbox: DeadLetterOutbox, targets: Targets) -> OutgoingMessage | None:
+def addressed(queue: str, letter: DeadLetter, outbox: DeadLetterOutbox, targets: Targets) -> OutgoingMessage | None:
     """A dead job as the message that its dead letter exchange gets; None for one that no queue could use.
 
     Its expiration is left out, or it would expire again at once. One that comes back to a queue in which it has died, and has not

@@ -108,10 +108,10 @@ class Scene:
     def delete(self) -> None:
         self.repeat(lambda: self.send(self.scripts.delete(QUEUE)).more)
 
-    def letters(self) -> None:
+    def forward_dead_letters(self) -> None:
         """Hands all dead letters on."""
-        while (outbox := self.send(self.scripts.outbox(QUEUE))) is not None and outbox.letters:
-            self.send(self.scripts.forwarded(QUEUE, [(letter, True) for letter in outbox.letters]))
+        while (outbox := self.send(self.scripts.outbox(QUEUE))) is not None and outbox.dead_letters:
+            self.send(self.scripts.forwarded(QUEUE, [(letter, True) for letter in outbox.dead_letters]))
 
     def find(self) -> None:
         """Looks for a task that is not there."""
@@ -174,7 +174,7 @@ def _operations(scene: Scene, server: Server) -> Iterator[str]:
     yield "delete"
     scene.declare({"x-dead-letter-exchange": "graves"})
     scene.fill(ttl_ms=1)
-    scene.letters()
+    scene.forward_dead_letters()
     yield "dead letters to an exchange"
     scene.delete()
     scene.declare({"x-expires": LONG})

@@ -94,14 +94,14 @@ def _sequence_lost(target: FaultTarget) -> Iterator[Command]:
         yield ("HSET", target.names.meta, "sequence", 0)
 
 
-def _letter_stale(target: FaultTarget) -> Iterator[Command]:
+def _dead_letter_stale(target: FaultTarget) -> Iterator[Command]:
     if target.stored.role == "dead":
-        yield ("ZADD", target.names.outbox, (target.now_ms - STALE_MS - LATER_MS) * keys.POSTED_PER_MS, target.id)
+        yield ("ZADD", target.names.outbox, (target.now_ms - STALE_MS - LATER_MS) * keys.OUTBOX_NUMBERS_PER_MS, target.id)
 
 
-def _letter_not_dead(target: FaultTarget) -> Iterator[Command]:
+def _outbox_not_dead(target: FaultTarget) -> Iterator[Command]:
     if target.stored.role != "dead":
-        yield ("ZADD", target.names.outbox, target.now_ms * keys.POSTED_PER_MS, target.id)
+        yield ("ZADD", target.names.outbox, target.now_ms * keys.OUTBOX_NUMBERS_PER_MS, target.id)
 
 
 def _deliveries_lost(target: FaultTarget) -> Iterator[Command]:
@@ -133,8 +133,8 @@ _FAULTS: Mapping[str, Callable[[FaultTarget], Iterator[Command]]] = {
     "NATIVE-16": lambda target: iter([("SET", f"{target.prefix}:notes", "mine")]),
     "NATIVE-17": lambda target: iter([("PEXPIRE", target.record, 3_600_000)]),
     "NATIVE-18": lambda target: iter([("SREM", keys.queues(target.prefix), target.queue)]),
-    "NATIVE-19": _letter_stale,
-    "NATIVE-20": _letter_not_dead,
+    "NATIVE-19": _dead_letter_stale,
+    "NATIVE-20": _outbox_not_dead,
     "NATIVE-21": lambda target: iter([("SET", target.names.unique("of one that is gone"), target.id)]),
     "NATIVE-22": lambda target: iter([("HSET", target.names.meta, "dead_letter_exchange", '"graves"')]),
     "NATIVE-23": _deliveries_lost,

@@ -14,8 +14,8 @@ from ..text import to_bytes
 
 DEFAULT_PREFIX = "ferryman"
 
-POSTED_PER_MS = 100
-"""A letter's number in the outbox is at least this times the moment of its death, ms (``post`` in ``scripts/lua/_queue.lua``)."""
+OUTBOX_NUMBERS_PER_MS = 100
+"""A dead letter's number in the outbox is at least this times the moment of its death, ms (``scripts/lua/_queue.lua``)."""
 
 _ESCAPES = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D"})
 

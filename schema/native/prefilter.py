@@ -1,7 +1,7 @@
 """Sound jobs of our own queues at a glance: those for which no rule of ``rules.py`` can find anything.
 
-A record does not say where its job stands, so it claims to stand anywhere, once. Jobs that are held, blocked, tagged, letters, or
-have a unique key are left to the rules. tests/schema/native/test_prefilter.py holds every rule against it. Called by
+A record does not say where its job stands, so it claims to stand anywhere, once. Jobs that are held, blocked, tagged or in the
+outbox, or have a unique key, are left to the rules. tests/schema/native/test_prefilter.py holds every rule against it. Called by
 ``family.py``.
 """
 

@@ -179,8 +179,8 @@ class View:
     fields: dict[bytes, bytes] = field(factory=dict)
     places: list[Fact] = field(factory=list)
     needs: tuple[str, ...] = ()
-    letters: list[Fact] = field(factory=list)
-    """Its entries in the outbox: one, if any."""
+    outbox_entries: list[Fact] = field(factory=list)
+    """One, if any."""
     claims: list[Fact] = field(factory=list)
     """The dedup keys that name it."""
 
@@ -219,7 +219,7 @@ def view_of(subject: Subject) -> View:
         elif fact.role == "needs":
             view.needs = tuple(sorted({*view.needs, *map(to_text, fact.values)}))
         elif fact.role == "outbox":
-            view.letters.append(fact)
+            view.outbox_entries.append(fact)
         elif fact.role == "unique":
             view.claims.append(fact)
     return view

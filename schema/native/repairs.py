@@ -109,15 +109,15 @@ def _blocked_by_nothing(view: View, keyspace: Keyspace) -> Iterator[Command]:
         yield from _to_waiting(view, keyspace)
 
 
-def _letter_stale(view: View, keyspace: Keyspace) -> Iterator[Command]:
+def _dead_letter_stale(view: View, keyspace: Keyspace) -> Iterator[Command]:
     if not forwards(view, keyspace):
         yield ("HEXISTS", _keys(view, keyspace).meta, "dead_letter_exchange")
-        yield from _out_of(view.letters)
+        yield from _out_of(view.outbox_entries)
 
 
-def _letter_not_dead(view: View, keyspace: Keyspace) -> Iterator[Command]:
+def _outbox_not_dead(view: View, keyspace: Keyspace) -> Iterator[Command]:
     yield ("ZSCORE", _keys(view, keyspace).dead, to_bytes(view.job_id))
-    yield from _out_of(view.letters)
+    yield from _out_of(view.outbox_entries)
 
 
 def _claim_without_holder(view: View, keyspace: Keyspace) -> Iterator[Command]:
@@ -135,8 +135,8 @@ _ABOUT_JOBS: Mapping[str, Callable[[View, Keyspace], Iterator[Command]]] = {
     "NATIVE-6": _odd_score,
     "NATIVE-7": _score_forgotten,
     "NATIVE-8": _blocked_by_nothing,
-    "NATIVE-19": _letter_stale,
-    "NATIVE-20": _letter_not_dead,
+    "NATIVE-19": _dead_letter_stale,
+    "NATIVE-20": _outbox_not_dead,
     "NATIVE-21": _claim_without_holder,
 }
 

@@ -14,7 +14,7 @@ from ..fact import Fact
 from ..rule import Harm, Keyspace, Rule, Severity, Violation
 from ..text import ago, show, span, to_bytes
 from . import codec
-from .keys import POSTED_PER_MS, QueueKeys
+from .keys import OUTBOX_NUMBERS_PER_MS, QueueKeys
 from .overflow import Aside
 from .reader import View, consumer_label, view_of
 from .record import number, whole, whole_score
@@ -137,16 +137,16 @@ def _aside_malformed(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
             yield _say(view, f"what its migration kept can't be read: {error}")
 
 
-def _letter_stale(view: View, keyspace: Keyspace) -> Iterator[Violation]:
-    for letter in view.letters:
-        posted = (letter.score or 0) / POSTED_PER_MS
-        if posted < keyspace.now_ms - STALE_MS:
-            late = span(keyspace.now_ms - posted)
+def _dead_letter_stale(view: View, keyspace: Keyspace) -> Iterator[Violation]:
+    for entry in view.outbox_entries:
+        died_at = (entry.score or 0) / OUTBOX_NUMBERS_PER_MS
+        if died_at < keyspace.now_ms - STALE_MS:
+            late = span(keyspace.now_ms - died_at)
             if forwards(view, keyspace):
                 why = "no consumer of any queue looks, or there is no room where it goes"
             else:
                 why = "the queue has none any more"
-            yield _say(view, f"has waited {late} to go to the dead letter exchange: {why}", letter.key)
+            yield _say(view, f"has waited {late} to go to the dead letter exchange: {why}", entry.key)
 
 
 def forwards(view: View, keyspace: Keyspace) -> bool:
@@ -154,10 +154,10 @@ def forwards(view: View, keyspace: Keyspace) -> bool:
     return view.queue in _known(keyspace, "forwarding")
 
 
-def _letter_not_dead(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
+def _outbox_not_dead(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if not any(place.role == "dead" for place in view.places):
-        for letter in view.letters:
-            yield _say(view, "is to go to the dead letter exchange, but is not dead: it would run there as well", letter.key)
+        for entry in view.outbox_entries:
+            yield _say(view, "is to go to the dead letter exchange, but is not dead: it would run there as well", entry.key)
 
 
 def _claim_without_holder(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
@@ -308,8 +308,10 @@ RULES = (
     _about_queues(16, "Keys under the prefix are ours", WARNING, Harm.COSMETIC, _odd_keys, "move the key away"),
     _about_queues(17, "Only keys of temporary queues expire", ERROR, Harm.LOST, _expiring, "PERSIST the key"),
     _about_queues(18, "Lasting queues are listed", WARNING, Harm.COSMETIC, _unregistered, "declare the queue again"),
-    _about_job(19, "Dead letters are carried on", WARNING, Harm.LATE, _letter_stale, "start a consumer, or let them stay dead"),
-    _about_job(20, "Only dead jobs are letters", ERROR, Harm.DUPLICATE, _letter_not_dead, "strike the job off the outbox"),
+    _about_job(
+        19, "Dead letters are carried on", WARNING, Harm.LATE, _dead_letter_stale, "start a consumer, or let them stay dead"
+    ),
+    _about_job(20, "Only dead jobs are letters", ERROR, Harm.DUPLICATE, _outbox_not_dead, "strike the job off the outbox"),
     _about_job(21, "Unique keys name who holds them", WARNING, Harm.LEAK, _claim_without_holder, "delete the key"),
     _about_queues(22, "Queues that forward are listed", WARNING, Harm.LATE, _not_looked_at, "list the queue"),
     _about_job(23, DELIVERIES, ERROR, Harm.POISON, _deliveries_lost, assumes="as if it had never been delivered"),

@@ -206,8 +206,8 @@ class NativeQueue(RuleBasedStateMachine):
         self.model.promote(self.now)
         self.model.expire_first(self.now)
         assert letters is not None
-        assert [letter.job.id for letter in letters.letters] == self.model.outbox[: len(arrived)]
-        settled = list(zip(letters.letters, arrived, strict=False))
+        assert [letter.job.id for letter in letters.dead_letters] == self.model.outbox[: len(arrived)]
+        settled = list(zip(letters.dead_letters, arrived, strict=False))
         carried = self.send(self.scripts.forwarded(QUEUE, settled, now=self.now))
         assert carried == self.model.carry(arrived[: len(settled)])
 

@@ -295,7 +295,7 @@ class Publisher:
             raise BrokerFull(f"queue {queue!r} is full (x-max-length) and rejects new messages; nothing was stored in it")
         if result.created:
             self._transport.enlist(keys.queues(self._transport.settings.prefix), queue)
-        if result.has_letters:
+        if result.has_dead_letters:
             self._transport.letters.mark(queue)
         return result.status == "stored"
 

@@ -27,11 +27,11 @@ from .arguments import stored as arguments_for_meta
 from .loader import script
 from .results import (
     Advanced,
+    DeadLetter,
+    DeadLetterOutbox,
     Declared,
     Deleted,
     Found,
-    Letter,
-    Outbox,
     Published,
     Purged,
     Renewed,
@@ -287,7 +287,7 @@ class QueueScripts:
 
     # Dead letters
 
-    def outbox(self, queue: str, *, limit: int = 100, now: int | None = None) -> Call[Outbox | None]:
+    def outbox(self, queue: str, *, limit: int = 100, now: int | None = None) -> Call[DeadLetterOutbox | None]:
         """The oldest dead jobs that are to go to the queue's ``x-dead-letter-exchange``; None without a queue or an exchange.
 
         Up to ``limit``; of large ones fewer, one at least, and ``next_look_ms`` is now.
@@ -297,15 +297,18 @@ class QueueScripts:
         """
         return self._call("outbox", queue, now, (_positive(limit),), results.outbox)
 
-    def dead(self, queue: str, *, seen: int = 0, limit: int = 100, now: int | None = None) -> Call[tuple[Letter, ...]]:
+    def dead(self, queue: str, *, seen: int = 0, limit: int = 100, now: int | None = None) -> Call[tuple[DeadLetter, ...]]:
         """Up to ``limit`` dead jobs after the first ``seen``, in the order in which they died; of large ones fewer."""
         return self._call("dead", queue, now, (seen, _positive(limit)), results.dead)
 
-    def forwarded(self, queue: str, letters: Iterable[tuple[Letter, bool]], *, now: int | None = None) -> Call[int]:
-        """Strikes letters off the outbox: those with True have arrived and end here, the others stay dead. Gives how many did."""
+    def forwarded(self, queue: str, dead_letters: Iterable[tuple[DeadLetter, bool]], *, now: int | None = None) -> Call[int]:
+        """Takes dead letters out of the outbox: those with True have arrived and end here, the others stay dead.
+
+        Gives how many have ended.
+        """
         args: list[Argument] = []
-        for letter, has_arrived in letters:
-            args += (to_bytes(letter.job.id), letter.number, 1 if has_arrived else "")
+        for dead_letter, has_arrived in dead_letters:
+            args += (to_bytes(dead_letter.job.id), dead_letter.number, 1 if has_arrived else "")
         return self._call("forwarded", queue, now, args, int)
 
     # Housekeeping

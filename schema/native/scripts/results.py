@@ -63,14 +63,14 @@ class Published:
     ``status``: ``stored``; or nothing was stored: ``missing`` (there is no such queue), ``stale`` (the queue's routes have
     changed since the caller read them), ``overflow`` (x-max-length reached, x-overflow is reject-publish), ``other`` (it takes
     another script, see ``QueueScripts.publish_one``). ``fresh``: for each job in order, False for one that had been stored
-    before. ``routes``: the version now. ``has_letters``: dead jobs of the queue wait to be carried to its dead letter exchange
-    (``outbox``). ``created``: there was no such queue before; list it.
+    before. ``routes``: the version now. ``has_dead_letters``: dead jobs of the queue wait to be forwarded to its dead letter
+    exchange (``outbox``). ``created``: there was no such queue before; list it.
     """
 
     status: Literal["stored", "missing", "stale", "overflow", "other"]
     fresh: tuple[bool, ...] = ()
     routes: int = 0
-    has_letters: bool = False
+    has_dead_letters: bool = False
     created: bool = False
 
 
@@ -105,7 +105,7 @@ class Taken:
     ``next_event_ms``: when to take again if nothing wakes the consumer first: the next due time, the next lapse of another
     consumer's lease, or the end of the own lease, whichever comes first. It may have passed already: then there is more to
     do now. ``exists`` is False when there is no such queue (deleted or expired: declare it again); all else is empty then.
-    ``forwards``: the queue has a dead letter exchange; ``has_letters``: dead jobs wait to be carried there (``outbox``).
+    ``forwards``: the queue has a dead letter exchange; ``has_dead_letters``: dead jobs wait to be forwarded there (``outbox``).
     """
 
     exists: bool
@@ -113,7 +113,7 @@ class Taken:
     next_event_ms: int
     jobs: tuple[Delivery, ...]
     forwards: bool = False
-    has_letters: bool = False
+    has_dead_letters: bool = False
 
     @property
     def more(self) -> bool:
@@ -122,7 +122,7 @@ class Taken:
 
 
 @frozen
-class Letter:
+class DeadLetter:
     """A dead job. ``number``: 0, or if it is to go to an exchange, higher than that of any earlier one of its queue."""
 
     number: int
@@ -131,8 +131,8 @@ class Letter:
 
 
 @frozen
-class Outbox:
-    """The oldest letters of a queue, and where they go; ``routing_key`` None: each under its own.
+class DeadLetterOutbox:
+    """The oldest dead letters of a queue that are still to go, and where to; ``routing_key`` None: each under its own.
 
     ``next_look_ms``: when there may be more, if nobody consumes the queue; it may be now.
     """
@@ -141,7 +141,7 @@ class Outbox:
     routing_key: str | None
     now: int
     next_look_ms: int
-    letters: tuple[Letter, ...]
+    dead_letters: tuple[DeadLetter, ...]
 
 
 @frozen
@@ -149,7 +149,7 @@ class Size:
     """A queue's counts. ``waiting``: what a consumer could take now. ``scheduled``: what may be taken later.
 
     ``due``: those of ``waiting`` that were scheduled and that nobody has moved since their time came. ``next_due_ms``: when the
-    first scheduled or due one may be taken. ``letters``: dead jobs that are still to go to the dead letter exchange.
+    first scheduled or due one may be taken. ``outbox``: dead jobs that are still to go to the dead letter exchange.
     ``priorities`` and ``ages``: how many wait with each priority, and how long the first of them has, ms, from its due time if
     it was delayed, if that was asked for, the first to run first; those that are ``due`` are no part of them.
     """
@@ -165,7 +165,7 @@ class Size:
     routes: int
     next_due_ms: int | None
     blocked: int
-    letters: int
+    outbox: int
     now: int
     priorities: Mapping[int, int] = field(factory=dict)
     ages: Mapping[int, int] = field(factory=dict)
@@ -250,8 +250,8 @@ def published(reply: Any) -> Published:
         case [b"overflow", routes]:
             return Published("overflow", routes=int(routes))
         case _:
-            _, routes, fresh, has_letters, created = reply
-            return Published("stored", tuple(map(bool, fresh)), int(routes), bool(has_letters), bool(created))
+            _, routes, fresh, has_dead_letters, created = reply
+            return Published("stored", tuple(map(bool, fresh)), int(routes), bool(has_dead_letters), bool(created))
 
 
 def taken(reply: Any) -> Taken:
@@ -262,19 +262,19 @@ def taken(reply: Any) -> Taken:
     return Taken(True, now, next_event, tuple(_delivery(job, order) for job in jobs), forwards > 0, forwards > 1)
 
 
-def outbox(reply: Any) -> Outbox | None:
+def outbox(reply: Any) -> DeadLetterOutbox | None:
     if reply == [b"missing"]:
         return None
-    _, exchange, routing_key, now, next_look, descending, *letters = reply
+    _, exchange, routing_key, now, next_look, descending, *dead_letters = reply
     order = DESCENDING if descending else ASCENDING
     key = _name(routing_key) if routing_key else None
-    return Outbox(_name(exchange), key, now, next_look, tuple(_letter(letter, order) for letter in letters))
+    return DeadLetterOutbox(_name(exchange), key, now, next_look, tuple(_dead_letter(each, order) for each in dead_letters))
 
 
-def dead(reply: Any) -> tuple[Letter, ...]:
-    descending, *letters = reply
+def dead(reply: Any) -> tuple[DeadLetter, ...]:
+    descending, *dead_letters = reply
     order = DESCENDING if descending else ASCENDING
-    return tuple(_letter(letter, order) for letter in letters)
+    return tuple(_dead_letter(each, order) for each in dead_letters)
 
 
 def _name(raw: bytes) -> str:
@@ -285,9 +285,9 @@ def _name(raw: bytes) -> str:
     return name
 
 
-def _letter(letter: Any, order: PriorityOrder) -> Letter:
-    job_id, number, score, died_at, deliveries, fields = letter
-    return Letter(_whole(number), _whole(died_at), _delivery((job_id, score, deliveries, fields), order))
+def _dead_letter(raw: Any, order: PriorityOrder) -> DeadLetter:
+    job_id, number, score, died_at, deliveries, fields = raw
+    return DeadLetter(_whole(number), _whole(died_at), _delivery((job_id, score, deliveries, fields), order))
 
 
 def _delivery(job: Any, order: PriorityOrder) -> Delivery:
@@ -322,7 +322,7 @@ def advanced(reply: Any) -> Advanced:
 
 
 def size(reply: Any) -> Size:
-    exists, ready, due, scheduled, held, dead, done, consumers, routes, next_due, blocked, letters, descending, now, *rest = reply
+    exists, ready, due, scheduled, held, dead, done, consumers, routes, next_due, blocked, outbox, descending, now, *rest = reply
     order = DESCENDING if descending else ASCENDING
     priorities = [(priority_of(int(float(score)), order), number, waited) for score, number, waited in rest]
     return Size(
@@ -337,7 +337,7 @@ def size(reply: Any) -> Size:
         routes=int(routes),
         next_due_ms=None if next_due < 0 else next_due,
         blocked=blocked,
-        letters=letters,
+        outbox=outbox,
         now=now,
         priorities={priority: number for priority, number, _ in priorities},
         ages={priority: waited for priority, _, waited in priorities if waited >= 0},

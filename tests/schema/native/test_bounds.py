@@ -139,7 +139,7 @@ def test_dead_jobs_are_shown_up_to_a_limit_of_bytes(send: Send) -> None:
     for number in range(3):
         send(scripts.publish("q", "p", large(number, size=FETCH_BYTES // 2), now=0))
     outbox = send(scripts.outbox("q", now=10))
-    assert [letter.job.id for letter in outbox.letters] == ["p-0"]
+    assert [letter.job.id for letter in outbox.dead_letters] == ["p-0"]
     assert outbox.next_look_ms == outbox.now
     assert [letter.job.id for letter in send(scripts.dead("q"))] == ["p-0"]
     assert [letter.job.id for letter in send(scripts.dead("q", seen=2))] == ["p-2"]

@@ -67,7 +67,7 @@ def test_a_letter_is_stale_when_nobody_has_carried_it_for_long(send: Send, forwa
     (finding,) = found(forwarding, NOW + STALE_MS + 2)
     assert (finding.rule, finding.job_id, finding.queue) == ("NATIVE-19", "p-1", "q")
     assert "no consumer of any queue looks" in finding.detail
-    letters = send(scripts.outbox("q")).letters
+    letters = send(scripts.outbox("q")).dead_letters
     send(scripts.forwarded("q", [(letter, False) for letter in letters]))
     assert found(forwarding, NOW + 10**9) == [], "what no queue wanted stays dead, and waits for nothing"
 
@@ -137,7 +137,7 @@ def life(client: redis.Redis) -> Iterator[Step]:
         yield partial(run, client, scripts.revive("q", ids[:5]))
         letters = run(client, scripts.outbox("q"))
         assert letters is not None
-        yield partial(run, client, scripts.forwarded("q", [(letter, True) for letter in letters.letters]))
+        yield partial(run, client, scripts.forwarded("q", [(letter, True) for letter in letters.dead_letters]))
         yield partial(run, client, scripts.take("q", "ann", 20, LEASE))
         yield partial(run, client, scripts.ack("q", "ann", ids))
 

@@ -16,7 +16,7 @@ FORWARDING = {"x-dead-letter-exchange": "graves"}
 
 
 def numbers(outbox):
-    return [letter.number for letter in outbox.letters]
+    return [letter.number for letter in outbox.dead_letters]
 
 
 def test_dead_jobs_of_every_reason_are_shown_in_the_order_in_which_they_died(send: Send) -> None:
@@ -26,7 +26,7 @@ def test_dead_jobs_of_every_reason_are_shown_in_the_order_in_which_they_died(sen
     send(scripts.reject("q", "ann", "p-2", "rejected", now=1_002))
     outbox = send(scripts.outbox("q", now=1_005))
     assert (outbox.exchange, outbox.routing_key, outbox.now) == ("graves", "", 1_005)
-    found = [(letter.job.id, letter.job.fields[b"reason"], letter.died_at) for letter in outbox.letters]
+    found = [(letter.job.id, letter.job.fields[b"reason"], letter.died_at) for letter in outbox.dead_letters]
     assert found == [("p-1", b"maxlen", 1_000), ("p-2", b"rejected", 1_002), ("p-3", b"expired", 1_005)]
     assert numbers(outbox) == sorted(set(numbers(outbox)))
     assert numbers(send(scripts.outbox("q", limit=2))) == numbers(outbox)[:2]
@@ -34,21 +34,21 @@ def test_dead_jobs_of_every_reason_are_shown_in_the_order_in_which_they_died(sen
 
 def test_takers_and_publishers_are_told_of_letters(send: Send) -> None:
     send(scripts.declare("q", {**FORWARDING, "x-max-length": 1}))
-    assert not send(scripts.publish("q", "p", jobs(1))).has_letters
-    assert send(scripts.publish("q", "p", jobs(2))).has_letters
+    assert not send(scripts.publish("q", "p", jobs(1))).has_dead_letters
+    assert send(scripts.publish("q", "p", jobs(2))).has_dead_letters
     taken = send(scripts.take("q", "ann", 1, LEASE))
-    assert (taken.forwards, taken.has_letters) == (True, True)
-    send(scripts.forwarded("q", [(letter, True) for letter in send(scripts.outbox("q")).letters]))
-    assert not send(scripts.take("q", "ann", 1, LEASE)).has_letters
+    assert (taken.forwards, taken.has_dead_letters) == (True, True)
+    send(scripts.forwarded("q", [(letter, True) for letter in send(scripts.outbox("q")).dead_letters]))
+    assert not send(scripts.take("q", "ann", 1, LEASE)).has_dead_letters
 
 
 def test_what_has_arrived_ends_and_what_has_not_stays_dead(send: Send, client: redis.Redis) -> None:
     send(scripts.declare("q", {**FORWARDING, "x-max-length": 1}))
     send(scripts.publish("q", "p", jobs(1, 2, 3)))
-    first, second = send(scripts.outbox("q")).letters
+    first, second = send(scripts.outbox("q")).dead_letters
     assert send(scripts.forwarded("q", [(first, True), (second, False)])) == 1
     assert send(scripts.forwarded("q", [(first, True), (second, True)])) == 0
-    assert send(scripts.outbox("q")).letters == ()
+    assert send(scripts.outbox("q")).dead_letters == ()
     assert client.zrange(keys.dead, 0, -1) == [b"p-2"]
     assert not client.exists(keys.job("p-1"), keys.outbox)
 
@@ -58,13 +58,13 @@ def test_a_job_that_was_revived_and_died_again_is_another_letter(send: Send) -> 
     send(scripts.publish("q", "p", jobs(1)))
     send(scripts.take("q", "ann", 1, LEASE))
     send(scripts.reject("q", "ann", "p-1", "rejected"))
-    (old,) = send(scripts.outbox("q")).letters
+    (old,) = send(scripts.outbox("q")).dead_letters
     send(scripts.revive("q", ["p-1"]))
-    assert send(scripts.outbox("q")).letters == ()
+    assert send(scripts.outbox("q")).dead_letters == ()
     send(scripts.take("q", "ann", 1, LEASE))
     send(scripts.reject("q", "ann", "p-1", "rejected"))
     assert send(scripts.forwarded("q", [(old, True)])) == 0
-    (new,) = send(scripts.outbox("q")).letters
+    (new,) = send(scripts.outbox("q")).dead_letters
     assert new.number > old.number
 
 
@@ -74,7 +74,7 @@ def test_a_removed_job_and_one_whose_late_ack_came_are_no_letters_any_more(send:
     send(scripts.take("q", "ann", 2, 10, now=1_000))
     send(scripts.take("q", "bob", 0, 10, now=2_000))
     send(scripts.take("q", "bob", 2, 10, delivery_limit=1, now=2_000))
-    assert len(send(scripts.outbox("q")).letters) == 2
+    assert len(send(scripts.outbox("q")).dead_letters) == 2
     assert send(scripts.ack("q", "ann", ["p-1"])) == ("cancelled",)
     assert send(scripts.remove("q", "p-2")) == "dead"
     assert client.exists(keys.outbox, keys.dead) == 0
@@ -120,7 +120,7 @@ def test_a_queue_that_nobody_consumes_says_when_to_look_again(send: Send) -> Non
 def test_queues_without_an_exchange_have_no_outbox(send: Send, client: redis.Redis) -> None:
     assert send(scripts.outbox("q")) is None
     send(scripts.declare("q", {"x-max-length": 1}))
-    assert not send(scripts.publish("q", "p", jobs(1, 2))).has_letters
+    assert not send(scripts.publish("q", "p", jobs(1, 2))).has_dead_letters
     assert not send(scripts.take("q", "ann", 1, LEASE)).forwards
     assert send(scripts.outbox("q")) is None
     assert not client.exists(keys.outbox)
@@ -129,7 +129,7 @@ def test_queues_without_an_exchange_have_no_outbox(send: Send, client: redis.Red
 def test_a_temporary_queue_keeps_dead_jobs_for_its_exchange_and_nothing_stays(send: Send, client: redis.Redis) -> None:
     send(scripts.declare("q", {**FORWARDING, "x-expires": 9_000, "x-message-ttl": 5}))
     send(scripts.publish("q", "p", jobs(1), now=1_000))
-    assert len(send(scripts.outbox("q", now=2_000)).letters) == 1
+    assert len(send(scripts.outbox("q", now=2_000)).dead_letters) == 1
     assert all(client.pttl(key) > 0 for key in client.scan_iter())
 
 

@@ -161,7 +161,7 @@ def test_letters_wait_for_an_exchange_that_comes_back(send: Send) -> None:
     assert [letter.job.id for letter in send(scripts.dead("q"))] == ["p-1"]
     send(scripts.declare("q", {"x-dead-letter-exchange": "tombs"}))
     box = send(scripts.outbox("q"))
-    assert (box.exchange, [letter.job.id for letter in box.letters]) == ("tombs", ["p-1"])
+    assert (box.exchange, [letter.job.id for letter in box.dead_letters]) == ("tombs", ["p-1"])
 
 
 def test_two_versions_of_an_app_work_beside_each_other(server: Server) -> None:
