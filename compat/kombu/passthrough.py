@@ -28,7 +28,7 @@ from ...schema.errors import MalformedValue
 from ...schema.job import Job, State, differences, rank_of
 from ...schema.native import codec
 from ...schema.native.record import NAME as NATIVE
-from ...schema.native.record import Own
+from ...schema.native.record import Passthrough as NativePassthrough
 from ...schema.text import to_bytes, to_text
 from ..overflow import FIELD, Overflow
 from .bindings import Binding, default_bindings
@@ -114,7 +114,7 @@ def _binding(parts: Any) -> Binding:
 
 def head_of(job: Job) -> dict[str, Any] | None:
     """The head of the message that the job was read as; None for a job that never was one. Raises MalformedValue."""
-    raw = Own.of(job).head
+    raw = NativePassthrough.of(job).head
     if raw is None:
         return None
     head, _ = codec.decode(raw + b"\n")

@@ -13,7 +13,7 @@ from ..job import Job, State
 from ..text import to_bytes
 from . import keys
 from .keys import QueueKeys
-from .record import Own, Stored, standard
+from .record import Passthrough, Stored, standard
 from .rules import LATE_MS, STALE_MS
 
 LATER_MS = 60_000
@@ -36,7 +36,7 @@ class FaultTarget:
         self.queue = to_bytes(job.queue)
         self.id = to_bytes(job.id)
         self.record = self.names.job(job.id)
-        self.stored: Stored = standard(job, Own.of(job))
+        self.stored: Stored = standard(job, Passthrough.of(job))
         self.worker = to_bytes(job.worker or "")
         self.place: bytes = (
             self.names.held(job.worker or "") if self.stored.role == "held" else getattr(self.names, self.stored.role or "done")

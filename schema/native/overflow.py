@@ -1,7 +1,7 @@
-"""Aside: what a job has that its hash has no field for, kept in one field more, so that a job of any family comes back exactly.
+"""Overflow: what of a job its hash has no field for, stored in one field more, so that a job of any family comes back exactly.
 
 The text is untrusted on the way back: only what Job's own fields could hold is accepted. Jobs that the transport published have
-nothing aside. Called by the reader, the writer and the rules.
+no overflow. Called by the reader, the writer and the rules.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .record import (
     LARGEST,
     NAME,
     ROLE_OF,
-    Own,
+    Passthrough,
     Stored,
     canonical,
     message_of,
@@ -32,11 +32,11 @@ from .record import (
 from .scripts.waiting_score import ASCENDING, RANK_STEP, PriorityOrder
 
 MOVING = frozenset({"due_at", "started_at", "finished_at", "attempts", "error", "worker", "lease_expires_at"})
-"""Fields that transitions change. What is aside about them holds only while the job stands where it stood."""
+"""Fields that transitions change. What the overflow has of them holds only while the job stands where it stood."""
 
 
 @frozen
-class Aside:
+class Overflow:
     """The hash field ``job``: canonical fields that the rest of the hash does not give back, and what other families keep."""
 
     FIELD = b"job"
@@ -48,12 +48,12 @@ class Aside:
     """Whether the job came from a native keyspace, with its score in waiting. Other jobs get one, but never had it."""
 
     @classmethod
-    def of(cls, job: Job, own: Own, stored: Stored) -> Aside:
+    def of(cls, job: Job, passthrough: Passthrough, stored: Stored) -> Overflow:
         """What must be kept beside ``stored``."""
-        fields = differences(job, canonical(job.id, job.queue, stored, own.order))
+        fields = differences(job, canonical(job.id, job.queue, stored, passthrough.order))
         fields.pop("extra", None)
         extra = {name: kept for name, kept in job.extra.items() if name != NAME}
-        native = NAME in job.extra and (own.score is not None or stored.waiting_score is None)
+        native = NAME in job.extra and (passthrough.score is not None or stored.waiting_score is None)
         return cls(fields, extra, stored.moment, native)
 
     @property
@@ -66,7 +66,7 @@ class Aside:
         return pack({"fields": self.fields, "extra": self.extra, "at": self.moment, "native": self.native})
 
     @classmethod
-    def unpack(cls, raw: bytes) -> Aside:
+    def unpack(cls, raw: bytes) -> Overflow:
         """The value behind ``pack``. Raises MalformedValue for any other text."""
         match unpack(raw):
             case {"fields": dict(fields), "extra": dict(extra), "at": list(moment), "native": bool(native)}:
@@ -76,7 +76,7 @@ class Aside:
         raise MalformedValue("the job field does not have the form that the writer gives it")
 
     def holding(self, stored: Stored) -> dict[str, Any]:
-        """The fields of Job that were aside; without what transitions change, where the job has moved."""
+        """The fields of Job that overflowed; without what transitions change, where the job has moved."""
         has_moved = stored.moment != self.moment
         fields = {name: value for name, value in self.fields.items() if not (has_moved and name in MOVING)}
         return {**fields, "extra": self.extra}
@@ -106,9 +106,9 @@ SHORT = 1_000
 """Bytes. A pattern is slower than a parser with long texts."""
 
 
-def is_plain(aside: bytes) -> bool:
-    """Whether a text is what is aside of most migrated jobs. False also for others that ``Aside.unpack`` reads."""
-    match = _PLAIN.fullmatch(aside) if len(aside) <= SHORT else None
+def is_plain(overflow: bytes) -> bool:
+    """Whether a text is such an overflow as most migrated jobs have. False also for others that ``Overflow.unpack`` reads."""
+    match = _PLAIN.fullmatch(overflow) if len(overflow) <= SHORT else None
     return match is not None and extra_of(match[1]) is not None
 
 
@@ -126,13 +126,13 @@ def _checked(name: str, value: Any) -> Any:
     """A value that this field of Job may have; raises MalformedValue for any other."""
     types = _TYPES.get(name)
     if types is None or type(value) not in types:
-        raise MalformedValue("a field is aside that can't be, or with a value that it can't have")
+        raise MalformedValue("the overflow has a field that can't be there, or a value that its field can't have")
     if type(value) is int and abs(value) > LARGEST:
-        raise MalformedValue("a number is aside that 64 bits can't hold")
+        raise MalformedValue("the overflow has a number that 64 bits can't hold")
     if isinstance(value, list):
         item = _ITEMS[name]
         if not all(type(each) is item for each in value):
-            raise MalformedValue("a list is aside with items that its field can't have")
+            raise MalformedValue("the overflow has a list with items that its field can't have")
         return tuple(value)
     return value
 
@@ -149,43 +149,47 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 _ITEMS: Mapping[str, type] = {"tags": str, "depends_on": str, "logs": bytes, "history": dict}
 
 
-def stored_with_aside(job: Job, own: Own) -> Stored:
-    """What the writer stores: the standard form and, where it is needed, what is aside."""
-    stored = standard(job, own)
-    aside = Aside.of(job, own, stored)
-    if not aside.is_needed:
+def stored_with_overflow(job: Job, passthrough: Passthrough) -> Stored:
+    """What the writer stores: the standard form and, where it is needed, the overflow."""
+    stored = standard(job, passthrough)
+    overflow = Overflow.of(job, passthrough, stored)
+    if not overflow.is_needed:
         return stored
-    return evolve(stored, fields={**stored.fields, Aside.FIELD: aside.pack()})
+    return evolve(stored, fields={**stored.fields, Overflow.FIELD: overflow.pack()})
 
 
 def job_of(job_id: str, queue: str, stored: Stored, order: PriorityOrder = ASCENDING, position: int | None = None) -> Job:
-    """The job with everything: canonical fields, what was aside, and what goes back byte for byte. ``position``: as in Job."""
+    """The job with everything: canonical fields, overflow, and what goes back byte for byte. ``position``: as in Job."""
     native, fields, restored = True, dict(stored.fields), {}
-    raw = fields.pop(Aside.FIELD, None)
+    raw = fields.pop(Overflow.FIELD, None)
     if raw is not None:
         try:
-            aside = Aside.unpack(raw)
+            overflow = Overflow.unpack(raw)
         except MalformedValue:
-            fields[Aside.FIELD] = raw
+            fields[Overflow.FIELD] = raw
         else:
-            native, restored = aside.native, aside.holding(stored)
+            native, restored = overflow.native, overflow.holding(stored)
     score = whole_score(stored.waiting_score)
     rank = None if score is None else score // RANK_STEP
     # A migration made the sequence of a position (``standard``), also for jobs that were not due yet.
     written = None if native or score is None else score % RANK_STEP - 1
     job = evolve(canonical(job_id, queue, stored, order), **restored, rank=rank, position=position)
     found = message_of(fields)
-    own = Own(None if found is None else found[1], stored.waiting_score if native else None, order if native else ASCENDING)
-    differences = _differences(fields, job, own, waiting_score_of(job.state, rank, written, own))
-    kept = (evolve(own, fields=differences) if differences else own).to_extra()
+    passthrough = Passthrough(
+        None if found is None else found[1], stored.waiting_score if native else None, order if native else ASCENDING
+    )
+    differences = _differences(fields, job, passthrough, waiting_score_of(job.state, rank, written, passthrough))
+    kept = (evolve(passthrough, fields=differences) if differences else passthrough).to_extra()
     return evolve(job, extra={**job.extra, NAME: kept}) if kept else job
 
 
-def _differences(fields: Mapping[bytes, bytes], job: Job, own: Own, waiting_score: float | None) -> dict[bytes, bytes | None]:
+def _differences(
+    fields: Mapping[bytes, bytes], job: Job, passthrough: Passthrough, waiting_score: float | None
+) -> dict[bytes, bytes | None]:
     """The hash fields that writing the job would not give, with their bytes; None for those that it would add."""
     if job.state not in ROLE_OF:
         return dict(fields)
-    expected = standard_at(job, own, waiting_score).fields
+    expected = standard_at(job, passthrough, waiting_score).fields
     differences: dict[bytes, bytes | None] = {name: raw for name, raw in fields.items() if expected.get(name) != raw}
     differences.update((name, None) for name in expected if name not in fields)
     return differences

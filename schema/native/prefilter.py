@@ -21,7 +21,7 @@ from ..totals import Totals
 from . import codec
 from .keys import is_escaped, unescape
 from .layout import layout
-from .overflow import Aside, is_plain
+from .overflow import Overflow, is_plain
 from .record import CANCELLED, STATES, number, whole, whole_score
 from .rules import LATE_MS
 from .scripts.waiting_score import sequence_of
@@ -81,8 +81,8 @@ class NativePrefilter(Prefilter):
             odd.update(row for row, count in enumerate(records[b"deliveries"]) if whole(count) is None)
         if b"payload" not in records:
             odd.update(row for row, message in enumerate(records[b"message"]) if not is_message(message))
-        if Aside.FIELD in records:
-            odd.update(row for row, aside in enumerate(records[Aside.FIELD]) if not is_calm(aside))
+        if Overflow.FIELD in records:
+            odd.update(row for row, overflow in enumerate(records[Overflow.FIELD]) if not is_calm(overflow))
         groups = [None if row in odd else SOMEWHERE for row in range(rows)]
         return Accepted(groups, ([0.0] * rows,), created_at)
 
@@ -167,12 +167,12 @@ def is_message(raw: bytes) -> bool:
     return True
 
 
-def is_calm(aside: bytes) -> bool:
-    """Whether what is aside can be read, and does not tell another time of publication."""
-    if is_plain(aside):
+def is_calm(overflow: bytes) -> bool:
+    """Whether an overflow can be read, and has no other time of publication."""
+    if is_plain(overflow):
         return True
     try:
-        return "created_at" not in Aside.unpack(aside).fields
+        return "created_at" not in Overflow.unpack(overflow).fields
     except MalformedValue:
         return False
 

@@ -41,7 +41,7 @@ FAILED = b"failed"
 
 
 @frozen
-class Own:
+class Passthrough:
     """What ``extra["ferryman"]`` keeps of a job that the native family itself stored, so that it goes back byte for byte.
 
     ``head``: the message's head, None for a job with a bare payload. ``score``: its score in waiting, made in the priority
@@ -54,7 +54,7 @@ class Own:
     fields: Mapping[bytes, bytes | None] = field(factory=dict)
 
     @classmethod
-    def of(cls, job: Job) -> Own:
+    def of(cls, job: Job) -> Passthrough:
         """What the job's extra says. Raises MalformedValue if that is not what ``to_extra`` makes."""
         if NAME not in job.extra:
             return NOTHING
@@ -85,7 +85,7 @@ class Own:
         return extra
 
 
-NOTHING = Own()
+NOTHING = Passthrough()
 
 
 @frozen
@@ -150,7 +150,7 @@ def task_name(head: Mapping[str, Any]) -> str:
 
 
 def canonical(job_id: str, queue: str, stored: Stored, order: PriorityOrder = ASCENDING) -> Job:
-    """The job that a hash and a place describe, without its ``extra`` and without what is aside."""
+    """The job that a hash and a place describe, without its ``extra`` and its overflow."""
     get = stored.fields.get
     found = message_of(stored.fields)
     state = STATES.get(stored.role or "", State.UNKNOWN)
@@ -178,34 +178,34 @@ def canonical(job_id: str, queue: str, stored: Stored, order: PriorityOrder = AS
     )
 
 
-def waiting_score(job: Job, own: Own) -> float | None:
+def waiting_score(job: Job, passthrough: Passthrough) -> float | None:
     """The score in waiting that the job gets, now or when its time has come; None for a job that never had one."""
-    return waiting_score_of(job.state, job.rank, job.position, own)
+    return waiting_score_of(job.state, job.rank, job.position, passthrough)
 
 
-def waiting_score_of(state: State, rank: int | None, position: int | None, own: Own) -> float | None:
+def waiting_score_of(state: State, rank: int | None, position: int | None, passthrough: Passthrough) -> float | None:
     """``waiting_score`` of a job with this state, rank and position."""
-    if own.score is not None or (state is not State.WAITING and rank is None):
-        return own.score
+    if passthrough.score is not None or (state is not State.WAITING and rank is None):
+        return passthrough.score
     # The source's pop order, inside the rank that its family gives. Below IMPORTED: ahead of what is published from now on.
     sequence = 0 if position is None else min(position + 1, IMPORTED - 1)
     return float((rank or 0) * RANK_STEP + sequence)
 
 
-def standard(job: Job, own: Own) -> Stored:
+def standard(job: Job, passthrough: Passthrough) -> Stored:
     """What the scripts would have stored for this job. Only for a job in a state that has a place."""
-    return standard_at(job, own, waiting_score(job, own))
+    return standard_at(job, passthrough, waiting_score(job, passthrough))
 
 
-def standard_at(job: Job, own: Own, waiting_score: float | None) -> Stored:
+def standard_at(job: Job, passthrough: Passthrough, waiting_score: float | None) -> Stored:
     """``standard`` of a job whose score in waiting is known."""
     role = ROLE_OF[job.state]
     fields: dict[bytes, bytes] = {}
-    if own.head is None:
+    if passthrough.head is None:
         fields[b"payload"] = job.payload or b""
         fields[b"name"] = to_bytes(job.name)
     else:
-        fields[b"message"] = own.head + b"\n" + (job.payload or b"")
+        fields[b"message"] = passthrough.head + b"\n" + (job.payload or b"")
     if job.created_at is not None:
         fields[b"published_at"] = b"%d" % job.created_at
     if job.due_at is not None:
@@ -225,7 +225,7 @@ def standard_at(job: Job, own: Own, waiting_score: float | None) -> Stored:
         fields[b"unique"] = to_bytes(job.unique_key)
     if role == "dead":
         fields[b"reason"] = CANCELLED if job.state is State.CANCELLED else FAILED
-    for name, value in own.fields.items():
+    for name, value in passthrough.fields.items():
         if value is None:
             fields.pop(name, None)
         else:

@@ -15,7 +15,7 @@ from ..rule import Harm, Keyspace, Rule, Severity, Violation
 from ..text import ago, show, span, to_bytes
 from . import codec
 from .keys import OUTBOX_NUMBERS_PER_MS, QueueKeys
-from .overflow import Aside
+from .overflow import Overflow
 from .reader import View, consumer_label, view_of
 from .record import number, whole, whole_score
 
@@ -128,11 +128,11 @@ def _lapsed(view: View, keyspace: Keyspace) -> Iterator[Violation]:
             )
 
 
-def _aside_malformed(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
-    raw = view.fields.get(Aside.FIELD)
+def _overflow_malformed(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
+    raw = view.fields.get(Overflow.FIELD)
     if raw is not None:
         try:
-            Aside.unpack(raw)
+            Overflow.unpack(raw)
         except MalformedValue as error:
             yield _say(view, f"what its migration kept can't be read: {error}")
 
@@ -300,7 +300,7 @@ RULES = (
     _about_job(8, "A blocked job waits for something", ERROR, Harm.LOST, _blocked_by_nothing, "put the job in waiting"),
     _about_job(9, "Due jobs are promoted", WARNING, Harm.LATE, _overdue, "start a consumer"),
     _about_job(10, "Lapsed leases are reclaimed", WARNING, Harm.LATE, _lapsed, "start a consumer"),
-    _about_job(11, KEPT, WARNING, Harm.COSMETIC, _aside_malformed, assumes="as the rest of its hash tells"),
+    _about_job(11, KEPT, WARNING, Harm.COSMETIC, _overflow_malformed, assumes="as the rest of its hash tells"),
     _about_queues(12, "Queues have a schema that this version knows", ERROR, Harm.LOST, _other_schema, "update ferryman"),
     _about_queues(13, "Jobs belong to a queue that exists", ERROR, Harm.LOST, _jobs_without_queue, "declare the queue"),
     _about_queues(14, "Where jobs wait, one token does", WARNING, Harm.LATE, _tokens, "publish, or start a consumer"),

@@ -23,8 +23,8 @@ from ..text import to_bytes
 from ..totals import Totals
 from . import keys
 from .keys import QueueKeys
-from .overflow import Aside, stored_with_aside
-from .record import NAME, ROLE_OF, Own, Stored, standard, waiting_score, whole_score
+from .overflow import Overflow, stored_with_overflow
+from .record import NAME, ROLE_OF, Passthrough, Stored, standard, waiting_score, whole_score
 from .scripts.loader import script
 from .scripts.waiting_score import ASCENDING, DESCENDING, sequence_of
 
@@ -42,7 +42,7 @@ def incompatibilities(job: Job) -> Iterator[Finding]:
     if job.state is State.BLOCKED and not job.depends_on:
         yield error(job, "NATIVE-W5", NOT_BY_JOBS)
     try:
-        if Aside.FIELD in Own.of(job).fields and expressed(job) != job:
+        if Overflow.FIELD in Passthrough.of(job).fields and expressed(job) != job:
             yield warning(
                 job, "NATIVE-W7", "left out: the text in its field 'job', which nobody can read, where a new one must stand"
             )
@@ -51,18 +51,18 @@ def incompatibilities(job: Job) -> Iterator[Finding]:
 
 
 def expressed(job: Job) -> Job:
-    """An unreadable text in the field for what is aside goes, where the job needs that field."""
-    own = Own.of(job)
-    without = {name: value for name, value in own.fields.items() if name != Aside.FIELD}
-    if len(without) == len(own.fields) or not Aside.of(job, own, standard(job, own)).is_needed:
+    """An unreadable text in the overflow's field goes, where the job needs that field."""
+    passthrough = Passthrough.of(job)
+    without = {name: value for name, value in passthrough.fields.items() if name != Overflow.FIELD}
+    if len(without) == len(passthrough.fields) or not Overflow.of(job, passthrough, standard(job, passthrough)).is_needed:
         return job
-    return evolve(job, extra={**job.extra, NAME: evolve(own, fields=without).to_extra()})
+    return evolve(job, extra={**job.extra, NAME: evolve(passthrough, fields=without).to_extra()})
 
 
 def write(job: Job, target: Target) -> list[Command]:
     """The commands that store the job, in one cluster slot. Raises MalformedValue for one that ``incompatibilities`` refuses."""
-    own = Own.of(job)
-    stored = standard(job, own) if target.generated else stored_with_aside(job, own)
+    passthrough = Passthrough.of(job)
+    stored = standard(job, passthrough) if target.generated else stored_with_overflow(job, passthrough)
     names, places = _keys(target.prefix, job.queue)
     job_id = to_bytes(job.id)
     key = names.job(job.id)
@@ -114,12 +114,12 @@ def _text(score: float | None) -> str:
 
 def tally_written(job: Job, totals: Totals) -> None:
     """Adds what ``finish`` needs beside the number of jobs by queue: priority order, dedup keys, the highest sequence given."""
-    own = Own.of(job)
-    if own.order == DESCENDING:
+    passthrough = Passthrough.of(job)
+    if passthrough.order == DESCENDING:
         totals.name("descending", [job.queue])
     if _holds_key(job):
         totals.name("unique", [job.queue])
-    score = None if job.state is State.COMPLETED else whole_score(waiting_score(job, own))
+    score = None if job.state is State.COMPLETED else whole_score(waiting_score(job, passthrough))
     if score is not None:
         totals.maximum("highest sequence", sequence_of(score), job.queue)
 

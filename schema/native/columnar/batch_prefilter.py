@@ -17,19 +17,19 @@ from ...columnar.jobnumbers import numbers_of
 from ...columnar.jobtable import AcceptedJobs, JobTable
 from ...prefilter import ANYWHERE
 from ...totals import Totals
-from ..overflow import Aside
+from ..overflow import Overflow
 from ..prefilter import EXACT, SOMEWHERE, NativePrefilter, is_calm, is_message
 from ..reader import order_of
 from ..record import CANCELLED, whole
 from ..scripts.waiting_score import ASCENDING, RANK_STEP
-from .overflow import Asides
+from .overflow import OverflowColumns
 from .table import read_tables
 
 
 class NativeBatchPrefilter(BatchPrefilter):
     """What a NativePrefilter says."""
 
-    fields = (b"payload", b"message", b"published_at", b"reason", b"score", b"deliveries", Aside.FIELD)
+    fields = (b"payload", b"message", b"published_at", b"reason", b"score", b"deliveries", Overflow.FIELD)
 
     def __init__(self, prefilter: NativePrefilter) -> None:
         self._prefilter = prefilter
@@ -56,7 +56,7 @@ class NativeBatchPrefilter(BatchPrefilter):
         is_sound &= ~there[b"deliveries"] | (records[b"deliveries"].numbers(whole, UNDATED) != UNDATED)
         for row in np.flatnonzero(there[b"message"] & ~there[b"payload"]).tolist():
             is_sound[row] &= is_message(records[b"message"][row])
-        is_sound[there[Aside.FIELD]] &= _are_calm(records[Aside.FIELD].take(there[Aside.FIELD]))
+        is_sound[there[Overflow.FIELD]] &= _are_calm(records[Overflow.FIELD].take(there[Overflow.FIELD]))
         return AcceptedColumns((SOMEWHERE,), np.where(is_sound, 0, NOT_ACCEPTED), (np.zeros(len(is_sound)),), created_at)
 
     def index_members(self, key: bytes, members: Texts, scores: Any) -> IndexMemberColumns | None:
@@ -96,11 +96,11 @@ class NativeBatchPrefilter(BatchPrefilter):
         return Texts(keys.data, *tags), Texts(keys.data, *ids)
 
 
-def _are_calm(asides: Texts) -> Any:
+def _are_calm(overflows: Texts) -> Any:
     """``is_calm`` of each."""
-    answers = Asides.of(asides).are_plain
+    answers = OverflowColumns.of(overflows).are_plain
     for row in np.flatnonzero(~answers).tolist():
-        answers[row] = is_calm(asides[row])
+        answers[row] = is_calm(overflows[row])
     return answers
 
 

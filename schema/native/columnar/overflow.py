@@ -1,6 +1,6 @@
-"""What is plainly aside of thousands of jobs at once: ``Aside.unpack`` for columns. Needs the extra ``spark``.
+"""The plain overflow of thousands of jobs at once: ``../overflow.py`` for columns. Needs the extra ``spark``.
 
-Most migrated jobs have a text aside in which the values stand in one order and each in one form, that of ``Aside.pack``. A loop
+Most migrated jobs have an overflow in which the values stand in one order and each in one form, that of ``Overflow.pack``. A loop
 finds them there; of all other texts it says that they are not plain. tests/schema/native/columnar/test_overflow.py. Called by
 ``batch_prefilter.py`` and ``table.py``.
 """
@@ -31,7 +31,7 @@ FIELDS = {
     "ttl": WHOLE,
     "logs": LINES,
 }
-"""The fields that may be plainly aside, in their order, with the form of each."""
+"""The fields that a plain overflow may have, in their order, with the form of each."""
 NONE = -1
 """Stands for the size of a text that is not there."""
 
@@ -48,8 +48,8 @@ _IS_BASE64[ALPHABET] = True
 
 
 @frozen(eq=False)
-class Asides:
-    """What is aside of some jobs. Where it is not plain, nothing else means anything."""
+class OverflowColumns:
+    """The overflow of some jobs. Where it is not plain, nothing else means anything."""
 
     are_plain: Any
     """bool."""
@@ -68,7 +68,7 @@ class Asides:
     _kept: Sequence[Mapping[str, Any]]
 
     @classmethod
-    def of(cls, texts: Texts) -> Asides:
+    def of(cls, texts: Texts) -> OverflowColumns:
         """What these texts hold."""
         spans = np.zeros((2, len(FIELDS) + 3, len(texts)), np.int64)
         are_plain = np.zeros(len(texts), np.bool_)

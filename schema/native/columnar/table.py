@@ -1,7 +1,7 @@
 """Tables of jobs in native keyspaces: what the writer writes of each, and what the reader makes of it, if they have nothing rare.
 
-What ``record.standard``, ``Aside.of`` and ``writer.write`` say of a job, and ``aside.job_of`` of its hash, is said of a column
-here. tests/schema/native/columnar/test_table.py holds the one against the other. Called by ``family.py`` and
+What ``record.standard``, ``Overflow.of`` and ``writer.write`` say of a job, and ``overflow.job_of`` of its hash, is said of a
+column here. tests/schema/native/columnar/test_table.py holds the one against the other. Called by ``family.py`` and
 ``batch_prefilter.py``.
 """
 
@@ -21,11 +21,11 @@ from ...packed import pack
 from ...text import to_bytes, to_text
 from ...totals import Totals
 from ..keys import QueueKeys
-from ..overflow import Aside
+from ..overflow import Overflow
 from ..prefilter import EXACT
 from ..record import FAILED, NAME, ROLE_OF, STATES
 from ..scripts.waiting_score import IMPORTED, RANK_STEP
-from .overflow import Asides
+from .overflow import OverflowColumns
 
 MOMENTS = {State.WAITING: None, State.SCHEDULED: "due_at", State.COMPLETED: "finished_at", State.FAILED: "finished_at"}
 """The states of jobs in tables, with the attribute that is their score; waiting ones have a score of their own."""
@@ -82,10 +82,10 @@ def write_table(table: JobTable, target: Target, written: Totals) -> CommandTabl
             words += field, texts[name]
     if role == "dead":
         words += b"reason", FAILED
-    aside = _asides(table, numbers, texts["result"], role, scores)
-    if aside is None:
+    overflow = _overflow(table, numbers, texts["result"], role, scores)
+    if overflow is None:
         return None
-    words += Aside.FIELD, aside
+    words += Overflow.FIELD, overflow
     keys, ids = QueueKeys(target.prefix, common.queue), table.ids
     places = {"waiting": keys.waiting, "scheduled": keys.scheduled, "dead": keys.dead, "done": keys.done}
     there = places[role]
@@ -128,8 +128,8 @@ def _text(table: JobTable, name: str) -> bytes | Texts | Any:
     return raw if to_text(raw) == value else _ODD
 
 
-def _asides(table: JobTable, numbers: Mapping[str, Any], result: bytes | Texts | None, role: str, scores: Any) -> Texts | None:
-    """What ``Aside.pack`` gives for each job; None where a column can't say."""
+def _overflow(table: JobTable, numbers: Mapping[str, Any], result: bytes | Texts | None, role: str, scores: Any) -> Texts | None:
+    """What ``Overflow.pack`` gives for each job; None where a column can't say."""
     rows, common, columns = len(table), table.common, table.columns
     # In waiting, a rank is the priority that is read there; a job that is done has left it.
     priority = numbers["priority"]
@@ -193,31 +193,31 @@ def read_tables(ids: Texts, jobs: AcceptedJobs, queue: str) -> Iterator[JobTable
     ((key, members),) = jobs.indexes.items()
     role, fields = key.rpartition(b":")[2], jobs.records
     state = STATES[role.decode()]
-    needed = {b"payload", b"name", b"published_at", Aside.FIELD} | ALSO.get(state, frozenset())
+    needed = {b"payload", b"name", b"published_at", Overflow.FIELD} | ALSO.get(state, frozenset())
     known = needed | NUMBERS.keys() | TEXTS.keys() | ({b"score"} if state in REMEMBERING else set())
     if not needed <= fields.keys() <= known:
         return
-    aside = Asides.of(fields[Aside.FIELD])
+    overflow = OverflowColumns.of(fields[Overflow.FIELD])
     scores = np.where(np.abs(members.scores) <= EXACT, members.scores, 0.5)
-    are_left = aside.are_plain & (np.floor(scores) == scores) & aside.roles.are(role)
+    are_left = overflow.are_plain & (np.floor(scores) == scores) & overflow.roles.are(role)
     scores = scores.astype(np.int64)
     columns, are_own = _own_columns(fields, state, scores)
     columns["id"] = ids
     if state is State.WAITING:
         columns["position"] = members.ranks
-    columns["extra"], families = aside.extra()
-    columns["logs"], are_lines = aside.lines("logs")
-    result, are_results = aside.raw("result")
-    are_left &= (aside.moments == scores) & are_own & are_lines & are_results
-    # What is aside of some jobs and not of others makes tables of their own.
-    has_priority, priority = aside.has("priority"), aside.whole("priority")
+    columns["extra"], families = overflow.extra()
+    columns["logs"], are_lines = overflow.lines("logs")
+    result, are_results = overflow.raw("result")
+    are_left &= (overflow.moments == scores) & are_own & are_lines & are_results
+    # What overflows of some jobs and not of others makes tables of their own.
+    has_priority, priority = overflow.has("priority"), overflow.whole("priority")
     if "rank" in columns:
         priority, has_priority = np.where(has_priority, priority, columns["rank"]), np.ones(len(jobs), bool)
     some: dict[str, tuple[Any, Column]] = {
         "priority": (has_priority, priority),
-        **{name: (aside.has(name), aside.whole(name)) for name in ("updated_at", "max_attempts", "ttl")},
-        "progress": (aside.has("progress"), aside.fractions("progress")),
-        "result": (aside.has("result"), result),
+        **{name: (overflow.has(name), overflow.whole(name)) for name in ("updated_at", "max_attempts", "ttl")},
+        "progress": (overflow.has("progress"), overflow.fractions("progress")),
+        "result": (overflow.has("result"), result),
     }
     which = sum(has << bit for bit, (has, _) in enumerate(some.values()))
     for code in np.unique(which[are_left]).tolist():

@@ -14,8 +14,8 @@ from ferryman.schema.family import Target, get_family
 from ferryman.schema.job import Job, State
 from ferryman.schema.native import FAMILY, keys
 from ferryman.schema.native.keys import QueueKeys
-from ferryman.schema.native.overflow import job_of, stored_with_aside
-from ferryman.schema.native.record import Own
+from ferryman.schema.native.overflow import job_of, stored_with_overflow
+from ferryman.schema.native.record import Passthrough
 from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
 from ferryman.schema.rule import Finding, Keyspace
 from ferryman.schema.totals import Totals
@@ -134,7 +134,7 @@ jobs = st.builds(
 @given(jobs)
 def test_a_job_of_any_family_is_stored_and_read_back(job: Job) -> None:
     assert list(FAMILY.incompatibilities(job)) == []
-    stored = stored_with_aside(job, Own.of(job))
+    stored = stored_with_overflow(job, Passthrough.of(job))
     assert job_of(job.id, job.queue, stored) == job
 
 
@@ -318,7 +318,7 @@ def test_any_content_gives_jobs_and_findings_and_never_an_error(found: list[Entr
         list(FAMILY.findings(subject, keyspace))
         job = FAMILY.read(subject, keyspace)
         if job is not None and job.state is not State.UNKNOWN:
-            assert isinstance(stored_with_aside(job, Own.of(job)).fields, dict)
+            assert isinstance(stored_with_overflow(job, Passthrough.of(job)).fields, dict)
 
 
 # What can't be carried

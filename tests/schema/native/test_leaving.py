@@ -1,4 +1,4 @@
-"""How jobs leave a queue, or go aside: dead, done, removed, purged, deleted, blocked."""
+"""How jobs leave a queue, or its way: dead, done, removed, purged, deleted, blocked."""
 
 from __future__ import annotations
 
