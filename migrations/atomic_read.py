@@ -17,7 +17,7 @@ from redis.crc import key_slot
 
 from ..schema.connection.address import Address, Kind
 from ..schema.connection.connect import open_client, server_errors
-from ..schema.connection.pipeline import Wire, mapping, wire
+from ..schema.connection.pipeline import PipelineConnection, mapping, open_pipeline
 from ..schema.fact import Entry
 from ..schema.family import Command
 from ..schema.key_refs import KeyRef
@@ -34,7 +34,7 @@ SEARCHED = 100_000_000
 Group = Sequence[KeyRef]
 """The keys that speak of one job."""
 
-Nodes = Callable[[int], contextlib.AbstractContextManager[Wire]]
+Nodes = Callable[[int], contextlib.AbstractContextManager[PipelineConnection]]
 """The way to the node that owns a slot; there is but one node where there is no cluster."""
 
 
@@ -43,11 +43,11 @@ def open_reader(address: Address, throttle: Throttle = UNTHROTTLED) -> Iterator[
     """The reader of a server or a cluster, open for the length of the block. Raises ServerError."""
     if address.kind is Kind.CLUSTER:
         with server_errors(address), Cluster(address) as cluster:
-            yield Reader(lambda slot: wire(cluster.owner_of(slot)), throttle.pace(), has_slots=True)
+            yield Reader(lambda slot: open_pipeline(cluster.owner_of(slot)), throttle.pace(), has_slots=True)
         return
     with open_client(address) as client:
         # Minutes may pass between two questions, in which a server may close the connection: each asks for one that is open.
-        yield Reader(lambda _slot: wire(client), throttle.pace())
+        yield Reader(lambda _slot: open_pipeline(client), throttle.pace())
 
 
 @define
@@ -64,10 +64,10 @@ class Reader:
         found: list[list[Entry] | None] = [None] * len(groups)
         measured = [[(measure, ref.key) for ref in group if (measure := _measure(ref))] for group in groups]
         for slot, indexes in self._by_slot([[ref.key for ref in group] for group in groups]).items():
-            with self._nodes(slot) as line:
-                sizes = _sizes(line, itertools.chain.from_iterable(measured[index] for index in indexes))
+            with self._nodes(slot) as pipe:
+                sizes = _sizes(pipe, itertools.chain.from_iterable(measured[index] for index in indexes))
                 asked = [index for index in indexes if self._is_bounded(measured[index], sizes)]
-                answers = self._transact(line, [_commands(groups[index]) for index in asked])
+                answers = self._transact(pipe, [_commands(groups[index]) for index in asked])
             for index, replies in zip(asked, answers, strict=True):
                 found[index] = None if replies is None else _entries(groups[index], replies)
         return found
@@ -76,8 +76,8 @@ class Reader:
         """The replies to the commands of each group, which name one key each; None where the server refuses."""
         found: list[list[Any] | None] = [None] * len(groups)
         for slot, indexes in self._by_slot([[_key_of(command) for command in group] for group in groups]).items():
-            with self._nodes(slot) as line:
-                answers = self._transact(line, [groups[index] for index in indexes])
+            with self._nodes(slot) as pipe:
+                answers = self._transact(pipe, [groups[index] for index in indexes])
             for index, replies in zip(indexes, answers, strict=True):
                 found[index] = replies
         return found
@@ -93,14 +93,14 @@ class Reader:
                 found.setdefault(slots.pop(), []).append(index)
         return found
 
-    def _transact(self, line: Wire, groups: Sequence[Sequence[Command]]) -> list[list[Any] | None]:
+    def _transact(self, pipe: PipelineConnection, groups: Sequence[Sequence[Command]]) -> list[list[Any] | None]:
         """One transaction for each group, as many in a round trip as the throttle lets. Errors of single commands are replies."""
         found: list[list[Any] | None] = []
         most = self._pace.throttle.batch(len(groups))
         for start in range(0, len(groups), max(1, most)):
             some = groups[start : start + most]
             self._pace.begin()
-            replies = line.call(command for group in some for command in (("MULTI",), *group, ("EXEC",)))
+            replies = pipe.call(command for group in some for command in (("MULTI",), *group, ("EXEC",)))
             self._pace.end(sum(map(len, some)))
             ends = itertools.accumulate(len(group) + 2 for group in some)
             found += [reply if isinstance(reply := replies[end - 1], list) else None for end in ends]
@@ -119,10 +119,10 @@ def _key_of(command: Command) -> bytes:
     return key if isinstance(key, bytes) else to_bytes(str(key))
 
 
-def _sizes(line: Wire, measured: Iterable[tuple[str, bytes]]) -> Mapping[bytes, int]:
+def _sizes(pipe: PipelineConnection, measured: Iterable[tuple[str, bytes]]) -> Mapping[bytes, int]:
     """How many items the keys have of which more than a few would be looked at."""
     asked = list(dict.fromkeys(measured))
-    return {key: reply for (_, key), reply in zip(asked, line.call(asked), strict=True) if isinstance(reply, int)}
+    return {key: reply for (_, key), reply in zip(asked, pipe.call(asked), strict=True) if isinstance(reply, int)}
 
 
 def _measure(ref: KeyRef) -> str | None:

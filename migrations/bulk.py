@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..schema.connection.pipeline import Wire
+from ..schema.connection.pipeline import PipelineConnection
 from ..schema.errors import ServerError
 from ..schema.family import Command
 from ..schema.text import show
@@ -29,10 +29,10 @@ OF_MANY_KEYS = frozenset({"DEL", "EVAL"})
 
 
 class Bulk:
-    """What is written on one wire. Nothing is sure before ``finish`` has returned."""
+    """What is written over one connection. Nothing is sure before ``finish`` has returned."""
 
-    def __init__(self, line: Wire) -> None:
-        self._line = line
+    def __init__(self, pipe: PipelineConnection) -> None:
+        self._pipe = pipe
         self._waiting: list[Command] = []
         self._sent: Sequence[Command] = ()
 
@@ -52,14 +52,14 @@ class Bulk:
     def _send(self) -> None:
         batch = joined(self._waiting)
         self._waiting.clear()
-        self._line.send(batch)
+        self._pipe.send(batch)
         self._check()
         self._sent = batch
 
     def _check(self) -> None:
         """Reads the replies to the batch before."""
         sent, self._sent = self._sent, ()
-        for command, reply in zip(sent, self._line.replies(len(sent)), strict=True):
+        for command, reply in zip(sent, self._pipe.replies(len(sent)), strict=True):
             if isinstance(reply, Exception):
                 raise ServerError(f"the server refuses {command[0]!s} {show(str(command[1]), 80)}: {show(str(reply), 160)}")
 

@@ -22,7 +22,7 @@ from redis.exceptions import AskError, ClusterDownError, MovedError, TryAgainErr
 from ..schema.connection.address import Address, Kind
 from ..schema.connection.connect import connect
 from ..schema.connection.permission import Forbidden
-from ..schema.connection.pipeline import Wire, wire
+from ..schema.connection.pipeline import PipelineConnection, open_pipeline
 from ..schema.errors import ServerError, UsageError
 from ..schema.fact import Entry
 from ..schema.text import to_text
@@ -80,8 +80,8 @@ class Cluster:
         failure: Exception | None = None
         for name in dict.fromkeys((*self._clients, *self._address.hosts)):
             try:
-                with wire(self.client(name)) as line:
-                    ranges = line.ask("CLUSTER", "SLOTS")
+                with open_pipeline(self.client(name)) as pipe:
+                    ranges = pipe.ask("CLUSTER", "SLOTS")
             except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError) as error:
                 failure = error
                 continue
@@ -116,8 +116,8 @@ class Cluster:
         """The keys of a node in at most about this many spans, which can be scanned side by side."""
         client = self.client(name)
         if node(client).cursors is Cursors.SLOTS:
-            with wire(client) as line:
-                return split_slots(line, [slot for slot, owner in self._owners.items() if owner == name], number)
+            with open_pipeline(client) as pipe:
+                return split_slots(pipe, [slot for slot, owner in self._owners.items() if owner == name], number)
         return split(client, number)
 
     # Reading
@@ -166,10 +166,10 @@ class Cluster:
                 by_node.setdefault(self._owner(name), []).append(name)
             waiting = []
             for owner, those in by_node.items():
-                with wire(self.client(owner)) as line:
+                with open_pipeline(self.client(owner)) as pipe:
                     for start in range(0, len(those), BATCH):
                         batch = those[start : start + BATCH]
-                        found = self._read_together(line, batch, is_hash, set_aside)
+                        found = self._read_together(pipe, batch, is_hash, set_aside)
                         if found is None:
                             waiting += batch
                         else:
@@ -180,10 +180,12 @@ class Cluster:
                 time.sleep(PAUSE)
                 self.refresh()
 
-    def _read_together(self, line: Wire, names: Sequence[bytes], is_hash: Guess, set_aside: SetAside) -> list[list[Entry]] | None:
+    def _read_together(
+        self, pipe: PipelineConnection, names: Sequence[bytes], is_hash: Guess, set_aside: SetAside
+    ) -> list[list[Entry]] | None:
         """The entries of these keys; None if one of them is elsewhere, and then nothing of any is given out."""
         try:
-            return list(read_all(line, names, self._pace, is_hash, set_aside))
+            return list(read_all(pipe, names, self._pace, is_hash, set_aside))
         except REDIRECTED:
             return None
 
@@ -226,15 +228,15 @@ class Cluster:
 
     def keys_in(self, slot: int) -> list[bytes]:
         """The names of all keys in a slot."""
-        with wire(self.client(self._owners[slot])) as line:
-            number = line.ask("CLUSTER", "COUNTKEYSINSLOT", slot)
-            names: list[bytes] = line.ask("CLUSTER", "GETKEYSINSLOT", slot, number + 1000)
+        with open_pipeline(self.client(self._owners[slot])) as pipe:
+            number = pipe.ask("CLUSTER", "COUNTKEYSINSLOT", slot)
+            names: list[bytes] = pipe.ask("CLUSTER", "GETKEYSINSLOT", slot, number + 1000)
             return names
 
     def _of_itself(self, name: NodeName) -> Sequence[str]:
         """The words in which a node describes itself; slots that it gives away or takes over are in brackets."""
-        with wire(self.client(name)) as line:
-            nodes = to_text(line.ask("CLUSTER", "NODES"))
+        with open_pipeline(self.client(name)) as pipe:
+            nodes = to_text(pipe.ask("CLUSTER", "NODES"))
         return next(words for words in map(str.split, nodes.splitlines()) if "myself" in words[FLAGS])
 
     def _restless(self, what: str) -> ServerError:

@@ -15,7 +15,7 @@ import redis
 
 from ..schema.connection.address import Address, Kind
 from ..schema.connection.connect import open_client
-from ..schema.connection.pipeline import Wire, wire
+from ..schema.connection.pipeline import PipelineConnection, open_pipeline
 from ..schema.family import Asking, Command
 from ..schema.job import State
 from .probes import clock_ms
@@ -38,27 +38,27 @@ def count(address: Address, now_ms: int | None = None, /, **overrides: Any) -> t
     """
     if not is_countable(address):
         return None
-    with open_client(address, **overrides) as client, wire(client) as line:
+    with open_client(address, **overrides) as client, open_pipeline(client) as pipe:
         now_ms = clock_ms(client) if now_ms is None else now_ms
         asking = address.key_family.count(address.prefix, now_ms)
-        counted = _counted(line, asking) if asking is not None else {}
+        counted = _counted(pipe, asking) if asking is not None else {}
     return now_ms, [QueueStatus(queue, states) for queue, states in sorted(counted.items())]
 
 
-def _counted(line: Wire, asking: Asking) -> Mapping[str, Counter[State]]:
+def _counted(pipe: PipelineConnection, asking: Asking) -> Mapping[str, Counter[State]]:
     """Sends what the family wants to know, until it knows enough."""
     commands = next(asking)
     while True:
         try:
-            commands = asking.send(_replies(line, commands))
+            commands = asking.send(_replies(pipe, commands))
         except StopIteration as end:
             found: Mapping[str, Counter[State]] = end.value
             return found
 
 
-def _replies(line: Wire, commands: Sequence[Command]) -> list[Any]:
+def _replies(pipe: PipelineConnection, commands: Sequence[Command]) -> list[Any]:
     """The replies; None for a key of a wrong type. Raises any other error reply."""
-    replies = line.call(commands)
+    replies = pipe.call(commands)
     for index, reply in enumerate(replies):
         if isinstance(reply, redis.exceptions.ResponseError) and str(reply).startswith("WRONGTYPE"):
             replies[index] = None

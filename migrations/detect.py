@@ -19,7 +19,7 @@ from attrs import define, evolve, field, frozen
 
 from ..schema.connection.address import ANY_FAMILY, Address, Kind
 from ..schema.connection.connect import open_client
-from ..schema.connection.pipeline import wire
+from ..schema.connection.pipeline import open_pipeline
 from ..schema.errors import KeyspaceNotFound, UsageError
 from ..schema.fact import Entry, FactKind
 from ..schema.family import KeyFamily, family_names, get_family
@@ -124,8 +124,8 @@ def detect(address: Address, most_keys: int = MOST_KEYS, most_seconds: float = M
             return _judged(at_source(source, min(most_keys, MOST_READ), deadline), deadline)
     if address.kind is Kind.CLUSTER:
         raise UsageError("detection looks at one server: give the address of one node of the cluster, as ferryman://")
-    with open_client(address) as client, wire(client) as line:
-        return _judged(at_server(client, line, most_keys, deadline), deadline)
+    with open_client(address) as client, open_pipeline(client) as pipe:
+        return _judged(at_server(client, pipe, most_keys, deadline), deadline)
 
 
 def _judged(glance: Glance, deadline: float) -> Detection:

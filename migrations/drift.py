@@ -24,7 +24,7 @@ from redis.crc import key_slot
 
 from ..schema.connection.address import Address, Kind
 from ..schema.connection.connect import open_client, server_errors
-from ..schema.connection.pipeline import wire
+from ..schema.connection.pipeline import open_pipeline
 from ..schema.errors import FerrymanError
 from ..schema.fact import Entry, Fact
 from ..schema.family import Command
@@ -329,10 +329,10 @@ class _Nodes:
         """The replies to commands about one key each; None where the key has another type."""
         replies: list[Any] = [None] * len(commands)
         for client, indexes in self._by_owner([keys_of(command)[0] for command in commands]):
-            with wire(client) as line:
+            with open_pipeline(client) as pipe:
                 for start in range(0, len(indexes), PAGE):
                     page = indexes[start : start + PAGE]
-                    told = line.call(commands[index] for index in page)
+                    told = pipe.call(commands[index] for index in page)
                     for index, reply in zip(page, told, strict=True):
                         replies[index] = None if is_wrong_type(reply) else checked(reply)
         return replies
@@ -346,8 +346,8 @@ class _Nodes:
     def heads(self, keys: Sequence[bytes]) -> Iterator[Entry]:
         """Each key, or the beginning of a long one."""
         for client, indexes in self._by_owner(keys):
-            with wire(client) as line:
-                yield from next(read_entries(line, [keys[index] for index in indexes]), [])
+            with open_pipeline(client) as pipe:
+                yield from next(read_entries(pipe, [keys[index] for index in indexes]), [])
 
     def _by_owner(self, keys: Sequence[bytes]) -> Iterator[tuple[redis.Redis, list[int]]]:
         if self.cluster is None:

@@ -19,7 +19,7 @@ import redis
 from attrs import define, frozen
 
 from ..schema.connection.permission import Forbidden
-from ..schema.connection.pipeline import Packed, Wire, has_errors
+from ..schema.connection.pipeline import PackedCommands, PipelineConnection, has_errors
 from ..schema.errors import ServerError, StaleWriter
 from ..schema.family import Command
 from ..schema.text import show
@@ -42,7 +42,7 @@ class PartlyApplied(ServerError):
     """The server refused a command of a transaction while it applied the others."""
 
 
-MULTI, EXEC = Packed.of([("MULTI",)]), Packed.of([("EXEC",)])
+MULTI, EXEC = PackedCommands.of([("MULTI",)]), PackedCommands.of([("EXEC",)])
 
 
 @define
@@ -54,18 +54,18 @@ class Held:
     _look: Sequence[Command] = ()
     _replies: Sequence[Any] = ()
 
-    def note(self, line: Wire, look: Sequence[Command], replies: Sequence[Any]) -> None:
-        """Remembers what was answered when the wire looked last."""
-        self._socket, self._look, self._replies = line.socket, look, replies
+    def note(self, pipe: PipelineConnection, look: Sequence[Command], replies: Sequence[Any]) -> None:
+        """Remembers what was answered when the connection looked last."""
+        self._socket, self._look, self._replies = pipe.socket, look, replies
 
-    def replies(self, line: Wire, look: Sequence[Command]) -> Sequence[Any] | None:
-        """What was answered to the same look, if the wire has watched since then; once."""
-        replies = self._replies if self._socket is line.socket and self._look == look else None
+    def replies(self, pipe: PipelineConnection, look: Sequence[Command]) -> Sequence[Any] | None:
+        """What was answered to the same look, if the connection has watched since then; once."""
+        replies = self._replies if self._socket is pipe.socket and self._look == look else None
         self._socket = None
         return replies
 
 
-def transact(line: Wire, fence: Fence, commands: Sequence[Packed], held: Held | None = None) -> list[Any]:
+def transact(pipe: PipelineConnection, fence: Fence, commands: Sequence[PackedCommands], held: Held | None = None) -> list[Any]:
     """Applies all commands at once, if the fence holds, and returns their replies.
 
     ``held``: what the last transaction has left for this one, and this leaves for the next; without it no WATCH is left behind.
@@ -73,13 +73,13 @@ def transact(line: Wire, fence: Fence, commands: Sequence[Packed], held: Held | 
     REDIRECTED when the keys are at another node: nothing is applied then, but for PartlyApplied.
     """
     look = _look(fence)
-    following = [] if held is None else [Packed.of(look)]
+    following = [] if held is None else [PackedCommands.of(look)]
     while True:
-        _hold(line, fence, look, held)
-        replies = line.call_packed([MULTI, *commands, EXEC, *following])
+        _hold(pipe, fence, look, held)
+        replies = pipe.call_packed([MULTI, *commands, EXEC, *following])
         if held is not None:
             replies, told = replies[: -len(look)], replies[-len(look) :]
-            held.note(line, look, told)
+            held.note(pipe, look, told)
         results = replies[-1]
         if isinstance(results, list):
             break
@@ -96,7 +96,7 @@ def transact(line: Wire, fence: Fence, commands: Sequence[Packed], held: Held | 
     return results
 
 
-def _refused(commands: Sequence[Packed], replies: Sequence[Any]) -> tuple[Command, Exception] | None:
+def _refused(commands: Sequence[PackedCommands], replies: Sequence[Any]) -> tuple[Command, Exception] | None:
     """The first command to which the reply is an error, and that; None where there is none."""
     if not has_errors(replies):
         return None
@@ -111,18 +111,18 @@ def _look(fence: Fence) -> list[Command]:
     return [watch, *(("HGET", condition.key, condition.field) for condition in fence)]
 
 
-def _hold(line: Wire, fence: Fence, look: Sequence[Command], held: Held | None) -> None:
+def _hold(pipe: PipelineConnection, fence: Fence, look: Sequence[Command], held: Held | None) -> None:
     """WATCHes the fence's keys and compares. Raises StaleWriter, with nothing watched, when the fence has fallen."""
-    replies = None if held is None else held.replies(line, look)
+    replies = None if held is None else held.replies(pipe, look)
     if replies is None:
         # What was watched for another fence may have been touched, even by this connection.
-        _, *replies = line.call([("UNWATCH",), *look])
+        _, *replies = pipe.call([("UNWATCH",), *look])
     for reply in replies:
         if isinstance(reply, Exception):
             raise reply
     for condition, value in zip(fence, replies[1:], strict=True):
         if value != condition.value:
-            line.ask("UNWATCH")
+            pipe.ask("UNWATCH")
             raise StaleWriter(
                 f"another writer took over, or the migration is finished, or a failover took back what was written "
                 f"({show(condition.key)} changed); this one stops"

@@ -20,7 +20,7 @@ from attrs import define, field, frozen
 
 from ..schema.connection.address import Address
 from ..schema.connection.connect import open_client
-from ..schema.connection.pipeline import wire
+from ..schema.connection.pipeline import open_pipeline
 from ..schema.draw import EVERY_LOT, LOT, Lots
 from ..schema.errors import UsageError
 from ..schema.family import Command, KeyFamily, Target
@@ -82,8 +82,8 @@ def fill(address: Address, filling: Filling, progress: Progress = silent, proces
             written, census = _write_together(address, filling, processes, progress)
         injected: Counter[str] = Counter()
         send_last(family.finish(target, written), ServerStore(client).ask)
-        with wire(client) as line:
-            bulk = Bulk(line)
+        with open_pipeline(client) as pipe:
+            bulk = Bulk(pipe)
             for rule, commands in _faults(family, filling, target):
                 bulk.put(commands)
                 injected[rule] += 1
@@ -106,8 +106,8 @@ def _write_lots(address: Address, filling: Filling, lots: Lots, tell: Callable[[
     """Writes the jobs of some lots; ``tell`` hears now and then how many there are."""
     family, target = address.key_family, filling.target(address.prefix)
     totals, census = Totals(), Census()
-    with open_client(address) as client, wire(client) as line:
-        bulk = Bulk(line)
+    with open_client(address) as client, open_pipeline(client) as pipe:
+        bulk = Bulk(pipe)
         for job in family.sketch(filling.jobs, filling.seed, filling.now_ms, lots):
             family.tally_written(job, totals)
             census.count(job)

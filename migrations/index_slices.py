@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from ..schema.connection.pipeline import Wire
+from ..schema.connection.pipeline import PipelineConnection
 from .key_splits import Border, KeyPart, between, borders_at, length_in
 from .long_keys import CHUNK
 
@@ -27,11 +27,11 @@ MOST_RUNS = 16
 Strip = list[KeyPart]
 
 
-def cut_strips(line: Wire, key: bytes, number: int) -> list[Strip]:
+def cut_strips(pipe: PipelineConnection, key: bytes, number: int) -> list[Strip]:
     """At most so many strips of a zset, one where there are few members. Together they have all; the last part has no end."""
-    length = length_in(line.call([("ZCARD", key)])[0])
+    length = length_in(pipe.call([("ZCARD", key)])[0])
     number = min(number, length // CHUNK)
-    ranks, samples = _samples(line, key, length, number * SAMPLES)
+    ranks, samples = _samples(pipe, key, length, number * SAMPLES)
     if not samples:
         return [between(key, "zset", None, [0, length], [(), ()])]
     at = [len(samples) * strip // number for strip in range(1, number)]
@@ -52,9 +52,9 @@ def cut_strips(line: Wire, key: bytes, number: int) -> list[Strip]:
     return list(filter(None, found))
 
 
-def _samples(line: Wire, key: bytes, length: int, number: int) -> tuple[list[int], list[Border]]:
+def _samples(pipe: PipelineConnection, key: bytes, length: int, number: int) -> tuple[list[int], list[Border]]:
     """About so many members, at even distances, and the ranks behind them."""
     ranks = range(length // number, length, length // number) if number else ()
-    found = {border: rank for rank, border in zip(ranks, borders_at(line, key, "zset", ranks), strict=True) if border}
+    found = {border: rank for rank, border in zip(ranks, borders_at(pipe, key, "zset", ranks), strict=True) if border}
     # The zset may have changed meanwhile.
     return sorted(found.values()), sorted(found, key=lambda border: (float(border[1]), border[0]))

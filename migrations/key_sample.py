@@ -14,7 +14,7 @@ import redis
 from attrs import frozen
 
 from ..schema.connection.permission import Forbidden, ForbiddenKey
-from ..schema.connection.pipeline import Wire
+from ..schema.connection.pipeline import PipelineConnection
 from ..schema.fact import Entry
 from .probes import clock_ms
 from .reading import read_entries
@@ -46,11 +46,11 @@ class Glance:
     """Keys at which the user may not look."""
 
 
-def at_server(client: redis.Redis, line: Wire, most_keys: int, deadline: float) -> Glance:
+def at_server(client: redis.Redis, pipe: PipelineConnection, most_keys: int, deadline: float) -> Glance:
     """Looks at a server's database, until ``deadline`` (of the monotonic clock)."""
-    size = int(line.ask("DBSIZE"))
-    keys, finished, hidden = _names(line, most_keys, deadline)
-    return Glance(size, keys, finished, clock_ms(client), lambda those: _read(line, those), hidden)
+    size = int(pipe.ask("DBSIZE"))
+    keys, finished, hidden = _names(pipe, most_keys, deadline)
+    return Glance(size, keys, finished, clock_ms(client), lambda those: _read(pipe, those), hidden)
 
 
 def at_source(source: Source, most_keys: int, deadline: float) -> Glance:
@@ -71,16 +71,16 @@ def _kept(found: dict[bytes, list[Entry]], keys: Sequence[Key]) -> Iterator[tupl
     return ((entry, 1.0) for key, _ in keys for entry in found[key])
 
 
-def _names(line: Wire, most_keys: int, deadline: float) -> tuple[list[Key], bool, int]:
+def _names(pipe: PipelineConnection, most_keys: int, deadline: float) -> tuple[list[Key], bool, int]:
     """Names and types of the keys, whether that is all of them, and how many the user may not see. One that SCAN repeats counts
     once. Raises Forbidden where the user may look at no key at all."""
     found: dict[bytes, str] = {}
     hidden: set[bytes] = set()
     cursor = 0
     while True:
-        reply = line.ask("SCAN", cursor, "COUNT", PAGE)
+        reply = pipe.ask("SCAN", cursor, "COUNT", PAGE)
         cursor, page = int(reply[0]), [key for key in reply[1] if key not in found]
-        for key, kind in zip(page, line.call(("TYPE", key) for key in page), strict=True):
+        for key, kind in zip(page, pipe.call(("TYPE", key) for key in page), strict=True):
             if isinstance(kind, bytes) and kind != b"none":
                 found[key] = kind.decode()
             elif isinstance(kind, ForbiddenKey):
@@ -97,10 +97,10 @@ LENGTHS = {"list": "LLEN", "zset": "ZCARD", "set": "SCARD", "hash": "HLEN"}
 """What tells the length of a key of each type."""
 
 
-def _read(line: Wire, keys: Sequence[Key]) -> Iterator[tuple[Entry, float]]:
-    entries = next(read_entries(line, [key for key, _ in keys]), [])
+def _read(pipe: PipelineConnection, keys: Sequence[Key]) -> Iterator[tuple[Entry, float]]:
+    entries = next(read_entries(pipe, [key for key, _ in keys]), [])
     large = [entry for entry in entries if entry.redis_type in LENGTHS and len(entry.value) >= LARGE]
-    lengths = line.call((LENGTHS[entry.redis_type], entry.key) for entry in large)
+    lengths = pipe.call((LENGTHS[entry.redis_type], entry.key) for entry in large)
     longer = {entry.key: length for entry, length in zip(large, lengths, strict=True) if isinstance(length, int)}
     for entry in entries:
         yield entry, max(1.0, longer[entry.key] / len(entry.value)) if entry.key in longer else 1.0

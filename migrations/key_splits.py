@@ -20,7 +20,7 @@ from typing import Any
 import redis
 from attrs import asdict, frozen
 
-from ..schema.connection.pipeline import Wire, pairs
+from ..schema.connection.pipeline import PipelineConnection, pairs
 from ..schema.errors import ServerError
 from ..schema.fact import Entry
 from ..schema.text import to_text
@@ -82,14 +82,14 @@ def _plain(value: Any) -> Any:
 # Cutting
 
 
-def cut(line: Wire, key: bytes, kind: str, ttl_ms: int | None, *, by_cursor: bool) -> list[KeyPart]:
+def cut(pipe: PipelineConnection, key: bytes, kind: str, ttl_ms: int | None, *, by_cursor: bool) -> list[KeyPart]:
     """The parts of a key; none if it is not long, or can't be cut.
 
     ``by_cursor``: whether the server's cursors are known to be positions, without which sets and hashes stay whole.
     """
-    length = length_in(line.call([(_LENGTH[kind], key)])[0])
+    length = length_in(pipe.call([(_LENGTH[kind], key)])[0])
     of = min(MAX_PARTS, length // PART)
-    if length < LONG or of < 2 or (kind in _SCAN and not (by_cursor and _is_table(line, key))):
+    if length < LONG or of < 2 or (kind in _SCAN and not (by_cursor and _is_table(pipe, key))):
         return []
     if kind in _SCAN:
         of = 1 << of.bit_length() - 1  # as tables have
@@ -97,7 +97,7 @@ def cut(line: Wire, key: bytes, kind: str, ttl_ms: int | None, *, by_cursor: boo
         borders: list[Border] = [()] * (of + 1)
     else:
         offsets = [length * number // of // LIST_CHUNK * LIST_CHUNK for number in range(of)] + [length]
-        borders = [(), *borders_at(line, key, kind, offsets[1:])]
+        borders = [(), *borders_at(pipe, key, kind, offsets[1:])]
         if kind == "zset" and not all(borders[1:-1]):
             return []  # it has lost most of its members just now
     return between(key, kind, ttl_ms, offsets, borders)
@@ -117,16 +117,16 @@ def length_in(reply: Any) -> int:
     return reply if isinstance(reply, int) else 0
 
 
-def _is_table(line: Wire, key: bytes) -> bool:
-    return line.call([("OBJECT", "ENCODING", key)]) == [b"hashtable"]
+def _is_table(pipe: PipelineConnection, key: bytes) -> bool:
+    return pipe.call([("OBJECT", "ENCODING", key)]) == [b"hashtable"]
 
 
-def borders_at(line: Wire, key: bytes, kind: str, offsets: Sequence[int]) -> list[Border]:
+def borders_at(pipe: PipelineConnection, key: bytes, kind: str, offsets: Sequence[int]) -> list[Border]:
     """What stands before each of these indexes."""
     if kind == "list":
-        replies = line.call(("LRANGE", key, offset - RUN, offset - 1) for offset in offsets)
+        replies = pipe.call(("LRANGE", key, offset - RUN, offset - 1) for offset in offsets)
         return [run_before(reply) if isinstance(reply, list) else () for reply in replies]
-    replies = line.call(("ZRANGE", key, offset - 1, offset - 1, "WITHSCORES") for offset in offsets)
+    replies = pipe.call(("ZRANGE", key, offset - 1, offset - 1, "WITHSCORES") for offset in offsets)
     return [() if isinstance(reply, Exception) or not reply else _border(scored(reply)[0]) for reply in replies]
 
 
@@ -142,24 +142,24 @@ def member_at(border: Border) -> Scored | None:
 # Reading
 
 
-def read_part(line: Wire, part: KeyPart, sizes: Sizes = WHOLE) -> Iterator[Entry]:
+def read_part(pipe: PipelineConnection, part: KeyPart, sizes: Sizes = WHOLE) -> Iterator[Entry]:
     """The items of a part, in entries of bounded size. Items that stand still are in exactly one part.
 
     Of a set or hash that has lost nearly all its items, one may be in two. A key that has another type by now has no items.
     Raises ServerError when cursors prove not to be positions.
     """
     try:
-        for offset, items in numbered(part.offset, _CHUNKS[part.kind](line, part, sizes)):
+        for offset, items in numbered(part.offset, _CHUNKS[part.kind](pipe, part, sizes)):
             yield Entry(part.key, part.kind, dict(items) if part.kind == "hash" else items, part.ttl_ms, offset)
     except redis.exceptions.ResponseError as error:
         if not str(error).startswith("WRONGTYPE"):
             raise
 
 
-def _list_items(line: Wire, part: KeyPart, sizes: Sizes) -> Iterator[list[Any]]:
+def _list_items(pipe: PipelineConnection, part: KeyPart, sizes: Sizes) -> Iterator[list[Any]]:
     after, index, count = part.after, part.offset, part.count
-    begin = find(line, part.key, after, index, FAR)
-    end = find(line, part.key, part.until, index + count, FAR) if begin is None else None
+    begin = find(pipe, part.key, after, index, FAR)
+    end = find(pipe, part.key, part.until, index + count, FAR) if begin is None else None
     if begin is not None:
         index = begin
     elif end is not None and part.number == 0:
@@ -169,20 +169,20 @@ def _list_items(line: Wire, part: KeyPart, sizes: Sizes) -> Iterator[list[Any]]:
         after, index = (), max(0, end - count)
     elif after and part.until:
         return iter(())  # all of it has been taken away
-    return list_chunks(line, part.key, sizes, index, after, part.until, count)
+    return list_chunks(pipe, part.key, sizes, index, after, part.until, count)
 
 
-def _zset_items(line: Wire, part: KeyPart, sizes: Sizes) -> Iterator[list[Any]]:
-    return zset_chunks(line, part.key, sizes, part.offset, member_at(part.after), member_at(part.until))
+def _zset_items(pipe: PipelineConnection, part: KeyPart, sizes: Sizes) -> Iterator[list[Any]]:
+    return zset_chunks(pipe, part.key, sizes, part.offset, member_at(part.after), member_at(part.until))
 
 
-def _table_items(line: Wire, part: KeyPart, _sizes: Sizes) -> Iterator[list[Any]]:
+def _table_items(pipe: PipelineConnection, part: KeyPart, _sizes: Sizes) -> Iterator[list[Any]]:
     span = ranges(part.of)[part.number]
     cursor = span.first
     # When the table shrinks, calls return again what earlier ones did.
     known: set[bytes] = set()
     while True:
-        is_table, length, following, items = _page(line, part, cursor)
+        is_table, length, following, items = _page(pipe, part, cursor)
         if not is_table:
             # Another key stands here, whose items come all at once.
             if part.number == 0 and items:
@@ -190,7 +190,7 @@ def _table_items(line: Wire, part: KeyPart, _sizes: Sizes) -> Iterator[list[Any]
             return
         is_past = span.is_past(following) if following else part.number < part.of - 1
         if is_past and length > FULL * part.of:
-            known |= _beyond(line, part, span.hi, following)
+            known |= _beyond(pipe, part, span.hi, following)
         fresh = [item for item in items if _name(item) not in known]
         if fresh:
             yield fresh
@@ -202,13 +202,13 @@ def _table_items(line: Wire, part: KeyPart, _sizes: Sizes) -> Iterator[list[Any]
         cursor = following
 
 
-def _beyond(line: Wire, part: KeyPart, start: int, following: int) -> set[bytes]:
+def _beyond(pipe: PipelineConnection, part: KeyPart, start: int, following: int) -> set[bytes]:
     """The names of the items from a position on to that of a cursor: they are the next part's."""
     rest = CursorRange(start, position(following)) if following else CursorRange(start)
     names: set[bytes] = set()
     cursor = rest.first
     while cursor and not rest.is_past(cursor):
-        _, _, onward, items = _page(line, part, cursor)
+        _, _, onward, items = _page(pipe, part, cursor)
         names.update(map(_name, items))
         if onward and not rest.advances(cursor, onward):
             raise _no_positions(part)
@@ -216,11 +216,11 @@ def _beyond(line: Wire, part: KeyPart, start: int, following: int) -> set[bytes]
     return names
 
 
-def _page(line: Wire, part: KeyPart, cursor: int) -> tuple[bool, int, int, list[Any]]:
+def _page(pipe: PipelineConnection, part: KeyPart, cursor: int) -> tuple[bool, int, int, list[Any]]:
     """One call's items, and at the same moment: whether the key is a hash table, and its length; and the next cursor."""
     key = part.key
     look = ("OBJECT", "ENCODING", key), (_LENGTH[part.kind], key), (_SCAN[part.kind], key, cursor, "COUNT", PAGE)
-    *_, replies = line.call([("MULTI",), *look, ("EXEC",)])
+    *_, replies = pipe.call([("MULTI",), *look, ("EXEC",)])
     for reply in (replies, *(replies if isinstance(replies, list) else ())):
         if isinstance(reply, Exception):
             raise reply

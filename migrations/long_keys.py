@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from attrs import frozen
 
-from ..schema.connection.pipeline import Wire, pairs
+from ..schema.connection.pipeline import PipelineConnection, pairs
 
 CHUNK = 10_000
 """Most members of a zset, set or hash in one entry."""
@@ -50,12 +50,12 @@ REACH = 8
 
 
 def zset_chunks(
-    line: Wire, key: bytes, sizes: Sizes, rank: int, after: Scored | None, until: Scored | None = None
+    pipe: PipelineConnection, key: bytes, sizes: Sizes, rank: int, after: Scored | None, until: Scored | None = None
 ) -> Iterator[list[Scored]]:
     """The members of a zset after one, up to and with another, in order; about ``rank`` stands the first of them."""
 
     def read(start: int, stop: int) -> list[Scored]:
-        return scored(line.ask("ZRANGE", key, start, stop, "WITHSCORES"))
+        return scored(pipe.ask("ZRANGE", key, start, stop, "WITHSCORES"))
 
     return member_chunks(read, sizes, rank, after, until)
 
@@ -104,7 +104,7 @@ def run_before(items: Sequence[bytes]) -> Run:
 
 
 def list_chunks(
-    line: Wire, key: bytes, sizes: Sizes, index: int, after: Run, until: Run = (), count: int | None = None
+    pipe: PipelineConnection, key: bytes, sizes: Sizes, index: int, after: Run, until: Run = (), count: int | None = None
 ) -> Iterator[list[bytes]]:
     """The items of a list behind one run, up to and with another; about ``index`` stands the first of them.
 
@@ -113,7 +113,7 @@ def list_chunks(
     """
     left, size = count, sizes.items
     while True:
-        index, fresh = _seek(line, key, after, index, size) or (index, line.ask("LRANGE", key, index, index + size - 1))
+        index, fresh = _seek(pipe, key, after, index, size) or (index, pipe.ask("LRANGE", key, index, index + size - 1))
         if not fresh:
             return
         if left is not None:
@@ -121,7 +121,7 @@ def list_chunks(
             if end is not None:
                 left = max(0, end - len(after))
             elif len(fresh) >= left:
-                found = find(line, key, until, index + left)
+                found = find(pipe, key, until, index + left)
                 left = left if found is None else max(0, found - index)
             fresh = fresh[:left]
             left -= len(fresh)
@@ -132,18 +132,20 @@ def list_chunks(
         index, after = index + len(fresh), run_before([*after, *fresh])
 
 
-def find(line: Wire, key: bytes, run: Run, index: int, reach: int = REACH) -> int | None:
+def find(pipe: PipelineConnection, key: bytes, run: Run, index: int, reach: int = REACH) -> int | None:
     """The index behind a run, or behind what stands of it, looked for around ``index``; None if nothing of it is there."""
-    found = _seek(line, key, run, index, LIST_CHUNK, reach)
+    found = _seek(pipe, key, run, index, LIST_CHUNK, reach)
     return None if found is None else found[0]
 
 
-def _seek(line: Wire, key: bytes, run: Run, index: int, size: int, reach: int = REACH) -> tuple[int, list[bytes]] | None:
+def _seek(
+    pipe: PipelineConnection, key: bytes, run: Run, index: int, size: int, reach: int = REACH
+) -> tuple[int, list[bytes]] | None:
     """The index behind a run, and about ``size`` of the items there; None if nothing of the run is found."""
     if not run:
         return None
     for start, stop in _windows(index, size, reach):
-        items = line.ask("LRANGE", key, start, stop)
+        items = pipe.ask("LRANGE", key, start, stop)
         has_more = start + len(items) > stop
         end = _end_of(run, items, index - start)
         if end is None:
@@ -151,7 +153,7 @@ def _seek(line: Wire, key: bytes, run: Run, index: int, size: int, reach: int = 
         if end is not None:
             behind = items[end:]
             if not behind and has_more:
-                behind = line.ask("LRANGE", key, start + end, start + end + size - 1)
+                behind = pipe.ask("LRANGE", key, start + end, start + end + size - 1)
             return start + end, behind
     return None
 

@@ -37,7 +37,7 @@ from typing import Any
 
 from attrs import frozen
 
-from ..schema.connection.pipeline import Packed, mapping
+from ..schema.connection.pipeline import PackedCommands, mapping
 from ..schema.errors import MigrationRefused, StaleWriter
 from ..schema.family import Command
 from ..schema.job import Job
@@ -143,14 +143,14 @@ class PackedMembers:
     bounds: Sequence[int]
     """As in PackedJobs."""
 
-    def part(self, start: int, end: int) -> tuple[int, list[Packed]]:
+    def part(self, start: int, end: int) -> tuple[int, list[PackedCommands]]:
         """How many of the jobs from one up to another there are, and the command that adds them, if there are any."""
         first, last = bisect_left(self.rows, start), bisect_left(self.rows, end)
         if first == last:
             return 0, []
         words = bytes(self.words[self.bounds[first] : self.bounds[last]])
         head = b"*%d\r\n$4\r\nZADD\r\n$%d\r\n%b\r\n" % (2 + 2 * (last - first), len(self.place), self.place)
-        return last - first, [Packed(head + words, 1)]
+        return last - first, [PackedCommands(head + words, 1)]
 
 
 @frozen(eq=False)
@@ -176,13 +176,13 @@ class PackedJobs:
         large = bisect_left(self.command_bounds, self.command_bounds[start] + size)
         return min(max(min(full, large), start + 1), len(self))
 
-    def part(self, start: int, end: int) -> tuple[memoryview, list[Packed]]:
+    def part(self, start: int, end: int) -> tuple[memoryview, list[PackedCommands]]:
         """The identities and the commands of the jobs from one up to another."""
         (first, last), (begin, stop) = ((bounds[start], bounds[end]) for bounds in (self.identity_bounds, self.command_bounds))
         added = [members.part(start, end) for members in self.members]
         number = self.numbers[end] - self.numbers[start] - sum(members for members, _ in added)
         return self.identities[first:last], [
-            Packed(self.commands[begin:stop], number),
+            PackedCommands(self.commands[begin:stop], number),
             *chain.from_iterable(packed for _, packed in added),
         ]
 
@@ -203,7 +203,7 @@ class Lane:
         """``known``: how many jobs are written, as far as this opener knows."""
         self.count = 0
         self._digest = hashlib.blake2b(digest_size=16)
-        self._packed: list[Packed] = []
+        self._packed: list[PackedCommands] = []
         self._commands = 0
         self._bytes = 0
 
@@ -221,7 +221,7 @@ class Lane:
         """See Part.put; sends nothing. Raises ValueError for another job than was written here."""
         self._pass(marked(identity), 1)
         if self.count > self.known:
-            self._add([Packed.of(commands)], len(commands))
+            self._add([PackedCommands.of(commands)], len(commands))
         return self.count > self._stood
 
     def put_many(self, jobs: PackedJobs) -> int:
@@ -247,7 +247,7 @@ class Lane:
         if self.count == self.known and self._digest.hexdigest().encode() != self._known_digest:
             raise ValueError(bytes(identities[:100]))
 
-    def _add(self, packed: Sequence[Packed], commands: int) -> None:
+    def _add(self, packed: Sequence[PackedCommands], commands: int) -> None:
         """Adds what counts as so many commands."""
         self._packed += packed
         self._commands += commands
@@ -269,12 +269,12 @@ class Lane:
         self._packed.clear()
         self._commands = self._bytes = 0
 
-    def _apply(self, known: int, commands: Sequence[Packed]) -> None:
+    def _apply(self, known: int, commands: Sequence[PackedCommands]) -> None:
         # A failover that took back what the server had confirmed shows in the count.
         self._store.apply_packed((*self._fence, Condition(self._key, "count", b"%d" % known)), commands)
 
-    def _progress(self, count: int, digest: bytes | None) -> Packed:
-        return Packed.of([("HSET", self._key, "count", count, "digest", digest or b"")])
+    def _progress(self, count: int, digest: bytes | None) -> PackedCommands:
+        return PackedCommands.of([("HSET", self._key, "count", count, "digest", digest or b"")])
 
 
 class Part:

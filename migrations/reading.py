@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import redis
 from attrs import frozen
 
-from ..schema.connection.pipeline import Wire, mapping
+from ..schema.connection.pipeline import PipelineConnection, mapping
 from ..schema.fact import Entry
 from ..schema.family import Command
 from ..schema.text import to_text
@@ -45,7 +45,7 @@ def no_guess(_key: bytes) -> bool:
     return False
 
 
-SetAside = Callable[[Wire, bytes, str, int | None], bool]
+SetAside = Callable[[PipelineConnection, bytes, str, int | None], bool]
 """Takes a key (name, type, time to live in ms) off the reader's hands, who then says nothing about it; or returns False."""
 
 
@@ -55,7 +55,7 @@ def keep(*_: object) -> bool:
 
 
 def read_all(
-    line: Wire, names: Sequence[bytes], pace: Pace, is_hash: Guess = no_guess, set_aside: SetAside = keep
+    pipe: PipelineConnection, names: Sequence[bytes], pace: Pace, is_hash: Guess = no_guess, set_aside: SetAside = keep
 ) -> Iterator[list[Entry]]:
     """The values of any number of keys, in batches, no faster than ``pace`` wants. See ``read_entries``."""
     most, chunk_pace = pace.throttle.batch(BATCH), pace.throttle.pace()
@@ -63,7 +63,7 @@ def read_all(
     while start < len(names):
         batch = names[start : start + size]
         pace.begin()
-        found = read_entries(line, batch, is_hash, set_aside, pace.throttle.sizes)
+        found = read_entries(pipe, batch, is_hash, set_aside, pace.throttle.sizes)
         first = next(found, None)
         pace.end(len(batch))
         start += len(batch)
@@ -87,7 +87,7 @@ def _weight(entry: Entry) -> int:
 
 
 def read_entries(
-    line: Wire, keys: Iterable[bytes], is_hash: Guess = no_guess, set_aside: SetAside = keep, sizes: Sizes = WHOLE
+    pipe: PipelineConnection, keys: Iterable[bytes], is_hash: Guess = no_guess, set_aside: SetAside = keep, sizes: Sizes = WHOLE
 ) -> Iterator[list[Entry]]:
     """The values of the keys: a list with the entry of each, or its first part, then one list for each further part.
 
@@ -95,15 +95,15 @@ def read_entries(
     missed or repeated; those that stand still are not (long_keys.py), but a set or hash whose table shrinks may repeat some.
     ``is_hash`` may be wrong, and only costs time then. ``set_aside`` is offered each key that is longer than its first part.
     """
-    heads = _heads(line, list(keys), is_hash, sizes)
-    heads = [head for head in heads if not (_has_more(head) and set_aside(line, head.key, head.kind, head.ttl_ms))]
+    heads = _heads(pipe, list(keys), is_hash, sizes)
+    heads = [head for head in heads if not (_has_more(head) and set_aside(pipe, head.key, head.kind, head.ttl_ms))]
     entries = [entry for entry in map(_entry, heads) if entry is not None]
     if entries:
         yield entries
     for head in heads:
         if _has_more(head):
             try:
-                for offset, value in _further(line, head):
+                for offset, value in _further(pipe, head):
                     yield [Entry(head.key, head.kind, value, head.ttl_ms, offset)]
             except redis.exceptions.ResponseError as error:
                 if not is_wrong_type(error):
@@ -123,12 +123,12 @@ class _Head:
     """Of that chunk, and of the further ones."""
 
 
-def _heads(line: Wire, keys: Sequence[bytes], is_hash: Guess, sizes: Sizes) -> list[_Head]:
+def _heads(pipe: PipelineConnection, keys: Sequence[bytes], is_hash: Guess, sizes: Sizes) -> list[_Head]:
     """The first chunk of every key that exists: types first, then what reads each type."""
     # The length of a hash tells its type as well, and whether one plain command may read it.
     guessed = [bool(is_hash(key)) for key in keys]
     first = _first(sizes)
-    answers = line.call(
+    answers = pipe.call(
         command for key, hit in zip(keys, guessed, strict=True) for command in (("HLEN" if hit else "TYPE", key), ("PTTL", key))
     )
     stand: list[tuple[bytes, str, int | None, Command | None]] = []
@@ -141,24 +141,24 @@ def _heads(line: Wire, keys: Sequence[bytes], is_hash: Guess, sizes: Sizes) -> l
                 stand.append((key, "hash", _ttl(checked(ttl)), ("HGETALL", key) if told <= SMALL_HASH else first["hash"](key)))
         elif (kind := _kind(told)) != MISSING:
             stand.append((key, kind, _ttl(checked(ttl)), first[kind](key) if kind in first else None))
-    replies = iter(line.call(read for *_, read in stand if read is not None))
+    replies = iter(pipe.call(read for *_, read in stand if read is not None))
     heads = []
     for key, kind, ttl_ms, read in stand:
         reply = None if read is None else next(replies)
         if is_wrong_type(reply):
-            heads += _head_at_once(line, key, sizes)
+            heads += _head_at_once(pipe, key, sizes)
         else:
             reply = checked(reply)
             whole = (b"0", reply) if read is not None and read[0] == "HGETALL" else reply
             heads.append(_Head(key, kind, ttl_ms, whole, sizes))
-    return heads + (_heads(line, again, no_guess, sizes) if again else [])
+    return heads + (_heads(pipe, again, no_guess, sizes) if again else [])
 
 
-def _head_at_once(line: Wire, key: bytes, sizes: Sizes) -> list[_Head]:
+def _head_at_once(pipe: PipelineConnection, key: bytes, sizes: Sizes) -> list[_Head]:
     """The same for one key that changes its type between two commands: asked for as every type, in one transaction."""
     first = _first(sizes)
     reads = [read(key) for read in first.values()]
-    replies = checked(line.call([("MULTI",), ("TYPE", key), ("PTTL", key), *reads, ("EXEC",)])[-1])
+    replies = checked(pipe.call([("MULTI",), ("TYPE", key), ("PTTL", key), *reads, ("EXEC",)])[-1])
     kind, ttl_ms = _kind(replies[0]), _ttl(checked(replies[1]))
     by_kind = dict(zip(first, replies[2:], strict=True))
     return [] if kind == MISSING else [_Head(key, kind, ttl_ms, checked(by_kind.get(kind)), sizes)]
@@ -233,17 +233,17 @@ def _has_more(head: _Head) -> bool:
     return False
 
 
-def _further(line: Wire, head: _Head) -> Iterator[tuple[int, Any]]:
+def _further(pipe: PipelineConnection, head: _Head) -> Iterator[tuple[int, Any]]:
     """The chunks after the first: offset and value."""
     match head.kind:
         case "list":
             read = head.sizes.items
-            yield from numbered(read, list_chunks(line, head.key, head.sizes, read, run_before(head.reply)))
+            yield from numbered(read, list_chunks(pipe, head.key, head.sizes, read, run_before(head.reply)))
         case "zset":
             read = _zset_head(head.sizes)
-            yield from numbered(read, zset_chunks(line, head.key, head.sizes, read, scored(head.reply[-2:])[-1]))
+            yield from numbered(read, zset_chunks(pipe, head.key, head.sizes, read, scored(head.reply[-2:])[-1]))
         case _:
-            yield from _cursor_chunks(line, head)
+            yield from _cursor_chunks(pipe, head)
 
 
 def numbered(offset: int, chunks: Iterable[Chunk]) -> Iterator[tuple[int, Chunk]]:
@@ -253,12 +253,12 @@ def numbered(offset: int, chunks: Iterable[Chunk]) -> Iterator[tuple[int, Chunk]
         offset += len(chunk)
 
 
-def _cursor_chunks(line: Wire, head: _Head) -> Iterator[tuple[int, Any]]:
+def _cursor_chunks(pipe: PipelineConnection, head: _Head) -> Iterator[tuple[int, Any]]:
     command = "SSCAN" if head.kind == "set" else "HSCAN"
     reply = head.reply
     offset = len(_value(head.kind, reply))
     while cursor := int(reply[0]):
-        reply = line.ask(command, head.key, cursor, "COUNT", head.sizes.members)
+        reply = pipe.ask(command, head.key, cursor, "COUNT", head.sizes.members)
         value = _value(head.kind, reply)
         if value:
             yield offset, value

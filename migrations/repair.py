@@ -26,7 +26,7 @@ from ..schema.connection.address import Address
 from ..schema.connection.call import Call, Script, run
 from ..schema.connection.connect import open_client
 from ..schema.connection.permission import Forbidden
-from ..schema.connection.pipeline import wire
+from ..schema.connection.pipeline import open_pipeline
 from ..schema.errors import ServerError, Unmendable, UsageError
 from ..schema.fact import FactKind, Subject
 from ..schema.family import Command, KeyFamily
@@ -283,8 +283,8 @@ class RefusedRepair(ServerError):
 
 def note(client: redis.Redis, case: Case) -> list[bytes]:
     """The digests of the answers to everything that must not change; none where a key has a type that the commands can't have."""
-    with wire(client) as line:
-        replies = line.call(case.looks)
+    with open_pipeline(client) as pipe:
+        replies = pipe.call(case.looks)
     for reply in replies:
         if isinstance(reply, Forbidden):
             raise reply

@@ -22,7 +22,7 @@ import redis
 from attrs import evolve, field, frozen
 from redis.exceptions import MovedError
 
-from ..schema.connection.pipeline import Wire, wire
+from ..schema.connection.pipeline import PipelineConnection, open_pipeline
 from ..schema.errors import ServerError
 from ..schema.fact import Entry
 from ..schema.family import KeyFamily
@@ -197,12 +197,12 @@ def split(client: redis.Redis, number: int) -> list[CursorRange]:
     return ranges(min(number, useful)) if node(client).cursors is Cursors.POSITIONS else [EVERYTHING]
 
 
-def split_slots(line: Wire, slots: Sequence[int], number: int) -> list[SlotRange]:
+def split_slots(pipe: PipelineConnection, slots: Sequence[int], number: int) -> list[SlotRange]:
     """The keys of these slots, which one node owns, in about this many spans with about as many keys each.
 
     A slot with many keys (all of a queue may be in one) is split in itself.
     """
-    counts = dict(zip(slots, line.call(("CLUSTER", "COUNTKEYSINSLOT", slot) for slot in slots), strict=True))
+    counts = dict(zip(slots, pipe.call(("CLUSTER", "COUNTKEYSINSLOT", slot) for slot in slots), strict=True))
     for count in counts.values():
         if isinstance(count, Exception):
             raise count
@@ -246,9 +246,9 @@ def scan_range(
         return
     cursor = span.first
     words = ("MATCH", selection.match, "COUNT", count, *(("TYPE", kind) if kind else ()))
-    with wire(client) as line:
+    with open_pipeline(client) as pipe:
         while True:
-            reply = line.ask("SCAN", cursor, *words)
+            reply = pipe.ask("SCAN", cursor, *words)
             following, keys = int(reply[0]), selection.wanted(reply[1])
             if keys:
                 yield keys
@@ -263,8 +263,8 @@ def scan_range(
 
 def _there(client: redis.Redis, names: Sequence[bytes]) -> list[bytes]:
     """Those of the keys that the server has, and those of which it does not tell."""
-    with wire(client) as line:
-        told = line.call(("EXISTS", name) for name in names)
+    with open_pipeline(client) as pipe:
+        told = pipe.call(("EXISTS", name) for name in names)
     return [name for name, answer in zip(names, told, strict=True) if answer != 0 and not isinstance(answer, MovedError)]
 
 
@@ -284,8 +284,8 @@ def entries(
     """
     seen: set[bytes] = set()
     pace = throttle.pace()
-    with same_server(client), wire(client) as line:
+    with same_server(client), open_pipeline(client) as pipe:
         for page in scan_range(client, span, family.globs(prefix), throttle.page(SCAN_COUNT), passed):
             fresh = [key for key in dict.fromkeys(page) if key not in seen]
             seen.update(fresh)
-            yield from read_all(line, fresh, pace, is_hash)
+            yield from read_all(pipe, fresh, pace, is_hash)

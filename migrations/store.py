@@ -18,7 +18,7 @@ from redis.crc import key_slot
 
 from ..schema.connection.address import Address, Kind
 from ..schema.connection.connect import open_client, server_errors
-from ..schema.connection.pipeline import Packed, Wire, wire
+from ..schema.connection.pipeline import PackedCommands, PipelineConnection, open_pipeline
 from ..schema.errors import ServerError
 from ..schema.family import Command, KeyFamily
 from . import probes
@@ -38,10 +38,10 @@ class Store(ABC):
 
     def apply(self, fence: Fence, commands: Sequence[Command]) -> list[Any]:
         """All commands at once, while the fence holds: see ``fence.transact``. In a cluster all keys lie in one slot."""
-        return self.apply_packed(fence, [Packed.of(commands)])
+        return self.apply_packed(fence, [PackedCommands.of(commands)])
 
     @abstractmethod
-    def apply_packed(self, fence: Fence, commands: Sequence[Packed]) -> list[Any]:
+    def apply_packed(self, fence: Fence, commands: Sequence[PackedCommands]) -> list[Any]:
         """``apply`` of all of these."""
 
     @abstractmethod
@@ -67,13 +67,13 @@ class ServerStore(Store):
     def tag(self, commands: Sequence[Command]) -> bytes | None:
         return None
 
-    def apply_packed(self, fence: Fence, commands: Sequence[Packed]) -> list[Any]:
-        with wire(self._client) as line:
-            return transact(line, fence, commands, self._held)
+    def apply_packed(self, fence: Fence, commands: Sequence[PackedCommands]) -> list[Any]:
+        with open_pipeline(self._client) as pipe:
+            return transact(pipe, fence, commands, self._held)
 
     def ask(self, commands: Sequence[Command]) -> list[Any]:
-        with wire(self._client) as line:
-            return _answers(line, commands)
+        with open_pipeline(self._client) as pipe:
+            return _answers(pipe, commands)
 
     def occupant(self, family: KeyFamily, prefix: str) -> bytes | None:
         return probes.occupant(self._client, family, prefix)
@@ -93,11 +93,11 @@ class ClusterStore(Store):
     def tag(self, commands: Sequence[Command]) -> bytes | None:
         return common_tag(commands)
 
-    def apply_packed(self, fence: Fence, commands: Sequence[Packed]) -> list[Any]:
-        return self._at(fence[0].key, lambda line: transact(line, fence, commands))
+    def apply_packed(self, fence: Fence, commands: Sequence[PackedCommands]) -> list[Any]:
+        return self._at(fence[0].key, lambda pipe: transact(pipe, fence, commands))
 
     def ask(self, commands: Sequence[Command]) -> list[Any]:
-        return self._at(keys_of(commands[0])[0], lambda line: _answers(line, commands)) if commands else []
+        return self._at(keys_of(commands[0])[0], lambda pipe: _answers(pipe, commands)) if commands else []
 
     def occupant(self, family: KeyFamily, prefix: str) -> bytes | None:
         return probes.first_occupant(self._cluster.entries(family.globs(prefix)), family, prefix)
@@ -105,14 +105,14 @@ class ClusterStore(Store):
     def clock_ms(self) -> int:
         return self._cluster.clock_ms()
 
-    def _at(self, key: bytes, doing: Callable[[Wire], T]) -> T:
+    def _at(self, key: bytes, doing: Callable[[PipelineConnection], T]) -> T:
         """Does something at the node that has the key; if it turns out to have moved, at the one that has it then."""
         slot, deadline = key_slot(key), time.monotonic() + REST_SECONDS
         while True:
             owner = self._owners.get(slot)
             if owner is not None:
-                with contextlib.suppress(*REDIRECTED), wire(self._cluster.client(owner)) as line:
-                    return doing(line)
+                with contextlib.suppress(*REDIRECTED), open_pipeline(self._cluster.client(owner)) as pipe:
+                    return doing(pipe)
             if time.monotonic() > deadline:
                 raise ServerError(
                     f"{self._address.display()}: slot {slot} has had no owner that takes writes for {REST_SECONDS:.0f} s; go on "
@@ -122,8 +122,8 @@ class ClusterStore(Store):
             self._owners = self._cluster.refresh()
 
 
-def _answers(line: Wire, commands: Iterable[Command]) -> list[Any]:
-    replies = line.call(commands)
+def _answers(pipe: PipelineConnection, commands: Iterable[Command]) -> list[Any]:
+    replies = pipe.call(commands)
     for reply in replies:
         if isinstance(reply, Exception):
             raise reply

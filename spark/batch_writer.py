@@ -22,7 +22,7 @@ from ..migrations.store import Store
 from ..schema.columnar.binary_views import Texts
 from ..schema.columnar.build import Sized, arranged, joined
 from ..schema.columnar.jobtable import CommandTable
-from ..schema.connection.pipeline import Packed
+from ..schema.connection.pipeline import PackedCommands
 from ..schema.family import Command
 from .jobs import Slab
 
@@ -76,7 +76,7 @@ class _Piece:
     def of_singles(cls, those: Sequence[tuple[int, Single]]) -> _Piece:
         """Jobs by themselves."""
         rows, singles = zip(*those, strict=True)
-        packed = [Packed.of(single.commands) for single in singles]
+        packed = [PackedCommands.of(single.commands) for single in singles]
         return cls(
             np.array(rows),
             [single.carried for single in singles],
@@ -105,7 +105,7 @@ def put(part: Part, store: Store, slab: Slab[Single, Tabled], summary: Summary) 
         return
     lanes: dict[bytes | None, list[_Piece]] = defaultdict(list)
     for rows, tabled in slab.tables:
-        first = Packed(tabled.commands.commands[0], tabled.commands.each)
+        first = PackedCommands(tabled.commands.commands[0], tabled.commands.each)
         lanes[store.tag(list(first.commands()))].append(_Piece.of_table(rows, tabled))
     by_tag: dict[bytes | None, list[tuple[int, Single]]] = defaultdict(list)
     for row, single in singly:

@@ -20,7 +20,7 @@ from ..migrations.globs import covering
 from ..migrations.reading import BATCH_BYTES, SMALL_HASH, checked, is_wrong_type
 from ..migrations.throttle import Pace
 from ..schema.columnar.binary_views import NO_NUMBER, NULL, Texts
-from ..schema.connection.pipeline import Wire
+from ..schema.connection.pipeline import PipelineConnection
 from ..schema.fact import Entry, FactKind
 from ..schema.family import Command, KeyFamily
 from .columns import STAYS, Found, Hashes, Keys, Lists, Picked, Zset
@@ -113,7 +113,7 @@ def read_whole(replies: Replies, keys: Texts, pace: Pace) -> Iterator[tuple[Hash
         told.append((batch, _ttls(replies, batch), replies.counts(len(batch))))
 
     def again(batch: Texts) -> None:
-        odd.append(_whole_by_reply(replies.line, batch.to_list()))
+        odd.append(_whole_by_reply(replies.pipe, batch.to_list()))
 
     for _ in _in_batches(replies, keys, [*_asking_ttls(replies), BOUNDED], read, again, pace):
         if told and (odd or replies.held >= AT_ONCE):
@@ -139,7 +139,7 @@ def read_lists(replies: Replies, keys: Texts, pace: Pace) -> Iterator[tuple[List
         return found, batch.take(~are_short).to_list()
 
     def again(batch: Texts) -> tuple[Lists, list[bytes]]:
-        return _lists_by_reply(replies.line, batch.to_list(), most)
+        return _lists_by_reply(replies.pipe, batch.to_list(), most)
 
     return _in_batches(replies, keys, commands, read, again, pace)
 
@@ -158,7 +158,7 @@ def read_fields(replies: Replies, keys: Texts, fields: Sequence[bytes], pace: Pa
         return Picked(batch.take(~are_empty), values.take(np.repeat(~are_empty, len(fields))))
 
     def again(batch: Texts) -> Picked:
-        return _fields_by_reply(replies.line, batch.to_list(), fields)
+        return _fields_by_reply(replies.pipe, batch.to_list(), fields)
 
     batches = _in_batches(replies, keys, [(b"HMGET", *fields)], read, again, pace, FIELDS_BATCH)
     yield from (found for found in batches if len(found.keys))
@@ -166,7 +166,7 @@ def read_fields(replies: Replies, keys: Texts, fields: Sequence[bytes], pace: Pa
     for start in range(0, len(doubtful), size):
         those = doubtful[start : start + size]
         pace.begin()
-        answers = zip(those, _at_once(replies.line, those, fields), strict=True)
+        answers = zip(those, _at_once(replies.pipe, those, fields), strict=True)
         pace.end(len(those))
         found = _picked({key: answer for key, answer in answers if answer is not None})
         if len(found.keys):
@@ -186,7 +186,7 @@ def _in_batches(
     about BATCH_BYTES the last time. ``again`` gives the same of keys of which a reply was odd.
 
     While one batch is looked at, the server works on the next: unless they are large, a reply was odd, or there is a throttle.
-    Nothing else may be asked over the same wire until all is read.
+    Nothing else may be asked over the same connection until all is read.
     """
     start, most = 0, pace.throttle.batch(most)
     size, is_small, asks_ahead = min(most, FIRST), False, not pace.throttle.keys_per_second
@@ -203,7 +203,7 @@ def _in_batches(
     while following is not None or start < len(keys):
         batch = ask() if following is None else following
         following = ask() if asks_ahead and is_small and start < len(keys) else None
-        before = replies.line.received
+        before = replies.pipe.received
         try:
             found = read(batch)
         except Odd:
@@ -211,7 +211,7 @@ def _in_batches(
                 start, following = start - len(following), None
             asks_ahead, found = False, again(batch)
         pace.end(len(batch))
-        size = max(1, min(most, BATCH_BYTES * len(batch) // (replies.line.received - before + 1)))
+        size = max(1, min(most, BATCH_BYTES * len(batch) // (replies.pipe.received - before + 1)))
         is_small = size == most
         yield found
 
@@ -239,20 +239,20 @@ def _ttls(replies: Replies, asked: Texts) -> Any:
 # Where a reply is odd: all of a batch once more, reply by reply.
 
 
-def _whole_by_reply(line: Wire, asked: Sequence[bytes]) -> tuple[Hashes, list[bytes]]:
-    lengths, ttls = line.ask_each(asked, (b"HLEN",), (b"PTTL",))
+def _whole_by_reply(pipe: PipelineConnection, asked: Sequence[bytes]) -> tuple[Hashes, list[bytes]]:
+    lengths, ttls = pipe.ask_each(asked, (b"HLEN",), (b"PTTL",))
     left = [key for key, length in zip(asked, lengths, strict=True) if is_wrong_type(length) or checked(length) > SMALL_HASH]
     small = [index for index, length in enumerate(lengths) if type(length) is int and 0 < length <= SMALL_HASH]
     keys, ttls = [asked[index] for index in small], [checked(ttls[index]) for index in small]
-    (replies,) = line.ask_each(keys, (b"HGETALL",))
+    (replies,) = pipe.ask_each(keys, (b"HGETALL",))
     left += [key for key, reply in zip(keys, replies, strict=True) if is_wrong_type(reply)]
     there = [index for index, reply in enumerate(replies) if not is_wrong_type(reply) and checked(reply)]
     keys, ttls, replies = ([column[index] for index in there] for column in (keys, ttls, replies))
     return Hashes.of(keys, ttls, replies), left
 
 
-def _lists_by_reply(line: Wire, asked: Sequence[bytes], most: int) -> tuple[Lists, list[bytes]]:
-    ttls, replies = line.ask_each(asked, (b"PTTL",), (b"LRANGE", b"0", b"%d" % (most - 1)))
+def _lists_by_reply(pipe: PipelineConnection, asked: Sequence[bytes], most: int) -> tuple[Lists, list[bytes]]:
+    ttls, replies = pipe.ask_each(asked, (b"PTTL",), (b"LRANGE", b"0", b"%d" % (most - 1)))
     left = [key for key, items in zip(asked, replies, strict=True) if is_wrong_type(items) or len(checked(items)) == most]
     others = set(left)
     there = [index for index, items in enumerate(replies) if asked[index] not in others and items]
@@ -260,12 +260,12 @@ def _lists_by_reply(line: Wire, asked: Sequence[bytes], most: int) -> tuple[List
     return Lists.of(keys, list(map(checked, ttls)), replies), left
 
 
-def _fields_by_reply(line: Wire, asked: Sequence[bytes], fields: Sequence[bytes]) -> Picked:
-    (replies,) = line.ask_each(asked, (b"HMGET", *fields))
+def _fields_by_reply(pipe: PipelineConnection, asked: Sequence[bytes], fields: Sequence[bytes]) -> Picked:
+    (replies,) = pipe.ask_each(asked, (b"HMGET", *fields))
     nothing = [None] * len(fields)
     there = {key: reply for key, reply in zip(asked, replies, strict=True) if not is_wrong_type(reply)}
     doubtful = [key for key, reply in there.items() if checked(reply) == nothing]
-    for key, answer in zip(doubtful, _at_once(line, doubtful, fields), strict=True):
+    for key, answer in zip(doubtful, _at_once(pipe, doubtful, fields), strict=True):
         if answer is None:
             del there[key]
         else:
@@ -277,12 +277,12 @@ def _picked(rows: Mapping[bytes, Values]) -> Picked:
     return Picked(Texts.of(rows), Texts.of(chain.from_iterable(rows.values())))
 
 
-def _at_once(line: Wire, keys: Sequence[bytes], fields: Sequence[bytes]) -> list[Values | None]:
+def _at_once(pipe: PipelineConnection, keys: Sequence[bytes], fields: Sequence[bytes]) -> list[Values | None]:
     """The fields of each key at a moment when it was a hash; None for one that is none, or is gone."""
     commands: list[Command] = []
     for key in keys:
         commands += ("HLEN", key), ("HMGET", key, *fields)
-    replies = checked(line.call([("MULTI",), *commands, ("EXEC",)])[-1])
+    replies = checked(pipe.call([("MULTI",), *commands, ("EXEC",)])[-1])
     return [
         None if is_wrong_type(length) or not checked(length) else checked(values)
         for length, values in zip(replies[::2], replies[1::2], strict=True)

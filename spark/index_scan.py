@@ -26,7 +26,7 @@ from ..schema.columnar.build import joined
 from ..schema.columnar.jit import compiled
 from ..schema.connection.address import Address
 from ..schema.connection.connect import open_client
-from ..schema.connection.pipeline import wire
+from ..schema.connection.pipeline import open_pipeline
 from ..schema.errors import ServerError, UsageError
 from ..schema.family import family_names, get_family
 from ..schema.index import Index
@@ -56,13 +56,13 @@ def index_of(address: Address) -> Index:
 def cut_index(client: redis.Redis, address: Address, number: int) -> list[Strip]:
     """At most so many strips of the index. Raises ServerError when there is none."""
     index = index_of(address)
-    with wire(client) as line:
-        if line.ask("TYPE", index.key) not in (b"zset", "zset"):
+    with open_pipeline(client) as pipe:
+        if pipe.ask("TYPE", index.key) not in (b"zset", "zset"):
             raise ServerError(
                 f"{address.display()}: there is no sorted set {to_text(index.key)!r}, by which to find records; check db and "
                 "prefix, or leave out option 'by' to look for them among all keys"
             )
-        return cut_strips(line, index.key, number)
+        return cut_strips(pipe, index.key, number)
 
 
 def names_by_index(replies: Replies, strip: Strip, address: Address, pace: Pace) -> Iterator[Texts]:
@@ -112,8 +112,8 @@ class IndexReader(DataSourceReader):  # type: ignore[misc]
     def read(self, partition: IndexPart) -> Iterator[pa.RecordBatch]:
         prepare_process()
         pace = self.throttle.shared(partition.tasks).pace()
-        with open_client(self.address) as client, same_server(client, partition.run_id), wire(client) as line:
-            replies = Replies(line, all_stay=nothing_expires(client, self.address.db))
+        with open_client(self.address) as client, same_server(client, partition.run_id), open_pipeline(client) as pipe:
+            replies = Replies(pipe, all_stay=nothing_expires(client, self.address.db))
             yield from self.form.read(replies, names_by_index(replies, partition.strip, self.address, pace), pace, self.address)
 
 

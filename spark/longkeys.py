@@ -23,7 +23,7 @@ from ..migrations.scan import Cursors, node
 from ..migrations.throttle import Throttle
 from ..schema.connection.address import Address, Kind
 from ..schema.connection.connect import open_client, server_errors
-from ..schema.connection.pipeline import Wire, wire
+from ..schema.connection.pipeline import PipelineConnection, open_pipeline
 from ..schema.errors import ServerError
 from ..schema.fact import Fact
 from ..schema.text import to_text
@@ -52,10 +52,10 @@ class LongKeys:
     """See ``positions_known``."""
     _parts: dict[bytes, list[KeyPart]] = field(factory=dict)
 
-    def set_aside(self, line: Wire, key: bytes, kind: str, ttl_ms: int | None) -> bool:
+    def set_aside(self, pipe: PipelineConnection, key: bytes, kind: str, ttl_ms: int | None) -> bool:
         """Cuts a key into parts for the second step, if that can be done."""
         # A batch of keys may be read a second time, when a slot has moved.
-        self._parts[key] = cut(line, key, kind, ttl_ms, by_cursor=self.by_cursor)
+        self._parts[key] = cut(pipe, key, kind, ttl_ms, by_cursor=self.by_cursor)
         return bool(self._parts[key])
 
     def to_json(self) -> dict[str, Any]:
@@ -83,12 +83,12 @@ def _reading(address: Address, throttle: Throttle, parts: Sequence[KeyPart], int
             pace = throttle.pace()
             for index in (index for row in rows for index in row.column("id").to_pylist()):
                 part = parts[index]
-                with _line(address, part) as line:
+                with _pipeline(address, part) as pipe:
                     if part.kind == "zset" and isinstance(taker, KeyRowWriter):
-                        for zset in pace.through(read_members(Replies(line), part, throttle.sizes)):
+                        for zset in pace.through(read_members(Replies(pipe), part, throttle.sizes)):
                             yield from taker.zset(zset)
                         continue
-                    for entry in pace.through(read_part(line, part, throttle.sizes)):
+                    for entry in pace.through(read_part(pipe, part, throttle.sizes)):
                         yield from taker.facts(entry)
             yield from taker.rest()
 
@@ -101,17 +101,17 @@ def _reading(address: Address, throttle: Throttle, parts: Sequence[KeyPart], int
 
 
 @contextlib.contextmanager
-def _line(address: Address, part: KeyPart) -> Iterator[Wire]:
-    """A line to the server that has the key. Raises ServerError that names the part."""
+def _pipeline(address: Address, part: KeyPart) -> Iterator[PipelineConnection]:
+    """A pipeline to the server that has the key. Raises ServerError that names the part."""
     name = f"{to_text(part.key)!r}"
     with located(f"reading part {part.number + 1} of {part.of} of {name}"):
         if address.kind is not Kind.CLUSTER:
-            with open_client(address) as client, wire(client) as line:
-                yield line
+            with open_client(address) as client, open_pipeline(client) as pipe:
+                yield pipe
             return
         with server_errors(address), Cluster(address) as cluster:
             try:
-                with wire(cluster.owner_of(key_slot(part.key))) as line:
-                    yield line
+                with open_pipeline(cluster.owner_of(key_slot(part.key))) as pipe:
+                    yield pipe
             except REDIRECTED:
                 raise ServerError(f"{address.display()}: {name} moves to another node; try again when it has settled") from None

@@ -21,7 +21,7 @@ from ..migrations.reading import read_all
 from ..migrations.throttle import Pace
 from ..schema.columnar.binary_views import Texts
 from ..schema.connection.address import Address
-from ..schema.connection.pipeline import Wire
+from ..schema.connection.pipeline import PipelineConnection
 from ..schema.errors import UsageError
 from ..schema.text import to_bytes
 from .columns import STAYS, Found, Hashes, Picked, entries_of
@@ -104,10 +104,10 @@ class Whole(Form):
             others += keys.take(~likely).to_list()
             yield from self._read_hashes(replies, keys.take(likely), pace, rows, others)
             if len(others) >= ROWS:
-                yield from self._read_any(replies.line, others, pace)
+                yield from self._read_any(replies.pipe, others, pace)
                 others = []
         yield from rows.rest()
-        yield from self._read_any(replies.line, others, pace)
+        yield from self._read_any(replies.pipe, others, pace)
 
     def _read_hashes(self, replies: Replies, keys: Texts, pace: Pace, rows: _Pile[Hashes], others: list[bytes]) -> Batches:
         """Adds the keys to the rows, those that are no small hashes to the others."""
@@ -115,8 +115,8 @@ class Whole(Form):
             others += left
             yield from rows.add(found, len(found), found.size)
 
-    def _read_any(self, line: Wire, keys: Sequence[bytes], pace: Pace) -> Batches:
-        entries = chain.from_iterable(read_all(line, keys, pace))
+    def _read_any(self, pipe: PipelineConnection, keys: Sequence[bytes], pace: Pace) -> Batches:
+        entries = chain.from_iterable(read_all(pipe, keys, pace))
         return batches(ENTRIES, (entry for entry in entries if self.kind in (None, entry.redis_type)), entry_bytes)
 
     def batches(self, found: Iterable[Found], address: Address) -> Batches:
@@ -142,7 +142,7 @@ class Records(Whole):
         for keys in pages:
             yield from self._read_hashes(replies, keys.take(is_record(keys)), pace, rows, others)
         yield from rows.rest()
-        yield from self._read_any(replies.line, others, pace)
+        yield from self._read_any(replies.pipe, others, pace)
 
     def batches(self, found: Iterable[Found], address: Address) -> Batches:
         return super().batches(_records(found, record_test(address.key_family, address.prefix)), address)

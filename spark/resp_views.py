@@ -15,7 +15,7 @@ import numpy as np
 
 from ..schema.columnar.binary_views import Texts, packed
 from ..schema.columnar.jit import compiled
-from ..schema.connection.pipeline import Wire
+from ..schema.connection.pipeline import PipelineConnection
 from ..schema.family import Command
 
 ROOM = 1 << 18
@@ -33,8 +33,8 @@ class Odd(Exception):
 class Replies:
     """What comes over one wire. Bytes go into one buffer again and again, as new memory costs more than to copy them."""
 
-    def __init__(self, line: Wire, *, all_stay: bool = False) -> None:
-        self.line = line
+    def __init__(self, pipe: PipelineConnection, *, all_stay: bool = False) -> None:
+        self.pipe = pipe
         self.all_stay = all_stay
         """No key has a time to live."""
         self._data: Any = np.empty(ROOM, np.uint8)
@@ -46,13 +46,13 @@ class Replies:
 
     def ask(self, keys: Texts, *commands: Sequence[bytes]) -> None:
         """Sends each of these commands about every key, which comes after a command's first word."""
-        self.line.send_packed(*(packed(keys, *command) for command in commands))
+        self.pipe.send_packed(*(packed(keys, *command) for command in commands))
         self._awaited += len(keys) * len(commands)
 
     def at_once(self, *commands: Command) -> list[Texts]:
         """The words that each of these commands answers at one moment, all of them in arrays. Raises Odd if one is none."""
         number = len(commands)
-        self.line.send([("MULTI",), *commands, ("EXEC",)])
+        self.pipe.send([("MULTI",), *commands, ("EXEC",)])
         self._awaited += number + 2
         self._pass(b"+OK\r\n" + number * b"+QUEUED\r\n" + b"*%d\r\n" % number)
         self._awaited -= 2  # what is left are the elements of the last reply
@@ -130,8 +130,8 @@ class Replies:
     def _receive(self, told: int) -> None:
         """Takes more bytes. Raises Odd when that would not help: then all that is awaited has been read."""
         if told == ODD:
-            self.line.feed(bytes(self._data[self._first : self._filled]))
-            self.line.replies(self._awaited)
+            self.pipe.feed(bytes(self._data[self._first : self._filled]))
+            self.pipe.replies(self._awaited)
             self._at = self._filled = self._first
             self._awaited = 0
             raise Odd
@@ -141,7 +141,7 @@ class Replies:
             self._first, self._at, self._filled = 0, self._at - self._first, len(rest)
         if self._filled == len(self._data):
             self._data = _grown(self._data)
-        self._filled += self.line.receive(memoryview(self._data)[self._filled :])
+        self._filled += self.pipe.receive(memoryview(self._data)[self._filled :])
 
 
 def _grown(array: Any) -> Any:

@@ -35,7 +35,7 @@ from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..schema.columnar.binary_views import Texts
 from ..schema.connection.address import Address, Kind
 from ..schema.connection.connect import open_client, server_errors
-from ..schema.connection.pipeline import Wire, wire
+from ..schema.connection.pipeline import PipelineConnection, open_pipeline
 from ..schema.errors import ServerError
 from ..schema.fact import Fact, Subject, join
 from ..schema.rule import Finding, Keyspace
@@ -338,8 +338,8 @@ def _read_task(
 
 def _of_server(address: Address, throttle: Throttle, pages: Iterator[Texts], taker: Intake, longs: LongKeys) -> Iterator[Fact]:
     pace = throttle.pace()
-    with open_client(address) as client, wire(client) as line:
-        replies = Replies(line, all_stay=nothing_expires(client, address.db))
+    with open_client(address) as client, open_pipeline(client) as pipe:
+        replies = Replies(pipe, all_stay=nothing_expires(client, address.db))
         for keys in pages:
             others: list[bytes] = []
             if isinstance(taker, KeyRowWriter):
@@ -353,7 +353,7 @@ def _of_server(address: Address, throttle: Throttle, pages: Iterator[Texts], tak
                 keys = keys.take(~(are_records | are_lists))
             others += keys.to_list()
             zsets: list[tuple[bytes, int | None]] = []
-            for entry in chain.from_iterable(read_all(line, others, pace, no_guess, _setting_aside(longs, taker, zsets))):
+            for entry in chain.from_iterable(read_all(pipe, others, pace, no_guess, _setting_aside(longs, taker, zsets))):
                 yield from taker.facts(entry)
             if isinstance(taker, KeyRowWriter):
                 for key, ttl_ms in zsets:
@@ -364,8 +364,8 @@ def _of_server(address: Address, throttle: Throttle, pages: Iterator[Texts], tak
 def _setting_aside(longs: LongKeys, taker: Intake, zsets: list[tuple[bytes, int | None]]) -> SetAside:
     """Sets long keys aside, and leaves zsets of more than a chunk to who can read them as columns."""
 
-    def set_aside(line: Wire, key: bytes, kind: str, ttl_ms: int | None) -> bool:
-        if longs.set_aside(line, key, kind, ttl_ms):
+    def set_aside(pipe: PipelineConnection, key: bytes, kind: str, ttl_ms: int | None) -> bool:
+        if longs.set_aside(pipe, key, kind, ttl_ms):
             return True
         if kind != "zset" or not isinstance(taker, KeyRowWriter):
             return False

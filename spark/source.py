@@ -55,7 +55,7 @@ from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..schema.columnar.binary_views import Texts
 from ..schema.connection.address import Address, Kind
 from ..schema.connection.connect import server_errors
-from ..schema.connection.pipeline import wire
+from ..schema.connection.pipeline import open_pipeline
 from ..schema.errors import ServerError, UsageError
 from .columns import entries_of
 from .entries import ENTRIES, entry_bytes
@@ -240,8 +240,8 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
         if self.table == "entries":
             if span == EVERYTHING:
                 pages = _distinct(pages)
-            with wire(client) as line:
-                replies = Replies(line, all_stay=nothing_expires(client, self.address.db))
+            with open_pipeline(client) as pipe:
+                replies = Replies(pipe, all_stay=nothing_expires(client, self.address.db))
                 yield from self.form.read(replies, gathered(map(Texts.of, pages)), throttle.pace(), self.address)
             return
         found = entries(client, family, prefix, span, throttle)

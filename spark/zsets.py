@@ -103,6 +103,6 @@ class _Reader:
             _, told = self.replies.arrays(1)
         except Odd:
             # An error, most likely, which is raised here.
-            found = scored(self.replies.line.ask("ZRANGE", self.key, *words))
+            found = scored(self.replies.pipe.ask("ZRANGE", self.key, *words))
             return _Members(Texts.of(name for name, _ in found), np.array([score for _, score in found], np.float64))
         return _Members(told.take(slice(0, None, 2)), told.take(slice(1, None, 2)).floats())

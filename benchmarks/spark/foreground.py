@@ -13,7 +13,7 @@ from ferryman.migrations.source import open_source
 from ferryman.migrations.throttle import Throttle
 from ferryman.schema.connection.address import Address
 from ferryman.schema.connection.connect import open_client
-from ferryman.schema.connection.pipeline import wire
+from ferryman.schema.connection.pipeline import open_pipeline
 
 from tests.support.servers import Server
 
@@ -72,7 +72,7 @@ def _read(address: Address, reads: Event) -> None:
 
 def _read_long(address: Address, reads: Event) -> None:
     """Reads one long key, over and over."""
-    with open_client(address) as client, wire(client) as line:
+    with open_client(address) as client, open_pipeline(client) as pipe:
         while True:
-            for _ in read_all(line, [LONG_KEY], Throttle.parse("polite").pace()):
+            for _ in read_all(pipe, [LONG_KEY], Throttle.parse("polite").pace()):
                 reads.set()

@@ -1,4 +1,4 @@
-"""Wire: one connection on which many commands go out before the first reply is read.
+"""PipelineConnection: one connection on which many commands go out before the first reply is read.
 
 redis-py's own pipelines build a dict or a callback for every reply, which halves the rate at which a keyspace can be read;
 this is the same connection (its login, TLS, timeouts) with nothing between the reply and the caller. Errors are replies
@@ -24,7 +24,7 @@ _PENDING = object()
 
 
 @frozen(eq=False)
-class Packed:
+class PackedCommands:
     """Commands as they go over the wire."""
 
     data: bytes | memoryview
@@ -32,7 +32,7 @@ class Packed:
     """How many they are."""
 
     @classmethod
-    def of(cls, commands: Sequence[Command]) -> Packed:
+    def of(cls, commands: Sequence[Command]) -> PackedCommands:
         """These commands."""
         # hiredis' type stub takes a command for a tuple of exactly one word.
         return cls(b"".join(map(pack_command, commands)), len(commands))  # type: ignore[arg-type]
@@ -46,8 +46,8 @@ class Packed:
             yield (name.decode(), *words)
 
 
-class Wire:
-    """A connection taken from a client for the length of a ``with wire(client)`` block."""
+class PipelineConnection:
+    """A connection taken from a client for the length of a ``with open_pipeline(client)`` block."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -90,7 +90,7 @@ class Wire:
             replies = explained_each(replies, [(command[0], key) for command in commands for key in keys])
         return [replies[start : start + number] for start in range(0, len(replies), number)]
 
-    def call_packed(self, those: Sequence[Packed]) -> list[Any]:
+    def call_packed(self, those: Sequence[PackedCommands]) -> list[Any]:
         """``call`` of all of these."""
         self.send_packed(*(packed.data for packed in those))
         replies = self.replies(sum(packed.number for packed in those))
@@ -101,7 +101,7 @@ class Wire:
     def send(self, commands: Sequence[Command]) -> None:
         """Sends all commands at once and reads nothing: ``replies`` must fetch what is answered."""
         if commands:
-            self.send_packed(Packed.of(commands).data)
+            self.send_packed(PackedCommands.of(commands).data)
 
     def ask(self, *command: bytes | str | int | float) -> Any:
         """The reply to one command. Raises the error reply, if it is one."""
@@ -159,14 +159,14 @@ FOR_A_COMMAND = () if redis.VERSION >= (5, 3) else ("PING",)
 
 
 @contextlib.contextmanager
-def wire(client: redis.Redis) -> Iterator[Wire]:
-    """A wire over one of the client's connections, given back at the end.
+def open_pipeline(client: redis.Redis) -> Iterator[PipelineConnection]:
+    """A pipeline over one of the client's connections, given back at the end.
 
     After an exception the connection is closed first: unread replies would be taken for somebody else's.
     """
     connection = _connected(client)
     try:
-        yield Wire(connection)
+        yield PipelineConnection(connection)
     except BaseException:
         connection.disconnect()
         raise

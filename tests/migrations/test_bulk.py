@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 from ferryman.migrations.bulk import BATCH_COMMANDS, Bulk, joined
-from ferryman.schema.connection.pipeline import wire
+from ferryman.schema.connection.pipeline import open_pipeline
 from ferryman.schema.errors import ServerError
 from ferryman.schema.family import Command
 from hypothesis import HealthCheck, given, settings
@@ -59,8 +59,8 @@ def test_a_refused_command_is_told_whichever_batch_it_stands_in(client: redis.Re
 
 
 def put_all(client: redis.Redis, several: list[Command]) -> None:
-    with wire(client) as line:
-        bulk = Bulk(line)
+    with open_pipeline(client) as pipe:
+        bulk = Bulk(pipe)
         for command in several:
             bulk.put([command])
         bulk.finish()

@@ -9,7 +9,7 @@ import redis
 from ferryman.migrations import index_slices
 from ferryman.migrations.index_slices import Strip, cut_strips
 from ferryman.migrations.key_splits import read_part
-from ferryman.schema.connection.pipeline import Wire, wire
+from ferryman.schema.connection.pipeline import PipelineConnection, open_pipeline
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -21,9 +21,9 @@ def fill(client: redis.Redis, members: int, score: str) -> None:
     client.eval(f"for n = 0, ARGV[1] - 1 do redis.call('zadd', KEYS[1], {score}, string.format('%08d', n)) end", 1, KEY, members)
 
 
-def members(line: Wire, strip: Strip) -> list[list[int]]:
+def members(pipe: PipelineConnection, strip: Strip) -> list[list[int]]:
     """Those of each part."""
-    return [[int(member) for entry in read_part(line, part) for member, _ in entry.value] for part in strip]
+    return [[int(member) for entry in read_part(pipe, part) for member, _ in entry.value] for part in strip]
 
 
 def flat(found: list[list[int]]) -> list[int]:
@@ -33,8 +33,8 @@ def flat(found: list[list[int]]) -> list[int]:
 @pytest.mark.parametrize("number", [1, 4, 5])
 def test_a_strip_has_the_ids_between_two_of_every_priority(client: redis.Redis, number: int) -> None:
     fill(client, 60_000, "n % 100 == 0 and -1.5 or n % 3")
-    with wire(client) as line:
-        found = [members(line, strip) for strip in cut_strips(line, KEY, number)]
+    with open_pipeline(client) as pipe:
+        found = [members(pipe, strip) for strip in cut_strips(pipe, KEY, number)]
     assert sorted(flat([flat(strip) for strip in found])) == list(range(60_000))
     assert [len(strip) for strip in found] == [4] * number
     bounds = [60_000 * strip // number for strip in range(number + 1)]
@@ -46,27 +46,27 @@ def test_a_strip_has_the_ids_between_two_of_every_priority(client: redis.Redis, 
 
 def test_with_too_many_runs_a_strip_is_a_range_of_ranks(client: redis.Redis) -> None:
     fill(client, 45_000, "n * 7919 % 45000")
-    with wire(client) as line:
-        found = cut_strips(line, KEY, 8)
+    with open_pipeline(client) as pipe:
+        found = cut_strips(pipe, KEY, 8)
         assert [len(strip) for strip in found] == [1] * 4
         ranked = list(map(int, client.zrange(KEY, 0, -1)))
-        assert flat([flat(members(line, strip)) for strip in found]) == ranked
+        assert flat([flat(members(pipe, strip)) for strip in found]) == ranked
     assert all(10_000 < strip[0].count < 12_500 for strip in found)
 
 
 @pytest.mark.parametrize("kept", [0, 3, 9_000])
 def test_a_zset_of_few_members_is_one_strip_which_has_no_end(client: redis.Redis, kept: int) -> None:
     fill(client, kept, "n % 5")
-    with wire(client) as line:
-        ((part,),) = cut_strips(line, KEY, 4)
+    with open_pipeline(client) as pipe:
+        ((part,),) = cut_strips(pipe, KEY, 4)
     assert (part.offset, part.count, part.after, part.until) == (0, kept, (), ())
 
 
 def test_a_key_that_is_no_zset_any_more_is_an_empty_strip(client: redis.Redis) -> None:
     client.set(KEY, "text")
-    with wire(client) as line:
-        ((part,),) = cut_strips(line, KEY, 4)
-        assert members(line, [part]) == [[]]
+    with open_pipeline(client) as pipe:
+        ((part,),) = cut_strips(pipe, KEY, 4)
+        assert members(pipe, [part]) == [[]]
 
 
 @given(
@@ -81,12 +81,12 @@ def test_each_member_that_stays_is_in_one_part_whatever_goes(
     client.delete(KEY)
     if scores:
         client.zadd(KEY, {f"{n:08}": score for n, score in enumerate(scores)})
-    with pytest.MonkeyPatch.context() as patch, wire(client) as line:
+    with pytest.MonkeyPatch.context() as patch, open_pipeline(client) as pipe:
         patch.setattr(index_slices, "CHUNK", 10)
         patch.setattr(index_slices, "SAMPLES", 5)
-        cut = cut_strips(line, KEY, number)
+        cut = cut_strips(pipe, KEY, number)
         if gone:
             client.zrem(KEY, *(f"{n:08}" for n in gone))
-        found = flat([flat(members(line, strip)) for strip in cut])
+        found = flat([flat(members(pipe, strip)) for strip in cut])
     assert sorted(found) == [n for n in range(len(scores)) if n not in gone]
     assert len(cut) <= max(1, min(number, len(scores) // 10))

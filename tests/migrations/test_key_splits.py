@@ -15,7 +15,7 @@ from ferryman.migrations import key_splits, long_keys
 from ferryman.migrations.key_splits import KeyPart, cut, read_part
 from ferryman.migrations.long_keys import Sizes
 from ferryman.migrations.reading import read_entries
-from ferryman.schema.connection.pipeline import Wire, wire
+from ferryman.schema.connection.pipeline import PipelineConnection, open_pipeline
 from ferryman.schema.fact import Entry
 
 from ..support.servers import Server
@@ -43,13 +43,13 @@ def items(entries: Iterator[Entry] | list[Entry]) -> list[Any]:
     return found
 
 
-def serially(line: Wire) -> list[Any]:
-    return items([entry for batch in read_entries(line, [KEY]) for entry in batch])
+def serially(pipe: PipelineConnection) -> list[Any]:
+    return items([entry for batch in read_entries(pipe, [KEY]) for entry in batch])
 
 
-def parts_of(line: Wire, kind: str) -> list[KeyPart]:
+def parts_of(pipe: PipelineConnection, kind: str) -> list[KeyPart]:
     """The key's parts, as they come to those who read them."""
-    parts = cut(line, KEY, kind, None, by_cursor=True)
+    parts = cut(pipe, KEY, kind, None, by_cursor=True)
     return [KeyPart.from_json(json.loads(json.dumps(part.to_json()))) for part in parts]
 
 
@@ -77,9 +77,9 @@ def test_parts_of_a_long_key_together_are_the_key(any_server: Server, kind: str,
     with any_server.client() as client:
         client.flushall()
         write(client, kind, 0, size)
-        with wire(client) as line:
-            parts = parts_of(line, kind)
-            assert items(entry for part in parts for entry in read_part(line, part)) == serially(line)
+        with open_pipeline(client) as pipe:
+            parts = parts_of(pipe, kind)
+            assert items(entry for part in parts for entry in read_part(pipe, part)) == serially(pipe)
     assert [part.count for part in parts] == [100_000] * (size // 100_000)
 
 
@@ -87,10 +87,10 @@ def test_parts_of_a_long_key_together_are_the_key(any_server: Server, kind: str,
 @pytest.mark.parametrize("kind", ["list", "zset", "set", "hash"])
 def test_every_item_is_in_one_part(client: redis.Redis, kind: str) -> None:
     write(client, kind, 0, 5_000)
-    with wire(client) as line:
-        parts = parts_of(line, kind)
-        found = [items(read_part(line, part, SMALL)) for part in parts]
-        assert Counter(item for part in found for item in part) == Counter(serially(line))
+    with open_pipeline(client) as pipe:
+        parts = parts_of(pipe, kind)
+        found = [items(read_part(pipe, part, SMALL)) for part in parts]
+        assert Counter(item for part in found for item in part) == Counter(serially(pipe))
     assert len(parts) in (4, 5)
     assert max(map(len, found)) < 1_800
 
@@ -151,10 +151,10 @@ def seen(entries: list[Entry]) -> Counter[int]:
 def test_items_that_stand_still_are_in_one_part_while_others_come_and_go(client: redis.Redis, kind: str, seed: int) -> None:
     write(client, kind, 0, SIZE)
     random, state = Random(seed), {"low": 0, "high": SIZE}
-    with wire(client) as line:
-        parts = parts_of(line, kind)
+    with open_pipeline(client) as pipe:
+        parts = parts_of(pipe, kind)
         assert len(parts) in (4, 5)
-        found = in_turn([read_part(line, part, SMALL) for part in parts], lambda: churn(client, kind, random, state))
+        found = in_turn([read_part(pipe, part, SMALL) for part in parts], lambda: churn(client, kind, random, state))
     assert seen(found) == Counter(STABLE)
 
 
@@ -162,9 +162,9 @@ def test_items_that_stand_still_are_in_one_part_while_others_come_and_go(client:
 def test_the_same_by_indexes_alone_misses_items(client: redis.Redis) -> None:
     write(client, "list", 0, SIZE)
     random, state = Random(1), {"low": 0, "high": SIZE}
-    with wire(client) as line:
-        blind = [evolve(part, after=(), until=()) for part in parts_of(line, "list")]
-        chunks_of_some = [read_part(line, part, SMALL) for part in blind]
+    with open_pipeline(client) as pipe:
+        blind = [evolve(part, after=(), until=()) for part in parts_of(pipe, "list")]
+        chunks_of_some = [read_part(pipe, part, SMALL) for part in blind]
         found = in_turn(chunks_of_some, lambda: churn(client, "list", random, state))
     assert seen(found) != Counter(STABLE)
 
@@ -172,26 +172,26 @@ def test_the_same_by_indexes_alone_misses_items(client: redis.Redis) -> None:
 @pytest.mark.usefixtures("small")
 def test_a_set_without_its_next_parts_items_told_apart_repeats_some(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     write(client, "set", 0, SIZE)
-    with wire(client) as line:
-        parts = parts_of(line, "set")
-        assert sum(len(items(read_part(line, part, SMALL))) for part in parts) == SIZE
+    with open_pipeline(client) as pipe:
+        parts = parts_of(pipe, "set")
+        assert sum(len(items(read_part(pipe, part, SMALL))) for part in parts) == SIZE
         monkeypatch.setattr(key_splits, "FULL", SIZE)
-        assert sum(len(items(read_part(line, part, SMALL))) for part in parts) > SIZE
+        assert sum(len(items(read_part(pipe, part, SMALL))) for part in parts) > SIZE
 
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("end", ["head", "tail"])
 def test_a_list_of_which_whole_parts_have_been_taken_away_is_read_to_the_last_item(client: redis.Redis, end: str) -> None:
     write(client, "list", 0, SIZE)
-    with wire(client) as line:
-        parts = parts_of(line, "list")
+    with open_pipeline(client) as pipe:
+        parts = parts_of(pipe, "list")
         if end == "head":
             client.lpop(KEY, 2_500)
             write(client, "list", SIZE, SIZE + 3_000)
         else:
             client.rpop(KEY, 2_500)
             client.lpush(KEY, *(f"new {number}" for number in range(3_000)))
-        found = [[name for entry in read_part(line, part, SMALL) for name in entry.value] for part in parts]
+        found = [[name for entry in read_part(pipe, part, SMALL) for name in entry.value] for part in parts]
     left = range(2_500, SIZE) if end == "head" else range(SIZE - 2_500)
     # The first part has nothing to know its beginning by: it begins with what stands at the head.
     behind = [name for part in found[1:] for name in part]
@@ -202,45 +202,45 @@ def test_a_list_of_which_whole_parts_have_been_taken_away_is_read_to_the_last_it
 @pytest.mark.usefixtures("small")
 def test_a_list_that_has_lost_items_at_every_border_is_read_once(client: redis.Redis) -> None:
     write(client, "list", 0, SIZE)
-    with wire(client) as line:
-        parts = parts_of(line, "list")
+    with open_pipeline(client) as pipe:
+        parts = parts_of(pipe, "list")
         gone = {b"%08d" % (part.offset - back) for part in parts[1:] for back in (1, 3)}
         for name in gone:
             client.lrem(KEY, 1, name.decode())
-        found = [name for part in parts for entry in read_part(line, part, SMALL) for name in entry.value]
+        found = [name for part in parts for entry in read_part(pipe, part, SMALL) for name in entry.value]
     assert found == sorted({b"%08d" % number for number in range(SIZE)} - gone)
 
 
 @pytest.mark.usefixtures("small")
 def test_a_list_of_tokens_is_as_long_in_parts(client: redis.Redis) -> None:
     client.rpush(KEY, *["1"] * 5_000)
-    with wire(client) as line:
-        assert items(entry for part in parts_of(line, "list") for entry in read_part(line, part, SMALL)) == serially(line)
+    with open_pipeline(client) as pipe:
+        assert items(entry for part in parts_of(pipe, "list") for entry in read_part(pipe, part, SMALL)) == serially(pipe)
 
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("kind", ["list", "zset", "set", "hash"])
 def test_a_key_that_is_another_by_now_has_no_items_of_the_old_one(client: redis.Redis, kind: str) -> None:
     write(client, kind, 0, 4_000)
-    with wire(client) as line:
-        parts = parts_of(line, kind)
+    with open_pipeline(client) as pipe:
+        parts = parts_of(pipe, kind)
         client.delete(KEY)
-        assert items(entry for part in parts for entry in read_part(line, part, SMALL)) == []
+        assert items(entry for part in parts for entry in read_part(pipe, part, SMALL)) == []
         client.set(KEY, "text")
-        assert items(entry for part in parts for entry in read_part(line, part, SMALL)) == []
+        assert items(entry for part in parts for entry in read_part(pipe, part, SMALL)) == []
         client.delete(KEY)
         write(client, kind, 0, 5)
         # Where a set of five is a table, there are buckets that belong to several parts.
-        assert set(items(entry for part in parts for entry in read_part(line, part, SMALL))) == set(serially(line))
+        assert set(items(entry for part in parts for entry in read_part(pipe, part, SMALL))) == set(serially(pipe))
 
 
 def test_what_can_not_be_cut_stays_whole(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("LONG", 100), ("PART", 10)):
         monkeypatch.setattr(key_splits, name, value)
     client.sadd(KEY, *range(120))
-    with wire(client) as line:
-        assert cut(line, KEY, "set", None, by_cursor=True) == []  # an intset, which has no positions
+    with open_pipeline(client) as pipe:
+        assert cut(pipe, KEY, "set", None, by_cursor=True) == []  # an intset, which has no positions
         client.sadd(KEY, *(f"m{number}" for number in range(500)))
-        assert cut(line, KEY, "set", None, by_cursor=False) == []
-        assert len(cut(line, KEY, "set", None, by_cursor=True)) > 1
-        assert cut(line, KEY, "list", None, by_cursor=True) == []  # the wrong type
+        assert cut(pipe, KEY, "set", None, by_cursor=False) == []
+        assert len(cut(pipe, KEY, "set", None, by_cursor=True)) > 1
+        assert cut(pipe, KEY, "list", None, by_cursor=True) == []  # the wrong type

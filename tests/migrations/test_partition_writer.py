@@ -14,7 +14,7 @@ from ferryman.migrations import partition_writer
 from ferryman.migrations.fence import Condition, PartlyApplied, transact
 from ferryman.migrations.partition_writer import BATCH_COMMANDS, PackedJobs, PackedMembers, Run, marked, open_part, send
 from ferryman.migrations.store import ServerStore, Store
-from ferryman.schema.connection.pipeline import Packed, Wire, wire
+from ferryman.schema.connection.pipeline import PackedCommands, PipelineConnection, open_pipeline
 from ferryman.schema.errors import MigrationRefused, ServerError, StaleWriter
 from ferryman.schema.family import Command
 
@@ -41,7 +41,7 @@ def job(number: int) -> tuple[bytes, list[Command]]:
 def many(jobs: Sequence[tuple[bytes, list[Command]]]) -> PackedJobs:
     """The same jobs to be put at once."""
     identities = [marked(identity) for identity, _ in jobs]
-    packed = [Packed.of(commands) for _, commands in jobs]
+    packed = [PackedCommands.of(commands) for _, commands in jobs]
     return PackedJobs(
         memoryview(b"".join(identities)),
         list(accumulate(map(len, identities), initial=0)),
@@ -195,50 +195,50 @@ def test_batches_are_sent_by_themselves_before_they_grow_too_large(client: redis
 def test_nothing_is_written_when_the_fence_falls_between_look_and_execution(client: redis.Redis, server: Server) -> None:
     """The window that WATCH closes: another client is faster every time, until it stops the run for good."""
     client.hset("fence", "token", "1")
-    with wire(client) as line, server.client() as rival:
+    with open_pipeline(client) as pipe, server.client() as rival:
 
-        def commands() -> Iterator[Packed]:
+        def commands() -> Iterator[PackedCommands]:
             rival.hset("fence", "token", "2")
-            yield Packed.of([("SET", "written", "1")])
+            yield PackedCommands.of([("SET", "written", "1")])
 
-        class Late(list[Packed]):
+        class Late(list[PackedCommands]):
             """Commands that are looked at only when the transaction is sent."""
 
-            def __iter__(self) -> Iterator[Packed]:
+            def __iter__(self) -> Iterator[PackedCommands]:
                 return commands()
 
         with pytest.raises(StaleWriter):
-            transact(line, (Condition(b"fence", "token", b"1"),), Late())
-        assert line.ask("PING") in (b"PONG", "PONG")
+            transact(pipe, (Condition(b"fence", "token", b"1"),), Late())
+        assert pipe.ask("PING") in (b"PONG", "PONG")
     assert not client.exists("written")
 
 
 def test_a_touched_but_unchanged_fence_only_costs_another_try(client: redis.Redis, server: Server) -> None:
     client.hset("fence", "token", "1")
     touches = iter(range(3))
-    with wire(client) as line, server.client() as rival:
+    with open_pipeline(client) as pipe, server.client() as rival:
 
-        class Late(list[Packed]):
-            def __iter__(self) -> Iterator[Packed]:
+        class Late(list[PackedCommands]):
+            def __iter__(self) -> Iterator[PackedCommands]:
                 if next(touches, None) is not None:
                     rival.hset("fence", "other", "x")
                 return super().__iter__()
 
-        transact(line, (Condition(b"fence", "token", b"1"),), Late([Packed.of([("INCR", "written")])]))
+        transact(pipe, (Condition(b"fence", "token", b"1"),), Late([PackedCommands.of([("INCR", "written")])]))
     assert client.get("written") == b"1"
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[Command]]:
-    """What is asked by ``Wire.call``, each time."""
+    """What is asked by ``PipelineConnection.call``, each time."""
     found: list[list[Command]] = []
-    call = Wire.call
+    call = PipelineConnection.call
 
-    def noting(line: Wire, commands: Iterable[Command]) -> list[Any]:
+    def noting(pipe: PipelineConnection, commands: Iterable[Command]) -> list[Any]:
         found.append(list(commands))
-        return call(line, found[-1])
+        return call(pipe, found[-1])
 
-    monkeypatch.setattr(Wire, "call", noting)
+    monkeypatch.setattr(PipelineConnection, "call", noting)
     return found
 
 
@@ -308,9 +308,9 @@ def test_send_refuses_a_fallen_fence(client: redis.Redis, store: Store, run: Run
 def test_a_partly_applied_transaction_says_so(client: redis.Redis) -> None:
     client.hset("fence", "token", "1")
     client.set("text", "x")
-    commands = [Packed.of([("SET", "other", "1")]), Packed.of([("SET", "third", "1"), ("LPUSH", "text", "y")])]
-    with wire(client) as line, pytest.raises(PartlyApplied, match="LPUSH text"):
-        transact(line, (Condition(b"fence", "token", b"1"),), commands)
+    commands = [PackedCommands.of([("SET", "other", "1")]), PackedCommands.of([("SET", "third", "1"), ("LPUSH", "text", "y")])]
+    with open_pipeline(client) as pipe, pytest.raises(PartlyApplied, match="LPUSH text"):
+        transact(pipe, (Condition(b"fence", "token", b"1"),), commands)
 
 
 # PackedJobs at once

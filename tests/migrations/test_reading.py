@@ -14,16 +14,16 @@ from attrs import define, field
 from ferryman.migrations.long_keys import CHUNK, LIST_CHUNK
 from ferryman.migrations.reading import BATCH, BATCH_BYTES, read_all, read_entries
 from ferryman.migrations.throttle import POLITE_SIZES, UNTHROTTLED, Pace, Throttle
-from ferryman.schema.connection.pipeline import wire
+from ferryman.schema.connection.pipeline import open_pipeline
 from ferryman.schema.fact import Entry
 
 from ..support.servers import Server
 
 
 def read(client: redis.Redis, *keys: str | bytes) -> list[Entry]:
-    with wire(client) as line:
+    with open_pipeline(client) as pipe:
         names = [key.encode() if isinstance(key, str) else key for key in keys]
-        return [entry for batch in read_entries(line, names) for entry in batch]
+        return [entry for batch in read_entries(pipe, names) for entry in batch]
 
 
 def whole(entries: Iterable[Entry]) -> list[Any]:
@@ -104,8 +104,8 @@ def test_a_polite_reader_takes_little_of_a_long_key_at_once(client: redis.Redis,
             client.sadd("key", *names)
         case "hash":
             client.hset("key", mapping=dict.fromkeys(names, "v"))
-    with wire(client) as line:
-        found = [entry for batch in read_all(line, [b"key"], Throttle.parse("polite").pace()) for entry in batch]
+    with open_pipeline(client) as pipe:
+        found = [entry for batch in read_all(pipe, [b"key"], Throttle.parse("polite").pace()) for entry in batch]
     items = [item[0] if kind == "zset" else item for item in whole(found)]
     assert sorted(items) == [name.encode() for name in names]
     most = POLITE_SIZES.items if kind == "list" else POLITE_SIZES.members
@@ -116,8 +116,8 @@ def test_items_that_stay_are_read_once_in_small_chunks_too(client: redis.Redis) 
     names = [b"%06d" % number for number in range(5_000)]
     client.rpush("key", *names)
     found: list[bytes] = []
-    with wire(client) as line:
-        for (entry,) in read_entries(line, [b"key"], sizes=POLITE_SIZES):
+    with open_pipeline(client) as pipe:
+        for (entry,) in read_entries(pipe, [b"key"], sizes=POLITE_SIZES):
             found += entry.value
             client.lpop("key", 30)
             client.rpush("key", "new")
@@ -130,8 +130,8 @@ def test_members_of_a_zset_that_stay_are_all_read_once_while_those_before_them_g
     members = [f"m{index:06}" for index in range(3 * CHUNK)]
     client.zadd("zset", {name: index for index, name in enumerate(members)})
     found: list[bytes] = []
-    with wire(client) as line:
-        for (entry,) in read_entries(line, [b"zset"]):
+    with open_pipeline(client) as pipe:
+        for (entry,) in read_entries(pipe, [b"zset"]):
             found += [member for member, _ in entry.value]
             client.zremrangebyrank("zset", 0, CHUNK // 2 - 1)
     stayed = [name.encode() for name in members[5 * (CHUNK // 2) :]]
@@ -143,8 +143,8 @@ def test_a_zset_of_which_all_that_was_read_goes_away_is_read_to_its_end(client: 
     members = [f"m{index:06}" for index in range(3 * CHUNK)]
     client.zadd("zset", {name: index for index, name in enumerate(members)})
     found: list[bytes] = []
-    with wire(client) as line:
-        for (entry,) in read_entries(line, [b"zset"]):
+    with open_pipeline(client) as pipe:
+        for (entry,) in read_entries(pipe, [b"zset"]):
             found += [member for member, _ in entry.value]
             client.zrem("zset", *found)
     assert found == [name.encode() for name in members]
@@ -194,8 +194,8 @@ def test_large_values_come_in_smaller_batches(client: redis.Redis, kind: str) ->
             case "list":
                 client.rpush(name, 1, value)
     pace = Noting(UNTHROTTLED)
-    with wire(client) as line:
-        assert [entry.key for batch in read_all(line, names, pace) for entry in batch] == names
+    with open_pipeline(client) as pipe:
+        assert [entry.key for batch in read_all(pipe, names, pace) for entry in batch] == names
     first, *others = pace.sizes
     assert first == BATCH
     assert max(others[:-1]) <= BATCH_BYTES // 200_000 + 1
@@ -206,10 +206,10 @@ READ = """
 import resource, sys, redis
 from ferryman.migrations.reading import BATCH, BATCH_BYTES, read_all, read_entries
 from ferryman.migrations.throttle import UNTHROTTLED, Pace
-from ferryman.schema.connection.pipeline import wire
+from ferryman.schema.connection.pipeline import open_pipeline
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-with wire(redis.Redis(port=int(sys.argv[1]), protocol=2)) as line:
-    size = sum(len(entry.value) for batch in read_entries(line, [b"huge"]) for entry in batch)
+with open_pipeline(redis.Redis(port=int(sys.argv[1]), protocol=2)) as pipe:
+    size = sum(len(entry.value) for batch in read_entries(pipe, [b"huge"]) for entry in batch)
 print(size, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 """
 

@@ -20,10 +20,10 @@ from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.recheck import LOOKS, Confirmation, confirming
 from ferryman.migrations.subjects import Gathering
 from ferryman.migrations.throttle import POLITE_BATCH, UNTHROTTLED, Throttle
-from ferryman.schema.connection import pipeline as wire_module
+from ferryman.schema.connection import pipeline
 from ferryman.schema.connection.address import Address
 from ferryman.schema.connection.connect import open_client
-from ferryman.schema.connection.pipeline import Wire, wire
+from ferryman.schema.connection.pipeline import PipelineConnection, open_pipeline
 from ferryman.schema.fact import Entry, FactKind, Subject
 from ferryman.schema.family import Command, get_family
 from ferryman.schema.key_refs import KeyRef
@@ -148,8 +148,8 @@ def test_a_job_that_never_stands_still_keeps_the_findings_that_every_look_shows(
             client.hset("q:job:1", "updated_at", 2_000_000_000_000 + next(looks))
             return super().read(groups)
 
-    with open_client(Address.parse(server.url())) as opened, wire(opened) as line:
-        reader = Touching(lambda _slot: nullcontext(line), UNTHROTTLED.pace())
+    with open_client(Address.parse(server.url())) as opened, open_pipeline(opened) as pipe:
+        reader = Touching(lambda _slot: nullcontext(pipe), UNTHROTTLED.pace())
         assert [finding.rule for finding in Confirmation(keyspace, reader).told([(subject, first)])] == ["KUE-4"]
     assert next(looks) == LOOKS
 
@@ -196,8 +196,8 @@ def test_where_no_other_rule_is_broken_the_record_is_looked_at(
             looks.append(list(groups[0]))
             return super().read(groups)
 
-    with open_client(Address.parse(server.url())) as opened, wire(opened) as line:
-        reader = Counting(lambda _slot: nullcontext(line), UNTHROTTLED.pace())
+    with open_client(Address.parse(server.url())) as opened, open_pipeline(opened) as pipe:
+        reader = Counting(lambda _slot: nullcontext(pipe), UNTHROTTLED.pace())
         told = {each.rule for each in Confirmation(keyspace, reader).told([(subject, first)])}
     assert told == rules
     assert looks[0] == [KeyRef(f"q:job:{subject.job_id}".encode(), "hash")]
@@ -252,13 +252,13 @@ def test_a_polite_look_asks_about_a_few_jobs_at_once(server: Server, monkeypatch
     server.client().hset("record", "state", "inactive")
     asked: list[int] = []
 
-    class Counting(Wire):
+    class Counting(PipelineConnection):
         def call(self, commands: Iterable[Command]) -> list[Any]:
             those = list(commands)
             asked.append(those.count(("MULTI",)))
             return super().call(those)
 
-    monkeypatch.setattr(wire_module, "Wire", Counting)
+    monkeypatch.setattr(pipeline, "PipelineConnection", Counting)
     groups = [[KeyRef(b"record", "hash")]] * (2 * POLITE_BATCH + 1)
     with open_reader(Address.parse(server.url()), Throttle.parse("polite")) as reader:
         answers = reader.read(groups)

@@ -19,7 +19,7 @@ from ferryman.migrations.rdbfile import RdbFile
 from ferryman.migrations.scan import CursorRange, Cursors, node, ranges, scan_range, split_slots
 from ferryman.migrations.source import open_source
 from ferryman.schema.connection.address import Address
-from ferryman.schema.connection.pipeline import wire
+from ferryman.schema.connection.pipeline import open_pipeline
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import family_names, get_family
 from ferryman.schema.rule import Finding
@@ -128,9 +128,9 @@ def test_parts_of_sets_and_hashes_hold_every_item_that_stands_still(
     # Numbers alone would make an intset of a small set; this one is a table.
     client.eval(f"local n = 'word' redis.call({add})", 0)
     found: Counter[bytes] = Counter()
-    with wire(client) as line:
-        parts = cut(line, b"key", kind_of_key, None, by_cursor=True)
-        for entry in (entry for part in parts for entry in read_part(line, part)):
+    with open_pipeline(client) as pipe:
+        parts = cut(pipe, b"key", kind_of_key, None, by_cursor=True)
+        for entry in (entry for part in parts for entry in read_part(pipe, part)):
             found.update(list(entry.value))
             command = random.choice((add, take))
             client.eval(f"for n = 4001, ARGV[1] do redis.call({command}) end", 0, random.randrange(4_001, 20_000))
@@ -153,8 +153,8 @@ def test_what_cursors_are_is_told_from_the_server(client: redis.Redis, kind: Ser
             member.set(name, 1)
         cursors = node(member).cursors
         assert cursors is CLUSTERED.get(kind.name, cursors)
-        with wire(member) as line:
-            spans = split_slots(line, range(16384), 4) if cursors is Cursors.SLOTS else ranges(4)
+        with open_pipeline(member) as pipe:
+            spans = split_slots(pipe, range(16384), 4) if cursors is Cursors.SLOTS else ranges(4)
         found = [key for span in spans for page in scan_range(member, span, ["*"], 10) for key in page]
         assert set(found) == names
 

@@ -13,7 +13,7 @@ from ferryman.migrations.throttle import POLITE_BATCH, UNTHROTTLED, Pace, Thrott
 from ferryman.schema.columnar.binary_views import Texts
 from ferryman.schema.connection.address import Address
 from ferryman.schema.connection.connect import open_client
-from ferryman.schema.connection.pipeline import Wire, wire
+from ferryman.schema.connection.pipeline import PipelineConnection, open_pipeline
 from ferryman.schema.fact import FactKind
 from ferryman.schema.family import Command, family_names, get_family
 from ferryman.spark.hashes import BATCH, FIELDS_BATCH, FIRST, read_fields, read_lists, read_whole, record_test
@@ -28,14 +28,14 @@ NAMED = [name for name in family_names() if get_family(name).names_records]
 
 
 @pytest.fixture
-def line(server: Server) -> Iterator[Wire]:
-    with open_client(Address.parse(server.url())) as client, wire(client) as connected:
+def pipe(server: Server) -> Iterator[PipelineConnection]:
+    with open_client(Address.parse(server.url())) as client, open_pipeline(client) as connected:
         yield connected
 
 
-def interrupted(line: Wire, monkeypatch: pytest.MonkeyPatch, command: bytes, event: Callable[[], object]) -> None:
+def interrupted(pipe: PipelineConnection, monkeypatch: pytest.MonkeyPatch, command: bytes, event: Callable[[], object]) -> None:
     """Makes something happen just before a command is sent about each key."""
-    connection = line._connection
+    connection = pipe._connection
     send = connection.send_packed_command
 
     def send_later(parts: Sequence[bytes]) -> None:
@@ -46,31 +46,31 @@ def interrupted(line: Wire, monkeypatch: pytest.MonkeyPatch, command: bytes, eve
     monkeypatch.setattr(connection, "send_packed_command", send_later)
 
 
-def whole(line: Wire, *keys: bytes) -> tuple[dict[bytes, dict[bytes, bytes]], list[bytes]]:
+def whole(pipe: PipelineConnection, *keys: bytes) -> tuple[dict[bytes, dict[bytes, bytes]], list[bytes]]:
     """The hashes that are read, and the keys that are left."""
     found: dict[bytes, dict[bytes, bytes]] = {}
     others: list[bytes] = []
-    for read, left in read_whole(Replies(line), Texts.of(keys), FREE):
+    for read, left in read_whole(Replies(pipe), Texts.of(keys), FREE):
         assert len(read.keys) == len(read.ttls) == len(read.counts)
         found.update((entry.key, entry.value) for entry in read.entries())
         others += left
     return found, others
 
 
-def picked(line: Wire, keys: Sequence[bytes], *fields: bytes) -> dict[bytes, list[bytes | None]]:
+def picked(pipe: PipelineConnection, keys: Sequence[bytes], *fields: bytes) -> dict[bytes, list[bytes | None]]:
     """The values of some fields, by key."""
     rows: dict[bytes, list[bytes | None]] = {}
-    for found in read_fields(Replies(line), Texts.of(keys), fields, FREE):
+    for found in read_fields(Replies(pipe), Texts.of(keys), fields, FREE):
         columns = [found.column(index).to_list() for index in range(len(fields))]
         rows.update(zip(found.keys.to_list(), map(list, zip(*columns, strict=True)), strict=True))
     return rows
 
 
-def test_a_hash_is_read_with_its_time_to_live(client: redis.Redis, line: Wire) -> None:
+def test_a_hash_is_read_with_its_time_to_live(client: redis.Redis, pipe: PipelineConnection) -> None:
     client.hset(b"\xffstays", mapping={b"\x00": b"\r\n", b"": b""})
     client.hset("goes", "field", "value")
     client.pexpire("goes", 60_000)
-    ((found, left),) = read_whole(Replies(line), Texts.of([b"\xffstays", b"goes"]), FREE)
+    ((found, left),) = read_whole(Replies(pipe), Texts.of([b"\xffstays", b"goes"]), FREE)
     assert left == []
     stays, goes = found.entries()
     assert (stays.value, goes.value) == ({b"\x00": b"\r\n", b"": b""}, {b"field": b"value"})
@@ -78,16 +78,16 @@ def test_a_hash_is_read_with_its_time_to_live(client: redis.Redis, line: Wire) -
     assert 0 < goes.ttl_ms <= 60_000
 
 
-def test_keys_that_are_no_small_hashes_are_left_and_missing_ones_are_not(client: redis.Redis, line: Wire) -> None:
+def test_keys_that_are_no_small_hashes_are_left_and_missing_ones_are_not(client: redis.Redis, pipe: PipelineConnection) -> None:
     client.hset("job", "state", "active")
     client.hset("large", mapping={str(number): "" for number in range(SMALL_HASH + 1)})
     client.set("text", "job")
-    assert whole(line, b"job", b"large", b"text", b"missing") == ({b"job": {b"state": b"active"}}, [b"large", b"text"])
+    assert whole(pipe, b"job", b"large", b"text", b"missing") == ({b"job": {b"state": b"active"}}, [b"large", b"text"])
 
 
 @pytest.mark.parametrize("odd", [[], [b"text"]])
 def test_a_hash_that_goes_away_or_becomes_a_text_just_before_it_is_read(
-    client: redis.Redis, line: Wire, monkeypatch: pytest.MonkeyPatch, odd: list[bytes]
+    client: redis.Redis, pipe: PipelineConnection, monkeypatch: pytest.MonkeyPatch, odd: list[bytes]
 ) -> None:
     client.set("text", "makes that all are asked for once more, by themselves")
     for name in ("stays", "goes", "changes"):
@@ -97,31 +97,35 @@ def test_a_hash_that_goes_away_or_becomes_a_text_just_before_it_is_read(
         client.delete("goes", "changes")
         client.set("changes", "text")
 
-    interrupted(line, monkeypatch, b"HGETALL" if odd else b"HRANDFIELD", event)
-    assert whole(line, b"goes", b"stays", b"changes", *odd) == ({b"stays": {b"field": b"stays"}}, [*odd, b"changes"])
+    interrupted(pipe, monkeypatch, b"HGETALL" if odd else b"HRANDFIELD", event)
+    assert whole(pipe, b"goes", b"stays", b"changes", *odd) == ({b"stays": {b"field": b"stays"}}, [*odd, b"changes"])
 
 
-def test_what_was_read_before_an_odd_reply_stays_and_nothing_gets_out_of_step(client: redis.Redis, line: Wire) -> None:
+def test_what_was_read_before_an_odd_reply_stays_and_nothing_gets_out_of_step(
+    client: redis.Redis, pipe: PipelineConnection
+) -> None:
     keys = [b"%d" % number for number in range(4 * BATCH)]
     for key in keys:
         client.hset(key, "field", key)
     client.delete(keys[BATCH + 3])
     client.set(keys[2 * BATCH + 5], "text")
-    found, left = whole(line, *keys)
+    found, left = whole(pipe, *keys)
     assert left == [keys[2 * BATCH + 5]]
     assert found == {key: {b"field": key} for key in keys if key not in (keys[BATCH + 3], *left)}
 
 
-def test_short_lists_are_read_with_their_times_to_live_and_other_keys_are_left(client: redis.Redis, line: Wire) -> None:
+def test_short_lists_are_read_with_their_times_to_live_and_other_keys_are_left(
+    client: redis.Redis, pipe: PipelineConnection
+) -> None:
     client.rpush("stays", b"\r\n", b"", "third")
     client.rpush("goes", "item")
     client.pexpire("goes", 60_000)
-    assert [left for _, left in read_lists(Replies(line), Texts.of([b"stays", b"goes"]), FREE)] == [[]]
+    assert [left for _, left in read_lists(Replies(pipe), Texts.of([b"stays", b"goes"]), FREE)] == [[]]
     client.rpush("long", *range(LIST_CHUNK))
     client.rpush("just short", *range(LIST_CHUNK - 1))
     client.set("text", "job")
     keys = Texts.of([b"stays", b"missing", b"long", b"goes", b"text", b"just short"])
-    ((found, left),) = read_lists(Replies(line), keys, FREE)
+    ((found, left),) = read_lists(Replies(pipe), keys, FREE)
     assert left == [b"long", b"text"]
     stays, goes, short = found.entries()
     assert (stays.key, stays.value, stays.ttl_ms) == (b"stays", [b"\r\n", b"", b"third"], None)
@@ -130,22 +134,22 @@ def test_short_lists_are_read_with_their_times_to_live_and_other_keys_are_left(c
     assert (short.key, len(short.value)) == (b"just short", LIST_CHUNK - 1)
 
 
-def test_fields_that_a_hash_lacks_are_none(client: redis.Redis, line: Wire) -> None:
+def test_fields_that_a_hash_lacks_are_none(client: redis.Redis, pipe: PipelineConnection) -> None:
     client.hset("one", mapping={"state": "active", b"\xff": b"\x00"})
     client.hset("none", "other", "field")
     client.set("text", "job")
-    assert picked(line, [b"one", b"none", b"missing", b"text"], b"state", b"\xff", b"type") == {
+    assert picked(pipe, [b"one", b"none", b"missing", b"text"], b"state", b"\xff", b"type") == {
         b"one": [b"active", b"\x00", None],
         b"none": [None, None, None],
     }
 
 
 def test_a_hash_that_goes_away_or_comes_back_before_it_is_asked_whether_it_is_there(
-    client: redis.Redis, line: Wire, monkeypatch: pytest.MonkeyPatch
+    client: redis.Redis, pipe: PipelineConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("stays", "goes", "changes"):
         client.hset(name, "other", "field")
-    call = line.call
+    call = pipe.call
 
     def call_later(commands: Iterable[Command]) -> list[Any]:
         client.delete("goes", "changes")
@@ -153,12 +157,12 @@ def test_a_hash_that_goes_away_or_comes_back_before_it_is_asked_whether_it_is_th
         client.hset("comes", "state", "active")
         return call(commands)
 
-    monkeypatch.setattr(line, "call", call_later)
+    monkeypatch.setattr(pipe, "call", call_later)
     keys = [b"stays", b"goes", b"changes", b"comes"]
-    assert picked(line, keys, b"state", b"type") == {b"stays": [None, None], b"comes": [b"active", None]}
+    assert picked(pipe, keys, b"state", b"type") == {b"stays": [None, None], b"comes": [b"active", None]}
 
 
-def test_answers_belong_to_their_keys(client: redis.Redis, line: Wire) -> None:
+def test_answers_belong_to_their_keys(client: redis.Redis, pipe: PipelineConnection) -> None:
     keys = [str(number).encode() for number in range(5 * BATCH)]
     for key in keys:
         if key[-1:] not in b"123":
@@ -167,31 +171,31 @@ def test_answers_belong_to_their_keys(client: redis.Redis, line: Wire) -> None:
             client.set(key, "text")
     there = [key for key in keys if key[-1:] not in b"123"]
     expected = {key: {b"state" if key[-1:] < b"7" else b"other": key} for key in there}
-    found, others = whole(line, *keys)
+    found, others = whole(pipe, *keys)
     assert found == expected
     assert others == [key for key in keys if key[-1:] == b"1"]
-    assert picked(line, keys, b"state") == {key: [fields.get(b"state")] for key, fields in expected.items()}
+    assert picked(pipe, keys, b"state") == {key: [fields.get(b"state")] for key, fields in expected.items()}
 
 
-def test_a_reader_may_lack_the_right_to_read_with_a_bound(client: redis.Redis, line: Wire) -> None:
+def test_a_reader_may_lack_the_right_to_read_with_a_bound(client: redis.Redis, pipe: PipelineConnection) -> None:
     client.hset("job", "state", "active")
     client.acl_setuser("reader", enabled=True, nopass=True, keys=["*"], commands=["+hlen", "+pttl", "+hgetall"])
-    line.ask("AUTH", "reader", "")
+    pipe.ask("AUTH", "reader", "")
     try:
-        assert whole(line, b"job") == ({b"job": {b"state": b"active"}}, [])
+        assert whole(pipe, b"job") == ({b"job": {b"state": b"active"}}, [])
     finally:
         client.acl_deluser("reader")
 
 
-def test_an_error_of_the_server_is_raised(client: redis.Redis, line: Wire) -> None:
+def test_an_error_of_the_server_is_raised(client: redis.Redis, pipe: PipelineConnection) -> None:
     client.hset("job", "state", "active")
     client.acl_setuser("reader", enabled=True, nopass=True, keys=["*"], commands=["+hlen", "+pttl"])
-    line.ask("AUTH", "reader", "")
+    pipe.ask("AUTH", "reader", "")
     try:
         with pytest.raises(NoPermissionError, match="hgetall"):
-            whole(line, b"job")
+            whole(pipe, b"job")
         with pytest.raises(NoPermissionError, match="hmget"):
-            picked(line, [b"job"], b"state")
+            picked(pipe, [b"job"], b"state")
     finally:
         client.acl_deluser("reader")
 
@@ -216,14 +220,16 @@ def sizes(read: Callable[[Pace], Iterator[Any]], throttle: Throttle) -> list[int
     return pace.batches
 
 
-def test_batches_hold_less_where_values_are_large_and_where_the_throttle_is_polite(client: redis.Redis, line: Wire) -> None:
+def test_batches_hold_less_where_values_are_large_and_where_the_throttle_is_polite(
+    client: redis.Redis, pipe: PipelineConnection
+) -> None:
     keys = [str(number).encode() for number in range(FIRST + 2 * BATCH)]
     large = BATCH_BYTES // 50
     client.eval(
         "for _, key in ipairs(KEYS) do redis.call('hset', key, 'data', string.rep('x', ARGV[1])) end", len(keys), *keys, 9
     )
     polite = Throttle(1e9, yields=True)
-    replies, names = Replies(line), Texts.of(keys)
+    replies, names = Replies(pipe), Texts.of(keys)
     expected = {
         lambda pace: read_whole(replies, names, pace): [FIRST, BATCH, BATCH],
         lambda pace: read_fields(replies, names, [b"data"], pace): [FIRST, FIELDS_BATCH],
@@ -242,14 +248,14 @@ def test_batches_hold_less_where_values_are_large_and_where_the_throttle_is_poli
 
 @pytest.mark.parametrize(("throttle", "ahead"), [(UNTHROTTLED, 1), (Throttle(1e9), 0)], ids=["free", "throttled"])
 def test_the_server_works_on_the_next_batch_while_one_is_looked_at(
-    client: redis.Redis, line: Wire, monkeypatch: pytest.MonkeyPatch, throttle: Throttle, ahead: int
+    client: redis.Redis, pipe: PipelineConnection, monkeypatch: pytest.MonkeyPatch, throttle: Throttle, ahead: int
 ) -> None:
     keys = [str(number).encode() for number in range(FIRST + 3 * FIELDS_BATCH)]
     client.eval("for _, key in ipairs(KEYS) do redis.call('hset', key, 'state', key) end", len(keys), *keys)
     asked: list[object] = []
-    interrupted(line, monkeypatch, b"HMGET", lambda: asked.append(None))
+    interrupted(pipe, monkeypatch, b"HMGET", lambda: asked.append(None))
     looked_at = 0
-    for found in read_fields(Replies(line), Texts.of(keys), [b"state"], throttle.pace()):
+    for found in read_fields(Replies(pipe), Texts.of(keys), [b"state"], throttle.pace()):
         looked_at += 1
         assert found.column(0).to_list() == found.keys.to_list()
         # How large values are is known once the first batch has come; after the last there is nothing more to ask.

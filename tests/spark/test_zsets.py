@@ -10,7 +10,7 @@ from ferryman.migrations.long_keys import Sizes
 from ferryman.schema.columnar.binary_views import Texts
 from ferryman.schema.connection.address import Address
 from ferryman.schema.connection.connect import open_client
-from ferryman.schema.connection.pipeline import Wire, wire
+from ferryman.schema.connection.pipeline import PipelineConnection, open_pipeline
 from ferryman.spark.resp_views import Odd, Replies
 from ferryman.spark.zsets import read_zset
 from hypothesis import HealthCheck, given, settings
@@ -23,8 +23,8 @@ INFINITE = float("inf")
 
 
 @pytest.fixture
-def line(server: Server) -> Iterator[Wire]:
-    with open_client(Address.parse(server.url())) as client, wire(client) as connected:
+def pipe(server: Server) -> Iterator[PipelineConnection]:
+    with open_client(Address.parse(server.url())) as client, open_pipeline(client) as connected:
         yield connected
 
 
@@ -45,46 +45,46 @@ def test_members_and_scores_are_those_of_the_server(server: Server, runs: Sequen
     client.flushall()
     for run, (score, number) in enumerate(runs):
         client.zadd("places", {f"{run}|{index}": score for index in range(number)})
-    with open_client(Address.parse(server.url())) as connected, wire(connected) as line:
-        replies = Replies(line)
+    with open_client(Address.parse(server.url())) as connected, open_pipeline(connected) as pipe:
+        replies = Replies(pipe)
         assert members(replies, b"places") == client.zrange("places", 0, -1, withscores=True)
         assert members(replies, b"places") == client.zrange("places", 0, -1, withscores=True)
 
 
-def asked_for(line: Wire, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+def asked_for(pipe: PipelineConnection, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """What is sent from now on."""
     sent: list[bytes] = []
-    send = line._connection.send_packed_command
-    monkeypatch.setattr(line._connection, "send_packed_command", lambda parts: (sent.append(b"".join(parts)), send(parts)))
+    send = pipe._connection.send_packed_command
+    monkeypatch.setattr(pipe._connection, "send_packed_command", lambda parts: (sent.append(b"".join(parts)), send(parts)))
     return sent
 
 
 def test_a_score_is_asked_for_only_at_the_ends_where_many_have_the_same(
-    line: Wire, server: Server, monkeypatch: pytest.MonkeyPatch
+    pipe: PipelineConnection, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.client().zadd("places", {f"{index:03}": 7.0 for index in range(100)})
-    sent = asked_for(line, monkeypatch)
-    assert members(Replies(line), b"places") == [(b"%03d" % index, 7.0) for index in range(100)]
+    sent = asked_for(pipe, monkeypatch)
+    assert members(Replies(pipe), b"places") == [(b"%03d" % index, 7.0) for index in range(100)]
     assert all(each.startswith(b"*1\r\n$5\r\nMULTI") for each in sent)
 
 
 def test_scores_are_asked_for_where_they_differ_and_not_after_that(
-    line: Wire, server: Server, monkeypatch: pytest.MonkeyPatch
+    pipe: PipelineConnection, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scores = {f"{index:03}": float(min(index, 50)) for index in range(150)}
     server.client().zadd("places", scores)
-    sent = asked_for(line, monkeypatch)
-    assert members(Replies(line), b"places") == [(name.encode(), score) for name, score in scores.items()]
+    sent = asked_for(pipe, monkeypatch)
+    assert members(Replies(pipe), b"places") == [(name.encode(), score) for name, score in scores.items()]
     by_transaction = [each.startswith(b"*1\r\n$5\r\nMULTI") for each in sent]
     assert by_transaction[:2] == [True, False], "the first chunk is taken for one of one score, and the second not any more"
     assert by_transaction[2:5] == [False] * 3
     assert by_transaction[-9:] == [True] * 9
 
 
-def test_a_zset_that_changes_between_two_chunks_keeps_its_scores(line: Wire, server: Server) -> None:
+def test_a_zset_that_changes_between_two_chunks_keeps_its_scores(pipe: PipelineConnection, server: Server) -> None:
     client = server.client()
     client.zadd("places", {f"{index:03}": 1.0 for index in range(50)})
-    read = read_zset(Replies(line), b"places", None, SIZES)
+    read = read_zset(Replies(pipe), b"places", None, SIZES)
     first = next(read).entry().value
     client.zadd("places", {f"before {index}": 0.0 for index in range(25)} | {f"behind {index}": 2.0 for index in range(25)})
     others = list(chain.from_iterable(zset.entry().value for zset in read))
@@ -98,25 +98,28 @@ def test_who_may_not_begin_a_transaction_reads_all_scores(server: Server) -> Non
     client.zadd("places", {f"{index:03}": 1.0 for index in range(35)})
     client.acl_setuser("reader", enabled=True, passwords=["+reader"], keys=["*"], categories=["+@all"], commands=["-multi"])
     try:
-        with open_client(Address.parse(server.url().replace("://", "://reader:reader@"))) as connected, wire(connected) as line:
-            replies = Replies(line)
+        with (
+            open_client(Address.parse(server.url().replace("://", "://reader:reader@"))) as connected,
+            open_pipeline(connected) as pipe,
+        ):
+            replies = Replies(pipe)
             assert members(replies, b"places") == [(b"%03d" % index, 1.0) for index in range(35)]
     finally:
         client.acl_deluser("reader")
 
 
-def test_a_key_of_another_type_has_no_members(line: Wire, server: Server) -> None:
+def test_a_key_of_another_type_has_no_members(pipe: PipelineConnection, server: Server) -> None:
     server.client().set("places", "none")
-    replies = Replies(line)
+    replies = Replies(pipe)
     assert members(replies, b"places") == []
     with pytest.raises(Odd):
         replies.at_once((b"ZRANGE", b"places", b"0", b"-1"), (b"LRANGE", b"others", b"0", b"-1"))
-    assert line.ask("GET", "places") == b"none", "all that was awaited has been read"
+    assert pipe.ask("GET", "places") == b"none", "all that was awaited has been read"
 
 
-def test_words_of_one_moment_and_later_replies_follow_one_another(line: Wire, server: Server) -> None:
+def test_words_of_one_moment_and_later_replies_follow_one_another(pipe: PipelineConnection, server: Server) -> None:
     server.client().rpush("items", "a", "b")
-    replies = Replies(line)
+    replies = Replies(pipe)
     first, nothing = replies.at_once((b"LRANGE", b"items", b"0", b"-1"), (b"LRANGE", b"others", b"0", b"-1"))
     replies.ask(Texts.of([b"items"]), (b"LRANGE", b"1", b"1"))
     _, second = replies.arrays(1)
