@@ -108,7 +108,7 @@ def _write_lots(address: Address, filling: Filling, lots: Lots, tell: Callable[[
     totals, census = Totals(), Census()
     with open_client(address) as client, open_pipeline(client) as pipe:
         bulk = Bulk(pipe)
-        for job in family.sketch(filling.jobs, filling.seed, filling.now_ms, lots):
+        for job in family.generate_records(filling.jobs, filling.seed, filling.now_ms, lots):
             family.tally_written(job, totals)
             census.count(job)
             if bulk.put(family.write(job, target)):

@@ -265,7 +265,7 @@ class KeyFamily(ABC):
         """
         raise UsageError(f"the family {self.name} has no generated keyspaces")
 
-    def sketch(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
+    def generate_records(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
         """The jobs of ``generate`` for a ``generated`` target: they need not say more of themselves than ``write`` asks for."""
         return self.generate(jobs, seed, now_ms, lots)
 

@@ -97,8 +97,8 @@ def main(jobs: int, rounds: int) -> None:
         subjects, keyspace = gathered(source)
     bench, plan, kue = Bench(jobs, rounds), Plan.between(source, target, NOW), keyspace.family
     bench.time("the simplest script", lambda: plainly(subjects))
-    bench.time("kue: generate", lambda: list(kue.sketch(jobs, 1, NOW)))
-    made = list(kue.sketch(jobs, 1, NOW))
+    bench.time("kue: generate", lambda: list(kue.generate_records(jobs, 1, NOW)))
+    made = list(kue.generate_records(jobs, 1, NOW))
     fresh = Target(source.prefix, NOW, generated=True)
     commands = bench.time("kue: write what is generated", lambda: [kue.write(job, fresh) for job in made])
     joint = bench.time("kue: join the commands", lambda: [joined(command for several in commands for command in several)])

@@ -16,8 +16,8 @@ from attrs import define, evolve, field
 
 from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text
 from ...schema.job import Job, State
-from ..sketch import Sketch
 from .history import Event
+from ..generated import GeneratedJob
 from .keys import LOCK_MS, OPTIONS_TTL
 from .lua_json import dump
 from .passthrough import job_of
@@ -72,11 +72,11 @@ BODIES = 512
 
 def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
     """``jobs`` jobs as they stand at ``now_ms``."""
-    for made in sketch(jobs, seed, now_ms, lots):
+    for made in generate_records(jobs, seed, now_ms, lots):
         yield evolve(job_of(made.id, made.record), position=made.position, rank=0)
 
 
-def sketch(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Sketch]:
+def generate_records(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[GeneratedJob]:
     """The same jobs, ready to be written."""
     start = Random(seed)
     bodies = [dump(text(start)) or b"" for _ in range(BODIES)]
@@ -115,7 +115,7 @@ class _Maker:
     made: int
     latest: str | None = None
 
-    def jobs_of(self, cards: Iterable[Card]) -> Iterator[Sketch]:
+    def jobs_of(self, cards: Iterable[Card]) -> Iterator[GeneratedJob]:
         """One job for each card."""
         for (queue, word, priority), follows in _paired(cards):
             follower = self._id() if follows else None
@@ -178,7 +178,7 @@ class _Maker:
         self.latest = job_id
         return job, fields, scores
 
-    def _duplicate(self, original: Job, unique_key: bytes, job_id: str) -> Sketch:
+    def _duplicate(self, original: Job, unique_key: bytes, job_id: str) -> GeneratedJob:
         """A job equal to one that has ended."""
         story = _Story(self.random, original.queue, self.now_ms - 60_000 - int(self.random.random() * 60_000))
         story.run("duplicate", 0)
@@ -186,7 +186,7 @@ class _Maker:
         job = evolve(original, id=job_id, created_at=story.created_at, history=tuple(story.events), tags=(), worker=story.worker)
         return self._stored(job, "duplicate", {b"duplicate": original.id.encode(), b"hash": unique_key}, {})
 
-    def _blocked(self, needed: Job, job_id: str) -> Sketch:
+    def _blocked(self, needed: Job, job_id: str) -> GeneratedJob:
         """A job that waits for one that has yet to end."""
         story = _Story(self.random, needed.queue, (needed.created_at or 0) + 1 + int(self.random.random() * 1000))
         story.add("dependancyWaiting")
@@ -204,7 +204,7 @@ class _Maker:
         )
         return self._stored(job, "new", {}, {})
 
-    def _stored(self, job: Job, word: str, fields: Mapping[bytes, bytes], scores: Mapping[str, float]) -> Sketch:
+    def _stored(self, job: Job, word: str, fields: Mapping[bytes, bytes], scores: Mapping[str, float]) -> GeneratedJob:
         """The job with its record, and its place in the queue."""
         usual = standard(job, word)
         stored = Stored({**usual.fields, **fields}, scores, usual.needs, usual.dying, usual.original)
@@ -213,7 +213,7 @@ class _Maker:
             position = self.waiting[job.queue]
             self.waiting[job.queue] += 1
         self.made += 1
-        return Sketch(
+        return GeneratedJob(
             id=job.id,
             queue=job.queue,
             name=job.name,

@@ -21,8 +21,8 @@ from ...schema.job import Job, State
 from ...schema.rule import Finding
 from ...schema.text import show, to_bytes, to_text
 from ...schema.totals import Totals
+from ..generated import GeneratedJob
 from ..scripts import script
-from ..sketch import Sketch
 from . import lua_json
 from .keys import DYING, EARLIEST_TIME, LOCK_MS, OPTIONS_TTL, SETS, hashed, layout
 from .passthrough import NAME, Passthrough, with_overflow
@@ -84,9 +84,9 @@ def _is_unicode(text: str) -> bool:
 
 def stored_of(job: Job, target: Target) -> Stored:
     """The record that a job gets, and its place. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
-    if isinstance(job, Sketch):
-        sketched: Stored = job.record
-        return sketched
+    if isinstance(job, GeneratedJob):
+        record: Stored = job.record
+        return record
     passthrough = Passthrough.of(job)
     held_elsewhere = job.state is State.ACTIVE and passthrough.status != "running"
     written = evolve(job, state=State.WAITING) if held_elsewhere else job

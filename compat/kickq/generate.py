@@ -16,8 +16,8 @@ from attrs import evolve
 
 from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text
 from ...schema.job import Job
+from ..generated import GeneratedJob
 from ..members import Member
-from ..sketch import Sketch
 from .reader import job_of
 from .record import DEFAULTS, PURGE_MS, Record
 
@@ -66,11 +66,11 @@ _NEW_MEMBERS = {name: Member.of(value) for name, value in _NEW.items()}
 
 def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
     """``jobs`` jobs with ids from 1 on, as they stand at ``now_ms``."""
-    for made in sketch(jobs, seed, now_ms, lots):
+    for made in generate_records(jobs, seed, now_ms, lots):
         yield evolve(job_of(made.id, made.record), position=made.position)
 
 
-def sketch(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Sketch]:
+def generate_records(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[GeneratedJob]:
     """The same jobs, ready to be written."""
     start = Random(seed)
     bodies = [_body(start) for _ in range(min(jobs, BODIES))]
@@ -89,7 +89,7 @@ def sketch(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterato
                 pushed[queue] += 1
             job_id = str(number)
             record = _record(random, job_id, queue, word, payload, created_at, now_ms)
-            yield Sketch(id=job_id, queue=queue, name=queue, state=record.state, position=position, record=record)
+            yield GeneratedJob(id=job_id, queue=queue, name=queue, state=record.state, position=position, record=record)
 
 
 def _list_of(card: tuple[str, str]) -> str | None:

@@ -22,9 +22,9 @@ from ...schema.job import Job, State
 from ...schema.rule import Finding
 from ...schema.text import show, to_bytes
 from ...schema.totals import Totals
+from ..generated import GeneratedJob
 from ..members import split
 from ..scripts import script
-from ..sketch import Sketch
 from .keys import LARGEST_ID, WORDS, as_sent, counted, layout
 from .passthrough import Passthrough, postponed, with_overflow
 from .record import Record, data_member
@@ -109,7 +109,7 @@ def _written_state(job: Job, passthrough: Passthrough) -> State:
 
 def write(job: Job, target: Target) -> list[Command]:
     """The commands that store the job. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
-    stored = Written(job.state, job.record) if isinstance(job, Sketch) else written(job, target.now_ms)
+    stored = Written(job.state, job.record) if isinstance(job, GeneratedJob) else written(job, target.now_ms)
     state, record = stored.state, stored.record
     names, member = layout(target.prefix), to_bytes(job.id)
     key, staged = names.key("record", id=job.id), names.key("staged", queue=job.queue)

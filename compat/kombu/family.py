@@ -110,9 +110,9 @@ class Kombu(KeyFamily):
         generate.check(self.settings)
         return generate.generate(jobs, seed, now_ms, lots)
 
-    def sketch(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
+    def generate_records(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
         generate.check(self.settings)
-        return generate.sketch(jobs, seed, now_ms, lots)
+        return generate.generate_records(jobs, seed, now_ms, lots)
 
 
 FAMILY = Kombu()

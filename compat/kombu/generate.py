@@ -19,7 +19,7 @@ from attrs import evolve, frozen
 from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text, uuid
 from ...schema.errors import UsageError
 from ...schema.job import Job, State
-from ..sketch import Sketch
+from ..generated import GeneratedJob
 from .bindings import default_bindings
 from .keys import Settings, can_be_queue
 from .passthrough import Stand, job_of
@@ -58,11 +58,11 @@ def check(settings: Settings) -> None:
 
 def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
     """``jobs`` messages as they stand at ``now_ms``."""
-    for made in sketch(jobs, seed, now_ms, lots):
+    for made in generate_records(jobs, seed, now_ms, lots):
         yield job_of(made.id, evolve(made.record, position=made.position))
 
 
-def sketch(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Sketch]:
+def generate_records(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[GeneratedJob]:
     """The same messages, ready to be written."""
     start = Random(seed)
     bodies = [_Body.of(text(start)) for _ in range(BODIES)]
@@ -82,7 +82,7 @@ def sketch(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterato
             stand = Stand(queue, record, record.text, message.step(), now_ms, default_bindings(queue))
             position = None if record.held else published[queue]
             published[queue] += 1
-            yield Sketch(id=message.tag, queue=queue, name="", state=state, position=position, record=stand)
+            yield GeneratedJob(id=message.tag, queue=queue, name="", state=state, position=position, record=stand)
 
 
 @frozen

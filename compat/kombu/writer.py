@@ -20,8 +20,8 @@ from ...schema.job import Job, State
 from ...schema.rule import Finding
 from ...schema.text import is_json, show, to_bytes
 from ...schema.totals import Totals
+from ..generated import GeneratedJob
 from ..scripts import script
-from ..sketch import Sketch
 from ..timestamps import parse_timestamp
 from .bindings import Bindings, default_bindings, register
 from .keys import STEPS, USUAL, Settings, bucket_key, can_be_queue, is_unicode, lane, lane_parts, layout, step_of
@@ -173,7 +173,7 @@ def stand_of(job: Job, now_ms: int, settings: Settings = USUAL) -> Stand:
 
 def write(job: Job, target: Target, settings: Settings = USUAL) -> list[Command]:
     """The commands that store the job. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
-    stand = job.record if isinstance(job, Sketch) else stand_of(job, target.now_ms, settings)
+    stand = job.record if isinstance(job, GeneratedJob) else stand_of(job, target.now_ms, settings)
     names, tag = layout(target.prefix, settings), to_bytes(job.id)
     staged, order = names.key("staged", queue=job.queue), names.key("staged_order", queue=job.queue)
     if stand.record.held:
@@ -186,7 +186,7 @@ def write(job: Job, target: Target, settings: Settings = USUAL) -> list[Command]
         return gone + taken
     # Jobs that have no place at the source run first.
     place = 0 if job.position is None else job.position + 1
-    step = stand.step if not isinstance(job, Sketch) else stand.record.message.step(settings.steps)
+    step = stand.step if not isinstance(job, GeneratedJob) else stand.record.message.step(settings.steps)
     return [("HSET", staged, tag, b"%d\n%b" % (step, stand.text)), ("ZADD", order, place, tag)]
 
 

@@ -88,8 +88,8 @@ class Pjq(KeyFamily):
     def generate(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
         return generate.generate(jobs, seed, now_ms, lots)
 
-    def sketch(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
-        return generate.sketch(jobs, seed, now_ms, lots)
+    def generate_records(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
+        return generate.generate_records(jobs, seed, now_ms, lots)
 
     def faults(self, rule: str, job: Job, target: Target) -> list[Command]:
         return faults.inject(rule, job, target)

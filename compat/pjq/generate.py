@@ -18,8 +18,8 @@ from attrs import evolve
 
 from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text, uuid
 from ...schema.job import Job, State
-from ..sketch import Sketch
 from .passthrough import job_of
+from ..generated import GeneratedJob
 from .record import Record
 
 QUEUES = (
@@ -50,11 +50,11 @@ BODIES = 512
 
 def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
     """``jobs`` jobs as they stand at ``now_ms``, oldest first."""
-    for made in sketch(jobs, seed, now_ms, lots):
+    for made in generate_records(jobs, seed, now_ms, lots):
         yield evolve(job_of(made.id, made.queue, made.record, {}), position=made.position)
 
 
-def sketch(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Sketch]:
+def generate_records(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[GeneratedJob]:
     """The same jobs, ready to be written."""
     start = Random(seed)
     bodies = [text(start) for _ in range(BODIES)]
@@ -74,7 +74,7 @@ def sketch(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterato
                 position = waiting[queue]
                 waiting[queue] += 1
             state = State.FAILED if place == "finished" and exitcode else STATES[place]
-            yield Sketch(id=job_id, queue=queue, name=queue, state=state, position=position, record=record)
+            yield GeneratedJob(id=job_id, queue=queue, name=queue, state=state, position=position, record=record)
 
 
 def _record(random: Random, job_id: str, queue: str, place: str, words: str, created: float, now: float, exitcode: int) -> Record:

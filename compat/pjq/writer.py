@@ -19,8 +19,8 @@ from ...schema.job import Job, State
 from ...schema.rule import Finding
 from ...schema.text import load_json, show, to_bytes
 from ...schema.totals import Totals
+from ..generated import GeneratedJob
 from ..scripts import script
-from ..sketch import Sketch
 from .keys import can_be_id, is_unicode, layout
 from .passthrough import WRITABLE, Passthrough, place_of, record_of
 from .payload import members_of
@@ -78,7 +78,7 @@ def _can_be_run(payload: bytes | None) -> bool:
 
 def write(job: Job, target: Target) -> list[Command]:
     """The commands that store the job. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
-    record = job.record if isinstance(job, Sketch) else record_of(job)
+    record = job.record if isinstance(job, GeneratedJob) else record_of(job)
     names, job_id = layout(target.prefix), to_bytes(job.id)
 
     def key(role: str) -> bytes:
@@ -112,7 +112,7 @@ def write(job: Job, target: Target) -> list[Command]:
 
 def tally_written(job: Job, totals: Totals) -> None:
     """Adds what ``finish`` needs: which queues have jobs to put into their lists."""
-    place = job.record.place if isinstance(job, Sketch) else place_of(job, Passthrough.of(job).place)
+    place = job.record.place if isinstance(job, GeneratedJob) else place_of(job, Passthrough.of(job).place)
     if place == "queued":
         totals.name("staged", [job.queue])
 

@@ -19,7 +19,7 @@ from ...schema.rule import Finding, Keyspace
 from ...schema.totals import Totals
 from . import reader, writer
 from .faults import INJECTABLE, inject
-from .generate import generate, sketch
+from .generate import generate, generate_records
 from .keys import TELLING, UNPREFIXED, versions
 from .related_keys import related_keys
 from .repairs import CHOOSABLE, REPAIRABLE, repair
@@ -88,8 +88,8 @@ class Qless(KeyFamily):
     def generate(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
         return generate(jobs, seed, now_ms, lots)
 
-    def sketch(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
-        return sketch(jobs, seed, now_ms, lots)
+    def generate_records(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
+        return generate_records(jobs, seed, now_ms, lots)
 
     def inject(self, rule: str, job: Job, target: Target) -> list[Command]:
         return inject(rule, job, target)

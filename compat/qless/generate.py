@@ -17,9 +17,9 @@ from attrs import frozen
 
 from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text
 from ...schema.job import Job, State
-from ..sketch import Sketch
 from . import lua_json
 from .passthrough import THROTTLED, Passthrough
+from ..generated import GeneratedJob
 from .record import NAME, STALLED, Record, canonical, standard, work_score
 
 QUEUES = (
@@ -64,11 +64,11 @@ PARENTS = 50
 
 def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
     """``jobs`` jobs as they stand at ``now_ms``, the oldest first."""
-    for made in sketch(jobs, seed, now_ms, lots):
+    for made in generate_records(jobs, seed, now_ms, lots):
         yield canonical(made.id, made.record, made.extra)
 
 
-def sketch(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Sketch]:
+def generate_records(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[GeneratedJob]:
     """The same jobs, ready to be written."""
     start = Random(seed)
     bodies = [
@@ -137,7 +137,7 @@ class _Story:
     def _ms(self, most: int) -> int:
         return int(self.random.random() * most)
 
-    def stored(self, job: Job) -> Sketch:
+    def stored(self, job: Job) -> GeneratedJob:
         """The job with its record, and with what stands in Redis beside the canonical fields."""
         record = standard(job)
         fields: dict[bytes, bytes] = {}
@@ -156,7 +156,7 @@ class _Story:
         stored = Record({**record.fields, **fields}, record.history, own, record.depends_on)
         bound = bool(scores) or job.state is State.ACTIVE
         own = Passthrough(state=stored.fields[b"state"].decode() if bound else None, scores=scores, fields=fields).to_extra()
-        return Sketch(
+        return GeneratedJob(
             id=job.id,
             queue=job.queue,
             name=job.name,

@@ -21,8 +21,8 @@ from ...schema.job import Job, State
 from ...schema.rule import Finding
 from ...schema.text import load_loose_json, show, to_bytes, to_text
 from ...schema.totals import Totals
+from ..generated import GeneratedJob
 from ..scripts import script
-from ..sketch import Sketch
 from .keys import layout
 from .passthrough import THROTTLED, Passthrough, tagged_at, with_overflow
 from .record import NAME, RUNNING, WORDS, Record, lost, score_text, standard
@@ -78,7 +78,7 @@ def write(job: Job, target: Target) -> list[Command]:
     """The commands that store the job. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
     passthrough = Passthrough.of(job)
     state = _written_state(job, passthrough)
-    record = job.record if isinstance(job, Sketch) else stored_record(job, state, passthrough)
+    record = job.record if isinstance(job, GeneratedJob) else stored_record(job, state, passthrough)
     names, jid = layout(target.prefix), to_bytes(job.id)
     key = names.key("record", id=job.id)
     commands: list[Command] = [] if target.generated else [("EVAL", _script("leave"), 1, key, to_bytes(target.prefix), jid)]
@@ -167,7 +167,7 @@ def tally_written(job: Job, totals: Totals) -> None:
     if job.state is State.FAILED:
         when = (job.finished_at or 0) // 1000
         totals.count("failed", f"{when - when % DAY_S}:{job.queue}")
-        if isinstance(job, Sketch) and job.record.group is not None:
+        if isinstance(job, GeneratedJob) and job.record.group is not None:
             totals.name("staged groups", [job.record.group])
 
 

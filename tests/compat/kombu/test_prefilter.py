@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from attrs import evolve
 from ferryman.compat.kombu import FAMILY
-from ferryman.compat.kombu.generate import sketch
+from ferryman.compat.kombu.generate import generate_records
 from ferryman.migrations.engine import Census
 from ferryman.migrations.fact_reader import Intake
 from ferryman.migrations.prefiltering_reader import InMemoryPrefilterReader
@@ -118,7 +118,7 @@ def test_sound_messages_are_accepted_and_others_are_not() -> None:
 
 def test_generated_messages_are_accepted_unless_a_consumer_has_them() -> None:
     lists: defaultdict[tuple[str, int], list[bytes]] = defaultdict(list)
-    for made in sketch(500, 5, NOW):
+    for made in generate_records(500, 5, NOW):
         if not made.record.record.held:
             lists[made.record.queue, made.record.step].append(made.record.text)
     keys = [queued(*texts, queue=queue, step=step) for (queue, step), texts in lists.items()]
