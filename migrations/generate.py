@@ -1,8 +1,8 @@
 """Fill: writes generated keyspaces of any size, with injected faults, for tests, demos and benchmarks.
 
 Jobs come from the family's own generator and go through its own writer, so what stands there afterwards is what a migration
-would have written. The same arguments give the same keyspace, however many processes write it: each makes and writes some of
-the lots (``schema/draw.py``). Never writes into a keyspace that has jobs. Called by ``ferryman generate``.
+would have written. The same arguments give the same keyspace, however many processes write it: each writes one
+shard (``schema/sampling.py``). Never writes into a keyspace that has jobs. Called by ``ferryman generate``.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from attrs import define, field, frozen
 from ..schema.connection.address import Address
 from ..schema.connection.connect import open_client
 from ..schema.connection.pipeline import open_pipeline
-from ..schema.draw import EVERY_LOT, LOT, Lots
 from ..schema.errors import UsageError
 from ..schema.family import Command, KeyFamily, Target
 from ..schema.job import Job
+from ..schema.sampling import BLOCK_SIZE, UNSHARDED, Shard
 from ..schema.text import show
 from ..schema.totals import Totals
 from .bulk import Bulk
@@ -77,7 +77,7 @@ def fill(address: Address, filling: Filling, progress: Progress = silent, proces
         if found is not None:
             raise UsageError(f"{address.display()} holds jobs already ({show(found, 60)}); generate into an empty keyspace")
         if processes == 1:
-            written, census = _write_lots(address, filling, EVERY_LOT, lambda done: progress("writing jobs", done, filling.jobs))
+            written, census = _write_shard(address, filling, UNSHARDED, lambda done: progress("writing jobs", done, filling.jobs))
         else:
             written, census = _write_together(address, filling, processes, progress)
         injected: Counter[str] = Counter()
@@ -102,13 +102,13 @@ def check_injectable(family: KeyFamily, rules: Iterable[str]) -> None:
 # Jobs
 
 
-def _write_lots(address: Address, filling: Filling, lots: Lots, tell: Callable[[int], object]) -> tuple[Totals, Census]:
-    """Writes the jobs of some lots; ``tell`` hears now and then how many there are."""
+def _write_shard(address: Address, filling: Filling, shard: Shard, tell: Callable[[int], object]) -> tuple[Totals, Census]:
+    """Writes the jobs of one shard; ``tell`` hears now and then how many there are."""
     family, target = address.key_family, filling.target(address.prefix)
     totals, census = Totals(), Census()
     with open_client(address) as client, open_pipeline(client) as pipe:
         bulk = Bulk(pipe)
-        for job in family.generate_records(filling.jobs, filling.seed, filling.now_ms, lots):
+        for job in family.generate_records(filling.jobs, filling.seed, filling.now_ms, shard):
             family.tally_written(job, totals)
             census.count(job)
             if bulk.put(family.write(job, target)):
@@ -130,7 +130,7 @@ def _write_together(address: Address, filling: Filling, processes: int, progress
             done[0] = own
             progress("writing jobs", sum(done[:]), filling.jobs)
 
-        totals, census = _write_lots(address, filling, Lots(0, processes), tell)
+        totals, census = _write_shard(address, filling, Shard(0, processes), tell)
         while _go_on(others):
             tell(census.jobs)
         for other in others:
@@ -157,7 +157,7 @@ def _share_counts(done: Any) -> None:
 
 
 def _write_in_process(address: Address, filling: Filling, processes: int, number: int) -> tuple[str, Census]:
-    totals, census = _write_lots(address, filling, Lots(number, processes), partial(_done.__setitem__, number))
+    totals, census = _write_shard(address, filling, Shard(number, processes), partial(_done.__setitem__, number))
     return totals.to_json(), census
 
 
@@ -171,9 +171,9 @@ def _faults(family: KeyFamily, filling: Filling, target: Target) -> Iterator[tup
     if not left:
         return
     for step in dict.fromkeys((max(1, filling.jobs // (4 * left.total())), 1)):
-        lots = Lots(0, max(1, step // LOT))
-        for number, job in enumerate(family.generate(filling.jobs, filling.seed, filling.now_ms, lots)):
-            if number % (step // lots.step) or (job.queue, job.id) in used:
+        shard = Shard(0, max(1, step // BLOCK_SIZE))
+        for number, job in enumerate(family.generate(filling.jobs, filling.seed, filling.now_ms, shard)):
+            if number % (step // shard.count) or (job.queue, job.id) in used:
                 continue
             found = _breakable(family, left, job, target)
             if found is not None:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from attrs import evolve, frozen
 
 from .choices import NO_CHOICES, Choices
-from .draw import EVERY_LOT, Lots
 from .errors import UnknownFamily, UsageError
 from .fact import Entry, Fact, Subject
 from .index import Index
@@ -26,6 +25,7 @@ from .key_refs import CountCheck, KeyRef
 from .keys import hash_tag
 from .prefilter import Prefilter
 from .rule import Finding, Keyspace, Rule, check_job
+from .sampling import UNSHARDED, Shard
 from .text import to_bytes
 from .totals import Totals
 
@@ -258,16 +258,16 @@ class KeyFamily(ABC):
         """
         return []
 
-    def generate(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
+    def generate(self, jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED) -> Iterator[Job]:
         """``jobs`` realistic, sound jobs as they stand at ``now_ms``, the same ones for the same arguments.
 
-        ``lots``: only those of these lots, for processes that share the work. Raises UsageError for a family that has none.
+        ``shard``: only those of this share, for processes that share the work. Raises UsageError for a family that has none.
         """
         raise UsageError(f"the family {self.name} has no generated keyspaces")
 
-    def generate_records(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
+    def generate_records(self, jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED) -> Iterator[Job]:
         """The jobs of ``generate`` for a ``generated`` target: they need not say more of themselves than ``write`` asks for."""
-        return self.generate(jobs, seed, now_ms, lots)
+        return self.generate(jobs, seed, now_ms, shard)
 
     def inject(self, rule: str, job: Job, target: Target) -> list[Command]:
         """The commands that break one rule of ``injectable`` at this sound, written job, and no other rule.

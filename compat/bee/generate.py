@@ -14,9 +14,9 @@ from typing import Any
 
 from attrs import define, evolve, field
 
-from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text
 from ...schema.job import Job, State
 from .history import Event
+from ...schema.sampling import UNSHARDED, Shard, StratifiedSample, text, weighted
 from ..generated import GeneratedJob
 from .keys import LOCK_MS, OPTIONS_TTL
 from .lua_json import dump
@@ -62,7 +62,7 @@ TAGS = ("customer=42", "größe L", "a:children", "nightly", "reports/2014")
 ERRORS = ("Error: connect ECONNREFUSED 10.0.0.7:5432", "bad image", "Error: Konto gesperrt – “siehe Log” 🙂")
 RESULTS = (b"null", b'"sent"', b'{"messageId":"m-0","ok":true}', b"[1,2,3]", '{"u":"東京"}'.encode(), b"42", b"{}")
 
-Card = tuple[str, str, float]
+Kind = tuple[str, str, float]
 """Queue, status and priority of a job that is to be made."""
 
 DAY_MS = 86_400_000
@@ -70,41 +70,41 @@ BODIES = 512
 """Payload bodies made beforehand; what differs from job to job is put in front of one of them."""
 
 
-def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
+def generate(jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED) -> Iterator[Job]:
     """``jobs`` jobs as they stand at ``now_ms``."""
-    for made in generate_records(jobs, seed, now_ms, lots):
+    for made in generate_records(jobs, seed, now_ms, shard):
         yield evolve(job_of(made.id, made.record), position=made.position, rank=0)
 
 
-def generate_records(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[GeneratedJob]:
+def generate_records(jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED) -> Iterator[GeneratedJob]:
     """The same jobs, ready to be written."""
     start = Random(seed)
     bodies = [dump(text(start)) or b"" for _ in range(BODIES)]
-    draw_queue, draw_word, draw_priority = shares(start, QUEUES), shares(start, WORDS), shares(start, PRIORITIES)
-    deck = Deck(lambda: (draw_queue(), draw_word(), draw_priority()))
-    for numbers, random in lots.of(jobs, seed):
-        waiting = deck.before(numbers, lambda card: card[0] if card[1] == "queued" else None)
+    draw_queue, draw_word, draw_priority = weighted(start, QUEUES), weighted(start, WORDS), weighted(start, PRIORITIES)
+    sample = StratifiedSample(lambda: (draw_queue(), draw_word(), draw_priority()))
+    for numbers, random in shard.blocks(jobs, seed):
+        waiting = sample.counts_before(numbers, lambda kind: kind[0] if kind[1] == "queued" else None)
         maker = _Maker(random, bodies, jobs, now_ms, waiting, numbers.start)
-        yield from maker.jobs_of(deck.deal(numbers, random))
+        yield from maker.jobs_of(sample.draw(numbers, random))
 
 
-def _paired(cards: Iterable[Card]) -> Iterator[tuple[Card, bool]]:
-    """Each card with whether its job has a follower; each follower goes to the next job that can have one."""
-    followers: list[Card] = []
-    for card in cards:
-        if card[1] == "follower":
-            followers.append(card)
+def _paired(kinds: Iterable[Kind]) -> Iterator[tuple[Kind, bool]]:
+    """Each kind with whether its job has a follower; each follower goes to the next job that can have one."""
+    followers: list[Kind] = []
+    for kind in kinds:
+        if kind[1] == "follower":
+            followers.append(kind)
         else:
-            follows = bool(followers) and card[1] in FOLLOWED
+            follows = bool(followers) and kind[1] in FOLLOWED
             if follows:
                 followers.pop()
-            yield card, follows
+            yield kind, follows
     yield from (((queue, "new", priority), False) for queue, _, priority in followers)
 
 
 @define
 class _Maker:
-    """Makes the jobs of one lot, one after the other."""
+    """Makes the jobs of one block, one after the other."""
 
     random: Random
     bodies: Sequence[bytes]
@@ -115,9 +115,9 @@ class _Maker:
     made: int
     latest: str | None = None
 
-    def jobs_of(self, cards: Iterable[Card]) -> Iterator[GeneratedJob]:
-        """One job for each card."""
-        for (queue, word, priority), follows in _paired(cards):
+    def jobs_of(self, kinds: Iterable[Kind]) -> Iterator[GeneratedJob]:
+        """One job of each kind."""
+        for (queue, word, priority), follows in _paired(kinds):
             follower = self._id() if follows else None
             job, fields, scores = self._job(queue, word, priority, self.bodies[int(self.random.random() * BODIES)], follower)
             yield self._stored(job, word, fields, scores)

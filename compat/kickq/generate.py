@@ -14,8 +14,8 @@ from typing import Any
 
 from attrs import evolve
 
-from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text
 from ...schema.job import Job
+from ...schema.sampling import UNSHARDED, Shard, StratifiedSample, text, weighted
 from ..generated import GeneratedJob
 from ..members import Member
 from .reader import job_of
@@ -64,21 +64,21 @@ _NEW: Mapping[str, Any] = (
 _NEW_MEMBERS = {name: Member.of(value) for name, value in _NEW.items()}
 
 
-def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
+def generate(jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED) -> Iterator[Job]:
     """``jobs`` jobs with ids from 1 on, as they stand at ``now_ms``."""
-    for made in generate_records(jobs, seed, now_ms, lots):
+    for made in generate_records(jobs, seed, now_ms, shard):
         yield evolve(job_of(made.id, made.record), position=made.position)
 
 
-def generate_records(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[GeneratedJob]:
+def generate_records(jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED) -> Iterator[GeneratedJob]:
     """The same jobs, ready to be written."""
     start = Random(seed)
     bodies = [_body(start) for _ in range(min(jobs, BODIES))]
-    draw_queue, draw_word = shares(start, QUEUES), shares(start, STATES)
-    deck = Deck(lambda: (draw_queue(), draw_word()))
-    for numbers, random in lots.of(jobs, seed):
-        pushed = deck.before(numbers, _list_of)
-        for number, (queue, word) in enumerate(deck.deal(numbers, random), numbers.start + 1):
+    draw_queue, draw_word = weighted(start, QUEUES), weighted(start, STATES)
+    sample = StratifiedSample(lambda: (draw_queue(), draw_word()))
+    for numbers, random in shard.blocks(jobs, seed):
+        pushed = sample.counts_before(numbers, _list_of)
+        for number, (queue, word) in enumerate(sample.draw(numbers, random), numbers.start + 1):
             # Ids grow with time, as with kickq; some minutes are left for all that happened to the newest job.
             created_at = now_ms - 300_000 - (jobs - number) * CREATED_WITHIN_MS // jobs
             body = bodies[int(random.random() * len(bodies))]
@@ -92,9 +92,9 @@ def generate_records(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) 
             yield GeneratedJob(id=job_id, queue=queue, name=queue, state=record.state, position=position, record=record)
 
 
-def _list_of(card: tuple[str, str]) -> str | None:
+def _list_of(kind: tuple[str, str]) -> str | None:
     """The queue in whose list a job of this queue and state waits."""
-    queue, word = card
+    queue, word = kind
     return queue if word in ("new", "queued") else None
 
 

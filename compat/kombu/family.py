@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ...schema.choices import NO_CHOICES, Choices
-from ...schema.draw import EVERY_LOT, Lots
 from ...schema.fact import Entry, Fact, Subject
 from ...schema.family import Command, KeyFamily, Target
 from ...schema.job import Job
 from ...schema.key_refs import KeyRef
 from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
+from ...schema.sampling import UNSHARDED, Shard
 from ...schema.totals import Totals
 from . import faults, generate, reader, repairs, writer
 from .keys import DEFAULT_QUEUE, PARAMETERS, TELLING, USUAL, Settings
@@ -106,13 +106,13 @@ class Kombu(KeyFamily):
     def faults(self, rule: str, job: Job, target: Target) -> list[Command]:
         return faults.inject(rule, job, target)
 
-    def generate(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
+    def generate(self, jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED) -> Iterator[Job]:
         generate.check(self.settings)
-        return generate.generate(jobs, seed, now_ms, lots)
+        return generate.generate(jobs, seed, now_ms, shard)
 
-    def generate_records(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
+    def generate_records(self, jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED) -> Iterator[Job]:
         generate.check(self.settings)
-        return generate.generate_records(jobs, seed, now_ms, lots)
+        return generate.generate_records(jobs, seed, now_ms, shard)
 
 
 FAMILY = Kombu()

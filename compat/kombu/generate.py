@@ -16,9 +16,9 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text, uuid
 from ...schema.errors import UsageError
 from ...schema.job import Job, State
+from ...schema.sampling import UNSHARDED, Shard, StratifiedSample, text, uuid, weighted
 from ..generated import GeneratedJob
 from .bindings import default_bindings
 from .keys import Settings, can_be_queue
@@ -56,21 +56,21 @@ def check(settings: Settings) -> None:
         raise UsageError(f"sep={settings.separator!r} stands in the name of a generated queue, {odd[0]!r}; choose another one")
 
 
-def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
+def generate(jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED) -> Iterator[Job]:
     """``jobs`` messages as they stand at ``now_ms``."""
-    for made in generate_records(jobs, seed, now_ms, lots):
+    for made in generate_records(jobs, seed, now_ms, shard):
         yield job_of(made.id, evolve(made.record, position=made.position))
 
 
-def generate_records(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[GeneratedJob]:
+def generate_records(jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED) -> Iterator[GeneratedJob]:
     """The same messages, ready to be written."""
     start = Random(seed)
     bodies = [_Body.of(text(start)) for _ in range(BODIES)]
-    draw_queue, draw_state, draw_priority = shares(start, QUEUES), shares(start, STATES), shares(start, PRIORITIES)
-    deck = Deck(lambda: (draw_queue(), draw_state(), draw_priority()))
-    for numbers, random in lots.of(jobs, seed):
-        published = deck.before(numbers, lambda card: card[0])
-        for number, (queue, state, priority) in zip(numbers, deck.deal(numbers, random), strict=True):
+    draw_queue, draw_state, draw_priority = weighted(start, QUEUES), weighted(start, STATES), weighted(start, PRIORITIES)
+    sample = StratifiedSample(lambda: (draw_queue(), draw_state(), draw_priority()))
+    for numbers, random in shard.blocks(jobs, seed):
+        published = sample.counts_before(numbers, lambda kind: kind[0])
+        for number, (queue, state, priority) in zip(numbers, sample.draw(numbers, random), strict=True):
             message = _message(random, number, queue, priority, bodies[int(random.random() * BODIES)])
             record = Record(message)
             match state:

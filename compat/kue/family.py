@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from ...schema.choices import NO_CHOICES, Choices
-from ...schema.draw import EVERY_LOT, Lots
 from ...schema.fact import Entry, Fact, Subject
 from ...schema.family import Asking, Command, KeyFamily, Target
 from ...schema.index import Index
@@ -18,6 +17,7 @@ from ...schema.key_refs import CountCheck, KeyRef
 from ...schema.keys import glob_escape
 from ...schema.prefilter import Prefilter
 from ...schema.rule import Finding, Keyspace
+from ...schema.sampling import UNSHARDED, Shard
 from ...schema.totals import Totals
 from . import counts, faults, generate, reader, repairs, writer
 from .keys import LOCKS, TELLING, layout, versions
@@ -108,8 +108,8 @@ class Kue(KeyFamily):
     def faults(self, rule: str, job: Job, target: Target) -> list[Command]:
         return faults.inject(rule, job, target)
 
-    def generate(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
-        return generate.generate(jobs, seed, now_ms, lots)
+    def generate(self, jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED) -> Iterator[Job]:
+        return generate.generate(jobs, seed, now_ms, shard)
 
 
 FAMILY = Kue()

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text
 from ...schema.job import Job, State
+from ...schema.sampling import UNSHARDED, Shard, StratifiedSample, text, weighted
 from .keys import WORDS
 from .passthrough import NAME
 
@@ -51,14 +51,14 @@ BODIES = 512
 """Payload bodies made beforehand; what differs from job to job is put in front of one of them."""
 
 
-def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
+def generate(jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED) -> Iterator[Job]:
     """``jobs`` jobs with ids from 1 on, as they stand at ``now_ms``."""
     start = Random(seed)
     bodies = [_body(start) for _ in range(BODIES)]
-    draw_queue, draw_state, draw_priority = shares(start, QUEUES), shares(start, STATES), shares(start, PRIORITIES)
-    deck = Deck(lambda: (draw_queue(), draw_state(), draw_priority()))
-    for numbers, random in lots.of(jobs, seed):
-        for number, (queue, state, priority) in enumerate(deck.deal(numbers, random), numbers.start + 1):
+    draw_queue, draw_state, draw_priority = weighted(start, QUEUES), weighted(start, STATES), weighted(start, PRIORITIES)
+    sample = StratifiedSample(lambda: (draw_queue(), draw_state(), draw_priority()))
+    for numbers, random in shard.blocks(jobs, seed):
+        for number, (queue, state, priority) in enumerate(sample.draw(numbers, random), numbers.start + 1):
             # Ids grow with time, as with kue; a minute is left for all that happened to the newest job.
             created_at = now_ms - 60_000 - (jobs - number) * CREATED_WITHIN_MS // jobs
             payload = b'{"n":%d,"to":"user%d@example.com",%b' % (number, number % 9973, bodies[int(random.random() * BODIES)])

@@ -16,9 +16,9 @@ from typing import Any
 
 from attrs import evolve
 
-from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text, uuid
 from ...schema.job import Job, State
 from .passthrough import job_of
+from ...schema.sampling import UNSHARDED, Shard, StratifiedSample, text, uuid, weighted
 from ..generated import GeneratedJob
 from .record import Record
 
@@ -48,21 +48,21 @@ BODIES = 512
 """Texts made beforehand; each job gets one of them."""
 
 
-def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
+def generate(jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED) -> Iterator[Job]:
     """``jobs`` jobs as they stand at ``now_ms``, oldest first."""
-    for made in generate_records(jobs, seed, now_ms, lots):
+    for made in generate_records(jobs, seed, now_ms, shard):
         yield evolve(job_of(made.id, made.queue, made.record, {}), position=made.position)
 
 
-def generate_records(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[GeneratedJob]:
+def generate_records(jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED) -> Iterator[GeneratedJob]:
     """The same jobs, ready to be written."""
     start = Random(seed)
     bodies = [text(start) for _ in range(BODIES)]
-    draw_queue, draw_place = shares(start, QUEUES), shares(start, PLACES)
-    deck = Deck(lambda: (draw_queue(), draw_place()))
-    for numbers, random in lots.of(jobs, seed):
-        waiting = deck.before(numbers, lambda card: card[0] if card[1] == "queued" else None)
-        for number, (queue, place) in zip(numbers, deck.deal(numbers, random), strict=True):
+    draw_queue, draw_place = weighted(start, QUEUES), weighted(start, PLACES)
+    sample = StratifiedSample(lambda: (draw_queue(), draw_place()))
+    for numbers, random in shard.blocks(jobs, seed):
+        waiting = sample.counts_before(numbers, lambda kind: kind[0] if kind[1] == "queued" else None)
+        for number, (queue, place) in zip(numbers, sample.draw(numbers, random), strict=True):
             created = now_ms / 1000 - 7200 - (jobs - number) * 30 * DAY / jobs
             job_id = uuid(random)
             exitcode = 0 if random.random() < 0.9 else 1 + int(random.random() * 3)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ...schema.choices import NO_CHOICES, Choices
-from ...schema.draw import EVERY_LOT, Lots
 from ...schema.fact import Entry, Fact, Subject
 from ...schema.family import Command, KeyFamily, Target
 from ...schema.job import Job
 from ...schema.key_refs import KeyRef
 from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
+from ...schema.sampling import UNSHARDED, Shard
 from ...schema.totals import Totals
 from . import reader, writer
 from .faults import INJECTABLE, inject
@@ -85,11 +85,11 @@ class Qless(KeyFamily):
     ) -> list[Command]:
         return repair(finding, subject, keyspace, choices)
 
-    def generate(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
-        return generate(jobs, seed, now_ms, lots)
+    def generate(self, jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED) -> Iterator[Job]:
+        return generate(jobs, seed, now_ms, shard)
 
-    def generate_records(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
-        return generate_records(jobs, seed, now_ms, lots)
+    def generate_records(self, jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED) -> Iterator[Job]:
+        return generate_records(jobs, seed, now_ms, shard)
 
     def inject(self, rule: str, job: Job, target: Target) -> list[Command]:
         return inject(rule, job, target)

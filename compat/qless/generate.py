@@ -15,10 +15,10 @@ from typing import Any
 
 from attrs import frozen
 
-from ...schema.draw import EVERY_LOT, Deck, Lots, shares, text
 from ...schema.job import Job, State
 from . import lua_json
 from .passthrough import THROTTLED, Passthrough
+from ...schema.sampling import UNSHARDED, Shard, StratifiedSample, text, weighted
 from ..generated import GeneratedJob
 from .record import NAME, STALLED, Record, canonical, standard, work_score
 
@@ -62,24 +62,24 @@ PARENTS = 50
 """A blocked job waits for one of this many jobs before it."""
 
 
-def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
+def generate(jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED) -> Iterator[Job]:
     """``jobs`` jobs as they stand at ``now_ms``, the oldest first."""
-    for made in generate_records(jobs, seed, now_ms, lots):
+    for made in generate_records(jobs, seed, now_ms, shard):
         yield canonical(made.id, made.record, made.extra)
 
 
-def generate_records(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[GeneratedJob]:
+def generate_records(jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED) -> Iterator[GeneratedJob]:
     """The same jobs, ready to be written."""
     start = Random(seed)
     bodies = [
         lua_json.dump({"text": text(start), "ok": start.random() < 0.5, "list": [1, None, {}]}) for _ in range(min(BODIES, jobs))
     ]
-    draw_queue, draw_state, draw_priority = shares(start, QUEUES), shares(start, STATES), shares(start, PRIORITIES)
-    deck = Deck(lambda: (draw_queue(), draw_state(), draw_priority()))
-    for numbers, random in lots.of(jobs, seed):
+    draw_queue, draw_state, draw_priority = weighted(start, QUEUES), weighted(start, STATES), weighted(start, PRIORITIES)
+    sample = StratifiedSample(lambda: (draw_queue(), draw_state(), draw_priority()))
+    for numbers, random in shard.blocks(jobs, seed):
         parents: deque[str] = deque(maxlen=PARENTS)
         story = _Story(random, now_ms, bool(seed % 2))
-        for number, (queue, state, priority) in enumerate(deck.deal(numbers, random), numbers.start + 1):
+        for number, (queue, state, priority) in enumerate(sample.draw(numbers, random), numbers.start + 1):
             # Ids are random with qless, times are not; a minute is left for all that happened to the newest job.
             created_at = now_ms - 120_000 - (jobs - number) * CREATED_WITHIN_MS // jobs
             drawn = State.WAITING if state is State.BLOCKED and not parents else state

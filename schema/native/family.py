@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ..choices import NO_CHOICES, Choices
-from ..draw import EVERY_LOT, Lots
 from ..fact import Entry, Fact, Subject
 from ..family import Asking, Command, KeyFamily, Target
 from ..job import Job
@@ -17,6 +16,7 @@ from ..key_refs import CountCheck, KeyRef
 from ..keys import glob_escape
 from ..prefilter import Prefilter
 from ..rule import Finding, Keyspace
+from ..sampling import UNSHARDED, Shard
 from ..totals import Totals
 from . import counts, faults, generate, reader, repairs, writer
 from .keys import DEFAULT_PREFIX
@@ -123,8 +123,8 @@ class Native(KeyFamily):
     def inject(self, rule: str, job: Job, target: Target) -> list[Command]:
         return faults.inject(rule, job, target)
 
-    def generate(self, jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
-        return generate.generate(jobs, seed, now_ms, lots)
+    def generate(self, jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED) -> Iterator[Job]:
+        return generate.generate(jobs, seed, now_ms, shard)
 
 
 FAMILY = Native()

@@ -13,8 +13,8 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from ..draw import EVERY_LOT, Deck, Lots, shares, text, uuid
 from ..job import Job, State
+from ..sampling import UNSHARDED, Shard, StratifiedSample, text, uuid, weighted
 from . import codec
 from .record import NAME
 from .scripts.waiting_score import IMPORTED, score_of
@@ -44,15 +44,15 @@ BODIES = 512
 """Texts made beforehand; what differs from job to job is put in front of one of them."""
 
 
-def generate(jobs: int, seed: int, now_ms: int, lots: Lots = EVERY_LOT) -> Iterator[Job]:
+def generate(jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED) -> Iterator[Job]:
     """``jobs`` jobs as they stand at ``now_ms``."""
     start = Random(seed)
     bodies = [json.dumps(text(start)).encode() for _ in range(BODIES)]
-    draw_queue, draw_state, draw_priority = shares(start, QUEUES), shares(start, STATES), shares(start, PRIORITIES)
-    deck = Deck(lambda: (draw_queue(), draw_state(), draw_priority()))
-    for numbers, random in lots.of(jobs, seed):
-        published = deck.before(numbers, lambda card: card[0])
-        for number, (queue, state, priority) in zip(numbers, deck.deal(numbers, random), strict=True):
+    draw_queue, draw_state, draw_priority = weighted(start, QUEUES), weighted(start, STATES), weighted(start, PRIORITIES)
+    sample = StratifiedSample(lambda: (draw_queue(), draw_state(), draw_priority()))
+    for numbers, random in shard.blocks(jobs, seed):
+        published = sample.counts_before(numbers, lambda kind: kind[0])
+        for number, (queue, state, priority) in zip(numbers, sample.draw(numbers, random), strict=True):
             published[queue] += 1
             created_at = now_ms - 60_000 - (jobs - number) * CREATED_WITHIN_MS // jobs
             body = b"[[%d, %b], {}, {}]" % (number, bodies[int(random.random() * BODIES)])

@@ -7,10 +7,10 @@ import redis
 from attrs import evolve
 from ferryman.migrations.generate import Filling, fill
 from ferryman.schema.connection.address import Address
-from ferryman.schema.draw import LOT, Deck, Lots
 from ferryman.schema.errors import ServerError
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import get_family
+from ferryman.schema.sampling import BLOCK_SIZE, Shard, StratifiedSample
 
 from ..support.captures import dump
 from ..support.families import GENERATING
@@ -47,7 +47,7 @@ def test_a_filled_keyspace_is_what_the_writer_makes_of_the_generated_jobs(server
 @pytest.mark.parametrize("name", ["bee", "kombu"])
 def test_several_processes_write_what_one_would(server: Server, client: redis.Redis, name: str) -> None:
     rule = next(rule.id for rule in get_family(name).rules if rule.id in get_family(name).injectable)
-    filling = Filling(2 * LOT + 100, 3, NOW, {rule: 2})
+    filling = Filling(2 * BLOCK_SIZE + 100, 3, NOW, {rule: 2})
     address = Address.parse(server.url(family=name))
     fill(address, filling, processes=1)
     alone = lasting(dump(client))
@@ -71,17 +71,17 @@ def test_a_server_that_refuses_a_command_is_an_error_that_names_it(server: Serve
 @each_family
 def test_lots_made_apart_are_the_jobs_made_at_once(name: str) -> None:
     family = get_family(name)
-    together = list(family.generate(2 * LOT + 10, 2, NOW))
-    apart = [list(family.generate(2 * LOT + 10, 2, NOW, Lots(first, 3))) for first in range(3)]
-    assert [len(lot) for lot in apart] == [LOT, LOT, 10]
-    assert [(job, job.position) for lot in apart for job in lot] == [(job, job.position) for job in together]
+    together = list(family.generate(2 * BLOCK_SIZE + 10, 2, NOW))
+    apart = [list(family.generate(2 * BLOCK_SIZE + 10, 2, NOW, Shard(first, 3))) for first in range(3)]
+    assert [len(block) for block in apart] == [BLOCK_SIZE, BLOCK_SIZE, 10]
+    assert [(job, job.position) for block in apart for job in block] == [(job, job.position) for job in together]
 
 
 def test_every_lot_is_told_how_many_cards_of_a_kind_were_dealt_before_it() -> None:
     numbers = iter(range(10**6))
-    deck = Deck(lambda: "rare" if next(numbers) % 10 == 0 else "usual")
-    dealt: list[str] = []
-    for lot, random in Lots().of(3 * LOT, 1):
-        before = deck.before(lot, lambda card: card)
-        assert (before["rare"], before["usual"]) == (dealt.count("rare"), dealt.count("usual"))
-        dealt += deck.deal(lot, random)
+    sample = StratifiedSample(lambda: "rare" if next(numbers) % 10 == 0 else "usual")
+    drawn: list[str] = []
+    for block, random in Shard().blocks(3 * BLOCK_SIZE, 1):
+        before = sample.counts_before(block, lambda kind: kind)
+        assert (before["rare"], before["usual"]) == (drawn.count("rare"), drawn.count("usual"))
+        drawn += sample.draw(block, random)
