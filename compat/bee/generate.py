@@ -15,9 +15,9 @@ from typing import Any
 from attrs import define, evolve, field
 
 from ...schema.job import Job, State
-from .history import Event
 from ...schema.sampling import UNSHARDED, Shard, StratifiedSample, text, weighted
 from ..generated import GeneratedJob
+from .history import Event
 from .keys import LOCK_MS, OPTIONS_TTL
 from .lua_json import dump
 from .passthrough import job_of

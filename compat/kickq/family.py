@@ -86,7 +86,7 @@ class Kickq(KeyFamily):
     def generate_records(self, jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED) -> Iterator[Job]:
         return generate.generate_records(jobs, seed, now_ms, shard)
 
-    def faults(self, rule: str, job: Job, target: Target) -> list[Command]:
+    def inject(self, rule: str, job: Job, target: Target) -> list[Command]:
         return faults.inject(rule, job, target)
 
 

@@ -105,7 +105,7 @@ class Kue(KeyFamily):
     ) -> list[Command]:
         return repairs.repair(finding, subject, keyspace, choices)
 
-    def faults(self, rule: str, job: Job, target: Target) -> list[Command]:
+    def inject(self, rule: str, job: Job, target: Target) -> list[Command]:
         return faults.inject(rule, job, target)
 
     def generate(self, jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED) -> Iterator[Job]:

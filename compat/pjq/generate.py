@@ -17,9 +17,9 @@ from typing import Any
 from attrs import evolve
 
 from ...schema.job import Job, State
-from .passthrough import job_of
 from ...schema.sampling import UNSHARDED, Shard, StratifiedSample, text, uuid, weighted
 from ..generated import GeneratedJob
+from .passthrough import job_of
 from .record import Record
 
 QUEUES = (

@@ -16,10 +16,10 @@ from typing import Any
 from attrs import frozen
 
 from ...schema.job import Job, State
-from . import lua_json
-from .passthrough import THROTTLED, Passthrough
 from ...schema.sampling import UNSHARDED, Shard, StratifiedSample, text, weighted
 from ..generated import GeneratedJob
+from . import lua_json
+from .passthrough import THROTTLED, Passthrough
 from .record import NAME, STALLED, Record, canonical, standard, work_score
 
 QUEUES = (
