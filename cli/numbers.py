@@ -17,7 +17,7 @@ from ..schema.connection.address import DEFAULT_FAMILY, Address, Kind
 from ..schema.job import State
 from ..schema.native.scripts.exchange import Exchanges
 from ..schema.native.scripts.results import Size
-from .broker import open_broker
+from .broker import Broker, open_broker
 from .options import moment
 
 CHUNK = 500
@@ -78,43 +78,42 @@ def look(address: Address, chosen: tuple[str, ...] = ()) -> dict[str, Numbers | 
     if not is_brief(address):
         statuses = LocalEngine().queues(address, moment(address, None))
     elif address.family == DEFAULT_FAMILY:
-        return _asked(address, chosen)
+        with open_broker(address, **_patience(address)) as broker:
+            return _asked(broker, chosen)
     else:
         _, statuses = count(address, **_patience(address)) or (0, [])
     return {status.queue: _of_status(status) for status in statuses if not chosen or status.queue in chosen}
 
 
-def unroutable(address: Address) -> dict[str, int]:
-    """How many messages each exchange has dropped because no queue wanted them; nothing in other systems. One command.
+def look_with_unroutable(address: Address) -> tuple[dict[str, Numbers | Exception], dict[str, int]]:
+    """What ``look`` tells, and how many messages each exchange has dropped because no queue wanted them, over one connection.
 
-    Raises ServerError naming the address.
+    No exchanges in other systems. Raises as ``look`` does.
     """
     if address.family != DEFAULT_FAMILY or not is_brief(address):
-        return {}
+        return look(address), {}
     with open_broker(address, **_patience(address)) as broker:
-        (numbers,) = broker.link.outcomes([Exchanges(address.prefix).unroutable()])
-    return {} if isinstance(numbers, Exception) else dict(numbers)  # a damaged counter hides no queue
+        found = _asked(broker, ())
+        (dropped,) = broker.link.outcomes([Exchanges(address.prefix).unroutable()])
+    return found, {} if isinstance(dropped, Exception) else dict(dropped)  # a damaged counter hides no queue
 
 
 def _patience(address: Address) -> dict[str, float]:
     return {} if "socket_timeout" in address.options else {"socket_timeout": PATIENCE}
 
 
-def _asked(address: Address, chosen: tuple[str, ...]) -> dict[str, Numbers | Exception]:
+def _asked(broker: Broker, chosen: tuple[str, ...]) -> dict[str, Numbers | Exception]:
     found: dict[str, Numbers | Exception] = {}
-    with open_broker(address, **_patience(address)) as broker:
-        names = broker.queues(chosen)
-        for first in range(0, len(names), CHUNK):
-            chunk = names[first : first + CHUNK]
-            calls = [
-                call for name in chunk for call in (broker.scripts.size(name, by_priority=True), broker.scripts.counters(name))
-            ]
-            outcomes = broker.link.outcomes(calls)
-            for name, size, counters in zip(chunk, outcomes[::2], outcomes[1::2], strict=True):
-                if isinstance(size, Exception) or isinstance(counters, Exception):
-                    found[name] = size if isinstance(size, Exception) else counters
-                elif size.exists:
-                    found[name] = _of_size(size, counters)
+    names = broker.queues(chosen)
+    for first in range(0, len(names), CHUNK):
+        chunk = names[first : first + CHUNK]
+        calls = [call for name in chunk for call in (broker.scripts.size(name, by_priority=True), broker.scripts.counters(name))]
+        outcomes = broker.link.outcomes(calls)
+        for name, size, counters in zip(chunk, outcomes[::2], outcomes[1::2], strict=True):
+            if isinstance(size, Exception) or isinstance(counters, Exception):
+                found[name] = size if isinstance(size, Exception) else counters
+            elif size.exists:
+                found[name] = _of_size(size, counters)
     return found
 
 

@@ -1,6 +1,6 @@
 """Scrape: the numbers of a keyspace as Prometheus metrics. Used by ``ferryman metrics``; needs ``prometheus_client``.
 
-Each look is over a connection of its own, so that a server that was down is found again by the next one. Only one is under way
+Each look is over one connection of its own, so that a server that was down is found again by the next one. Only one is under way
 at a time: who asks meanwhile is told the same, so that a server that does not answer gathers no requests.
 """
 
@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from ..schema.connection.address import Address
 from ..schema.errors import FerrymanError
 from ..schema.job import State
-from .numbers import Found, Numbers, look, unroutable
+from .numbers import Found, Numbers, look_with_unroutable
 from .queues import RARE
 
 COUNTERS: Mapping[str, str] = {
@@ -86,8 +86,9 @@ class Scrape(Collector):
             return self._found
 
     def _look(self) -> Found | None:
+        found: Found
         try:
-            found, self._unroutable = look(self.address), unroutable(self.address)
+            found, self._unroutable = look_with_unroutable(self.address)
         except (FerrymanError, OSError) as error:
             if self.failure != str(error):
                 self.failure = str(error)

@@ -209,8 +209,9 @@ def test_each_request_is_one_look_also_when_the_server_goes_and_comes_back(tmp_p
             assert address.startswith("http://127.0.0.1:")
             assert scrape(address)["ferryman_queue_messages", "mail", "waiting", ""] == 0
             publish(client, "mail", range(1, 3))
-            before = client.info("commandstats")
+            before, connected = client.info("commandstats"), client.info("stats")["total_connections_received"]
             assert scrape(address)["ferryman_queue_messages", "mail", "waiting", "0"] == 2
+            assert client.info("stats")["total_connections_received"] == connected + 1
             calls = {name: told["calls"] for name, told in client.info("commandstats").items()}
             sent = {name: calls[name] - before.get(name, {}).get("calls", 0) for name in calls}
             assert sent["cmdstat_smembers"] == sent["cmdstat_evalsha"] == 1
