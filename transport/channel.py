@@ -13,7 +13,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import count
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -172,7 +172,9 @@ class Channel(Producing):
 
     def look(self, queues: Sequence[str]) -> list[float | None]:
         """For each queue in how many seconds to look at it again; None: there is something to take. Raises connection errors."""
-        times = self.link.run(self.scripts.look(queues, self.consumer_id, self.settings.lease_ms))
+        some = (queues[first : first + CHUNK] for first in range(0, len(queues), CHUNK))
+        parts = self.link.run_all([self.scripts.look(each, self.consumer_id, self.settings.lease_ms) for each in some])
+        times = list(chain.from_iterable(parts))
         held = self._queues_held()
         for queue, ms in zip(queues, times, strict=True):
             if ms is not None:

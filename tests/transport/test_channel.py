@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ferryman.transport  # noqa: F401 - registers the URL schemes
 import pytest
+from ferryman.schema.connection.call import run
+from ferryman.schema.native.scripts.queue_scripts import CHUNK, Publication, QueueScripts
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 
 from ..support.workers import celery
@@ -80,3 +82,30 @@ def test_the_commands_of_celery_amqp_work(server, channel):
     publish(channel, 1, queue="shell")
     purged = celery(server, "amqp", "queue.purge", "shell")
     assert (purged.returncode, channel.queue_declare("shell", passive=True).message_count) == (0, 0)
+
+
+def test_very_many_quiet_queues_are_looked_at_in_several_calls(channel, client):
+    names = [f"q{number}" for number in range(CHUNK + 1)]
+    channel.look(names[:1])  # has the server know the script
+    client.config_resetstat()
+    assert channel.look(names) == [None] * len(names)
+    assert client.info("commandstats")["cmdstat_evalsha"]["calls"] == 2
+
+
+def test_a_publisher_keeps_all_messages_of_a_large_temporary_queue(channel, client):
+    queue = Queue("t", expires=600)
+    queue(channel).declare()
+    scripts, many = QueueScripts(), 12_000
+    for first in range(0, many, 3_000):
+        run(client, scripts.publish("t", "p", [Publication(f"p-{n}", b"{}\n") for n in range(first, first + 3_000)]))
+    pipeline = client.pipeline(transaction=False)
+    for number in range(many):
+        pipeline.persist(scripts.keys("t").job(f"p-{number}"))  # to see which ones get a TTL anew
+    pipeline.hset(scripts.keys("t").meta, "horizon", 0)
+    pipeline.execute()
+    publish(channel, 1, queue="t")
+    assert client.hget(scripts.keys("t").meta, "renewing") is None
+    lasting = client.pipeline(transaction=False)
+    for number in range(many):
+        lasting.pttl(scripts.keys("t").job(f"p-{number}"))
+    assert min(lasting.execute()) > 0

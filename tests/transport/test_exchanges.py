@@ -279,3 +279,40 @@ def test_bindings_are_listed_whoever_made_them(connection, channel, elsewhere):
     Queue("q", Exchange("ex", "topic"), routing_key="a.#")(channel).declare()
     assert ("q", "ex", "a.#") in list(elsewhere.list_bindings())
     assert {"destination": "q", "source": "ex", "routing_key": "a.#"} in list(connection.get_manager().get_bindings())
+
+
+MANY = 2_500
+
+
+def test_an_exchange_with_very_many_bindings_routes_by_all_of_them_and_goes(channel, elsewhere, client, monkeypatch):
+    queue = Queue("q", Exchange("many", "direct", channel=channel), "key", channel=channel)
+    queue.declare()
+    client.hset("ferryman:exchange:many", mapping={f'["q","key-{n}",""]': "" for n in range(MANY)})
+    for n in (0, MANY - 1):
+        Producer(elsewhere, Exchange("many", "direct", channel=elsewhere)).publish(n, routing_key=f"key-{n}")
+    assert got(channel, "q") == [0, MANY - 1]
+    run, seen = channel.link.run, []
+
+    def changing(call):
+        """Another binding comes between two parts."""
+        found = run(call)
+        if getattr(found, "rest", b"") and not seen:
+            seen.append(found)
+            elsewhere.link.run(elsewhere.transport.exchanges.bind("many", "q", "late"))
+        return found
+
+    monkeypatch.setattr(channel.link, "run", changing)
+    assert Binding("q", "late") in channel.transport.routes.bindings("many").bindings
+    monkeypatch.undo()
+    assert sum(exchange == "many" for _, exchange, _ in channel.list_bindings()) == MANY + 2
+    channel.exchange_delete("many")
+    assert not client.exists("ferryman:exchange:many")
+
+
+def test_a_queue_with_very_many_bindings_is_unbound_from_all(channel, client):
+    queue = Queue("q", Exchange("many", "direct", channel=channel), "key", channel=channel)
+    queue.declare()
+    client.hset("ferryman:exchange:many", mapping={f'["q","key-{n}",""]': "" for n in range(12_000)})
+    channel.queue_delete("q")
+    assert client.hkeys("ferryman:exchange:many") != []
+    assert not any(name.startswith(b"[") for name in client.hkeys("ferryman:exchange:many"))

@@ -297,7 +297,14 @@ class Publisher:
             self._transport.enlist(keys.queues(self._transport.settings.prefix), queue)
         if result.has_dead_letters:
             self._transport.letters.mark(queue)
+        if result.more:
+            self._renew_all(queue)
         return result.status == "stored"
+
+    def _renew_all(self, queue: str) -> None:
+        """Keeps the jobs of a temporary queue, of which one call renews a part: perhaps nobody else comes before they expire."""
+        while self._transport.link.run(self._transport.scripts.advance(queue)).more:
+            pass
 
 
 def _producer(publications: Sequence[Publication]) -> str:

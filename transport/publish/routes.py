@@ -17,7 +17,7 @@ from ..errors import NoRoute
 
 if TYPE_CHECKING:
     from ...schema.connection.call import Call
-    from ...schema.native.scripts.exchange import Binding, Exchanges
+    from ...schema.native.scripts.exchange import Binding, Bindings, Exchanges
     from ...schema.native.scripts.queue_scripts import QueueScripts
     from ..connection.link import ServerLink
 
@@ -93,22 +93,29 @@ class Routes:
     def refresh(self, exchange: str) -> Table:
         """Reads the bindings again, with the route versions of their queues.
 
-        The bindings are read once more after those versions and must not have changed in between, or a binding that was
+        The version of the bindings is read once more after those and must not have changed in between, or a binding that was
         removed just then would go unnoticed.
         """
-        before = self._link.run(self._exchanges.bindings(exchange))
         while True:
-            queues = sorted({binding.queue for binding in before.bindings})
-            *sizes, after = self._link.run_all(
-                [*(self._scripts.size(queue) for queue in queues), self._exchanges.bindings(exchange)]
-            )
-            if after.version == before.version:
+            found = self.bindings(exchange)
+            queues = sorted({binding.queue for binding in found.bindings})
+            calls = [self._scripts.size(queue) for queue in queues]
+            *sizes, version = self._link.run_all([*calls, self._exchanges.version(exchange)])
+            if version == found.version:
                 break
-            before = after
         routes = {queue: size.routes for queue, size in zip(queues, sizes, strict=True)}
-        table = Table(after.version, after.bindings, routes, after.type, after.alternate)
+        table = Table(found.version, found.bindings, routes, found.type, found.alternate)
         self._tables[exchange] = table
         return table
+
+    def bindings(self, exchange: str) -> Bindings:
+        """All bindings of an exchange, now. Very many come in parts, which are read anew when one of them changes meanwhile."""
+        found = self._link.run(self._exchanges.bindings(exchange))
+        while found.rest:
+            part = self._link.run(self._exchanges.bindings(exchange, found.rest))
+            same = part.before == found.version
+            found = found.with_part(part) if same else self._link.run(self._exchanges.bindings(exchange))
+        return found
 
     def forget(self, exchange: str) -> None:
         """Drops what is cached, because this connection changed it."""

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from ...connection.call import Argument, Call, Command
 from ...errors import MalformedValue, UsageError
@@ -49,6 +49,8 @@ class Bindings:
     """The bindings of an exchange at one version, sorted. ``odd``: how many fields were no binding and were left out.
 
     ``type``: what it was declared as, "" if it never was. ``alternate``: the exchange for what no queue of this one wants, or "".
+    ``rest``: where those begin that are still to be read of very many, empty for none. ``before``: the version before this part
+    was read.
     """
 
     version: int
@@ -56,6 +58,14 @@ class Bindings:
     odd: int = 0
     type: str = ""
     alternate: str = ""
+    before: int = 0
+    rest: bytes = b""
+
+    def with_part(self, part: Bindings) -> Bindings:
+        """These with the next ones, which were read where ``rest`` said, and begin with the version of these."""
+        bindings = self.bindings + part.bindings
+        # A binding may come twice; once is enough to sort them.
+        return evolve(part, bindings=bindings if part.rest else tuple(sorted(set(bindings))), odd=self.odd + part.odd)
 
 
 @frozen
@@ -103,14 +113,21 @@ class Exchanges:
         return self._exchange("unbind", exchange, now, (binding,), lambda reply: bool(reply[0]))
 
     def unbind_all(self, exchange: str, bindings: Sequence[Binding], *, now: int | None = None) -> Call[int]:
-        """Removes several bindings at once (a deleted queue's); gives how many there were. ``bindings`` must not be empty."""
+        """Removes several bindings at once (a deleted queue's), some thousand at most; gives how many there were.
+
+        Raises UsageError for none.
+        """
         if not bindings:
             raise UsageError(f"exchange {exchange!r}: no binding given to remove")
         return self._exchange("unbind", exchange, now, tuple(map(_field, bindings)), lambda reply: int(reply[0]))
 
-    def bindings(self, exchange: str, *, now: int | None = None) -> Call[Bindings]:
-        """All bindings, without the expired ones, which are removed."""
-        return self._exchange("bindings", exchange, now, (), _bindings)
+    def bindings(self, exchange: str, rest: bytes = b"", *, now: int | None = None) -> Call[Bindings]:
+        """All bindings, without the expired ones, which are removed; of more than a thousand, a part.
+
+        ``rest``: that of the last part. Where the next one has another version ``before`` than the last one has, something has
+        changed in between: begin anew.
+        """
+        return self._exchange("bindings", exchange, now, (rest or b"0",), _bindings)
 
     def version(self, exchange: str) -> Command[int]:
         """The version of the exchange's bindings: never the same again after a change; 0 for an exchange without any.
@@ -210,7 +227,8 @@ def _numbers(reply: Any) -> dict[str, int]:
 
 
 def _bindings(reply: Any) -> Bindings:
-    version, fields, exchange_type, alternate = reply
+    version, fields, exchange_type, alternate, before, rest = reply
     found = [Binding.parse(raw) for raw in fields]
     good = sorted(binding for binding in found if binding is not None)
-    return Bindings(version, tuple(good), len(found) - len(good), to_text(exchange_type), to_text(alternate))
+    odd, rest = len(found) - len(good), b"" if rest == b"0" else rest
+    return Bindings(version, tuple(good), odd, to_text(exchange_type), to_text(alternate), before, rest)

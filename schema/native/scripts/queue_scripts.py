@@ -34,6 +34,7 @@ from .results import (
     Found,
     Published,
     Purged,
+    Removed,
     Renewed,
     Role,
     Size,
@@ -237,7 +238,8 @@ class QueueScripts:
     ) -> Call[tuple[int | None, ...]]:
         """For each queue, in how many ms to look at it again; None where there is something to ``take``, or to be done by it.
 
-        Keeps the consumer registered with the others. Not for clusters, where queues are on different nodes.
+        Keeps the consumer registered with the others. Not for clusters, where queues are on different nodes, nor for more than
+        CHUNK queues at once.
         """
         keys = [self.keys(queue) for queue in queues]
         all_keys = [key for k in keys for key in (k.meta, k.waiting, k.scheduled, k.consumers, k.held(consumer))]
@@ -363,12 +365,13 @@ class QueueScripts:
         args = (1 if if_unused else "", 1 if if_empty else "", _positive(limit))
         return self._call("delete", queue, now, args, results.deleted)
 
-    def remove(self, queue: str, job_id: str, only: Role | None = None, *, now: int | None = None) -> Call[Role | None]:
+    def remove(self, queue: str, job_id: str, only: Role | None = None, *, now: int | None = None) -> Call[Removed | None]:
         """Deletes one job and gives the role of its place; None if there is none, ``held`` if it is running: it stays then.
 
-        ``only``: the role of the place from which it is to be deleted, if it stands nowhere else by now.
+        ``only``: the role of the place from which it is to be deleted, if it stands nowhere else by now. ``more``, for a job that
+        waits for more than CHUNK others: call again, until it has gone.
         """
-        return self._call("remove", queue, now, (to_bytes(job_id), only or ""), results.role)
+        return self._call("remove", queue, now, (to_bytes(job_id), only or ""), results.removed)
 
     def find(
         self,

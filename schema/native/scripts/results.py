@@ -19,6 +19,8 @@ from .waiting_score import ASCENDING, DESCENDING, PriorityOrder, priority_of
 
 Verdict = Literal["acked", "cancelled", "lost"]
 Role = Literal["waiting", "scheduled", "held", "dead", "done", "blocked"]
+Removed = Role | Literal["more"]
+"""Where a job was that has been removed; ``more`` for one of which a part has gone."""
 
 COUNTERS = (
     "published",
@@ -64,7 +66,8 @@ class Published:
     changed since the caller read them), ``overflow`` (x-max-length reached, x-overflow is reject-publish), ``other`` (it takes
     another script, see ``QueueScripts.publish_one``). ``fresh``: for each job in order, False for one that had been stored
     before. ``routes``: the version now. ``has_dead_letters``: dead jobs of the queue wait to be forwarded to its dead letter
-    exchange (``outbox``). ``created``: there was no such queue before; list it.
+    exchange (``outbox``). ``created``: there was no such queue before; list it. ``more``: not all jobs of a temporary queue are
+    renewed; call ``advance``, until they are.
     """
 
     status: Literal["stored", "missing", "stale", "overflow", "other"]
@@ -72,6 +75,7 @@ class Published:
     routes: int = 0
     has_dead_letters: bool = False
     created: bool = False
+    more: bool = False
 
 
 @frozen
@@ -250,8 +254,8 @@ def published(reply: Any) -> Published:
         case [b"overflow", routes]:
             return Published("overflow", routes=int(routes))
         case _:
-            _, routes, fresh, has_dead_letters, created = reply
-            return Published("stored", tuple(map(bool, fresh)), int(routes), bool(has_dead_letters), bool(created))
+            _, routes, fresh, has_dead_letters, created, more = reply
+            return Published("stored", tuple(map(bool, fresh)), int(routes), bool(has_dead_letters), bool(created), bool(more))
 
 
 def taken(reply: Any) -> Taken:
@@ -369,8 +373,8 @@ def purged(reply: Any) -> Purged:
     return Purged(jobs, bool(more))
 
 
-def role(reply: Any) -> Role | None:
-    word: Role | Literal[""] = reply.decode()
+def removed(reply: Any) -> Removed | None:
+    word: Removed | Literal[""] = reply.decode()
     return word or None
 
 

@@ -100,6 +100,16 @@ def test_the_jobs_of_a_large_temporary_queue_are_renewed_by_several_calls(send: 
     assert expiring(client) >= set(client.scan_iter(keys.job_prefix + b"*", count=1000))
 
 
+def test_a_publish_says_that_not_all_jobs_of_a_large_temporary_queue_are_renewed(send: Send) -> None:
+    send(scripts.declare("q", {"x-expires": 60_000}, now=0))
+    for first in range(0, 6_000, 3_000):
+        assert not send(scripts.publish("q", "p", jobs(*range(first, first + 3_000)), now=1)).more
+    assert send(scripts.publish("q", "p", jobs(6_000), now=50_000)).more
+    while send(scripts.advance("q", now=50_000)).more:
+        pass
+    assert not send(scripts.publish("q", "p", jobs(6_001), now=50_001)).more
+
+
 def test_a_large_queue_that_is_to_last_after_all_loses_its_ttls_by_several_calls(send: Send, client: redis.Redis) -> None:
     send(scripts.declare("q", {"x-expires": 60_000}))
     for first in range(0, 6_000, 3_000):
@@ -176,3 +186,20 @@ def test_a_job_for_which_thousands_wait_lets_them_go_on_by_several_calls(send: S
     assert client.zcard(keys.waiting) == MANY
     assert client.hget(keys.meta, "unblocking") is None
     assert not client.exists(keys.unblocks("p-0"))
+
+
+def test_a_job_that_waits_for_thousands_is_removed_by_several_calls(send: Send, client: redis.Redis) -> None:
+    send(scripts.declare("q", {}))
+    names = [f"b-{number}" for number in range(MANY)]
+    pipeline = client.pipeline(transaction=False)
+    pipeline.hset(keys.job("last"), mapping={"payload": "1", "score": 7})
+    pipeline.sadd(keys.blocked, "last")
+    pipeline.sadd(keys.needs("last"), *names)
+    for name in names:
+        pipeline.sadd(keys.unblocks(name), "last", "other")
+    pipeline.execute()
+    assert [send(scripts.remove("q", "last", "waiting")), send(scripts.remove("q", "last"))] == [None, "more"]
+    assert (client.scard(keys.needs("last")), client.sismember(keys.blocked, "last")) == (MANY - CHUNK, 1)
+    assert [send(scripts.remove("q", "last")) for _ in range(3)] == ["more", "blocked", None]
+    assert not client.exists(keys.job("last"), keys.needs("last"), keys.blocked)
+    assert all(client.smembers(keys.unblocks(name)) == {b"other"} for name in names)

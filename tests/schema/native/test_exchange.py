@@ -78,6 +78,64 @@ def test_an_expired_binding_is_left_out_and_removed(send: Send, client: redis.Re
     assert client.hlen(keys.exchange("ferryman", "e")) == 2
 
 
+MANY = 2_500
+
+
+def many_bindings(client: redis.Redis, expiry: str = "") -> None:
+    client.hset(keys.exchange("ferryman", "e"), mapping={f'["q","{n}",""]': expiry for n in range(MANY)})
+
+
+def test_very_many_bindings_are_read_in_parts(send: Send, client: redis.Redis) -> None:
+    send(exchanges.declare("e", "topic", "spare"))
+    many_bindings(client)
+    found = send(exchanges.bindings("e"))
+    assert (found.type, found.alternate) == ("topic", "spare")
+    parts = 1
+    while found.rest:
+        part = send(exchanges.bindings("e", found.rest))
+        assert len(part.bindings) < 1_500
+        assert part.before == found.version
+        found, parts = found.with_part(part), parts + 1
+    assert parts > 1
+    assert found.bindings == tuple(sorted(Binding("q", str(n)) for n in range(MANY)))
+
+
+def test_a_part_of_bindings_says_what_has_changed_since_the_last_one(send: Send, client: redis.Redis) -> None:
+    many_bindings(client)
+    first = send(exchanges.bindings("e"))
+    send(exchanges.bind("e", "new"))
+    assert send(exchanges.bindings("e", first.rest)).before > first.version
+
+
+def test_very_many_expired_bindings_are_removed_in_parts_and_take_their_exchange_with_them(
+    send: Send, client: redis.Redis
+) -> None:
+    send(exchanges.declare("e", "direct", auto_delete=True))
+    many_bindings(client, expiry="1000")
+    found = send(exchanges.bindings("e", now=2_000))
+    assert client.hlen(keys.exchange("ferryman", "e")) > 1_000
+    while found.rest:
+        part = send(exchanges.bindings("e", found.rest, now=2_000))
+        assert part.before == found.version, "what it has removed itself is no change"
+        found = found.with_part(part)
+    assert found.bindings == ()
+    assert not client.exists("ferryman:exchange:e")
+
+
+def test_of_very_many_bound_queues_some_that_have_expired_are_removed_by_each_call(send: Send, client: redis.Redis) -> None:
+    cursors = keys.fanout_cursors("ferryman", "news")
+    client.hset(cursors, mapping={f"q{n}": "0-1 1000" for n in range(MANY)})
+    client.pexpire(cursors, 500_000)
+    assert send(exchanges.fanout_publish("news", b"1", 100, now=2_000)), "those left may be bound"
+    assert client.hlen(cursors) == MANY - 1_000
+    assert 0 < client.pttl(stream) <= 500_000
+    send(exchanges.fanout_bind("news", "lasting", now=2_000))
+    assert client.pttl(stream) == client.pttl(cursors) == -1
+    for _ in range(3):
+        send(exchanges.fanout_publish("news", b"2", 100, now=2_000))
+    assert client.hkeys(cursors) == [b"lasting"]
+
+
 def test_all_bindings_of_a_queue_go_at_once(send: Send) -> None:
     for key in ("a", "b"):
         send(exchanges.bind("e", "q", key))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import redis
 from ferryman.schema.native import codec
 from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
@@ -52,15 +53,17 @@ def message(task: str, **headers: Any) -> bytes:
     return codec.encode({"headers": {"id": task, **headers}}, b"[]")
 
 
-def test_the_jobs_of_a_task_are_found_by_its_id_however_long_the_queue(send: Send, client: redis.Redis) -> None:
+@pytest.mark.parametrize("others", [0, 100])
+def test_the_jobs_of_a_task_are_found_by_its_id_however_long_the_queue(send: Send, client: redis.Redis, others: int) -> None:
     send(scripts.declare("q", {}))
     waiting = [Publication(f"p-{n}", message(f"task-{n % 20}", parent={"id": "task-7"})) for n in range(50)]
     send(scripts.publish("q", "p", [*waiting, Publication("p-50", message("task-7"), due_ms=2**50)]))
     client.zadd(keys.waiting, {"ghost": 2**50})
     send(scripts.publish("q", "p", [Publication("odd", b'{"headers":"task-7"\n'), Publication("odd-2", b'["task-7"]\n')]))
+    send(scripts.publish("q", "p", [Publication("odd-3", b'{"headers":{"id":["task-7"]}}\n'), Publication("odd-4", b"task-7")]))
     seen, found = 0, []
     while True:
-        part = send(scripts.find("q", ["task-7", "task-9"], seen=seen, limit=10))
+        part = send(scripts.find("q", ["task-7", "task-9", *(f"other-{n}" for n in range(others))], seen=seen, limit=10))
         found += [(job.id, job.task) for job in part.jobs]
         seen += 10
         if not part.more:

@@ -31,19 +31,28 @@ local function cursor_of(queue, now)
   return nil
 end
 
--- Removes expired cursors, and the stream with the last one. Returns how many queues are bound, and when the last expires.
+-- Removes expired cursors, of more than PART some, and the stream with the last one. Returns how many queues are bound, and when the
+-- last expires: of more than PART, when their key does.
 local function sweep(now)
-  local all = call('HGETALL', CURSORS)
-  local expired, last = {}, 0
-  for i = 1, #all, 2 do
-    local expiry = expiry_of(all[i + 1])
+  local number, last = call('HLEN', CURSORS), 0
+  local some
+  if number <= PART then
+    some = call('HGETALL', CURSORS)
+  else
+    some = call('HRANDFIELD', CURSORS, PART, 'WITHVALUES')
+    local left = call('PTTL', CURSORS)
+    last = left >= 0 and now + left or math.huge
+  end
+  local expired = {}
+  for i = 1, #some, 2 do
+    local expiry = expiry_of(some[i + 1])
     if expiry <= now then
-      append(expired, all[i])
+      append(expired, some[i])
     end
     last = math.max(last, expiry)
   end
   in_slices('HDEL', CURSORS, expired)
-  local bound = #all / 2 - #expired
+  local bound = number - #expired
   if bound == 0 then
     call('DEL', STREAM)
   end

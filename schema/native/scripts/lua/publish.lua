@@ -13,8 +13,8 @@
 --           dedup key or '', ms for which it is held or '' until the job ends
 -- Result    {'missing'}: no such queue; {'stale', routes}: the routes have changed; {'overflow', routes}: the queue is at its
 --           greatest length and refuses more. Nothing is stored then. Else {'stored', routes, {1 or 0 for each job}, 1 if dead
---           jobs wait to be carried on, 1 if the queue was created}: 0 for a job that had been stored before, or whose dedup key
---           another one holds.
+--           jobs wait to be carried on, 1 if the queue was created, 1 if the TTLs of a temporary queue are not all renewed yet}:
+--           0 for a job that had been stored before, or whose dedup key another one holds.
 --
 -- A job that is already taken and acked has no key left to tell that it was stored; the remembered numbers of the last publish
 -- do, because a producer only ever repeats its last one. New numbers are higher, so the list is searched for repeats only.
@@ -235,5 +235,5 @@ return answer(function()
     end
     call('PEXPIRE', PUBLISHER, queue.expires)
   end
-  return {'stored', queue.routes or '0', verdicts, has_letters() and 1 or 0, created}
+  return {'stored', queue.routes or '0', verdicts, has_letters() and 1 or 0, created, queue.renewing and 1 or 0}
 end)

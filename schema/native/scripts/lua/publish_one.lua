@@ -37,5 +37,5 @@ return answer(function()
   if call('EXISTS', WAKE) == 0 then
     call('RPUSH', WAKE, '1')
   end
-  return {'stored', routes, {1}, 0, 0}
+  return {'stored', routes, {1}, 0, 0, 0}
 end)
