@@ -86,7 +86,7 @@ class Outline:
     """Keys that no migration carries (leftovers.py)."""
     groups: dict[int, tuple[str, str]] = field(factory=dict)
     """Queue and state by ``JobGroup.hash``, of the jobs that no facts speak of."""
-    shapes: dict[int, tuple[bytes, ...]] = field(factory=dict)
+    field_sets: dict[int, tuple[bytes, ...]] = field(factory=dict)
     """The fields of their records by the hash of these (spark/key_rows.py)."""
     files: list[str] = field(factory=list)
     """The files with their traces."""
@@ -100,7 +100,7 @@ class Outline:
             "about_jobs": self.about_jobs,
             "left": self.left,
             "homes": [[key, *group] for key, group in self.groups.items()],
-            "shapes": [[key, *(name.hex() for name in names)] for key, names in self.shapes.items()],
+            "shapes": [[key, *(name.hex() for name in names)] for key, names in self.field_sets.items()],
             "files": self.files,
         }
 
@@ -115,6 +115,6 @@ class Outline:
             outline.about_jobs += word["about_jobs"]
             outline.left.update(word.get("left", {}))
             outline.groups.update((key, (queue, state)) for key, queue, state in word["homes"])
-            outline.shapes.update((key, tuple(map(bytes.fromhex, names))) for key, *names in word["shapes"])
+            outline.field_sets.update((key, tuple(map(bytes.fromhex, names))) for key, *names in word["shapes"])
             outline.files += word["files"]
         return outline

@@ -216,17 +216,17 @@ def _requeued_table(jobs: JobTable, family: str) -> JobTable | None:
     """What ``requeued`` makes of active jobs; None where it must be asked."""
     if jobs.lasting is None or jobs.families != {family} or "due_at" in jobs.columns or jobs.common.due_at is not None:
         return None
-    from ..schema.columnar.build import TextPart, decimal, joined, where  # need what only the extra spark has
+    from ..schema.columnar.build import Datum, concat_rows, format_ints, masked  # need what only the extra spark has
 
     kept, leases = jobs.lasting, jobs.columns.get("lease_expires_at")
-    lease: list[TextPart] = [] if leases is None else [b'"lease_expires_at":', decimal(leases), b","]
-    before = joined(len(jobs), [b"{", *lease, f'"state":"{State.ACTIVE}"}}'.encode()])
+    lease: list[Datum] = [] if leases is None else [b'"lease_expires_at":', format_ints(leases), b","]
+    before = concat_rows(len(jobs), [b"{", *lease, f'"state":"{State.ACTIVE}"}}'.encode()])
     there = kept.sizes > 0
-    of_family: list[TextPart] = [where(there, f'"{family}":'.encode()), kept]
-    of_migration: list[TextPart] = [f'"{CARRIED_FROM}":'.encode(), before]
+    of_family: list[Datum] = [masked(there, f'"{family}":'.encode()), kept]
+    of_migration: list[Datum] = [f'"{CARRIED_FROM}":'.encode(), before]
     first, second = (of_family, of_migration) if family < CARRIED_FROM else (of_migration, of_family)
     columns = {name: column for name, column in jobs.columns.items() if name not in ("lease_expires_at", "position")}
-    columns["extra"] = joined(len(jobs), [b"{", *first, where(there, b","), *second, b"}"])
+    columns["extra"] = concat_rows(len(jobs), [b"{", *first, masked(there, b","), *second, b"}"])
     common = evolve(jobs.common, state=State.WAITING, lease_expires_at=None, position=None)
     return evolve(jobs, common=common, columns=columns, families=frozenset({family, CARRIED_FROM}), lasting=None)
 

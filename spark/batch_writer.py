@@ -19,8 +19,8 @@ from ..migrations.engine import Summary
 from ..migrations.partition_writer import PackedJobs, PackedMembers, Part, around_id, marked
 from ..migrations.plan import Carried
 from ..migrations.store import Store
-from ..schema.columnar.binary_views import Texts
-from ..schema.columnar.build import Sized, arranged, joined
+from ..schema.columnar.binary_views import BinaryViews
+from ..schema.columnar.build import LengthPrefixed, concat_rows, scatter
 from ..schema.columnar.jobtable import CommandTable
 from ..schema.connection.pipeline import PackedCommands
 from ..schema.family import Command
@@ -40,7 +40,7 @@ class Tabled(NamedTuple):
     """What becomes of each job of a table."""
 
     carried: Carried
-    ids: Texts
+    ids: BinaryViews
     commands: CommandTable
 
 
@@ -52,14 +52,14 @@ class _Piece:
     """Of the slab (indexes)."""
     carried: Sequence[Carried]
     """Of each job, or one of all of them."""
-    identities: Texts
+    identities: BinaryViews
     """As ``marked`` has them."""
-    commands: Texts
+    commands: BinaryViews
     numbers: Any
     """How many commands each job has (int64), with that which makes it a member."""
     place: bytes | None = None
     """The zset of which the jobs become members, if the commands don't make them so."""
-    members: Texts | None = None
+    members: BinaryViews | None = None
     """As in CommandTable."""
 
     @classmethod
@@ -68,7 +68,7 @@ class _Piece:
         carried, ids, table = tabled
         assert carried.job is not None, "jobs in tables go over"
         before, after = around_id(carried.job)
-        identities = joined(len(ids), [Sized(joined(len(ids), [before, ids, after]))])
+        identities = concat_rows(len(ids), [LengthPrefixed(concat_rows(len(ids), [before, ids, after]))])
         numbers = np.full(len(ids), table.each + 1)
         return cls(rows, [carried], identities, table.commands, numbers, table.zset, table.members)
 
@@ -80,8 +80,8 @@ class _Piece:
         return cls(
             np.array(rows),
             [single.carried for single in singles],
-            Texts.of([marked(single.identity) for single in singles]),
-            Texts.of([bytes(each.data) for each in packed]),
+            BinaryViews.of([marked(single.identity) for single in singles]),
+            BinaryViews.of([bytes(each.data) for each in packed]),
             np.array([each.number for each in packed]),
         )
 
@@ -133,8 +133,8 @@ def _places(rows: Sequence[Any]) -> list[Any]:
 
 def _packed(pieces: Sequence[_Piece], places: Sequence[Any]) -> PackedJobs:
     """The jobs of these pieces, each at its place."""
-    identities = arranged([piece.identities for piece in pieces], places)
-    commands = arranged([piece.commands for piece in pieces], places)
+    identities = scatter([piece.identities for piece in pieces], places)
+    commands = scatter([piece.commands for piece in pieces], places)
     numbers = np.empty(len(commands), np.int64)
     for piece, its_places in zip(pieces, places, strict=True):
         numbers[its_places] = piece.numbers
@@ -150,14 +150,14 @@ def _packed(pieces: Sequence[_Piece], places: Sequence[Any]) -> PackedJobs:
 
 def _members(pieces: Sequence[_Piece], places: Sequence[Any]) -> list[PackedMembers]:
     """The jobs that become members, by the zset."""
-    by_zset: dict[bytes, list[tuple[Texts, Any]]] = defaultdict(list)
+    by_zset: dict[bytes, list[tuple[BinaryViews, Any]]] = defaultdict(list)
     for piece, its_places in zip(pieces, places, strict=True):
         if piece.place is not None and piece.members is not None:
             by_zset[piece.place].append((piece.members, its_places))
     found = []
     for zset, those in by_zset.items():
         members, rows = zip(*those, strict=True)
-        words = arranged(members, _places(rows))
+        words = scatter(members, _places(rows))
         found.append(PackedMembers(zset, np.sort(np.concatenate(rows)).tolist(), memoryview(words.data), _bounds(words.sizes)))
     return found
 

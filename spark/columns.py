@@ -13,7 +13,7 @@ import numpy as np
 from attrs import frozen
 
 from ..migrations.rdbfile import Row
-from ..schema.columnar.binary_views import Room, Texts, concatenated, fields
+from ..schema.columnar.binary_views import BinaryViews, ScratchBuffer, concat, fields
 from ..schema.connection.pipeline import mapping
 from ..schema.fact import Entry
 
@@ -25,12 +25,12 @@ STAYS = -1
 class Keys:
     """Hashes, or lists, whole: the words of one key after those of the other."""
 
-    keys: Texts
+    keys: BinaryViews
     ttls: Any
     """ms left to live of each (int64), negative for a key that stays."""
     counts: Any
     """How many words each has (int64): names and values of a hash in turn, or the items of a list."""
-    words: Texts
+    words: BinaryViews
 
     kind: ClassVar[str]
     """Their Redis type."""
@@ -41,16 +41,16 @@ class Keys:
     @classmethod
     def of(cls, keys: Sequence[bytes], ttls: Sequence[int], values: Sequence[Sequence[bytes]]) -> Self:
         """These keys, each with its words."""
-        words = Texts.of(chain.from_iterable(values))
-        return cls(Texts.of(keys), np.array(ttls, np.int64), np.array(list(map(len, values)), np.int64), words)
+        words = BinaryViews.of(chain.from_iterable(values))
+        return cls(BinaryViews.of(keys), np.array(ttls, np.int64), np.array(list(map(len, values)), np.int64), words)
 
     @classmethod
-    def all_of(cls, parts: Sequence[Self], room: Room | None = None) -> Self:
-        """All of these, at least one, as one; ``room``: as for ``concatenated``."""
+    def all_of(cls, parts: Sequence[Self], scratch: ScratchBuffer | None = None) -> Self:
+        """All of these, at least one, as one; ``scratch``: as for ``concat``."""
         if len(parts) == 1:
             return parts[0]
         ttls, counts = (np.concatenate(column) for column in zip(*((part.ttls, part.counts) for part in parts), strict=True))
-        return cls(concatenated([part.keys for part in parts]), ttls, counts, concatenated([part.words for part in parts], room))
+        return cls(concat([part.keys for part in parts]), ttls, counts, concat([part.words for part in parts], scratch))
 
     @property
     def size(self) -> int:
@@ -92,7 +92,7 @@ class Hashes(Keys):
         starts, sizes = (
             np.stack([getattr(column, name) for column in found.values()], axis=1).ravel() for name in ("starts", "sizes")
         )
-        return Picked(self.keys, Texts(self.words.data, starts, sizes))
+        return Picked(self.keys, BinaryViews(self.words.data, starts, sizes))
 
 
 @frozen(eq=False)
@@ -106,24 +106,24 @@ class Lists(Keys):
 class Picked:
     """Some fields of hashes."""
 
-    keys: Texts
-    values: Texts
+    keys: BinaryViews
+    values: BinaryViews
     """Of one hash after the other, as many of each; nulls for what it lacks."""
 
     @classmethod
     def all_of(cls, parts: Sequence[Picked]) -> Picked:
         """All of these, at least one, as one."""
-        return cls(concatenated([part.keys for part in parts]), concatenated([part.values for part in parts]))
+        return cls(concat([part.keys for part in parts]), concat([part.values for part in parts]))
 
     @property
     def size(self) -> int:
         """About how many bytes they take."""
         return len(self.values.data)
 
-    def column(self, index: int) -> Texts:
+    def column(self, index: int) -> BinaryViews:
         """The values of one field."""
         width = len(self.values) // len(self.keys)
-        return Texts(self.values.data, self.values.starts[index::width], self.values.sizes[index::width])
+        return BinaryViews(self.values.data, self.values.starts[index::width], self.values.sizes[index::width])
 
 
 @frozen(eq=False)
@@ -134,7 +134,7 @@ class Zset:
     ttl_ms: int | None
     offset: int
     """How many members stand before these."""
-    members: Texts
+    members: BinaryViews
     scores: Any
     """float64."""
 

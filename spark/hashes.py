@@ -19,7 +19,7 @@ import numpy as np
 from ..migrations.globs import covering
 from ..migrations.reading import BATCH_BYTES, SMALL_HASH, checked, is_wrong_type
 from ..migrations.throttle import Pace
-from ..schema.columnar.binary_views import NO_NUMBER, NULL, Texts
+from ..schema.columnar.binary_views import NO_NUMBER, NULL, BinaryViews
 from ..schema.connection.pipeline import PipelineConnection
 from ..schema.fact import Entry, FactKind
 from ..schema.family import Command, KeyFamily
@@ -50,7 +50,7 @@ Values = Sequence[bytes | None]
 """The values of some fields of a hash; None where it lacks one."""
 
 
-Test = Callable[[Texts], Any]
+Test = Callable[[BinaryViews], Any]
 """Tells of each name of a key something that is true or false (bool)."""
 
 
@@ -64,7 +64,7 @@ def record_test(family: KeyFamily, prefix: str) -> Test:
     def states_record(key: bytes) -> bool:
         return any(fact.kind is FactKind.RECORD for fact in family.facts(Entry(key, "hash", {}), prefix))
 
-    def test(keys: Texts) -> Any:
+    def test(keys: BinaryViews) -> Any:
         answers = likely(keys)
         unclear = ~answers if columns is None else ~answers & (columns.attached(keys) == NO_NUMBER)
         for index in np.flatnonzero(unclear).tolist():
@@ -104,15 +104,15 @@ def of_family(found: Iterable[Found], family: KeyFamily, prefix: str) -> Iterato
                     yield each
 
 
-def read_whole(replies: Replies, keys: Texts, pace: Pace) -> Iterator[tuple[Hashes, list[bytes]]]:
+def read_whole(replies: Replies, keys: BinaryViews, pace: Pace) -> Iterator[tuple[Hashes, list[bytes]]]:
     """The hashes among the keys, some megabytes at a time, each time with the keys that are left to be read in another way."""
-    told: list[tuple[Texts, Any, Any]] = []
+    told: list[tuple[BinaryViews, Any, Any]] = []
     odd: list[tuple[Hashes, list[bytes]]] = []
 
-    def read(batch: Texts) -> None:
+    def read(batch: BinaryViews) -> None:
         told.append((batch, _ttls(replies, batch), replies.counts(len(batch))))
 
-    def again(batch: Texts) -> None:
+    def again(batch: BinaryViews) -> None:
         odd.append(_whole_by_reply(replies.pipe, batch.to_list()))
 
     for _ in _in_batches(replies, keys, [*_asking_ttls(replies), BOUNDED], read, again, pace):
@@ -125,12 +125,12 @@ def read_whole(replies: Replies, keys: Texts, pace: Pace) -> Iterator[tuple[Hash
         yield _whole(told, replies.words())
 
 
-def read_lists(replies: Replies, keys: Texts, pace: Pace) -> Iterator[tuple[Lists, list[bytes]]]:
+def read_lists(replies: Replies, keys: BinaryViews, pace: Pace) -> Iterator[tuple[Lists, list[bytes]]]:
     """The short lists among the keys, in batches, each with the keys that are left, as above."""
     most = pace.throttle.sizes.items
     commands = [*_asking_ttls(replies), (b"LRANGE", b"0", b"%d" % (most - 1))]
 
-    def read(batch: Texts) -> tuple[Lists, list[bytes]]:
+    def read(batch: BinaryViews) -> tuple[Lists, list[bytes]]:
         ttls = _ttls(replies, batch)
         counts, words = replies.arrays(len(batch))
         are_short = counts < most
@@ -138,17 +138,17 @@ def read_lists(replies: Replies, keys: Texts, pace: Pace) -> Iterator[tuple[List
         found = Lists(batch.take(there), ttls[there], counts[there], words.take(np.repeat(are_short, counts)))
         return found, batch.take(~are_short).to_list()
 
-    def again(batch: Texts) -> tuple[Lists, list[bytes]]:
+    def again(batch: BinaryViews) -> tuple[Lists, list[bytes]]:
         return _lists_by_reply(replies.pipe, batch.to_list(), most)
 
     return _in_batches(replies, keys, commands, read, again, pace)
 
 
-def read_fields(replies: Replies, keys: Texts, fields: Sequence[bytes], pace: Pace) -> Iterator[Picked]:
+def read_fields(replies: Replies, keys: BinaryViews, fields: Sequence[bytes], pace: Pace) -> Iterator[Picked]:
     """These fields of the hashes among the keys, in batches. Keys of other types are left out."""
     doubtful: list[bytes] = []
 
-    def read(batch: Texts) -> Picked:
+    def read(batch: BinaryViews) -> Picked:
         _, values = replies.arrays(len(batch))
         # A hash without any of the fields answers as a key that is gone does.
         are_empty = (values.sizes.reshape(len(batch), -1) == NULL).all(axis=1)
@@ -157,7 +157,7 @@ def read_fields(replies: Replies, keys: Texts, fields: Sequence[bytes], pace: Pa
         doubtful.extend(batch.take(are_empty).to_list())
         return Picked(batch.take(~are_empty), values.take(np.repeat(~are_empty, len(fields))))
 
-    def again(batch: Texts) -> Picked:
+    def again(batch: BinaryViews) -> Picked:
         return _fields_by_reply(replies.pipe, batch.to_list(), fields)
 
     batches = _in_batches(replies, keys, [(b"HMGET", *fields)], read, again, pace, FIELDS_BATCH)
@@ -175,10 +175,10 @@ def read_fields(replies: Replies, keys: Texts, fields: Sequence[bytes], pace: Pa
 
 def _in_batches(
     replies: Replies,
-    keys: Texts,
+    keys: BinaryViews,
     commands: Sequence[Sequence[bytes]],
-    read: Callable[[Texts], T],
-    again: Callable[[Texts], T],
+    read: Callable[[BinaryViews], T],
+    again: Callable[[BinaryViews], T],
     pace: Pace,
     most: int = BATCH,
 ) -> Iterator[T]:
@@ -190,11 +190,11 @@ def _in_batches(
     """
     start, most = 0, pace.throttle.batch(most)
     size, is_small, asks_ahead = min(most, FIRST), False, not pace.throttle.keys_per_second
-    following: Texts | None = None
+    following: BinaryViews | None = None
 
-    def ask() -> Texts:
+    def ask() -> BinaryViews:
         nonlocal start
-        batch = keys.part(start, start + size)
+        batch = keys.slice(start, start + size)
         start += len(batch)
         pace.begin()
         replies.ask(batch, *commands)
@@ -216,12 +216,12 @@ def _in_batches(
         yield found
 
 
-def _whole(told: Sequence[tuple[Texts, Any, Any]], words: Texts) -> tuple[Hashes, list[bytes]]:
+def _whole(told: Sequence[tuple[BinaryViews, Any, Any]], words: BinaryViews) -> tuple[Hashes, list[bytes]]:
     """The hashes of batches of one list of keys; ``told``: of each batch the keys, their times to live, and how many words."""
     starts, sizes, ttls, counts = (
         np.concatenate(columns) for columns in zip(*((keys.starts, keys.sizes, *others) for keys, *others in told), strict=True)
     )
-    asked = Texts(told[0][0].data, starts, sizes)
+    asked = BinaryViews(told[0][0].data, starts, sizes)
     are_small = counts <= 2 * SMALL_HASH
     found = Hashes(asked, ttls, counts, words).take(are_small & (counts > 0))
     return found, asked.take(~are_small).to_list()
@@ -231,7 +231,7 @@ def _asking_ttls(replies: Replies) -> list[tuple[bytes]]:
     return [] if replies.all_stay else [(b"PTTL",)]
 
 
-def _ttls(replies: Replies, asked: Texts) -> Any:
+def _ttls(replies: Replies, asked: BinaryViews) -> Any:
     """The times to live for which ``_asking_ttls`` has asked."""
     return np.full(len(asked), STAYS, np.int64) if replies.all_stay else replies.integers(len(asked))
 
@@ -274,7 +274,7 @@ def _fields_by_reply(pipe: PipelineConnection, asked: Sequence[bytes], fields: S
 
 
 def _picked(rows: Mapping[bytes, Values]) -> Picked:
-    return Picked(Texts.of(rows), Texts.of(chain.from_iterable(rows.values())))
+    return Picked(BinaryViews.of(rows), BinaryViews.of(chain.from_iterable(rows.values())))
 
 
 def _at_once(pipe: PipelineConnection, keys: Sequence[bytes], fields: Sequence[bytes]) -> list[Values | None]:

@@ -21,8 +21,8 @@ from ..migrations.key_splits import KeyPart
 from ..migrations.long_keys import Sizes
 from ..migrations.scan import node, nothing_expires, same_server
 from ..migrations.throttle import Pace, Throttle
-from ..schema.columnar.binary_views import Texts
-from ..schema.columnar.build import joined
+from ..schema.columnar.binary_views import BinaryViews
+from ..schema.columnar.build import concat_rows
 from ..schema.columnar.jit import compiled
 from ..schema.connection.address import Address
 from ..schema.connection.connect import open_client
@@ -65,7 +65,7 @@ def cut_index(client: redis.Redis, address: Address, number: int) -> list[Strip]
         return cut_strips(pipe, index.key, number)
 
 
-def names_by_index(replies: Replies, strip: Strip, address: Address, pace: Pace) -> Iterator[Texts]:
+def names_by_index(replies: Replies, strip: Strip, address: Address, pace: Pace) -> Iterator[BinaryViews]:
     """The names of the records of all members of a strip of the index, some thousands at a time.
 
     Whoever stands in the index all the while, with the same score, is named once.
@@ -73,15 +73,15 @@ def names_by_index(replies: Replies, strip: Strip, address: Address, pace: Pace)
     return merged(_names(replies, part, address, pace) for part in strip)
 
 
-def _names(replies: Replies, part: KeyPart, address: Address, pace: Pace) -> Iterator[Texts]:
+def _names(replies: Replies, part: KeyPart, address: Address, pace: Pace) -> Iterator[BinaryViews]:
     index, most = index_of(address), pace.throttle.sizes.members
     # In chunks of one size the last is not much larger than what is left.
     sizes = Sizes(members=min(most, part.count // (part.count // most + 1) + SPARE))
     for found in pace.through(read_members(replies, part, sizes)):
         members = found.members
         begins = _behind(members.data, members.starts, members.sizes, index.mark)
-        ids = Texts(members.data, begins, members.sizes - (begins - members.starts))
-        yield joined(len(ids), [index.head, ids])
+        ids = BinaryViews(members.data, begins, members.sizes - (begins - members.starts))
+        yield concat_rows(len(ids), [index.head, ids])
 
 
 @frozen

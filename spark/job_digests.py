@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from attrs import evolve, frozen
 
 from ..migrations.plan import Plan, carry, carry_table
-from ..schema.columnar.binary_views import Texts
+from ..schema.columnar.binary_views import BinaryViews
 from ..schema.columnar.jobnumbers import numbers_of
 from ..schema.columnar.jobtable import JobTable
 from ..schema.fact import Subject
@@ -215,7 +215,7 @@ def stands_of(jobs: JobTable, part: str, digests: Digests) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([cells[name] for name in STANDS.arrow.names], schema=STANDS.arrow)
 
 
-def _text_array(texts: Texts) -> pa.Array:
+def _text_array(texts: BinaryViews) -> pa.Array:
     """``encode_text`` of each."""
     raw = texts.to_arrow()
     text = raw.buffers()[2].to_pybytes()

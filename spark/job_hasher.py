@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 from attrs import field, frozen
 
-from ..schema.columnar.binary_views import Texts
-from ..schema.columnar.build import Sized, TextPart, binary, decimal, grouped, joined
-from ..schema.columnar.jobtable import JobTable, Lines
+from ..schema.columnar.binary_views import BinaryViews
+from ..schema.columnar.build import Datum, LengthPrefixed, concat_rows, format_ints, little_endian, merge_runs
+from ..schema.columnar.jobtable import BinaryLists, JobTable
 from ..schema.columnar.siphash import KEY_BYTES, siphash, siphash_of
 from ..schema.family import KeyFamily
 from ..schema.job import JOB_FIELDS, Job, State
@@ -27,7 +27,7 @@ from ..schema.text import to_bytes, to_text
 
 FIELDS = tuple(name for name in JOB_FIELDS if name != "extra")
 RAW = frozenset({"payload", "result"})
-"""The attributes that are bytes; in other columns of Texts they are texts."""
+"""The attributes that are bytes; in other columns of BinaryViews they are texts."""
 _values = attrgetter(*FIELDS)
 
 
@@ -50,35 +50,35 @@ class Digests:
 
     def of_table(self, jobs: JobTable) -> pa.Array:
         """Those of the jobs of a table (binary)."""
-        parts: list[TextPart] = []
+        parts: list[Datum] = []
         for name in FIELDS:
             column = jobs.columns.get(name)
             match column:
                 case None:
                     parts.append(_cell(getattr(jobs.common, name)))
-                case Texts():
-                    parts.append(Sized(column, b"b" if name in RAW else b"s"))
-                case Lines():
-                    lines = joined(len(column.items), [Sized(column.items, b"b")])
-                    parts += b"t", decimal(column.counts), b":", grouped(lines, column.counts)
+                case BinaryViews():
+                    parts.append(LengthPrefixed(column, b"b" if name in RAW else b"s"))
+                case BinaryLists():
+                    lines = concat_rows(len(column.items), [LengthPrefixed(column.items, b"b")])
+                    parts += b"t", format_ints(column.counts), b":", merge_runs(lines, column.counts)
                 case _:
-                    parts += b"f" if column.dtype == np.float64 else b"i", binary(column)
+                    parts += b"f" if column.dtype == np.float64 else b"i", little_endian(column)
         parts.append(_extra_cells(jobs, self.target))
-        return siphash(joined(len(jobs), parts), self.key)
+        return siphash(concat_rows(len(jobs), parts), self.key)
 
 
-def _extra_cells(jobs: JobTable, target: KeyFamily) -> TextPart:
+def _extra_cells(jobs: JobTable, target: KeyFamily) -> Datum:
     """What is kept of each job, if the target keeps it."""
     packed = jobs.columns.get("extra")
     if packed is None:
         common = jobs.common.extra
         return _extra_cell(common if target.keeps_extra else common.get(target.name))
     if target.keeps_extra:
-        return Sized(packed, b"x")
+        return LengthPrefixed(packed, b"x")
     if target.name not in jobs.families:
         return _extra_cell(None)
-    codes, different = packed.codes()
-    return Texts.of([_extra_cell(unpack(text).get(target.name)) for text in different]).take(codes)
+    codes, different = packed.dictionary_encode()
+    return BinaryViews.of([_extra_cell(unpack(text).get(target.name)) for text in different]).take(codes)
 
 
 def _extra_cell(kept: Mapping[str, Any] | None) -> bytes:

@@ -23,7 +23,7 @@ import pyarrow as pa
 from ..migrations.fact_reader import Outline
 from ..migrations.prefiltering_reader import AcceptedRecords, PrefilteringReader
 from ..schema.columnar.batch_prefilter import NOT_ACCEPTED, UNDATED, AcceptedColumns, BatchPrefilter
-from ..schema.columnar.binary_views import NO_NUMBER, Room, Texts, fields
+from ..schema.columnar.binary_views import NO_NUMBER, BinaryViews, ScratchBuffer, fields
 from ..schema.connection.address import Address
 from ..schema.connection.pipeline import mapping
 from ..schema.fact import Entry, Fact
@@ -80,9 +80,9 @@ class KeyRowWriter(PrefilteringReader):
         self._columns = self.prefilter.columns()
         self._pile: list[Hashes] = []
         self._piled_rows = self._piled_size = 0
-        self._room = Room()
+        self._scratch = ScratchBuffer()
 
-    def guess(self, keys: Texts) -> tuple[Any, Any]:
+    def guess(self, keys: BinaryViews) -> tuple[Any, Any]:
         """Which keys are records of jobs, and which are lists that belong to one, in all likelihood (bool)."""
         if self._columns is not None:
             return self._columns.records(keys) != NO_NUMBER, self._columns.attached(keys) != NO_NUMBER
@@ -168,16 +168,16 @@ class KeyRowWriter(PrefilteringReader):
         """Looks at the hashes on the pile: the facts of those that are not accepted."""
         if not self._pile:
             return
-        found = Hashes.all_of(self._pile, self._room)
+        found = Hashes.all_of(self._pile, self._scratch)
         self._pile, self._piled_rows, self._piled_size = [], 0, 0
         numbers = columns.records(found.keys)
-        records, codes, shapes = fields(found.counts, found.words, columns.fields)
+        records, codes, field_sets = fields(found.counts, found.words, columns.fields)
         accepted = columns.accept(records)
         is_sound = (accepted.at != NOT_ACCEPTED) & (found.ttls < 0) & (numbers != NO_NUMBER)
-        marked = np.zeros(len(shapes), np.int64)
+        marked = np.zeros(len(field_sets), np.int64)
         for code in np.unique(codes[is_sound]).tolist():
-            if self.remembers(shapes[code]):
-                marked[code] = self._shape(shapes[code])
+            if self.remembers(field_sets[code]):
+                marked[code] = self._field_set(field_sets[code])
             else:
                 is_sound &= codes != code
         if is_sound.any():
@@ -209,12 +209,12 @@ class KeyRowWriter(PrefilteringReader):
         return self._outline
 
     def remembers(self, names: tuple[bytes, ...]) -> bool:
-        return len(self._outline.shapes) < FIELD_SETS or hash_of_names(names) in self._outline.shapes
+        return len(self._outline.field_sets) < FIELD_SETS or hash_of_names(names) in self._outline.field_sets
 
-    def _shape(self, names: tuple[bytes, ...]) -> int:
+    def _field_set(self, names: tuple[bytes, ...]) -> int:
         """The hash of these fields, of which the outline tells."""
         found = hash_of_names(names)
-        self._outline.shapes[found] = names
+        self._outline.field_sets[found] = names
         return found
 
     def add_records(self, records: AcceptedRecords) -> None:
@@ -226,7 +226,7 @@ class KeyRowWriter(PrefilteringReader):
             _records(
                 pa.array(records.keys, pa.binary()),
                 records.numbers,
-                _same(self._shape(records.names), rows, pa.int64()),
+                _same(self._field_set(records.names), rows, pa.int64()),
                 np.arange(0, width * rows + 1, width),
                 pa.array(chain.from_iterable(records.rows), pa.binary()),
                 list(groups),

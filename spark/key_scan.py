@@ -29,7 +29,7 @@ from ..migrations.prefiltering_reader import has_prefilter
 from ..migrations.scan import SCAN_COUNT, Span, node, same_server, scan_range, split
 from ..migrations.source import open_source
 from ..migrations.throttle import Throttle
-from ..schema.columnar.binary_views import MOST_DIGITS, Texts, concatenated, hashed
+from ..schema.columnar.binary_views import MOST_DIGITS, BinaryViews, concat, fnv1a
 from ..schema.columnar.jit import compiled
 from ..schema.connection.address import Address, Kind
 from ..schema.connection.connect import open_client, server_errors
@@ -70,15 +70,15 @@ class Names:
     files: tuple[str, ...]
     parts: int
 
-    def of(self, part: int) -> Iterator[Texts]:
+    def of(self, part: int) -> Iterator[BinaryViews]:
         """The names of a part, a page at a time."""
         found = [rows.column("key") for rows in read_bucket(self.files, part, self.parts, SCHEMA)]
         # As Arrow's texts they take little more than their bytes.
-        distinct = Texts.from_arrow(pa.chunked_array(found, pa.binary()).unique())
+        distinct = BinaryViews.from_arrow(pa.chunked_array(found, pa.binary()).unique())
         del found  # and with it the files
         ordered = side_by_side(distinct)
         for start in range(0, len(ordered), PAGE):
-            yield ordered.part(start, start + PAGE)
+            yield ordered.slice(start, start + PAGE)
 
     def remove(self) -> None:
         """Deletes them."""
@@ -126,42 +126,42 @@ def _scanning(address: Address, throttle: Throttle, scans: list[Scan], folder: s
 
 def _batch(names: list[bytes]) -> pa.RecordBatch:
     keys = pa.array(names, pa.binary())
-    texts = Texts.from_arrow(keys)
+    texts = BinaryViews.from_arrow(keys)
     neighbourhoods = _neighbours(texts.data, texts.starts, texts.sizes)
     return pa.RecordBatch.from_arrays([pa.array(neighbourhoods), keys], schema=SCHEMA)
 
 
-def side_by_side(names: Texts) -> Texts:
+def side_by_side(names: BinaryViews) -> BinaryViews:
     """The names in the order in which their keys lie in the server's memory, most likely."""
     return names.take(np.argsort(_numbers(names.data, names.starts, names.sizes), kind="stable"))
 
 
-def gathered(pages: Iterable[Texts]) -> Iterator[Texts]:
+def gathered(pages: Iterable[BinaryViews]) -> Iterator[BinaryViews]:
     """The names of many pages at once, neighbours side by side."""
-    names: list[Texts] = []
+    names: list[BinaryViews] = []
     for page in pages:
         names.append(page)
         if sum(map(len, names)) >= ASKED_TOGETHER:
-            yield side_by_side(concatenated(names))
+            yield side_by_side(concat(names))
             names = []
     if names:
-        yield side_by_side(concatenated(names))
+        yield side_by_side(concat(names))
 
 
-def merged(streams: Iterable[Iterator[Texts]]) -> Iterator[Texts]:
+def merged(streams: Iterable[Iterator[BinaryViews]]) -> Iterator[BinaryViews]:
     """The names of all streams, neighbours side by side where the numbers of each stream rise. Keeps some pages of each."""
     those = list(map(_Stream, streams))
     while those := [stream for stream in those if stream.has_names()]:
         bound = min(int(stream.numbers.max()) for stream in those)
-        yield side_by_side(concatenated([stream.up_to(bound) for stream in those]))
+        yield side_by_side(concat([stream.up_to(bound) for stream in those]))
 
 
 @define
 class _Stream:
     """Pages of names, of which the next one is read when those of the last have been taken."""
 
-    pages: Iterator[Texts]
-    names: Texts = field(factory=lambda: Texts.of([]))
+    pages: Iterator[BinaryViews]
+    names: BinaryViews = field(factory=lambda: BinaryViews.of([]))
     numbers: Any = None
 
     def has_names(self) -> bool:
@@ -173,7 +173,7 @@ class _Stream:
             self.names, self.numbers = page, _numbers(page.data, page.starts, page.sizes)
         return True
 
-    def up_to(self, bound: int) -> Texts:
+    def up_to(self, bound: int) -> BinaryViews:
         """Takes those with a number up to this one."""
         are_due = self.numbers <= bound
         due = self.names.take(are_due)
@@ -197,7 +197,7 @@ def _neighbours(data: Any, starts: Any, sizes: Any) -> Any:
     for row in range(len(starts)):
         first, number = _ending(data, starts[row], sizes[row])
         # With the same text before them, these are whole numbers in a row, which buckets take in turn.
-        before = hashed(data, starts[row], first)
+        before = fnv1a(data, starts[row], first)
         neighbourhoods[row] = np.int64(before >> np.uint64(2)) + number // BLOCK
     return neighbourhoods
 

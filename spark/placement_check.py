@@ -24,8 +24,8 @@ from ..migrations.engine import Census
 from ..migrations.fact_reader import Outline
 from ..migrations.prefiltering_reader import prefilter_of
 from ..schema.columnar.batch_prefilter import UNDATED
-from ..schema.columnar.binary_views import Texts
-from ..schema.columnar.jobtable import AcceptedJobs, Attached, Members
+from ..schema.columnar.binary_views import BinaryViews
+from ..schema.columnar.jobtable import AcceptedJobs, Members, OwnedLists
 from ..schema.connection.address import Address
 from ..schema.fact import Entry
 from ..schema.prefilter import Prefilter
@@ -75,7 +75,7 @@ class KeyRows:
     buckets: int
     groups: dict[int, tuple[str, str]]
     """Queue and state by ``JobGroup.hash``."""
-    shapes: dict[int, tuple[bytes, ...]]
+    field_sets: dict[int, tuple[bytes, ...]]
     """The fields of records by the hash of these."""
     unsettled: frozenset[int]
     """The groups of queues at whose jobs the rules must look."""
@@ -86,7 +86,7 @@ class KeyRows:
         prefilter = prefilter_of(address, now_ms)
         unsettled = (group for group, (queue, _) in outline.groups.items() if not prefilter.is_settled(queue, outline.totals))
         files = tuple(sorted(outline.files))
-        return cls(address, now_ms, files, buckets, outline.groups, outline.shapes, frozenset(unsettled))
+        return cls(address, now_ms, files, buckets, outline.groups, outline.field_sets, frozenset(unsettled))
 
     def verify(self, bucket: int) -> Verified:
         """The verified jobs of a bucket. The result is kept in a file beside the key rows, for later steps."""
@@ -204,7 +204,7 @@ class KeyRows:
         borders = np.flatnonzero((kinds[:, 1:] != kinds[:, :-1]).any(axis=0)) + 1
         for start, end in pairwise([0, *borders.tolist(), len(groups)]):
             alike = records[start:end]
-            columns = views.columns(alike, self.shapes.get(shape[alike[0]], ()))
+            columns = views.columns(alike, self.field_sets.get(shape[alike[0]], ()))
             those = places[:, start:end] if columns else [alike]
             owned = attached[ends[start] : ends[end]]
             yield (
@@ -220,7 +220,7 @@ class KeyRows:
     def _entry(self, cells: dict[str, Any]) -> Entry:
         """The entry behind a key row."""
         values = cells["values"]
-        names = self.shapes.get(cells["shape"])
+        names = self.field_sets.get(cells["shape"])
         kind = "list" if names is None and cells["kind"] == RECORD else TYPES[cells["kind"]]
         match kind:
             case "hash":
@@ -236,8 +236,8 @@ class KeyRows:
 class _RowViews:
     """What key rows hold, as slices of the buffers in which it lies."""
 
-    keys: Texts
-    values: Texts
+    keys: BinaryViews
+    values: BinaryViews
     ends: Any
     """Where the values of each key row begin among these, and where those of the last end."""
     scores: Any
@@ -249,9 +249,9 @@ class _RowViews:
         key, values = (_array(key_rows.column(name)) for name in ("key", "values"))
         ends = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
         scores = key_rows.column("score").fill_null(0).to_numpy()
-        return cls(Texts.from_arrow(key), Texts.from_arrow(values.values), ends, scores, indexes)
+        return cls(BinaryViews.from_arrow(key), BinaryViews.from_arrow(values.values), ends, scores, indexes)
 
-    def columns(self, rows: Any, names: Sequence[bytes]) -> dict[bytes, Texts]:
+    def columns(self, rows: Any, names: Sequence[bytes]) -> dict[bytes, BinaryViews]:
         """The fields of records that have these."""
         begins = self.ends[rows]
         return {name: self.values.take(begins + index) for index, name in enumerate(names)}
@@ -260,11 +260,11 @@ class _RowViews:
         """What stands in an index."""
         return Members(self.values.take(self.ends[rows]), self.scores[rows], self.indexes[rows])
 
-    def attached(self, rows: Any, owned: Any) -> Attached:
+    def attached(self, rows: Any, owned: Any) -> OwnedLists:
         """What belongs to jobs. ``owned``: how many of these each has."""
         counts = self.ends[rows + 1] - self.ends[rows]
         items = np.repeat(self.ends[rows] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        return Attached(self.keys.take(rows), self.indexes[rows], counts, self.values.take(items), owned)
+        return OwnedLists(self.keys.take(rows), self.indexes[rows], counts, self.values.take(items), owned)
 
 
 def _sorted(rows: Any, *columns: Any) -> Any:

@@ -19,7 +19,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from ..migrations.reading import read_all
 from ..migrations.throttle import Pace
-from ..schema.columnar.binary_views import Texts
+from ..schema.columnar.binary_views import BinaryViews
 from ..schema.connection.address import Address
 from ..schema.connection.pipeline import PipelineConnection
 from ..schema.errors import UsageError
@@ -79,7 +79,7 @@ class Form(ABC):
         """The same in Spark's words."""
 
     @abstractmethod
-    def read(self, replies: Replies, pages: Iterable[Texts], pace: Pace, address: Address) -> Batches:
+    def read(self, replies: Replies, pages: Iterable[BinaryViews], pace: Pace, address: Address) -> Batches:
         """The rows of the keys of a keyspace whose names come page by page. Those that are gone by then are left out."""
 
     @abstractmethod
@@ -96,7 +96,7 @@ class Whole(Form):
     def schema(self) -> str:
         return ENTRIES.ddl
 
-    def read(self, replies: Replies, pages: Iterable[Texts], pace: Pace, address: Address) -> Batches:
+    def read(self, replies: Replies, pages: Iterable[BinaryViews], pace: Pace, address: Address) -> Batches:
         is_hash = record_guess(address.key_family, address.prefix)
         rows, others = _Pile(_hash_rows), list[bytes]()
         for keys in pages:
@@ -109,7 +109,7 @@ class Whole(Form):
         yield from rows.rest()
         yield from self._read_any(replies.pipe, others, pace)
 
-    def _read_hashes(self, replies: Replies, keys: Texts, pace: Pace, rows: _Pile[Hashes], others: list[bytes]) -> Batches:
+    def _read_hashes(self, replies: Replies, keys: BinaryViews, pace: Pace, rows: _Pile[Hashes], others: list[bytes]) -> Batches:
         """Adds the keys to the rows, those that are no small hashes to the others."""
         for found, left in read_whole(replies, keys, pace):
             others += left
@@ -136,7 +136,7 @@ class Records(Whole):
 
     kind = "hash"
 
-    def read(self, replies: Replies, pages: Iterable[Texts], pace: Pace, address: Address) -> Batches:
+    def read(self, replies: Replies, pages: Iterable[BinaryViews], pace: Pace, address: Address) -> Batches:
         is_record = record_test(address.key_family, address.prefix)
         rows, others = _Pile(_hash_rows), list[bytes]()
         for keys in pages:
@@ -165,7 +165,7 @@ class Fields(Form):
     def schema(self) -> StructType:
         return StructType([StructField(name, BinaryType()) for name in self.arrow.names])
 
-    def read(self, replies: Replies, pages: Iterable[Texts], pace: Pace, address: Address) -> Batches:
+    def read(self, replies: Replies, pages: Iterable[BinaryViews], pace: Pace, address: Address) -> Batches:
         is_record = record_test(address.key_family, address.prefix)
         rows = _Pile(self._rows)
         for keys in pages:
@@ -193,7 +193,7 @@ def _records(found: Iterable[Found], is_record: Test) -> Iterator[Hashes]:
             yield each.take(is_record(each.keys))
         elif isinstance(each, tuple) and each[1] == "hash":
             key, _, fields, ttl_ms = each
-            if is_record(Texts.of([key])).all():
+            if is_record(BinaryViews.of([key])).all():
                 words = list(chain.from_iterable(fields.items()))
                 yield Hashes.of([key], [STAYS if ttl_ms is None else ttl_ms], [words])
 

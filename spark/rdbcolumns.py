@@ -24,7 +24,7 @@ from attrs import define
 
 from ..migrations.rdb_boundary import VALKEY, NoRecord
 from ..migrations.rdbfile import END, Decoded, NotAPiece, Part, Piece, RdbFile, Row
-from ..schema.columnar.binary_views import Texts
+from ..schema.columnar.binary_views import BinaryViews
 from .columns import STAYS, Hashes, Lists, Zset
 from .rdbwalk import BINARY_ZSET, EXPIRING, HANDED, HASH, LIST, LONGEST_INTEGER, NONSENSE, RECORD, STATE, UNKNOWN, ZSET, walk
 from .rdbwords import bits, decode, is_ascending
@@ -161,15 +161,17 @@ class _Chunk:
                 yield columns(keys, self._ttls(records), counts, words)
         yield from self._zsets()
 
-    def _words(self, kind: int) -> tuple[Any, Texts, Any, Texts]:
+    def _words(self, kind: int) -> tuple[Any, BinaryViews, Any, BinaryViews]:
         """The records of a kind that are not odd, their keys, how many words each has, and the words."""
         records = self.records[self.records["kind"] == kind]
-        keys, words = (Texts(self.buffer, *np.empty((2, size), np.int64)) for size in (len(records), int(records["words"].sum())))
+        keys, words = (
+            BinaryViews(self.buffer, *np.empty((2, size), np.int64)) for size in (len(records), int(records["words"].sum()))
+        )
         counts = np.empty(len(records), np.int64)
         used, self.free = decode(self.buffer, self.free, records, keys.starts, keys.sizes, counts, words.starts, words.sizes)
         good = counts > 0
         self._leave(records[~good])
-        return records[good], keys.take(good), counts[good], words.part(0, used)
+        return records[good], keys.take(good), counts[good], words.slice(0, used)
 
     def _zsets(self) -> Iterator[Zset]:
         records, keys, counts, words = self._words(ZSET)
@@ -187,7 +189,7 @@ class _Chunk:
             for offset in range(0, len(members), MOST_MEMBERS):
                 end = offset + MOST_MEMBERS
                 ttl_ms = None if ttls[index] == STAYS else ttls[index]
-                yield Zset(keys[index], ttl_ms, offset, members.part(offset, end), scores[offset:end])
+                yield Zset(keys[index], ttl_ms, offset, members.slice(offset, end), scores[offset:end])
 
     def _ttls(self, records: Any) -> Any:
         return np.where(records["expiry"] == STAYS, STAYS, records["expiry"] - self.now_ms)
@@ -203,9 +205,9 @@ def _move(records: Any, by: int) -> None:
         records[name] += by
 
 
-def _scores(texts: Texts) -> Any:
+def _scores(texts: BinaryViews) -> Any:
     """Scores by their texts; NaN for what does not look like one."""
-    scores = texts.decimals()
+    scores = texts.parse_floats()
     for index in np.flatnonzero(np.isnan(scores)).tolist():
         text = texts[index]
         if DIGITS_OF_SCORE.fullmatch(text):
@@ -213,12 +215,12 @@ def _scores(texts: Texts) -> Any:
     return scores
 
 
-def _ascending(members: Texts, scores: Any, *, is_reversed: bool) -> tuple[Texts, Any]:
+def _ascending(members: BinaryViews, scores: Any, *, is_reversed: bool) -> tuple[BinaryViews, Any]:
     """Members and scores in a server's order. ``is_reversed``: they most likely stand the other way round."""
     order: Any = slice(None, None, -1 if is_reversed else 1)
     starts, sizes, likely = (np.ascontiguousarray(each[order]) for each in (members.starts, members.sizes, scores))
     if is_ascending(members.data, starts, sizes, likely):
-        return Texts(members.data, starts, sizes), likely
+        return BinaryViews(members.data, starts, sizes), likely
     numbers = scores.tolist()
     order = np.array(sorted(range(len(numbers)), key=lambda index: (numbers[index], members[index])), np.int64)
     return members.take(order), scores[order]

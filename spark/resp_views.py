@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..schema.columnar.binary_views import Texts, packed
+from ..schema.columnar.binary_views import BinaryViews, resp_commands
 from ..schema.columnar.jit import compiled
 from ..schema.connection.pipeline import PipelineConnection
 from ..schema.family import Command
@@ -44,12 +44,12 @@ class Replies:
         self._words = 0
         self._awaited = 0
 
-    def ask(self, keys: Texts, *commands: Sequence[bytes]) -> None:
+    def ask(self, keys: BinaryViews, *commands: Sequence[bytes]) -> None:
         """Sends each of these commands about every key, which comes after a command's first word."""
-        self.pipe.send_packed(*(packed(keys, *command) for command in commands))
+        self.pipe.send_packed(*(resp_commands(keys, *command) for command in commands))
         self._awaited += len(keys) * len(commands)
 
-    def at_once(self, *commands: Command) -> list[Texts]:
+    def at_once(self, *commands: Command) -> list[BinaryViews]:
         """The words that each of these commands answers at one moment, all of them in arrays. Raises Odd if one is none."""
         number = len(commands)
         self.pipe.send([("MULTI",), *commands, ("EXEC",)])
@@ -58,7 +58,7 @@ class Replies:
         self._awaited -= 2  # what is left are the elements of the last reply
         counts, words = self.arrays(number)
         ends = np.cumsum(counts).tolist()
-        return [words.part(end - count, end) for count, end in zip(counts.tolist(), ends, strict=True)]
+        return [words.slice(end - count, end) for count, end in zip(counts.tolist(), ends, strict=True)]
 
     def _pass(self, expected: bytes) -> None:
         """Goes on behind these bytes. Raises Odd if others come."""
@@ -69,7 +69,7 @@ class Replies:
             self._receive(ODD)
         self._at += size
 
-    def arrays(self, number: int) -> tuple[Any, Texts]:
+    def arrays(self, number: int) -> tuple[Any, BinaryViews]:
         """The next replies, all of them arrays of texts and nulls: the number of words of each (int64), and all words.
 
         Raises Odd if one is something else.
@@ -101,7 +101,7 @@ class Replies:
         """About how many bytes have come with the words that ``words`` would give."""
         return self._at if self._words else 0
 
-    def words(self) -> Texts:
+    def words(self) -> BinaryViews:
         """The words of all arrays counted so far, and not given yet."""
         data, starts, sizes = self._data[: self._at], self._starts[: self._words], self._sizes[: self._words]
         if len(data) < len(self._data) // 2:  # a copy of what is little keeps less memory than all of the buffer
@@ -113,7 +113,7 @@ class Replies:
             self._at, self._filled = 0, len(rest)
             self._starts, self._sizes = np.empty((2, len(self._starts)), np.int64)
         self._words = 0
-        return Texts(data, starts, sizes)
+        return BinaryViews(data, starts, sizes)
 
     def integers(self, number: int) -> Any:
         """The next replies, all of them whole numbers (int64). Raises Odd if one is none."""

@@ -32,7 +32,7 @@ from ..migrations.reading import SetAside, no_guess, read_all
 from ..migrations.scan import node, nothing_expires
 from ..migrations.source import open_source
 from ..migrations.throttle import UNTHROTTLED, Throttle
-from ..schema.columnar.binary_views import Texts
+from ..schema.columnar.binary_views import BinaryViews
 from ..schema.connection.address import Address, Kind
 from ..schema.connection.connect import open_client, server_errors
 from ..schema.connection.pipeline import PipelineConnection, open_pipeline
@@ -336,7 +336,9 @@ def _read_task(
     return read
 
 
-def _of_server(address: Address, throttle: Throttle, pages: Iterator[Texts], taker: Intake, longs: LongKeys) -> Iterator[Fact]:
+def _of_server(
+    address: Address, throttle: Throttle, pages: Iterator[BinaryViews], taker: Intake, longs: LongKeys
+) -> Iterator[Fact]:
     pace = throttle.pace()
     with open_client(address) as client, open_pipeline(client) as pipe:
         replies = Replies(pipe, all_stay=nothing_expires(client, address.db))
@@ -375,7 +377,9 @@ def _setting_aside(longs: LongKeys, taker: Intake, zsets: list[tuple[bytes, int 
     return set_aside
 
 
-def _of_cluster(address: Address, throttle: Throttle, pages: Iterator[Texts], taker: Intake, longs: LongKeys) -> Iterator[Fact]:
+def _of_cluster(
+    address: Address, throttle: Throttle, pages: Iterator[BinaryViews], taker: Intake, longs: LongKeys
+) -> Iterator[Fact]:
     with server_errors(address), Cluster(address, throttle) as cluster:
         for page in pages:
             for entry in chain.from_iterable(cluster.read(page.to_list(), is_hash=taker.is_record, set_aside=longs.set_aside)):

@@ -52,7 +52,7 @@ from ..migrations.recheck import confirming
 from ..migrations.scan import EVERYTHING, SCAN_COUNT, Span, entries, nothing_expires, same_server, scan_range
 from ..migrations.source import open_file, open_source, snapshot_paths
 from ..migrations.throttle import UNTHROTTLED, Throttle
-from ..schema.columnar.binary_views import Texts
+from ..schema.columnar.binary_views import BinaryViews
 from ..schema.connection.address import Address, Kind
 from ..schema.connection.connect import server_errors
 from ..schema.connection.pipeline import open_pipeline
@@ -242,7 +242,7 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
                 pages = _distinct(pages)
             with open_pipeline(client) as pipe:
                 replies = Replies(pipe, all_stay=nothing_expires(client, self.address.db))
-                yield from self.form.read(replies, gathered(map(Texts.of, pages)), throttle.pace(), self.address)
+                yield from self.form.read(replies, gathered(map(BinaryViews.of, pages)), throttle.pace(), self.address)
             return
         found = entries(client, family, prefix, span, throttle)
         facts = (fact for batch in found for entry in batch for fact in family.facts(entry, prefix))

@@ -21,7 +21,7 @@ from attrs import define, frozen
 from ..migrations.key_splits import KeyPart, member_at
 from ..migrations.long_keys import Scored, Sizes, member_chunks, scored
 from ..migrations.reading import is_wrong_type, numbered
-from ..schema.columnar.binary_views import Texts
+from ..schema.columnar.binary_views import BinaryViews
 from .columns import Zset
 from .resp_views import Odd, Replies
 
@@ -30,7 +30,7 @@ from .resp_views import Odd, Replies
 class _Members(Sequence[Scored]):
     """Members, lowest score first."""
 
-    names: Texts
+    names: BinaryViews
     scores: Any
     """float64."""
 
@@ -45,7 +45,7 @@ class _Members(Sequence[Scored]):
         if isinstance(at, int):
             return self.names[at], float(self.scores[at])
         start, end, _ = at.indices(len(self))
-        return _Members(self.names.part(start, end), self.scores[start:end])
+        return _Members(self.names.slice(start, end), self.scores[start:end])
 
 
 def read_zset(replies: Replies, key: bytes, ttl_ms: int | None, sizes: Sizes) -> Iterator[Zset]:
@@ -98,11 +98,11 @@ class _Reader:
 
     def _with_scores(self, start: int, stop: int) -> _Members:
         words = b"%d" % start, b"%d" % stop, b"WITHSCORES"
-        self.replies.ask(Texts.of([self.key]), (b"ZRANGE", *words))
+        self.replies.ask(BinaryViews.of([self.key]), (b"ZRANGE", *words))
         try:
             _, told = self.replies.arrays(1)
         except Odd:
             # An error, most likely, which is raised here.
             found = scored(self.replies.pipe.ask("ZRANGE", self.key, *words))
-            return _Members(Texts.of(name for name, _ in found), np.array([score for _, score in found], np.float64))
-        return _Members(told.take(slice(0, None, 2)), told.take(slice(1, None, 2)).floats())
+            return _Members(BinaryViews.of(name for name, _ in found), np.array([score for _, score in found], np.float64))
+        return _Members(told.take(slice(0, None, 2)), told.take(slice(1, None, 2)).cast_floats())

@@ -1,4 +1,4 @@
-"""BatchPrefilter: what a Prefilter (prefilter.py) says of one job, said of thousands at once, whose values are Texts.
+"""BatchPrefilter: what a Prefilter (prefilter.py) says of one job, said of thousands at once, whose values are BinaryViews.
 
 A family that has one has a Prefilter that says the same, job by job, for engines without the extra ``spark``; a test holds the
 one against the other. Pure. Implemented in a family's ``columnar/batch_prefilter.py``, called by spark/.
@@ -14,7 +14,7 @@ from attrs import frozen
 
 from ..prefilter import IndexKey, JobGroup
 from ..totals import Totals
-from .binary_views import Texts
+from .binary_views import BinaryViews
 from .jobtable import AcceptedJobs, JobTable
 
 UNDATED = -(2**63)
@@ -55,26 +55,26 @@ class BatchPrefilter(ABC):
     """The same keyspace at the same moment as that of the Prefilter to which it belongs."""
 
     @abstractmethod
-    def records(self, keys: Texts) -> Any:
+    def records(self, keys: BinaryViews) -> Any:
         """``Prefilter.record`` of each key (int64), NO_NUMBER for None."""
 
     @abstractmethod
-    def attached(self, keys: Texts) -> Any:
+    def attached(self, keys: BinaryViews) -> Any:
         """``Prefilter.attached`` of each key (int64), NO_NUMBER for None."""
 
     fields: ClassVar[Sequence[bytes]]
     """The fields at which ``accept`` looks."""
 
     @abstractmethod
-    def accept(self, records: Mapping[bytes, Texts]) -> AcceptedColumns:
+    def accept(self, records: Mapping[bytes, BinaryViews]) -> AcceptedColumns:
         """``Prefilter.accept`` of records, of which these are all ``fields``: nulls where one has no such field."""
 
     @abstractmethod
-    def tally_accepted(self, keys: Texts, numbers: Any, totals: Totals) -> None:
+    def tally_accepted(self, keys: BinaryViews, numbers: Any, totals: Totals) -> None:
         """``Prefilter.tally_accepted`` of the records with these keys, of jobs with these numbers."""
 
     @abstractmethod
-    def index_members(self, key: bytes, members: Texts, scores: Any) -> IndexMemberColumns | None:
+    def index_members(self, key: bytes, members: BinaryViews, scores: Any) -> IndexMemberColumns | None:
         """``Prefilter.index_members`` of some members of a zset that does not expire, with these scores (float64)."""
 
     @abstractmethod

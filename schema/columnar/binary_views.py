@@ -1,9 +1,10 @@
-"""Texts: byte strings as slices of one buffer, and what is asked of millions of them at once.
+"""BinaryViews: byte strings as slices of one buffer, and what is asked of millions of them at once.
 
-A list of bytes costs an allocation for each value before anything is known of it. Here a reply of a server, or a piece of a
-file, stays as it came: values are told by where they begin and how long they are, and loops over them are machine code
-(jit.py). What a loop can't decide it leaves to the functions of text.py and compat/numbers.py, one value at a time: both
-always give the same answer. tests/schema/columnar/test_binary_views.py. Pure.
+As Arrow's array of binary views, but with all views in two arrays of numbers. A list of bytes costs an allocation for each value
+before anything is known of it. Here a reply of a server, or a piece of a file, stays as it came: values are told by where they
+begin and how long they are, and loops over them are machine code (jit.py). What a loop can't decide it leaves to the functions of
+text.py and compat/numbers.py, one value at a time: both always give the same answer. tests/schema/columnar/test_binary_views.py.
+Pure.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ OFFSETS = 2**31 - 1
 
 
 @frozen(eq=False)
-class Texts:
+class BinaryViews:
     """Byte strings in ``data`` (uint8), each from one of ``starts`` on and one of ``sizes`` long (both int64).
 
     A size of NULL stands for none: that is no number, no JSON, and equal to no value. ``to_arrow`` and ``to_list`` tell which
-    these are; ``codes`` and an index take them for empty ones.
+    these are; ``dictionary_encode`` and an index take them for empty ones.
     """
 
     data: Any
@@ -45,12 +46,12 @@ class Texts:
         return len(self.starts)
 
     @classmethod
-    def of(cls, values: Iterable[bytes | None]) -> Texts:
+    def of(cls, values: Iterable[bytes | None]) -> BinaryViews:
         """These values."""
         return cls.from_arrow(pa.array(values, pa.binary()))
 
     @classmethod
-    def from_arrow(cls, array: pa.Array) -> Texts:
+    def from_arrow(cls, array: pa.Array) -> BinaryViews:
         """The values of a binary array, which is not copied."""
         _, offsets, data = array.buffers()
         bounds = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
@@ -59,13 +60,13 @@ class Texts:
             sizes[array.is_null().to_numpy(zero_copy_only=False)] = NULL
         return cls(np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8), bounds[:-1], sizes)
 
-    def take(self, rows: Any) -> Texts:
+    def take(self, rows: Any) -> BinaryViews:
         """Some of them: indexes, or a mask."""
-        return Texts(self.data, self.starts[rows], self.sizes[rows])
+        return BinaryViews(self.data, self.starts[rows], self.sizes[rows])
 
-    def part(self, start: int, end: int) -> Texts:
+    def slice(self, start: int, end: int) -> BinaryViews:
         """Those from one index up to another."""
-        return Texts(self.data, self.starts[start:end], self.sizes[start:end])
+        return BinaryViews(self.data, self.starts[start:end], self.sizes[start:end])
 
     def to_arrow(self) -> pa.Array:
         """A binary array of them. Raises OverflowError where that can't hold so many bytes."""
@@ -75,10 +76,10 @@ class Texts:
         total = int(sizes.sum())
         if total > OFFSETS:
             raise OverflowError(f"{total} bytes are too many for one column")
-        packed, offsets = np.empty(total, np.uint8), np.empty(len(self) + 1, np.int32)
-        _gather(self.data, self.starts, sizes, packed, offsets)
+        dense, offsets = np.empty(total, np.uint8), np.empty(len(self) + 1, np.int32)
+        _gather(self.data, self.starts, sizes, dense, offsets)
         valid = pa.py_buffer(np.packbits(~are_null, bitorder="little")) if has_nulls else None
-        return pa.Array.from_buffers(pa.binary(), len(self), [valid, pa.py_buffer(offsets), pa.py_buffer(packed)])
+        return pa.Array.from_buffers(pa.binary(), len(self), [valid, pa.py_buffer(offsets), pa.py_buffer(dense)])
 
     def to_list(self) -> list[bytes]:
         """They as Python's own; None for a null."""
@@ -89,13 +90,13 @@ class Texts:
         start = self.starts[index]
         return bytes(self.data[start : start + max(self.sizes[index], 0)])
 
-    def wholes(self) -> Any:
-        """The number behind each text of up to MOST_DIGITS plain digits (int64), NO_NUMBER for all others."""
-        return _wholes(self.data, self.starts, self.sizes)
+    def parse_ints(self) -> Any:
+        """The number behind each value of up to MOST_DIGITS plain digits (int64), NO_NUMBER for all others."""
+        return _parse_ints(self.data, self.starts, self.sizes)
 
-    def numbers(self, read: Callable[[bytes], int | None], nothing: int) -> Any:
-        """What ``read`` makes of each text (int64), ``nothing`` for None. It is asked of those alone that are no plain digits."""
-        numbers = self.wholes()
+    def map_ints(self, read: Callable[[bytes], int | None], nothing: int) -> Any:
+        """What ``read`` makes of each value (int64), ``nothing`` for None. It is asked only of those that are no plain digits."""
+        numbers = self.parse_ints()
         others = numbers == NO_NUMBER
         numbers[others] = nothing
         for index in np.flatnonzero(others & (self.sizes != NULL)).tolist():
@@ -104,34 +105,34 @@ class Texts:
                 numbers[index] = value
         return numbers
 
-    def exact(self) -> tuple[Any, Any]:
-        """The whole number of up to MOST_DIGITS digits behind each text (int64), and which texts (bool) are how it is written."""
-        numbers, are_exact = _exact(self.data, self.starts, self.sizes)
+    def parse_canonical_ints(self) -> tuple[Any, Any]:
+        """The whole number of up to MOST_DIGITS digits behind each value (int64), and which (bool) are how it is written."""
+        numbers, are_exact = _parse_canonical_ints(self.data, self.starts, self.sizes)
         return numbers, are_exact
 
-    def decimals(self) -> Any:
-        """``float`` of each text of few digits, perhaps with a point among them (float64); NaN for all others."""
-        return _decimals(self.data, self.starts, self.sizes)
+    def parse_floats(self) -> Any:
+        """``float`` of each value of few digits, perhaps with a point among them (float64); NaN for all others."""
+        return _parse_floats(self.data, self.starts, self.sizes)
 
-    def floats(self) -> Any:
-        """``float`` of each text (float64). Raises ValueError where one is no number."""
-        numbers = self.decimals()
+    def cast_floats(self) -> Any:
+        """``float`` of each value (float64). Raises ValueError where one is no number."""
+        numbers = self.parse_floats()
         for index in np.flatnonzero(np.isnan(numbers)).tolist():
             numbers[index] = float(self[index])
         return numbers
 
-    def named(self, before: bytes, after: bytes = b"") -> Any:
-        """The positive number that each text names between these two (int64), NO_NUMBER for a text that is made otherwise."""
-        return _named(self.data, self.starts, self.sizes, _array(before), _array(after))
+    def int_between(self, before: bytes, after: bytes = b"") -> Any:
+        """The positive number that each value has between these two (int64), NO_NUMBER for a value that is made otherwise."""
+        return _int_between(self.data, self.starts, self.sizes, _array(before), _array(after))
 
-    def codes(self) -> tuple[Any, list[bytes]]:
-        """A number for each text (int64), and the text for each number, in the order in which they first stand here."""
-        codes, firsts = _codes(self.data, self.starts, self.sizes)
+    def dictionary_encode(self) -> tuple[Any, list[bytes]]:
+        """A code for each value (int64), and the value for each code, in the order in which they first stand here."""
+        codes, firsts = _dictionary_encode(self.data, self.starts, self.sizes)
         return codes, [self[index] for index in firsts]
 
-    def are(self, value: bytes) -> Any:
+    def equals(self, value: bytes) -> Any:
         """Whether each is this one."""
-        return _are(self.data, self.starts, self.sizes, _array(value))
+        return _equals(self.data, self.starts, self.sizes, _array(value))
 
     def are_json(self) -> Any:
         """Whether ``is_json`` is true of each."""
@@ -141,40 +142,42 @@ class Texts:
         return answers
 
 
-def shapes(counts: Any, words: Texts, step: int = 2) -> tuple[Any, list[int]]:
-    """A number for each of the records that these words make up, the same for those with the same fields in the same order.
+def field_sets(counts: Any, words: BinaryViews, step: int = 2) -> tuple[Any, list[int]]:
+    """A code for each of the records that these words make up, the same for those with the same fields in the same order.
 
-    ``counts``: how many words each has. Every ``step``-th is a name. The second value: the first record of each number.
+    ``counts``: how many words each has. Every ``step``-th is a name. The second value: the first record of each code.
     """
-    codes, firsts = _shapes(counts, words.data, words.starts, words.sizes, step)
+    codes, firsts = _field_sets(counts, words.data, words.starts, words.sizes, step)
     return codes, firsts.tolist()
 
 
-def fields(counts: Any, words: Texts, names: Sequence[bytes]) -> tuple[dict[bytes, Texts], Any, list[tuple[bytes, ...]]]:
+def fields(
+    counts: Any, words: BinaryViews, names: Sequence[bytes]
+) -> tuple[dict[bytes, BinaryViews], Any, list[tuple[bytes, ...]]]:
     """These fields of the records that these words make up, nulls where one lacks it.
 
-    And the number of each record that ``shapes`` gives, and the names of the fields behind each number.
+    And the code of each record that ``field_sets`` gives, and the names of the fields behind each code.
     """
-    codes, firsts = shapes(counts, words)
+    codes, firsts = field_sets(counts, words)
     begins = np.cumsum(counts) - counts
-    those = [tuple(words.part(begins[first], begins[first] + counts[first]).to_list()[::2]) for first in firsts]
+    those = [tuple(words.slice(begins[first], begins[first] + counts[first]).to_list()[::2]) for first in firsts]
     offsets = np.full((len(firsts), len(names)), NULL, np.int64)
     for code, there in enumerate(those):
         for index, name in enumerate(names):
             if name in there:
                 offsets[code, index] = 2 * there.index(name) + 1
     starts, sizes = _fields(begins, codes, offsets, words.starts, words.sizes)
-    return {name: Texts(words.data, starts[at], sizes[at]) for at, name in enumerate(names)}, codes, those
+    return {name: BinaryViews(words.data, starts[at], sizes[at]) for at, name in enumerate(names)}, codes, those
 
 
-def packed(keys: Texts, *command: bytes) -> Any:
+def resp_commands(keys: BinaryViews, *command: bytes) -> Any:
     """One command for each key, which comes after the first word, as they go over the wire (uint8)."""
     name, *others = command
     before = b"*%d\r\n$%d\r\n%b\r\n$" % (1 + len(command), len(name), name)
     after = b"".join([b"\r\n", *(b"$%d\r\n%b\r\n" % (len(word), word) for word in others)])
     most = int(keys.sizes.sum()) + len(keys) * (len(before) + len(after) + 22)
     found = np.empty(most, np.uint8)
-    return found[: _pack(keys.data, keys.starts, keys.sizes, _array(before), _array(after), found)]
+    return found[: _write_commands(keys.data, keys.starts, keys.sizes, _array(before), _array(after), found)]
 
 
 def _array(text: bytes) -> Any:
@@ -185,17 +188,17 @@ def _array(text: bytes) -> Any:
 
 
 @compiled
-def _gather(data: Any, starts: Any, sizes: Any, packed: Any, offsets: Any) -> None:
+def _gather(data: Any, starts: Any, sizes: Any, dense: Any, offsets: Any) -> None:
     at = 0
     offsets[0] = 0
     for row in range(len(starts)):
-        copy(packed, at, data, starts[row], sizes[row])
+        copy(dense, at, data, starts[row], sizes[row])
         at += sizes[row]
         offsets[row + 1] = at
 
 
 @compiled
-def _whole(data: Any, start: int, end: int) -> int:
+def _parse_int(data: Any, start: int, end: int) -> int:
     if not 0 < end - start <= MOST_DIGITS:
         return NO_NUMBER
     number = 0
@@ -208,22 +211,22 @@ def _whole(data: Any, start: int, end: int) -> int:
 
 
 @compiled
-def _wholes(data: Any, starts: Any, sizes: Any) -> Any:
+def _parse_ints(data: Any, starts: Any, sizes: Any) -> Any:
     numbers = np.empty(len(starts), np.int64)
     for row in range(len(starts)):
-        numbers[row] = _whole(data, starts[row], starts[row] + sizes[row])
+        numbers[row] = _parse_int(data, starts[row], starts[row] + sizes[row])
     return numbers
 
 
 @compiled
-def _exact(data: Any, starts: Any, sizes: Any) -> Any:
+def _parse_canonical_ints(data: Any, starts: Any, sizes: Any) -> Any:
     numbers, are_exact = np.zeros(len(starts), np.int64), np.zeros(len(starts), np.bool_)
     for row in range(len(starts)):
         at, end = starts[row], starts[row] + sizes[row]
         is_negative = at < end and data[at] == 45
         if is_negative:
             at += 1
-        number = _whole(data, at, end)
+        number = _parse_int(data, at, end)
         if number != NO_NUMBER and (data[at] != 48 or (end - at == 1 and not is_negative)):
             numbers[row] = -number if is_negative else number
             are_exact[row] = True
@@ -231,8 +234,8 @@ def _exact(data: Any, starts: Any, sizes: Any) -> Any:
 
 
 @compiled
-def _decimals(data: Any, starts: Any, sizes: Any) -> Any:
-    """The float for each text of few digits, for which one division gives the nearest; NaN for all others."""
+def _parse_floats(data: Any, starts: Any, sizes: Any) -> Any:
+    """The float for each value of few digits, for which one division gives the nearest; NaN for all others."""
     numbers = np.full(len(starts), np.nan)
     for row in range(len(starts)):
         at, end = starts[row], starts[row] + sizes[row]
@@ -254,23 +257,23 @@ def _decimals(data: Any, starts: Any, sizes: Any) -> Any:
 
 @compiled
 def has(data: Any, start: int, text: Any) -> Any:
-    """Whether a text stands at a position, with all of its bytes among those of ``data``."""
+    """Whether a value stands at a position, with all of its bytes among those of ``data``."""
     return same(data, start, text, 0, len(text))
 
 
 @compiled
-def _named(data: Any, starts: Any, sizes: Any, before: Any, after: Any) -> Any:
+def _int_between(data: Any, starts: Any, sizes: Any, before: Any, after: Any) -> Any:
     numbers = np.empty(len(starts), np.int64)
     for row in range(len(starts)):
         first, end = starts[row] + len(before), starts[row] + sizes[row] - len(after)
         numbers[row] = NO_NUMBER
         if first < end and data[first] != 48 and has(data, starts[row], before) and has(data, end, after):
-            numbers[row] = _whole(data, first, end)
+            numbers[row] = _parse_int(data, first, end)
     return numbers
 
 
 @compiled
-def _are(data: Any, starts: Any, sizes: Any, value: Any) -> Any:
+def _equals(data: Any, starts: Any, sizes: Any, value: Any) -> Any:
     answers = np.empty(len(starts), np.bool_)
     for row in range(len(starts)):
         answers[row] = sizes[row] == len(value) and has(data, starts[row], value)
@@ -278,8 +281,8 @@ def _are(data: Any, starts: Any, sizes: Any, value: Any) -> Any:
 
 
 @compiled
-def hashed(data: Any, start: int, size: int) -> Any:
-    """The FNV-1a hash (uint64) of the text at a position."""
+def fnv1a(data: Any, start: int, size: int) -> Any:
+    """The FNV-1a hash (uint64) of the value at a position."""
     found = np.uint64(14695981039346656037)
     for index in range(start, start + size):
         found = (found ^ np.uint64(data[index])) * np.uint64(1099511628211)
@@ -293,14 +296,14 @@ def _slot(found: Any, slots: Any) -> Any:
 
 
 @compiled
-def _codes(data: Any, starts: Any, sizes: Any) -> Any:
+def _dictionary_encode(data: Any, starts: Any, sizes: Any) -> Any:
     rows = len(starts)
     codes, firsts = np.empty(rows, np.int64), np.empty(rows, np.int64)
     slots = np.full(64, -1, np.int64)
     known = 0
     for row in range(rows):
         size = max(sizes[row], 0)
-        at = _slot(hashed(data, starts[row], size), slots)
+        at = _slot(fnv1a(data, starts[row], size), slots)
         while slots[at] >= 0:
             first = firsts[slots[at]]
             if max(sizes[first], 0) == size and same(data, starts[first], data, starts[row], size):
@@ -315,7 +318,7 @@ def _codes(data: Any, starts: Any, sizes: Any) -> Any:
                 slots = np.full(4 * len(slots), -1, np.int64)
                 for code in range(known):
                     first = firsts[code]
-                    at = _slot(hashed(data, starts[first], sizes[first]), slots)
+                    at = _slot(fnv1a(data, starts[first], sizes[first]), slots)
                     while slots[at] >= 0:
                         at = (at + 1) & (len(slots) - 1)
                     slots[at] = code
@@ -335,13 +338,13 @@ def _alike(data: Any, starts: Any, sizes: Any, one: int, other: int, count: int,
 
 
 @compiled
-def _shapes(counts: Any, data: Any, starts: Any, sizes: Any, step: int) -> Any:
+def _field_sets(counts: Any, data: Any, starts: Any, sizes: Any, step: int) -> Any:
     rows = len(counts)
     codes, firsts, begins = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int64)
     known, latest, begin = 0, 0, 0
     for row in range(rows):
         begins[row] = begin
-        # Few shapes follow one another in any order: the one before is most likely, and there are few others.
+        # Few sets of fields follow one another in any order: the one before is most likely, and there are few others.
         code = -1
         for index in range(known):
             each = (latest + index) % known
@@ -372,10 +375,10 @@ def _fields(begins: Any, codes: Any, offsets: Any, starts: Any, sizes: Any) -> A
 
 
 @compiled
-def _pack(data: Any, starts: Any, sizes: Any, before: Any, after: Any, packed: Any) -> int:
+def _write_commands(data: Any, starts: Any, sizes: Any, before: Any, after: Any, out: Any) -> int:
     at = 0
     for row in range(len(starts)):
-        copy(packed, at, before, 0, len(before))
+        copy(out, at, before, 0, len(before))
         at += len(before)
         size, digits = sizes[row], 1
         while size >= 10:
@@ -383,39 +386,39 @@ def _pack(data: Any, starts: Any, sizes: Any, before: Any, after: Any, packed: A
             digits += 1
         size = sizes[row]
         for index in range(digits - 1, -1, -1):
-            packed[at + index] = 48 + size % 10
+            out[at + index] = 48 + size % 10
             size //= 10
         at += digits
-        packed[at], packed[at + 1] = 13, 10
+        out[at], out[at + 1] = 13, 10
         at += 2
-        copy(packed, at, data, starts[row], sizes[row])
+        copy(out, at, data, starts[row], sizes[row])
         at += sizes[row]
-        copy(packed, at, after, 0, len(after))
+        copy(out, at, after, 0, len(after))
         at += len(after)
     return at
 
 
-def concatenated(parts: Sequence[Texts], room: Room | None = None) -> Texts:
-    """All of these, at least one, as one. ``room``: where they stand then, until the next ones do."""
+def concat(parts: Sequence[BinaryViews], scratch: ScratchBuffer | None = None) -> BinaryViews:
+    """All of these, at least one, as one. ``scratch``: where they stand then, until the next ones do."""
     if len(parts) == 1:
         return parts[0]
     shifts = np.cumsum([0, *(len(part.data) for part in parts)]).tolist()
-    data = np.empty(shifts[-1], np.uint8) if room is None else room.of(shifts[-1])
+    data = np.empty(shifts[-1], np.uint8) if scratch is None else scratch.take(shifts[-1])
     np.concatenate([part.data for part in parts], out=data)
-    return Texts(
+    return BinaryViews(
         data,
         np.concatenate([part.starts + shift for part, shift in zip(parts, shifts, strict=False)]),
         np.concatenate([part.sizes for part in parts]),
     )
 
 
-class Room:
+class ScratchBuffer:
     """Memory that is used again and again: to get new memory from the system takes longer than to fill it."""
 
     def __init__(self) -> None:
         self._data = np.empty(0, np.uint8)
 
-    def of(self, size: int) -> Any:
+    def take(self, size: int) -> Any:
         """So many bytes, which were given out before."""
         if size > len(self._data):
             self._data = np.empty(size + size // 4, np.uint8)

@@ -1,6 +1,6 @@
-"""Texts made of parts, which are numbers and other texts, thousands at once: what binary_views.py reads.
+"""Build: makes BinaryViews of numbers and other BinaryViews, thousands at once.
 
-    joined(rows, [b"ZADD ", keys, b" ", decimal(scores)])    a text for each row
+    concat_rows(rows, [b"ZADD ", keys, b" ", format_ints(scores)])    a value for each row
 
 Called by whoever makes commands, digests or JSON of columns. tests/schema/columnar/test_build.py.
 """
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from .binary_views import Texts
+from .binary_views import BinaryViews
 from .jit import compiled, copy
 
 MOST_DECIMAL = 20
@@ -26,115 +26,115 @@ DIGITS[ALPHABET] = np.arange(64)
 
 
 @frozen(eq=False)
-class Sized:
-    """Texts with their sizes in decimal digits before them: ``before``, the size, ``between``, the text, ``after``."""
+class LengthPrefixed:
+    """Values with their sizes in decimal digits before them: ``before``, the size, ``between``, the value, ``after``."""
 
-    texts: Texts
+    values: BinaryViews
     before: bytes = b""
     between: bytes = b":"
     after: bytes = b""
 
 
-TextPart = bytes | Texts | Sized
-"""What stands in each row: the same bytes in all, or a text of its own."""
+Datum = bytes | BinaryViews | LengthPrefixed
+"""What stands in each row: the same bytes in all, or a value of its own."""
 
 
-def bulk(part: bytes | Texts) -> TextPart:
+def resp_bulk(part: bytes | BinaryViews) -> Datum:
     """A word of a command as it goes over the wire."""
-    return b"$%d\r\n%b\r\n" % (len(part), part) if isinstance(part, bytes) else Sized(part, b"$", b"\r\n", b"\r\n")
+    return b"$%d\r\n%b\r\n" % (len(part), part) if isinstance(part, bytes) else LengthPrefixed(part, b"$", b"\r\n", b"\r\n")
 
 
-def joined(rows: int, parts: Iterable[TextPart]) -> Texts:
-    """The parts of each row one after the other. The texts lie one after the other too, and fill their buffer."""
+def concat_rows(rows: int, parts: Iterable[Datum]) -> BinaryViews:
+    """The parts of each row one after the other. The rows lie one after the other too, and fill their buffer."""
     those = list(_merged(parts))
     sizes = np.zeros(rows, np.int64)
     for part in those:
         match part:
             case bytes():
                 sizes += len(part)
-            case Texts():
+            case BinaryViews():
                 sizes += part.sizes
-            case Sized():
+            case LengthPrefixed():
                 fixed = len(part.before) + len(part.between) + len(part.after)
-                _add_sizes(sizes, part.texts.sizes, fixed)
+                _add_sizes(sizes, part.values.sizes, fixed)
     at = np.cumsum(sizes) - sizes
     starts, data = at.copy(), np.empty(int(sizes.sum()), np.uint8)
     for part in those:
         match part:
             case bytes():
                 _put_same(data, at, _array(part))
-            case Texts():
+            case BinaryViews():
                 _put(data, at, part.data, part.starts, part.sizes)
-            case Sized():
-                texts, around = part.texts, (_array(part.before), _array(part.between), _array(part.after))
-                _put_sized(data, at, texts.data, texts.starts, texts.sizes, *around)
-    return Texts(data, starts, sizes)
+            case LengthPrefixed():
+                values, around = part.values, (_array(part.before), _array(part.between), _array(part.after))
+                _put_prefixed(data, at, values.data, values.starts, values.sizes, *around)
+    return BinaryViews(data, starts, sizes)
 
 
-def arranged(parts: Sequence[Texts], rows: Sequence[Any]) -> Texts:
-    """The texts of all parts in one, as from ``joined``: each in the row, of as many as there are texts, that is given for it."""
+def scatter(parts: Sequence[BinaryViews], rows: Sequence[Any]) -> BinaryViews:
+    """The values of all parts in one, as from ``concat_rows``: each in the row, of as many as there are values, that is given."""
     sizes = np.empty(sum(map(len, parts)), np.int64)
     for part, those in zip(parts, rows, strict=True):
         sizes[those] = part.sizes
     starts, data = np.cumsum(sizes) - sizes, np.empty(int(sizes.sum()), np.uint8)
     for part, those in zip(parts, rows, strict=True):
         _put(data, starts[those], part.data, part.starts, part.sizes)
-    return Texts(data, starts, sizes)
+    return BinaryViews(data, starts, sizes)
 
 
-def where(mask: Any, part: bytes | Texts) -> Texts:
+def masked(mask: Any, part: bytes | BinaryViews) -> BinaryViews:
     """The part in some rows (bool), and nothing in the others."""
     if isinstance(part, bytes):
-        return Texts(_array(part), np.zeros(len(mask), np.int64), np.where(mask, len(part), 0))
-    return Texts(part.data, part.starts, np.where(mask, part.sizes, 0))
+        return BinaryViews(_array(part), np.zeros(len(mask), np.int64), np.where(mask, len(part), 0))
+    return BinaryViews(part.data, part.starts, np.where(mask, part.sizes, 0))
 
 
-def grouped(texts: Texts, counts: Any) -> Texts:
-    """One text for each so many that follow one another, of those that lie one after the other as ``joined`` leaves them."""
-    ends = np.append(texts.starts, len(texts.data))
+def merge_runs(values: BinaryViews, counts: Any) -> BinaryViews:
+    """One value for each so many that follow one another, if they lie one after the other as ``concat_rows`` leaves them."""
+    ends = np.append(values.starts, len(values.data))
     lasts = np.cumsum(counts)
     starts = ends[lasts - counts]
-    return Texts(texts.data, starts, ends[lasts] - starts)
+    return BinaryViews(values.data, starts, ends[lasts] - starts)
 
 
-def decimal(numbers: Any) -> Texts:
+def format_ints(numbers: Any) -> BinaryViews:
     """Whole numbers (int64, but for the lowest one) in decimal digits."""
     data, sizes = np.empty(len(numbers) * MOST_DECIMAL, np.uint8), np.empty(len(numbers), np.int64)
     starts = np.arange(len(numbers), dtype=np.int64) * MOST_DECIMAL
     _write_decimals(numbers, data, starts, sizes)
-    return Texts(data, starts, sizes)
+    return BinaryViews(data, starts, sizes)
 
 
-def binary(numbers: Any) -> Texts:
+def little_endian(numbers: Any) -> BinaryViews:
     """Numbers (int64 or float64) as their eight bytes, the lowest first."""
     data = np.ascontiguousarray(numbers, numbers.dtype.newbyteorder("<")).view(np.uint8)
-    return Texts(data, np.arange(0, len(data), 8), np.full(len(numbers), 8))
+    return BinaryViews(data, np.arange(0, len(data), 8), np.full(len(numbers), 8))
 
 
-def each(values: Any, write: Callable[[Any], bytes]) -> Texts:
+def map_distinct(values: Any, write: Callable[[Any], bytes]) -> BinaryViews:
     """What ``write`` makes of each of the values in an array (of 64 bits each); it is asked once for those that are the same."""
     bits, which = np.unique(values.view(np.int64), return_inverse=True)  # of which zeros with another sign are others
-    return Texts.of(list(map(write, bits.view(values.dtype).tolist()))).take(which)
+    return BinaryViews.of(list(map(write, bits.view(values.dtype).tolist()))).take(which)
 
 
-def base64(texts: Texts) -> Texts:
+def base64_encode(values: BinaryViews) -> BinaryViews:
     """Their bytes in base64."""
-    sizes = (texts.sizes + 2) // 3 * 4
+    sizes = (values.sizes + 2) // 3 * 4
     starts, data = np.cumsum(sizes) - sizes, np.empty(int(sizes.sum()), np.uint8)
-    _encode(texts.data, texts.starts, texts.sizes, data, starts, ALPHABET)
-    return Texts(data, starts, sizes)
+    _encode(values.data, values.starts, values.sizes, data, starts, ALPHABET)
+    return BinaryViews(data, starts, sizes)
 
 
-def from_base64(texts: Texts) -> tuple[Texts, Any]:
-    """The bytes behind texts in base64, and for which (bool) there are some: ``base64`` would give the same text again."""
-    sizes = texts.sizes // 4 * 3
+def base64_decode(values: BinaryViews) -> tuple[BinaryViews, Any]:
+    """The bytes behind values in base64, and for which (bool) there are some: ``base64_encode`` would give the same again."""
+    sizes = values.sizes // 4 * 3
     starts, data = np.cumsum(sizes) - sizes, np.empty(int(sizes.sum()), np.uint8)
-    are_sound = np.empty(len(texts), np.bool_)
-    _decode(texts.data, texts.starts, texts.sizes, data, starts, sizes, are_sound, DIGITS)
-    return Texts(data, starts, sizes), are_sound
+    are_valid = np.empty(len(values), np.bool_)
+    _decode(values.data, values.starts, values.sizes, data, starts, sizes, are_valid, DIGITS)
+    return BinaryViews(data, starts, sizes), are_valid
 
 
-def _merged(parts: Iterable[TextPart]) -> Iterable[TextPart]:
+def _merged(parts: Iterable[Datum]) -> Iterable[Datum]:
     """The parts, of which no two that follow one another are the same bytes in all rows."""
     before = b""
     for part in parts:
@@ -167,9 +167,9 @@ def _digits(number: int) -> int:
 
 
 @compiled
-def _add_sizes(sizes: Any, of_texts: Any, fixed: int) -> None:
+def _add_sizes(sizes: Any, of_values: Any, fixed: int) -> None:
     for row in range(len(sizes)):
-        sizes[row] += of_texts[row] + _digits(of_texts[row]) + fixed
+        sizes[row] += of_values[row] + _digits(of_values[row]) + fixed
 
 
 @compiled
@@ -187,18 +187,18 @@ def _put(data: Any, at: Any, source: Any, starts: Any, sizes: Any) -> None:
 
 
 @compiled
-def _put_sized(data: Any, at: Any, source: Any, starts: Any, sizes: Any, before: Any, between: Any, after: Any) -> None:
+def _put_prefixed(data: Any, at: Any, source: Any, starts: Any, sizes: Any, before: Any, between: Any, after: Any) -> None:
     for row in range(len(at)):
-        place, size = at[row], sizes[row]
-        copy(data, place, before, 0, len(before))
-        place += len(before)
-        place += _write_decimal(size, data, place)
-        copy(data, place, between, 0, len(between))
-        place += len(between)
-        copy(data, place, source, starts[row], size)
-        place += size
-        copy(data, place, after, 0, len(after))
-        at[row] = place + len(after)
+        out, size = at[row], sizes[row]
+        copy(data, out, before, 0, len(before))
+        out += len(before)
+        out += _write_decimal(size, data, out)
+        copy(data, out, between, 0, len(between))
+        out += len(between)
+        copy(data, out, source, starts[row], size)
+        out += size
+        copy(data, out, after, 0, len(after))
+        at[row] = out + len(after)
 
 
 @compiled
@@ -222,9 +222,9 @@ def _write_decimals(numbers: Any, data: Any, starts: Any, sizes: Any) -> None:
 
 
 @compiled
-def _encode(source: Any, starts: Any, sizes: Any, data: Any, places: Any, alphabet: Any) -> None:
+def _encode(source: Any, starts: Any, sizes: Any, data: Any, offsets: Any, alphabet: Any) -> None:
     for row in range(len(starts)):
-        at, end, place = starts[row], starts[row] + sizes[row], places[row]
+        at, end, out = starts[row], starts[row] + sizes[row], offsets[row]
         while at < end:
             left = end - at
             bits = np.int64(source[at]) << 16
@@ -232,37 +232,37 @@ def _encode(source: Any, starts: Any, sizes: Any, data: Any, places: Any, alphab
                 bits |= np.int64(source[at + 1]) << 8
             if left > 2:
                 bits |= np.int64(source[at + 2])
-            data[place] = alphabet[bits >> 18]
-            data[place + 1] = alphabet[(bits >> 12) & 63]
-            data[place + 2] = alphabet[(bits >> 6) & 63] if left > 1 else PADDING
-            data[place + 3] = alphabet[bits & 63] if left > 2 else PADDING
+            data[out] = alphabet[bits >> 18]
+            data[out + 1] = alphabet[(bits >> 12) & 63]
+            data[out + 2] = alphabet[(bits >> 6) & 63] if left > 1 else PADDING
+            data[out + 3] = alphabet[bits & 63] if left > 2 else PADDING
             at += 3
-            place += 4
+            out += 4
 
 
 @compiled
-def _decode(source: Any, starts: Any, sizes: Any, data: Any, places: Any, found: Any, are_sound: Any, digits: Any) -> None:
+def _decode(source: Any, starts: Any, sizes: Any, data: Any, offsets: Any, found: Any, are_valid: Any, digits: Any) -> None:
     for row in range(len(starts)):
-        at, end, place = starts[row], starts[row] + sizes[row], places[row]
+        at, end, out = starts[row], starts[row] + sizes[row], offsets[row]
         padding = 0
         while padding < 2 and end > at and source[end - 1] == PADDING:
             padding += 1
             end -= 1
         size = sizes[row] // 4 * 3 - padding
-        is_sound = sizes[row] % 4 == 0
+        is_valid = sizes[row] % 4 == 0
         bits, held = np.int64(0), 0
         for index in range(at, end):
             digit = digits[source[index]]
-            if digit > 63 or not is_sound:
-                is_sound = False
+            if digit > 63 or not is_valid:
+                is_valid = False
                 break
             bits = (bits << 6) | np.int64(digit)
             held += 6
             if held >= 8:
                 held -= 8
-                data[place] = (bits >> held) & 255
-                place += 1
+                data[out] = (bits >> held) & 255
+                out += 1
                 bits &= (1 << held) - 1
-        # What is left over of the last character must be zeros, or another text stands for the same bytes.
-        are_sound[row] = is_sound and bits == 0
-        found[row] = size if are_sound[row] else 0
+        # What is left over of the last character must be zeros, or another value stands for the same bytes.
+        are_valid[row] = is_valid and bits == 0
+        found[row] = size if are_valid[row] else 0

@@ -9,16 +9,16 @@ from zlib import crc32
 import numpy as np
 
 from ..jobnumber import before_id
-from .binary_views import Texts
+from .binary_views import BinaryViews
 from .jit import compiled
 
 _CRC = np.array([crc32(bytes([byte])) ^ crc32(b"\0") for byte in range(256)], np.uint32)
 """What a byte does to a checksum whose lowest byte is 0."""
 
 
-def numbers_of(ids: Texts, queues: Sequence[str], which: Any) -> Any:
+def numbers_of(ids: BinaryViews, queues: Sequence[str], which: Any) -> Any:
     """``number_of`` of each job (int64). ``which``: the index of each job's queue among these."""
-    heads = Texts.of(list(map(before_id, queues)))
+    heads = BinaryViews.of(list(map(before_id, queues)))
     return _hashed(ids.data, ids.starts, ids.sizes, heads.data, heads.starts[which], heads.sizes[which], _CRC)
 
 

@@ -18,14 +18,14 @@ from attrs import frozen
 from ..fact import Entry, Subject
 from ..job import Job
 from ..prefilter import Member, Prefilter
-from .binary_views import Texts
+from .binary_views import BinaryViews
 
 
 @frozen(eq=False)
 class Members:
     """The entries of some jobs in one of their indexes."""
 
-    members: Texts
+    members: BinaryViews
     scores: Any
     """float64."""
     ranks: Any
@@ -37,29 +37,29 @@ class Members:
 
 
 @frozen(eq=False)
-class Attached:
+class OwnedLists:
     """The lists that belong to some jobs: the keys of one job after those of the other, the items of one key after the other."""
 
-    keys: Texts
+    keys: BinaryViews
     offsets: Any
     """How many items of its key stand before those that are here (int64)."""
     counts: Any
     """How many items there are of each key (int64)."""
-    items: Texts
+    items: BinaryViews
     owned: Any
     """How many of the keys each job has (int64)."""
 
-    def lines(self) -> Lines:
+    def lines(self) -> BinaryLists:
         """All items of each job."""
         ends = np.append(0, np.cumsum(self.counts))
         lasts = np.cumsum(self.owned)
-        return Lines(self.items, ends[lasts] - ends[lasts - self.owned])
+        return BinaryLists(self.items, ends[lasts] - ends[lasts - self.owned])
 
-    def take(self, rows: Any) -> Attached:
+    def take(self, rows: Any) -> OwnedLists:
         """Those of some of the jobs (bool)."""
         keys = np.repeat(rows, self.owned)
         items = self.items.take(np.repeat(keys, self.counts))
-        return Attached(self.keys.take(keys), self.offsets[keys], self.counts[keys], items, self.owned[rows])
+        return OwnedLists(self.keys.take(keys), self.offsets[keys], self.counts[keys], items, self.owned[rows])
 
     def entries(self) -> Iterator[list[Entry]]:
         """Those of each job."""
@@ -74,13 +74,13 @@ class Attached:
 class AcceptedJobs:
     """Jobs of one group whose records have the same fields, which ``accept`` has accepted: what their keys hold."""
 
-    keys: Texts
+    keys: BinaryViews
     """Of their records, or the list of which they are items."""
-    records: Mapping[bytes, Texts]
+    records: Mapping[bytes, BinaryViews]
     """The values of each field; empty for items, which are their own members in the index that the list is."""
     indexes: Mapping[bytes, Members]
     """By key."""
-    attached: Attached
+    attached: OwnedLists
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -108,20 +108,21 @@ class AcceptedJobs:
 
 
 @frozen(eq=False)
-class Lines:
+class BinaryLists:
     """Lists of bytes, one of each job: their items one after the other, and how many each has (int64)."""
 
-    items: Texts
+    items: BinaryViews
     counts: Any
 
-    def take(self, rows: Any) -> Lines:
+    def take(self, rows: Any) -> BinaryLists:
         """Those of some of the jobs (bool)."""
-        return Lines(self.items.take(np.repeat(rows, self.counts)), self.counts[rows])
+        return BinaryLists(self.items.take(np.repeat(rows, self.counts)), self.counts[rows])
 
 
 Column = Any
-"""The values of an attribute: Texts, as ``to_bytes`` has them, for texts and bytes; Lines for ``logs``; an array of int64 for
-whole numbers, of float64 for ``progress``; and for ``extra`` Texts as an ordered ``pack`` (packed.py) makes them."""
+"""The values of an attribute: BinaryViews, as ``to_bytes`` has them, for texts and bytes; BinaryLists for ``logs``; an array of
+int64 for whole numbers, of float64 for ``progress``; and for ``extra`` BinaryViews as an ordered ``pack`` (packed.py) makes
+them."""
 
 
 @frozen(eq=False)
@@ -138,7 +139,7 @@ class JobTable:
     """The names that may stand in ``extra``, if that is a column."""
     scope: str = ""
     """As in Subject."""
-    lasting: Texts | None = None
+    lasting: BinaryViews | None = None
     """Of active jobs: what their family alone keeps in ``extra`` that would be true in another state as well, as an ordered
     ``pack``; empty where that is nothing. None: nobody knows, or they are not active."""
 
@@ -150,7 +151,7 @@ class JobTable:
         columns: Mapping[str, Column],
         families: frozenset[str] = frozenset(),
         scope: str = "",
-        lasting: Texts | None = None,
+        lasting: BinaryViews | None = None,
     ) -> JobTable | None:
         """The table of some jobs (bool), if there are any, of columns that have the values of all."""
         if not rows.any():
@@ -161,9 +162,9 @@ class JobTable:
         return cls(rows, common, columns, families, scope, lasting)
 
     @property
-    def ids(self) -> Texts:
+    def ids(self) -> BinaryViews:
         """Of all of them."""
-        ids: Texts = self.columns["id"]
+        ids: BinaryViews = self.columns["id"]
         return ids
 
     def __len__(self) -> int:
@@ -171,18 +172,18 @@ class JobTable:
 
 
 def _some(column: Column, rows: Any) -> Column:
-    return column.take(rows) if isinstance(column, Texts | Lines) else column[rows]
+    return column.take(rows) if isinstance(column, BinaryViews | BinaryLists) else column[rows]
 
 
 @frozen(eq=False)
 class CommandTable:
     """The commands that store jobs, as they go over the wire."""
 
-    commands: Texts
+    commands: BinaryViews
     """Those of each job, one after the other."""
     each: int
     """How many commands that is. The keys of all of them have the same hash tags."""
     zset: bytes
     """To which one ZADD more adds all of the jobs, or as many of them as go at once."""
-    members: Texts
+    members: BinaryViews
     """The score and the member of each there, as words of that command."""

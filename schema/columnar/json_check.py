@@ -23,7 +23,7 @@ _PLAIN = np.array([31 < byte < 128 and byte not in b'"\\' for byte in range(256)
 
 @compiled
 def are_plain_json(data: Any, starts: Any, sizes: Any) -> Any:
-    """Whether each text (as in Texts) is JSON of no unusual kind."""
+    """Whether each value (as in BinaryViews) is JSON of no unusual kind."""
     answers = np.empty(len(starts), np.bool_)
     stack = np.empty(DEEPEST, np.bool_)
     for row in range(len(starts)):

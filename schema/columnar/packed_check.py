@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .binary_views import MOST_DIGITS, Texts, has
+from .binary_views import MOST_DIGITS, BinaryViews, has
 from .build import DIGITS, PADDING
 from .jit import compiled
 
@@ -19,14 +19,14 @@ DEEPEST = 8
 """Deeper texts are not plain."""
 
 
-def plain_packs(texts: Texts) -> tuple[Any, Texts]:
+def plain_packs(texts: BinaryViews) -> tuple[Any, BinaryViews]:
     """Which texts (bool) are an ordered ``pack`` of what one family keeps, or of nothing; and the name of that family.
 
     The name is empty where there is none.
     """
     are_plain, names = np.zeros(len(texts), np.bool_), np.zeros((2, len(texts)), np.int64)
     _walk(texts.data, texts.starts, texts.sizes, are_plain, *names)
-    return are_plain, Texts(texts.data, *names)
+    return are_plain, BinaryViews(texts.data, *names)
 
 
 _BYTES = np.frombuffer(b'{"b64":"', np.uint8)

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from .binary_views import Texts
+from .binary_views import BinaryViews
 from .jit import compiled
 
 KEY_BYTES = 16
 DIGEST_BYTES = 16
 
 
-def siphash(texts: Texts, key: bytes) -> pa.Array:
+def siphash(texts: BinaryViews, key: bytes) -> pa.Array:
     """The digest of each text (binary). ``key``: of KEY_BYTES."""
     found = _digests(texts, key)
     offsets = np.arange(len(texts) + 1, dtype=np.int32) * DIGEST_BYTES
@@ -29,11 +29,13 @@ def siphash(texts: Texts, key: bytes) -> pa.Array:
 
 def siphash_of(text: bytes, key: bytes) -> bytes:
     """That of one text."""
-    digest: bytes = _digests(Texts(np.frombuffer(text, np.uint8), np.zeros(1, np.int64), np.array([len(text)])), key).tobytes()
+    digest: bytes = _digests(
+        BinaryViews(np.frombuffer(text, np.uint8), np.zeros(1, np.int64), np.array([len(text)])), key
+    ).tobytes()
     return digest
 
 
-def _digests(texts: Texts, key: bytes) -> Any:
+def _digests(texts: BinaryViews, key: bytes) -> Any:
     found = np.empty((len(texts), 2), "<u8")
     first, second = np.frombuffer(key, "<u8", 2)
     _hash(texts.data, texts.starts, texts.sizes, first, second, found)

@@ -15,7 +15,7 @@ import pytest
 import redis
 from attrs import evolve
 from ferryman.migrations.long_keys import CHUNK
-from ferryman.schema.columnar.binary_views import Texts
+from ferryman.schema.columnar.binary_views import BinaryViews
 from ferryman.schema.errors import UsageError
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import get_family
@@ -92,7 +92,9 @@ def test_fields_are_those_of_the_records_of_jobs_and_null_where_one_lacks_them(
     client = server.client()
     load(case, client)
     is_record = record_test(get_family(case.system), case.prefix)
-    records = [entry for entry in dump(client).values() if entry.redis_type == "hash" and is_record(Texts.of([entry.key]))[0]]
+    records = [
+        entry for entry in dump(client).values() if entry.redis_type == "hash" and is_record(BinaryViews.of([entry.key]))[0]
+    ]
     names = sorted({name for entry in records for name in entry.value})[:5] or [b"state"]
     text = ",".join(f"b64:{base64.b64encode(name).decode()}" for name in (*names, b"\xffnobody's"))
     expected = {entry.key: tuple(entry.value.get(name) for name in (*names, b"\xffnobody's")) for entry in records}
@@ -106,7 +108,9 @@ def test_records_can_be_had_without_the_keys_beside_them(server: Server, case: C
     client = server.client()
     load(case, client)
     is_record = record_test(get_family(case.system), case.prefix)
-    records = {key: entry for key, entry in dump(client).items() if entry.redis_type == "hash" and is_record(Texts.of([key]))[0]}
+    records = {
+        key: entry for key, entry in dump(client).items() if entry.redis_type == "hash" and is_record(BinaryViews.of([key]))[0]
+    }
     assert by_key(entries(url_of(case, server), fields="*")) == records
     path = snapshots.saved(client, server, tmp_path)
     assert by_key(entries(f"ferryman+rdb://{path}?family={case.system}&prefix={quote(case.prefix)}", fields="*")) == records

@@ -10,7 +10,7 @@ import redis
 from ferryman.migrations.long_keys import LIST_CHUNK
 from ferryman.migrations.reading import BATCH_BYTES, SMALL_HASH
 from ferryman.migrations.throttle import POLITE_BATCH, UNTHROTTLED, Pace, Throttle
-from ferryman.schema.columnar.binary_views import Texts
+from ferryman.schema.columnar.binary_views import BinaryViews
 from ferryman.schema.connection.address import Address
 from ferryman.schema.connection.connect import open_client
 from ferryman.schema.connection.pipeline import PipelineConnection, open_pipeline
@@ -50,7 +50,7 @@ def whole(pipe: PipelineConnection, *keys: bytes) -> tuple[dict[bytes, dict[byte
     """The hashes that are read, and the keys that are left."""
     found: dict[bytes, dict[bytes, bytes]] = {}
     others: list[bytes] = []
-    for read, left in read_whole(Replies(pipe), Texts.of(keys), FREE):
+    for read, left in read_whole(Replies(pipe), BinaryViews.of(keys), FREE):
         assert len(read.keys) == len(read.ttls) == len(read.counts)
         found.update((entry.key, entry.value) for entry in read.entries())
         others += left
@@ -60,7 +60,7 @@ def whole(pipe: PipelineConnection, *keys: bytes) -> tuple[dict[bytes, dict[byte
 def picked(pipe: PipelineConnection, keys: Sequence[bytes], *fields: bytes) -> dict[bytes, list[bytes | None]]:
     """The values of some fields, by key."""
     rows: dict[bytes, list[bytes | None]] = {}
-    for found in read_fields(Replies(pipe), Texts.of(keys), fields, FREE):
+    for found in read_fields(Replies(pipe), BinaryViews.of(keys), fields, FREE):
         columns = [found.column(index).to_list() for index in range(len(fields))]
         rows.update(zip(found.keys.to_list(), map(list, zip(*columns, strict=True)), strict=True))
     return rows
@@ -70,7 +70,7 @@ def test_a_hash_is_read_with_its_time_to_live(client: redis.Redis, pipe: Pipelin
     client.hset(b"\xffstays", mapping={b"\x00": b"\r\n", b"": b""})
     client.hset("goes", "field", "value")
     client.pexpire("goes", 60_000)
-    ((found, left),) = read_whole(Replies(pipe), Texts.of([b"\xffstays", b"goes"]), FREE)
+    ((found, left),) = read_whole(Replies(pipe), BinaryViews.of([b"\xffstays", b"goes"]), FREE)
     assert left == []
     stays, goes = found.entries()
     assert (stays.value, goes.value) == ({b"\x00": b"\r\n", b"": b""}, {b"field": b"value"})
@@ -120,11 +120,11 @@ def test_short_lists_are_read_with_their_times_to_live_and_other_keys_are_left(
     client.rpush("stays", b"\r\n", b"", "third")
     client.rpush("goes", "item")
     client.pexpire("goes", 60_000)
-    assert [left for _, left in read_lists(Replies(pipe), Texts.of([b"stays", b"goes"]), FREE)] == [[]]
+    assert [left for _, left in read_lists(Replies(pipe), BinaryViews.of([b"stays", b"goes"]), FREE)] == [[]]
     client.rpush("long", *range(LIST_CHUNK))
     client.rpush("just short", *range(LIST_CHUNK - 1))
     client.set("text", "job")
-    keys = Texts.of([b"stays", b"missing", b"long", b"goes", b"text", b"just short"])
+    keys = BinaryViews.of([b"stays", b"missing", b"long", b"goes", b"text", b"just short"])
     ((found, left),) = read_lists(Replies(pipe), keys, FREE)
     assert left == [b"long", b"text"]
     stays, goes, short = found.entries()
@@ -229,7 +229,7 @@ def test_batches_hold_less_where_values_are_large_and_where_the_throttle_is_poli
         "for _, key in ipairs(KEYS) do redis.call('hset', key, 'data', string.rep('x', ARGV[1])) end", len(keys), *keys, 9
     )
     polite = Throttle(1e9, yields=True)
-    replies, names = Replies(pipe), Texts.of(keys)
+    replies, names = Replies(pipe), BinaryViews.of(keys)
     expected = {
         lambda pace: read_whole(replies, names, pace): [FIRST, BATCH, BATCH],
         lambda pace: read_fields(replies, names, [b"data"], pace): [FIRST, FIELDS_BATCH],
@@ -239,7 +239,7 @@ def test_batches_hold_less_where_values_are_large_and_where_the_throttle_is_poli
         assert sizes(read, polite) == [POLITE_BATCH] * (len(keys) // POLITE_BATCH)
     for key in keys[:20]:
         client.hset(key, "data", bytes(large))
-    often = Texts.of(keys[:20] * (BATCH // 10))
+    often = BinaryViews.of(keys[:20] * (BATCH // 10))
     first, *others = sizes(lambda pace: read_fields(replies, often, [b"data"], pace), UNTHROTTLED)
     assert first == FIRST
     assert max(others) <= 50
@@ -255,7 +255,7 @@ def test_the_server_works_on_the_next_batch_while_one_is_looked_at(
     asked: list[object] = []
     interrupted(pipe, monkeypatch, b"HMGET", lambda: asked.append(None))
     looked_at = 0
-    for found in read_fields(Replies(pipe), Texts.of(keys), [b"state"], throttle.pace()):
+    for found in read_fields(Replies(pipe), BinaryViews.of(keys), [b"state"], throttle.pace()):
         looked_at += 1
         assert found.column(0).to_list() == found.keys.to_list()
         # How large values are is known once the first batch has come; after the last there is nothing more to ask.
@@ -269,14 +269,14 @@ def test_a_name_tells_whether_a_hash_is_a_record(name: str) -> None:
     known = [(case, entry) for case in captures(name) for entry in case.entries() if entry.redis_type == "hash"]
     for case, entry in known:
         states_record = any(fact.kind is FactKind.RECORD for fact in family.facts(entry, case.prefix))
-        assert bool(record_test(family, case.prefix)(Texts.of([entry.key]))[0]) == states_record, entry.key
+        assert bool(record_test(family, case.prefix)(BinaryViews.of([entry.key]))[0]) == states_record, entry.key
 
 
 def test_records_of_a_family_whose_names_do_not_tell_are_all_hashes() -> None:
-    assert record_test(get_family("pjq"), "")(Texts.of([b"whatever"]))[0]
+    assert record_test(get_family("pjq"), "")(BinaryViews.of([b"whatever"]))[0]
 
 
 def test_the_first_job_of_all_is_a_record_though_it_is_not_accepted() -> None:
-    assert record_test(get_family("kue"), "q")(Texts.of([b"q:job:0"]))[0]
+    assert record_test(get_family("kue"), "q")(BinaryViews.of([b"q:job:0"]))[0]
     others = [b"q:settings", b"q:job:5:log", b"q:job:05:log", b"q:job:x:log", b"q:job:"]
-    assert not record_test(get_family("kue"), "q")(Texts.of(others)).any()
+    assert not record_test(get_family("kue"), "q")(BinaryViews.of(others)).any()

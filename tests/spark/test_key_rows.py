@@ -57,14 +57,14 @@ def test_placement_hashes_of_many_are_those_of_each(scores: list[float], key: by
 
 
 @given(st.sets(st.lists(st.binary(max_size=3)).map(tuple), min_size=2))
-def test_fields_are_told_apart_by_their_marks(shapes: set[tuple[bytes, ...]]) -> None:
-    assert len(set(map(hash_of_names, shapes))) == len(shapes)
+def test_fields_are_told_apart_by_their_hashes(field_sets: set[tuple[bytes, ...]]) -> None:
+    assert len(set(map(hash_of_names, field_sets))) == len(field_sets)
 
 
 @given(st.sets(st.lists(st.binary()).map(tuple)))
-def test_fields_of_any_name_reach_the_driver(shapes: set[tuple[bytes, ...]]) -> None:
-    told = {hash_of_names(names): names for names in shapes}
-    assert Outline.of([json.dumps(Outline(shapes=told).to_json())]).shapes == told
+def test_fields_of_any_name_reach_the_driver(field_sets: set[tuple[bytes, ...]]) -> None:
+    told = {hash_of_names(names): names for names in field_sets}
+    assert Outline.of([json.dumps(Outline(field_sets=told).to_json())]).field_sets == told
 
 
 @pytest.mark.parametrize("by_column", [True, False])
@@ -84,7 +84,7 @@ def test_records_with_fields_in_too_many_combinations_are_facts(
     else:
         made = chain.from_iterable(map(writer.facts, records))
     keys = {fact.key for fact in chain(made, writer.rest())}
-    (names,) = writer.close().shapes.values()
+    (names,) = writer.close().field_sets.values()
     assert keys == {record.key for record in records if tuple(record.value) != names}
     assert 0 < len(keys) < len(records)
 

@@ -8,7 +8,7 @@ from itertools import chain
 import pytest
 import redis
 from ferryman.migrations.probes import FEW_KEYS, memory
-from ferryman.schema.columnar.binary_views import Texts
+from ferryman.schema.columnar.binary_views import BinaryViews
 from ferryman.schema.connection.address import Address
 from ferryman.spark.engine import SparkEngine
 from ferryman.spark.key_scan import even, merged, tasks_for
@@ -76,10 +76,10 @@ def test_keys_are_read_by_as_many_tasks_as_the_user_says(spark: SparkSession, se
 def test_names_of_several_streams_come_once_and_in_order_where_each_rises(
     streams: list[list[int]], size: int, rise: bool
 ) -> None:
-    def pages(numbers: list[int]) -> Iterator[Texts]:
-        yield Texts.of([])
+    def pages(numbers: list[int]) -> Iterator[BinaryViews]:
+        yield BinaryViews.of([])
         for at in range(0, len(numbers), size):
-            yield Texts.of(b"q:job:%d" % number for number in numbers[at : at + size])
+            yield BinaryViews.of(b"q:job:%d" % number for number in numbers[at : at + size])
 
     names = [name for page in merged(pages(sorted(each) if rise else each) for each in streams) for name in page.to_list()]
     numbers = [int(name.removeprefix(b"q:job:")) for name in names]

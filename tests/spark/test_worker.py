@@ -63,17 +63,17 @@ def test_a_task_finds_loaded_what_it_needs(spark: SparkSession) -> None:
 
 KEPT = """
 import sys
-from ferryman.schema import texts
-from ferryman.schema.columnar.binary_views import Texts
+from ferryman.schema.columnar import binary_views
+from ferryman.schema.columnar.binary_views import BinaryViews
 
 if sys.argv[1:] == ["load"]:
     from ferryman.spark.daemon import load_loops
 
     load_loops()
     assert "ferryman.compat.kue.columnar.batch_prefilter" in sys.modules
-    assert texts._named.overloads, "what was kept is not loaded"
-assert Texts.of([b"q:job:7"]).named(b"q:job:").tolist() == [7]
-assert sum(texts._named.stats.cache_misses.values()) == (0 if sys.argv[1:] else 1)
+    assert binary_views._int_between.overloads, "what was kept is not loaded"
+assert BinaryViews.of([b"q:job:7"]).int_between(b"q:job:").tolist() == [7]
+assert sum(binary_views._int_between.stats.cache_misses.values()) == (0 if sys.argv[1:] else 1)
 """
 
 

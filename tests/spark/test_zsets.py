@@ -7,7 +7,7 @@ from itertools import chain
 
 import pytest
 from ferryman.migrations.long_keys import Sizes
-from ferryman.schema.columnar.binary_views import Texts
+from ferryman.schema.columnar.binary_views import BinaryViews
 from ferryman.schema.connection.address import Address
 from ferryman.schema.connection.connect import open_client
 from ferryman.schema.connection.pipeline import PipelineConnection, open_pipeline
@@ -121,6 +121,6 @@ def test_words_of_one_moment_and_later_replies_follow_one_another(pipe: Pipeline
     server.client().rpush("items", "a", "b")
     replies = Replies(pipe)
     first, nothing = replies.at_once((b"LRANGE", b"items", b"0", b"-1"), (b"LRANGE", b"others", b"0", b"-1"))
-    replies.ask(Texts.of([b"items"]), (b"LRANGE", b"1", b"1"))
+    replies.ask(BinaryViews.of([b"items"]), (b"LRANGE", b"1", b"1"))
     _, second = replies.arrays(1)
     assert (first.to_list(), nothing.to_list(), second.to_list()) == ([b"a", b"b"], [], [b"b"])

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from attrs import evolve, fields
 from ferryman.schema.columnar.batch_prefilter import NOT_ACCEPTED, AcceptedColumns
-from ferryman.schema.columnar.binary_views import NO_NUMBER, Texts
-from ferryman.schema.columnar.jobtable import AcceptedJobs, Attached, JobTable, Lines, Members
+from ferryman.schema.columnar.binary_views import NO_NUMBER, BinaryViews
+from ferryman.schema.columnar.jobtable import AcceptedJobs, BinaryLists, JobTable, Members, OwnedLists
 from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job
 from ferryman.schema.packed import pack, unpack
@@ -43,7 +43,7 @@ def accept_both(prefilter: Prefilter, records: Sequence[Mapping[bytes, bytes]]) 
     """What a prefilter says of each record by itself, and of all of them in columns: both accept the same ones."""
     columns = prefilter.columns()
     told = [accept(prefilter, record) for record in records]
-    found = columns.accept({name: Texts.of([record.get(name) for record in records]) for name in columns.fields})
+    found = columns.accept({name: BinaryViews.of([record.get(name) for record in records]) for name in columns.fields})
     groups = [None if at == NOT_ACCEPTED else found.groups[at] for at in found.at.tolist()]
     assert groups == [None if sound is None else sound.group for sound in told]
     return told, found
@@ -70,22 +70,22 @@ class Keys(NamedTuple):
 
 def accepted_jobs(jobs: Sequence[Keys]) -> AcceptedJobs:
     """Jobs of one group, whose records have the same fields, in columns."""
-    columns = {name: Texts.of([job.record[name] for job in jobs]) for name in jobs[0].record}
+    columns = {name: BinaryViews.of([job.record[name] for job in jobs]) for name in jobs[0].record}
     places = {}
     for members in zip(*(job.members for job in jobs), strict=True):
         _, names, scores, ranks = zip(*members, strict=True)
-        places[members[0].key] = Members(Texts.of(names), np.array(scores, np.float64), np.array(ranks, np.int64))
-    return AcceptedJobs(Texts.of([job.key for job in jobs]), columns, places, attached([job.attached for job in jobs]))
+        places[members[0].key] = Members(BinaryViews.of(names), np.array(scores, np.float64), np.array(ranks, np.int64))
+    return AcceptedJobs(BinaryViews.of([job.key for job in jobs]), columns, places, attached([job.attached for job in jobs]))
 
 
-def attached(entries: Sequence[Sequence[Entry]]) -> Attached:
+def attached(entries: Sequence[Sequence[Entry]]) -> OwnedLists:
     """The lists that belong to jobs: those of each."""
     those = list(chain.from_iterable(entries))
-    return Attached(
-        Texts.of([entry.key for entry in those]),
+    return OwnedLists(
+        BinaryViews.of([entry.key for entry in those]),
         np.array([entry.offset for entry in those], np.int64),
         np.array([len(entry.value) for entry in those], np.int64),
-        Texts.of(list(chain.from_iterable(entry.value for entry in those))),
+        BinaryViews.of(list(chain.from_iterable(entry.value for entry in those))),
         np.array(list(map(len, entries)), np.int64),
     )
 
@@ -107,12 +107,12 @@ def in_order(job: Job) -> Job:
 def _values(name: str, column: Any) -> Iterable[Any]:
     """The values of a column as Job has them."""
     match column:
-        case Lines():
+        case BinaryLists():
             items = iter(column.items.to_list())
             return (tuple(next(items) for _ in range(count)) for count in column.counts.tolist())
-        case Texts() if name == "extra":
+        case BinaryViews() if name == "extra":
             return map(unpack, column.to_list())
-        case Texts():
+        case BinaryViews():
             return map(to_text, column.to_list()) if name in TEXTS else column.to_list()
     return column.tolist()
 
@@ -134,10 +134,10 @@ def table_of(jobs: Sequence[Job]) -> JobTable | None:
 def _column(name: str, values: Sequence[Any]) -> Any:
     """A column of these values, if they can be one."""
     if name == "logs":
-        return Lines(Texts.of(list(chain.from_iterable(values))), np.array(list(map(len, values)), np.int64))
+        return BinaryLists(BinaryViews.of(list(chain.from_iterable(values))), np.array(list(map(len, values)), np.int64))
     if name == "extra":
         packed = [pack(value, ordered=True) for value in values]
-        return Texts.of(packed) if [repr(unpack(text)) for text in packed] == list(map(repr, values)) else None
+        return BinaryViews.of(packed) if [repr(unpack(text)) for text in packed] == list(map(repr, values)) else None
     match {type(value) for value in values}:
         case kinds if kinds == {int}:
             return np.array(values) if max(map(abs, values)) < 2**63 else None
@@ -145,7 +145,7 @@ def _column(name: str, values: Sequence[Any]) -> Any:
             return np.array(values)
         case kinds if kinds == {str}:
             raw = list(map(to_bytes, values))
-            return Texts.of(raw) if list(map(to_text, raw)) == values else None
+            return BinaryViews.of(raw) if list(map(to_text, raw)) == values else None
         case kinds if kinds == {bytes}:
-            return Texts.of(values)
+            return BinaryViews.of(values)
     return None

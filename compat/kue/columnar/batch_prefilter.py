@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....schema.columnar.batch_prefilter import NOT_ACCEPTED, AcceptedColumns, BatchPrefilter, IndexMemberColumns
-from ....schema.columnar.binary_views import NO_NUMBER, NULL, Texts
+from ....schema.columnar.binary_views import NO_NUMBER, NULL, BinaryViews
 from ....schema.columnar.jit import compiled
 from ....schema.columnar.jobtable import AcceptedJobs, JobTable
 from ....schema.job import State
@@ -37,19 +37,19 @@ class KueBatchPrefilter(BatchPrefilter):
         self._prefilter = prefilter
         self._scores = Memo(priority_of)
 
-    def records(self, keys: Texts) -> Any:
-        return _ids(keys.named(self._prefilter.head))
+    def records(self, keys: BinaryViews) -> Any:
+        return _ids(keys.int_between(self._prefilter.head))
 
-    def attached(self, keys: Texts) -> Any:
-        return _ids(keys.named(self._prefilter.head, LOG))
+    def attached(self, keys: BinaryViews) -> Any:
+        return _ids(keys.int_between(self._prefilter.head, LOG))
 
-    def accept(self, records: Mapping[bytes, Texts]) -> AcceptedColumns:
+    def accept(self, records: Mapping[bytes, BinaryViews]) -> AcceptedColumns:
         created, updated, due, allowed, lease = (
-            records[name].numbers(whole, NO_NUMBER)
+            records[name].map_ints(whole, NO_NUMBER)
             for name in (b"created_at", b"updated_at", b"promote_at", b"max_attempts", b"ttl")
         )
-        used = np.where(records[b"attempts"].sizes == NULL, 0, records[b"attempts"].numbers(whole, NO_NUMBER))
-        codes, texts = records[b"priority"].codes()
+        used = np.where(records[b"attempts"].sizes == NULL, 0, records[b"attempts"].map_ints(whole, NO_NUMBER))
+        codes, texts = records[b"priority"].dictionary_encode()
         score = np.array([np.nan if value is None else value for value in map(self._scores.__getitem__, texts)])[codes]
         groups, at = self._at_group(records[b"type"], records[b"state"])
         is_sound = (
@@ -73,7 +73,7 @@ class KueBatchPrefilter(BatchPrefilter):
             np.array([found is state for found in states] or [False])[at]
             for state in (State.SCHEDULED, State.COMPLETED, State.FAILED, State.ACTIVE)
         )
-        is_through = records[b"progress"].are(b"100") & (records[b"removeOnComplete"].sizes <= 0)
+        is_through = records[b"progress"].equals(b"100") & (records[b"removeOnComplete"].sizes <= 0)
         is_sound &= ~is_due | (due >= self._prefilter.late)
         is_sound &= ~is_done | ((used >= 1) & is_through)
         is_sound &= ~is_failed | ((used == allowed) & there[b"failed_at"] & there[b"error"])
@@ -84,17 +84,17 @@ class KueBatchPrefilter(BatchPrefilter):
         by_state = np.select([is_due, is_active], [due.astype(np.float64), 0.0], score)
         return AcceptedColumns(groups, np.where(is_sound, at, NOT_ACCEPTED), (score, by_state, score), created)
 
-    def _at_group(self, types: Texts, words: Texts) -> tuple[list[JobGroup], Any]:
+    def _at_group(self, types: BinaryViews, words: BinaryViews) -> tuple[list[JobGroup], Any]:
         """The groups of jobs of these types in these states, each once, and the index of each job's; NOT_ACCEPTED for none."""
-        by_type, queues = types.codes()
-        by_word, states = words.codes()
+        by_type, queues = types.dictionary_encode()
+        by_word, states = words.dictionary_encode()
         pairs, at = np.unique(by_type * len(states) + by_word, return_inverse=True)
         told = [self._prefilter.group(queues[pair // len(states)], states[pair % len(states)]) for pair in pairs.tolist()]
         groups = [group for group in told if group is not None]
         index = {group: number for number, group in enumerate(groups)}
         return groups, np.array([NOT_ACCEPTED if group is None else index[group] for group in told], np.int64)[at]
 
-    def index_members(self, key: bytes, members: Texts, scores: Any) -> IndexMemberColumns | None:
+    def index_members(self, key: bytes, members: BinaryViews, scores: Any) -> IndexMemberColumns | None:
         if not self._prefilter.is_index(key):
             return None
         numbers = _padded(members.data, members.starts, members.sizes)
@@ -106,7 +106,7 @@ class KueBatchPrefilter(BatchPrefilter):
     def tally_index(self, key: bytes, scores: Any, totals: Totals) -> None:
         self._prefilter.tally_members(key, len(scores), int((scores > EARLIEST_TIME).sum()), totals)
 
-    def tally_accepted(self, keys: Texts, numbers: Any, totals: Totals) -> None:
+    def tally_accepted(self, keys: BinaryViews, numbers: Any, totals: Totals) -> None:
         own = numbers[(numbers < BORROWED) | (numbers > LARGEST_ID)]
         if len(own):
             totals.maximum("highest id", int(own.max()))
@@ -117,7 +117,7 @@ class KueBatchPrefilter(BatchPrefilter):
         if group is None or group.state is None:
             return
         start = len(self._prefilter.head)
-        ids = Texts(jobs.keys.data, jobs.keys.starts + start, jobs.keys.sizes - start)
+        ids = BinaryViews(jobs.keys.data, jobs.keys.starts + start, jobs.keys.sizes - start)
         indexes = {role: jobs.indexes[index_key.key] for role, index_key in zip(INDEXES, group.index_keys, strict=True)}
         table = read_table(ids, jobs, group.queue, group.state, indexes)
         if table is not None:

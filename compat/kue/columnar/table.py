@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ....schema.columnar.binary_views import Texts
-from ....schema.columnar.build import TextPart, base64, joined, where
+from ....schema.columnar.binary_views import BinaryViews
+from ....schema.columnar.build import Datum, base64_encode, concat_rows, masked
 from ....schema.columnar.jobtable import AcceptedJobs, Column, JobTable, Members
 from ....schema.job import Job, State, rank_of
 from ....schema.packed import MARKS
@@ -43,7 +43,7 @@ OTHERS = TIMES | {b"priority", b"progress"}
 """Fields with a meaning, beside those above."""
 
 
-def read_table(ids: Texts, jobs: AcceptedJobs, queue: str, state: State, indexes: Mapping[str, Members]) -> JobTable | None:
+def read_table(ids: BinaryViews, jobs: AcceptedJobs, queue: str, state: State, indexes: Mapping[str, Members]) -> JobTable | None:
     """The jobs of which columns can say all; None where there are none. ``indexes``: by their roles."""
     others = sorted(jobs.records.keys() - ALWAYS_GIVEN_BACK - NUMBERS.keys() - OTHERS)
     if FIELD in jobs.records or not all(map(_is_plain_name, others)):
@@ -65,13 +65,13 @@ def read_table(ids: Texts, jobs: AcceptedJobs, queue: str, state: State, indexes
 class _Reading:
     """The columns of some jobs in one state, as far as their records tell them."""
 
-    def __init__(self, ids: Texts, fields: Mapping[bytes, Texts], state: State) -> None:
+    def __init__(self, ids: BinaryViews, fields: Mapping[bytes, BinaryViews], state: State) -> None:
         self._fields = fields
         self._state = state
-        self._kept: dict[bytes, tuple[Any, Texts | None]] = {}
+        self._kept: dict[bytes, tuple[Any, BinaryViews | None]] = {}
         """By field: which jobs have it other than kue itself would have written it, and its texts, None if it is not there."""
-        self._exact = {name: fields[name].exact() for name in {*NUMBERS, *TIMES} & fields.keys()}
-        self.rows = ids.wholes() <= LARGEST_ID
+        self._exact = {name: fields[name].parse_canonical_ints() for name in {*NUMBERS, *TIMES} & fields.keys()}
+        self.rows = ids.parse_ints() <= LARGEST_ID
         """Of which jobs columns can say all (bool)."""
         self.columns: dict[str, Column] = {"id": ids}
         self.columns |= {attribute: fields[name] for name, attribute in TEXTS.items() if name in fields}
@@ -109,7 +109,7 @@ class _Reading:
         lasting = None
         if kept or self._state is State.ACTIVE:
             rows, fields, there = len(self.rows), *_fields(kept, len(self.rows))
-            lasting = joined(rows, [where(there, b'{"fields":'), fields, where(there, b"}")])
+            lasting = concat_rows(rows, [masked(there, b'{"fields":'), fields, masked(there, b"}")])
             self.columns["extra"] = _extra(fields, there, WORDS[self._state] if self._state is State.ACTIVE else None)
         job = Job("", queue, queue, self._state, **{name: value for name, value in common.items() if name not in self.columns})
         families = frozenset({NAME} if "extra" in self.columns else ())
@@ -122,7 +122,7 @@ class _Reading:
         return numbers
 
     def _read_priority(self) -> None:
-        codes, texts = self._fields[b"priority"].codes()
+        codes, texts = self._fields[b"priority"].dictionary_encode()
         priority = _whole_priorities(texts)[codes]
         self.rows &= priority != _NOT_WHOLE
         self.columns["priority"] = priority
@@ -131,7 +131,7 @@ class _Reading:
     def _read_progress(self) -> None:
         if b"progress" not in self._fields:
             return
-        codes, texts = self._fields[b"progress"].codes()
+        codes, texts = self._fields[b"progress"].dictionary_encode()
         found = list(map(progress_of, texts))
         percents = (b"%d" % round(value * 100) if value else None for value in found)
         unlike = [text != percent for text, percent in zip(texts, percents, strict=True)]
@@ -197,25 +197,25 @@ def _ranks(scores: Any) -> Any:
     return np.array(list(map(rank_of, different.tolist())), np.int64)[which]
 
 
-def _fields(kept: Mapping[bytes, tuple[Any, Texts | None]], jobs: int) -> tuple[Texts, Any]:
+def _fields(kept: Mapping[bytes, tuple[Any, BinaryViews | None]], jobs: int) -> tuple[BinaryViews, Any]:
     """The ``fields`` of each job's Passthrough, packed; and which jobs (bool) have some. Else there is nothing."""
-    parts: list[TextPart] = []
+    parts: list[Datum] = []
     there = np.zeros(jobs, bool)
     for name, (unlike, texts) in kept.items():
-        parts.append(where(there & unlike, b","))
+        parts.append(masked(there & unlike, b","))
         head = f"{json.dumps(name.decode())}:".encode()
         if texts is None:
-            parts.append(where(unlike, head + b"null"))
+            parts.append(masked(unlike, head + b"null"))
         else:
-            parts += where(unlike, head + b'{"b64":"'), where(unlike, base64(texts)), where(unlike, b'"}')
+            parts += masked(unlike, head + b'{"b64":"'), masked(unlike, base64_encode(texts)), masked(unlike, b'"}')
         there = there | unlike
-    return joined(jobs, [where(there, b"{"), *parts, where(there, b"}")]), there
+    return concat_rows(jobs, [masked(there, b"{"), *parts, masked(there, b"}")]), there
 
 
-def _extra(fields: Texts, there: Any, word: str | None) -> Texts:
+def _extra(fields: BinaryViews, there: Any, word: str | None) -> BinaryViews:
     """What ``Passthrough.to_extra`` gives for each job, packed. ``word``: the state that is kept, if it is."""
     if word is None:
-        before = where(there, f'{{"{NAME}":{{"fields":'.encode())
-        return joined(len(there), [before, fields, where(there, b"}}"), where(~there, b"{}")])
-    before, between = where(there, b'"fields":'), where(there, b",")
-    return joined(len(there), [f'{{"{NAME}":{{'.encode(), before, fields, between, f'"state":"{word}"}}}}'.encode()])
+        before = masked(there, f'{{"{NAME}":{{"fields":'.encode())
+        return concat_rows(len(there), [before, fields, masked(there, b"}}"), masked(~there, b"{}")])
+    before, between = masked(there, b'"fields":'), masked(there, b",")
+    return concat_rows(len(there), [f'{{"{NAME}":{{'.encode(), before, fields, between, f'"state":"{word}"}}}}'.encode()])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...columnar.batch_prefilter import NOT_ACCEPTED, UNDATED, AcceptedColumns, BatchPrefilter, IndexMemberColumns
-from ...columnar.binary_views import NO_NUMBER, NULL, Texts, has
+from ...columnar.binary_views import NO_NUMBER, NULL, BinaryViews, has
 from ...columnar.jit import compiled
 from ...columnar.jobnumbers import numbers_of
 from ...columnar.jobtable import AcceptedJobs, JobTable
@@ -34,32 +34,32 @@ class NativeBatchPrefilter(BatchPrefilter):
     def __init__(self, prefilter: NativePrefilter) -> None:
         self._prefilter = prefilter
 
-    def records(self, keys: Texts) -> Any:
+    def records(self, keys: BinaryViews) -> Any:
         tags, ids = self._told(keys)
-        codes, texts = tags.codes()
+        codes, texts = tags.dictionary_encode()
         queues = [self._prefilter.queue(tag) for tag in texts]
         numbers = numbers_of(ids, ["" if queue is None else queue for queue in queues], codes)
         is_record = np.array([queue is not None for queue in queues] or [False])[codes] & (ids.sizes > 0)
         return np.where(is_record, numbers, NO_NUMBER)
 
-    def attached(self, keys: Texts) -> Any:
+    def attached(self, keys: BinaryViews) -> Any:
         return np.full(len(keys), NO_NUMBER)
 
-    def accept(self, records: Mapping[bytes, Texts]) -> AcceptedColumns:
+    def accept(self, records: Mapping[bytes, BinaryViews]) -> AcceptedColumns:
         there = {name: column.sizes != NULL for name, column in records.items()}
-        created_at = records[b"published_at"].numbers(whole, UNDATED)
+        created_at = records[b"published_at"].map_ints(whole, UNDATED)
         is_sound = there[b"payload"] | there[b"message"]
         # Messages of kombu don't say when they were published.
         is_sound &= ~there[b"published_at"] | (created_at != UNDATED)
-        is_sound &= ~records[b"reason"].are(CANCELLED)
-        is_sound &= ~there[b"score"] | (records[b"score"].numbers(whole, UNDATED) != UNDATED)
-        is_sound &= ~there[b"deliveries"] | (records[b"deliveries"].numbers(whole, UNDATED) != UNDATED)
+        is_sound &= ~records[b"reason"].equals(CANCELLED)
+        is_sound &= ~there[b"score"] | (records[b"score"].map_ints(whole, UNDATED) != UNDATED)
+        is_sound &= ~there[b"deliveries"] | (records[b"deliveries"].map_ints(whole, UNDATED) != UNDATED)
         for row in np.flatnonzero(there[b"message"] & ~there[b"payload"]).tolist():
             is_sound[row] &= is_message(records[b"message"][row])
         is_sound[there[Overflow.FIELD]] &= _are_calm(records[Overflow.FIELD].take(there[Overflow.FIELD]))
         return AcceptedColumns((SOMEWHERE,), np.where(is_sound, 0, NOT_ACCEPTED), (np.zeros(len(is_sound)),), created_at)
 
-    def index_members(self, key: bytes, members: Texts, scores: Any) -> IndexMemberColumns | None:
+    def index_members(self, key: bytes, members: BinaryViews, scores: Any) -> IndexMemberColumns | None:
         index = self._prefilter.index(key)
         if index is None:
             return None
@@ -72,8 +72,8 @@ class NativeBatchPrefilter(BatchPrefilter):
             numbers[(scores < self._prefilter.late) | ~(np.abs(scores) < 2.0**63)] = NO_NUMBER
         return IndexMemberColumns(ANYWHERE, numbers, group)
 
-    def tally_accepted(self, keys: Texts, numbers: Any, totals: Totals) -> None:
-        codes, tags = self._told(keys)[0].codes()
+    def tally_accepted(self, keys: BinaryViews, numbers: Any, totals: Totals) -> None:
+        codes, tags = self._told(keys)[0].dictionary_encode()
         for tag, records in zip(tags, np.bincount(codes, minlength=len(tags)).tolist(), strict=True):
             totals.count("records", self._prefilter.queue(tag) or "", records)
 
@@ -89,14 +89,14 @@ class NativeBatchPrefilter(BatchPrefilter):
             return iter(())
         return read_tables(ids, jobs, queue)
 
-    def _told(self, keys: Texts) -> tuple[Texts, Texts]:
+    def _told(self, keys: BinaryViews) -> tuple[BinaryViews, BinaryViews]:
         """The tag and the id in each name of a record; both are empty in all other names."""
         head, middle = (np.frombuffer(text, np.uint8) for text in (self._prefilter.head, b"}:job:"))
         tags, ids = _split(keys.data, keys.starts, keys.sizes, head, middle)
-        return Texts(keys.data, *tags), Texts(keys.data, *ids)
+        return BinaryViews(keys.data, *tags), BinaryViews(keys.data, *ids)
 
 
-def _are_calm(overflows: Texts) -> Any:
+def _are_calm(overflows: BinaryViews) -> Any:
     """``is_calm`` of each."""
     answers = OverflowColumns.of(overflows).are_plain
     for row in np.flatnonzero(~answers).tolist():

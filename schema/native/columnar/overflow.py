@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from ...columnar.binary_views import Texts, has
-from ...columnar.build import ALPHABET, PADDING, arranged, from_base64
+from ...columnar.binary_views import BinaryViews, has
+from ...columnar.build import ALPHABET, PADDING, base64_decode, scatter
 from ...columnar.jit import compiled
-from ...columnar.jobtable import Lines
+from ...columnar.jobtable import BinaryLists
 from ...columnar.packed_check import plain_packs
 from ...packed import pack
 from ..overflow import extra_of
@@ -53,13 +53,13 @@ class OverflowColumns:
 
     are_plain: Any
     """bool."""
-    roles: Texts
+    roles: BinaryViews
     moments: Any
     """The score in the place of this role (int64)."""
-    _fields: Mapping[str, Texts]
-    _extra: Texts
+    _fields: Mapping[str, BinaryViews]
+    _extra: BinaryViews
     """What is kept of each."""
-    _families: Texts
+    _families: BinaryViews
     """The family that keeps it, where it stands there as an ordered ``pack``, and is not ``_others``."""
     _others: Any
     """Of which jobs something else is kept (indexes)."""
@@ -68,19 +68,29 @@ class OverflowColumns:
     _kept: Sequence[Mapping[str, Any]]
 
     @classmethod
-    def of(cls, texts: Texts) -> OverflowColumns:
+    def of(cls, texts: BinaryViews) -> OverflowColumns:
         """What these texts hold."""
         spans = np.zeros((2, len(FIELDS) + 3, len(texts)), np.int64)
         are_plain = np.zeros(len(texts), np.bool_)
         _walk(texts.data, texts.starts, texts.sizes, spans[0], spans[1], are_plain, _KINDS, _ENDS, _ALL_NAMES, _IS_BASE64, _TEXTS)
-        *fields, extra, roles, moments = (Texts(texts.data, *found) for found in spans.transpose(1, 0, 2))
+        *fields, extra, roles, moments = (BinaryViews(texts.data, *found) for found in spans.transpose(1, 0, 2))
         are_packs, families = plain_packs(extra)
         others = np.flatnonzero(are_plain & ~are_packs)
-        codes, different = extra.take(others).codes()
+        codes, different = extra.take(others).dictionary_encode()
         kept = list(map(extra_of, different))
         are_plain[others] = np.array([each is not None for each in kept], bool)[codes]
         by_name = dict(zip(FIELDS, fields, strict=True))
-        return cls(are_plain, roles, moments.exact()[0], by_name, extra, families, others, codes, [each or {} for each in kept])
+        return cls(
+            are_plain,
+            roles,
+            moments.parse_canonical_ints()[0],
+            by_name,
+            extra,
+            families,
+            others,
+            codes,
+            [each or {} for each in kept],
+        )
 
     def has(self, name: str) -> Any:
         """Of which jobs there is a field (bool)."""
@@ -88,44 +98,44 @@ class OverflowColumns:
 
     def whole(self, name: str) -> Any:
         """The values of a field of whole numbers (int64), where it is there."""
-        return self._fields[name].exact()[0]
+        return self._fields[name].parse_canonical_ints()[0]
 
     def fractions(self, name: str) -> Any:
         """The values of a field of fractions (float64), where it is there."""
         texts = self._fields[name]
         numbers = np.zeros(len(texts))
         there = texts.sizes != NONE
-        numbers[there] = texts.take(there).floats()
+        numbers[there] = texts.take(there).cast_floats()
         return numbers
 
-    def raw(self, name: str) -> tuple[Texts, Any]:
+    def raw(self, name: str) -> tuple[BinaryViews, Any]:
         """The values of a field of bytes, and of which jobs (bool) they are written as they would be again."""
-        return from_base64(_there(self._fields[name]))
+        return base64_decode(_there(self._fields[name]))
 
-    def lines(self, name: str) -> tuple[Lines, Any]:
+    def lines(self, name: str) -> tuple[BinaryLists, Any]:
         """The values of a field of lists, empty where it is not there, and the same of them."""
         texts = _there(self._fields[name])
         counts = np.zeros(len(texts), np.int64)
         _count(texts.data, texts.starts, texts.sizes, counts)
         items = np.zeros((2, int(counts.sum())), np.int64)
         _items(texts.data, texts.starts, texts.sizes, *items)
-        found, are_sound = from_base64(Texts(texts.data, *items))
+        found, are_sound = base64_decode(BinaryViews(texts.data, *items))
         faults = np.append(0, np.cumsum(~are_sound))
         lasts = np.cumsum(counts)
-        return Lines(found, counts), faults[lasts] == faults[lasts - counts]
+        return BinaryLists(found, counts), faults[lasts] == faults[lasts - counts]
 
-    def extra(self) -> tuple[Texts, frozenset[str]]:
+    def extra(self) -> tuple[BinaryViews, frozenset[str]]:
         """What other families keep, as an ordered ``pack``; and the names of all of these families."""
-        names = {family.decode() for family in self._families.codes()[1] if family}
+        names = {family.decode() for family in self._families.dictionary_encode()[1] if family}
         if not len(self._others):
             return self._extra, frozenset(names)
-        packed = Texts.of([pack(each, ordered=True) for each in self._kept]).take(self._codes)
+        packed = BinaryViews.of([pack(each, ordered=True) for each in self._kept]).take(self._codes)
         rest = np.delete(np.arange(len(self._extra)), self._others)
-        return arranged([self._extra.take(rest), packed], [rest, self._others]), frozenset(names.union(*self._kept))
+        return scatter([self._extra.take(rest), packed], [rest, self._others]), frozenset(names.union(*self._kept))
 
 
-def _there(texts: Texts) -> Texts:
-    return Texts(texts.data, texts.starts, np.maximum(texts.sizes, 0))
+def _there(texts: BinaryViews) -> BinaryViews:
+    return BinaryViews(texts.data, texts.starts, np.maximum(texts.sizes, 0))
 
 
 # The loops

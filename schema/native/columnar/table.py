@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ...columnar.binary_views import Texts
-from ...columnar.build import TextPart, base64, bulk, decimal, each, grouped, joined, where
+from ...columnar.binary_views import BinaryViews
+from ...columnar.build import Datum, base64_encode, concat_rows, format_ints, map_distinct, masked, merge_runs, resp_bulk
 from ...columnar.jobtable import AcceptedJobs, Column, CommandTable, JobTable
 from ...family import Target
 from ...job import Job, State
@@ -71,12 +71,12 @@ def write_table(table: JobTable, target: Target, written: Totals) -> CommandTabl
     scores = waiting_scores if moment is None else numbers[moment]
     if max(int(np.abs(waiting_scores).max()), int(np.abs(scores).max())) > EXACT:
         return None
-    words: list[bytes | Texts] = [b"payload", texts["payload"], b"name", texts["name"]]
+    words: list[bytes | BinaryViews] = [b"payload", texts["payload"], b"name", texts["name"]]
     for field, name in NUMBERS.items():
         if numbers[name] is not None:
-            words += field, decimal(numbers[name])
+            words += field, format_ints(numbers[name])
     if role in ("scheduled", "dead"):
-        words += b"score", decimal(waiting_scores)
+        words += b"score", format_ints(waiting_scores)
     for field, name in TEXTS.items():
         if texts[name] is not None:
             words += field, texts[name]
@@ -89,9 +89,9 @@ def write_table(table: JobTable, target: Target, written: Totals) -> CommandTabl
     keys, ids = QueueKeys(target.prefix, common.queue), table.ids
     places = {"waiting": keys.waiting, "scheduled": keys.scheduled, "dead": keys.dead, "done": keys.done}
     there = places[role]
-    record = joined(rows, [keys.job_prefix, ids])
-    commands = joined(rows, [b"*%d\r\n" % (2 + len(words)), bulk(b"HSET"), bulk(record), *map(bulk, words)])
-    members = joined(rows, [bulk(decimal(scores)), bulk(ids)])
+    record = concat_rows(rows, [keys.job_prefix, ids])
+    commands = concat_rows(rows, [b"*%d\r\n" % (2 + len(words)), resp_bulk(b"HSET"), resp_bulk(record), *map(resp_bulk, words)])
+    members = concat_rows(rows, [resp_bulk(format_ints(scores)), resp_bulk(ids)])
     written.count("jobs", common.queue, rows)
     written.count(f"jobs:{common.state}", common.queue, rows)
     if role != "done":
@@ -117,7 +117,7 @@ def _numbers(table: JobTable, name: str) -> Any:
     return np.full(len(table), value) if type(value) is int and abs(value) < 2**63 else _ODD
 
 
-def _text(table: JobTable, name: str) -> bytes | Texts | Any:
+def _text(table: JobTable, name: str) -> bytes | BinaryViews | Any:
     """The values of an attribute that is a text, or bytes; None where there are none."""
     if name in table.columns:
         return table.columns[name]
@@ -128,21 +128,23 @@ def _text(table: JobTable, name: str) -> bytes | Texts | Any:
     return raw if to_text(raw) == value else _ODD
 
 
-def _overflow(table: JobTable, numbers: Mapping[str, Any], result: bytes | Texts | None, role: str, scores: Any) -> Texts | None:
+def _overflow(
+    table: JobTable, numbers: Mapping[str, Any], result: bytes | BinaryViews | None, role: str, scores: Any
+) -> BinaryViews | None:
     """What ``Overflow.pack`` gives for each job; None where a column can't say."""
     rows, common, columns = len(table), table.common, table.columns
     # In waiting, a rank is the priority that is read there; a job that is done has left it.
     priority = numbers["priority"]
     unlike = np.ones(rows, bool) if role == "done" else priority != numbers["rank"]
-    parts: list[TextPart] = [where(unlike, b',"priority":'), where(unlike, decimal(priority))]
+    parts: list[Datum] = [masked(unlike, b',"priority":'), masked(unlike, format_ints(priority))]
     for name in ("updated_at", "max_attempts"):
         if numbers[name] is not None:
-            parts += f',"{name}":'.encode(), decimal(numbers[name])
+            parts += f',"{name}":'.encode(), format_ints(numbers[name])
     progress = columns.get("progress", common.progress)
     if isinstance(progress, np.ndarray):
         if not np.isfinite(progress).all():
             return None
-        parts += b',"progress":', each(progress, _representation)
+        parts += b',"progress":', map_distinct(progress, _representation)
     elif progress is not None:
         if not np.isfinite(progress):
             return None
@@ -151,44 +153,44 @@ def _overflow(table: JobTable, numbers: Mapping[str, Any], result: bytes | Texts
         parts.append(b',"result":')
         parts += _base64(result)
     if numbers["ttl"] is not None:
-        parts += b',"ttl":', decimal(numbers["ttl"])
+        parts += b',"ttl":', format_ints(numbers["ttl"])
     logs = columns.get("logs")
     if logs is not None:
-        lines = grouped(joined(len(logs.items), [b",", *_base64(logs.items)]), logs.counts)
+        lines = merge_runs(concat_rows(len(logs.items), [b",", *_base64(logs.items)]), logs.counts)
         there = logs.counts > 0
-        parts += where(there, b',"logs":['), _without_comma(lines), where(there, b"]")
+        parts += masked(there, b',"logs":['), _without_comma(lines), masked(there, b"]")
     elif common.logs:
         parts.append(b',"logs":[%b]' % b",".join(b"".join(_base64(line)) for line in common.logs))
     extra = columns.get("extra", pack(common.extra) if common.extra else b"{}")
-    return joined(
+    return concat_rows(
         rows,
         [
-            *(b'{"fields":{', _without_comma(joined(rows, parts)), b'},"extra":', extra),
-            *(f',"at":["{role}",'.encode(), decimal(scores), b'.0],"native":false}'),
+            *(b'{"fields":{', _without_comma(concat_rows(rows, parts)), b'},"extra":', extra),
+            *(f',"at":["{role}",'.encode(), format_ints(scores), b'.0],"native":false}'),
         ],
     )
 
 
-def _without_comma(texts: Texts) -> Texts:
-    """Texts without their first byte, if they have one."""
-    return Texts(texts.data, texts.starts + (texts.sizes > 0), np.maximum(texts.sizes - 1, 0))
+def _without_comma(texts: BinaryViews) -> BinaryViews:
+    """Values without their first byte, if they have one."""
+    return BinaryViews(texts.data, texts.starts + (texts.sizes > 0), np.maximum(texts.sizes - 1, 0))
 
 
 def _representation(value: float) -> bytes:
     return repr(value).encode()
 
 
-def _base64(value: bytes | Texts) -> Any:
+def _base64(value: bytes | BinaryViews) -> Any:
     """Bytes as ``pack`` writes them."""
-    if isinstance(value, Texts):
-        return b'{"b64":"', base64(value), b'"}'
-    return b'{"b64":"', base64(Texts.of([value]))[0], b'"}'
+    if isinstance(value, BinaryViews):
+        return b'{"b64":"', base64_encode(value), b'"}'
+    return b'{"b64":"', base64_encode(BinaryViews.of([value]))[0], b'"}'
 
 
 # The way back
 
 
-def read_tables(ids: Texts, jobs: AcceptedJobs, queue: str) -> Iterator[JobTable]:
+def read_tables(ids: BinaryViews, jobs: AcceptedJobs, queue: str) -> Iterator[JobTable]:
     """The jobs of a queue of ascending order that stand as a migration has left them."""
     ((key, members),) = jobs.indexes.items()
     role, fields = key.rpartition(b":")[2], jobs.records
@@ -199,7 +201,7 @@ def read_tables(ids: Texts, jobs: AcceptedJobs, queue: str) -> Iterator[JobTable
         return
     overflow = OverflowColumns.of(fields[Overflow.FIELD])
     scores = np.where(np.abs(members.scores) <= EXACT, members.scores, 0.5)
-    are_left = overflow.are_plain & (np.floor(scores) == scores) & overflow.roles.are(role)
+    are_left = overflow.are_plain & (np.floor(scores) == scores) & overflow.roles.equals(role)
     scores = scores.astype(np.int64)
     columns, are_own = _own_columns(fields, state, scores)
     columns["id"] = ids
@@ -227,14 +229,14 @@ def read_tables(ids: Texts, jobs: AcceptedJobs, queue: str) -> Iterator[JobTable
             yield table
 
 
-def _own_columns(fields: Mapping[bytes, Texts], state: State, scores: Any) -> tuple[dict[str, Column], Any]:
+def _own_columns(fields: Mapping[bytes, BinaryViews], state: State, scores: Any) -> tuple[dict[str, Column], Any]:
     """What the fields of records say, and of which jobs (bool) they are as a migration has left them."""
     columns: dict[str, Column] = {"name": fields[b"name"], "payload": fields[b"payload"]}
     columns |= {name: fields[field] for field, name in TEXTS.items() if field in fields}
     are_left = np.ones(len(scores), bool)
     for field, name in NUMBERS.items():
         if field in fields:
-            columns[name], are_exact = fields[field].exact()
+            columns[name], are_exact = fields[field].parse_canonical_ints()
             are_left &= are_exact
     match state:
         case State.WAITING:
@@ -245,9 +247,9 @@ def _own_columns(fields: Mapping[bytes, Texts], state: State, scores: Any) -> tu
             columns["finished_at"] = scores
         case State.FAILED:
             columns["finished_at"] = scores
-            are_left &= fields[b"reason"].are(FAILED)
+            are_left &= fields[b"reason"].equals(FAILED)
     if b"score" in fields:
-        waiting_scores, are_exact = fields[b"score"].exact()
+        waiting_scores, are_exact = fields[b"score"].parse_canonical_ints()
         # A score that no migration gives is kept with its job.
         are_left &= are_exact & (waiting_scores % RANK_STEP < IMPORTED) & (np.abs(waiting_scores) <= EXACT)
         columns["rank"] = waiting_scores // RANK_STEP

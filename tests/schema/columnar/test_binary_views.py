@@ -1,4 +1,4 @@
-"""Texts: what compiled loops say of slices of one buffer is what plain Python says of each text."""
+"""What compiled loops say of slices of one buffer is what plain Python says of each value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from ferryman.compat.numbers import PLAIN_DIGITS, whole
-from ferryman.schema.columnar.binary_views import MOST_DIGITS, NO_NUMBER, NULL, Texts, concatenated, fields, packed, shapes
+from ferryman.schema.columnar.binary_views import (
+    MOST_DIGITS,
+    NO_NUMBER,
+    NULL,
+    BinaryViews,
+    concat,
+    field_sets,
+    fields,
+    resp_commands,
+)
 from ferryman.schema.text import is_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -41,14 +50,14 @@ raws = st.binary(max_size=6) | st.sampled_from([b"", b"\0", b"\0\0", b"a", b"ab"
 
 @given(st.lists(raws))
 def test_texts_come_back_as_they_went_in(values: list[bytes]) -> None:
-    found = Texts.of(values)
+    found = BinaryViews.of(values)
     assert found.to_list() == values
     assert len(found) == len(values)
-    assert Texts.of(iter(values)).to_list() == values
+    assert BinaryViews.of(iter(values)).to_list() == values
 
 
 @given(stored(raws))
-def test_texts_are_the_same_wherever_they_stand(case: tuple[Texts, list[bytes]]) -> None:
+def test_texts_are_the_same_wherever_they_stand(case: tuple[BinaryViews, list[bytes]]) -> None:
     found, values = case
     assert (found.data.dtype, found.starts.dtype, found.sizes.dtype) == (np.uint8, np.int64, np.int64)
     assert len(found) == len(values)
@@ -60,36 +69,36 @@ def test_texts_are_the_same_wherever_they_stand(case: tuple[Texts, list[bytes]])
 
 
 @given(stored(raws), st.data())
-def test_some_texts_are_taken_by_index_by_mask_and_by_range(case: tuple[Texts, list[bytes]], data: st.DataObject) -> None:
+def test_some_texts_are_taken_by_index_by_mask_and_by_range(case: tuple[BinaryViews, list[bytes]], data: st.DataObject) -> None:
     found, values = case
     rows = data.draw(st.lists(st.sampled_from(range(len(values))))) if values else []
     assert found.take(np.array(rows, np.int64)).to_list() == [values[row] for row in rows]
     mask = data.draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values)))
     assert found.take(np.array(mask, np.bool_)).to_list() == [value for value, wanted in zip(values, mask, strict=True) if wanted]
     start, end = sorted(data.draw(st.tuples(st.integers(0, len(values)), st.integers(0, len(values)))))
-    assert found.part(start, end).to_list() == values[start:end]
-    assert found.part(start, end).take(np.arange(end - start)[::-1]).to_list() == values[start:end][::-1]
+    assert found.slice(start, end).to_list() == values[start:end]
+    assert found.slice(start, end).take(np.arange(end - start)[::-1]).to_list() == values[start:end][::-1]
 
 
 @given(st.lists(stored(raws, max_size=4), min_size=1, max_size=5))
-def test_parts_put_together_are_all_their_texts_in_order(cases: list[tuple[Texts, list[bytes]]]) -> None:
-    found = concatenated([part for part, _ in cases])
+def test_parts_put_together_are_all_their_texts_in_order(cases: list[tuple[BinaryViews, list[bytes]]]) -> None:
+    found = concat([part for part, _ in cases])
     assert found.to_list() == [value for _, values in cases for value in values]
 
 
 @given(st.lists(st.none() | raws), st.lists(st.none() | raws, max_size=20), st.data())
 def test_nulls_stay_nulls(one: list[bytes | None], other: list[bytes | None], data: st.DataObject) -> None:
     values = [*one, *other]
-    found = concatenated([Texts.of(one), Texts.from_arrow(pa.array([*one, *other], pa.binary()).slice(len(one)))])
+    found = concat([BinaryViews.of(one), BinaryViews.from_arrow(pa.array([*one, *other], pa.binary()).slice(len(one)))])
     assert found.to_list() == values
     array = found.to_arrow()
     array.validate(full=True)
     assert array.null_count == values.count(None)
     assert array.equals(pa.array(values, pa.binary()))
     start, end = sorted(data.draw(st.tuples(st.integers(0, len(values)), st.integers(0, len(values)))))
-    assert found.part(start, end).to_list() == values[start:end]
+    assert found.slice(start, end).to_list() == values[start:end]
     assert found.take(np.arange(len(values))[::-1]).to_list() == values[::-1]
-    assert Texts.from_arrow(array.slice(start, end - start)).to_list() == values[start:end]
+    assert BinaryViews.from_arrow(array.slice(start, end - start)).to_list() == values[start:end]
     assert (found.sizes == NULL).tolist() == [value is None for value in values]
 
 
@@ -100,17 +109,17 @@ def test_an_array_read_from_a_stream_is_taken_as_it_is() -> None:
         for batch in batches:
             stream.write_batch(batch)
     with pa.ipc.open_stream(sink.getvalue()) as read:
-        assert [Texts.from_arrow(batch.column(0)).to_list() for batch in read] == [[b"one", b"", b"three"], [], [b""]]
+        assert [BinaryViews.from_arrow(batch.column(0)).to_list() for batch in read] == [[b"one", b"", b"three"], [], [b""]]
 
 
 def test_an_empty_array_needs_no_offsets() -> None:
     """Arrow allows it."""
     array = pa.Array.from_buffers(pa.binary(), 0, [None, pa.py_buffer(b""), pa.py_buffer(b"")])
-    assert Texts.from_arrow(array).to_list() == []
+    assert BinaryViews.from_arrow(array).to_list() == []
 
 
 def test_more_bytes_than_a_column_holds_are_refused() -> None:
-    found = Texts.of([b"x" * 2**20]).take(np.zeros(2**11, np.int64))
+    found = BinaryViews.of([b"x" * 2**20]).take(np.zeros(2**11, np.int64))
     with pytest.raises(OverflowError, match=str(2**31)):
         found.to_arrow()
 
@@ -130,9 +139,9 @@ numerals = st.one_of(
 
 
 @given(stored(numerals))
-def test_plain_digits_are_the_number_that_python_reads(case: tuple[Texts, list[bytes]]) -> None:
+def test_plain_digits_are_the_number_that_python_reads(case: tuple[BinaryViews, list[bytes]]) -> None:
     found, values = case
-    answers = found.wholes()
+    answers = found.parse_ints()
     assert answers.dtype == np.int64
     assert answers.tolist() == [whole(value) if value.isdigit() and len(value) <= PLAIN_DIGITS else NO_NUMBER for value in values]
 
@@ -155,24 +164,24 @@ def read(text: bytes) -> float | None:
 
 
 @given(stored(decimals))
-def test_decimals_are_what_python_reads_or_nothing(case: tuple[Texts, list[bytes]]) -> None:
+def test_decimals_are_what_python_reads_or_nothing(case: tuple[BinaryViews, list[bytes]]) -> None:
     found, values = case
-    answers = found.decimals()
+    answers = found.parse_floats()
     assert answers.dtype == np.float64
     for value, answer in zip(values, answers.tolist(), strict=True):
         assert math.isnan(answer) or repr(answer) == repr(read(value)), value
 
 
 @given(stored(decimals.filter(lambda text: read(text) is not None and not math.isnan(float(text)))))
-def test_floats_are_those_of_python(case: tuple[Texts, list[bytes]]) -> None:
+def test_floats_are_those_of_python(case: tuple[BinaryViews, list[bytes]]) -> None:
     found, values = case
-    assert list(map(repr, found.floats().tolist())) == [repr(float(value)) for value in values]
+    assert list(map(repr, found.cast_floats().tolist())) == [repr(float(value)) for value in values]
 
 
 def test_a_text_that_is_no_number_is_no_float() -> None:
-    assert Texts.of([b"17", b"-0.25"]).decimals().tolist() == [17.0, -0.25]
+    assert BinaryViews.of([b"17", b"-0.25"]).parse_floats().tolist() == [17.0, -0.25]
     with pytest.raises(ValueError, match="could not convert"):
-        Texts.of([b"1", b"x"]).floats()
+        BinaryViews.of([b"1", b"x"]).cast_floats()
 
 
 affixes = st.sampled_from([b"", b"a", b"ab", b"b", b"1", b"0", b"11", b"bq:job:", b":", b"\xff"])
@@ -187,20 +196,20 @@ def test_a_text_names_a_number_between_two_others(before: bytes, after: bytes, d
     found, values = data.draw(stored(st.one_of(named, named, short, numeral)))
     pattern = re.compile(re.escape(before) + rb"([1-9][0-9]{0,17})" + re.escape(after))
     matches = [pattern.fullmatch(value) for value in values]
-    answers = found.named(before, after)
+    answers = found.int_between(before, after)
     assert answers.dtype == np.int64
     assert answers.tolist() == [int(match[1]) if match else NO_NUMBER for match in matches]
     if not after:
-        assert found.named(before).tolist() == answers.tolist()
+        assert found.int_between(before).tolist() == answers.tolist()
 
 
 # Groups
 
 
 @given(stored(raws, max_size=60))
-def test_equal_texts_share_a_code_in_order_of_appearance(case: tuple[Texts, list[bytes]]) -> None:
+def test_equal_texts_share_a_code_in_order_of_appearance(case: tuple[BinaryViews, list[bytes]]) -> None:
     found, values = case
-    codes, each = found.codes()
+    codes, each = found.dictionary_encode()
     expected, firsts = numbered(values)
     assert codes.dtype == np.int64
     assert codes.tolist() == expected
@@ -215,7 +224,7 @@ def test_codes_are_right_for_thousands_of_texts(seed: int, count: int, way: Way)
     values = [*distinct, *random.choices([*distinct], k=count)]
     random.shuffle(values)
     found = way(values, [b"before"], [b"after"])
-    codes, each = found.codes()
+    codes, each = found.dictionary_encode()
     expected, firsts = numbered(values)
     assert codes.tolist() == expected
     assert each == [values[first] for first in firsts]
@@ -224,16 +233,16 @@ def test_codes_are_right_for_thousands_of_texts(seed: int, count: int, way: Way)
 @pytest.mark.parametrize("count", [31, 32, 33, 64, 127, 128, 129, 511, 512, 513, 2047, 2048, 2049])
 def test_codes_are_right_where_their_table_grows(count: int) -> None:
     values = [b"key:%d" % number for number in range(count)]
-    codes, each = Texts.of(values + values[::-1] + [b"last"]).codes()
+    codes, each = BinaryViews.of(values + values[::-1] + [b"last"]).dictionary_encode()
     assert codes.tolist() == [*range(count), *reversed(range(count)), count]
     assert each == [*values, b"last"]
 
 
 @given(stored(raws), raws)
-def test_texts_are_compared_to_one_value(case: tuple[Texts, list[bytes]], other: bytes) -> None:
+def test_texts_are_compared_to_one_value(case: tuple[BinaryViews, list[bytes]], other: bytes) -> None:
     found, values = case
     for value in [*values, other, b"", other + b"\0"]:
-        answers = found.are(value)
+        answers = found.equals(value)
         assert answers.dtype == np.bool_
         assert answers.tolist() == [each == value for each in values]
 
@@ -243,9 +252,9 @@ names = st.sampled_from([b"", b"a", b"ab", b"abc", b"b", b"bc", b"c"])
 
 
 def shaped(records: list[list[bytes]], way: Way, step: int) -> tuple[list[int], list[int]]:
-    """What ``shapes`` says of these."""
+    """What ``field_sets`` says of these."""
     words = way([word for record in records for word in record], [b"a", b"ab"], [b"c"])
-    codes, firsts = shapes(np.array([len(record) for record in records], np.int64), words, step)
+    codes, firsts = field_sets(np.array([len(record) for record in records], np.int64), words, step)
     assert codes.dtype == np.int64
     return codes.tolist(), firsts
 
@@ -271,13 +280,13 @@ def test_fields_of_records_are_nulls_where_one_lacks_them(way: Way, records: lis
 
 @given(st.lists(st.none() | raws, min_size=1))
 def test_what_is_null_is_no_value(values: list[bytes | None]) -> None:
-    texts = Texts.of(values)
-    assert texts.numbers(whole, -5).tolist() == [
+    texts = BinaryViews.of(values)
+    assert texts.map_ints(whole, -5).tolist() == [
         -5 if value is None or whole(value) is None else whole(value) for value in values
     ]
-    assert texts.are(b"").tolist() == [value == b"" for value in values]
+    assert texts.equals(b"").tolist() == [value == b"" for value in values]
     assert texts.are_json().tolist() == [value is not None and is_json(value) for value in values]
-    codes, told = texts.codes()
+    codes, told = texts.dictionary_encode()
     assert [told[code] for code in codes.tolist()] == [value or b"" for value in values]
 
 
@@ -299,9 +308,9 @@ def test_other_names_are_another_shape(one: list[bytes], other: list[bytes]) -> 
 
 
 def test_two_names_are_two_words_away_by_default() -> None:
-    words = Texts.of([b"a", b"1", b"a", b"2"])
-    assert shapes(np.array([2, 2]), words)[0].tolist() == [0, 0]
-    assert shapes(np.array([2, 2]), words, 1)[0].tolist() == [0, 1]
+    words = BinaryViews.of([b"a", b"1", b"a", b"2"])
+    assert field_sets(np.array([2, 2]), words)[0].tolist() == [0, 0]
+    assert field_sets(np.array([2, 2]), words, 1)[0].tolist() == [0, 1]
 
 
 def test_many_shapes_keep_their_numbers() -> None:
@@ -320,9 +329,9 @@ def expected_commands(keys: list[bytes], name: bytes, *others: bytes) -> bytes:
 
 
 @given(stored(raws), st.lists(raws | st.sampled_from([b"HGETALL", b"LRANGE", b"0", b"-1"]), min_size=1, max_size=12))
-def test_commands_go_over_the_wire_as_hiredis_packs_them(case: tuple[Texts, list[bytes]], command: list[bytes]) -> None:
+def test_commands_go_over_the_wire_as_hiredis_packs_them(case: tuple[BinaryViews, list[bytes]], command: list[bytes]) -> None:
     keys, values = case
-    found = packed(keys, *command)
+    found = resp_commands(keys, *command)
     assert found.dtype == np.uint8
     assert found.tobytes() == expected_commands(values, *command)
 
@@ -330,5 +339,5 @@ def test_commands_go_over_the_wire_as_hiredis_packs_them(case: tuple[Texts, list
 def test_commands_tell_the_size_of_keys_of_any_length() -> None:
     sizes = [0, *(10**digit + more for digit in range(1, 7) for more in (-1, 0, 1)), 0]
     keys = [b"k" * size for size in sizes]
-    assert packed(Texts.of(keys), b"HGET", b"f").tobytes() == expected_commands(keys, b"HGET", b"f")
-    assert packed(Texts.of(keys), b"GET").tobytes() == expected_commands(keys, b"GET")
+    assert resp_commands(BinaryViews.of(keys), b"HGET", b"f").tobytes() == expected_commands(keys, b"HGET", b"f")
+    assert resp_commands(BinaryViews.of(keys), b"GET").tobytes() == expected_commands(keys, b"GET")

@@ -9,19 +9,19 @@ from random import Random
 from struct import pack
 
 import numpy as np
-from ferryman.schema.columnar.binary_views import Texts
+from ferryman.schema.columnar.binary_views import BinaryViews
 from ferryman.schema.columnar.build import (
-    Sized,
-    arranged,
-    base64,
-    binary,
-    bulk,
-    decimal,
-    each,
-    from_base64,
-    grouped,
-    joined,
-    where,
+    LengthPrefixed,
+    base64_decode,
+    base64_encode,
+    concat_rows,
+    format_ints,
+    little_endian,
+    map_distinct,
+    masked,
+    merge_runs,
+    resp_bulk,
+    scatter,
 )
 from hiredis import pack_command
 from hypothesis import given
@@ -49,48 +49,48 @@ def test_parts_of_a_row_follow_one_another(data: st.DataObject, rows: int, kinds
                 expected = [text + value for text, value in zip(expected, values, strict=True)]
             case "sized":
                 before, between, after = (data.draw(raws) for _ in range(3))
-                parts.append(Sized(texts, before, between, after))
+                parts.append(LengthPrefixed(texts, before, between, after))
                 expected = [
                     b"%b%b%d%b%b%b" % (text, before, len(value), between, value, after)
                     for text, value in zip(expected, values, strict=True)
                 ]
-    found = joined(rows, parts)
+    found = concat_rows(rows, parts)
     assert found.to_list() == expected
     assert found.data.tobytes() == b"".join(expected)
 
 
 @given(st.lists(wholes), st.lists(st.floats()))
 def test_numbers_are_their_eight_bytes(numbers: list[int], fractions: list[float]) -> None:
-    assert binary(np.array(numbers, np.int64)).to_list() == [pack("<q", number) for number in numbers]
-    assert binary(np.array(fractions)).to_list() == [pack("<d", number) for number in fractions]
+    assert little_endian(np.array(numbers, np.int64)).to_list() == [pack("<q", number) for number in numbers]
+    assert little_endian(np.array(fractions)).to_list() == [pack("<d", number) for number in fractions]
 
 
 @given(st.lists(raws, min_size=1, max_size=4), raws)
 def test_words_make_commands(values: list[bytes], word: bytes) -> None:
     rows = len(values)
-    found = joined(rows, [b"*3\r\n", bulk(b"SET"), bulk(word), bulk(Texts.of(values))])
+    found = concat_rows(rows, [b"*3\r\n", resp_bulk(b"SET"), resp_bulk(word), resp_bulk(BinaryViews.of(values))])
     assert found.to_list() == [pack_command((b"SET", word, value)) for value in values]
 
 
 @given(stored(raws), st.data())
-def test_some_rows_have_a_part_and_others_nothing(case: tuple[Texts, list[bytes]], data: st.DataObject) -> None:
+def test_some_rows_have_a_part_and_others_nothing(case: tuple[BinaryViews, list[bytes]], data: st.DataObject) -> None:
     texts, values = case
     mask = data.draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values)))
     chosen = np.array(mask, np.bool_)
-    assert where(chosen, texts).to_list() == [value if wanted else b"" for value, wanted in zip(values, mask, strict=True)]
-    assert where(chosen, b"same").to_list() == [b"same" if wanted else b"" for wanted in mask]
+    assert masked(chosen, texts).to_list() == [value if wanted else b"" for value, wanted in zip(values, mask, strict=True)]
+    assert masked(chosen, b"same").to_list() == [b"same" if wanted else b"" for wanted in mask]
 
 
 @given(st.lists(st.lists(raws, max_size=3), max_size=5))
 def test_texts_that_follow_one_another_become_one(groups: list[list[bytes]]) -> None:
-    lines = Texts.of([line for group in groups for line in group])
-    found = grouped(joined(len(lines), [lines, b","]), np.array(list(map(len, groups)), np.int64))
+    lines = BinaryViews.of([line for group in groups for line in group])
+    found = merge_runs(concat_rows(len(lines), [lines, b","]), np.array(list(map(len, groups)), np.int64))
     assert found.to_list() == [b"".join(line + b"," for line in group) for group in groups]
 
 
 @given(st.lists(wholes))
 def test_numbers_are_written_in_decimal_digits(numbers: list[int]) -> None:
-    assert decimal(np.array(numbers, np.int64)).to_list() == [b"%d" % number for number in numbers]
+    assert format_ints(np.array(numbers, np.int64)).to_list() == [b"%d" % number for number in numbers]
 
 
 @given(st.lists(st.sampled_from([0.0, -0.0, 0.5, 1.0, 0.1, 1e-7]), min_size=1))
@@ -101,23 +101,23 @@ def test_equal_values_are_written_once(values: list[float]) -> None:
         asked.append(value)
         return repr(value).encode()
 
-    assert each(np.array(values), write).to_list() == [repr(value).encode() for value in values]
+    assert map_distinct(np.array(values), write).to_list() == [repr(value).encode() for value in values]
     assert len(asked) == len(set(map(repr, values)))
 
 
 @given(stored(st.binary(max_size=9)))
-def test_base64_and_back(case: tuple[Texts, list[bytes]]) -> None:
+def test_base64_and_back(case: tuple[BinaryViews, list[bytes]]) -> None:
     texts, values = case
-    found = base64(texts)
+    found = base64_encode(texts)
     assert found.to_list() == list(map(b64encode, values))
-    back, are_sound = from_base64(found)
+    back, are_sound = base64_decode(found)
     assert back.to_list() == values
     assert are_sound.all()
 
 
 @given(st.lists(st.text("Aa+/=Q0_-\n", max_size=9).map(str.encode) | st.binary(max_size=5), max_size=6), st.sampled_from(WAYS))
 def test_what_is_no_base64_is_told(values: list[bytes], way: Way) -> None:
-    texts, are_sound = from_base64(way(values, [b"QUFB"], []))
+    texts, are_sound = base64_decode(way(values, [b"QUFB"], []))
     expected = []
     for value in values:
         try:
@@ -133,7 +133,7 @@ def test_texts_of_several_parts_are_put_in_rows(parts: list[list[bytes]], random
     rows = list(range(sum(map(len, parts))))
     random.shuffle(rows)
     ends = [0, *accumulate(map(len, parts))]
-    found = arranged([Texts.of(part) for part in parts], [np.array(rows[a:b], np.int64) for a, b in pairwise(ends)])
+    found = scatter([BinaryViews.of(part) for part in parts], [np.array(rows[a:b], np.int64) for a, b in pairwise(ends)])
     expected = dict(zip(rows, chain.from_iterable(parts), strict=True))
     assert found.to_list() == [expected[row] for row in range(len(rows))]
     assert found.data.tobytes() == b"".join(found.to_list())

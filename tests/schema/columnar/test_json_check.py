@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from ferryman.schema.columnar.binary_views import Texts
+from ferryman.schema.columnar.binary_views import BinaryViews
 from ferryman.schema.columnar.json_check import DEEPEST, MOST_DIGITS, are_plain_json
 from ferryman.schema.text import MAX_JSON_DEPTH, is_json
 from hypothesis import given, settings
@@ -60,7 +60,7 @@ ODD = [
 ]
 
 
-def check_json(found: Texts, values: list[bytes]) -> list[bool]:
+def check_json(found: BinaryViews, values: list[bytes]) -> list[bool]:
     """That the answers are those of ``is_json``, the compiled part's included. What it says."""
     compiled: list[bool] = are_plain_json(found.data, found.starts, found.sizes).tolist()
     answers = found.are_json()
@@ -136,23 +136,23 @@ def broken(draw: st.DrawFn) -> bytes:
 
 
 @given(stored(sound))
-def test_sound_json_is_json(case: tuple[Texts, list[bytes]]) -> None:
+def test_sound_json_is_json(case: tuple[BinaryViews, list[bytes]]) -> None:
     check_json(*case)
 
 
 @given(stored(broken()))
 @settings(max_examples=200)
-def test_broken_json_is_json_only_if_python_says_so(case: tuple[Texts, list[bytes]]) -> None:
+def test_broken_json_is_json_only_if_python_says_so(case: tuple[BinaryViews, list[bytes]]) -> None:
     check_json(*case)
 
 
 @given(stored(st.lists(st.sampled_from(short_odd) | numbers | escaped, max_size=8).map(b"".join)))
-def test_splinters_of_json_are_json_only_if_python_says_so(case: tuple[Texts, list[bytes]]) -> None:
+def test_splinters_of_json_are_json_only_if_python_says_so(case: tuple[BinaryViews, list[bytes]]) -> None:
     check_json(*case)
 
 
 @given(stored(st.binary(max_size=12)))
-def test_any_bytes_are_json_only_if_python_says_so(case: tuple[Texts, list[bytes]]) -> None:
+def test_any_bytes_are_json_only_if_python_says_so(case: tuple[BinaryViews, list[bytes]]) -> None:
     check_json(*case)
 
 
@@ -178,7 +178,7 @@ def test_white_space_is_that_of_json() -> None:
         b'{"a":1%b}',
     ]
     values = [form % blank for form in forms for blank in [*BLANKS, *(bytes([byte]) for byte in range(256)), *NO_BLANKS]]
-    check_json(Texts.of(values), values)
+    check_json(BinaryViews.of(values), values)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -187,24 +187,24 @@ def test_texts_cut_off_are_not_read_to_their_end(way: Way) -> None:
     text = '{"a": [true, false, null, -1.5e+10, {"é😀\\u00e9\\n": ""}], "": {}}'.encode()
     values = [text[:size] for size in range(len(text) + 1)] + [text[start:] for start in range(len(text))]
     check_json(way(values, [text], [text]), values)
-    found = Texts.of([text])
+    found = BinaryViews.of([text])
     bounds = [(start, end) for start in range(len(text)) for end in range(start, len(text) + 1)]
     starts, ends = (np.array(each, np.int64) for each in zip(*bounds, strict=True))
-    check_json(Texts(found.data, starts, ends - starts), [text[start:end] for start, end in bounds])
+    check_json(BinaryViews(found.data, starts, ends - starts), [text[start:end] for start, end in bounds])
 
 
 def test_every_short_row_of_signs_is_judged_as_python_does() -> None:
     signs = [b"{", b"}", b"[", b"]", b",", b":", b'"a"', b"1", b" "]
     values = [b"".join(row) for length in range(6) for row in product(signs, repeat=length)]
     values += [b'{"a":%b}' % b"".join(row) for row in product(signs, repeat=4)]
-    assert check_json(Texts.of(values), values) == [is_json(value) for value in values]
+    assert check_json(BinaryViews.of(values), values) == [is_json(value) for value in values]
 
 
 def test_every_short_numeral_is_judged_as_python_does() -> None:
     values = [b"".join(row) for length in range(7) for row in product([b"0", b"1", b"-", b"+", b".", b"e"], repeat=length)]
-    check_json(Texts.of(values), values)
+    check_json(BinaryViews.of(values), values)
     values = [b"[%b]" % value for value in values if len(value) < 6]
-    check_json(Texts.of(values), values)
+    check_json(BinaryViews.of(values), values)
 
 
 def test_every_escape_is_judged_as_python_does() -> None:
@@ -213,7 +213,7 @@ def test_every_escape_is_judged_as_python_does() -> None:
     values += [b'"\\u%b%b%b"' % (b"00e9"[:at], byte, b"00e9"[at + 1 :]) for at in range(4) for byte in every]
     values += [b'"\\u%04x"' % code for code in range(0, 0x10000, 0x40)]
     values += [b'"\\u%04X\\u%04X"' % (0xD7C0 + 0x40 * one, 0xD7C0 + 0x40 * other) for one in range(34) for other in range(34)]
-    check_json(Texts.of(values), values)
+    check_json(BinaryViews.of(values), values)
 
 
 def test_every_start_of_a_character_is_judged_as_python_does() -> None:
@@ -222,7 +222,7 @@ def test_every_start_of_a_character_is_judged_as_python_does() -> None:
     values = [b'"%b"' % bytes(pair) for pair in product(range(256), repeat=2)]
     values += [b'"%b"' % bytes(row) for length in (1, 2, 3) for row in product(leads, *[trails] * length)]
     values += [value[:-1] for value in values[256 * 256 :]]
-    check_json(Texts.of(values), values)
+    check_json(BinaryViews.of(values), values)
 
 
 def deep(depth: int, opening: bytes, closing: bytes, inner: bytes) -> list[bytes]:
@@ -242,12 +242,12 @@ def test_deep_json_is_judged_as_python_does(depth: int, opening: bytes, closing:
         for inner in (b"1", b"", b"[]", b"{}", b"{ }", b'[{"a":[]},{}]', b'"]"')
         for value in deep(times, opening, closing, inner)
     ]
-    check_json(Texts.of(values), values)
+    check_json(BinaryViews.of(values), values)
 
 
 def test_brackets_are_counted_by_depth_and_not_by_number() -> None:
     values = [b"[%b]" % b",".join([b"[{}]"] * 1000), b"[%b]" % b",".join([b'{"a":[]}'] * 1000)]
-    assert check_json(Texts.of(values), values) == [True, True]
+    assert check_json(BinaryViews.of(values), values) == [True, True]
 
 
 def test_brackets_within_strings_count_as_they_do_for_python() -> None:
@@ -255,7 +255,7 @@ def test_brackets_within_strings_count_as_they_do_for_python() -> None:
     forms = [b'"%b"', b'{"a": "%b"}', b'{"%b": 1}', b'["", "%b"]']
     rows = [bracket * count for count in counts for bracket in (b"[", b"{", b"]", b"}", b"[]", b"[{")]
     values = [form % row for form in forms for row in rows]
-    check_json(Texts.of(values), values)
+    check_json(BinaryViews.of(values), values)
 
 
 plain_documents = st.recursive(
@@ -273,7 +273,7 @@ plain_documents = st.recursive(
 
 @given(st.lists(plain_documents), st.none() | st.integers(0, 1))
 def test_usual_json_is_not_left_to_python(values: list[object], indent: int | None) -> None:
-    found = Texts.of(json.dumps(value, ensure_ascii=False, indent=indent).encode() for value in values)
+    found = BinaryViews.of(json.dumps(value, ensure_ascii=False, indent=indent).encode() for value in values)
     assert all(are_plain_json(found.data, found.starts, found.sizes))
     nested = [b"[" * DEEPEST + b"1" + b"]" * DEEPEST, b'{"\\u00e9\\n": 0}', b"-1.5e-07", b"[1E+20]"]
-    assert check_json(Texts.of(nested), nested) == [True] * len(nested)
+    assert check_json(BinaryViews.of(nested), nested) == [True] * len(nested)

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from ferryman.schema.columnar.binary_views import Texts
+from ferryman.schema.columnar.binary_views import BinaryViews
 from ferryman.schema.columnar.packed_check import DEEPEST, plain_packs
 from ferryman.schema.errors import MalformedValue
 from ferryman.schema.packed import MARKS, pack, unpack
@@ -22,7 +22,7 @@ kept = st.dictionaries(names, st.dictionaries(names, values, max_size=3), max_si
 
 
 def told(text: bytes) -> tuple[bool, bytes]:
-    are_plain, families = plain_packs(Texts.of([text]))
+    are_plain, families = plain_packs(BinaryViews.of([text]))
     return bool(are_plain[0]), families[0]
 
 

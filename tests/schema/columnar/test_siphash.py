@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ferryman.schema.columnar.binary_views import Texts
+from ferryman.schema.columnar.binary_views import BinaryViews
 from ferryman.schema.columnar.siphash import siphash, siphash_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +27,7 @@ KEY = bytes(range(16))
 )
 def test_numbers_of_others(size: int, digest: str) -> None:
     text = bytes(range(size))
-    (found,) = siphash(Texts.of([text]), KEY).to_pylist()
+    (found,) = siphash(BinaryViews.of([text]), KEY).to_pylist()
     assert found == siphash_of(text, KEY) == bytes.fromhex(digest)
 
 
@@ -43,5 +43,5 @@ def test_every_bit_of_text_and_key_counts(text: bytes, data: st.DataObject) -> N
     bit = 1 << data.draw(st.integers(0, 8 * len(text) - 1))
     other = (int.from_bytes(text) ^ bit).to_bytes(len(text))
     another_key = (int.from_bytes(KEY) ^ 1 << data.draw(st.integers(0, 127))).to_bytes(16)
-    one = Texts.of([text])
-    assert len({siphash(one, KEY)[0], siphash(Texts.of([other]), KEY)[0], siphash(one, another_key)[0]}) == 3
+    one = BinaryViews.of([text])
+    assert len({siphash(one, KEY)[0], siphash(BinaryViews.of([other]), KEY)[0], siphash(one, another_key)[0]}) == 3

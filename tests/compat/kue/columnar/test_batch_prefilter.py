@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from ferryman.compat.kue import FAMILY
 from ferryman.schema.columnar.batch_prefilter import NOT_ACCEPTED
-from ferryman.schema.columnar.binary_views import Texts
+from ferryman.schema.columnar.binary_views import BinaryViews
 from ferryman.schema.fact import Entry
 from ferryman.schema.totals import Totals
 from hypothesis import given, settings
@@ -39,8 +39,8 @@ members = st.builds(
 
 @given(st.lists(names))
 def test_names_of_records_and_logs(keys: list[bytes]) -> None:
-    assert COLUMNS.records(Texts.of(keys)).tolist() == numbers(list(map(PREFILTER.record, keys)))
-    assert COLUMNS.attached(Texts.of(keys)).tolist() == numbers(list(map(PREFILTER.attached, keys)))
+    assert COLUMNS.records(BinaryViews.of(keys)).tolist() == numbers(list(map(PREFILTER.record, keys)))
+    assert COLUMNS.attached(BinaryViews.of(keys)).tolist() == numbers(list(map(PREFILTER.attached, keys)))
 
 
 @settings(max_examples=1000)
@@ -67,7 +67,9 @@ def test_records_are_accepted_as_one_by_one(those, missing, for_transfer) -> Non
 def test_members_of_indexes(items: list[tuple[bytes, float]], key: str) -> None:
     entry = Entry(key.encode(), "zset", items)
     index_members = PREFILTER.index_members(entry)
-    found = COLUMNS.index_members(entry.key, Texts.of([member for member, _ in items]), np.array([score for _, score in items]))
+    found = COLUMNS.index_members(
+        entry.key, BinaryViews.of([member for member, _ in items]), np.array([score for _, score in items])
+    )
     assert (found is None) == (index_members is None)
     if index_members is not None:
         assert found.numbers.tolist() == numbers(index_members.numbers)
@@ -87,5 +89,5 @@ def test_records_are_counted_alike(known: list[int]) -> None:
     one, many = Totals(), Totals()
     PREFILTER.tally_accepted([b"q:job:%d" % number for number in known], one)
     keys = [b"q:job:%d" % number for number in known]
-    COLUMNS.tally_accepted(Texts.of(keys), np.array(known), many)
+    COLUMNS.tally_accepted(BinaryViews.of(keys), np.array(known), many)
     assert one == many

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from ferryman.schema.columnar.batch_prefilter import NOT_ACCEPTED, UNDATED
-from ferryman.schema.columnar.binary_views import NO_NUMBER, Texts
+from ferryman.schema.columnar.binary_views import NO_NUMBER, BinaryViews
 from ferryman.schema.fact import Entry
 from ferryman.schema.native import FAMILY
 from ferryman.schema.text import to_bytes
@@ -40,8 +40,8 @@ keys = st.sampled_from(
 
 @given(st.lists(names))
 def test_names_of_records(those: list[bytes]) -> None:
-    assert COLUMNS.records(Texts.of(those)).tolist() == numbers(list(map(PREFILTER.record, those)))
-    assert COLUMNS.attached(Texts.of(those)).tolist() == numbers(list(map(PREFILTER.attached, those)))
+    assert COLUMNS.records(BinaryViews.of(those)).tolist() == numbers(list(map(PREFILTER.record, those)))
+    assert COLUMNS.attached(BinaryViews.of(those)).tolist() == numbers(list(map(PREFILTER.attached, those)))
 
 
 @settings(max_examples=300)
@@ -58,7 +58,7 @@ def test_records_are_accepted_as_one_by_one(those, missing) -> None:
 @given(st.lists(st.tuples(texts, scores), min_size=1), keys)
 def test_members_of_places(items: list[tuple[bytes, float]], key: bytes) -> None:
     index_members = PREFILTER.index_members(Entry(key, "zset", items))
-    members, array = Texts.of([member for member, _ in items]), np.array([score for _, score in items])
+    members, array = BinaryViews.of([member for member, _ in items]), np.array([score for _, score in items])
     found = COLUMNS.index_members(key, members, array)
     assert (found is None) == (index_members is None)
     if index_members is None:
@@ -77,5 +77,5 @@ def test_records_are_counted_alike(jobs: list[tuple[str, str]]) -> None:
     those = [b"ferryman:{%b}:job:%b" % (to_bytes(queue.replace("{", "%7B")), to_bytes(name)) for queue, name in jobs]
     one, many = Totals(), Totals()
     PREFILTER.tally_accepted(those, one)
-    COLUMNS.tally_accepted(Texts.of(those), COLUMNS.records(Texts.of(those)), many)
+    COLUMNS.tally_accepted(BinaryViews.of(those), COLUMNS.records(BinaryViews.of(those)), many)
     assert one == many

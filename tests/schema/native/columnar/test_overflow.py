@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ferryman.schema.columnar.binary_views import Texts
+from ferryman.schema.columnar.binary_views import BinaryViews
 from ferryman.schema.errors import MalformedValue
 from ferryman.schema.native.columnar.overflow import FIELDS, OverflowColumns
 from ferryman.schema.native.overflow import Overflow, is_plain
@@ -70,7 +70,7 @@ def test_most_of_what_is_aside_is_plain(jobs) -> None:
     for job in jobs:
         fields = {"updated_at": 7, "max_attempts": 3, "progress": 0.5, "result": job.payload or b"", "logs": job.logs or (b"",)}
         texts.append(Overflow(fields, {"kue": {"fields": {"a": b"b"}}}, ["waiting", 5.0]).pack())
-    columns = OverflowColumns.of(Texts.of(texts))
+    columns = OverflowColumns.of(BinaryViews.of(texts))
     assert columns.are_plain.all()
     assert [told(columns, row) for row in range(len(jobs))] == list(map(Overflow.unpack, texts))
 
@@ -78,7 +78,7 @@ def test_most_of_what_is_aside_is_plain(jobs) -> None:
 @given(st.sampled_from([{"b": {"x": 1}, "a": {}}, {"a": {"y": b"1", "x": None}}, {"a": 1}, {"a": {"b64": "AA=="}}]))
 def test_what_families_keep_is_told_in_order(extra: dict[str, Any]) -> None:
     text = b'{"fields":{},"extra":%b,"at":["x",1.0],"native":false}' % pack(extra)
-    columns = OverflowColumns.of(Texts.of([text]))
+    columns = OverflowColumns.of(BinaryViews.of([text]))
     try:
         kept = Overflow.unpack(text).extra
     except MalformedValue:
