@@ -128,7 +128,7 @@ class Scene:
         if summary.written != self.filling.jobs:
             raise RuntimeError(f"{summary.written} of {self.filling.jobs} jobs went to {family}: {summary.refused}")
         with server.client(1) as client:
-            client.flushdb()
+            client.flushdb(asynchronous=True)
 
 
 def _operations(scene: Scene, server: Server) -> Iterator[str]:

@@ -22,9 +22,8 @@ from ferryman.schema.connection.address import Address
 from ferryman.schema.family import get_family
 from ferryman.spark.engine import SparkEngine
 from ferryman.spark.session import session
+from ferryman.testing.keyspaces import dump, store
 
-from tests.support.captures import dump
-from tests.support.keyspace import store
 from tests.support.servers import Server, installed_servers
 
 NOW = 1_795_262_676_000

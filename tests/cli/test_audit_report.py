@@ -21,11 +21,11 @@ from ferryman.schema.job import Job, State
 from ferryman.schema.rule import Finding, Severity
 from ferryman.schema.text import show
 from ferryman.spark.tables import DIFFERENCES, FINDINGS
+from ferryman.testing.keyspaces import store
 
 from ..support.captures import Capture, capture, load
 from ..support.command import Outcome as Run
 from ..support.command import ferryman
-from ..support.keyspace import store
 from ..support.mounts import mounted
 from ..support.servers import Server
 

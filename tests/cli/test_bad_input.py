@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import redis
+from ferryman.testing.keyspaces import dump
 
-from ..support.captures import dump
 from ..support.command import ferryman, ferryman_process
 from ..support.servers import Server, free_port
 

@@ -7,8 +7,8 @@ import redis
 from attrs import evolve
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import get_family
+from ferryman.testing.keyspaces import dump, read_keyspace
 
-from ..support.captures import dump, survey
 from ..support.command import ferryman
 from ..support.families import GENERATING
 from ..support.mending import NOW
@@ -38,7 +38,7 @@ def test_faults_are_injected_as_often_as_asked(server: Server, client: redis.Red
     damage = ("--damage", "KUE-5=3", "--damage", "KUE-21=2", "--damage", "KUE-8=1")
     (line,) = ferryman("generate", url, "--jobs", "200", *damage, "--now", str(NOW), "--format", "json").lines()
     assert line["damage"] == {"KUE-5": 3, "KUE-21": 2, "KUE-8": 1}
-    findings = survey(get_family("kue"), dump(client).values(), "shop", NOW).findings()
+    findings = read_keyspace(get_family("kue"), dump(client).values(), "shop", NOW).findings()
     said = [finding.rule for finding in findings if finding.rule != "KUE-15"]
     assert sorted(said) == ["KUE-21", "KUE-21", "KUE-5", "KUE-5", "KUE-5", "KUE-8"]
 

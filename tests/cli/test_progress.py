@@ -15,11 +15,11 @@ import redis
 from ferryman.migrations.source import open_source
 from ferryman.schema.connection.address import Address
 from ferryman.schema.family import get_family
+from ferryman.testing.keyspaces import store
 
 from ..conftest import SERVERS
 from ..support.captures import capture
 from ..support.command import PROGRAM
-from ..support.keyspace import store
 from ..support.servers import Server
 
 NOW = 1_795_262_676_000

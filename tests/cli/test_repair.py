@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import redis
 from ferryman.cli.repair import spelled
+from ferryman.testing.keyspaces import dump
 
-from ..support.captures import capture, dump, load
+from ..support.captures import capture, load
 from ..support.command import ferryman
 from ..support.servers import Server
 

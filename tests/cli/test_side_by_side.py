@@ -8,8 +8,9 @@ from urllib.parse import quote
 import pytest
 import redis
 from ferryman.schema.family import get_family
+from ferryman.testing.keyspaces import dump
 
-from ..support.captures import DATA, Capture, captures, dump, load
+from ..support.captures import DATA, Capture, captures, load
 from ..support.command import ferryman
 from ..support.mending import NOW
 from ..support.servers import Server

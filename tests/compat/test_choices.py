@@ -9,9 +9,10 @@ from ferryman.schema.choices import Choices, NotChosen
 from ferryman.schema.errors import Unmendable
 from ferryman.schema.family import get_family
 from ferryman.schema.job import Job, State
+from ferryman.testing.faults import StoredKeyspace, changed_keys
+from ferryman.testing.keyspaces import dump, read_keyspace
 
-from ..support.captures import dump, survey
-from ..support.mending import NOW, Ward, changed
+from ..support.mending import NOW, stored_in
 from ..support.servers import Server
 
 AGE = 300_000_000
@@ -28,16 +29,16 @@ ACTIVE_FOR_EVER = [
 ]
 
 
-def suffering(ward: Ward, rule: str) -> Job:
+def suffering(stored: StoredKeyspace, rule: str) -> Job:
     """An active job at which the rule is broken."""
-    made = [job for job in ward.generate(120, 3) if job.state is State.ACTIVE]
-    return next(job for job in made if ward.inject(rule, job))
+    made = [job for job in stored.generate(120, 3) if job.state is State.ACTIVE]
+    return next(job for job in made if stored.inject(rule, job))
 
 
-def standing(ward: Ward, job: Job) -> Job:
+def standing(stored: StoredKeyspace, job: Job) -> Job:
     (found,) = (
         each
-        for each in survey(ward.family, dump(ward.client).values(), ward.prefix, ward.now_ms).jobs()
+        for each in read_keyspace(stored.family, dump(stored.client).values(), stored.prefix, stored.now_ms).jobs()
         if (each.id, each.queue) == (job.id, job.queue)
     )
     return found
@@ -48,41 +49,41 @@ def test_nothing_is_taken_from_a_worker_unless_somebody_chooses_it(
     server: Server, client: redis.Redis, name: str, rule: str
 ) -> None:
     family = get_family(name)
-    ward = Ward(server, client, family, family.default_prefix)
-    job = suffering(ward, rule)
+    stored = stored_in(server, client, family, family.default_prefix)
+    job = suffering(stored, rule)
     before = dump(client)
     for choices, outcome in ((Choices(), Outcome.UNMENDABLE), (Choices(older_than=10**15), Outcome.SPARED)):
-        repairs = {each.finding.job_id: each for each in ward.repair(rule, choices=choices)}
+        repairs = {each.finding.job_id: each for each in stored.repair(rule, choices=choices)}
         assert repairs[job.id].outcome is outcome
         assert repairs[job.id].reason
-        assert changed(before, dump(client)) == set()
-    assert "--older-than" in (ward.repair(rule)[0].reason or "")
+        assert changed_keys(before, dump(client)) == set()
+    assert "--older-than" in (stored.repair(rule)[0].reason or "")
 
 
 @pytest.mark.parametrize(("name", "rule"), ACTIVE_FOR_EVER)
 def test_a_job_of_which_its_worker_gives_no_sign_waits_again(server: Server, client: redis.Redis, name: str, rule: str) -> None:
     family = get_family(name)
-    ward = Ward(server, client, family, family.default_prefix)
-    job = suffering(ward, rule)
-    repairs = {each.finding.job_id: each for each in ward.repair(rule, choices=Choices(older_than=0))}
+    stored = stored_in(server, client, family, family.default_prefix)
+    job = suffering(stored, rule)
+    repairs = {each.finding.job_id: each for each in stored.repair(rule, choices=Choices(older_than=0))}
     assert repairs[job.id].outcome is Outcome.MENDED
-    again = standing(ward, job)
+    again = standing(stored, job)
     assert again.state in (State.WAITING, State.SCHEDULED)
     assert (again.payload, again.priority) == (job.payload, job.priority)
-    assert not [finding for finding in ward.findings() if finding.rule == rule and finding.job_id == job.id]
+    assert not [finding for finding in stored.findings() if finding.rule == rule and finding.job_id == job.id]
 
 
 @pytest.mark.parametrize(("name", "rule"), [("bee", "BEE-17"), ("kue", "KUE-15"), ("pjq", "PJQ-25"), ("qless", "QLESS-12")])
 def test_the_jobs_of_one_worker_wait_again(server: Server, client: redis.Redis, name: str, rule: str) -> None:
     family = get_family(name)
-    ward = Ward(server, client, family, family.default_prefix)
-    job = suffering(ward, rule)
+    stored = stored_in(server, client, family, family.default_prefix)
+    job = suffering(stored, rule)
     assert job.worker
-    others = ward.repair(rule, choices=Choices(workers=frozenset({"somebody else"})))
+    others = stored.repair(rule, choices=Choices(workers=frozenset({"somebody else"})))
     assert {each.outcome for each in others} == {Outcome.SPARED}
-    repairs = {each.finding.job_id: each for each in ward.repair(rule, choices=Choices(workers=frozenset({job.worker})))}
+    repairs = {each.finding.job_id: each for each in stored.repair(rule, choices=Choices(workers=frozenset({job.worker})))}
     assert repairs[job.id].outcome is Outcome.MENDED
-    assert standing(ward, job).state is State.WAITING
+    assert standing(stored, job).state is State.WAITING
 
 
 def test_where_no_key_names_the_worker_that_is_said() -> None:

@@ -18,10 +18,9 @@ from ferryman.schema.family import KeyFamily, family_names, get_family
 from ferryman.schema.job import Job, State, differences
 from ferryman.schema.rule import Violation
 from ferryman.schema.text import to_bytes
+from ferryman.testing.keyspaces import KeyspaceReading, dump, read_keyspace, store
 
-from ..support.captures import Survey, dump, survey
 from ..support.families import GENERATING
-from ..support.keyspace import store
 from ..support.mending import NOW
 
 TO_RUN = {State.WAITING, State.SCHEDULED, State.BLOCKED, State.ACTIVE}
@@ -67,11 +66,11 @@ def test_a_lost_value_is_named_or_follows_from_the_keys(client: redis.Redis, nam
     prefix = family.default_prefix
     store(client, family, prefix, family.generate(40, 5, NOW), NOW)
     keys = dump(client)
-    sound = survey(family, keys.values(), prefix, NOW)
+    sound = read_keyspace(family, keys.values(), prefix, NOW)
     looked = 0
     for change in _changes(sound, keys):
         looked += 1
-        seen = survey(family, change.entries, prefix, NOW)
+        seen = read_keyspace(family, change.entries, prefix, NOW)
         for subject in seen.subjects.values():
             job = family.read(subject, seen.keyspace)
             if job is not None and (job.id, job.queue) == (change.job.id, change.job.queue):
@@ -79,7 +78,7 @@ def test_a_lost_value_is_named_or_follows_from_the_keys(client: redis.Redis, nam
     assert looked > 40
 
 
-def _check(family: KeyFamily, seen: Survey, subject: Subject, job: Job, change: Change) -> None:
+def _check(family: KeyFamily, seen: KeyspaceReading, subject: Subject, job: Job, change: Change) -> None:
     if family.refusals(subject, seen.keyspace) or job.state is State.UNKNOWN:
         return
     named = bool(family.findings(subject, seen.keyspace))
@@ -113,7 +112,7 @@ def _texts(entry: Entry) -> Iterable[bytes]:
     return entry.value
 
 
-def _changes(sound: Survey, keys: Mapping[bytes, Entry]) -> Iterator[Change]:
+def _changes(sound: KeyspaceReading, keys: Mapping[bytes, Entry]) -> Iterator[Change]:
     """One change of each kind, at one job of each state."""
     seen: set[State] = set()
     family = sound.keyspace.family

@@ -8,10 +8,9 @@ from ferryman.migrations.bulk import BATCH_COMMANDS, Bulk, joined
 from ferryman.schema.connection.pipeline import open_pipeline
 from ferryman.schema.errors import ServerError
 from ferryman.schema.family import Command
+from ferryman.testing.keyspaces import dump
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from ..support.captures import dump
 
 members, scores = st.sampled_from([b"a", b"b", b"c"]), st.integers(0, 9)
 zset_keys, set_keys, list_keys, hash_keys = ([f"{kind}{number}".encode() for number in range(2)] for kind in "zslh")

@@ -24,14 +24,14 @@ from ferryman.schema.errors import MigrationRefused, ServerError, StaleWriter, U
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import Command, Target, family_names, get_family
 from ferryman.schema.job import Job, State
+from ferryman.testing.keyspaces import dump
+from ferryman.testing.keyspaces import store as store_jobs
 from kombu import Connection
 from redis.crc import key_slot
 
 from ..conftest import SERVERS
-from ..support.captures import dump
 from ..support.clusters import MASTERS, Cluster, cluster
 from ..support.command import PROGRAM, ferryman
-from ..support.keyspace import store as store_jobs
 from ..support.servers import Server
 from ..support.topologies import Daemon, wait_until
 

@@ -14,9 +14,9 @@ from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import ServerError
 from ferryman.schema.family import get_family
 from ferryman.schema.job import State
+from ferryman.testing.keyspaces import store
 
 from ..support.captures import Capture, captures, load
-from ..support.keyspace import store
 from ..support.servers import Server, free_port
 
 NOW = 1_795_262_676_000

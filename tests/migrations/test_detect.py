@@ -13,9 +13,9 @@ from ferryman.migrations.detect import Confidence, Detection, detect, resolve
 from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import KeyspaceNotFound, UsageError
 from ferryman.schema.native import FAMILY as NATIVE
+from ferryman.testing.keyspaces import store
 
 from ..support.captures import Capture, capture, captures, load
-from ..support.keyspace import store
 from ..support.servers import Server
 
 NOW = 1_800_000_000_000

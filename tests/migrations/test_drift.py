@@ -20,13 +20,13 @@ from ferryman.migrations.throttle import UNTHROTTLED
 from ferryman.schema.connection.address import Address
 from ferryman.schema.family import Target, get_family
 from ferryman.schema.job import Job
+from ferryman.testing.keyspaces import store
 
 from ..conftest import SERVERS
 from ..support.captures import DATA, Capture, captures, load
 from ..support.clusters import Cluster, cluster
 from ..support.command import PROGRAM, ferryman
 from ..support.families import GENERATING
-from ..support.keyspace import store
 from ..support.servers import Server
 
 NOW = 1_795_262_676_000

@@ -11,15 +11,12 @@ from ferryman.migrations.engine import Difference, Verification
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
 from ferryman.schema.connection.address import Address
-from ferryman.schema.errors import KeyspaceNotFound
-from ferryman.schema.family import Target, family_names, get_family
+from ferryman.schema.family import family_names, get_family
 from ferryman.schema.text import dump_json
 from kombu import Connection, Exchange, Producer, Queue
 
 from ..support.captures import DATA, Capture, captures, load
-from ..support.families import GENERATING
-from ..support.keyspace import store
-from ..support.mending import NOW, send
+from ..support.mending import NOW
 from ..support.servers import Server, installed_servers
 
 ENGINE = LocalEngine()
@@ -83,27 +80,6 @@ def test_a_capture_that_is_carried_to_any_family_is_right_there(lasting: Server,
             continue
         _, found = carried_and_compared(source, address(lasting, 1, family), lasting, case.captured_at_ms, lossy=not ends)
         assert found == [], family
-
-
-@pytest.mark.parametrize(
-    ("family", "rule"), [(name, rule) for name in GENERATING for rule in sorted(get_family(name).injectable)], ids=str
-)
-def test_a_keyspace_that_breaks_a_rule_is_carried_right(lasting: Server, family: str, rule: str) -> None:
-    client, system = lasting.client(0), get_family(family)
-    client.flushdb()
-    made = list(system.generate(20, 2, NOW))
-    store(client, system, system.default_prefix, made, NOW)
-    places = Target(system.default_prefix, NOW)
-    for _, commands in zip(range(2), filter(None, (system.inject(rule, job, places) for job in made)), strict=False):
-        send(client, commands)
-    source = address(lasting, 0, family)
-    for name in dict.fromkeys(("ferryman", family)):
-        target = address(lasting, 1, name)
-        try:
-            _, found = carried_and_compared(source, target, lasting, NOW, lossy=False)
-        except KeyspaceNotFound:
-            continue
-        assert found == [], name
 
 
 def test_of_a_message_in_two_places_the_one_that_goes_over_is_compared(lasting: Server) -> None:

@@ -17,9 +17,9 @@ from ferryman.schema.job import Job, State
 from ferryman.schema.native.overflow import Overflow
 from ferryman.schema.packed import unpack
 from ferryman.schema.totals import Totals
+from ferryman.testing.keyspaces import dump, read_keyspace, store
 
-from ..support.captures import Capture, captures, dump, load, survey
-from ..support.keyspace import store
+from ..support.captures import Capture, captures, load
 from ..support.servers import Server
 
 NOW = 1_800_000_000_000
@@ -60,7 +60,7 @@ def test_the_target_is_the_same(case: Capture, server: Server) -> None:
     assert count
     assert taken_away(client) == 0
 
-    seen = survey(get_family(case.system), dump(client).values(), case.prefix, case.captured_at_ms)
+    seen = read_keyspace(get_family(case.system), dump(client).values(), case.prefix, case.captured_at_ms)
     jobs = [carried.job for subject in seen.subjects.values() if (carried := carry(subject, seen.keyspace, plan)).job is not None]
     there, totals = server.client(2), Totals()
     for job in jobs:

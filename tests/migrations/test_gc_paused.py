@@ -11,8 +11,8 @@ from ferryman.compat.kue.generate import generate
 from ferryman.migrations.gc_paused import hoarding
 from ferryman.migrations.local import LocalEngine
 from ferryman.schema.connection.address import Address
+from ferryman.testing.keyspaces import store
 
-from ..support.keyspace import store
 from ..support.servers import Server
 
 NOW = 1_800_000_000_000

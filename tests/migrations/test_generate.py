@@ -11,10 +11,9 @@ from ferryman.schema.errors import ServerError
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import get_family
 from ferryman.schema.sampling import BLOCK_SIZE, Shard, StratifiedSample
+from ferryman.testing.keyspaces import dump, store
 
-from ..support.captures import dump
 from ..support.families import GENERATING
-from ..support.keyspace import store
 from ..support.mending import NOW
 from ..support.servers import Server
 

@@ -14,14 +14,15 @@ from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import KeyspaceNotFound
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import get_family
+from ferryman.testing.faults import changed_keys, named_words
+from ferryman.testing.keyspaces import dump
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ..compat.kombu import strategies as kombu
 from ..compat.kue import strategies as kue
-from ..schema.native import test_hostile as native
-from ..support.captures import dump
-from ..support.mending import NOW, Ward, changed, named
+from ..schema.native import strategies as native
+from ..support.mending import NOW, stored_in
 from ..support.servers import Server
 
 on_a_server = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -56,14 +57,14 @@ def test_detection_gives_an_answer_in_any_database(server: Server, client: redis
 @given(data=st.data())
 def test_repairs_change_only_what_they_name(server: Server, client: redis.Redis, family: str, data: st.DataObject) -> None:
     put(client, data.draw(st.lists(KEYSPACES[family], max_size=12)))
-    ward = Ward(server, client, get_family(family), get_family(family).default_prefix, NOW)
+    stored = stored_in(server, client, get_family(family), get_family(family).default_prefix, NOW)
     before = dump(client)
     try:
-        repairs = ward.repair(*sorted(ward.family.repairable))
+        repairs = stored.repair(*sorted(stored.family.repairable))
     except KeyspaceNotFound:
         return
     assert {each.outcome for each in repairs} <= {Outcome.MENDED, Outcome.REMAINS, Outcome.UNMENDABLE}
-    assert changed(lasting(before), lasting(dump(client))) <= named(repairs)
+    assert changed_keys(lasting(before), lasting(dump(client))) <= named_words(repairs)
 
 
 def lasting(keyspace: dict[bytes, Entry]) -> dict[bytes, Entry]:

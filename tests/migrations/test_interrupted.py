@@ -16,10 +16,9 @@ from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import MigrationRefused
 from ferryman.schema.family import get_family
 from ferryman.schema.job import Job, State
+from ferryman.testing.keyspaces import dump, store
 
-from ..support.captures import dump
 from ..support.command import PROGRAM, ferryman
-from ..support.keyspace import store
 from ..support.servers import Server
 
 JOBS = 2400

@@ -17,11 +17,11 @@ from ferryman.schema.fact import Entry, FactKind
 from ferryman.schema.family import KeyFamily, Target, get_family
 from ferryman.schema.text import dump_json
 from ferryman.schema.totals import Totals
+from ferryman.testing.faults import changed_keys
+from ferryman.testing.keyspaces import dump, send, store
 
-from ..support.captures import dump
 from ..support.families import GENERATING
-from ..support.keyspace import store
-from ..support.mending import NOW, changed, send
+from ..support.mending import NOW
 from ..support.servers import Server, installed_servers
 
 
@@ -132,7 +132,7 @@ def test_no_repair_writes_what_is_not_the_familys(lasting: Server, name: str) ->
     assert written & foreign == set()
     applied(address, sorted(family.repairable), NOW)
     after = dump(client)
-    assert changed({key: before[key] for key in foreign}, {key: after[key] for key in foreign & after.keys()}) == set()
+    assert changed_keys({key: before[key] for key in foreign}, {key: after[key] for key in foreign & after.keys()}) == set()
 
 
 def test_the_summary_names_the_keys_of_others(lasting: Server) -> None:

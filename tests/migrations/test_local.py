@@ -18,10 +18,10 @@ from ferryman.schema.errors import StaleWriter
 from ferryman.schema.family import get_family
 from ferryman.schema.job import JOB_FIELDS
 from ferryman.schema.native.scripts.queue_scripts import QueueScripts
+from ferryman.testing.keyspaces import dump, store
 
-from ..support.captures import Capture, capture, captures, dump, load
+from ..support.captures import Capture, capture, captures, load
 from ..support.command import Outcome, ferryman
-from ..support.keyspace import store
 from ..support.servers import Server
 
 KUE = captures("kue")

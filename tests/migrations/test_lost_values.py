@@ -11,9 +11,9 @@ from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import UsageError
 from ferryman.schema.family import KeyFamily
 from ferryman.schema.job import State
+from ferryman.testing.keyspaces import store
 
 from ..support.command import ferryman
-from ..support.keyspace import store
 from ..support.mending import NOW
 from ..support.servers import Server
 

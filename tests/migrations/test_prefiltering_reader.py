@@ -21,9 +21,9 @@ from ferryman.schema.connection.address import Address
 from ferryman.schema.fact import Entry
 from ferryman.schema.job import State
 from ferryman.schema.rule import Finding
+from ferryman.testing.keyspaces import dump, read_keyspace, store
 
-from ..support.captures import dump, survey
-from ..support.keyspace import inject_all, store
+from ..support.keyspace import inject_all
 from ..support.servers import Server
 
 NOW = 1_800_000_000_000
@@ -43,7 +43,7 @@ def audited(server: Server) -> tuple[list[Finding], Census]:
 
 
 def expected(client: redis.Redis) -> tuple[list[Finding], Census]:
-    seen = survey(FAMILY, dump(client).values(), "q", NOW)
+    seen = read_keyspace(FAMILY, dump(client).values(), "q", NOW)
     census = Census()
     for job in seen.jobs():
         census.count(job, NOW)

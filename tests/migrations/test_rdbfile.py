@@ -17,10 +17,11 @@ from ferryman.schema.fact import Entry
 from ferryman.schema.family import family_names, get_family
 from ferryman.schema.job import Job
 from ferryman.schema.rule import Finding
+from ferryman.testing.keyspaces import read_keyspace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ..support.captures import Capture, captures, load, survey
+from ..support.captures import Capture, captures, load
 from ..support.servers import Server
 from ..support.snapshots import NOW, fill, plain, read, saved
 
@@ -153,7 +154,7 @@ def test_a_snapshot_gives_the_jobs_and_findings_of_its_server(case: Capture) -> 
     # The file and the list of keys were not taken at the same moment.
     entries = [evolve(entry, ttl_ms=left[entry.key]) for entry in case.entries() if entry.key in left]
     assert all((entry.ttl_ms is None) == (left[entry.key] is None) for entry in case.entries() if entry.key in left)
-    seen = survey(get_family(case.system), entries, case.prefix, case.captured_at_ms)
+    seen = read_keyspace(get_family(case.system), entries, case.prefix, case.captured_at_ms)
     expected = (get_family(case.system).read(subject, seen.keyspace) for subject in seen.subjects.values())
     assert sorted(jobs(address, case.captured_at_ms), key=repr) == sorted(filter(None, expected), key=repr)
     told: list[Finding] = []

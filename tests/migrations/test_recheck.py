@@ -28,9 +28,10 @@ from ferryman.schema.fact import Entry, FactKind, Subject
 from ferryman.schema.family import Command, get_family
 from ferryman.schema.key_refs import KeyRef
 from ferryman.schema.rule import Finding, Keyspace, Severity
+from ferryman.testing.keyspaces import dump, read_keyspace
 
 from ..conftest import SERVERS
-from ..support.captures import Capture, captures, dump, load, survey
+from ..support.captures import Capture, captures, load
 from ..support.moved import FAULTS, PACE, Moved
 from ..support.movers import moving
 from ..support.servers import Server
@@ -50,9 +51,9 @@ def test_all_that_speaks_of_a_job_is_found_again(server: Server, system: str) ->
         client = server.client()
         client.flushdb()
         load(capture, client)
-        surveyed = survey(family, dump(client).values(), capture.prefix, capture.captured_at_ms)
-        asked = {name: refs for name, subject in surveyed.subjects.items() if (refs := _refs(subject, surveyed.keyspace))}
-        assert len(asked) >= len(surveyed.jobs())
+        reading_of = read_keyspace(family, dump(client).values(), capture.prefix, capture.captured_at_ms)
+        asked = {name: refs for name, subject in reading_of.subjects.items() if (refs := _refs(subject, reading_of.keyspace))}
+        assert len(asked) >= len(reading_of.jobs())
         with open_reader(_address(server, capture)) as reader:
             answers = reader.read(list(asked.values()))
         for name, entries in zip(asked, answers, strict=True):
@@ -62,7 +63,7 @@ def test_all_that_speaks_of_a_job_is_found_again(server: Server, system: str) ->
                 gathering.add(fact)
             again = next((each for each in gathering.subjects() if (each.scope, each.job_id) == name), None)
             assert again is not None, f"{capture}: {name}"
-            assert _stated(again) == _stated(surveyed.subjects[name]), f"{capture}: {name}"
+            assert _stated(again) == _stated(reading_of.subjects[name]), f"{capture}: {name}"
 
 
 def _refs(subject: Subject, keyspace: Keyspace) -> list[Any]:
@@ -158,11 +159,11 @@ def test_a_job_that_never_stands_still_keeps_the_findings_that_every_look_shows(
 def test_rules_of_the_record_look_at_nothing_else(system: str) -> None:
     family = get_family(system)
     for capture in captures(system):
-        surveyed = survey(family, capture.entries(), capture.prefix, capture.captured_at_ms)
-        for subject in surveyed.subjects.values():
+        reading_of = read_keyspace(family, capture.entries(), capture.prefix, capture.captured_at_ms)
+        for subject in reading_of.subjects.values():
             alone = evolve(subject, facts=tuple(subject.of_kind(FactKind.RECORD)))
             found = [
-                [each for each in family.findings(seen, surveyed.keyspace) if each.rule in family.of_record]
+                [each for each in family.findings(seen, reading_of.keyspace) if each.rule in family.of_record]
                 for seen in (subject, alone)
                 if seen.facts
             ]
@@ -184,8 +185,8 @@ def test_where_no_other_rule_is_broken_the_record_is_looked_at(
 ) -> None:
     keyspace = _keyspace_of_capture(server)
     client, entries = server.client(), dump(server.client()).values()
-    surveyed = survey(keyspace.family, entries, keyspace.prefix, keyspace.now_ms)
-    found = ((subject, keyspace.family.findings(subject, keyspace)) for subject in surveyed.subjects.values())
+    reading_of = read_keyspace(keyspace.family, entries, keyspace.prefix, keyspace.now_ms)
+    found = ((subject, keyspace.family.findings(subject, keyspace)) for subject in reading_of.subjects.values())
     subject, first = next((subject, said) for subject, said in found if [each.rule for each in said] == ["KUE-15"])
     if change:
         client.execute_command(*(word.format(id=subject.job_id, padded=padded(subject.job_id)) for word in change))
@@ -298,9 +299,9 @@ def test_without_the_right_to_transactions_findings_are_told_as_they_were_seen(s
 def _keyspace_of_capture(server: Server) -> Keyspace:
     capture = next(each for each in captures("kue") if each.name == "healthy")
     load(capture, server.client())
-    return survey(get_family("kue"), dump(server.client()).values(), "q", capture.captured_at_ms).keyspace
+    return read_keyspace(get_family("kue"), dump(server.client()).values(), "q", capture.captured_at_ms).keyspace
 
 
 def _subject(server: Server, keyspace: Keyspace, job_id: str) -> Subject:
     entries = dump(server.client()).values()
-    return survey(keyspace.family, entries, keyspace.prefix, keyspace.now_ms).subjects["", job_id]
+    return read_keyspace(keyspace.family, entries, keyspace.prefix, keyspace.now_ms).subjects["", job_id]

@@ -15,17 +15,19 @@ from ferryman.schema.errors import FerrymanError, KeyspaceNotFound, ServerError,
 from ferryman.schema.family import Command
 from ferryman.schema.job import Job, State
 from ferryman.schema.rule import Finding, Severity
+from ferryman.testing.faults import StoredKeyspace
+from ferryman.testing.keyspaces import dump
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ..support.captures import capture, dump
-from ..support.mending import NOW, Ward
+from ..support.captures import capture
+from ..support.mending import NOW, stored_in
 from ..support.servers import Server
 
 
 @pytest.fixture
-def ward(server: Server, client: redis.Redis) -> Ward:
-    return Ward(server, client, KUE, "q")
+def stored(server: Server, client: redis.Redis) -> StoredKeyspace:
+    return stored_in(server, client, KUE, "q")
 
 
 @pytest.fixture
@@ -33,14 +35,14 @@ def address(server: Server) -> Address:
     return Address.parse(server.url(family="kue"))
 
 
-def waiting(ward: Ward) -> Job:
+def waiting(stored: StoredKeyspace) -> Job:
     """Some waiting job of a sound keyspace."""
-    return next(job for job in ward.generate(20, 1) if job.state is State.WAITING)
+    return next(job for job in stored.generate(20, 1) if job.state is State.WAITING)
 
 
-def test_planning_shows_the_commands_and_changes_nothing(ward: Ward, client: redis.Redis, address: Address) -> None:
-    job = waiting(ward)
-    ward.inject("KUE-4", job)
+def test_planning_shows_the_commands_and_changes_nothing(stored: StoredKeyspace, client: redis.Redis, address: Address) -> None:
+    job = waiting(stored)
+    stored.inject("KUE-4", job)
     before = dump(client)
     (repair,) = planned(address, ["KUE-4"], NOW)
     member = f"{len(job.id):02d}|{job.id}".encode()
@@ -63,29 +65,29 @@ def interfering(calls: int, interfere: Callable[[], object]) -> Callable[[str, i
 
 @pytest.mark.parametrize("reading", [1, 2])
 def test_what_is_mended_meanwhile_by_others_is_left_alone(
-    ward: Ward, client: redis.Redis, address: Address, reading: int
+    stored: StoredKeyspace, client: redis.Redis, address: Address, reading: int
 ) -> None:
     """During the first reading it is seen late; after the second one only the script can see it."""
-    job = waiting(ward)
-    ward.inject("KUE-4", job)
+    job = waiting(stored)
+    stored.inject("KUE-4", job)
     member = f"{len(job.id):02d}|{job.id}"
     progress = interfering(reading, lambda: client.zadd("q:jobs", {member: 77}))
     assert [each.outcome for each in applied(address, ["KUE-4"], NOW, progress)] == [Outcome.CHANGED]
     assert client.zscore("q:jobs", member) == 77
 
 
-def test_a_job_that_moved_on_is_left_alone(ward: Ward, client: redis.Redis, address: Address) -> None:
-    job = waiting(ward)
-    ward.inject("KUE-5", job)
+def test_a_job_that_moved_on_is_left_alone(stored: StoredKeyspace, client: redis.Redis, address: Address) -> None:
+    job = waiting(stored)
+    stored.inject("KUE-5", job)
     progress = interfering(2, lambda: client.hset(f"q:job:{job.id}", "progress", "10"))
     assert [each.outcome for each in applied(address, ["KUE-5"], NOW, progress)] == [Outcome.CHANGED]
     assert client.zscore("q:jobs:inactive", f"{len(job.id):02d}|{job.id}") is None
 
 
-def test_only_the_finding_whose_keys_changed_is_left(ward: Ward, client: redis.Redis, address: Address) -> None:
-    first, second = [job for job in ward.generate(20, 1) if job.state is State.COMPLETED][:2]
-    ward.inject("KUE-4", first)
-    ward.inject("KUE-4", second)
+def test_only_the_finding_whose_keys_changed_is_left(stored: StoredKeyspace, client: redis.Redis, address: Address) -> None:
+    first, second = [job for job in stored.generate(20, 1) if job.state is State.COMPLETED][:2]
+    stored.inject("KUE-4", first)
+    stored.inject("KUE-4", second)
     progress = interfering(2, lambda: client.hset(f"q:job:{first.id}", "progress_data", "{}"))
     outcomes = {each.finding.job_id: each.outcome for each in applied(address, ["KUE-4"], NOW, progress)}
     # The next round finds the changed job again, and nobody touches it any more.
@@ -93,18 +95,18 @@ def test_only_the_finding_whose_keys_changed_is_left(ward: Ward, client: redis.R
     assert client.hget(f"q:job:{first.id}", "progress_data") == b"{}"
 
 
-def test_several_rules_at_one_job_are_mended_together(ward: Ward, address: Address) -> None:
-    job = waiting(ward)
+def test_several_rules_at_one_job_are_mended_together(stored: StoredKeyspace, address: Address) -> None:
+    job = waiting(stored)
     for rule in ("KUE-4", "KUE-5", "KUE-6", "KUE-21"):
-        ward.inject(rule, job)
+        stored.inject(rule, job)
     repairs = applied(address, ["KUE-4", "KUE-5", "KUE-6", "KUE-21"], NOW)
     assert len(repairs) == 4
     assert {each.outcome for each in repairs} == {Outcome.MENDED}
-    assert {rule for rule, *_ in ward.said()} <= {"KUE-15"}
+    assert {rule for rule, *_ in stored.finding_keys()} <= {"KUE-15"}
 
 
-def test_a_key_of_another_type_is_not_written_to(ward: Ward, client: redis.Redis, address: Address) -> None:
-    ward.generate(20, 1)
+def test_a_key_of_another_type_is_not_written_to(stored: StoredKeyspace, client: redis.Redis, address: Address) -> None:
+    stored.generate(20, 1)
     client.delete("q:job:types")
     client.set("q:job:types", "x")
     assert {each.outcome for each in applied(address, ["KUE-25"], NOW)} == {Outcome.UNMENDABLE}
@@ -124,8 +126,8 @@ def test_an_empty_database_has_nothing_to_mend(address: Address) -> None:
         applied(address, ["KUE-4"], NOW)
 
 
-def test_a_user_who_may_not_run_scripts_is_told(ward: Ward, server: Server, client: redis.Redis) -> None:
-    ward.inject("KUE-4", waiting(ward))
+def test_a_user_who_may_not_run_scripts_is_told(stored: StoredKeyspace, server: Server, client: redis.Redis) -> None:
+    stored.inject("KUE-4", waiting(stored))
     client.execute_command("ACL", "SETUSER", "clerk", "on", ">pw", "~*", "+@all", "-eval", "-evalsha")
     try:
         url = server.url(family="kue").replace("ferryman://", "ferryman://clerk:pw@")
@@ -136,10 +138,12 @@ def test_a_user_who_may_not_run_scripts_is_told(ward: Ward, server: Server, clie
         client.execute_command("ACL", "DELUSER", "clerk")
 
 
-def test_a_user_who_may_not_write_one_of_the_keys_changes_none(ward: Ward, server: Server, client: redis.Redis) -> None:
+def test_a_user_who_may_not_write_one_of_the_keys_changes_none(
+    stored: StoredKeyspace, server: Server, client: redis.Redis
+) -> None:
     if not client.info("server")["redis_version"] >= "7":
         pytest.skip("scripts can't ask for rights before Redis 7")
-    ward.inject("KUE-6", waiting(ward))
+    stored.inject("KUE-6", waiting(stored))
     client.execute_command("ACL", "SETUSER", "clerk", "on", ">pw", "~*", "+@all", "-lpush")
     before = dump(client)
     try:

@@ -23,8 +23,9 @@ from ferryman.schema.connection.pipeline import open_pipeline
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import family_names, get_family
 from ferryman.schema.rule import Finding
+from ferryman.testing.keyspaces import read_keyspace
 
-from ..support.captures import Capture, capture, captures, load, survey
+from ..support.captures import Capture, capture, captures, load
 from ..support.servers import GENERATIONS, Server, ServerKind, free_cluster_port, generation
 from ..support.snapshots import NOW, fill, plain, read, saved
 from ..support.topologies import wait_until
@@ -170,7 +171,7 @@ def test_an_audit_finds_what_the_capture_holds(client: redis.Redis, server: Serv
     LocalEngine().audit(address, case.captured_at_ms, told.append)
     # Times to live are not loaded.
     entries = [evolve(entry, ttl_ms=None) for entry in case.entries()]
-    seen = survey(get_family(case.system), entries, case.prefix, case.captured_at_ms)
+    seen = read_keyspace(get_family(case.system), entries, case.prefix, case.captured_at_ms)
     assert sorted(map(repr, told)) == sorted(map(repr, seen.findings()))
     assert told
     assert {job.id for job in LocalEngine().jobs(address, case.captured_at_ms)} == {job.id for job in seen.jobs()}

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import get_family
+from ferryman.testing.keyspaces import dump, read_keyspace, store
 
-from ..support.captures import dump, survey
 from ..support.families import GENERATING
-from ..support.keyspace import store
 from ..support.mending import NOW
 from ..support.servers import Server
 
@@ -26,7 +25,7 @@ def test_a_key_of_the_wrong_type_is_told(server: Server, name: str) -> None:
     for key, entry in sound.items():
         redis_type, value = OTHERS.get(entry.redis_type, ("string", b"x"))
         changed = {**sound, key: Entry(key, redis_type, value)}
-        found = survey(family, changed.values(), prefix, NOW).findings()
+        found = read_keyspace(family, changed.values(), prefix, NOW).findings()
         if key.decode("utf-8", "surrogateescape") not in {finding.key for finding in found}:
             silent.add(key)
     assert silent == set()

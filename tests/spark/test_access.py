@@ -9,9 +9,9 @@ from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import ServerError
 from ferryman.schema.family import Target, get_family
 from ferryman.spark.engine import SparkEngine
+from ferryman.testing.keyspaces import store
 
 from ..support.acl import access_additions, access_rules, for_family, user
-from ..support.keyspace import store
 from ..support.servers import Server
 
 NOW = 1_795_262_676_000

@@ -15,10 +15,11 @@ from ferryman.spark.audit_input import Share, share
 from ferryman.spark.snapshot import JOB_KEY, Snapshot, take
 from ferryman.spark.step import SUMMARY, Batches, run_step, with_summary
 from ferryman.spark.tables import FACTS
+from ferryman.testing.keyspaces import store
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
-from ..support.keyspace import inject_all, store
+from ..support.keyspace import inject_all
 from ..support.servers import Server
 
 NOW = 1_800_000_000_000

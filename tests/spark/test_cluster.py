@@ -19,10 +19,11 @@ from ferryman.spark import source as data_source
 from ferryman.spark.engine import SparkEngine
 from ferryman.spark.entries import ENTRIES
 from ferryman.spark.source import Ferryman
+from ferryman.testing.keyspaces import dump
 from pyspark.sql import SparkSession
 
 from ..conftest import SERVERS
-from ..support.captures import captures, commands, dump, load
+from ..support.captures import captures, commands, load
 from ..support.clusters import MASTERS, cluster
 from ..support.servers import Server
 

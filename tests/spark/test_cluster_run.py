@@ -15,10 +15,9 @@ from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
 from ferryman.schema.connection.address import Address
 from ferryman.schema.family import get_family
+from ferryman.testing.keyspaces import dump, store
 
-from ..support.captures import dump
 from ..support.command import Outcome, ferryman, ferryman_process
-from ..support.keyspace import store
 from ..support.servers import Server, free_port
 from ..support.standalone import Standalone, standalone
 

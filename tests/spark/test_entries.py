@@ -24,11 +24,12 @@ from ferryman.spark.hashes import record_test
 from ferryman.spark.projection import parse_fields
 from ferryman.spark.source import Ferryman
 from ferryman.spark.tables import ROWS
+from ferryman.testing.keyspaces import dump
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from ..support import snapshots
-from ..support.captures import Capture, capture, captures, dump, load
+from ..support.captures import Capture, capture, captures, load
 from ..support.servers import Server
 
 SYSTEMS = ("bee", "kickq", "kombu", "kue", "pjq", "qless")

@@ -26,10 +26,10 @@ from ferryman.spark.engine import SparkEngine
 from ferryman.spark.failures import named_error
 from ferryman.spark.step import Batches, run_step
 from ferryman.spark.tables import FINDINGS
+from ferryman.testing.keyspaces import store
 from pyspark.sql import SparkSession
 
 from ..conftest import SERVERS
-from ..support.keyspace import store
 from ..support.proxy import proxy
 from ..support.servers import Server
 from ..support.topologies import Watched, watched

@@ -20,11 +20,10 @@ from ferryman.schema.rule import Finding
 from ferryman.spark.engine import SparkEngine
 from ferryman.spark.step import Batches, run_step
 from ferryman.spark.tables import FINDINGS
+from ferryman.testing.keyspaces import dump, store
 from pyspark.sql import SparkSession
 
 from ..conftest import SERVERS
-from ..support.captures import dump
-from ..support.keyspace import store
 from ..support.servers import Server, free_port
 
 NOW = 1_795_262_676_000

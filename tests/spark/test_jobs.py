@@ -42,9 +42,9 @@ from ferryman.spark.jobs import FactJobs, KeyRowJobs
 from ferryman.spark.key_rows import KeyRowWriter
 from ferryman.spark.placement_check import KeyRows
 from ferryman.spark.step import Cancelled, in_background
+from ferryman.testing.keyspaces import dump
+from ferryman.testing.keyspaces import store as store_jobs
 
-from ..support.captures import dump
-from ..support.keyspace import store as store_jobs
 from ..support.prefiltering import in_order, jobs_of
 from ..support.servers import Server
 

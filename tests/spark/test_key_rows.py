@@ -27,11 +27,12 @@ from ferryman.spark.columns import STAYS, Hashes
 from ferryman.spark.engine import SparkEngine
 from ferryman.spark.key_rows import KeyRowWriter, hash_of_names, placement_hashes
 from ferryman.spark.snapshot import take
+from ferryman.testing.keyspaces import store
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from ..support.keyspace import inject_all, store
+from ..support.keyspace import inject_all
 from ..support.servers import Server
 
 NOW = 1_800_000_000_000

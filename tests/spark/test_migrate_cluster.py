@@ -14,11 +14,10 @@ from ferryman.schema.connection.address import Address
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import get_family
 from ferryman.spark.engine import SparkEngine
+from ferryman.testing.keyspaces import dump, store
 
 from ..conftest import SERVERS
-from ..support.captures import dump
 from ..support.clusters import MASTERS, Cluster, cluster
-from ..support.keyspace import store
 from ..support.servers import Server
 
 NOW = 1_795_262_676_000

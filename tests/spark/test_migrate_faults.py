@@ -29,12 +29,11 @@ from ferryman.spark.engine import SparkEngine
 from ferryman.spark.snapshot import take
 from ferryman.spark.step import Results
 from ferryman.spark.tables import FINDINGS
+from ferryman.testing.keyspaces import dump, store
 from pyspark.sql import SparkSession
 
-from ..support.captures import dump
 from ..support.command import PROGRAM
 from ..support.gate import Gate, When, gate
-from ..support.keyspace import store
 from ..support.servers import Server, free_port
 from ..support.topologies import wait_until
 

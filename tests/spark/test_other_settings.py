@@ -12,8 +12,8 @@ from ferryman.schema.job import Job
 from ferryman.schema.rule import Finding
 from ferryman.schema.text import dump_json
 from ferryman.spark.engine import SparkEngine
+from ferryman.testing.keyspaces import dump
 
-from ..support.captures import dump
 from ..support.servers import Server
 
 LOCAL = LocalEngine()

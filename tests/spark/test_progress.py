@@ -8,8 +8,8 @@ import redis
 from ferryman.schema.connection.address import Address
 from ferryman.schema.family import get_family
 from ferryman.spark.engine import SparkEngine
+from ferryman.testing.keyspaces import store
 
-from ..support.keyspace import store
 from ..support.servers import Server
 
 NOW = 1_795_262_676_000

@@ -21,9 +21,9 @@ from ferryman.schema.rule import Finding
 from ferryman.spark import snapshot
 from ferryman.spark.engine import SparkEngine
 from ferryman.spark.session import session
+from ferryman.testing.keyspaces import dump, store
 
-from ..support.captures import Capture, capture, captures, dump, load
-from ..support.keyspace import store
+from ..support.captures import Capture, capture, captures, load
 from ..support.servers import Server
 
 T = TypeVar("T")

@@ -20,10 +20,11 @@ from ferryman.spark import source as data_source
 from ferryman.spark.frames import read
 from ferryman.spark.source import Ferryman
 from ferryman.spark.tables import FINDINGS, JOBS, Table
+from ferryman.testing.keyspaces import dump
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, lit
 
-from ..support.captures import Capture, capture, captures, dump, load
+from ..support.captures import Capture, capture, captures, load
 from ..support.servers import Server
 
 LOCAL = LocalEngine()

@@ -21,12 +21,12 @@ from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from ferryman.spark.poll import totals as queue_totals
 from ferryman.spark.source import Ferryman
 from ferryman.spark.stream import Watch
+from ferryman.testing.keyspaces import store
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from ..conftest import SERVERS
-from ..support.keyspace import store
 from ..support.native import LEASE, jobs
 from ..support.servers import Server, free_port
 from ..support.topologies import durable

@@ -21,9 +21,8 @@ from ferryman.schema.fact import Entry
 from ferryman.schema.family import get_family
 from ferryman.schema.rule import Finding
 from ferryman.spark.session import SUBMITTED
+from ferryman.testing.keyspaces import dump, store
 
-from ..support.captures import dump
-from ..support.keyspace import store
 from ..support.packages import ROOT, archive, bare_python, source_tree
 from ..support.servers import Server
 from ..support.standalone import SPARK_HOME, Standalone

@@ -14,9 +14,9 @@ from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import ServerError, UsageError
 from ferryman.schema.family import get_family
 from ferryman.spark.engine import SparkEngine
+from ferryman.testing.keyspaces import store
 from pyspark.sql import SparkSession
 
-from ..support.keyspace import store
 from ..support.mounts import mounted
 from ..support.servers import Server
 

@@ -12,9 +12,8 @@ from attrs import evolve, field, frozen
 from ferryman.schema.family import KeyFamily, get_family
 from ferryman.schema.job import Job, State
 from ferryman.schema.rule import Severity
+from ferryman.testing.keyspaces import dump, read_keyspace, store
 
-from .captures import dump, survey
-from .keyspace import store
 from .mending import NOW
 
 PLAIN = Job("7", "mail", "mail", State.WAITING, payload=b"{}", created_at=NOW - 9000, updated_at=NOW - 9000)
@@ -95,7 +94,7 @@ def kept(family: KeyFamily, feature: Feature, client: redis.Redis) -> Kept:
     client.flushdb()
     store(client, family, family.default_prefix, [job], NOW)
     entries = dump(client)
-    seen = survey(family, entries.values(), family.default_prefix, NOW)
+    seen = read_keyspace(family, entries.values(), family.default_prefix, NOW)
     (again,) = [
         found for found in (family.read(subject, seen.keyspace) for subject in seen.subjects.values()) if found is not None
     ]
@@ -123,7 +122,7 @@ def order_is_kept(family: KeyFamily, client: redis.Redis) -> bool:
     client.flushdb()
     jobs = [evolve(PLAIN, id=job_id, position=place, rank=0) for job_id, place in (("9", 1), ("12", 0), ("3", 2))]
     store(client, family, family.default_prefix, jobs, NOW)
-    seen = survey(family, dump(client).values(), family.default_prefix, NOW)
+    seen = read_keyspace(family, dump(client).values(), family.default_prefix, NOW)
     found = [family.read(subject, seen.keyspace) for subject in seen.subjects.values()]
     waiting = sorted((job.position or 0, job.id) for job in found if job is not None)
     return [job_id for _, job_id in waiting] == ["12", "9", "3"]

@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from random import Random
 
 import redis
-from ferryman.migrations.partition_writer import send_last
-from ferryman.schema.family import Command, KeyFamily, Target
+from ferryman.schema.family import KeyFamily, Target
 from ferryman.schema.job import Job
-from ferryman.schema.totals import Totals
 
 BATCH = 1000
-
-
-def store(client: redis.Redis, family: KeyFamily, prefix: str, jobs: Iterable[Job], now_ms: int = 0) -> None:
-    """Writes jobs as a migration would, registries, counters and tokens included."""
-    target, written = Target(prefix, now_ms), Totals()
-    pipeline = client.pipeline(transaction=False)
-    for job in jobs:
-        family.tally_written(job, written)
-        for command in family.write(job, target):
-            pipeline.execute_command(*command)
-        if len(pipeline) > BATCH:
-            pipeline.execute()
-    pipeline.execute()
-    finish(client, family.finish(target, written))
-
-
-def finish(client: redis.Redis, commands: Sequence[Command]) -> None:
-    """Sends the last commands of a family, and its scripts again while they have more to do."""
-    send_last(commands, lambda those: [client.execute_command(*command) for command in those])
 
 
 def inject_all(client: redis.Redis, family: KeyFamily, prefix: str, jobs: Sequence[Job], now_ms: int = 0) -> list[Job]:

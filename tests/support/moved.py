@@ -13,10 +13,9 @@ from ferryman.schema.connection.address import Address
 from ferryman.schema.family import KeyFamily, Target
 from ferryman.schema.job import Job, State
 from ferryman.schema.rule import Finding, Severity
+from ferryman.testing.keyspaces import send, store
 
 from . import movers
-from .keyspace import store
-from .mending import send
 from .movers import Step
 from .servers import Server
 

@@ -8,8 +8,9 @@ from functools import cache
 import pytest
 from ferryman.schema.family import get_family
 from ferryman.schema.job import Job
+from ferryman.testing.keyspaces import KeyspaceReading, read_keyspace
 
-from .captures import Capture, Survey, captures, survey
+from .captures import Capture, captures
 
 
 def each_capture(system: str) -> pytest.MarkDecorator:
@@ -24,15 +25,15 @@ def each_job(system: str) -> pytest.MarkDecorator:
 
 
 @cache
-def surveyed(case: Capture) -> Survey:
+def reading_of(case: Capture) -> KeyspaceReading:
     """The capture as its family sees it, at the time of the capture."""
-    return survey(get_family(case.system), case.entries(), case.prefix, case.captured_at_ms)
+    return read_keyspace(get_family(case.system), case.entries(), case.prefix, case.captured_at_ms)
 
 
 @cache
 def jobs(case: Capture) -> dict[str, Job]:
     """All jobs of a capture by id."""
-    return {job.id: job for job in surveyed(case).jobs()}
+    return {job.id: job for job in reading_of(case).jobs()}
 
 
 def popped(case: Capture) -> dict[str, list[str]]:

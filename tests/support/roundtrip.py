@@ -10,10 +10,10 @@ from ferryman.schema.fact import Entry
 from ferryman.schema.family import KeyFamily, Target
 from ferryman.schema.job import Job
 from ferryman.schema.rule import Finding, Severity
+from ferryman.testing.keyspaces import dump, read_keyspace, store
 from hypothesis import HealthCheck, settings
 
-from .captures import Capture, dump, survey
-from .keyspace import store
+from .captures import Capture
 
 on_a_server = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
 """For properties that take the ``client`` fixture: each example empties the server itself."""
@@ -41,7 +41,7 @@ class Roundtrip:
 
     def read(self, entries: Iterable[Entry]) -> dict[str, Job]:
         """The jobs that stand in these keys, by id."""
-        return {job.id: job for job in survey(self.family, entries, self.prefix, self.now_ms).jobs()}
+        return {job.id: job for job in read_keyspace(self.family, entries, self.prefix, self.now_ms).jobs()}
 
     def standing(self, client: redis.Redis) -> dict[str, Job]:
         """The jobs that the server holds now."""
@@ -49,7 +49,7 @@ class Roundtrip:
 
     def findings(self, client: redis.Redis) -> list[Finding]:
         """What an audit of the server says now."""
-        return survey(self.family, dump(client).values(), self.prefix, self.now_ms).findings()
+        return read_keyspace(self.family, dump(client).values(), self.prefix, self.now_ms).findings()
 
     def errors(self, job: Job) -> list[str]:
         """The rules by which the writer can't store a job."""

@@ -9,22 +9,12 @@ import pytest
 from ferryman.compat.bee import FAMILY
 from ferryman.compat.bee.keys import OPTIONS
 from ferryman.schema.fact import Entry
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from ferryman.testing.hostile import interrogate
+from ferryman.testing.keyspaces import read_keyspace
 
-from ...support.captures import survey
-from ...support.hostile import interrogate
-from .strategies import DEEP, entries
+from .strategies import DEEP
 
 NOW = 1_800_000_000_000
-
-
-@settings(max_examples=100)
-@given(st.lists(entries(), max_size=14))
-def test_no_bytes_at_all_make_the_family_fail(keys: list[Entry]) -> None:
-    interrogate(survey(FAMILY, keys, "bee", NOW))
-    for entry in keys:
-        list(FAMILY.prefixes(entry.key, entry.redis_type))
 
 
 SHAPES = [
@@ -43,8 +33,8 @@ def test_json_of_any_shape_is_read_and_written(status: str, field: str) -> None:
         places = [
             Entry(f"bee:ss:{role}:t".encode(), "zset", [(b"1", 1.8e12)]) for role in ("queue", "delayed", "locks", "expires")
         ]
-        interrogate(survey(FAMILY, [Entry(b"bee:h:jobs:1", "hash", fields), *places], "bee", NOW))
-        interrogate(survey(FAMILY, [Entry(b"bee:h:jobs:1", "hash", fields), *places[1:2]], "bee", NOW))
+        interrogate(read_keyspace(FAMILY, [Entry(b"bee:h:jobs:1", "hash", fields), *places], "bee", NOW))
+        interrogate(read_keyspace(FAMILY, [Entry(b"bee:h:jobs:1", "hash", fields), *places[1:2]], "bee", NOW))
 
 
 def test_deep_and_large_values_are_findings_and_cost_little() -> None:
@@ -54,7 +44,7 @@ def test_deep_and_large_values_are_findings_and_cost_little() -> None:
     for raw in (DEEP, b'{"a":' * 100_000, large, b"9" * 3_000_000, b"[" + b"1e999999," * 300_000 + b"1]"):
         fields = dict.fromkeys((b"data", b"options", b"tags", b"history", b"result", b"dependants"), raw)
         record = Entry(b"bee:h:jobs:1", "hash", {b"jid": b"1", b"queue": b"t", b"status": b"queued", b"retries": raw, **fields})
-        seen = survey(FAMILY, [record, Entry(b"bee:str:hive:options", "string", raw)], "bee", NOW)
+        seen = read_keyspace(FAMILY, [record, Entry(b"bee:str:hive:options", "string", raw)], "bee", NOW)
         interrogate(seen)
         assert {"BEE-2", "BEE-5", "BEE-28"} <= {finding.rule for finding in seen.findings()}
     assert time.process_time() - started < 60

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import redis
+from ferryman.testing.faults import changed_keys
+from ferryman.testing.keyspaces import dump
 
-from ...support.captures import Capture, capture, captures, dump
+from ...support.captures import Capture, capture, captures
 from ...support.captures import load as load_lasting
 from ...support.command import ferryman
-from ...support.mending import changed
 from ...support.servers import Server
 
 each_capture = pytest.mark.parametrize("case", captures("bee"), ids=str)
@@ -45,7 +46,7 @@ def test_a_captured_keyspace_migrates_and_verifies(server: Server, case: Capture
         refused = 0 if case.name != "crashed" else 6 if family == "ferryman" else 5
         assert summary["read"] == case.expected["jobs"]
         assert summary["written"] == case.expected["jobs"] - refused
-        assert changed(before, dump(client)) == set()
+        assert changed_keys(before, dump(client)) == set()
 
 
 @each_capture

@@ -10,12 +10,13 @@ import pytest
 from ferryman.compat.bee import FAMILY
 from ferryman.schema.fact import Entry, FactKind, Subject, join
 from ferryman.schema.job import State
+from ferryman.testing.keyspaces import read_keyspace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ...support import reading
-from ...support.captures import Capture, capture, survey
-from ...support.reading import assert_all_read, assert_counted, jobs, surveyed
+from ...support.captures import Capture, capture
+from ...support.reading import assert_all_read, assert_counted, jobs, reading_of
 from .strategies import entries
 
 
@@ -101,19 +102,19 @@ def test_every_byte_of_a_record_is_in_the_job(case: Capture) -> None:
     ],
 )
 def test_a_keyspace_tells_which_version_wrote_it(name: str, version: str) -> None:
-    assert FAMILY.version(surveyed(capture("bee", name)).keyspace) == version
+    assert FAMILY.version(reading_of(capture("bee", name)).keyspace) == version
 
 
 def test_an_upgraded_keyspace_names_both_versions() -> None:
     old = capture("bee", "older-version-0.0.3").entries()
-    seen = survey(FAMILY, [*old, *capture("bee", "healthy").entries()], "bee", 0)
+    seen = read_keyspace(FAMILY, [*old, *capture("bee", "healthy").entries()], "bee", 0)
     assert FAMILY.version(seen.keyspace) == "0.0.3 or older, then head of the repository (2014-01-13)"
 
 
 def test_live_workers_are_counted_by_queue() -> None:
-    counts = FAMILY.consumers(surveyed(capture("bee", "healthy")).keyspace)
+    counts = FAMILY.consumers(reading_of(capture("bee", "healthy")).keyspace)
     assert counts == {"Image.Resize": 1, "flow:child": 1, "flow:parent": 1, "mail:bulk send": 1, 'reports.日次 "Q"': 1}
-    crashed = surveyed(capture("bee", "crashed")).keyspace
+    crashed = reading_of(capture("bee", "crashed")).keyspace
     assert FAMILY.consumers(crashed)["crash.alone"] == 0
     assert "crash.alone" in FAMILY.queues(crashed)
 
@@ -149,7 +150,7 @@ def record(job_id: str, **fields: str) -> Entry:
 def test_a_duplicate_is_in_the_state_that_its_original_gives_it(status: str, history: str, state: State) -> None:
     keys = [record("1", status=status, history=history), record("2", status="duplicate", duplicate="1")]
     for order in (keys, keys[::-1]):
-        seen = survey(FAMILY, order, "bee", 0)
+        seen = read_keyspace(FAMILY, order, "bee", 0)
         job = FAMILY.read(seen.subjects["", "2"], seen.keyspace)
         assert job is not None
         assert job.state is state
@@ -159,7 +160,7 @@ def test_a_duplicate_is_in_the_state_that_its_original_gives_it(status: str, his
 def test_without_an_answer_a_duplicate_is_in_no_known_state_and_no_rule_guesses() -> None:
     entry = record("2", status="duplicate", duplicate="1", tags="{}", history="{}", worker="", submitted="1", retries="0")
     subject = join([fact for fact in FAMILY.facts(entry, "bee") if fact.job_id == "2"])
-    keyspace = survey(FAMILY, [], "bee", 0).keyspace
+    keyspace = read_keyspace(FAMILY, [], "bee", 0).keyspace
     job = FAMILY.read(subject, keyspace)
     assert job is not None
     assert job.state is State.UNKNOWN
@@ -202,7 +203,7 @@ def test_keys_of_others_are_left_alone_and_unknown_ones_named() -> None:
 @given(st.lists(entries(), min_size=1, max_size=6), st.randoms())
 def test_the_order_of_facts_does_not_matter(keys: list[Entry], random: Any) -> None:
     unique = {(entry.key, entry.offset): entry for entry in [*keys, record("1", status="queued")]}.values()
-    seen = survey(FAMILY, unique, "bee", 0)
+    seen = read_keyspace(FAMILY, unique, "bee", 0)
     for subject in seen.subjects.values():
         shuffled = list(subject.facts)
         random.shuffle(shuffled)

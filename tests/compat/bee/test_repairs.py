@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 
-import pytest
 import redis
 from ferryman.compat.bee import FAMILY
 from ferryman.migrations.repair import Outcome
-from ferryman.schema.family import Target
 from ferryman.schema.job import State
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from ferryman.testing.faults import changed_keys, named_words
+from ferryman.testing.keyspaces import dump
 
-from ...support.captures import capture, dump, load
-from ...support.mending import NOW, Ward, assert_fault_is_found_and_mended, changed, named
+from ...support.captures import capture, load
+from ...support.mending import stored_in
 from ...support.servers import Server
 
 
@@ -25,66 +23,46 @@ def number(rule: str) -> int:
 RULES = sorted(FAMILY.injectable, key=number)
 
 
-def test_every_rule_is_injectable_but_those_that_never_come_alone() -> None:
-    assert {rule.id for rule in FAMILY.rules} - FAMILY.injectable == {"BEE-14", "BEE-16"}
-    assert {rule.id for rule in FAMILY.rules} >= FAMILY.repairable
-
-
-@pytest.mark.parametrize("rule", RULES)
-@settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(seed=st.integers(0, 2**32), pick=st.integers(0, 39))
-def test_an_injected_fault_is_all_that_is_found_and_is_mended(
-    server: Server, client: redis.Redis, rule: str, seed: int, pick: int
-) -> None:
-    assert_fault_is_found_and_mended(Ward(server, client, FAMILY, "bee"), rule, seed, pick, jobs=40)
-
-
-def test_for_every_damage_there_is_a_job_among_a_few() -> None:
-    jobs = list(FAMILY.generate(300, 1, NOW))
-    for rule in RULES:
-        assert any(FAMILY.inject(rule, job, Target("bee", NOW)) for job in jobs), rule
-
-
 def test_the_damage_that_real_crashes_left_is_mended_rule_by_rule(server: Server, client: redis.Redis) -> None:
     case = capture("bee", "crashed")
-    ward = Ward(server, client, FAMILY, "bee", case.captured_at_ms)
+    stored = stored_in(server, client, FAMILY, "bee", case.captured_at_ms)
     load(case, client)
     healed = set()
     # Last what lets jobs die: some do so at once.
     for rule in sorted(FAMILY.repairable, key=lambda rule: (rule == "BEE-10", number(rule))):
-        before, keys = ward.said(), dump(client)
-        repairs = ward.repair(rule)
-        after = ward.said()
+        before, keys = stored.finding_keys(), dump(client)
+        repairs = stored.repair(rule)
+        after = stored.finding_keys()
         mended = {(each.finding.job_id, each.finding.key) for each in repairs if each.outcome is Outcome.MENDED}
         assert {each.outcome for each in repairs} <= {Outcome.MENDED, Outcome.UNMENDABLE}
         assert {said[1:3] for said in after if said[0] == rule}.isdisjoint(mended)
         assert {said[:2] for said in after} <= {said[:2] for said in before}
-        assert changed(keys, dump(client)) <= named(repairs)
+        assert changed_keys(keys, dump(client)) <= named_words(repairs)
         healed |= {rule} if mended else set()
     assert healed >= {"BEE-3", "BEE-8", "BEE-9", "BEE-11", "BEE-12", "BEE-13", "BEE-15", "BEE-18", "BEE-22", "BEE-23", "BEE-25"}
 
 
 def test_a_job_released_from_what_has_ended_goes_on_as_bee_would_let_it(server: Server, client: redis.Redis) -> None:
-    ward = Ward(server, client, FAMILY, "bee")
-    job = next(job for job in ward.generate(200, 9) if job.state is State.BLOCKED)
+    stored = stored_in(server, client, FAMILY, "bee")
+    job = next(job for job in stored.generate(200, 9) if job.state is State.BLOCKED)
     [needed] = job.depends_on
     for place in (f"bee:ss:queue:{job.queue}", f"bee:ss:delayed:{job.queue}"):
         client.zrem(place, needed)
     client.delete(f"bee:h:jobs:{needed}")
-    [repair] = [each for each in ward.repair("BEE-22") if each.finding.job_id == job.id]
+    [repair] = [each for each in stored.repair("BEE-22") if each.finding.job_id == job.id]
     assert repair.outcome is Outcome.MENDED
     assert client.hget(f"bee:h:jobs:{job.id}", "status") == b"queued"
-    assert client.zscore(f"bee:ss:queue:{job.queue}", job.id) == ward.now_ms
+    assert client.zscore(f"bee:ss:queue:{job.queue}", job.id) == stored.now_ms
     assert not client.exists(f"bee:s:dependencies:{job.id}")
     assert json.loads(client.hget(f"bee:h:jobs:{job.id}", "history"))[-1]["event"] == "queued"
-    assert {said for said in ward.said() if said[1] == job.id} == set()
+    assert {said for said in stored.finding_keys() if said[1] == job.id} == set()
 
 
 def test_a_wrong_place_is_left_and_the_right_one_kept(server: Server, client: redis.Redis) -> None:
-    ward = Ward(server, client, FAMILY, "bee")
-    job = next(job for job in ward.generate(60, 2) if job.state is State.WAITING)
-    client.zadd("bee:ss:delayed:elsewhere", {job.id: ward.now_ms})
-    assert {said[0] for said in ward.said() if said[1] == job.id} == {"BEE-11", "BEE-14"}
-    assert [each.outcome for each in ward.repair("BEE-14")] == [Outcome.MENDED]
-    assert {said[0] for said in ward.said() if said[1] == job.id} == set()
+    stored = stored_in(server, client, FAMILY, "bee")
+    job = next(job for job in stored.generate(60, 2) if job.state is State.WAITING)
+    client.zadd("bee:ss:delayed:elsewhere", {job.id: stored.now_ms})
+    assert {said[0] for said in stored.finding_keys() if said[1] == job.id} == {"BEE-11", "BEE-14"}
+    assert [each.outcome for each in stored.repair("BEE-14")] == [Outcome.MENDED]
+    assert {said[0] for said in stored.finding_keys() if said[1] == job.id} == set()
     assert client.zscore(f"bee:ss:queue:{job.queue}", job.id) is not None

@@ -9,14 +9,15 @@ import pytest
 from ferryman.compat.bee import FAMILY
 from ferryman.schema.fact import Entry
 from ferryman.schema.rule import Finding, Severity
+from ferryman.testing.keyspaces import read_keyspace
 
-from ...support.captures import Capture, capture, captures, survey
+from ...support.captures import Capture, capture, captures
 
 NOW = 1_800_000_000_000
 
 
 def audit(case: Capture) -> list[Finding]:
-    return survey(FAMILY, case.entries(), case.prefix, case.captured_at_ms).findings()
+    return read_keyspace(FAMILY, case.entries(), case.prefix, case.captured_at_ms).findings()
 
 
 def test_a_healthy_keyspace_breaks_no_rule() -> None:
@@ -40,7 +41,7 @@ def test_damage_that_costs_nothing_is_no_error() -> None:
 
 def test_only_what_could_not_be_run_right_elsewhere_is_refused() -> None:
     case = capture("bee", "crashed")
-    seen = survey(FAMILY, case.entries(), case.prefix, case.captured_at_ms)
+    seen = read_keyspace(FAMILY, case.entries(), case.prefix, case.captured_at_ms)
     refused = {
         subject.job_id: {finding.rule for finding in FAMILY.refusals(subject, seen.keyspace)}
         for subject in seen.subjects.values()
@@ -150,7 +151,7 @@ def without(entries: list[Entry], *keys: str) -> list[Entry]:
 
 def found(entries: list[Entry]) -> dict[str, str]:
     """Rule -> severity of everything that is said of the entries."""
-    return {finding.rule: str(finding.severity) for finding in survey(FAMILY, entries, "bee", NOW).findings()}
+    return {finding.rule: str(finding.severity) for finding in read_keyspace(FAMILY, entries, "bee", NOW).findings()}
 
 
 BLOCKED = {"history": history("submitted dependancyWaiting")}
@@ -279,6 +280,6 @@ def test_a_blocked_job_of_0_0_3_is_measured_by_its_own_spelling() -> None:
 
 def test_many_odd_keys_are_counted_and_the_first_are_named() -> None:
     odd = [string(f"bee:x:{number:03d}", "") for number in range(50)]
-    findings = survey(FAMILY, [*sound("queued"), *odd], "bee", NOW).findings()
+    findings = read_keyspace(FAMILY, [*sound("queued"), *odd], "bee", NOW).findings()
     assert len(findings) == 21
     assert "30 more" in findings[-1].detail

@@ -9,11 +9,12 @@ import redis
 from attrs import evolve
 from ferryman.compat.bee import FAMILY
 from ferryman.schema.job import Job, State
+from ferryman.testing.keyspaces import dump
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ...support.captures import Capture, capture, captures, dump
-from ...support.roundtrip import Roundtrip, by_id, on_a_server
+from ...support.captures import Capture, capture, captures
+from ...support.roundtrip import Roundtrip, on_a_server
 from . import strategies
 
 NOW = 1_800_000_000_000
@@ -21,34 +22,6 @@ at = Roundtrip(FAMILY, "bee", NOW)
 
 
 # Reading back
-
-
-@on_a_server
-@given(st.lists(strategies.jobs(), max_size=3, unique_by=by_id))
-def test_every_job_that_bee_can_hold_reads_back_as_it_was(client: redis.Redis, jobs: list[Job]) -> None:
-    client.flushdb()
-    assert not any(map(at.errors, jobs))
-    at.store(client, jobs)
-    # Who waits for whom is written to both sides: a job learns of it as bee's jobs do.
-    awaited = {needed for job in jobs for needed in job.depends_on}
-    expected = {job.id: job for job in jobs if job.id not in awaited}
-    back = at.standing(client)
-    assert {job_id: job for job_id, job in back.items() if job_id not in awaited} == expected
-
-
-@on_a_server
-@given(st.lists(strategies.jobs(), max_size=3, unique_by=by_id))
-def test_what_is_written_breaks_no_rule(client: redis.Redis, jobs: list[Job]) -> None:
-    # Ended and due times of a sound job are times; a job that ended longer ago than it may stay starts to stay anew.
-    soon = NOW + 1_000_000
-    times = {"created_at": NOW - 5000, "due_at": soon, "finished_at": NOW - 1, "lease_expires_at": soon}
-    jobs = [evolve(job, history=(), **times) for job in jobs]
-    client.flushdb()
-    at.store(client, jobs)
-    # Jobs may wait for nobody, be out of retries, or held, at the source already.
-    own = {"BEE-16", "BEE-22", "BEE-32"}
-    findings = at.findings(client)
-    assert [finding for finding in findings if finding.rule not in own] == []
 
 
 @on_a_server
@@ -65,16 +38,6 @@ def test_a_job_read_from_bee_that_went_on_elsewhere_is_written_as_what_it_is_now
     at.store(client, [job])
     [back] = at.standing(client).values()
     assert back == job
-
-
-@on_a_server
-@given(st.lists(strategies.jobs(), max_size=3, unique_by=by_id))
-def test_writing_again_changes_nothing(client: redis.Redis, jobs: list[Job]) -> None:
-    client.flushdb()
-    at.store(client, jobs)
-    once = dump(client)
-    at.store(client, jobs)
-    assert {key: entry.value for key, entry in dump(client).items()} == {key: entry.value for key, entry in once.items()}
 
 
 # Captures

@@ -8,8 +8,7 @@ from typing import Any
 from ferryman.compat.kickq import FAMILY
 from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job
-
-from ...support.captures import survey
+from ferryman.testing.keyspaces import read_keyspace
 
 NOW = 1_800_000_000_000
 CREATED = NOW - 60_000
@@ -91,7 +90,7 @@ def record(
 
 def one(*entries: Entry) -> Job:
     """Job 1, as the entries describe it."""
-    seen = survey(FAMILY, entries, "kickq", NOW)
+    seen = read_keyspace(FAMILY, entries, "kickq", NOW)
     job = FAMILY.read(seen.subjects["", "1"], seen.keyspace)
     assert job is not None
     return job

@@ -5,10 +5,9 @@ from __future__ import annotations
 import redis
 from ferryman.compat.kickq import FAMILY
 from ferryman.compat.kickq.generate import QUEUES, STATES
+from ferryman.testing.keyspaces import dump, read_keyspace, store
 
-from ...support.captures import dump, survey
 from ...support.families import assert_in_shares
-from ...support.keyspace import store
 from .keyspaces import NOW
 
 
@@ -25,5 +24,5 @@ def test_all_queues_and_states_occur_in_about_their_shares(client: redis.Redis) 
 
 def test_generated_keyspaces_are_of_the_newest_version_and_nothing_is_put_aside_in_them(client: redis.Redis) -> None:
     store(client, FAMILY, "kickq", FAMILY.generate(500, 4, NOW), NOW)
-    assert FAMILY.version(survey(FAMILY, dump(client).values(), "kickq", NOW).keyspace) == "1.0 to 1.1"
+    assert FAMILY.version(read_keyspace(FAMILY, dump(client).values(), "kickq", NOW).keyspace) == "1.0 to 1.1"
     assert client.hexists("kickq:job:1", "ferryman") is False

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from ferryman.compat.kickq import FAMILY
 from ferryman.schema.fact import Entry, Subject
+from ferryman.testing.hostile import interrogate
+from ferryman.testing.keyspaces import read_keyspace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ...support.captures import survey
-from ...support.hostile import interrogate
 from .keyspaces import NOW, record
 from .strategies import DEEP, hashes, time_texts
 
@@ -60,7 +60,7 @@ def _value(redis_type: str) -> st.SearchStrategy[Any]:
 @settings(max_examples=200)
 @given(st.lists(entries(), max_size=12), st.integers(0, 2**53))
 def test_no_bytes_at_all_make_the_family_fail(keys: list[Entry], now_ms: int) -> None:
-    interrogate(survey(FAMILY, keys, "kickq", now_ms))
+    interrogate(read_keyspace(FAMILY, keys, "kickq", now_ms))
     for entry in keys:
         list(FAMILY.prefixes(entry.key, entry.redis_type))
 
@@ -70,7 +70,7 @@ def test_no_bytes_at_all_make_the_family_fail(keys: list[Entry], now_ms: int) ->
 def test_the_order_of_facts_does_not_matter(fields: dict[bytes, bytes], keys: list[Entry], random: Any) -> None:
     keys = [entry for entry in keys if entry.key != b"kickq:job:1"]
     unique = {entry.key: entry for entry in [*keys, Entry(b"kickq:job:1", "hash", fields)]}
-    seen = survey(FAMILY, unique.values(), "kickq", NOW)
+    seen = read_keyspace(FAMILY, unique.values(), "kickq", NOW)
     subject = seen.subjects["", "1"]
     shuffled = list(subject.facts)
     random.shuffle(shuffled)
@@ -99,8 +99,8 @@ LARGE = b"x" * 5_000_000
 def test_deep_and_large_documents_cost_little(raw: bytes) -> None:
     started = time.process_time()
     keys = [record(raw=raw, state=b"retry"), Entry(b"kickq:queue:mail", "list", [b"1"])]
-    interrogate(survey(FAMILY, keys, "kickq", NOW))
-    interrogate(survey(FAMILY, [record(raw=raw, state=b"success")], "kickq", NOW))
+    interrogate(read_keyspace(FAMILY, keys, "kickq", NOW))
+    interrogate(read_keyspace(FAMILY, [record(raw=raw, state=b"success")], "kickq", NOW))
     assert time.process_time() - started < 20
 
 
@@ -109,11 +109,11 @@ def test_large_fields_beside_the_document_cost_little() -> None:
     for name in (b"ferryman", b"name", b"state", b"createTime", b"tenant"):
         for raw in (LARGE, b"9" * 5_000_000, DEEP[0], b'{"as_of":' * 100_000):
             entry = record()
-            interrogate(survey(FAMILY, [Entry(entry.key, "hash", {**entry.value, name: raw})], "kickq", NOW))
+            interrogate(read_keyspace(FAMILY, [Entry(entry.key, "hash", {**entry.value, name: raw})], "kickq", NOW))
     assert time.process_time() - started < 40
 
 
 def test_a_list_with_one_id_a_hundred_thousand_times_costs_little() -> None:
     started = time.process_time()
-    interrogate(survey(FAMILY, [record(), Entry(b"kickq:queue:mail", "list", [b"1"] * 100_000)], "kickq", NOW))
+    interrogate(read_keyspace(FAMILY, [record(), Entry(b"kickq:queue:mail", "list", [b"1"] * 100_000)], "kickq", NOW))
     assert time.process_time() - started < 20

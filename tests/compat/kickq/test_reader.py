@@ -11,10 +11,11 @@ from ferryman.compat.kickq.reader import NAMELESS
 from ferryman.schema.fact import Entry, FactKind
 from ferryman.schema.job import State
 from ferryman.schema.text import load_json
+from ferryman.testing.keyspaces import read_keyspace
 
 from ...support import reading
-from ...support.captures import Capture, capture, captures, survey
-from ...support.reading import assert_all_read, assert_counted, jobs, popped, surveyed
+from ...support.captures import Capture, capture, captures
+from ...support.reading import assert_all_read, assert_counted, jobs, popped, reading_of
 from .keyspaces import FAILED, document, one, record
 
 CAPTURES = captures("kickq")
@@ -138,18 +139,18 @@ def test_only_waiting_jobs_have_a_position(case: Capture) -> None:
     ],
 )
 def test_the_version_is_told_from_the_keys(name: str, versions: str) -> None:
-    assert FAMILY.version(surveyed(capture("kickq", name)).keyspace) == versions
+    assert FAMILY.version(reading_of(capture("kickq", name)).keyspace) == versions
 
 
 def test_the_version_is_unknown_where_nothing_ever_ran() -> None:
     entries = [record(), Entry(b"kickq:state:new", "set", [b"1"])]
-    assert FAMILY.version(survey(FAMILY, entries, "kickq", 0).keyspace) is None
-    assert FAMILY.version(survey(FAMILY, [], "kickq", 0).keyspace) is None
+    assert FAMILY.version(read_keyspace(FAMILY, entries, "kickq", 0).keyspace) is None
+    assert FAMILY.version(read_keyspace(FAMILY, [], "kickq", 0).keyspace) is None
 
 
 def test_an_upgraded_keyspace_is_told_by_runs_of_both_kinds() -> None:
     old = record(b"2", **{**FAILED, "runs": [{"count": 1, "state": "fail", "errorMessage": "x"}]})
-    assert FAMILY.version(survey(FAMILY, [old, record(**FAILED)], "kickq", 0).keyspace) == (
+    assert FAMILY.version(read_keyspace(FAMILY, [old, record(**FAILED)], "kickq", 0).keyspace) == (
         "1.0 to 1.1, upgraded from 0.0.1 to 0.0.11"
     )
 

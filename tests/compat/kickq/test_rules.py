@@ -8,8 +8,9 @@ import pytest
 from ferryman.compat.kickq import FAMILY
 from ferryman.schema.fact import Entry
 from ferryman.schema.rule import Finding, Severity
+from ferryman.testing.keyspaces import read_keyspace
 
-from ...support.captures import Capture, capture, captures, survey
+from ...support.captures import Capture, capture, captures
 from .keyspaces import CREATED, DAY, DELAYED, FAILED, NOW, RETRY, SUCCESS, record
 
 HEALTHY = [case for case in captures("kickq") if not case.expected.get("damage")]
@@ -17,7 +18,7 @@ DAMAGED = [case for case in captures("kickq") if case.expected.get("damage")]
 
 
 def audit(case: Capture) -> list[Finding]:
-    return survey(FAMILY, case.entries(), case.prefix, case.captured_at_ms).findings()
+    return read_keyspace(FAMILY, case.entries(), case.prefix, case.captured_at_ms).findings()
 
 
 @pytest.mark.parametrize("case", HEALTHY, ids=str)
@@ -38,7 +39,7 @@ def test_what_old_releases_leave_by_themselves_is_no_error(name: str) -> None:
 
 def test_only_what_could_not_be_run_right_elsewhere_is_refused() -> None:
     case = capture("kickq", "crashed")
-    seen = survey(FAMILY, case.entries(), case.prefix, case.captured_at_ms)
+    seen = read_keyspace(FAMILY, case.entries(), case.prefix, case.captured_at_ms)
     refused = {
         subject.job_id: {finding.rule for finding in FAMILY.refusals(subject, seen.keyspace)}
         for subject in seen.subjects.values()
@@ -87,7 +88,7 @@ def keyspace(
 
 def found(entries: list[Entry]) -> dict[str, Severity]:
     """Rule -> severity of everything that is said of the entries."""
-    return {finding.rule: finding.severity for finding in survey(FAMILY, entries, "kickq", NOW).findings()}
+    return {finding.rule: finding.severity for finding in read_keyspace(FAMILY, entries, "kickq", NOW).findings()}
 
 
 GHOST_RUN: dict[str, Any] = {**RETRY["runs"][0], "state": "ghost"}
@@ -197,6 +198,6 @@ def test_a_job_without_a_number_needs_no_counter() -> None:
 
 def test_many_odd_keys_are_counted_and_the_first_are_named() -> None:
     entries = keyspace(record(), more=tuple(Entry(b"kickq:unique:%03d" % number, "string", b"x") for number in range(50)))
-    findings = survey(FAMILY, entries, "kickq", NOW).findings()
+    findings = read_keyspace(FAMILY, entries, "kickq", NOW).findings()
     assert len(findings) == 21
     assert "30 more" in findings[-1].detail

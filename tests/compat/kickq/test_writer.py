@@ -13,11 +13,11 @@ from ferryman.compat.kickq import FAMILY
 from ferryman.compat.kickq.passthrough import AHEAD_MS
 from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job, State
+from ferryman.testing.keyspaces import dump, send
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ...support.captures import Capture, capture, captures, dump
-from ...support.mending import send
+from ...support.captures import Capture, capture, captures
 from ...support.roundtrip import Roundtrip, by_id, on_a_server
 from . import strategies
 from .keyspaces import CREATED, DAY, DELAYED, NOW, record
@@ -33,15 +33,6 @@ def write(client: redis.Redis, *jobs: Job) -> None:
 
 
 # Reading back
-
-
-@on_a_server
-@given(st.lists(strategies.jobs(), max_size=4, unique_by=by_id))
-def test_every_job_that_kickq_can_hold_reads_back_as_it_was(client: redis.Redis, jobs: list[Job]) -> None:
-    client.flushdb()
-    assert [at.errors(job) for job in jobs] == [[]] * len(jobs)
-    write(client, *jobs)
-    assert at.standing(client) == {job.id: job for job in jobs}
 
 
 @on_a_server
@@ -83,16 +74,6 @@ def test_odd_records_read_the_same_after_they_were_written(
         client.flushdb()
         write(client, job)
         assert at.standing(client) == {"1": job}
-
-
-@on_a_server
-@given(st.lists(strategies.jobs(), max_size=3, unique_by=by_id), st.data())
-def test_writing_again_changes_nothing(client: redis.Redis, jobs: list[Job], data: st.DataObject) -> None:
-    client.flushdb()
-    write(client, *jobs)
-    once = dump(client)
-    write(client, *data.draw(st.permutations(jobs)))
-    assert dump(client) == once
 
 
 @on_a_server

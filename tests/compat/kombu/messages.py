@@ -9,8 +9,7 @@ from typing import Any
 from ferryman.compat.kombu import FAMILY
 from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job
-
-from ...support.captures import survey
+from ferryman.testing.keyspaces import read_keyspace
 
 NOW = 1_800_000_000_000
 SEP = b"\x06\x16"
@@ -75,7 +74,7 @@ def held(*messages: dict[str, Any], since: float | None = NOW / 1000 - 60) -> li
 
 def jobs(*entries: Entry, prefix: str = "", now_ms: int = NOW) -> list[Job]:
     """All jobs of a keyspace, by queue and pop order."""
-    seen = survey(FAMILY, entries, prefix, now_ms)
+    seen = read_keyspace(FAMILY, entries, prefix, now_ms)
     found = [FAMILY.read(subject, seen.keyspace) for subject in seen.subjects.values()]
     return sorted((job for job in found if job is not None), key=lambda job: (job.queue, job.position or 0, job.id))
 

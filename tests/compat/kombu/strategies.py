@@ -186,3 +186,9 @@ def jobs(draw: st.DrawFn) -> Job:
         position=draw(st.one_of(st.none(), st.integers(0, 5))),
         rank=draw(st.one_of(st.none(), st.integers(-256, 255))),
     )
+
+
+def is_sent_by_name(job: Job) -> bool:
+    """Whether the message of a job went to its queue by name, through no exchange."""
+    head = job.extra.get("ferryman", {}).get("head")
+    return head is None or codec.decode(head + b"\n")[0]["properties"]["delivery_info"]["exchange"] == ""

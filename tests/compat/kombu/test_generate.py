@@ -11,10 +11,9 @@ from ferryman.compat.kombu import FAMILY
 from ferryman.compat.kombu.generate import QUEUES, STATES, generate
 from ferryman.schema.job import State
 from ferryman.schema.native import codec
+from ferryman.testing.keyspaces import dump, read_keyspace, store
 
-from ...support.captures import dump, survey
 from ...support.families import assert_in_shares
-from ...support.keyspace import store
 from .messages import NOW
 
 
@@ -42,7 +41,7 @@ def test_bodies_are_what_their_heads_say() -> None:
 def test_messages_of_a_queue_stand_by_priority_and_in_the_order_of_their_making(client: redis.Redis) -> None:
     jobs = list(generate(500, 3, NOW))
     store(client, FAMILY, "", jobs, NOW)
-    standing = sorted(survey(FAMILY, dump(client).values(), "", NOW).jobs(), key=lambda job: job.position or 0)
+    standing = sorted(read_keyspace(FAMILY, dump(client).values(), "", NOW).jobs(), key=lambda job: job.position or 0)
     for queue, _ in QUEUES:
         order = [job.id for job in standing if job.queue == queue and job.state is not State.ACTIVE]
         expected = [job for job in jobs if job.queue == queue and job.state is not State.ACTIVE]

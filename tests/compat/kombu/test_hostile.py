@@ -10,22 +10,10 @@ from ferryman.compat.kombu import FAMILY
 from ferryman.compat.kombu.writer import stand_of
 from ferryman.schema.fact import Entry
 from ferryman.schema.totals import Totals
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from ferryman.testing.hostile import interrogate
+from ferryman.testing.keyspaces import read_keyspace
 
-from ...support.captures import survey
-from ...support.hostile import interrogate
 from ...support.mending import NOW
-from .strategies import entries
-
-
-@settings(max_examples=60)
-@given(st.lists(entries(), max_size=14), st.sampled_from(["", "app1:"]))
-def test_no_bytes_at_all_make_the_family_fail(keys: list[Entry], prefix: str) -> None:
-    interrogate(survey(FAMILY, keys, prefix, NOW))
-    for entry in keys:
-        list(FAMILY.prefixes(entry.key, entry.redis_type))
-
 
 DEEP = "[" * 100_000
 
@@ -51,7 +39,7 @@ def test_deep_and_large_values_are_findings_and_cost_little(raw: bytes) -> None:
         Entry(b"unacked_index", "zset", [(raw, float("inf"))]),
         Entry(b"_kombu.binding.celery", "set", [raw]),
     ]
-    seen = survey(FAMILY, keys, "", NOW)
+    seen = read_keyspace(FAMILY, keys, "", NOW)
     assert seen.findings()
     interrogate(seen)
     assert FAMILY.prefilter("", NOW).items(keys[0], Totals()) == [None]
@@ -63,4 +51,4 @@ def test_a_large_header_is_carried() -> None:
     job = next(FAMILY.generate(1, 1, NOW))
     message = json.loads(stand_of(job, NOW).text)
     message["headers"]["ferryman"] = "[" * 3_000_000
-    interrogate(survey(FAMILY, [Entry(b"celery", "list", [json.dumps(message).encode()])], "", NOW))
+    interrogate(read_keyspace(FAMILY, [Entry(b"celery", "list", [json.dumps(message).encode()])], "", NOW))

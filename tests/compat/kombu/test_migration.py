@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 from celery import Celery
+from ferryman.testing.keyspaces import dump
 from ferryman.transport import Transport  # noqa: F401 - registers the URL schemes
 from kombu import Connection, Exchange, Producer, Queue
 
-from ...support.captures import Capture, captures, dump, load
+from ...support.captures import Capture, captures, load
 from ...support.command import Outcome, ferryman
 from ...support.servers import Server
 from ...support.workers import Ledger, worker

@@ -18,10 +18,10 @@ from ferryman.schema.fact import Entry, join
 from ferryman.schema.prefilter import Member
 from ferryman.schema.rule import Finding, Keyspace
 from ferryman.schema.totals import Totals
+from ferryman.testing.keyspaces import read_keyspace
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from ...support.captures import survey
 from .messages import NOW, SEP, bound, held, message, queued, text
 from .strategies import entries, messages, texts
 
@@ -51,7 +51,7 @@ def prefiltered(keys: Iterable[Entry], prefix: str = "") -> tuple[Seen, int]:
 
 def expected(keys: Iterable[Entry], prefix: str = "") -> Seen:
     """The same, made of the facts of all jobs."""
-    seen = survey(FAMILY, keys, prefix, NOW)
+    seen = read_keyspace(FAMILY, keys, prefix, NOW)
     census = Census()
     for job in seen.jobs():
         census.count(job, NOW)

@@ -13,10 +13,11 @@ from ferryman.compat.kombu import FAMILY
 from ferryman.schema.fact import Entry, Fact, FactKind, Subject
 from ferryman.schema.job import Job, State
 from ferryman.schema.native import codec
+from ferryman.testing.keyspaces import read_keyspace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ...support.captures import Capture, captures, survey
+from ...support.captures import Capture, captures
 from .messages import BODY, NOW, bound, held, jobs, message, one, queued, text
 from .strategies import entries
 
@@ -105,7 +106,7 @@ def test_messages_of_kombu_need_nothing_kept_but_their_head(case: Capture) -> No
 
 @each_capture
 def test_bound_queues_are_listed(case: Capture) -> None:
-    keyspace = survey(FAMILY, case.entries(), case.prefix, case.captured_at_ms).keyspace
+    keyspace = read_keyspace(FAMILY, case.entries(), case.prefix, case.captured_at_ms).keyspace
     assert set(FAMILY.queues(keyspace)) == case.expected["by_queue"].keys()
 
 
@@ -113,7 +114,7 @@ def test_a_keyspace_under_a_prefix_is_nothing_of_the_one_without() -> None:
     [case] = [case for case in CAPTURES if case.prefix]
     # Two messages went through an exchange: only the binding tables tell that their lists are not of this keyspace.
     assert jobs(*case.entries()) == []
-    assert survey(FAMILY, case.entries(), "", case.captured_at_ms).findings() == []
+    assert read_keyspace(FAMILY, case.entries(), "", case.captured_at_ms).findings() == []
 
 
 # What stands in a message
@@ -318,7 +319,7 @@ def test_a_key_of_ours_that_makes_no_sense_is_odd(name: bytes, redis_type: str) 
 
 @given(st.lists(entries(), max_size=10), st.integers(-(2**53), 2**53), st.sampled_from(["", "app1:"]))
 def test_no_bytes_at_all_make_the_family_fail(keys: list[Entry], now_ms: int, prefix: str) -> None:
-    seen = survey(FAMILY, keys, prefix, now_ms)
+    seen = read_keyspace(FAMILY, keys, prefix, now_ms)
     seen.findings()
     for subject in seen.subjects.values():
         job = FAMILY.read(subject, seen.keyspace)
@@ -330,7 +331,7 @@ def test_no_bytes_at_all_make_the_family_fail(keys: list[Entry], now_ms: int, pr
 
 @given(st.lists(entries(), min_size=1, max_size=6), st.randoms())
 def test_the_order_of_facts_does_not_matter(keys: list[Entry], random: Any) -> None:
-    seen = survey(FAMILY, {(entry.key, entry.offset): entry for entry in keys}.values(), "", NOW)
+    seen = read_keyspace(FAMILY, {(entry.key, entry.offset): entry for entry in keys}.values(), "", NOW)
     for subject in seen.subjects.values():
         shuffled: list[Fact] = list(subject.facts)
         random.shuffle(shuffled)

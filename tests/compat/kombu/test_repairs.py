@@ -2,59 +2,41 @@
 
 from __future__ import annotations
 
-import pytest
 import redis
 from ferryman.compat.kombu import FAMILY
 from ferryman.compat.kombu.keys import layout
 from ferryman.migrations.repair import Outcome
 from ferryman.schema.job import State
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from ...support.mending import Ward, assert_fault_is_found_and_mended
+from ...support.mending import stored_in
 from ...support.servers import Server
 
 RULES = sorted({rule.id for rule in FAMILY.rules})
 
 
-def test_every_rule_is_injectable() -> None:
-    assert set(RULES) == FAMILY.injectable
-    assert set(RULES) >= FAMILY.repairable
-
-
-@pytest.mark.parametrize("rule", RULES)
-@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(seed=st.integers(0, 2**32), pick=st.integers(0, 59), prefix=st.sampled_from(["", "app1:"]))
-def test_an_injected_fault_is_all_that_is_found_and_is_mended(
-    server: Server, client: redis.Redis, rule: str, seed: int, pick: int, prefix: str
-) -> None:
-    ward = Ward(server, client, FAMILY, prefix)
-    assert_fault_is_found_and_mended(ward, rule, seed, pick, jobs=60)
-
-
 def test_a_lock_without_end_is_deleted(server: Server, client: redis.Redis) -> None:
-    ward = Ward(server, client, FAMILY, "")
-    ward.generate(10, 1)
+    stored = stored_in(server, client, FAMILY, "")
+    stored.generate(10, 1)
     mutex = layout("").key("mutex")
     client.set(mutex, "token")
-    assert [each.outcome for each in ward.repair("KOMBU-5")] == [Outcome.MENDED]
+    assert [each.outcome for each in stored.repair("KOMBU-5")] == [Outcome.MENDED]
     assert client.exists(mutex) == 0
 
 
 def test_of_several_copies_the_first_in_order_stays(server: Server, client: redis.Redis) -> None:
-    ward = Ward(server, client, FAMILY, "")
-    job = next(job for job in ward.generate(40, 1) if job.state is State.WAITING)
+    stored = stored_in(server, client, FAMILY, "")
+    job = next(job for job in stored.generate(40, 1) if job.state is State.WAITING)
     before = client.lrange(job.queue, 0, -1)
     for _ in range(3):
-        ward.inject("KOMBU-3", job)
-    assert [each.outcome for each in ward.repair("KOMBU-3")] == [Outcome.MENDED]
+        stored.inject("KOMBU-3", job)
+    assert [each.outcome for each in stored.repair("KOMBU-3")] == [Outcome.MENDED]
     assert client.lrange(job.queue, 0, -1) == before
 
 
 def test_a_message_that_waits_and_is_held_is_left_to_people(server: Server, client: redis.Redis) -> None:
-    ward = Ward(server, client, FAMILY, "")
-    job = next(job for job in ward.generate(300, 1) if job.state is State.ACTIVE)
+    stored = stored_in(server, client, FAMILY, "")
+    job = next(job for job in stored.generate(300, 1) if job.state is State.ACTIVE)
     delivery = client.hget("unacked", job.id)
     assert delivery is not None
     client.lpush(job.queue, delivery[1 : delivery.rindex(b'}, "') + 1])
-    assert {each.outcome for each in ward.repair("KOMBU-3")} == {Outcome.UNMENDABLE}
+    assert {each.outcome for each in stored.repair("KOMBU-3")} == {Outcome.UNMENDABLE}

@@ -6,10 +6,11 @@ import pytest
 from ferryman.compat.kombu import FAMILY
 from ferryman.schema.fact import Entry
 from ferryman.schema.rule import Finding, Severity
+from ferryman.testing.keyspaces import read_keyspace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ...support.captures import Capture, capture, captures, survey
+from ...support.captures import Capture, capture, captures
 from .messages import NOW, SEP, bound, held, message, queued, text
 from .strategies import entries, texts
 
@@ -28,7 +29,7 @@ def keyspace(*more: Entry, without: tuple[bytes, ...] = ()) -> list[Entry]:
 
 
 def audit(found: list[Entry], now_ms: int = NOW) -> list[Finding]:
-    return survey(FAMILY, found, "", now_ms).findings()
+    return read_keyspace(FAMILY, found, "", now_ms).findings()
 
 
 def named(found: list[Entry], now_ms: int = NOW) -> dict[str, str]:
@@ -38,12 +39,12 @@ def named(found: list[Entry], now_ms: int = NOW) -> dict[str, str]:
 
 @each_capture
 def test_nothing_is_said_of_a_healthy_keyspace(case: Capture) -> None:
-    assert survey(FAMILY, case.entries(), case.prefix, case.captured_at_ms).findings() == []
+    assert read_keyspace(FAMILY, case.entries(), case.prefix, case.captured_at_ms).findings() == []
 
 
 @each_capture
 def test_after_two_hours_a_killed_consumer_is_noticed(case: Capture) -> None:
-    findings = survey(FAMILY, case.entries(), case.prefix, case.captured_at_ms + 2 * HOUR * 1000).findings()
+    findings = read_keyspace(FAMILY, case.entries(), case.prefix, case.captured_at_ms + 2 * HOUR * 1000).findings()
     assert {finding.rule for finding in findings} == {"KOMBU-5"}
     assert len(findings) == case.expected["by_state"]["active"]
 
@@ -139,7 +140,7 @@ def test_only_what_could_not_run_once_and_right_is_refused() -> None:
         queued(message("old"), queue="retired"),
         *held(message("h1"), message("lost", exchange="gone", key="x"), message("late", eta=FAR)),
     )
-    seen = survey(FAMILY, found, "", NOW)
+    seen = read_keyspace(FAMILY, found, "", NOW)
     refused = {
         (subject.scope, subject.job_id): {finding.rule for finding in FAMILY.refusals(subject, seen.keyspace)}
         for subject in seen.subjects.values()
@@ -155,7 +156,7 @@ def test_only_what_could_not_run_once_and_right_is_refused() -> None:
 def test_a_message_that_was_only_redelivered_is_not_another_one() -> None:
     again = message("w1", redelivered=True)
     again["properties"]["delivery_info"]["redelivered"] = True
-    seen = survey(FAMILY, keyspace(queued(again, message("w1"))), "", NOW)
+    seen = read_keyspace(FAMILY, keyspace(queued(again, message("w1"))), "", NOW)
     subject = seen.subjects["celery", "w1"]
     assert list(FAMILY.refusals(subject, seen.keyspace)) == []
     assert [finding.rule for finding in FAMILY.findings(subject, seen.keyspace)] == ["KOMBU-3"]
@@ -169,7 +170,7 @@ def test_a_finding_names_key_and_queue() -> None:
 def test_rules_know_their_prefix() -> None:
     case = capture("kombu", "custom-prefix")
     entries = [entry for entry in case.entries() if not entry.key.endswith(b"unacked_index")]
-    findings = survey(FAMILY, entries, case.prefix, case.captured_at_ms).findings()
+    findings = read_keyspace(FAMILY, entries, case.prefix, case.captured_at_ms).findings()
     assert {(finding.rule, finding.key) for finding in findings} == {("KOMBU-2", "app1:unacked")}
 
 

@@ -12,13 +12,13 @@ from ferryman.compat.kombu import FAMILY
 from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job, State
 from ferryman.schema.native import codec
+from ferryman.testing.keyspaces import dump, send
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from kombu import Connection
 
-from ...support.captures import Capture, captures, dump
-from ...support.mending import send
-from ...support.roundtrip import Roundtrip, by_id, on_a_server
+from ...support.captures import Capture, captures
+from ...support.roundtrip import Roundtrip, on_a_server
 from ...support.servers import Server
 from . import messages, strategies
 from .messages import NOW, bound, held, message, one, queued, text
@@ -46,34 +46,6 @@ def values(client: redis.Redis) -> dict[bytes, object]:
 
 
 @on_a_server
-@given(st.lists(strategies.jobs(), max_size=4, unique_by=by_id))
-def test_every_job_that_kombu_can_hold_reads_back_as_it_was(client: redis.Redis, jobs: list[Job]) -> None:
-    client.flushdb()
-    for job in jobs:
-        assert at.errors(job) == []
-    # Where an unacked message came from is told by bindings alone.
-    jobs = [job for job in jobs if job.state is not State.ACTIVE or _is_sent_by_name(job)]
-    at.store(client, jobs)
-    assert standing(client) == {(job.queue, job.id): job for job in jobs}
-
-
-def _is_sent_by_name(job: Job) -> bool:
-    head = job.extra.get("ferryman", {}).get("head")
-    return head is None or codec.decode(head + b"\n")[0]["properties"]["delivery_info"]["exchange"] == ""
-
-
-@on_a_server
-@given(st.lists(strategies.jobs(), max_size=3, unique_by=by_id))
-def test_what_is_written_breaks_no_rule(client: redis.Redis, jobs: list[Job]) -> None:
-    client.flushdb()
-    at.store(client, jobs)
-    # Times may be long over, or far ahead, at the source already; exchanges may be bound nowhere, and an eta be none.
-    own = {"KOMBU-4", "KOMBU-5", "KOMBU-6", "KOMBU-10"}
-    findings = at.findings(client)
-    assert [finding for finding in findings if finding.rule not in own] == []
-
-
-@on_a_server
 @given(strategies.queues, st.data())
 def test_what_stood_in_a_queue_is_written_back_byte_for_byte(client: redis.Redis, queue: str, data: st.DataObject) -> None:
     found = data.draw(st.lists(strategies.messages(queue), max_size=4, unique_by=lambda each: str(_tag(each))))
@@ -95,16 +67,6 @@ def _tag(each: dict[str, object]) -> object:
     properties = each["properties"]
     assert isinstance(properties, dict)
     return properties["delivery_tag"]
-
-
-@on_a_server
-@given(st.lists(strategies.jobs(), max_size=3, unique_by=by_id), st.data())
-def test_writing_again_changes_nothing(client: redis.Redis, jobs: list[Job], data: st.DataObject) -> None:
-    client.flushdb()
-    at.store(client, jobs)
-    once = dump(client)
-    at.store(client, data.draw(st.permutations(jobs)))
-    assert dump(client) == once
 
 
 @on_a_server

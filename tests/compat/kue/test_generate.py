@@ -5,10 +5,9 @@ from __future__ import annotations
 import redis
 from ferryman.compat.kue import FAMILY
 from ferryman.compat.kue.generate import QUEUES, STATES, generate
+from ferryman.testing.keyspaces import dump, read_keyspace, store
 
-from ...support.captures import dump, survey
 from ...support.families import assert_in_shares
-from ...support.keyspace import store
 
 NOW = 1_800_000_000_000
 
@@ -26,6 +25,6 @@ def test_all_types_and_states_occur_in_about_their_shares() -> None:
 def test_an_audit_of_generated_jobs_finds_only_active_ones_without_ttl(client: redis.Redis) -> None:
     jobs = list(generate(500, 4, NOW))
     store(client, FAMILY, "q", jobs, NOW)
-    findings = survey(FAMILY, dump(client).values(), "q", NOW).findings()
+    findings = read_keyspace(FAMILY, dump(client).values(), "q", NOW).findings()
     held = {job.id for job in jobs if job.state == "active" and job.ttl is None}
     assert {(finding.rule, finding.job_id) for finding in findings} == {("KUE-15", job_id) for job_id in held}

@@ -10,10 +10,10 @@ from ferryman.schema.family import Target
 from ferryman.schema.job import Job, State
 from ferryman.schema.prefilter import Member
 from ferryman.schema.text import to_bytes
+from ferryman.testing.keyspaces import read_keyspace
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from ...support.captures import survey
 from ...support.prefiltering import accept
 from .strategies import fields, texts
 
@@ -73,7 +73,7 @@ def test_no_rule_finds_anything_in_a_job_that_is_accepted(job, changes, missing,
     event(f"accepted: {sound is not None}, active: {job.state is State.ACTIVE}, changed: {record != stored}")
     if sound is None:
         return
-    seen = survey(FAMILY, entries, PREFIX, NOW)
+    seen = read_keyspace(FAMILY, entries, PREFIX, NOW)
     assert seen.findings() == []
     (read,) = seen.jobs()
     assert (read.queue, read.state, read.created_at) == (sound.group.queue, sound.group.state, sound.created_at)
@@ -88,7 +88,7 @@ def test_no_rule_that_refuses_finds_anything_in_a_job_that_is_accepted_for_a_tra
     if sound is None:
         assert as_is(record, lease) == ([], None)
         return
-    seen = survey(FAMILY, entries, PREFIX, NOW)
+    seen = read_keyspace(FAMILY, entries, PREFIX, NOW)
     found = {finding.rule for finding in seen.findings()}
     event(f"{job.state}, found: {found}")
     assert found <= {"KUE-14", "KUE-15", "KUE-16"}

@@ -11,12 +11,13 @@ from ferryman.compat.kue.keys import Era
 from ferryman.schema.fact import Entry, Fact, FactKind, Subject
 from ferryman.schema.job import Job, State
 from ferryman.schema.text import load_json
+from ferryman.testing.keyspaces import read_keyspace
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ...support import reading
-from ...support.captures import Capture, capture, captures, survey
-from ...support.reading import assert_all_read, assert_counted, jobs, popped, surveyed
+from ...support.captures import Capture, capture, captures
+from ...support.reading import assert_all_read, assert_counted, jobs, popped, reading_of
 from .strategies import entries
 
 CAPTURES = captures("kue")
@@ -127,12 +128,12 @@ def test_only_waiting_jobs_have_a_position(case: Capture) -> None:
     ],
 )
 def test_the_era_is_told_from_the_keys(name: str, era: Era) -> None:
-    assert Era.of(surveyed(capture("kue", name)).keyspace.totals) == era
+    assert Era.of(reading_of(capture("kue", name)).keyspace.totals) == era
 
 
 @each_capture
 def test_totals_hold_the_counters_and_registries(case: Capture) -> None:
-    totals = surveyed(case).keyspace.totals
+    totals = reading_of(case).keyspace.totals
     assert totals.maxima["ids", ""] == case.expected["ids_counter"]
     assert totals.names["types"] == set(case.expected["types"])
     for queue, ids in case.expected["pop_order"].items():
@@ -147,7 +148,7 @@ def test_a_hash_without_type_is_a_job_in_an_unknown_state() -> None:
 
 def test_an_index_member_without_hash_is_no_job() -> None:
     case = capture("kue", "crashed")
-    assert "34" in {subject.job_id for subject in surveyed(case).subjects.values()}
+    assert "34" in {subject.job_id for subject in reading_of(case).subjects.values()}
     assert "34" not in jobs(case)
 
 
@@ -162,7 +163,7 @@ def test_a_job_that_kue_would_write_the_same_way_has_no_extra() -> None:
 
 def one(*facts: Entry, prefix: str = "q") -> Job:
     """The only job that the entries describe."""
-    seen = survey(FAMILY, facts, prefix, 0)
+    seen = read_keyspace(FAMILY, facts, prefix, 0)
     [subject] = seen.subjects.values()
     job = FAMILY.read(subject, seen.keyspace)
     assert job is not None
@@ -237,7 +238,7 @@ def test_the_locks_belong_to_every_prefix() -> None:
 
 @given(st.lists(entries("q"), max_size=12), st.integers(0, 2**53))
 def test_no_bytes_at_all_make_the_family_fail(keys: list[Entry], now_ms: int) -> None:
-    seen = survey(FAMILY, keys, "q", now_ms)
+    seen = read_keyspace(FAMILY, keys, "q", now_ms)
     seen.findings()
     for subject in seen.subjects.values():
         job = FAMILY.read(subject, seen.keyspace)
@@ -251,7 +252,7 @@ def test_no_bytes_at_all_make_the_family_fail(keys: list[Entry], now_ms: int) ->
 def test_the_order_of_facts_does_not_matter(keys: list[Entry], random: Any) -> None:
     record = Entry(b"q:job:1", "hash", {b"type": b"t", b"state": b"inactive"})
     keys = [record, *(entry for entry in keys if entry.key != record.key)]
-    seen = survey(FAMILY, {(entry.key, entry.offset): entry for entry in keys}.values(), "q", 0)
+    seen = read_keyspace(FAMILY, {(entry.key, entry.offset): entry for entry in keys}.values(), "q", 0)
     subject = seen.subjects["", "1"]
     shuffled: list[Fact] = list(subject.facts)
     random.shuffle(shuffled)

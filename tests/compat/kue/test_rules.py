@@ -7,10 +7,11 @@ from ferryman.compat.kue import FAMILY
 from ferryman.schema.fact import Entry, join
 from ferryman.schema.family import KeyFamily
 from ferryman.schema.rule import Finding, Keyspace, Severity
+from ferryman.testing.keyspaces import read_keyspace
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from ...support.captures import Capture, capture, captures, survey
+from ...support.captures import Capture, capture, captures
 from .strategies import hashes, numbers
 
 NOW = 1_800_000_000_000
@@ -22,7 +23,7 @@ each_healthy_capture = pytest.mark.parametrize(
 
 
 def audit(case: Capture) -> list[Finding]:
-    return survey(FAMILY, case.entries(), case.prefix, case.captured_at_ms).findings()
+    return read_keyspace(FAMILY, case.entries(), case.prefix, case.captured_at_ms).findings()
 
 
 @each_healthy_capture
@@ -62,7 +63,7 @@ def test_findings_about_tokens_name_their_queue() -> None:
 
 def test_only_what_could_not_be_run_right_elsewhere_is_refused() -> None:
     case = capture("kue", "crashed")
-    seen = survey(FAMILY, case.entries(), case.prefix, case.captured_at_ms)
+    seen = read_keyspace(FAMILY, case.entries(), case.prefix, case.captured_at_ms)
     refused = {
         subject.job_id: {finding.rule for finding in FAMILY.refusals(subject, seen.keyspace)}
         for subject in seen.subjects.values()
@@ -127,7 +128,7 @@ def keyspace(
 
 def found(entries: list[Entry]) -> dict[str, Severity]:
     """Rule -> severity of everything that is said of the entries."""
-    return {finding.rule: finding.severity for finding in survey(FAMILY, entries, "q", NOW).findings()}
+    return {finding.rule: finding.severity for finding in read_keyspace(FAMILY, entries, "q", NOW).findings()}
 
 
 def test_the_sound_job_breaks_no_rule() -> None:
@@ -222,7 +223,7 @@ def test_one_thing_wrong_breaks_exactly_its_rules(entries: list[Entry], rules: d
 
 @given(st.dictionaries(st.sampled_from(sorted(SOUND)), st.one_of(numbers, st.just(b"active")), max_size=3), st.integers(0, 2**62))
 def test_findings_are_one_printable_line_each(changes: dict[bytes, bytes], now_ms: int) -> None:
-    seen = survey(FAMILY, keyspace({**changes}), "q", now_ms)
+    seen = read_keyspace(FAMILY, keyspace({**changes}), "q", now_ms)
     for finding in seen.findings():
         assert finding.detail.isprintable()
         assert len(finding.detail) < 1000
@@ -239,7 +240,7 @@ def test_a_keyspace_of_kue_0_6_is_measured_by_its_own_rules() -> None:
 
 def test_many_odd_keys_are_counted_and_the_first_are_named() -> None:
     entries = keyspace(more=tuple(Entry(b"q:unique:%03d" % number, "string", b"x") for number in range(50)))
-    findings = survey(FAMILY, entries, "q", NOW).findings()
+    findings = read_keyspace(FAMILY, entries, "q", NOW).findings()
     assert len(findings) == 21
     assert "30 more" in findings[-1].detail
 

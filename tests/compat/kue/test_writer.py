@@ -13,13 +13,11 @@ from ferryman.schema.family import Command
 from ferryman.schema.job import Job, State
 from ferryman.schema.rule import Severity
 from ferryman.schema.totals import Totals
+from ferryman.testing.keyspaces import dump, finish, send
 from hypothesis import assume, given
-from hypothesis import strategies as st
 
-from ...support.captures import Capture, capture, captures, dump
-from ...support.keyspace import finish
-from ...support.mending import send
-from ...support.roundtrip import Roundtrip, by_id, on_a_server
+from ...support.captures import Capture, capture, captures
+from ...support.roundtrip import Roundtrip, on_a_server
 from . import strategies
 
 NOW = 1_800_000_000_000
@@ -34,28 +32,6 @@ each_healthy_capture = pytest.mark.parametrize(
 
 
 @on_a_server
-@given(st.lists(strategies.jobs(), max_size=4, unique_by=by_id))
-def test_every_job_that_kue_can_hold_reads_back_as_it_was(client: redis.Redis, jobs: list[Job]) -> None:
-    client.flushdb()
-    for job in jobs:
-        assert at.errors(job) == []
-    at.store(client, jobs)
-    assert at.standing(client) == {job.id: job for job in jobs}
-
-
-@on_a_server
-@given(st.lists(strategies.jobs(), max_size=3, unique_by=by_id))
-def test_what_is_written_breaks_no_rule(client: redis.Redis, jobs: list[Job]) -> None:
-    assume(all((job.due_at or 0) >= 0 for job in jobs))
-    client.flushdb()
-    at.store(client, jobs)
-    # Times may contradict each other, jobs may be late, held or out of attempts at the source already.
-    own = {"KUE-9", "KUE-14", "KUE-15", "KUE-16", "KUE-17", "KUE-18", "KUE-21", "KUE-22", "KUE-23", "KUE-30"}
-    findings = at.findings(client)
-    assert [finding for finding in findings if finding.rule not in own] == []
-
-
-@on_a_server
 @given(strategies.sound_records())
 def test_what_kue_wrote_is_written_back_byte_for_byte(client: redis.Redis, entries: list[Entry]) -> None:
     client.flushdb()
@@ -65,16 +41,6 @@ def test_what_kue_wrote_is_written_back_byte_for_byte(client: redis.Redis, entri
     stored = dump(client)
     stored.pop(b"q:job:types")
     assert {key: entry.value for key, entry in stored.items()} == {entry.key: entry.value for entry in entries}
-
-
-@on_a_server
-@given(st.lists(strategies.jobs(), max_size=3, unique_by=by_id), st.data())
-def test_writing_again_changes_nothing(client: redis.Redis, jobs: list[Job], data: st.DataObject) -> None:
-    client.flushdb()
-    at.store(client, jobs)
-    once = dump(client)
-    at.store(client, data.draw(st.permutations(jobs)))
-    assert dump(client) == once
 
 
 @on_a_server

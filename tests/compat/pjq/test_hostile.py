@@ -13,11 +13,11 @@ from ferryman.schema.fact import Entry, Fact, Subject
 from ferryman.schema.family import Target
 from ferryman.schema.job import Job, State
 from ferryman.schema.rule import Severity
+from ferryman.testing.hostile import interrogate
+from ferryman.testing.keyspaces import read_keyspace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ...support.captures import survey
-from ...support.hostile import interrogate
 from .strategies import CONTAINERS, NOW_MS, OLD, WORKERS, entries, usual_type
 
 GENEROUS_SECONDS = 10.0
@@ -26,24 +26,16 @@ any_time = settings(max_examples=60)
 
 
 @any_time
-@given(st.lists(entries(), max_size=12), st.integers(0, 2**53))
-def test_no_bytes_at_all_make_the_family_fail(keys: list[Entry], now_ms: int) -> None:
-    for entry in keys:
-        list(FAMILY.prefixes(entry.key, entry.redis_type))
-    interrogate(survey(FAMILY, keys, "", now_ms))
-
-
-@any_time
 @given(st.lists(entries("app:"), max_size=6))
 def test_nor_under_a_prefix(keys: list[Entry]) -> None:
-    interrogate(survey(FAMILY, keys, "app:", NOW_MS))
+    interrogate(read_keyspace(FAMILY, keys, "app:", NOW_MS))
 
 
 @any_time
 @given(st.lists(entries(), min_size=1, max_size=6), st.randoms())
 def test_the_order_of_facts_does_not_matter(keys: list[Entry], random: Any) -> None:
     hashes = [Entry(b"5", "hash", {b"json": b'{"uuid":5,"queue_name":"ffmpeg"}'})]
-    seen = survey(FAMILY, {(entry.key, entry.offset): entry for entry in [*keys, *hashes]}.values(), "", NOW_MS)
+    seen = read_keyspace(FAMILY, {(entry.key, entry.offset): entry for entry in [*keys, *hashes]}.values(), "", NOW_MS)
     subject = seen.subjects["", "5"]
     shuffled: list[Fact] = list(subject.facts)
     random.shuffle(shuffled)
@@ -60,7 +52,7 @@ def test_any_score_may_stand_anywhere(score: float) -> None:
         value: Any = [(b"u", score)] if redis_type == "zset" else [b"u"]
         keys.append(Entry(f"{container}:q".encode(), redis_type, value))
     for leave_out in range(len(keys)):
-        interrogate(survey(FAMILY, keys[:leave_out] + keys[leave_out + 1 :], "", NOW_MS))
+        interrogate(read_keyspace(FAMILY, keys[:leave_out] + keys[leave_out + 1 :], "", NOW_MS))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +73,7 @@ def test_any_score_may_stand_anywhere(score: float) -> None:
 def test_a_huge_or_deep_text_costs_bounded_time(field: bytes, text: bytes) -> None:
     started = time.monotonic()
     keys = [Entry(b"u", "hash", {b"json": b"{}"} | {field: text}), Entry(b"jobs_queued:q", "list", [b"u"])]
-    interrogate(survey(FAMILY, keys, "", NOW_MS))
+    interrogate(read_keyspace(FAMILY, keys, "", NOW_MS))
     assert time.monotonic() - started < GENEROUS_SECONDS
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from ferryman.compat.pjq import FAMILY
+from ferryman.testing.keyspaces import dump, read_keyspace, store
 
-from ...support.captures import Capture, captures, dump, load, survey
+from ...support.captures import Capture, captures, load
 from ...support.command import ferryman
-from ...support.keyspace import store
 from ...support.servers import Server
 
 NOW_MS = 1_800_000_000_000
@@ -138,5 +138,5 @@ def test_a_keyspace_may_be_carried_within_its_database(server: Server) -> None:
 def test_an_audit_of_a_snapshot_file_says_what_is_said_of_the_keys(case: Capture) -> None:
     outcome = ferryman("audit", f"ferryman+rdb://{case.rdb}?family=pjq", "--now", str(case.captured_at_ms), "--format", "json")
     told = sorted((line["rule"], line["job_id"] or "", line["key"]) for line in outcome.lines() if "rule" in line)
-    findings = survey(FAMILY, case.entries(), case.prefix, case.captured_at_ms).findings()
+    findings = read_keyspace(FAMILY, case.entries(), case.prefix, case.captured_at_ms).findings()
     assert told == sorted((each.rule, each.job_id or "", each.key) for each in findings)

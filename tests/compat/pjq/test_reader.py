@@ -10,10 +10,11 @@ import pytest
 from ferryman.compat.pjq import FAMILY
 from ferryman.schema.fact import Entry, FactKind
 from ferryman.schema.job import Job, State
+from ferryman.testing.keyspaces import read_keyspace
 
 from ...support import reading
-from ...support.captures import Capture, capture, captures, survey
-from ...support.reading import assert_all_read, assert_counted, jobs, popped, surveyed
+from ...support.captures import Capture, capture, captures
+from ...support.reading import assert_all_read, assert_counted, jobs, popped, reading_of
 
 CAPTURES = captures("pjq")
 
@@ -108,11 +109,11 @@ def test_only_waiting_jobs_have_a_position(case: Capture) -> None:
     ],
 )
 def test_the_program_is_told_from_the_keys(name: str, version: str) -> None:
-    assert FAMILY.version(surveyed(capture("pjq", name)).keyspace) == version
+    assert FAMILY.version(reading_of(capture("pjq", name)).keyspace) == version
 
 
 def test_several_programs_may_have_left_their_keys() -> None:
-    version = FAMILY.version(surveyed(capture("pjq", "crashed")).keyspace)
+    version = FAMILY.version(reading_of(capture("pjq", "crashed")).keyspace)
     assert version is not None
     assert [word for word in version.split() if "-" in word] == ["js-1", "js-2", "js-3", "py-2", "py-3"]
 
@@ -120,7 +121,7 @@ def test_several_programs_may_have_left_their_keys() -> None:
 def test_live_workers_are_counted_by_queue() -> None:
     case = capture("pjq", "healthy")
     expected = {**case.expected["idle_workers"], **case.expected["busy_workers"]}
-    assert FAMILY.consumers(surveyed(case).keyspace) == expected
+    assert FAMILY.consumers(reading_of(case).keyspace) == expected
 
 
 def test_keyspaces_are_recognised_by_their_containers() -> None:
@@ -161,7 +162,7 @@ def test_a_job_that_the_writer_would_write_the_same_way_has_no_extra() -> None:
 
 def one(*entries: Entry, prefix: str = "") -> Job:
     """The only job that the entries describe."""
-    [job] = survey(FAMILY, entries, prefix, 0).jobs()
+    [job] = read_keyspace(FAMILY, entries, prefix, 0).jobs()
     return job
 
 
@@ -229,14 +230,14 @@ def test_a_queue_may_have_any_name() -> None:
 def test_what_the_first_program_left_runs_before_what_came_later() -> None:
     hashes = [Entry(name, "hash", {b"json": b"{}"}) for name in (b"a", b"b", b"c", b"d")]
     lists = [Entry(b"job_queue:q", "list", [b"b", b"a"]), Entry(b"jobs_queued:q", "list", [b"d", b"c"])]
-    found = {job.id: job for job in survey(FAMILY, [*hashes, *lists], "", 0).jobs()}
+    found = {job.id: job for job in read_keyspace(FAMILY, [*hashes, *lists], "", 0).jobs()}
     assert {job.id: job.position for job in found.values()} == {"a": 0, "b": 1, "c": 2, "d": 3}
 
 
 def test_a_long_list_that_arrives_in_parts_is_put_in_order() -> None:
     hashes = [Entry(name, "hash", {b"json": b"{}"}) for name in (b"a", b"b", b"c")]
     parts = [Entry(b"jobs_queued:q", "list", [b"a"], offset=2), Entry(b"jobs_queued:q", "list", [b"c", b"b"], offset=0)]
-    found = {job.id: job for job in survey(FAMILY, [*hashes, *parts], "", 0).jobs()}
+    found = {job.id: job for job in read_keyspace(FAMILY, [*hashes, *parts], "", 0).jobs()}
     assert {job.id: job.position for job in found.values()} == {"a": 0, "b": 1, "c": 2}
 
 

@@ -6,8 +6,9 @@ import pytest
 from ferryman.compat.pjq import FAMILY
 from ferryman.schema.fact import Entry
 from ferryman.schema.rule import Finding, Severity
+from ferryman.testing.keyspaces import read_keyspace
 
-from ...support.captures import Capture, capture, captures, survey
+from ...support.captures import Capture, capture, captures
 
 NOW_MS = 1_800_000_000_000
 NOW = NOW_MS / 1000
@@ -16,7 +17,7 @@ each_capture = pytest.mark.parametrize("case", captures("pjq"), ids=str)
 
 
 def audit(case: Capture, later_ms: int = 0) -> list[Finding]:
-    return survey(FAMILY, case.entries(), case.prefix, case.captured_at_ms + later_ms).findings()
+    return read_keyspace(FAMILY, case.entries(), case.prefix, case.captured_at_ms + later_ms).findings()
 
 
 def named(case: Capture, finding: Finding) -> tuple[str, str]:
@@ -55,7 +56,7 @@ def test_nine_seconds_later_jobs_whose_workers_were_never_heard_again_show() -> 
 
 def test_only_what_could_not_be_run_right_elsewhere_is_refused() -> None:
     case = capture("pjq", "crashed")
-    seen = survey(FAMILY, case.entries(), case.prefix, case.captured_at_ms)
+    seen = read_keyspace(FAMILY, case.entries(), case.prefix, case.captured_at_ms)
     refused = {
         subject.job_id: {finding.rule for finding in FAMILY.refusals(subject, seen.keyspace)}
         for subject in seen.subjects.values()
@@ -125,7 +126,7 @@ def job(
 
 def found(entries: list[Entry]) -> dict[str, str]:
     """Rule -> severity of everything that is said of the entries."""
-    return {finding.rule: str(finding.severity) for finding in survey(FAMILY, entries, "", NOW_MS).findings()}
+    return {finding.rule: str(finding.severity) for finding in read_keyspace(FAMILY, entries, "", NOW_MS).findings()}
 
 
 @pytest.mark.parametrize("place", HASHES)
@@ -241,6 +242,6 @@ def test_a_job_without_uuid_of_the_first_program_has_the_key_undefined() -> None
 
 def test_what_is_wrong_with_many_workers_is_one_finding() -> None:
     workers = [b"%03d" % number for number in range(50)]
-    [finding] = survey(FAMILY, [Entry(b"workers_idle:q", "set", workers)], "", NOW_MS).findings()
+    [finding] = read_keyspace(FAMILY, [Entry(b"workers_idle:q", "set", workers)], "", NOW_MS).findings()
     assert finding.detail.startswith("50 workers 000, 001, 002, 003, 004 …")
     assert (finding.queue, finding.key) == ("q", "workers_idle:q")

@@ -11,10 +11,10 @@ from attrs import evolve
 from ferryman.compat.pjq import FAMILY
 from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job, State
+from ferryman.testing.keyspaces import dump
 from hypothesis import assume, given
-from hypothesis import strategies as st
 
-from ...support.captures import Capture, capture, captures, dump
+from ...support.captures import Capture, capture, captures
 from ...support.roundtrip import Roundtrip, by_id, on_a_server
 from . import strategies
 
@@ -26,24 +26,6 @@ at = Roundtrip(FAMILY, "", NOW)
 
 
 @on_a_server
-@given(st.lists(strategies.jobs(), max_size=4, unique_by=by_id))
-def test_every_job_that_pjq_can_hold_reads_back_as_it_was(client: redis.Redis, jobs: list[Job]) -> None:
-    client.flushdb()
-    for job in jobs:
-        assert at.errors(job) == []
-    at.store(client, jobs)
-    assert at.standing(client) == {job.id: job for job in jobs}
-
-
-@on_a_server
-@given(st.lists(strategies.jobs(), max_size=3, unique_by=by_id))
-def test_what_is_written_breaks_no_rule(client: redis.Redis, jobs: list[Job]) -> None:
-    client.flushdb()
-    at.store(client, jobs)
-    assert at.findings(client) == []
-
-
-@on_a_server
 @given(strategies.sound_records())
 def test_what_a_program_wrote_is_written_back_byte_for_byte(client: redis.Redis, entries: list[Entry]) -> None:
     client.flushdb()
@@ -52,17 +34,6 @@ def test_what_a_program_wrote_is_written_back_byte_for_byte(client: redis.Redis,
     at.store(client, [job])
     stored = {key: entry.value for key, entry in dump(client).items()}
     assert stored == {entry.key: entry.value for entry in entries}
-
-
-@on_a_server
-@given(st.lists(strategies.jobs(), max_size=3, unique_by=by_id), st.data())
-def test_writing_again_changes_nothing(client: redis.Redis, jobs: list[Job], data: st.DataObject) -> None:
-    client.flushdb()
-    jobs = [evolve(job, position=number) for number, job in enumerate(jobs)]
-    at.store(client, jobs)
-    once = dump(client)
-    at.store(client, data.draw(st.permutations(jobs)))
-    assert dump(client) == once
 
 
 @on_a_server

@@ -8,10 +8,9 @@ from ferryman.compat.qless import FAMILY
 from ferryman.compat.qless.generate import QUEUES, STATES, generate
 from ferryman.compat.qless.keys import Generation, era_of
 from ferryman.schema.job import State
+from ferryman.testing.keyspaces import dump, read_keyspace, store
 
-from ...support.captures import dump, survey
 from ...support.families import assert_in_shares
-from ...support.keyspace import store
 
 NOW = 1_800_000_000_000
 
@@ -29,7 +28,7 @@ def test_the_seed_chooses_the_generation(client: redis.Redis, seed: int, generat
     jobs = list(generate(500, seed, NOW))
     assert all(list(FAMILY.incompatibilities(job)) == [] for job in jobs)
     store(client, FAMILY, "ql", jobs, NOW)
-    seen = survey(FAMILY, dump(client).values(), "ql", NOW)
+    seen = read_keyspace(FAMILY, dump(client).values(), "ql", NOW)
     assert {job.id: job for job in seen.jobs()} == {job.id: job for job in jobs}
     assert seen.findings() == []
     assert era_of(seen.keyspace).generation is generation

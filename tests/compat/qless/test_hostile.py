@@ -10,11 +10,10 @@ from ferryman.compat.qless import FAMILY
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import Target
 from ferryman.schema.rule import Severity
+from ferryman.testing.keyspaces import read_keyspace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ...support.captures import survey
-from ...support.hostile import interrogate
 from .strategies import entries
 
 DEEP = b'{"a":' * 50_000 + b"1" + b"}" * 50_000
@@ -22,19 +21,11 @@ NESTED = b"[" * 100_000 + b"]" * 100_000
 LARGE = b'"' + b"x" * 5_000_000 + b'"'
 
 
-@settings(max_examples=200)
-@given(st.lists(entries(), max_size=12), st.integers(0, 2**53))
-def test_no_bytes_at_all_make_the_family_fail(keys: list[Entry], now_ms: int) -> None:
-    interrogate(survey(FAMILY, keys, "ql", now_ms))
-    for entry in keys:
-        list(FAMILY.prefixes(entry.key, entry.redis_type))
-
-
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(entries(), max_size=8))
 def test_what_was_read_of_any_bytes_can_be_written(client: redis.Redis, keys: list[Entry]) -> None:
     client.flushdb()
-    seen = survey(FAMILY, keys, "ql", 0)
+    seen = read_keyspace(FAMILY, keys, "ql", 0)
     for subject in seen.subjects.values():
         job = FAMILY.read(subject, seen.keyspace)
         if job is None or any(finding.severity is Severity.ERROR for finding in FAMILY.incompatibilities(job)):
@@ -51,7 +42,7 @@ def test_a_field_of_any_size_is_kept_and_read_in_time(name: str, raw: bytes) -> 
     fields = {b"jid": b"1", b"klass": b"K", b"queue": b"q", b"state": b"waiting", b"data": b"{}", b"priority": b"0"}
     began = time.monotonic()
     record = Entry(b"ql:j:1", "hash", fields | {name.encode(): raw})
-    seen = survey(FAMILY, [record, Entry(b"ql:q:q-work", "zset", [(b"1", -0.18)])], "ql", 0)
+    seen = read_keyspace(FAMILY, [record, Entry(b"ql:q:q-work", "zset", [(b"1", -0.18)])], "ql", 0)
     [job] = [job for subject in seen.subjects.values() if (job := FAMILY.read(subject, seen.keyspace)) is not None]
     assert all(len(finding.detail) < 2000 for finding in seen.findings())
     extra = job.extra["qless"]
@@ -63,6 +54,6 @@ def test_a_field_of_any_size_is_kept_and_read_in_time(name: str, raw: bytes) -> 
 @pytest.mark.parametrize("raw", [DEEP, NESTED, LARGE], ids=["deep object", "deep array", "five megabytes"])
 def test_an_entry_of_the_history_of_any_size_is_kept(raw: bytes) -> None:
     record = Entry(b"ql:j:1", "hash", {b"jid": b"1", b"state": b"waiting"})
-    seen = survey(FAMILY, [record, Entry(b"ql:j:1-history", "list", [raw])], "ql", 0)
+    seen = read_keyspace(FAMILY, [record, Entry(b"ql:j:1-history", "list", [raw])], "ql", 0)
     [job] = [job for subject in seen.subjects.values() if (job := FAMILY.read(subject, seen.keyspace)) is not None]
     assert (job.history, job.extra["qless"]["history"]) == ((), [raw])

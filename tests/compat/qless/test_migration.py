@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ferryman.testing.keyspaces import dump
 
-from ...support.captures import Capture, captures, dump, load
+from ...support.captures import Capture, captures, load
 from ...support.command import ferryman
 from ...support.servers import Server
 

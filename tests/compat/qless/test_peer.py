@@ -12,9 +12,8 @@ from attrs import evolve
 from ferryman.compat.qless import FAMILY
 from ferryman.schema.job import Job, State
 from ferryman.schema.rule import Finding
+from ferryman.testing.keyspaces import KeyspaceReading, dump, read_keyspace, store
 
-from ...support.captures import Survey, dump, survey
-from ...support.keyspace import store
 from ...support.servers import Server
 
 reqless = pytest.importorskip("reqless", reason="the real software is not installed (pip install reqless)")
@@ -30,8 +29,8 @@ def peer(server: Server) -> Any:
     return reqless.Client(url=f"redis://{server.host}:{server.port}/0")
 
 
-def seen(client: redis.Redis) -> Survey:
-    return survey(FAMILY, dump(client).values(), "ql", now_ms())
+def seen(client: redis.Redis) -> KeyspaceReading:
+    return read_keyspace(FAMILY, dump(client).values(), "ql", now_ms())
 
 
 def standing(client: redis.Redis) -> dict[str, Job]:

@@ -14,12 +14,13 @@ from ferryman.schema.fact import Entry, FactKind, Subject
 from ferryman.schema.job import Job, State
 from ferryman.schema.keys import KeyLayout
 from ferryman.schema.text import to_bytes, to_text
+from ferryman.testing.keyspaces import read_keyspace
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ...support import reading
-from ...support.captures import Capture, capture, captures, survey
-from ...support.reading import surveyed
+from ...support.captures import Capture, capture, captures
+from ...support.reading import reading_of
 from .strategies import entries
 
 CAPTURES = captures("qless")
@@ -28,7 +29,7 @@ NEVER_MS = 253_402_300_799_999
 
 @cache
 def jobs(case: Capture) -> dict[str, Job]:
-    seen = surveyed(case)
+    seen = reading_of(case)
     found = {subject.job_id: FAMILY.read(subject, seen.keyspace) for subject in seen.subjects.values() if not subject.scope}
     return {job_id: job for job_id, job in found.items() if job is not None}
 
@@ -186,20 +187,20 @@ def test_a_crashed_keyspace_is_popped_in_order_until_the_original_fails() -> Non
     ],
 )
 def test_the_generation_is_told_from_the_keys(name: str, generation: Generation, lower_first: bool, version: str) -> None:
-    keyspace = surveyed(capture("qless", name)).keyspace
+    keyspace = reading_of(capture("qless", name)).keyspace
     era = era_of(keyspace)
     assert (era.generation, era.lower_first, FAMILY.version(keyspace)) == (generation, lower_first, version)
 
 
 def test_a_keyspace_begun_by_an_older_version_names_both() -> None:
-    keyspace = surveyed(capture("qless", "upgraded")).keyspace
+    keyspace = reading_of(capture("qless", "upgraded")).keyspace
     expected = "qless since 2013 (qless-py 0.10 and later), with jobs of qless of 2012 and 2013 (qless-py 0.9)"
     assert FAMILY.version(keyspace) == expected
 
 
 def test_patterns_of_queue_names_in_its_own_keys_are_of_the_newest_reqless() -> None:
     patterns = Entry(b"ql:qp:priorities", "list", [b"{}"])
-    keyspace = survey(FAMILY, [record(throttles=b"[]"), patterns], "ql", 0).keyspace
+    keyspace = read_keyspace(FAMILY, [record(throttles=b"[]"), patterns], "ql", 0).keyspace
     assert FAMILY.version(keyspace) == "reqless after 0.13.3"
 
 
@@ -208,7 +209,7 @@ def test_prefix_and_queues_are_recognised(case: Capture) -> None:
     found = [prefix for entry in case.entries() for prefix in FAMILY.prefixes(entry.key, entry.redis_type)]
     assert set(found) == {"ql"}
     if "queues_in_order" in case.expected:
-        assert set(FAMILY.queues(surveyed(case).keyspace)) == set(map(text, case.expected["queues_in_order"]))
+        assert set(FAMILY.queues(reading_of(case).keyspace)) == set(map(text, case.expected["queues_in_order"]))
 
 
 def test_little_is_kept_aside_of_a_job_that_the_writer_would_write_nearly_the_same_way() -> None:
@@ -228,7 +229,7 @@ def test_little_is_kept_aside_of_a_job_that_the_writer_would_write_nearly_the_sa
 
 def one(*given_entries: Entry) -> Job:
     """The only job that the entries describe."""
-    seen = survey(FAMILY, given_entries, "ql", 0)
+    seen = read_keyspace(FAMILY, given_entries, "ql", 0)
     found = [FAMILY.read(subject, seen.keyspace) for subject in seen.subjects.values()]
     [job] = [job for job in found if job is not None]
     return job
@@ -355,7 +356,7 @@ def test_a_failure_tells_the_error_whatever_it_is_made_of() -> None:
 def test_the_order_of_facts_does_not_matter(keys: list[Entry], random: Any) -> None:
     own = record()
     keys = [own, *(entry for entry in keys if entry.key != own.key)]
-    seen = survey(FAMILY, {(entry.key, entry.offset): entry for entry in keys}.values(), "ql", 0)
+    seen = read_keyspace(FAMILY, {(entry.key, entry.offset): entry for entry in keys}.values(), "ql", 0)
     subject = seen.subjects["", "1"]
     shuffled = list(subject.facts)
     random.shuffle(shuffled)

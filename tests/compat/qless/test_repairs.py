@@ -7,30 +7,16 @@ import redis
 from ferryman.compat.qless import FAMILY
 from ferryman.migrations.repair import Outcome
 from ferryman.schema.job import Job
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from ferryman.testing.faults import StoredKeyspace, changed_keys, named_words
+from ferryman.testing.keyspaces import dump
 
-from ...support.captures import Capture, capture, dump, load
-from ...support.mending import Ward, assert_fault_is_found_and_mended, changed, named
+from ...support.captures import Capture, capture, load
+from ...support.mending import stored_in
 from ...support.servers import Server
 
 RULES = list(dict.fromkeys(rule.id for rule in FAMILY.rules))
 NOT_INJECTABLE = {"QLESS-35", "QLESS-RECUR"}
 """Takes two running jobs that share a throttle; and what is no fault."""
-
-
-def test_every_rule_is_injectable_but_those_that_one_job_cant_break() -> None:
-    assert set(RULES) - FAMILY.injectable == NOT_INJECTABLE
-    assert set(RULES) >= FAMILY.repairable
-
-
-@pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in NOT_INJECTABLE])
-@settings(max_examples=2, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(seed=st.integers(0, 2**32), pick=st.integers(0, 39))
-def test_an_injected_fault_is_all_that_is_found_and_is_mended(
-    server: Server, client: redis.Redis, rule: str, seed: int, pick: int
-) -> None:
-    assert_fault_is_found_and_mended(Ward(server, client, FAMILY, "ql"), rule, seed, pick, jobs=40, names=names)
 
 
 def names(job: Job) -> tuple[str, ...]:
@@ -49,10 +35,10 @@ LEFT = {
 }
 
 
-def ward_of(server: Server, client: redis.Redis, case: Capture) -> Ward:
+def ward_of(server: Server, client: redis.Redis, case: Capture) -> StoredKeyspace:
     client.flushdb()
     load(case, client)
-    return Ward(server, client, FAMILY, "ql", case.captured_at_ms)
+    return stored_in(server, client, FAMILY, "ql", case.captured_at_ms)
 
 
 @pytest.mark.parametrize("case", CRASHED, ids=str)
@@ -61,13 +47,13 @@ def test_each_repair_of_real_damage_silences_its_rule_and_changes_nothing_else(
 ) -> None:
     found = {finding.rule for finding in ward_of(server, client, case).findings()} & FAMILY.repairable
     for rule in sorted(found):
-        ward = ward_of(server, client, case)
-        before, found = dump(client), ward.said()
-        repairs = ward.repair(rule)
+        stored = ward_of(server, client, case)
+        before, found = dump(client), stored.finding_keys()
+        repairs = stored.repair(rule)
         assert {each.outcome for each in repairs} <= {Outcome.MENDED, Outcome.UNMENDABLE}, rule
-        assert changed(before, dump(client)) <= named(repairs), rule
+        assert changed_keys(before, dump(client)) <= named_words(repairs), rule
         mended = {each.finding.job_id for each in repairs if each.outcome is Outcome.MENDED}
-        after = ward.said()
+        after = stored.finding_keys()
         assert {said for said in after if said[0] == rule and said[1] in mended} == set(), rule
         # A tag that nothing has any more keeps its counter, as in qless itself.
         assert {said[0] for said in after - found} <= {"QLESS-20"}, rule
@@ -75,7 +61,7 @@ def test_each_repair_of_real_damage_silences_its_rule_and_changes_nothing_else(
 
 @pytest.mark.parametrize("case", CRASHED, ids=str)
 def test_after_all_repairs_only_what_people_must_decide_is_left(server: Server, client: redis.Redis, case: Capture) -> None:
-    ward = ward_of(server, client, case)
-    ward.repair(*sorted(FAMILY.repairable))
-    left = {finding.rule for finding in ward.findings()} - {"QLESS-RECUR"}
+    stored = ward_of(server, client, case)
+    stored.repair(*sorted(FAMILY.repairable))
+    left = {finding.rule for finding in stored.findings()} - {"QLESS-RECUR"}
     assert left == LEFT[case.name]

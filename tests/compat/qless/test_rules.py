@@ -6,10 +6,11 @@ import pytest
 from ferryman.compat.qless import FAMILY
 from ferryman.schema.fact import Entry
 from ferryman.schema.rule import Finding, Severity
+from ferryman.testing.keyspaces import read_keyspace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ...support.captures import Capture, capture, captures, survey
+from ...support.captures import Capture, capture, captures
 from .strategies import numbers
 
 NOW = 1_800_000_000_000
@@ -20,7 +21,7 @@ each_healthy_capture = pytest.mark.parametrize("case", [case for case in capture
 
 
 def audit(case: Capture) -> list[Finding]:
-    return survey(FAMILY, case.entries(), case.prefix, case.captured_at_ms).findings()
+    return read_keyspace(FAMILY, case.entries(), case.prefix, case.captured_at_ms).findings()
 
 
 def pairs(findings: list[Finding]) -> set[tuple[str, str]]:
@@ -81,7 +82,7 @@ def test_only_what_could_not_be_run_right_elsewhere_is_refused() -> None:
     told = [("crashed", crashed), ("crashed-reqless", set()), ("odd", {"delay-huge"}), ("healthy", set())]
     for name, refused in told:
         case = capture("qless", name)
-        seen = survey(FAMILY, case.entries(), case.prefix, case.captured_at_ms)
+        seen = read_keyspace(FAMILY, case.entries(), case.prefix, case.captured_at_ms)
         found = {
             subject.job_id
             for subject in seen.subjects.values()
@@ -177,7 +178,7 @@ TEMPLATE = {b"jid": b"r", b"klass": b"K", b"queue": b"q", b"interval": b"60"}
 
 def found(entries: list[Entry]) -> dict[str, str]:
     """Rule -> severity of everything that is said of the entries."""
-    return {finding.rule: str(finding.severity) for finding in survey(FAMILY, entries, "ql", NOW).findings()}
+    return {finding.rule: str(finding.severity) for finding in read_keyspace(FAMILY, entries, "ql", NOW).findings()}
 
 
 @pytest.mark.parametrize(
@@ -302,7 +303,7 @@ def test_one_thing_wrong_breaks_exactly_its_rules(entries: list[Entry], rules: d
 
 
 def test_a_missing_dependency_is_said_of_the_job_that_waits() -> None:
-    seen = survey(FAMILY, keyspace(DEPENDS, without=(b"j:2", b"j:2-history", b"q:q-work")), "ql", NOW)
+    seen = read_keyspace(FAMILY, keyspace(DEPENDS, without=(b"j:2", b"j:2-history", b"q:q-work")), "ql", NOW)
     assert {(finding.rule, finding.job_id) for finding in seen.findings()} == {("QLESS-21", "1"), ("QLESS-22", "2")}
 
 
@@ -319,7 +320,7 @@ def test_circles_of_up_to_three_jobs_are_seen(jobs: int, found: bool) -> None:
             Entry(b"ql:j:" + other + b"-dependents", "set", [job_id]),
         ]
     depends = Entry(b"ql:q:q-depends", "zset", [(b"%d" % number, PUT) for number in range(jobs)])
-    findings = survey(FAMILY, [*entries, depends, zset(b"queues", PUT, b"q")], "ql", NOW).findings()
+    findings = read_keyspace(FAMILY, [*entries, depends, zset(b"queues", PUT, b"q")], "ql", NOW).findings()
     assert {(finding.rule, finding.job_id) for finding in findings} == (
         {("QLESS-22", str(number)) for number in range(jobs)} if found else set()
     )
@@ -329,7 +330,7 @@ def test_a_job_whose_dependency_is_complete_is_told_to_run() -> None:
     other = Entry(b"ql:j:2", "hash", SOUND | {b"jid": b"2", b"tags": b"{}", b"state": b"complete", b"queue": b""})
     entries = keyspace(DEPENDS, other, zset(b"completed", PUT, b"2"), without=(b"q:q-work",))
     assert found(entries) == {"QLESS-21": "error"}
-    seen = survey(FAMILY, entries, "ql", NOW)
+    seen = read_keyspace(FAMILY, entries, "ql", NOW)
     [finding] = seen.findings()
     commands = FAMILY.repair(finding, seen.subjects["", "1"], seen.keyspace)
     assert [command[:2] for command in commands] == [
@@ -345,13 +346,13 @@ def test_a_job_whose_dependency_is_complete_is_told_to_run() -> None:
     st.dictionaries(st.sampled_from(sorted(SOUND)), st.one_of(numbers, st.just(b"running")), max_size=3), st.integers(0, 2**62)
 )
 def test_findings_are_one_printable_line_each(changes: dict[bytes, bytes], now_ms: int) -> None:
-    for finding in survey(FAMILY, keyspace({**changes}), "ql", now_ms).findings():
+    for finding in read_keyspace(FAMILY, keyspace({**changes}), "ql", now_ms).findings():
         assert finding.detail.isprintable()
         assert len(finding.detail) < 1000
 
 
 def test_many_odd_keys_are_counted_and_the_first_are_named() -> None:
     entries = keyspace(None, *(Entry(b"ql:rs:%03d" % number, "string", b"x") for number in range(50)))
-    findings = survey(FAMILY, entries, "ql", NOW).findings()
+    findings = read_keyspace(FAMILY, entries, "ql", NOW).findings()
     assert len(findings) == 21
     assert "30 more" in findings[-1].detail

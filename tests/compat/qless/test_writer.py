@@ -8,11 +8,10 @@ from attrs import evolve
 from ferryman.compat.qless import FAMILY
 from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job, State
+from ferryman.testing.keyspaces import dump, send
 from hypothesis import given
-from hypothesis import strategies as st
 
-from ...support.captures import Capture, capture, captures, dump
-from ...support.mending import send
+from ...support.captures import Capture, capture, captures
 from ...support.roundtrip import Roundtrip, by_id, on_a_server
 from . import strategies
 
@@ -24,37 +23,6 @@ each_sound_capture = pytest.mark.parametrize("case", [case for case in captures(
 
 
 # Reading back
-
-
-@on_a_server
-@given(st.lists(strategies.jobs(), max_size=3, unique_by=by_id))
-def test_every_job_that_qless_can_hold_reads_back_as_it_was(client: redis.Redis, jobs: list[Job]) -> None:
-    client.flushdb()
-    for job in jobs:
-        assert at.errors(job) == []
-    at.store(client, jobs)
-    assert at.standing(client) == {job.id: job for job in jobs}
-
-
-@on_a_server
-@given(st.lists(strategies.jobs(), max_size=3, unique_by=by_id))
-def test_what_is_written_breaks_no_rule(client: redis.Redis, jobs: list[Job]) -> None:
-    client.flushdb()
-    at.store(client, jobs)
-    # Workers may be late at the source already, and jobs may wait for some that are nowhere; clocks may differ.
-    own = {"QLESS-12", "QLESS-21", "QLESS-22", "QLESS-25", "QLESS-36"}
-    findings = at.findings(client)
-    assert [finding for finding in findings if finding.rule not in own] == []
-
-
-@on_a_server
-@given(st.lists(strategies.jobs(), max_size=3, unique_by=by_id), st.data())
-def test_writing_again_changes_nothing(client: redis.Redis, jobs: list[Job], data: st.DataObject) -> None:
-    client.flushdb()
-    at.store(client, jobs)
-    once = dump(client)
-    at.store(client, data.draw(st.permutations(jobs)))
-    assert dump(client) == once
 
 
 @on_a_server

@@ -6,9 +6,9 @@ import redis
 from ferryman.schema.job import State
 from ferryman.schema.native import FAMILY
 from ferryman.schema.native.generate import QUEUES, STATES, generate
+from ferryman.testing.keyspaces import store
 
 from ...support.families import assert_in_shares
-from ...support.keyspace import store
 
 NOW = 1_800_000_000_000
 

@@ -19,9 +19,8 @@ from ferryman.schema.native import FAMILY, keys
 from ferryman.schema.native.rules import STALE_MS
 from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
 from ferryman.schema.rule import Finding
+from ferryman.testing.keyspaces import dump, read_keyspace, store
 
-from ...support.captures import dump, survey
-from ...support.keyspace import store
 from ...support.moved import PACE
 from ...support.movers import Step, moving
 from ...support.native import LEASE, Send
@@ -37,7 +36,7 @@ BODY = b'{"headers":{"task":"app.mail"},"properties":{}}\n[[1],{}]'
 
 
 def found(client: redis.Redis, now: int = NOW) -> list[Finding]:
-    return [each for each in survey(FAMILY, dump(client).values(), "ferryman", now).findings() if each.rule in LEFT]
+    return [each for each in read_keyspace(FAMILY, dump(client).values(), "ferryman", now).findings() if each.rule in LEFT]
 
 
 def publish(send: Send, *numbers: int, unique: str | None = None, life: int | None = None) -> None:

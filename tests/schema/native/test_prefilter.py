@@ -13,12 +13,12 @@ from ferryman.schema.job import Job, State
 from ferryman.schema.native import FAMILY
 from ferryman.schema.prefilter import ANYWHERE, IndexKey, Member
 from ferryman.schema.totals import Totals
+from ferryman.testing.keyspaces import read_keyspace
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
-from ...support.captures import survey
 from ...support.prefiltering import accept
-from .test_hostile import fields, texts
+from .strategies import fields, texts
 
 NOW = 1_800_000_000_000
 PREFIX = "ferryman"
@@ -78,7 +78,7 @@ def test_no_rule_finds_anything_in_a_job_that_is_accepted(job, changes, missing,
     event(f"accepted: {accepted}, changed: {bool(changes or missing or score)}")
     if not accepted:
         return
-    seen = survey(FAMILY, [record, place], PREFIX, NOW)
+    seen = read_keyspace(FAMILY, [record, place], PREFIX, NOW)
     assert [finding for finding in seen.findings() if finding.job_id is not None] == []
     (read,) = seen.jobs()
     assert (read.queue, read.state, read.created_at) == (index_members.group.queue, index_members.group.state, sound.created_at)
@@ -94,7 +94,7 @@ def test_no_rule_that_refuses_finds_anything_in_a_job_that_is_accepted_for_a_tra
     prefilter = FAMILY.prefilter(PREFIX, NOW, for_transfer=True)
     if accept(prefilter, record.value) is None or prefilter.index_members(place).numbers == [None]:
         return
-    seen = survey(FAMILY, [record, place], PREFIX, NOW)
+    seen = read_keyspace(FAMILY, [record, place], PREFIX, NOW)
     event(f"found: {sorted({finding.rule for finding in seen.findings() if finding.job_id})}")
     assert not any(FAMILY.refusals(subject, seen.keyspace) for subject in seen.subjects.values())
 

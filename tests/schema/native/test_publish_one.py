@@ -11,10 +11,10 @@ from ferryman.schema.connection.call import run
 from ferryman.schema.errors import MalformedValue, PublishRefused
 from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
 from ferryman.schema.native.scripts.results import Published
+from ferryman.testing.keyspaces import dump
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ...support.captures import dump
 from ...support.native import LEASE, Send, ids, jobs
 
 NOW = 1_700_000_000_000

@@ -2,51 +2,34 @@
 
 from __future__ import annotations
 
-import pytest
 import redis
 from ferryman.migrations.repair import Outcome
 from ferryman.schema.job import State
 from ferryman.schema.native import FAMILY
 from ferryman.schema.native.scripts.queue_scripts import QueueScripts
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from ...support.mending import NOW, Ward, assert_fault_is_found_and_mended
+from ...support.mending import NOW, stored_in
 from ...support.native import LEASE, Send
 from ...support.servers import Server
 
 RULES = [rule.id for rule in FAMILY.rules]
 
 
-def test_every_rule_is_injectable() -> None:
-    assert set(RULES) == FAMILY.injectable
-    assert set(RULES) >= FAMILY.repairable
-
-
-@pytest.mark.parametrize("rule", RULES)
-@settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(seed=st.integers(0, 2**32), pick=st.integers(0, 39))
-def test_an_injected_fault_is_all_that_is_found_and_is_mended(
-    server: Server, client: redis.Redis, rule: str, seed: int, pick: int
-) -> None:
-    assert_fault_is_found_and_mended(Ward(server, client, FAMILY, "ferryman"), rule, seed, pick, jobs=40)
-
-
 def test_what_a_holder_without_lease_held_is_taken_by_the_next_consumer(server: Server, client: redis.Redis, send: Send) -> None:
-    ward = Ward(server, client, FAMILY, "ferryman")
-    job = next(job for job in ward.generate(60, 1) if job.state is State.ACTIVE)
-    ward.inject("NATIVE-4", job)
-    assert {each.outcome for each in ward.repair("NATIVE-4")} == {Outcome.MENDED}
+    stored = stored_in(server, client, FAMILY, "ferryman")
+    job = next(job for job in stored.generate(60, 1) if job.state is State.ACTIVE)
+    stored.inject("NATIVE-4", job)
+    assert {each.outcome for each in stored.repair("NATIVE-4")} == {Outcome.MENDED}
     taken = send(QueueScripts().take(job.queue, "another", 100, LEASE, now=NOW + 1))
     assert job.id in {each.id for each in taken.jobs}
 
 
 def test_several_jobs_without_a_place_get_one_token_together(server: Server, client: redis.Redis) -> None:
-    ward = Ward(server, client, FAMILY, "ferryman")
-    jobs = [job for job in ward.generate(60, 1) if job.state is State.WAITING and job.queue == "celery"]
+    stored = stored_in(server, client, FAMILY, "ferryman")
+    jobs = [job for job in stored.generate(60, 1) if job.state is State.WAITING and job.queue == "celery"]
     for job in jobs:
-        ward.inject("NATIVE-2", job)
+        stored.inject("NATIVE-2", job)
     client.delete("ferryman:{celery}:wake")
-    assert {each.outcome for each in ward.repair("NATIVE-2")} == {Outcome.MENDED}
+    assert {each.outcome for each in stored.repair("NATIVE-2")} == {Outcome.MENDED}
     assert client.llen("ferryman:{celery}:wake") == 1
     assert client.zcard("ferryman:{celery}:waiting") == len(jobs)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ....support.prefiltering import accept_both, numbers, without
-from ..test_hostile import fields, texts
+from ..strategies import fields, texts
 from ..test_prefilter import NOW, PLAIN, PREFIX, scores, stored
 
 PREFILTER = FAMILY.prefilter(PREFIX, NOW)

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from ....compat.kue.strategies import jobs as any_jobs
 from ....support.prefiltering import Keys, accept, accepted_jobs, in_order, jobs_of, table_of
-from ..test_hostile import fields as field_names
-from ..test_hostile import texts
+from ..strategies import fields as field_names
+from ..strategies import texts
 from ..test_prefilter import MIGRATED, PREFIX, PUBLISHED, stored
 
 NOW = 1_800_000_000_000

@@ -1,37 +1,36 @@
-"""Everything that can be asked of a family about a keyspace, for tests that fill it with any bytes."""
+"""Everything that can be asked of a family about a keyspace: for tests that fill one with any bytes. Nothing may raise."""
 
 from __future__ import annotations
 
-from ferryman.migrations.preconditions import keys_of
-from ferryman.schema.choices import NO_CHOICES, Choices
-from ferryman.schema.errors import Unmendable
-from ferryman.schema.fact import Subject
-from ferryman.schema.family import Command, KeyFamily, Target
-from ferryman.schema.rule import Finding, Keyspace, Severity
-from ferryman.schema.totals import Totals
-
-from .captures import Survey
+from ..migrations.preconditions import keys_of
+from ..schema.choices import NO_CHOICES, Choices
+from ..schema.errors import Unmendable
+from ..schema.fact import Subject
+from ..schema.family import Command, KeyFamily, Target
+from ..schema.rule import Finding, Keyspace, Severity
+from ..schema.totals import Totals
+from .keyspaces import KeyspaceReading
 
 LONGEST_DETAIL = 1500
 """Characters in what a finding says."""
 
 
-def interrogate(seen: Survey) -> None:
-    """Facts were made already; here all rules, repairs, jobs, incompatibilities and commands are. Nothing may raise."""
-    keyspace, family = seen.keyspace, seen.keyspace.family
-    seen.jobs()
+def interrogate(reading: KeyspaceReading) -> None:
+    """Facts were made already; here all rules, repairs, jobs, incompatibilities and commands are."""
+    keyspace, family = reading.keyspace, reading.keyspace.family
+    reading.jobs()
     for finding in family.keyspace_findings(keyspace):
-        check(finding)
-        repaired(family, finding, None, keyspace)
+        _check(finding)
+        _repair(family, finding, None, keyspace)
         list(family.count_checks(finding, keyspace))
     family.version(keyspace)
     family.consumers(keyspace)
     list(family.queues(keyspace))
-    for subject in seen.subjects.values():
+    for subject in reading.subjects.values():
         for finding in family.findings(subject, keyspace):
-            check(finding)
+            _check(finding)
             for choices in (NO_CHOICES, Choices(older_than=0, requeue=True)):
-                for command in repaired(family, finding, subject, keyspace, choices):
+                for command in _repair(family, finding, subject, keyspace, choices):
                     assert keys_of(command)
         list(family.refusals(subject, keyspace))
         for ref in family.related_keys(subject, keyspace):
@@ -49,7 +48,7 @@ def interrogate(seen: Survey) -> None:
     assert type(totals).from_json(totals.to_json()) == totals
 
 
-def repaired(
+def _repair(
     family: KeyFamily, finding: Finding, subject: Subject | None, keyspace: Keyspace, choices: Choices = NO_CHOICES
 ) -> list[Command]:
     """The commands that mend a finding; none where the family says why not."""
@@ -59,7 +58,7 @@ def repaired(
         return []
 
 
-def check(finding: Finding) -> None:
+def _check(finding: Finding) -> None:
     """A finding is one short printable line."""
     assert finding.detail.isprintable()
     assert len(finding.detail) < LONGEST_DETAIL
