@@ -28,9 +28,9 @@ from ..schema.connection.address import Address
 from ..schema.job import Job, State
 from ..schema.rule import Finding
 from . import audit, listing, migrate, preflight
-from .comparison import Seen, compare_keyspaces, seen
-from .job_digests import Promised, See, Standing
-from .job_hasher import Digests
+from .comparison import SideDigests, compare_keyspaces, digest_side
+from .job_digests import ActualView, ExpectedView, SideView
+from .job_hasher import JobHasher
 from .key_scan import LIGHTER, even, tasks_for
 from .resume import find_snapshot, keep_on_error, reopen_snapshot, work_folder
 from .session import local_tasks, session
@@ -140,19 +140,19 @@ class SparkEngine:
         """See Engine.verify."""
         started = time.monotonic()
         with self._session(source, progress) as (spark, folder):
-            digests, buckets = Digests(plan.writer), self._number(source, LIGHTER)
+            hasher, buckets = JobHasher(plan.writer), self._number(source, LIGHTER)
             throttle = self._throttle.shared(2)
 
-            def look(address: Address, tasks: int, see: See, name: str, telling: Progress) -> Seen:
-                snapshot = take(spark, address, plan.now_ms, f"{folder}/{name}", tasks, telling, throttle, for_transfer=True)
+            def digest(address: Address, tasks: int, view: SideView, name: str, progress: Progress) -> SideDigests:
+                snapshot = take(spark, address, plan.now_ms, f"{folder}/{name}", tasks, progress, throttle, for_transfer=True)
                 if address is source:
                     must_speak(snapshot)
-                return seen(snapshot, see, name, digests, folder, buckets, telling)
+                return digest_side(snapshot, view, name, hasher, folder, buckets, progress)
 
-            look_there = partial(look, target, self._number(target, LIGHTER), Standing(), "target")
-            with in_background(look_there, progress) as (standing, telling):
-                promised = look(source, buckets, Promised(plan), "source", telling)
-            outcome = compare_keyspaces(promised, standing.result(), plan, folder, report, progress)
+            digest_target = partial(digest, target, self._number(target, LIGHTER), ActualView(), "target")
+            with in_background(digest_target, progress) as (actual, block_progress):
+                expected = digest(source, buckets, ExpectedView(plan), "source", block_progress)
+            outcome = compare_keyspaces(expected, actual.result(), plan, folder, report, progress)
         outcome.seconds = time.monotonic() - started
         return outcome
 

@@ -1,7 +1,7 @@
-"""Stands: how each job stands on one side of a comparison, as a line that is short enough for millions of them.
+"""Job digests: each job on one side of a comparison, as a row that is short enough for millions of them.
 
-A stand names a job and has a digest of all that would be compared. Stands lie in files by bucket (shuffle.py); jobs themselves,
-as sides, become rows of a table only where the stands of two sides differ. Called by comparison.py.
+A JobDigest names a job and has a digest of all that would be compared. Digests lie in files by bucket (shuffle.py); jobs
+themselves, as sides, become rows of a table only where the digests of two sides differ. Called by comparison.py.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..schema.job import Job, State
 from ..schema.jobnumber import number_of
 from ..schema.rule import Keyspace
 from ..schema.text import to_text
-from .job_hasher import Digests
+from .job_hasher import JobHasher
 from .jobs import Jobs
 from .key_scan import LIGHTER
 from .shuffle import ShuffleFile
@@ -41,20 +41,20 @@ class Side:
     """One job on one side."""
 
     job: Job
-    promised: bool
-    """On the source's side: as it shall stand at the target. Else as it stands there."""
+    expected: bool
+    """On the source's side: as it should be at the target. Else as it is there."""
     refused_by: str | None = None
-    """The rule that keeps a job at the source, which then is shown as it stands there."""
+    """The rule that keeps a job at the source, which then is shown as it is there."""
 
 
-class Stand(NamedTuple):
+class JobDigest(NamedTuple):
     """What tells whether the sides of a job differ, and where the facts about it are."""
 
     number: int
     """The same for jobs of the same queue and id, and most likely no others."""
     queue: str
     id: str
-    turn: int | None
+    position: int | None
     """Its position among the waiting jobs of its queue, if it is one."""
     scope: str
     subject: str
@@ -71,24 +71,24 @@ def _of_job(column: Column) -> Column:
     return evolve(column, get=get)
 
 
-def _side(promised: bool, refused_by: str | None, **cells: object) -> Side:
-    return Side(JOBS.make(**cells), promised, refused_by)
+def _side(expected: bool, refused_by: str | None, **cells: object) -> Side:
+    return Side(JOBS.make(**cells), expected, refused_by)
 
 
 SIDES: Table[Side] = Table(
     "sides",
     _side,
-    (*map(_of_job, JOBS.columns), Column("promised", "boolean", pa.bool_()), text_column("refused_by")),
+    (*map(_of_job, JOBS.columns), Column("expected", "boolean", pa.bool_()), text_column("refused_by")),
 )
 
-STANDS: Table[Stand] = Table(
-    "stands",
-    Stand,
+DIGESTS: Table[JobDigest] = Table(
+    "digests",
+    JobDigest,
     (
         bigint_column("number"),
         text_column("queue"),
         text_column("id"),
-        bigint_column("turn"),
+        bigint_column("position"),
         text_column("scope"),
         text_column("subject"),
         text_column("part"),
@@ -96,11 +96,11 @@ STANDS: Table[Stand] = Table(
     ),
 )
 ROWS = 20_000
-"""Stands in a round of a file."""
+"""Digests that go to a file at once."""
 
 
-class See(ABC):
-    """How jobs are seen on one side."""
+class SideView(ABC):
+    """How the subjects of one side become jobs to compare."""
 
     @abstractmethod
     def side(self, subject: Subject, keyspace: Keyspace) -> Side | None:
@@ -112,8 +112,8 @@ class See(ABC):
 
 
 @frozen
-class Promised(See):
-    """What shall stand at the target, and what shall not."""
+class ExpectedView(SideView):
+    """The jobs that should be at the target, and those that should not."""
 
     plan: Plan
 
@@ -127,8 +127,8 @@ class Promised(See):
 
 
 @frozen
-class Standing(See):
-    """What stands at the target."""
+class ActualView(SideView):
+    """The jobs that are at the target."""
 
     def side(self, subject: Subject, keyspace: Keyspace) -> Side | None:
         job = keyspace.family.read(subject, keyspace)
@@ -138,53 +138,55 @@ class Standing(See):
         return jobs
 
 
-def naming(see: See, digests: Digests, folder: str, buckets: int) -> Work:
-    """The work that leaves stands in a file in ``folder``; it tells its path, their number, and how many of them are refused."""
+def digest_work(view: SideView, hasher: JobHasher, folder: str, buckets: int) -> Work:
+    """The work that leaves digests in a file in ``folder``; its summary has the path, their number, and how many are refused."""
 
-    def name(part: str, jobs: Jobs) -> Batches:
+    def write(part: str, jobs: Jobs) -> Batches:
         summary: dict[str, Any] = {"jobs": 0, "refused": 0}
 
-        def one(subject: Subject) -> Stand | None:
-            side = see.side(subject, jobs.keyspace)
+        def one(subject: Subject) -> JobDigest | None:
+            side = view.side(subject, jobs.keyspace)
             if side is None:
                 return None
-            job, mark = side.job, b""
+            job, digest = side.job, b""
             if side.refused_by is None:
-                mark = digests.of(job)
-            turn = job.position if job.state is State.WAITING and side.refused_by is None else None
-            return Stand(number_of(job.queue, job.id), job.queue, job.id, turn, subject.scope, subject.job_id, part, mark)
+                digest = hasher.digest(job)
+            position = job.position if job.state is State.WAITING and side.refused_by is None else None
+            return JobDigest(
+                number_of(job.queue, job.id), job.queue, job.id, position, subject.scope, subject.job_id, part, digest
+            )
 
         def many(table: JobTable) -> list[pa.RecordBatch] | None:
-            shown = see.table(table)
-            return None if shown is None else [stands_of(shown, part, digests)]
+            shown = view.table(table)
+            return None if shown is None else [digests_of(shown, part, hasher)]
 
         file = None
-        for stands in _rounds(jobs.in_any_order(one, many, LIGHTER)):
+        for digests in _in_batches(jobs.in_any_order(one, many, LIGHTER)):
             if file is None:
                 summary["file"] = os.path.join(folder, f"{uuid.uuid4()}.arrow")
-                file = ShuffleFile(summary["file"], STANDS.arrow, buckets)
-            file.write(stands)
-            summary["jobs"] += stands.num_rows
-            summary["refused"] += pc.sum(pc.equal(stands.column("digest"), b"")).as_py()
+                file = ShuffleFile(summary["file"], DIGESTS.arrow, buckets)
+            file.write(digests)
+            summary["jobs"] += digests.num_rows
+            summary["refused"] += pc.sum(pc.equal(digests.column("digest"), b"")).as_py()
         if file is not None:
             file.close()
-        yield from with_summary(iter(()), STANDS, lambda: json.dumps(summary))
+        yield from with_summary(iter(()), DIGESTS, lambda: json.dumps(summary))
 
-    return name
+    return write
 
 
-def _rounds(found: Iterable[Stand | pa.RecordBatch | None]) -> Batches:
-    """Stands, which come one by one or many at once, in batches of some ROWS."""
-    single: list[Stand] = []
+def _in_batches(found: Iterable[JobDigest | pa.RecordBatch | None]) -> Batches:
+    """Digests, which come one by one or many at once, in batches of some ROWS."""
+    single: list[JobDigest] = []
     tables: list[pa.RecordBatch] = []
     rows = 0
 
     def all_rows() -> pa.RecordBatch:
-        (batch,) = pa.Table.from_batches([STANDS.batch(single), *tables]).combine_chunks().to_batches()
+        (batch,) = pa.Table.from_batches([DIGESTS.batch(single), *tables]).combine_chunks().to_batches()
         return batch
 
     for each in filter(None, found):
-        if isinstance(each, Stand):
+        if isinstance(each, JobDigest):
             single.append(each)
             rows += 1
         else:
@@ -197,22 +199,22 @@ def _rounds(found: Iterable[Stand | pa.RecordBatch | None]) -> Batches:
         yield all_rows()
 
 
-def stands_of(jobs: JobTable, part: str, digests: Digests) -> pa.RecordBatch:
-    """The stands of the jobs of a table."""
+def digests_of(jobs: JobTable, part: str, hasher: JobHasher) -> pa.RecordBatch:
+    """The digests of the jobs of a table."""
     queue, ids, rows = jobs.common.queue, jobs.ids, len(jobs)
     names = _text_array(ids)
-    is_turn = jobs.common.state is State.WAITING and "position" in jobs.columns
+    has_position = jobs.common.state is State.WAITING and "position" in jobs.columns
     cells = {
         "number": pa.array(numbers_of(ids, [queue], np.zeros(rows, np.int64))),
         "queue": _same(queue, rows),
         "id": names,
-        "turn": pa.array(jobs.columns["position"]) if is_turn else pa.nulls(rows, pa.int64()),
+        "position": pa.array(jobs.columns["position"]) if has_position else pa.nulls(rows, pa.int64()),
         "scope": _same(jobs.scope, rows),
         "subject": names,
         "part": _same(part, rows),
-        "digest": digests.of_table(jobs),
+        "digest": hasher.digest_table(jobs),
     }
-    return pa.RecordBatch.from_arrays([cells[name] for name in STANDS.arrow.names], schema=STANDS.arrow)
+    return pa.RecordBatch.from_arrays([cells[name] for name in DIGESTS.arrow.names], schema=DIGESTS.arrow)
 
 
 def _text_array(texts: BinaryViews) -> pa.Array:
@@ -228,11 +230,11 @@ def _same(text: str, rows: int) -> pa.Array:
     return pa.repeat(pa.scalar(encode_text(text), pa.string()), rows)
 
 
-def showing(see: See) -> Work:
+def side_work(view: SideView) -> Work:
     """The work that shows whole jobs."""
 
     def show(_part: str, jobs: Jobs) -> Batches:
-        sides = filter(None, jobs.in_order(lambda subject: see.side(subject, jobs.keyspace)))
+        sides = filter(None, jobs.in_order(lambda subject: view.side(subject, jobs.keyspace)))
         yield from with_summary(batches(SIDES, sides, _bytes), SIDES, str)
 
     return show

@@ -1,6 +1,7 @@
-"""Digests: 16 bytes for all of a job that a comparison would look at, of one job or of a table of them. Called by job_digests.py.
+"""Job hasher: 16 bytes for all of a job that a comparison would look at, of one job or of a table of them. Called by
+job_digests.py.
 
-What is digested is one text, in which each value stands with its kind and its size, so that no two jobs share one.
+What is hashed is one text, in which each value has its type and its size before it, so that no two jobs share one.
 tests/spark/test_job_hasher.py.
 """
 
@@ -32,9 +33,9 @@ _values = attrgetter(*FIELDS)
 
 
 @frozen
-class Digests:
-    """The digests of one comparison, on both sides: they are equal for jobs between which it would find no difference, but for
-    rare ones that it then acquits.
+class JobHasher:
+    """Makes the digests of one comparison, on both sides: they are equal for jobs between which it would find no difference, but
+    for rare ones, which it then looks at field by field.
 
     Different jobs have different digests, but for one in 2^128.
     """
@@ -43,13 +44,13 @@ class Digests:
     key: bytes = field(repr=False, factory=lambda: secrets.token_bytes(KEY_BYTES))
     """Nobody knows it before the comparison, so that nobody can have made jobs that it takes for one another."""
 
-    def of(self, job: Job) -> bytes:
-        """That of a job."""
+    def digest(self, job: Job) -> bytes:
+        """The digest of a job."""
         kept: Any = job.extra if self.target.keeps_extra else job.extra.get(self.target.name)
         return siphash_of(b"".join(map(_cell, _values(job))) + _extra_cell(kept), self.key)
 
-    def of_table(self, jobs: JobTable) -> pa.Array:
-        """Those of the jobs of a table (binary)."""
+    def digest_table(self, jobs: JobTable) -> pa.Array:
+        """The digests of the jobs of a table (binary)."""
         parts: list[Datum] = []
         for name in FIELDS:
             column = jobs.columns.get(name)

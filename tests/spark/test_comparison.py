@@ -1,4 +1,4 @@
-"""Stands are compared as columns; what comes out is what a look at each of them gives."""
+"""Digests are compared as columns; what comes out is what a look at each of them gives."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
-from ferryman.spark.comparison import DOUBTFUL, _match_task
-from ferryman.spark.job_digests import STANDS, Stand
+from ferryman.spark.comparison import MISMATCHES, _match_task
+from ferryman.spark.job_digests import DIGESTS, JobDigest
 from ferryman.spark.order_check import SCHEMA
 from ferryman.spark.shuffle import ShuffleFile, read_bucket
 from ferryman.spark.tables import decode_text
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-stands = st.builds(
-    Stand,
+digests = st.builds(
+    JobDigest,
     number=st.integers(0, 5),
     queue=st.sampled_from(["mail", "mail ü", "\udc80"]),
     id=st.sampled_from(["1", "2"]),
-    turn=st.none() | st.integers(0, 3),
+    position=st.none() | st.integers(0, 3),
     scope=st.just(""),
     subject=st.sampled_from(["1", "2"]),
     part=st.sampled_from(["0", "sound-1"]),
@@ -29,57 +29,57 @@ stands = st.builds(
 )
 
 
-def told(folder: Path, sides: list[list[Stand]], buckets: int) -> tuple[Counter[object], Counter[object], int]:
-    """What the tasks for all buckets say: rows, turns, and how many jobs are the same on both sides."""
+def matched_by_tasks(folder: Path, sides: list[list[JobDigest]], buckets: int) -> tuple[Counter[object], Counter[object], int]:
+    """What the tasks for all buckets say: rows, positions, and how many jobs are the same on both sides."""
     paths = []
     for number, side in enumerate(sides):
         path = str(folder / str(number))
-        file = ShuffleFile(path, STANDS.arrow, buckets)
-        file.write(STANDS.batch(side))
+        file = ShuffleFile(path, DIGESTS.arrow, buckets)
+        file.write(DIGESTS.batch(side))
         file.close()
         paths.append([path])
     batch = pa.RecordBatch.from_arrays([pa.array(range(buckets), pa.int64())], ["id"])
     *found, last = _match_task(*paths, buckets, str(folder))(iter([batch]))
     summary = json.loads(last.column("tail")[0].as_py())
-    rows = Counter(row for each in found for row in DOUBTFUL.rows(each.drop_columns(["tail"])))
-    assert summary["doubtful"] == rows.total()
-    turns: Counter[object] = Counter()
+    rows = Counter(row for each in found for row in MISMATCHES.rows(each.drop_columns(["tail"])))
+    assert summary["mismatches"] == rows.total()
+    positions: Counter[object] = Counter()
     for bucket in range(buckets):
-        for each in read_bucket(summary["turns"], bucket, buckets, SCHEMA):
-            turns.update((decode_text(row.pop("queue")), *row.values()) for row in each.drop_columns(["number"]).to_pylist())
-    return rows, turns, summary["matched"]
+        for each in read_bucket(summary["positions"], bucket, buckets, SCHEMA):
+            positions.update((decode_text(row.pop("queue")), *row.values()) for row in each.drop_columns(["number"]).to_pylist())
+    return rows, positions, summary["matched"]
 
 
-def expected(sides: list[list[Stand]]) -> tuple[Counter[object], Counter[object], int]:
+def expected(sides: list[list[JobDigest]]) -> tuple[Counter[object], Counter[object], int]:
     """The same, one job after the other; jobs that share a number by chance are looked at again."""
-    shared = Counter(number for number, *_ in {stand[:3] for side in sides for stand in side})
-    rows, turns, matched = Counter[object](), Counter[object](), 0
-    for name in {(stand.queue, stand.id) for side in sides for stand in side}:
-        ours, theirs = ([stand for stand in side if (stand.queue, stand.id) == name] for side in sides)
+    shared = Counter(number for number, *_ in {digest[:3] for side in sides for digest in side})
+    rows, positions, matched = Counter[object](), Counter[object](), 0
+    for name in {(digest.queue, digest.id) for side in sides for digest in side}:
+        ours, theirs = ([digest for digest in side if (digest.queue, digest.id) == name] for side in sides)
         for one in ours:
             for other in theirs:
-                if one.turn is not None and other.turn is not None:
-                    turns[*name, one.turn, other.turn] += 1
+                if one.position is not None and other.position is not None:
+                    positions[*name, one.position, other.position] += 1
         if len(ours) == len(theirs) == 1 and ours[0].digest == theirs[0].digest and shared[ours[0].number] == 1:
             matched += 1
             continue
-        for is_promised, those in ((True, ours), (False, theirs)):
+        for is_expected, those in ((True, ours), (False, theirs)):
             for each in those:
-                rows[DOUBTFUL.make(each.scope, each.subject, each.part, is_promised)] += 1
-    return rows, turns, matched
+                rows[MISMATCHES.make(each.scope, each.subject, each.part, is_expected)] += 1
+    return rows, positions, matched
 
 
 @settings(max_examples=200)
-@given(st.lists(stands, max_size=8), st.lists(stands, max_size=8), st.data())
-def test_stands_are_compared_as_each_of_them_would_be(ours, theirs, data) -> None:
-    # As stands have it: jobs of one name have one number, and others may have the same by chance.
+@given(st.lists(digests, max_size=8), st.lists(digests, max_size=8), st.data())
+def test_digests_are_compared_as_each_of_them_would_be(ours, theirs, data) -> None:
+    # As digests have it: jobs of one name have one number, and others may have the same by chance.
     numbers = {}
 
-    def numbered(stand: Stand) -> Stand:
-        return stand._replace(number=numbers.setdefault((stand.queue, stand.id), stand.number))
+    def numbered(digest: JobDigest) -> JobDigest:
+        return digest._replace(number=numbers.setdefault((digest.queue, digest.id), digest.number))
 
     sides = [list(map(numbered, side)) for side in (ours, theirs)]
     with tempfile.TemporaryDirectory() as folder:
-        found = told(Path(folder), sides, data.draw(st.integers(1, 3)))
+        found = matched_by_tasks(Path(folder), sides, data.draw(st.integers(1, 3)))
     event(f"matched: {min(found[-1], 1)}")
     assert found == expected(sides)

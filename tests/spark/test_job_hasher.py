@@ -8,7 +8,7 @@ from attrs import evolve
 from ferryman.compat.kue import FAMILY as KUE
 from ferryman.migrations.compare import differences
 from ferryman.schema.job import JOB_FIELDS, Job, State
-from ferryman.spark.job_hasher import Digests
+from ferryman.spark.job_hasher import JobHasher
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +20,7 @@ KEY = bytes(16)
 
 
 def digest(job: Job, target: Any) -> bytes:
-    return Digests(target, KEY).of(job)
+    return JobHasher(target, KEY).digest(job)
 
 
 @given(jobs(), jobs(), st.sets(st.sampled_from(JOB_FIELDS), max_size=2), st.sampled_from([KUE, TOY]))
@@ -70,10 +70,10 @@ def test_digests_of_a_table_are_those_of_its_jobs(those: list[Job], fields: set[
     table = table_of(those)
     event(f"table: {table is not None}")
     if table is not None:
-        assert Digests(target, KEY).of_table(table).to_pylist() == [digest(job, target) for job in those]
+        assert JobHasher(target, KEY).digest_table(table).to_pylist() == [digest(job, target) for job in those]
 
 
 def test_each_comparison_has_a_key_of_its_own() -> None:
     job = Job("7", "mail", "mail", State.WAITING)
-    assert len({Digests(KUE).of(job) for _ in range(3)}) == 3
-    assert "key" not in repr(Digests(KUE))
+    assert len({JobHasher(KUE).digest(job) for _ in range(3)}) == 3
+    assert "key" not in repr(JobHasher(KUE))

@@ -36,8 +36,8 @@ from ferryman.schema.rule import Keyspace
 from ferryman.schema.totals import Totals
 from ferryman.spark import placement_check
 from ferryman.spark.batch_writer import Single, Tabled, put
-from ferryman.spark.job_digests import STANDS, Stand, stands_of
-from ferryman.spark.job_hasher import Digests
+from ferryman.spark.job_digests import DIGESTS, JobDigest, digests_of
+from ferryman.spark.job_hasher import JobHasher
 from ferryman.spark.jobs import FactJobs, KeyRowJobs
 from ferryman.spark.key_rows import KeyRowWriter
 from ferryman.spark.placement_check import KeyRows
@@ -183,12 +183,12 @@ def test_only_some_jobs(parts: list[KeyRowJobs]) -> None:
         assert list(chosen.in_order(lambda subject: subject)) == subjects[::7]
 
 
-def test_stands_of_tables_are_those_of_their_jobs(parts: list[KeyRowJobs]) -> None:
-    digests = Digests(NATIVE)
+def test_digests_of_tables_are_those_of_their_jobs(parts: list[KeyRowJobs]) -> None:
+    hasher = JobHasher(NATIVE)
     for part in parts:
         for table in filter(None, part.in_any_order(lambda _: None, lambda table: [table])):
-            stands = [
-                Stand(
+            digests = [
+                JobDigest(
                     number_of(job.queue, job.id),
                     job.queue,
                     job.id,
@@ -196,11 +196,11 @@ def test_stands_of_tables_are_those_of_their_jobs(parts: list[KeyRowJobs]) -> No
                     table.scope,
                     job.id,
                     "7",
-                    digests.of(job),
+                    hasher.digest(job),
                 )
                 for job in jobs_of(table)
             ]
-            assert stands_of(table, "7", digests).equals(STANDS.batch(stands))
+            assert digests_of(table, "7", hasher).equals(DIGESTS.batch(digests))
 
 
 @pytest.mark.parametrize("keyspace", ["kue"], indirect=True)

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from ferryman.schema.fact import Fact, FactKind
 from ferryman.schema.job import JOB_FIELDS, Job, State
-from ferryman.spark.job_digests import SIDES, STANDS
+from ferryman.spark.job_digests import DIGESTS, SIDES
 from ferryman.spark.tables import (
     DIFFERENCES,
     FACTS,
@@ -116,5 +116,5 @@ def test_the_jobs_table_has_the_canonical_fields_in_their_order() -> None:
 
 
 def test_every_table_has_the_schema_that_spark_expects(spark: SparkSession) -> None:
-    for table in (FACTS, JOBS, FINDINGS, DIFFERENCES, SIDES, STANDS):
+    for table in (FACTS, JOBS, FINDINGS, DIFFERENCES, SIDES, DIGESTS):
         assert to_arrow_schema(spark.createDataFrame([], table.ddl).schema) == table.arrow
