@@ -1,4 +1,4 @@
-"""Putting: what was decided about the jobs of a slab goes into a part of a migration, in the order of the jobs.
+"""Putting: what was decided about the jobs of a batch goes into a part of a migration, in the order of the jobs.
 
 Jobs of tables are put many at once, as commands that nobody takes apart; those between them by themselves. Whichever way a job
 goes, it has the same place among the jobs of its lane (migrations/partition_writer.py): another run may take the other way.
@@ -24,7 +24,7 @@ from ..schema.columnar.build import LengthPrefixed, concat_rows, scatter
 from ..schema.columnar.jobtable import CommandTable
 from ..schema.connection.pipeline import PackedCommands
 from ..schema.family import Command
-from .jobs import Slab
+from .jobs import JobBatch
 
 
 class Single(NamedTuple):
@@ -49,7 +49,7 @@ class _Piece:
     """Some jobs of one lane."""
 
     rows: Any
-    """Of the slab (indexes)."""
+    """Of the batch (indexes)."""
     carried: Sequence[Carried]
     """Of each job, or one of all of them."""
     identities: BinaryViews
@@ -96,15 +96,15 @@ class _Piece:
             summary.count(carried, written=is_new)
 
 
-def put(part: Part, store: Store, slab: Slab[Single, Tabled], summary: Summary) -> None:
-    """Puts the jobs of a slab, and counts them. Raises as ``Part.put``."""
-    singly = sorted(slab.singly, key=itemgetter(0))
-    if not slab.tables:
+def put(part: Part, store: Store, batch: JobBatch[Single, Tabled], summary: Summary) -> None:
+    """Puts the jobs of a batch, and counts them. Raises as ``Part.put``."""
+    singly = sorted(batch.singly, key=itemgetter(0))
+    if not batch.tables:
         for _, single in singly:
             summary.count(single.carried, written=bool(single.commands) and part.put(single.identity, single.commands))
         return
     lanes: dict[bytes | None, list[_Piece]] = defaultdict(list)
-    for rows, tabled in slab.tables:
+    for rows, tabled in batch.tables:
         first = PackedCommands(tabled.commands.commands[0], tabled.commands.each)
         lanes[store.tag(list(first.commands()))].append(_Piece.of_table(rows, tabled))
     by_tag: dict[bytes | None, list[tuple[int, Single]]] = defaultdict(list)

@@ -28,7 +28,7 @@ Many = Callable[[JobTable], M | None]
 """What is made of the jobs of a table; None where each must be looked at by itself."""
 
 
-class Slab(NamedTuple, Generic[T, M]):
+class JobBatch(NamedTuple, Generic[T, M]):
     """What was made of as many jobs of a part as memory should hold. Their rows tell their order, which is always the same."""
 
     singly: Sequence[tuple[int, T]]
@@ -43,23 +43,23 @@ class Jobs(ABC):
     keyspace: Keyspace
 
     @abstractmethod
-    def in_slabs(self, one: One[T], many: Many[M], times: int = 1) -> Iterator[Slab[T, M]]:
+    def batches(self, one: One[T], many: Many[M], times: int = 1) -> Iterator[JobBatch[T, M]]:
         """What ``one`` makes of each job, and ``many`` of those in tables of which it makes anything.
 
-        ``times``: slabs of so many times the usual size, for those who make little of a job.
+        ``times``: batches of so many times the usual size, for those who make little of a job.
         """
 
     def in_any_order(self, one: One[T], many: Many[Iterable[T]], times: int = 1) -> Iterator[T]:
         """What ``one`` makes of each job and ``many`` of those in a table, one or more things, in any order."""
-        for slab in self.in_slabs(one, many, times):
-            yield from (made for _, made in slab.singly)
-            yield from chain.from_iterable(made for _, made in slab.tables)
+        for batch in self.batches(one, many, times):
+            yield from (made for _, made in batch.singly)
+            yield from chain.from_iterable(made for _, made in batch.tables)
 
     def in_order(self, one: One[T]) -> Iterator[T]:
         """What ``one`` makes of each job, in their order."""
-        slab: Slab[T, Any]
-        for slab in self.in_slabs(one, _nothing):
-            yield from (made for _, made in sorted(slab.singly, key=itemgetter(0)))
+        batch: JobBatch[T, Any]
+        for batch in self.batches(one, _nothing):
+            yield from (made for _, made in sorted(batch.singly, key=itemgetter(0)))
 
 
 def _nothing(_table: JobTable) -> None:
@@ -73,8 +73,8 @@ class FactJobs(Jobs):
     keyspace: Keyspace
     subjects: Iterable[Subject]
 
-    def in_slabs(self, one: One[T], many: Many[M], times: int = 1) -> Iterator[Slab[T, M]]:
-        return (Slab([(0, one(subject))], []) for subject in self.subjects)
+    def batches(self, one: One[T], many: Many[M], times: int = 1) -> Iterator[JobBatch[T, M]]:
+        return (JobBatch([(0, one(subject))], []) for subject in self.subjects)
 
 
 @frozen
@@ -87,10 +87,10 @@ class KeyRowJobs(Jobs):
     only: Collection[tuple[str, str]] | None = None
     """These, by scope and id."""
 
-    def in_slabs(self, one: One[T], many: Many[M], times: int = 1) -> Iterator[Slab[T, M]]:
+    def batches(self, one: One[T], many: Many[M], times: int = 1) -> Iterator[JobBatch[T, M]]:
         prefilter, totals = self.key_rows.prefilter(), self.keyspace.totals
         columns = prefilter.columns()
-        for groups in self.key_rows.slabs(self.bucket, self.only, times):
+        for groups in self.key_rows.batches(self.bucket, self.only, times):
             singly: list[tuple[int, T]] = []
             tables: list[tuple[Any, M]] = []
             for rows, jobs in groups:
@@ -102,4 +102,4 @@ class KeyRowJobs(Jobs):
                         left &= ~table.rows
                 if left.any():
                     singly += zip(rows[left].tolist(), map(one, jobs.take(left).subjects(prefilter)), strict=True)
-            yield Slab(singly, tables)
+            yield JobBatch(singly, tables)

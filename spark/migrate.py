@@ -30,7 +30,7 @@ from .step import Batches, Results, with_summary
 from .tables import FINDINGS, batches
 
 SENDERS = 2
-"""Tasks of a machine that send slabs at the same time: one for which the server works, and one that is ready when it has."""
+"""Tasks of a machine that send batches at the same time: one for which the server works, and one that is ready when it has."""
 
 
 def counting(plan: Plan) -> Work:
@@ -84,10 +84,10 @@ def writing(plan: Plan, target: Address, run: Run, folder: str) -> Work:
 
         def findings() -> Iterator[Finding]:
             with open_store(target) as store, open_part(store, run, name) as part:
-                for slab in jobs.in_slabs(one, many):
-                    with turnstile.inside() if slab.tables else nullcontext():
-                        put(part, store, slab, summary)
-                    yield from chain.from_iterable(single.carried.findings for _, single in slab.singly)
+                for batch in jobs.batches(one, many):
+                    with turnstile.inside() if batch.tables else nullcontext():
+                        put(part, store, batch, summary)
+                    yield from chain.from_iterable(single.carried.findings for _, single in batch.singly)
                 part.close()
 
         yield from with_summary(batches(FINDINGS, findings()), FINDINGS, lambda: _summary_row(name, summary, written))

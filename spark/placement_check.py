@@ -35,7 +35,7 @@ from .shuffle import read_bucket
 TYPES = {RECORD: "hash", INDEX_MEMBER: "zset", OWNED: "list"}
 """The Redis type of the key behind a key row."""
 CHECKED_COLUMNS = ["number", "kind", "mark", "home", "created_at", "size"]
-SLAB_BYTES = 96 << 20
+BATCH_BYTES = 96 << 20
 """How much of what keys hold is taken at once, so that memory grows neither with payloads nor with the number of jobs."""
 COPY_THRESHOLD = 0.1
 """The part of a batch's bytes that is not worth a copy of the rest to be left out."""
@@ -142,12 +142,12 @@ class KeyRows:
             if those.any():
                 yield from map(self._entry, batch.filter(pa.array(those)).to_pylist())
 
-    def slabs(
+    def batches(
         self, bucket: int, only: Collection[tuple[str, str]] | None = None, times: int = 1
     ) -> Iterator[Iterator[tuple[Any, AcceptedJobs]]]:
         """The verified jobs of a bucket, as many at once as memory should hold, or so many times as many.
 
-        Jobs that are alike come together, with their rows: the indexes of these among all jobs of the slab in the order of their
+        Jobs that are alike come together, with their rows: the indexes of these among all jobs of the batch in the order of their
         numbers. ``only``: these, by scope and id.
         """
         verified = self.verify(bucket)
@@ -156,9 +156,9 @@ class KeyRows:
             prefilter = self.prefilter()
             wanted = np.isin(verified.numbers, [prefilter.number(job_id, scope) for scope, job_id in only])
         jobs = np.flatnonzero(wanted)
-        slabs = np.cumsum(verified.sizes[jobs] + JOB_BYTES) // (times * SLAB_BYTES)
-        for slab in np.unique(slabs):
-            those = jobs[slabs == slab]
+        batches = np.cumsum(verified.sizes[jobs] + JOB_BYTES) // (times * BATCH_BYTES)
+        for batch in np.unique(batches):
+            those = jobs[batches == batch]
             rows = np.full(len(wanted) + 2, NOT_HERE)  # the last two are for SUSPECT and NO_ROW
             rows[those] = np.arange(len(those))
             yield self._groups(*self._wanted_rows(bucket, rows[verified.owners]), verified.groups[those])

@@ -53,11 +53,11 @@ JOBS = list(generate(400, 7, NOW))
 BUCKETS = 3
 
 
-@pytest.fixture(params=[False, True], ids=["large slabs", "small slabs"], autouse=True)
-def slabs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(params=[False, True], ids=["large batches", "small batches"], autouse=True)
+def batches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few groups of many jobs, or many of a few."""
     if request.param:
-        monkeypatch.setattr(placement_check, "SLAB_BYTES", 9_000)
+        monkeypatch.setattr(placement_check, "BATCH_BYTES", 9_000)
 
 
 def parts_of(address: Address, keys: list[Entry], folder: Path, seed: int = 0) -> list[KeyRowJobs]:
@@ -129,10 +129,10 @@ def test_jobs_of_tables_are_those_that_are_read_one_by_one(parts: list[KeyRowJob
     for part in parts:
         singly = [both(job) for job in part.in_order(reader(part))]
         together = []
-        for slab in part.in_slabs(alone(part), tabled):
+        for batch in part.batches(alone(part), tabled):
             rows = [
-                *slab.singly,
-                *((row, job) for rows, jobs in slab.tables for row, job in zip(rows.tolist(), jobs, strict=True)),
+                *batch.singly,
+                *((row, job) for rows, jobs in batch.tables for row, job in zip(rows.tolist(), jobs, strict=True)),
             ]
             assert sorted(row for row, _ in rows) == list(range(len(rows)))
             together += [job for _, job in sorted(rows)]
@@ -146,7 +146,7 @@ def test_jobs_of_tables_are_those_that_are_read_one_by_one(parts: list[KeyRowJob
 
 def test_light_work_takes_more_jobs_at_once_and_the_same_ones(parts: list[KeyRowJobs]) -> None:
     for part in parts:
-        usual, light = (list(part.in_slabs(alone(part), tabled, times)) for times in (1, 2))
+        usual, light = (list(part.batches(alone(part), tabled, times)) for times in (1, 2))
         assert len(light) == 1 if len(usual) == 1 else len(light) <= len(usual) // 2 + 1 < len(usual)
         found = [sorted(part.in_any_order(alone(part), tabled, times)) for times in (1, 2)]
         assert found[0] == found[1]
@@ -167,10 +167,10 @@ def test_a_table_that_is_not_taken_is_read_one_by_one(parts: list[KeyRowJobs]) -
 
     for part in parts:
         together = []
-        for slab in part.in_slabs(lambda subject, part=part: both(reader(part)(subject)), waiting):
-            rows = dict(slab.singly)
+        for batch in part.batches(lambda subject, part=part: both(reader(part)(subject)), waiting):
+            rows = dict(batch.singly)
             assert not any("state=<State.WAITING" in job for job, *_ in rows.values())
-            rows |= {row: job for those, jobs in slab.tables for row, job in zip(those.tolist(), jobs, strict=True)}
+            rows |= {row: job for those, jobs in batch.tables for row, job in zip(those.tolist(), jobs, strict=True)}
             together += [rows[row] for row in range(len(rows))]
         assert together == list(map(both, part.in_order(reader(part))))
 
@@ -240,21 +240,21 @@ def carried_over(parts: list[KeyRowJobs], plan: Plan, store: Store, run: Run, is
 
     for jobs in parts:
         with open_part(store, run, str(jobs.bucket)) as part:
-            for slab in jobs.in_slabs(one, many):
-                put(part, store, slab, summary)
+            for batch in jobs.batches(one, many):
+                put(part, store, batch, summary)
             part.close()
     return summary
 
 
 def test_little_is_held_of_jobs_that_a_slab_does_not_want(parts: list[KeyRowJobs], monkeypatch: pytest.MonkeyPatch) -> None:
-    slabs: list[tuple[pa.Table, Any]] = []
-    monkeypatch.setattr(KeyRows, "_groups", lambda _, key_rows, jobs, __: slabs.append((key_rows, jobs)) or [])
+    batches: list[tuple[pa.Table, Any]] = []
+    monkeypatch.setattr(KeyRows, "_groups", lambda _, key_rows, jobs, __: batches.append((key_rows, jobs)) or [])
     for part in parts:
         list(part.in_order(lambda _: None))
-    for key_rows, jobs in slabs:
+    for key_rows, jobs in batches:
         sizes, wanted = key_rows["size"].to_numpy() + placement_check.ROW_BYTES, jobs != placement_check.NOT_HERE
         assert sizes[~wanted].sum() <= placement_check.COPY_THRESHOLD * sizes.sum()
-    assert slabs
+    assert batches
 
 
 def test_facts_are_no_tables() -> None:
