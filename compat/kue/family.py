@@ -75,7 +75,7 @@ class Kue(KeyFamily):
     def queues(self, keyspace: Keyspace) -> Iterable[str]:
         return keyspace.totals.names.get("types", ())
 
-    def counts(self, prefix: str, now_ms: int) -> Asking:
+    def count(self, prefix: str, now_ms: int) -> Asking:
         return counts.count(prefix, now_ms)
 
     def related_keys(self, subject: Subject, keyspace: Keyspace) -> Iterable[KeyRef]:
