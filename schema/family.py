@@ -238,7 +238,8 @@ class KeyFamily(ABC):
         ``written`` are the totals of the written jobs as ``tally_written`` made them.
         """
 
-    def tally_written(self, job: Job, totals: Totals) -> None:
+    @staticmethod
+    def tally_written(job: Job, totals: Totals) -> None:
         """Adds one written job to the totals that ``finish`` needs."""
         totals.count("jobs", job.queue)
         totals.count(f"jobs:{job.state}", job.queue)

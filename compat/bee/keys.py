@@ -12,8 +12,8 @@ from functools import lru_cache
 
 from ...schema.job import State
 from ...schema.keys import KeyLayout, KeyPattern
+from ...schema.rule import Keyspace
 from ...schema.text import to_text
-from ...schema.totals import Totals
 
 _ANY = ".*"
 """A queue, a tag or a hash may be empty."""
@@ -137,7 +137,7 @@ def prefixes(key: bytes, redis_type: str) -> Iterable[str]:
     return (found[1],) if found else ()
 
 
-def versions(totals: Totals) -> str | None:
+def version(keyspace: Keyspace) -> str | None:
     """All versions that have left jobs behind, oldest first."""
-    found = [words for trace, words in _VERSIONS if totals.sums["trace", trace]]
+    found = [words for trace, words in _VERSIONS if keyspace.totals.sums["trace", trace]]
     return ", then ".join(found) or None

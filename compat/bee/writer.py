@@ -15,7 +15,7 @@ from itertools import chain
 from attrs import evolve
 
 from ...schema.errors import MalformedValue
-from ...schema.family import Command, Target
+from ...schema.family import Command, KeyFamily, Target
 from ...schema.incompatibilities import NOT_BY_JOBS, error, warning
 from ...schema.job import Job, State
 from ...schema.rule import Finding
@@ -183,6 +183,7 @@ def _memberships(job_id: bytes, stored: Stored, target: Target) -> Iterator[Comm
 
 def tally_written(job: Job, totals: Totals) -> None:
     """Adds what ``finish`` needs: who waits for whom. It grows with the number of blocked jobs."""
+    KeyFamily.tally_written(job, totals)
     if job.state is State.BLOCKED and word_for(job, Passthrough.of(job).status) == "new":
         totals.name("links", (json.dumps([job.id, needed]) for needed in job.depends_on))
 

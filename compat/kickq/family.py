@@ -1,4 +1,4 @@
-"""The kickq family: ties keys, reader, rules and writer to the contract of schema/family.py.
+"""The kickq family: names the functions that are its part of the contract in schema/family.py.
 
 Sources: kickq 0.0.1 to 1.1.0; the prefix is kickq's namespace, ``kickq`` by default, with whatever the option
 ``redisOptions.prefix`` puts before it. Holds no logic of its own. Registered as ``kickq`` in the group ``ferryman.families``.
@@ -6,19 +6,14 @@ Sources: kickq 0.0.1 to 1.1.0; the prefix is kickq's namespace, ``kickq`` by def
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
-from ...schema.choices import NO_CHOICES, Choices
-from ...schema.fact import Entry, Fact, Subject
-from ...schema.family import Command, KeyFamily, Target
+from ...schema.fact import Subject
+from ...schema.family import KeyFamily
 from ...schema.job import Job
-from ...schema.key_refs import CountCheck, KeyRef
 from ...schema.keys import glob_escape
-from ...schema.rule import Finding, Keyspace
-from ...schema.sampling import UNSHARDED, Shard
-from ...schema.totals import Totals
-from . import faults, generate, reader, repairs, writer
-from .keys import TELLING, versions
+from ...schema.rule import Keyspace
+from . import faults, reader, repairs, writer
+from .generate import generate, generate_records
+from .keys import TELLING, version
 from .related_keys import count_checks, related_keys
 from .rules import RULES
 
@@ -35,59 +30,29 @@ class Kickq(KeyFamily):
     choosable = repairs.CHOOSABLE
     injectable = faults.INJECTABLE
 
-    def prefixes(self, key: bytes, redis_type: str) -> Iterable[str]:
-        return TELLING.prefixes(key, redis_type)
-
-    def version(self, keyspace: Keyspace) -> str | None:
-        return versions(keyspace.totals)
+    prefixes = staticmethod(TELLING.prefixes)
+    version = staticmethod(version)
+    facts = staticmethod(reader.facts)
+    tally = staticmethod(reader.tally)
+    related_keys = staticmethod(related_keys)
+    count_checks = staticmethod(count_checks)
+    incompatibilities = staticmethod(writer.incompatibilities)
+    write = staticmethod(writer.write)
+    finish = staticmethod(writer.finish)
+    tally_written = staticmethod(writer.tally_written)
+    repair = staticmethod(repairs.repair)
+    inject = staticmethod(faults.inject)
+    generate = staticmethod(generate)
+    generate_records = staticmethod(generate_records)
 
     def globs(self, prefix: str) -> tuple[str, ...]:
         return (glob_escape(prefix) + ":*",)
-
-    def facts(self, entry: Entry, prefix: str) -> Iterator[Fact]:
-        return reader.facts(entry, prefix)
-
-    def tally(self, fact: Fact, totals: Totals) -> None:
-        reader.tally(fact, totals)
 
     def read(self, subject: Subject, keyspace: Keyspace) -> Job | None:
         return reader.read(subject)
 
     def describe(self, subject: Subject, keyspace: Keyspace) -> Job | None:
         return reader.describe(subject)
-
-    def related_keys(self, subject: Subject, keyspace: Keyspace) -> Iterable[KeyRef]:
-        return related_keys(subject, keyspace)
-
-    def count_checks(self, finding: Finding, keyspace: Keyspace) -> Iterable[CountCheck]:
-        return count_checks(finding, keyspace)
-
-    def incompatibilities(self, job: Job) -> Iterator[Finding]:
-        return writer.incompatibilities(job)
-
-    def write(self, job: Job, target: Target) -> list[Command]:
-        return writer.write(job, target)
-
-    def finish(self, target: Target, written: Totals) -> list[Command]:
-        return writer.finish(target, written)
-
-    def tally_written(self, job: Job, totals: Totals) -> None:
-        super().tally_written(job, totals)
-        writer.tally_written(job, totals)
-
-    def repair(
-        self, finding: Finding, subject: Subject | None, keyspace: Keyspace, choices: Choices = NO_CHOICES
-    ) -> list[Command]:
-        return repairs.repair(finding, subject, keyspace, choices)
-
-    def generate(self, jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED) -> Iterator[Job]:
-        return generate.generate(jobs, seed, now_ms, shard)
-
-    def generate_records(self, jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED) -> Iterator[Job]:
-        return generate.generate_records(jobs, seed, now_ms, shard)
-
-    def inject(self, rule: str, job: Job, target: Target) -> list[Command]:
-        return faults.inject(rule, job, target)
 
 
 FAMILY = Kickq()

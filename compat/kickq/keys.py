@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from ...schema.job import State
 from ...schema.keys import KeyLayout, KeyPattern, PrefixFinder
-from ...schema.totals import Totals
+from ...schema.rule import Keyspace
 
 WORDS = {
     "new": State.WAITING,
@@ -81,8 +81,9 @@ RUN_TRACE = re.compile(rb'"state":"(?:success|fail|ghost)","(error(?:Message)?)"
 """A run in a record: the name of its last but one member changed with 1.0."""
 
 
-def versions(totals: Totals) -> str | None:
+def version(keyspace: Keyspace) -> str | None:
     """The releases that can have written the keyspace, for people; None where no job tells."""
+    totals = keyspace.totals
     traces = totals.names.get("run traces", set())
     if not totals.sums["records", ""]:
         return None

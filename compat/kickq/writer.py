@@ -16,7 +16,7 @@ from itertools import chain
 from attrs import evolve, frozen
 
 from ...schema.errors import MalformedValue
-from ...schema.family import Command, Target
+from ...schema.family import Command, KeyFamily, Target
 from ...schema.incompatibilities import error, warning
 from ...schema.job import Job, State
 from ...schema.rule import Finding
@@ -153,17 +153,18 @@ def _sets(prefix: str) -> Mapping[str, bytes]:
 
 def tally_written(job: Job, totals: Totals) -> None:
     """Adds what ``finish`` needs beside the number of jobs by queue."""
+    KeyFamily.tally_written(job, totals)
     number = counted(job.id)
     if number is not None:
         totals.maximum("highest id", number)
 
 
-def finish(target: Target, totals: Totals) -> list[Command]:
+def finish(target: Target, written: Totals) -> list[Command]:
     """Raises the id counter over every written id, and puts what was staged into the lists of the queues."""
     names = layout(target.prefix)
-    highest = totals.maxima.get(("highest id", ""))
+    highest = written.maxima.get(("highest id", ""))
     commands: list[Command] = [] if highest is None else [_raise_id(target, highest)]
-    for queue in totals.labels("jobs"):
+    for queue in written.labels("jobs"):
         keys = tuple(names.key(role, queue=queue) for role in ("staged", "queue", "staged_list"))
         commands.append(("EVAL", _script("queue_ids"), len(keys), *keys, "head"))
     return commands

@@ -1,4 +1,4 @@
-"""The kombu family: ties keys, reader, rules and writer to the contract of schema/family.py.
+"""The kombu family: names the functions that are its part of the contract in schema/family.py.
 
 Sources: the ``redis://`` broker of kombu 4 to 5.7; the prefix is kombu's ``global_keyprefix``, empty by default. Holds no logic
 of its own. Registered as ``kombu`` in the group ``ferryman.families``.
@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ...schema.choices import NO_CHOICES, Choices
-from ...schema.fact import Entry, Fact, Subject
+from ...schema.fact import Entry, Fact
 from ...schema.family import Command, KeyFamily, Target
 from ...schema.job import Job
-from ...schema.key_refs import KeyRef
 from ...schema.keys import glob_escape
 from ...schema.rule import Finding, Keyspace
 from ...schema.sampling import UNSHARDED, Shard
@@ -40,6 +38,14 @@ class Kombu(KeyFamily):
     injectable = faults.INJECTABLE
     parameters = PARAMETERS
     unclaimed = frozenset({reader.UNCLAIMED})
+
+    read = staticmethod(reader.read)
+    has_twin = staticmethod(reader.has_twin)
+    related_keys = staticmethod(related_keys)
+    expressed = staticmethod(writer.expressed)
+    tally_written = staticmethod(writer.tally_written)
+    repair = staticmethod(repairs.repair)
+    inject = staticmethod(faults.inject)
 
     def __init__(self, settings: Settings = USUAL) -> None:
         self.settings = settings
@@ -70,41 +76,17 @@ class Kombu(KeyFamily):
     def tally(self, fact: Fact, totals: Totals) -> None:
         reader.tally(fact, totals, self.settings)
 
-    def read(self, subject: Subject, keyspace: Keyspace) -> Job | None:
-        return reader.read(subject, keyspace)
-
-    def has_twin(self, subject: Subject, keyspace: Keyspace) -> bool:
-        return reader.has_twin(subject, keyspace)
-
     def queues(self, keyspace: Keyspace) -> Iterable[str]:
         return keyspace.totals.names.get("bound", ())
 
-    def related_keys(self, subject: Subject, keyspace: Keyspace) -> Iterable[KeyRef]:
-        return related_keys(subject, keyspace)
-
     def incompatibilities(self, job: Job) -> Iterator[Finding]:
         return writer.incompatibilities(job, self.settings)
-
-    def expressed(self, job: Job, now_ms: int) -> Job:
-        return writer.expressed(job, now_ms)
 
     def write(self, job: Job, target: Target) -> list[Command]:
         return writer.write(job, target, self.settings)
 
     def finish(self, target: Target, written: Totals) -> list[Command]:
         return writer.finish(target, written, self.settings)
-
-    def tally_written(self, job: Job, totals: Totals) -> None:
-        super().tally_written(job, totals)
-        writer.tally_written(job, totals)
-
-    def repair(
-        self, finding: Finding, subject: Subject | None, keyspace: Keyspace, choices: Choices = NO_CHOICES
-    ) -> list[Command]:
-        return repairs.repair(finding, subject, keyspace, choices)
-
-    def inject(self, rule: str, job: Job, target: Target) -> list[Command]:
-        return faults.inject(rule, job, target)
 
     def generate(self, jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED) -> Iterator[Job]:
         generate.check(self.settings)

@@ -14,7 +14,7 @@ from functools import partial
 from attrs import evolve
 
 from ...schema.errors import MalformedValue
-from ...schema.family import Command, Target
+from ...schema.family import Command, KeyFamily, Target
 from ...schema.incompatibilities import error, warning
 from ...schema.job import Job, State
 from ...schema.rule import Finding
@@ -195,6 +195,7 @@ def write(job: Job, target: Target, settings: Settings = USUAL) -> list[Command]
 
 def tally_written(job: Job, totals: Totals) -> None:
     """Adds what ``finish`` needs: which buckets a queue has, and how it is bound."""
+    KeyFamily.tally_written(job, totals)
     passthrough = Passthrough.of(job)
     step = passthrough.step if passthrough.step is not None else 0
     totals.name("lanes", [lane(job.queue, step)])

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from ...schema.job import Job, State
 from ...schema.keys import KeyLayout, KeyPattern, PrefixFinder
+from ...schema.rule import Keyspace
 from ...schema.totals import Totals
 
 _ID = "0|[1-9][0-9]{0,15}"
@@ -181,8 +182,9 @@ class Era(IntEnum):
 _VERSIONS = {Era.V0_3: "0.3 to 0.7", Era.V0_8: "0.8", Era.V0_9: "0.9 to 0.10.2", Era.V0_10_3: "0.10.3 to 0.11"}
 
 
-def versions(totals: Totals) -> str | None:
+def version(keyspace: Keyspace) -> str | None:
     """The versions that can have written the keyspace; None where no job tells. Old members beside new ones: an upgrade."""
+    totals = keyspace.totals
     if not any(measure == "members" for measure, _ in totals.sums):
         return None
     newest = Era.of(totals)

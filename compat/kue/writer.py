@@ -15,7 +15,7 @@ from itertools import chain
 from attrs import evolve
 
 from ...schema.errors import MalformedValue
-from ...schema.family import Command, Target
+from ...schema.family import Command, KeyFamily, Target
 from ...schema.incompatibilities import error, warning
 from ...schema.job import Job, State
 from ...schema.rule import Finding
@@ -152,6 +152,7 @@ def _search_entry(key: bytes, member: bytes, count: float | None) -> Command:
 
 def tally_written(job: Job, totals: Totals) -> None:
     """Adds what ``finish`` needs beside the number of jobs by queue."""
+    KeyFamily.tally_written(job, totals)
     if valid_id(job.id):
         totals.maximum("highest id", int(job.id))
 

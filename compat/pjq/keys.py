@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 
 from ...schema.keys import KeyLayout, KeyPattern, PrefixFinder
-from ...schema.totals import Totals
+from ...schema.rule import Keyspace
 
 _ANY = {"queue": ".*"}
 
@@ -88,8 +88,9 @@ def is_unicode(text: str) -> bool:
 # Who wrote the keyspace
 
 
-def versions(totals: Totals) -> str | None:
+def version(keyspace: Keyspace) -> str | None:
     """The programs that can have written the keyspace, as far as ``reader.tally`` has seen traces of them; None without any."""
+    totals = keyspace.totals
     found = []
     if totals.names.get("js-1 keys"):
         found.append("js-1 (September 2017)")

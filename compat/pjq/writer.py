@@ -13,7 +13,7 @@ from functools import partial
 from itertools import chain
 
 from ...schema.errors import MalformedValue
-from ...schema.family import Command, Target
+from ...schema.family import Command, KeyFamily, Target
 from ...schema.incompatibilities import error, warning
 from ...schema.job import Job, State
 from ...schema.rule import Finding
@@ -112,6 +112,7 @@ def write(job: Job, target: Target) -> list[Command]:
 
 def tally_written(job: Job, totals: Totals) -> None:
     """Adds what ``finish`` needs: which queues have jobs to put into their lists."""
+    KeyFamily.tally_written(job, totals)
     place = job.record.place if isinstance(job, GeneratedJob) else place_of(job, Passthrough.of(job).place)
     if place == "queued":
         totals.name("staged", [job.queue])

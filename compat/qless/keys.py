@@ -211,8 +211,9 @@ VERSIONS = {
 }
 
 
-def versions(totals: Totals) -> str | None:
+def version(keyspace: Keyspace) -> str | None:
     """The software that can have written the keyspace, for people; None for one without a job."""
+    totals = keyspace.totals
     seen = sorted(Generation.all_of(totals), reverse=True)
     if not seen:
         return None

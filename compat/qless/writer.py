@@ -15,7 +15,7 @@ from itertools import chain
 from attrs import evolve
 
 from ...schema.errors import MalformedValue
-from ...schema.family import Command, Target
+from ...schema.family import Command, KeyFamily, Target
 from ...schema.incompatibilities import error, warning
 from ...schema.job import Job, State
 from ...schema.rule import Finding
@@ -164,6 +164,7 @@ def _staged(group: str, target: Target) -> bytes:
 
 def tally_written(job: Job, totals: Totals) -> None:
     """Counts failed jobs by queue and by the day on which they failed, and notes the groups that are staged."""
+    KeyFamily.tally_written(job, totals)
     if job.state is State.FAILED:
         when = (job.finished_at or 0) // 1000
         totals.count("failed", f"{when - when % DAY_S}:{job.queue}")

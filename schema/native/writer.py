@@ -15,7 +15,7 @@ from itertools import chain
 from attrs import evolve
 
 from ..errors import MalformedValue
-from ..family import Command, Target
+from ..family import Command, KeyFamily, Target
 from ..incompatibilities import NOT_BY_JOBS, error, warning
 from ..job import Job, State
 from ..rule import Finding
@@ -114,6 +114,7 @@ def _text(score: float | None) -> str:
 
 def tally_written(job: Job, totals: Totals) -> None:
     """Adds what ``finish`` needs beside the number of jobs by queue: priority order, dedup keys, the highest sequence given."""
+    KeyFamily.tally_written(job, totals)
     passthrough = Passthrough.of(job)
     if passthrough.order == DESCENDING:
         totals.name("descending", [job.queue])
