@@ -21,7 +21,7 @@ from attrs import evolve, field, frozen
 
 from ..schema.connection.call import Call
 from ..schema.errors import MalformedValue
-from ..schema.native.scripts.queue_scripts import CHUNK
+from ..schema.native.scripts.queue_scripts import MAX_PER_CALL
 from ..schema.text import to_text
 from .celery import request_table
 from .consume.acks import Acks
@@ -172,8 +172,8 @@ class Channel(Producing):
 
     def look(self, queues: Sequence[str]) -> list[float | None]:
         """For each queue in how many seconds to look at it again; None: there is something to take. Raises connection errors."""
-        some = (queues[first : first + CHUNK] for first in range(0, len(queues), CHUNK))
-        parts = self.link.run_all([self.scripts.look(each, self.consumer_id, self.settings.lease_ms) for each in some])
+        some = (queues[first : first + MAX_PER_CALL] for first in range(0, len(queues), MAX_PER_CALL))
+        parts = self.link.run_all([self.scripts.poll(each, self.consumer_id, self.settings.lease_ms) for each in some])
         times = list(chain.from_iterable(parts))
         held = self._queues_held()
         for queue, ms in zip(queues, times, strict=True):
@@ -390,7 +390,7 @@ class Channel(Producing):
     def _forget(self, link: ServerLink, queues: Iterable[str]) -> None:
         """Gives back all that this channel holds of some queues, and is their consumer no more."""
         for queue in list(queues):
-            while link.run(self.scripts.forget(queue, self.consumer_id)) == CHUNK:
+            while link.run(self.scripts.forget(queue, self.consumer_id)) == MAX_PER_CALL:
                 pass
 
     def delete_exclusive(self) -> None:
@@ -414,7 +414,7 @@ def _by_queue(held: Iterable[Unacked]) -> Iterator[tuple[str, list[str]]]:
     for queue, job_id, _ in held:
         queues.setdefault(queue, []).append(job_id)
     for queue, job_ids in queues.items():
-        yield from ((queue, job_ids[first : first + CHUNK]) for first in range(0, len(job_ids), CHUNK))
+        yield from ((queue, job_ids[first : first + MAX_PER_CALL]) for first in range(0, len(job_ids), MAX_PER_CALL))
 
 
 def _no_callback(message: Message) -> None:

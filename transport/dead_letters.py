@@ -125,7 +125,7 @@ class DeadLetters:
             return PATIENCE
         if len(settled) == BATCH:
             return 0.0
-        return max(0, outbox.next_look_ms - outbox.now) / 1000
+        return max(0, outbox.next_poll_ms - outbox.now) / 1000
 
     def _forward(self, queue: str, outbox: DeadLetterOutbox) -> list[tuple[DeadLetter, bool]]:
         """Publishes letters, up to the first that can't be stored now. For each: whether a queue has taken it."""

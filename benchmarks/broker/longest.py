@@ -17,7 +17,7 @@ from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
 from ferryman.schema.connection.address import Address
 from ferryman.schema.connection.call import Call, Command, run
-from ferryman.schema.native.scripts.queue_scripts import CHUNK, Publication, QueueScripts
+from ferryman.schema.native.scripts.queue_scripts import MAX_PER_CALL, Publication, QueueScripts
 from ferryman.schema.native.scripts.results import Delivery
 
 from ..brokers import Broker
@@ -63,7 +63,7 @@ class Scene:
     def fill(self, **fields: Any) -> None:
         """Publishes the filling, as ``Producer.batch`` does."""
         message = b'{"headers":{"id":"4f1c1d0e"}}\n"%b"' % (b"x" * (self.filling.size - 2))
-        each = max(1, min(CHUNK, BATCH_BYTES // len(message)))
+        each = max(1, min(MAX_PER_CALL, BATCH_BYTES // len(message)))
         numbers = iter(range(self.filling.jobs))
         while batch := list(islice(numbers, each)):
             self.send(self.scripts.publish(QUEUE, "p", [self.publication(message, **fields) for _ in batch], create=True))
@@ -97,7 +97,7 @@ class Scene:
 
         def step() -> bool:
             advanced = self.send(self.scripts.advance(QUEUE, now=now))
-            return CHUNK in (advanced.promoted, advanced.reclaimed) or advanced.more
+            return MAX_PER_CALL in (advanced.promoted, advanced.reclaimed) or advanced.more
 
         self.repeat(step)
 
@@ -144,7 +144,7 @@ def _operations(scene: Scene, server: Server) -> Iterator[str]:
     yield "revoke"
     scene.take("ann")
     yield "take"
-    scene.repeat(lambda: scene.send(scripts.forget(QUEUE, "ann")) == CHUNK)
+    scene.repeat(lambda: scene.send(scripts.forget(QUEUE, "ann")) == MAX_PER_CALL)
     yield "release"
     scene.take("bob", SHORT)
     scene.advance()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ferryman.transport  # noqa: F401 - registers the URL schemes
 import pytest
 from ferryman.schema.connection.call import run
-from ferryman.schema.native.scripts.queue_scripts import CHUNK, Publication, QueueScripts
+from ferryman.schema.native.scripts.queue_scripts import MAX_PER_CALL, Publication, QueueScripts
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 
 from ..support.workers import celery
@@ -85,7 +85,7 @@ def test_the_commands_of_celery_amqp_work(server, channel):
 
 
 def test_very_many_quiet_queues_are_looked_at_in_several_calls(channel, client):
-    names = [f"q{number}" for number in range(CHUNK + 1)]
+    names = [f"q{number}" for number in range(MAX_PER_CALL + 1)]
     channel.look(names[:1])  # has the server know the script
     client.config_resetstat()
     assert channel.look(names) == [None] * len(names)

@@ -23,7 +23,7 @@ from ...schema.keys import glob_escape
 from ...schema.native import keys
 from ...schema.native.routing import FANOUT, pattern
 from ...schema.native.scripts.exchange import Binding
-from ...schema.native.scripts.queue_scripts import CHUNK
+from ...schema.native.scripts.queue_scripts import MAX_PER_CALL
 from ...schema.native.scripts.results import Declared
 from ...schema.text import to_text
 from ..errors import NotFound
@@ -91,8 +91,8 @@ class Declarations(StdChannel):  # type: ignore[misc]
         if if_unused and table.bindings:
             return
         self._strike_off(exchange, table.bindings)
-        for first in range(0, len(table.bindings) - CHUNK, CHUNK):  # the last ones go with the exchange
-            self.link.run(self.transport.exchanges.unbind_all(exchange, table.bindings[first : first + CHUNK]))
+        for first in range(0, len(table.bindings) - MAX_PER_CALL, MAX_PER_CALL):  # the last ones go with the exchange
+            self.link.run(self.transport.exchanges.unbind_all(exchange, table.bindings[first : first + MAX_PER_CALL]))
         self.link.run(self.transport.exchanges.delete(exchange))
         self.link.run(self.transport.exchanges.forget_unroutable(exchange))
         if is_fanout:
@@ -247,8 +247,8 @@ class Declarations(StdChannel):  # type: ignore[misc]
         if not gone:
             return
         self._strike_off(exchange, gone)
-        for first in range(0, len(gone), CHUNK):
-            self.link.run(self.transport.exchanges.unbind_all(exchange, gone[first : first + CHUNK]))
+        for first in range(0, len(gone), MAX_PER_CALL):
+            self.link.run(self.transport.exchanges.unbind_all(exchange, gone[first : first + MAX_PER_CALL]))
         if any(binding.pattern == FANOUT for binding in gone):
             self.link.run(self.transport.exchanges.fanout_unbind(exchange, queue))
             self.transport.poller.fanout.unsubscribe(queue)

@@ -17,21 +17,25 @@ from ...connection.call import Script
 _COMMENTS = re.compile(r"^ *--.*\n", re.MULTILINE)
 _BEGIN = re.compile(r"^(?=local )", re.MULTILINE)
 _NAMES = re.compile(r"local (?:function )?(\w+(?:, \w+)*)")
-_ALONE = ("look", "publish_one")
+_STANDALONE = ("poll", "publish_one")
 """Scripts with keys of their own: one is about several queues, the other about few keys of one."""
 
 
 @cache
 def script(name: str) -> Script:
     """The script of the transition ``lua/<name>.lua`` with what it needs of the pieces."""
-    kind = name.partition("_")[0]
-    piece = kind if kind in ("exchange", "fanout") else "queue"
-    pieces = ["_common"] if name in _ALONE else ["_common", f"_{piece}"]
     text = _read(name)
-    for definition in reversed([each for piece in pieces for each in definitions(piece)]):
+    for definition in reversed([each for piece in _pieces(name) for each in definitions(piece)]):
         if any(re.search(rf"\b{defined}\b", text) for defined in names(definition)):
             text = definition + text
     return Script(f"native.{name}", text)
+
+
+def _pieces(name: str) -> tuple[str, ...]:
+    kind = name.partition("_")[0]
+    if kind in ("exchange", "fanout"):
+        return "_common", f"_{kind}"
+    return ("_common", "_leases") if name in _STANDALONE else ("_common", "_queue", "_leases")
 
 
 def definitions(piece: str) -> list[str]:

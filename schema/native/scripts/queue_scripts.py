@@ -51,8 +51,8 @@ REMEMBERED_MS = 600_000
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
-#: How many jobs one call removes or gives back; each is some milliseconds of the server's time. ``LIMIT`` in ``lua/_queue.lua``.
-CHUNK = 1000
+#: How many jobs one call removes or gives back; together some milliseconds of the server's time (``lua/_queue.lua``).
+MAX_PER_CALL = 1000
 
 #: Bytes of messages that one ``take`` gives.
 FETCH_BYTES = 4 << 20
@@ -221,10 +221,10 @@ class QueueScripts:
     ) -> Call[Taken]:
         """Gives the consumer up to ``n`` jobs in pop order and (re)starts its lease; one that holds nothing has two.
 
-        No more come than CHUNK, or than have ``fetch_bytes`` of messages together, but one at least. A message that is longer
+        No more come than MAX_PER_CALL, or than have ``fetch_bytes`` of messages together, but one at least. A longer message
         comes alone, and is left out (``Delivery.is_left_out``): ``message`` reads it, and with ``no_ack`` the job is held until
         it is acked.
-        ``n`` 0 gives none, but promotes, reclaims and looks. ``consumer`` is an id that is used by one channel and never again.
+        ``n`` 0 gives none, but promotes and reclaims. ``consumer`` is an id that is used by one channel and never again.
         ``no_ack``: the jobs are done by being taken. ``delivery_limit``: a job delivered that often already goes to dead
         instead; the queue's own ``x-delivery-limit`` comes before it. Expired and damaged jobs go to dead too.
         """
@@ -233,18 +233,18 @@ class QueueScripts:
         args = (_member(consumer), n, lease_ms, 1 if no_ack else "", _optional(delivery_limit), fetch_bytes)
         return self._call("take", queue, now, args, results.taken)
 
-    def look(
+    def poll(
         self, queues: Sequence[str], consumer: str, lease_ms: int, *, now: int | None = None
     ) -> Call[tuple[int | None, ...]]:
-        """For each queue, in how many ms to look at it again; None where there is something to ``take``, or to be done by it.
+        """For each queue, in how many ms to poll it again; None where there is something to ``take``, or to be done by it.
 
         Keeps the consumer registered with the others. Not for clusters, where queues are on different nodes, nor for more than
-        CHUNK queues at once.
+        MAX_PER_CALL queues at once.
         """
         keys = [self.keys(queue) for queue in queues]
         all_keys = [key for k in keys for key in (k.meta, k.waiting, k.scheduled, k.consumers, k.held(consumer))]
         args = (_optional(now), _member(consumer), lease_ms)
-        return Call(script("look"), tuple(all_keys), args, lambda reply: tuple(ms or None for ms in result(reply, "some queue")))
+        return Call(script("poll"), tuple(all_keys), args, lambda reply: tuple(ms or None for ms in result(reply, "some queue")))
 
     def ack(self, queue: str, consumer: str, ids: Sequence[str], *, now: int | None = None) -> Call[tuple[Verdict, ...]]:
         """Ends jobs that the consumer has finished. For each id:
@@ -271,7 +271,7 @@ class QueueScripts:
     def release(self, queue: str, consumer: str, ids: Sequence[str] | None, *, now: int | None = None) -> Call[int]:
         """Like ``requeue`` for jobs that were never begun: the delivery does not count. Gives how many went back.
 
-        None: all, up to CHUNK of them; call again while it gives CHUNK.
+        None: all, up to MAX_PER_CALL of them; call again while it gives MAX_PER_CALL.
         """
         which: tuple[Argument, ...] = ("all",) if ids is None else ("some", *map(to_bytes, ids))
         return self._call("release", queue, now, (_member(consumer), *which), int)
@@ -279,7 +279,7 @@ class QueueScripts:
     def forget(self, queue: str, consumer: str, *, now: int | None = None) -> Call[int]:
         """A consumer's clean end: releases all it holds and strikes it off. Gives how many jobs went back.
 
-        Up to CHUNK of them; call again while it gives CHUNK.
+        Up to MAX_PER_CALL of them; call again while it gives MAX_PER_CALL.
         """
         return self._call("release", queue, now, (_member(consumer), "leave"), int)
 
@@ -292,7 +292,7 @@ class QueueScripts:
     def outbox(self, queue: str, *, limit: int = 100, now: int | None = None) -> Call[DeadLetterOutbox | None]:
         """The oldest dead jobs that are to go to the queue's ``x-dead-letter-exchange``; None without a queue or an exchange.
 
-        Up to ``limit``; of large ones fewer, one at least, and ``next_look_ms`` is now.
+        Up to ``limit``; of large ones fewer, one at least, and ``next_poll_ms`` is now.
         Promotes and expires first, for a queue that nobody consumes. Publish them ``ordered``, in the order given and under
         their numbers, stop at the first that can't be stored now, and then say ``forwarded``: whoever else does the same at the
         same time, and however often it is repeated, each is stored once.
@@ -315,15 +315,15 @@ class QueueScripts:
 
     # Housekeeping
 
-    def advance(self, queue: str, *, limit: int = CHUNK, now: int | None = None) -> Call[Advanced]:
+    def advance(self, queue: str, *, limit: int = MAX_PER_CALL, now: int | None = None) -> Call[Advanced]:
         """Promotes due jobs and reclaims what lapsed consumers held, at most ``limit`` of each."""
         return self._call("advance", queue, now, (_positive(limit), limit), results.advanced)
 
-    def promote(self, queue: str, *, limit: int = CHUNK, now: int | None = None) -> Call[int]:
+    def promote(self, queue: str, *, limit: int = MAX_PER_CALL, now: int | None = None) -> Call[int]:
         """Moves due jobs to waiting, at most ``limit``. Gives how many."""
         return self._call("advance", queue, now, (_positive(limit), 0), lambda reply: results.advanced(reply).promoted)
 
-    def reclaim(self, queue: str, *, limit: int = CHUNK, now: int | None = None) -> Call[int]:
+    def reclaim(self, queue: str, *, limit: int = MAX_PER_CALL, now: int | None = None) -> Call[int]:
         """Moves what lapsed consumers held back to its old places, at most ``limit``. Gives how many."""
         return self._call("advance", queue, now, (0, _positive(limit)), lambda reply: results.advanced(reply).reclaimed)
 
@@ -350,12 +350,12 @@ class QueueScripts:
         """
         return Command(("HMGET", self.keys(queue).job(job_id), *results.MESSAGE), results.message)
 
-    def purge(self, queue: str, *, limit: int = CHUNK, now: int | None = None) -> Call[Purged]:
+    def purge(self, queue: str, *, limit: int = MAX_PER_CALL, now: int | None = None) -> Call[Purged]:
         """Deletes up to ``limit`` jobs that wait or are scheduled, fewer large ones. Call again while ``more``."""
         return self._call("purge", queue, now, (_positive(limit),), results.purged)
 
     def delete(
-        self, queue: str, if_unused: bool = False, if_empty: bool = False, *, limit: int = CHUNK, now: int | None = None
+        self, queue: str, if_unused: bool = False, if_empty: bool = False, *, limit: int = MAX_PER_CALL, now: int | None = None
     ) -> Call[Deleted]:
         """Deletes the queue with every job in it, held and dead ones too, up to ``limit`` in one call, fewer large ones.
 
@@ -369,7 +369,7 @@ class QueueScripts:
         """Deletes one job and gives the role of its place; None if there is none, ``held`` if it is running: it stays then.
 
         ``only``: the role of the place from which it is to be deleted, if it stands nowhere else by now. ``more``, for a job that
-        waits for more than CHUNK others: call again, until it has gone.
+        waits for more than MAX_PER_CALL others: call again, until it has gone.
         """
         return self._call("remove", queue, now, (to_bytes(job_id), only or ""), results.removed)
 
@@ -380,7 +380,7 @@ class QueueScripts:
         role: Literal["waiting", "scheduled"] = "waiting",
         *,
         seen: int = 0,
-        limit: int = CHUNK,
+        limit: int = MAX_PER_CALL,
         now: int | None = None,
     ) -> Call[Found]:
         """The jobs of Celery tasks (``headers.id`` of their messages) that nobody has taken yet, for ``remove``.

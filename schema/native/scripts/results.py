@@ -138,13 +138,13 @@ class DeadLetter:
 class DeadLetterOutbox:
     """The oldest dead letters of a queue that are still to go, and where to; ``routing_key`` None: each under its own.
 
-    ``next_look_ms``: when there may be more, if nobody consumes the queue; it may be now.
+    ``next_poll_ms``: when there may be more, if nobody consumes the queue; it may be now.
     """
 
     exchange: str
     routing_key: str | None
     now: int
-    next_look_ms: int
+    next_poll_ms: int
     dead_letters: tuple[DeadLetter, ...]
 
 
@@ -269,10 +269,10 @@ def taken(reply: Any) -> Taken:
 def outbox(reply: Any) -> DeadLetterOutbox | None:
     if reply == [b"missing"]:
         return None
-    _, exchange, routing_key, now, next_look, descending, *dead_letters = reply
+    _, exchange, routing_key, now, next_poll, descending, *dead_letters = reply
     order = DESCENDING if descending else ASCENDING
     key = _name(routing_key) if routing_key else None
-    return DeadLetterOutbox(_name(exchange), key, now, next_look, tuple(_dead_letter(each, order) for each in dead_letters))
+    return DeadLetterOutbox(_name(exchange), key, now, next_poll, tuple(_dead_letter(each, order) for each in dead_letters))
 
 
 def dead(reply: Any) -> tuple[DeadLetter, ...]:

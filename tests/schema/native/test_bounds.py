@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import redis
-from ferryman.schema.native.scripts.queue_scripts import CHUNK, FETCH_BYTES, Publication, QueueScripts
+from ferryman.schema.native.scripts.queue_scripts import FETCH_BYTES, MAX_PER_CALL, Publication, QueueScripts
 from ferryman.schema.native.scripts.results import Renewed
 
 from ...support.native import LEASE, Send, expiring, ids, jobs
 
 scripts = QueueScripts()
 keys = scripts.keys("q")
-MANY = 2 * CHUNK + 500
+MANY = 2 * MAX_PER_CALL + 500
 
 
 def large(*numbers: int, size: int, **fields: int) -> list[Publication]:
@@ -70,7 +70,7 @@ def test_the_bytes_of_a_full_queue_are_counted_by_several_calls_whatever_happens
 ) -> None:
     send(scripts.publish("q", "p", large(*range(MANY), size=10), create=True))
     send(scripts.declare("q", {"x-max-length-bytes": 1 << 30}))
-    assert int(client.hget(keys.meta, "bytes")) == CHUNK * 10
+    assert int(client.hget(keys.meta, "bytes")) == MAX_PER_CALL * 10
     taken = ids(send(scripts.take("q", "ann", 100, LEASE)))  # of those that were counted
     assert send(scripts.remove("q", f"p-{MANY - 1}")) == "waiting"  # of those that were not
     send(scripts.requeue("q", "ann", taken[:50]))
@@ -138,7 +138,7 @@ def test_large_messages_are_freed_in_parts(send: Send) -> None:
 def test_a_purge_of_many_jobs_counts_all_of_them_over_its_calls(send: Send) -> None:
     send(scripts.publish("q", "p", jobs(*range(MANY)), create=True))
     parts = [send(scripts.purge("q")) for _ in range(3)]
-    assert [(part.jobs, part.more) for part in parts] == [(CHUNK, True), (CHUNK, True), (500, False)]
+    assert [(part.jobs, part.more) for part in parts] == [(MAX_PER_CALL, True), (MAX_PER_CALL, True), (500, False)]
 
 
 # Dead letters, and looking
@@ -150,7 +150,7 @@ def test_dead_jobs_are_shown_up_to_a_limit_of_bytes(send: Send) -> None:
         send(scripts.publish("q", "p", large(number, size=FETCH_BYTES // 2), now=0))
     outbox = send(scripts.outbox("q", now=10))
     assert [letter.job.id for letter in outbox.dead_letters] == ["p-0"]
-    assert outbox.next_look_ms == outbox.now
+    assert outbox.next_poll_ms == outbox.now
     assert [letter.job.id for letter in send(scripts.dead("q"))] == ["p-0"]
     assert [letter.job.id for letter in send(scripts.dead("q", seen=2))] == ["p-2"]
 
@@ -199,7 +199,7 @@ def test_a_job_that_waits_for_thousands_is_removed_by_several_calls(send: Send, 
         pipeline.sadd(keys.unblocks(name), "last", "other")
     pipeline.execute()
     assert [send(scripts.remove("q", "last", "waiting")), send(scripts.remove("q", "last"))] == [None, "more"]
-    assert (client.scard(keys.needs("last")), client.sismember(keys.blocked, "last")) == (MANY - CHUNK, 1)
+    assert (client.scard(keys.needs("last")), client.sismember(keys.blocked, "last")) == (MANY - MAX_PER_CALL, 1)
     assert [send(scripts.remove("q", "last")) for _ in range(3)] == ["more", "blocked", None]
     assert not client.exists(keys.job("last"), keys.needs("last"), keys.blocked)
     assert all(client.smembers(keys.unblocks(name)) == {b"other"} for name in names)

@@ -107,13 +107,13 @@ def jobs_of(producer: str, *numbers: int) -> list[Publication]:
     return [Publication(f"{producer}-{number}", b"{}\n") for number in numbers]
 
 
-def test_a_queue_that_nobody_consumes_says_when_to_look_again(send: Send) -> None:
+def test_a_queue_that_nobody_consumes_says_when_to_poll_again(send: Send) -> None:
     send(scripts.declare("q", {**FORWARDING, "x-message-ttl": 4_000}))
-    assert send(scripts.outbox("q", now=10_000)).next_look_ms == 12_000
+    assert send(scripts.outbox("q", now=10_000)).next_poll_ms == 12_000
     send(scripts.publish("q", "p", jobs(1, ttl_ms=500), now=10_000))
-    assert send(scripts.outbox("q", now=10_000)).next_look_ms == 10_500
+    assert send(scripts.outbox("q", now=10_000)).next_poll_ms == 10_500
     send(scripts.publish("q", "p", jobs(2, due_ms=10_300), now=10_000))
-    assert send(scripts.outbox("q", now=10_000)).next_look_ms == 10_300
+    assert send(scripts.outbox("q", now=10_000)).next_poll_ms == 10_300
     assert ids(send(scripts.take("q", "ann", 1, LEASE, now=10_300))) == ["p-1"]
 
 

@@ -5,9 +5,9 @@
 -- 1. Arrive before you leave. A job is added to its new place before it is removed from the old one, so an error in the
 --    middle (a key of a wrong type) can leave a job in two places, which an audit finds, but never in none.
 -- 2. Only publishing can be refused for lack of memory. A server at maxmemory refuses a script whose first write needs memory,
---    and lets one go on whose first write does not. So every script but those that publish begins with drain(), a write that
+--    and lets one go on whose first write does not. So every script but those that publish begins with first_write(), which
 --    changes nothing and needs no memory: a full server can be drained, also by a consumer that has to declare its queue first.
--- 3. Errors are answers. A script replies {'ok', result}, or a refusal {word, detail…} that parse functions turn into the
+-- 3. Errors are replies. A script replies {'ok', result}, or a refusal {word, detail…} that parse functions turn into the
 --    family's exceptions, whoever sent the call and how. Server errors of other kinds (READONLY, MISCONF …) pass through.
 --
 -- ARGV[1] of every script is the time in ms for tests, or '' for the server's own clock.
@@ -23,7 +23,7 @@ local function refuse(...)
   error({refusal = {...}})
 end
 
--- redis.call, whose errors answer() can tell apart; they carry the key that the command was about. (They must not carry `err`:
+-- redis.call, whose errors reply_of() can tell apart; they carry the key that the command was about. (They must not carry `err`:
 -- Redis 7.0's pcall would make a plain string of them.)
 local function call(command, key, ...)
   local reply = redis.pcall(command, key, ...)
@@ -48,7 +48,7 @@ local function expiry_at(now, life)
 end
 
 -- The reply of a transition: what it returns, or why it was refused.
-local function answer(transition)
+local function reply_of(transition)
   local fine, reply = pcall(transition)
   if fine then
     return {'ok', reply}

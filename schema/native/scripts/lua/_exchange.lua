@@ -28,6 +28,6 @@ local function new_version(key, now)
 end
 
 -- A first write that needs no memory and changes nothing: no binding has an empty name (rule 2).
-local function drain(key)
+local function first_write(key)
   call('HDEL', key, '')
 end

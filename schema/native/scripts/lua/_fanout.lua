@@ -10,7 +10,7 @@
 local STREAM, CURSORS = KEYS[1], KEYS[2]
 
 -- A first write that needs no memory and changes nothing: no queue has an empty name (rule 2).
-local function drain()
+local function first_write()
   call('HDEL', CURSORS, '')
 end
 

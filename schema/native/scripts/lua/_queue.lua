@@ -1,52 +1,53 @@
 -- What every script about one queue begins with, after _common.lua. Place is truth: a job's state is the key it stands in.
 --
 -- KEYS[1] meta       hash    schema, sequence, arguments, the SETTINGS below, counters (published, delivered, acked …)
--- KEYS[2] waiting    zset    id by place: rank(priority) * 2^45 + sequence; popped in ascending order
+-- KEYS[2] waiting    zset    id by rank(priority) * 2^45 + sequence (waiting_score.py); popped in ascending order
 -- KEYS[3] scheduled  zset    id by due time, ms
 -- KEYS[4] consumers  zset    consumer by lease end, ms; one that holds nothing has two leases
 -- KEYS[5] dead       zset    id by the time it was given up, ms
 -- KEYS[6] done       zset    id by the time it was acked, ms; only with a retention
 -- KEYS[7] wake       list    at most one token; carries no job
 -- KEYS[8] blocked    set     ids that wait for other jobs of this queue (imported; nothing is published into it)
--- KEYS[9] outbox     zset    dead ids that are still to go to the dead letter exchange, by a number that only grows (post)
+-- KEYS[9] outbox     zset    dead ids that are still to go to the dead letter exchange, by a number that only grows
 -- KEYS[10] job:      prefix of the job hashes: message (or payload and name), deliveries, delivered_at, consumer (last holder),
---                    published_at, due_at, expires_at; score (its place in waiting) once it has left waiting and held for another
+--                    published_at, due_at, expires_at; score (that in waiting) once it has left waiting and held for another
 --                    key; reason and error while dead; unique, the dedup key that it holds until it ends. Fields that no script
 --                    names are left alone.
--- KEYS[11] held:     prefix of the consumers' zsets: id by its place in waiting, so that going back needs no look at the hash
+-- KEYS[11] held:     prefix of the consumers' zsets: id by its score in waiting, so that going back needs no look at the hash
 -- KEYS[12] needs:    prefix of sets: the ids that a blocked job still waits for
 -- KEYS[13] unblocks: prefix of sets: the ids that wait for this job, which may be gone or still to come
 -- KEYS[14] unique:   prefix of strings: the id of the job that holds a dedup key; with a TTL, if for a time, whatever becomes of it
 --
 -- Wake rule: after every script, waiting is empty or a token is in `wake` (until a consumer pops it, who must then take).
--- Temporary queues (x-expires): every key of the queue carries a TTL, which settle() renews. No other live key has one.
+-- Temporary queues (x-expires): every key of the queue carries a TTL, which finish() renews. No other live key has one.
 
 local META, WAITING, SCHEDULED, CONSUMERS, DEAD, DONE, WAKE, BLOCKED, OUTBOX = unpack(KEYS, 1, 9)
 local JOB, HELD, NEEDS, UNBLOCKS, UNIQUE = unpack(KEYS, 10, 14)
 
 local SCHEMA = 1
-local STEP = 2 ^ 45
+-- What lies between the scores of two ranks in waiting.
+local RANK_STEP = 2 ^ 45
 
 -- Sequences below this belong to migrated jobs, which so stay ahead of what is published while they are being written.
 local IMPORTED = '1099511627776' -- 2^40
 
 -- Most jobs that one call promotes, reclaims, gives back or erases: some milliseconds of the server's time.
-local LIMIT = 1000
+local MAX_PER_CALL = 1000
 
 -- Bytes of messages that one call reads (2 to 3 ms a MB, because Lua and the reply have copies of their own), and that one call
 -- frees (0.2 ms a MB): it stops after the job that exceeds them.
-local READS = 4 * 1024 * 1024
-local FREES = 64 * 1024 * 1024
+local MAX_READ_BYTES = 4 * 1024 * 1024
+local MAX_FREED_BYTES = 64 * 1024 * 1024
 
 -- A message of more bytes is not read to find out how long its head is.
-local SMALL = 16 * 1024
+local SMALL_MESSAGE = 16 * 1024
 
 -- How many TTLs one call renews: some 10 ms.
-local RENEWS = 5000
+local MAX_RENEWALS = 5000
 
--- The fields of meta that open() reads into `queue`: text, nil where there is none. All but the first and the last line come
+-- The fields of meta that open_queue() reads into `queue`: text, nil where there is none. All but the first and the last line come
 -- from the queue's arguments (arguments.py says from which); `unique` stands there once a job has held a dedup key, `weighed` while
--- the account of the bytes is not complete (weigh_more), `renewing` while TTLs are renewed (renew_more),
+-- the account of the bytes is not complete (continue_accounting), `renewing` while TTLs are renewed (continue_ttl_renewal),
 -- `unblocking` while jobs are let go on (unblock).
 local SETTINGS = {
   'schema', 'expires', 'retention', 'ttl', 'max_length', 'max_bytes', 'overflow', 'max_priority', 'delivery_limit',
@@ -56,7 +57,7 @@ local SETTINGS = {
 local queue = {}
 
 -- Sets a field of meta, or removes it for nil.
-local function remember(name, value)
+local function set_meta(name, value)
   queue[name] = value
   if value then
     call('HSET', META, name, value)
@@ -66,7 +67,7 @@ local function remember(name, value)
 end
 
 -- Reads the queue's settings, and refuses a keyspace that a newer ferryman has written.
-local function open()
+local function open_queue()
   local found = call('HMGET', META, unpack(SETTINGS))
   for i = 1, #SETTINGS do
     if found[i] then -- assigning nil would make room for it
@@ -89,14 +90,14 @@ local function is_declared()
   return call('HEXISTS', META, 'arguments') == 1
 end
 
-local function note_declaration()
+local function mark_declared()
   if not is_declared() then
     call('HSET', META, 'arguments', '{}')
   end
 end
 
 -- A first write that needs no memory and changes nothing (rule 2): removes the members from rank 1 to rank 0.
-local function drain()
+local function first_write()
   call('ZREMRANGEBYRANK', WAITING, 1, 0)
 end
 
@@ -122,14 +123,14 @@ end
 
 -- The bytes of a message's body: what comes after its head. The head of a long message counts too: it is little beside its body.
 local function body_bytes(message)
-  return #message - (#message <= SMALL and string.find(message, '\n', 1, true) or 0)
+  return #message - (#message <= SMALL_MESSAGE and string.find(message, '\n', 1, true) or 0)
 end
 
-local function weight(ids)
+local function bytes_of(ids)
   local bytes = 0
   for _, id in ipairs(ids) do
     local size = attempt('HSTRLEN', JOB .. id, 'message') or 0
-    if size > SMALL then
+    if size > SMALL_MESSAGE then
       bytes = bytes + size
     elseif size > 0 then
       bytes = bytes + body_bytes(call('HGET', JOB .. id, 'message'))
@@ -141,7 +142,7 @@ local function weight(ids)
 end
 
 -- Of jobs that stand in waiting, those that are in the account: all, but while it is begun only the first ones are.
-local function in_account(ids)
+local function accounted(ids)
   if not queue.weighed then
     return ids
   end
@@ -156,33 +157,33 @@ end
 
 -- Where a queue limits the bytes that wait, keeps account of them in meta `bytes`: called with the ids that come to waiting (1) or
 -- leave it (-1), while they stand there and their hashes are there.
-local function weigh(ids, sign)
-  local bytes = queue.max_bytes and weight(in_account(ids)) or 0
+local function account(ids, sign)
+  local bytes = queue.max_bytes and bytes_of(accounted(ids)) or 0
   if bytes > 0 then -- Redis takes no "-0"
     call('HINCRBY', META, 'bytes', sign * bytes)
   end
 end
 
--- Goes on with the account of a queue that may have been full when it was begun, some jobs a call: meta `weighed` is the place up to
--- which they are counted.
-local function weigh_more()
-  local heads = call('ZRANGEBYSCORE', WAITING, '(' .. queue.weighed, '+inf', 'WITHSCORES', 'LIMIT', 0, LIMIT)
+-- Goes on with the account of a queue that may have been full when it was begun, some jobs a call: meta `weighed` is the score up
+-- to which they are counted.
+local function continue_accounting()
+  local heads = call('ZRANGEBYSCORE', WAITING, '(' .. queue.weighed, '+inf', 'WITHSCORES', 'LIMIT', 0, MAX_PER_CALL)
   local ids = {}
   for i = 1, #heads, 2 do
     append(ids, heads[i])
   end
-  call('HINCRBY', META, 'bytes', weight(ids))
-  remember('weighed', #ids == LIMIT and heads[#heads] or nil)
+  call('HINCRBY', META, 'bytes', bytes_of(ids))
+  set_meta('weighed', #ids == MAX_PER_CALL and heads[#heads] or nil)
 end
 
--- Begins that account; settle() goes on with it.
-local function begin_account()
+-- Begins that account; finish() goes on with it.
+local function begin_accounting()
   call('HSET', META, 'bytes', 0)
-  remember('weighed', '-inf')
+  set_meta('weighed', '-inf')
 end
 
 -- Lets others have the dedup key that a job holds.
-local function release_key(id)
+local function release_unique(id)
   local key = attempt('HGET', JOB .. id, 'unique')
   if key and attempt('GET', UNIQUE .. key) == id then
     call('DEL', UNIQUE .. key)
@@ -196,7 +197,7 @@ local function each_held(visit)
 end
 
 -- Gives a job the TTL that jobs of its queue have: none, if the queue is not temporary any more.
-local function renew_job(id)
+local function renew_job_ttl(id)
   local key = JOB .. id
   if queue.expires then
     call('PEXPIRE', key, 2 * queue.expires)
@@ -212,7 +213,7 @@ end
 -- Goes on with the renewal of the TTLs of all jobs, some a call. Meta `renewing` is how many of the first jobs of a place are still
 -- to do, and the place: from the end, because jobs leave at the front. The places: four zsets, then what consumers hold, by name. A
 -- temporary queue has no blocked jobs: nothing is published into that set.
-local function renew_more()
+local function continue_ttl_renewal()
   local zsets = {waiting = WAITING, scheduled = SCHEDULED, dead = DEAD, done = DONE}
   local after = {waiting = 'scheduled', scheduled = 'dead', dead = 'done'}
 
@@ -231,14 +232,14 @@ local function renew_more()
   end
 
   local left, place = string.match(queue.renewing, '^(%d+) (.*)$')
-  local most = RENEWS
+  local most = MAX_RENEWALS
   while place and most > 0 do
     local key = zsets[place] or HELD .. string.match(place, '^held:(.*)$')
     left = math.min(tonumber(left), call('ZCARD', key))
     local from = math.max(0, left - most)
     if left > 0 then
       for _, id in ipairs(call('ZRANGE', key, from, left - 1)) do
-        renew_job(id)
+        renew_job_ttl(id)
       end
     end
     most = most - (left - from) - 1
@@ -247,20 +248,20 @@ local function renew_more()
       place, left = next_place(place), math.huge
     end
   end
-  remember('renewing', place and string.format('%.0f ', math.min(left, 2 ^ 53)) .. place or nil)
+  set_meta('renewing', place and string.format('%.0f ', math.min(left, 2 ^ 53)) .. place or nil)
 end
 
-local function begin_renewal()
-  remember('renewing', string.format('%.0f waiting', 2 ^ 53))
+local function begin_ttl_renewal()
+  set_meta('renewing', string.format('%.0f waiting', 2 ^ 53))
 end
 
 -- Called for jobs that come to a place, if a renewal may be under way: it has perhaps been there, and counts from the end.
-local function keep(ids)
+local function renew_arrivals(ids)
   if queue.renewing and #ids > 0 then
     local left, place = string.match(queue.renewing, '^(%d+) (.*)$')
-    remember('renewing', string.format('%.0f ', math.min(left + #ids, 2 ^ 53)) .. place)
+    set_meta('renewing', string.format('%.0f ', math.min(left + #ids, 2 ^ 53)) .. place)
     for _, id in ipairs(ids) do
-      renew_job(id)
+      renew_job_ttl(id)
     end
   end
 end
@@ -269,15 +270,15 @@ end
 -- The jobs must outlive their queue, but renewing thousands of TTLs at each poll would cost too much. So they expire at a common
 -- horizon (meta `horizon`), never before their queue, which moves on by leaps: at most once in half of `expires`. A leap may take
 -- several calls, and begins so early that the jobs have that half to spare.
-local function renew_ttl(now)
+local function renew_ttls(now)
   local expires, horizon = tonumber(queue.expires), tonumber(queue.horizon) or 0
   if now + 1.5 * expires > horizon and not queue.renewing then
     horizon = now + 2 * expires
     call('HSET', META, 'horizon', horizon)
-    begin_renewal()
+    begin_ttl_renewal()
   end
   if queue.renewing then
-    renew_more()
+    continue_ttl_renewal()
   end
   for key = 1, 9 do
     call('PEXPIRE', KEYS[key], expires)
@@ -286,8 +287,8 @@ local function renew_ttl(now)
   return horizon - now
 end
 
--- A job's place in waiting, as its hash remembers it; 0, the first place of the middle priority, where that is damaged.
-local function place_of(id)
+-- A job's score in waiting, as its hash remembers it; 0, the first of the middle priority, where that is damaged.
+local function waiting_score_of(id)
   local score = tonumber(attempt('HGET', JOB .. id, 'score') or nil)
   if score and score == math.floor(score) and math.abs(score) <= 2 ^ 53 then
     return score
@@ -295,31 +296,31 @@ local function place_of(id)
   return 0
 end
 
--- Lets the jobs go on that have waited for one only that has ended, at most LIMIT: meta `unblocking` has the ids of those for which
--- there are more, a line each. Returns whether there were any.
+-- Lets the jobs go on that have waited for one only that has ended, at most MAX_PER_CALL: meta `unblocking` has the ids of those
+-- for which there are more, a line each. Returns whether there were any.
 local function unblock(id)
-  local dependents = call('SRANDMEMBER', UNBLOCKS .. id, LIMIT)
+  local dependents = call('SRANDMEMBER', UNBLOCKS .. id, MAX_PER_CALL)
   for _, dependent in ipairs(dependents) do
     call('SREM', NEEDS .. dependent, id)
     if call('EXISTS', NEEDS .. dependent) == 0 and call('SISMEMBER', BLOCKED, dependent) == 1 then
-      call('ZADD', WAITING, place_of(dependent), dependent)
-      weigh({dependent}, 1)
+      call('ZADD', WAITING, waiting_score_of(dependent), dependent)
+      account({dependent}, 1)
       call('SREM', BLOCKED, dependent)
     end
   end
   in_slices('SREM', UNBLOCKS .. id, dependents)
-  if #dependents == LIMIT and call('EXISTS', UNBLOCKS .. id) == 1 then
-    remember('unblocking', id .. '\n' .. (queue.unblocking or ''))
+  if #dependents == MAX_PER_CALL and call('EXISTS', UNBLOCKS .. id) == 1 then
+    set_meta('unblocking', id .. '\n' .. (queue.unblocking or ''))
   end
   return #dependents > 0
 end
 
 -- The end of every script that moved something: the wake rule, the TTLs of a temporary queue, and what else takes several calls.
 -- Returns whether jobs wait, and the ms that the jobs of a temporary queue have left (false or nil for every other).
-local function settle(now)
+local function finish(now)
   if queue.unblocking then
     local id, rest = string.match(queue.unblocking, '^([^\n]*)\n(.*)$')
-    remember('unblocking', rest ~= '' and rest or nil)
+    set_meta('unblocking', rest ~= '' and rest or nil)
     unblock(id)
   end
   local waits = call('EXISTS', WAITING) == 1
@@ -328,20 +329,20 @@ local function settle(now)
   elseif queue.max_bytes then
     call('HSET', META, 'bytes', 0)
     if queue.weighed then
-      remember('weighed', nil)
+      set_meta('weighed', nil)
     end
   end
   if queue.weighed and queue.max_bytes then
-    weigh_more()
+    continue_accounting()
   end
   if queue.renewing and not queue.expires then
-    renew_more()
+    continue_ttl_renewal()
   end
-  return waits, queue.schema and queue.expires and renew_ttl(now)
+  return waits, queue.schema and queue.expires and renew_ttls(now)
 end
 
 -- The lowest score of a zset; infinite for none.
-local function lowest(key)
+local function lowest_score(key)
   return tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]) or math.huge
 end
 
@@ -353,93 +354,41 @@ end
 -- Moves due jobs to waiting, at most `limit`. Returns how many.
 local function promote(now, limit)
   local due = call('ZRANGEBYSCORE', SCHEDULED, '-inf', now, 'LIMIT', 0, limit)
-  local places = {}
+  local members = {}
   for _, id in ipairs(due) do
-    append(places, place_of(id), id)
+    append(members, waiting_score_of(id), id)
   end
-  in_slices('ZADD', WAITING, places)
-  weigh(due, 1)
-  keep(due)
+  in_slices('ZADD', WAITING, members)
+  account(due, 1)
+  renew_arrivals(due)
   in_slices('ZREM', SCHEDULED, due)
   return #due
 end
 
--- Moves what a consumer holds back to its old places in waiting, at most `limit`. Returns the ids.
-local function give_back(consumer, limit)
-  local held = call('ZRANGE', HELD .. consumer, 0, limit - 1, 'WITHSCORES')
-  local places, ids = {}, {}
-  for i = 1, #held, 2 do
-    append(places, held[i + 1], held[i])
-    append(ids, held[i])
-  end
-  in_slices('ZADD', WAITING, places)
-  weigh(ids, 1)
-  keep(ids)
-  in_slices('ZREM', HELD .. consumer, ids)
-  return ids
-end
-
--- Moves one job that a consumer holds back to its old place. The consumer said so, hence a later ack must not cancel it
--- (ack.lua). Returns whether it did hold it.
-local function put_back(consumer, id)
-  local place = call('ZSCORE', HELD .. consumer, id)
-  if not place then
-    return false
-  end
-  call('ZADD', WAITING, place, id)
-  weigh({id}, 1)
-  keep({id})
-  attempt('HDEL', JOB .. id, 'consumer')
-  call('ZREM', HELD .. consumer, id)
-  return true
-end
-
--- Moves back what consumers hold whose lease has ended, at most `limit` jobs, and strikes those consumers off. Returns how
--- many.
-local function reclaim(now, limit)
-  local moved = 0
-  for _, consumer in ipairs(call('ZRANGEBYSCORE', CONSUMERS, '-inf', now, 'LIMIT', 0, limit)) do
-    moved = moved + #give_back(consumer, limit - moved)
-    if moved == limit then
-      break
-    end
-    call('ZREM', CONSUMERS, consumer)
-  end
-  count('reclaimed', moved)
-  return moved
-end
-
--- Registers a consumer for its lease; one that holds nothing for two. Nobody waits for the end of such a one, so it need not
--- renew as often, and the others need not look as often whether it has lapsed (take.lua).
-local function register(now, consumer, lease)
-  local holds = call('EXISTS', HELD .. consumer) == 1
-  call('ZADD', CONSUMERS, now + (holds and lease or 2 * lease), consumer)
-end
-
--- Puts a dead job into the outbox, for a client to carry to the dead letter exchange: that is in another cluster slot. The number
--- tells the queues there what they have already. It begins at the time, so that a deleted queue's numbers never come again.
-local function post(now, id)
+-- Puts a dead job into the outbox, for a client to forward to the dead letter exchange, which is in another cluster slot. The
+-- number tells the queues there what they have already. It begins at the time, so that a deleted queue's numbers never come again.
+local function add_to_outbox(now, id)
   local number = math.max((tonumber(call('HGET', META, 'posted') or nil) or 0) + 1, now * 100)
   call('HSET', META, 'posted', string.format('%.0f', number))
   call('ZADD', OUTBOX, string.format('%.0f', number), id)
 end
 
--- Whether dead jobs wait for a client to carry them on; false where they never do.
-local function has_letters()
+-- Whether dead jobs wait for a client to forward them; false where they never do.
+local function has_dead_letters()
   return queue.dead_letter_exchange and call('EXISTS', OUTBOX) == 1
 end
 
 -- Gives a job up: it stands in dead, with the reason. The caller removes it from where it was.
-local function bury(now, id, place, reason, text)
+local function dead_letter(now, id, score, reason, text)
   call('ZADD', DEAD, now, id)
-  attempt('HSET', JOB .. id, 'score', place, 'reason', reason, 'error', text)
+  attempt('HSET', JOB .. id, 'score', score, 'reason', reason, 'error', text)
   if queue.unique then
-    release_key(id)
+    release_unique(id)
   end
   if queue.dead_letter_exchange then
-    post(now, id)
+    add_to_outbox(now, id)
   end
-  keep({id})
+  renew_arrivals({id})
   if queue.expires then
     attempt('PEXPIRE', JOB .. id, 2 * queue.expires)
   end
@@ -447,12 +396,12 @@ local function bury(now, id, place, reason, text)
 end
 
 -- Deletes the hashes of jobs.
-local function erase(ids)
+local function delete_jobs(ids)
   local keys = {}
   for i, id in ipairs(ids) do
     keys[i] = JOB .. id
     if queue.unique then
-      release_key(id)
+      release_unique(id)
     end
   end
   for first = 1, #keys, SLICE do
@@ -460,14 +409,14 @@ local function erase(ids)
   end
 end
 
--- A dead job for a reply, with its number in the outbox and the time of its death: {id, number, place, time, deliveries, fields}.
-local function letter(id, number, time)
+-- A dead job for a reply, with its number in the outbox and the time of its death: {id, number, score, time, deliveries, fields}.
+local function dead_letter_reply(id, number, time)
   local deliveries = tonumber(attempt('HGET', JOB .. id, 'deliveries') or nil) or 0
-  return {id, number, string.format('%.0f', place_of(id)), time, deliveries, attempt('HGETALL', JOB .. id) or {}}
+  return {id, number, string.format('%.0f', waiting_score_of(id)), time, deliveries, attempt('HGETALL', JOB .. id) or {}}
 end
 
 -- Takes a job out of dead, and out of the outbox.
-local function exhume(id)
+local function remove_dead(id)
   call('ZREM', OUTBOX, id)
   return call('ZREM', DEAD, id)
 end
@@ -475,14 +424,14 @@ end
 -- Takes a job out of the queue for which its time or its room has run out: into dead with the reason, but a temporary queue (of
 -- events, of replies) keeps no such jobs, because nobody would ever look at them. The caller removes it from where it was. Returns
 -- how many bytes that has freed.
-local function discard(now, id, place, reason, text)
+local function discard(now, id, score, reason, text)
   count(reason, 1)
   if queue.expires and not queue.dead_letter_exchange then
     local freed = size_of(id)
-    erase({id})
+    delete_jobs({id})
     return freed
   end
-  bury(now, id, place, reason, text)
+  dead_letter(now, id, score, reason, text)
   return 0
 end
 
@@ -490,7 +439,7 @@ end
 local function freeable(ids)
   local some, bytes = {}, 0
   for _, id in ipairs(ids) do
-    if bytes > FREES then
+    if bytes > MAX_FREED_BYTES then
       break
     end
     bytes = bytes + size_of(id)
@@ -504,9 +453,9 @@ local function clear(key, limit)
   local ids = call('ZRANGE', key, 0, limit - 1)
   local some = freeable(ids)
   if key == WAITING then
-    weigh(some, -1)
+    account(some, -1)
   end
-  erase(some)
+  delete_jobs(some)
   if key == DEAD then
     in_slices('ZREM', OUTBOX, some)
   end

@@ -35,24 +35,24 @@ end
 local unblocked = false
 
 -- Moves a job from a key to done, or out of existence.
-local function finish(now, id, key)
+local function end_job(now, id, key)
   if call('EXISTS', BLOCKED) == 1 then
     unblocked = unblock(id) or unblocked
   end
   if key == WAITING then
-    weigh({id}, -1)
+    account({id}, -1)
   end
   if queue.retention then
     call('ZADD', DONE, now, id)
-    keep({id})
+    renew_arrivals({id})
     if queue.unique then
-      release_key(id)
+      release_unique(id)
     end
   else
-    erase({id})
+    delete_jobs({id})
   end
   if key == DEAD then
-    exhume(id)
+    remove_dead(id)
   else
     call('ZREM', key, id)
   end
@@ -60,14 +60,14 @@ end
 
 local function sweep(now)
   local old = freeable(call('ZRANGEBYSCORE', DONE, '-inf', now - queue.retention, 'LIMIT', 0, SWEEP))
-  erase(old)
+  delete_jobs(old)
   in_slices('ZREM', DONE, old)
 end
 
-return answer(function()
+return reply_of(function()
   local now = clock()
-  open()
-  drain()
+  open_queue()
+  first_write()
   local verdicts = {}
   local acked, cancelled = 0, 0
   for i = 3, #ARGV do
@@ -76,7 +76,7 @@ return answer(function()
     if not key then
       append(verdicts, 'lost')
     else
-      finish(now, id, key)
+      end_job(now, id, key)
       if key == HELD_HERE then
         append(verdicts, 'acked')
         acked = acked + 1
@@ -92,7 +92,7 @@ return answer(function()
     sweep(now)
   end
   if unblocked or queue.expires then
-    settle(now) -- else nothing has come to wait
+    finish(now) -- else nothing has come to wait
   end
   return verdicts
 end)

@@ -1,4 +1,4 @@
--- Makes a queue of what a migration has written: it exists, its sequence is above every place given, a consumer is woken.
+-- Makes a queue of what a migration has written: it exists, its sequence is above every one given, a consumer is woken.
 -- Unlike the transitions this is sent as a plain command, so a refusal is an error reply. Idempotent.
 --
 -- KEYS      the queue's, see _queue.lua
@@ -7,10 +7,10 @@
 -- ARGV[3]   priority order of a new queue
 -- Result    'OK'
 
-local reply = answer(function()
+local reply = reply_of(function()
   local now = clock()
   local least = tonumber(ARGV[2])
-  open()
+  open_queue()
   if not queue.schema then
     -- No time in it: the same migration gives the same keyspace, whenever and with whichever engine it is made.
     create_queue(least, queue.priority_order or ARGV[3])
@@ -18,11 +18,11 @@ local reply = answer(function()
   if (tonumber(call('HGET', META, 'sequence') or nil) or 0) < least then
     call('HSET', META, 'sequence', least)
   end
-  note_declaration() -- it was made to last
+  mark_declared() -- it was made to last
   if queue.max_bytes then
-    begin_account()
+    begin_accounting()
   end
-  settle(now)
+  finish(now)
 end)
 
 if reply.err then

@@ -7,12 +7,12 @@
 -- Result    {promoted, reclaimed, 1 if the TTLs of a temporary queue are not all renewed yet}; a number that reaches its limit means
 --           that there may be more
 
-return answer(function()
+return reply_of(function()
   local now = clock()
-  open()
-  drain()
+  open_queue()
+  first_write()
   local promoted = promote(now, tonumber(ARGV[2]))
   local reclaimed = reclaim(now, tonumber(ARGV[3]))
-  settle(now)
+  finish(now)
   return {promoted, reclaimed, queue.renewing and 1 or 0}
 end)

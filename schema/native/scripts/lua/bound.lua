@@ -5,14 +5,14 @@
 -- ARGV[2]   exchange
 -- Result    1, or 0 if there is no such queue
 
-return answer(function()
+return reply_of(function()
   local now = clock()
-  open()
+  open_queue()
   if not queue.schema then
     return 0
   end
-  drain()
+  first_write()
   call('HSET', META, 'bound-to:' .. ARGV[2], 1)
-  settle(now)
+  finish(now)
   return 1
 end)

@@ -4,9 +4,9 @@
 -- ARGV[1]   now
 -- Result    the new version; 0 if there is no such queue
 
-return answer(function()
-  open()
-  drain()
+return reply_of(function()
+  open_queue()
+  first_write()
   if not queue.schema then
     return 0
   end

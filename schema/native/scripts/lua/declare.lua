@@ -21,7 +21,7 @@ local function last_for_ever()
   end
   each_held(persist)
   call('HDEL', META, 'horizon')
-  begin_renewal() -- settle() goes on with it
+  begin_ttl_renewal() -- finish() goes on with it
 end
 
 local function has_jobs()
@@ -52,10 +52,10 @@ local function set(name, value)
   end
 end
 
-return answer(function()
+return reply_of(function()
   local now = clock()
-  open()
-  drain()
+  open_queue()
+  first_write()
   local created = 0
   if not queue.schema then
     create_queue(now, ARGV[2])
@@ -72,15 +72,15 @@ return answer(function()
       set(ARGV[i], ARGV[i + 1])
     end
     if queue.max_bytes and not had_account then
-      begin_account()
+      begin_accounting()
     end
     if temporary and not queue.expires then
       last_for_ever()
     end
   else
-    note_declaration()
+    mark_declared()
   end
-  settle(now)
-  local waiting, consumers = call('ZCARD', WAITING) + count_due(now), call('ZCOUNT', CONSUMERS, '(' .. now, '+inf')
+  finish(now)
+  local waiting, consumers = call('ZCARD', WAITING) + count_due(now), count_consumers(now)
   return {created, waiting, consumers, queue.routes or '0', queue.renewing and 1 or 0}
 end)

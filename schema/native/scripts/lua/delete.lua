@@ -18,7 +18,7 @@ end
 -- Deletes up to `most` blocked jobs with what they wait for. Returns how many, and whether there may be more.
 local function clear_blocked(most)
   local ids = freeable(call('SRANDMEMBER', BLOCKED, most))
-  local done, left = {}, LIMIT
+  local done, left = {}, MAX_PER_CALL
   for _, id in ipairs(ids) do
     local needed = call('SRANDMEMBER', NEEDS .. id, left)
     for _, other in ipairs(needed) do
@@ -31,19 +31,19 @@ local function clear_blocked(most)
     end
     append(done, id)
   end
-  erase(done)
+  delete_jobs(done)
   in_slices('SREM', BLOCKED, done)
   return #done, call('EXISTS', BLOCKED) == 1
 end
 
-return answer(function()
+return reply_of(function()
   local now = clock()
-  open()
-  drain()
+  open_queue()
+  first_write()
   if not queue.schema then
     return {'missing', 0, 0}
   end
-  if ARGV[2] == '1' and call('ZCOUNT', CONSUMERS, '(' .. now, '+inf') > 0 then
+  if ARGV[2] == '1' and count_consumers(now) > 0 then
     return {'used', 0, 0}
   end
   if ARGV[3] == '1' and is_filled() then

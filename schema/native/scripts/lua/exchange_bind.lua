@@ -6,9 +6,9 @@
 -- ARGV[3]   ms until the binding expires, '' never
 -- Result    the exchange's version after it
 
-return answer(function()
+return reply_of(function()
   local now = clock()
-  drain(KEYS[1])
+  first_write(KEYS[1])
   local known = call('HGET', KEYS[1], ARGV[2])
   call('HSET', KEYS[1], ARGV[2], expiry_at(now, ARGV[3]))
   if not known then

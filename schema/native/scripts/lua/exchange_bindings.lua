@@ -18,7 +18,7 @@ local function read(from)
   return found[2], found[1]
 end
 
-return answer(function()
+return reply_of(function()
   local now = clock()
   local fields, after = read(ARGV[2])
   local is_setting = {}

@@ -7,9 +7,9 @@
 -- ARGV[4]   '1' if it goes with its last binding
 -- Result    the exchange's version after it
 
-return answer(function()
+return reply_of(function()
   local now = clock()
-  drain(KEYS[1])
+  first_write(KEYS[1])
   local known = call('HMGET', KEYS[1], 'type', 'alternate')
   if known[1] and known[1] ~= ARGV[2] then
     refuse('type', known[1], ARGV[2])

@@ -4,7 +4,7 @@
 -- ARGV[1]   now
 -- Result    how many bindings there were
 
-return answer(function()
+return reply_of(function()
   local bindings = bindings_of(KEYS[1])
   call('DEL', KEYS[1])
   return bindings

@@ -5,7 +5,7 @@
 -- ARGV[2…]  bindings
 -- Result    {how many there were, the exchange's version after it}
 
-return answer(function()
+return reply_of(function()
   local removed = call('HDEL', KEYS[1], unpack(ARGV, 2))
   if removed == 0 then
     return {0, version_of(KEYS[1])}

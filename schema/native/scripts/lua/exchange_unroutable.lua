@@ -8,7 +8,7 @@
 
 local MOST = 1000
 
-return answer(function()
+return reply_of(function()
   local known = call('HEXISTS', KEYS[1], ARGV[2]) == 1 or call('HLEN', KEYS[1]) < MOST
   return call('HINCRBY', KEYS[1], known and ARGV[2] or '', ARGV[3])
 end)

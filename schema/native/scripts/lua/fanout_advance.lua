@@ -27,9 +27,9 @@ local function is_after(id, other)
   return order > 0 or (order == 0 and compare(sequence, other_sequence) > 0)
 end
 
-return answer(function()
+return reply_of(function()
   local now = clock()
-  drain()
+  first_write()
   local cursor = cursor_of(ARGV[2], now)
   if not cursor then
     return 0

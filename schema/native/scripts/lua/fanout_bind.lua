@@ -14,9 +14,9 @@ local function last_id()
   return last and last[1] or '0-0'
 end
 
-return answer(function()
+return reply_of(function()
   local now = clock()
-  drain()
+  first_write()
   local _, last = sweep(now)
   local id, expiry = cursor_of(ARGV[2], now) or last_id(), expiry_at(now, ARGV[3])
   call('HSET', CURSORS, ARGV[2], cursor_text(id, expiry))

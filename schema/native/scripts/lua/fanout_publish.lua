@@ -28,7 +28,7 @@ local function id_of(message)
   return nil
 end
 
-return answer(function()
+return reply_of(function()
   local now = clock()
   local bound, last = sweep(now)
   if bound == 0 then

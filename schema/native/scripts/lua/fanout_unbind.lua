@@ -5,7 +5,7 @@
 -- ARGV[2…]  queues; none stands for all: the exchange is deleted
 -- Result    how many of them were bound
 
-return answer(function()
+return reply_of(function()
   local unbound
   if #ARGV == 1 then
     unbound = call('HLEN', CURSORS)

@@ -46,11 +46,11 @@ local function task_of(message)
   return type(headers) == 'table' and wanted[headers.id] and headers.id
 end
 
-return answer(function()
-  open()
+return reply_of(function()
+  open_queue()
   local ids = call('ZRANGE', key, -seen - limit, -seen - 1)
   local found, looked, bytes = {}, 0, 0
-  while looked < #ids and bytes <= READS do
+  while looked < #ids and bytes <= MAX_READ_BYTES do
     local id = ids[#ids - looked]
     local message = attempt('HGET', JOB .. id, 'message')
     looked, bytes = looked + 1, bytes + (message and #message or 0)

@@ -1,16 +1,16 @@
--- Strikes jobs off the outbox: those that queues of the dead letter exchange have taken end here, the others stay dead.
+-- Takes jobs out of the outbox: those that queues of the dead letter exchange have taken end here, the others stay dead.
 --
 -- KEYS      the queue's, see _queue.lua
 -- ARGV[1]   now
 -- ARGV[2…]  for each job three values: id, its number in the outbox, '1' if it was taken or ''
 -- Result    how many have ended
 --
--- A job that has another number was revived and has died again meanwhile: that is another letter.
+-- A job that has another number was revived and has died again meanwhile: that is another dead letter.
 
-return answer(function()
+return reply_of(function()
   local now = clock()
-  open()
-  drain()
+  open_queue()
+  first_write()
   local ended, forwarded = {}, 0
   for i = 2, #ARGV, 3 do
     local id, number = ARGV[i], call('ZSCORE', OUTBOX, ARGV[i])
@@ -22,7 +22,7 @@ return answer(function()
       call('ZREM', OUTBOX, id)
     end
   end
-  erase(ended)
+  delete_jobs(ended)
   count('forwarded', forwarded)
   return forwarded
 end)

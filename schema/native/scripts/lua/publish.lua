@@ -13,7 +13,7 @@
 --           dedup key or '', ms for which it is held or '' until the job ends
 -- Result    {'missing'}: no such queue; {'stale', routes}: the routes have changed; {'overflow', routes}: the queue is at its
 --           greatest length and refuses more. Nothing is stored then. Else {'stored', routes, {1 or 0 for each job}, 1 if dead
---           jobs wait to be carried on, 1 if the queue was created, 1 if the TTLs of a temporary queue are not all renewed yet}:
+--           jobs wait to be forwarded, 1 if the queue was created, 1 if the TTLs of a temporary queue are not all renewed yet}:
 --           0 for a job that had been stored before, or whose dedup key another one holds.
 --
 -- A job that is already taken and acked has no key left to tell that it was stored; the remembered numbers of the last publish
@@ -23,7 +23,7 @@ local PUBLISHER = KEYS[15]
 local FIRST, WIDTH = 8, tonumber(ARGV[7])
 local has_keys = WIDTH > 6
 
-local function remembered(memory, number)
+local function is_remembered(memory, number)
   for first, last in string.gmatch(memory, '(%d+)%-(%d+)') do
     if number >= tonumber(first) and number <= tonumber(last) then
       return true
@@ -33,7 +33,7 @@ local function remembered(memory, number)
 end
 
 -- Whether a job that has not ended holds a dedup key, or it is held for a time that is not over.
-local function is_held(key)
+local function is_unique_held(key)
   local holder = call('GET', UNIQUE .. key)
   if not holder then
     return false
@@ -45,7 +45,7 @@ local function is_held(key)
 end
 
 -- Which jobs are new: the positions of their arguments. A key in a job's place that is no job must not pass for a duplicate.
-local function choose()
+local function select_new()
   local memory = call('GET', PUBLISHER) or ''
   local highest = tonumber(string.match(memory, '(%d+)$') or nil) or -1
   local fresh, verdicts, seen, seen_keys, duplicates = {}, {}, {}, {}, 0
@@ -55,10 +55,10 @@ local function choose()
     if kind ~= 'none' and kind ~= 'hash' then
       refuse('damaged', JOB .. id, 'a ' .. kind .. ' stands where a job belongs')
     end
-    local known = kind == 'hash' or seen[id] or (number and number <= highest and remembered(memory, number))
+    local known = kind == 'hash' or seen[id] or (number and number <= highest and is_remembered(memory, number))
     local key = has_keys and ARGV[i + 6] ~= '' and ARGV[i + 6]
     if key and not known then
-      known = seen_keys[key] or is_held(key)
+      known = seen_keys[key] or is_unique_held(key)
       seen_keys[key] = true
       duplicates = duplicates + (known and 1 or 0)
     end
@@ -83,7 +83,7 @@ local function expiry(start, own)
 end
 
 -- Gives a new job its dedup key. One that is held for a time is no business of the job any more.
-local function hold_key(id, key, life, hash)
+local function hold_unique(id, key, life, hash)
   if life ~= '' then
     call('SET', UNIQUE .. key, id, 'PX', life)
     return
@@ -100,7 +100,7 @@ local function hold_key(id, key, life, hash)
   end
 end
 
-local function moment(now, text)
+local function due_time(now, text)
   if string.byte(text) == 43 then -- "+"
     return now + text
   end
@@ -109,9 +109,9 @@ end
 
 -- Idle consumers wait until the next event they know: they must hear of one that comes before it.
 local function schedule(jobs)
-  local next_due = lowest(SCHEDULED)
+  local next_due = lowest_score(SCHEDULED)
   in_slices('ZADD', SCHEDULED, jobs)
-  if lowest(SCHEDULED) < next_due then
+  if lowest_score(SCHEDULED) < next_due then
     wake()
   end
 end
@@ -120,8 +120,8 @@ local function store(now, fresh)
   local sequence = call('HINCRBY', META, 'sequence', #fresh) - #fresh
   local waiting, scheduled, hashes = {}, {}, {}
   for n, i in ipairs(fresh) do
-    local id, due = ARGV[i], moment(now, ARGV[i + 3])
-    local place = rank(tonumber(ARGV[i + 2])) * STEP + sequence + n
+    local id, due = ARGV[i], due_time(now, ARGV[i + 3])
+    local score = rank(tonumber(ARGV[i + 2])) * RANK_STEP + sequence + n
     local expires_at = expiry(math.max(due, now), ARGV[i + 4])
     local hash = {'message', ARGV[i + 5], 'published_at', now}
     if expires_at then
@@ -129,19 +129,19 @@ local function store(now, fresh)
     end
     if due > now then
       append(hash, 'due_at', due)
-      append(hash, 'score', place)
+      append(hash, 'score', score)
       append(scheduled, due, id)
     else
-      append(waiting, place, id)
+      append(waiting, score, id)
     end
     if has_keys and ARGV[i + 6] ~= '' then
-      hold_key(id, ARGV[i + 6], ARGV[i + 7], hash)
+      hold_unique(id, ARGV[i + 6], ARGV[i + 7], hash)
     end
     hashes[n] = hash
   end
   in_slices('ZADD', WAITING, waiting)
   for i = 2, #waiting, 2 do
-    keep({waiting[i]})
+    renew_arrivals({waiting[i]})
   end
   if #scheduled > 0 then
     schedule(scheduled)
@@ -151,7 +151,7 @@ local function store(now, fresh)
   end
   if queue.max_bytes then
     for i = 2, #waiting, 2 do
-      weigh({waiting[i]}, 1)
+      account({waiting[i]}, 1)
     end
   end
   count('published', #fresh)
@@ -182,14 +182,14 @@ end
 local function drop_head(now, limit)
   local jobs, bytes = excess()
   local dropped, freed = {}, 0
-  while #dropped < limit and freed <= FREES and (jobs > #dropped or bytes > 0) do
+  while #dropped < limit and freed <= MAX_FREED_BYTES and (jobs > #dropped or bytes > 0) do
     local head = call('ZRANGE', WAITING, #dropped, #dropped, 'WITHSCORES')
     if not head[1] then
       break
     end
     if queue.max_bytes then
-      bytes = bytes - weight({head[1]})
-      weigh({head[1]}, -1)
+      bytes = bytes - bytes_of({head[1]})
+      account({head[1]}, -1)
     end
     freed = freed + discard(now, head[1], head[2], 'maxlen', 'the queue was at its greatest length')
     append(dropped, head[1])
@@ -197,16 +197,16 @@ local function drop_head(now, limit)
   in_slices('ZREM', WAITING, dropped)
 end
 
-return answer(function()
+return reply_of(function()
   local now = clock()
-  open()
+  open_queue()
   if not queue.schema and ARGV[2] ~= '1' then
     return {'missing'}
   end
   if ARGV[4] ~= '' and ARGV[4] ~= (queue.routes or '0') then
     return {'stale', queue.routes or '0'}
   end
-  local fresh, verdicts, duplicates = choose()
+  local fresh, verdicts, duplicates = select_new()
   local created = not queue.schema and 1 or 0
   if #fresh > 0 then
     if is_full(fresh) then
@@ -217,7 +217,7 @@ return answer(function()
     end
     store(now, fresh)
     if queue.max_length or queue.max_bytes then
-      drop_head(now, #fresh + LIMIT)
+      drop_head(now, #fresh + MAX_PER_CALL)
     end
   end
   if ARGV[5] ~= '' then
@@ -228,12 +228,12 @@ return answer(function()
     end
   end
   count('deduplicated', duplicates)
-  local _, left = settle(now)
+  local _, left = finish(now)
   if left then
     for _, i in ipairs(fresh) do
       call('PEXPIRE', JOB .. ARGV[i], left)
     end
     call('PEXPIRE', PUBLISHER, queue.expires)
   end
-  return {'stored', queue.routes or '0', verdicts, has_letters() and 1 or 0, created, queue.renewing and 1 or 0}
+  return {'stored', queue.routes or '0', verdicts, has_dead_letters() and 1 or 0, created, queue.renewing and 1 or 0}
 end)

@@ -14,7 +14,7 @@
 
 local META, WAITING, WAKE, JOB, PUBLISHER = unpack(KEYS)
 
-return answer(function()
+return reply_of(function()
   local found = call('HMGET', META, 'schema', 'routes', 'priority_order',
     'expires', 'ttl', 'max_length', 'max_bytes', 'max_priority', 'dead_letter_exchange')
   if found[1] ~= '1' or found[4] or found[5] or found[6] or found[7] or found[8] or found[9] then

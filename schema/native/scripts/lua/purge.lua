@@ -7,10 +7,10 @@
 
 local limit = tonumber(ARGV[2])
 
-return answer(function()
+return reply_of(function()
   local now = clock()
-  open()
-  drain()
+  open_queue()
+  first_write()
   local purged, more = clear(WAITING, limit)
   if not more then
     local scheduled
@@ -18,6 +18,6 @@ return answer(function()
     purged = purged + scheduled
   end
   count('purged', purged)
-  settle(now)
+  finish(now)
   return {purged, more and 1 or 0}
 end)

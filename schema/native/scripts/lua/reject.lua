@@ -10,16 +10,16 @@
 
 local consumer, id = ARGV[2], ARGV[3]
 
-return answer(function()
+return reply_of(function()
   local now = clock()
-  open()
-  drain()
-  local place = call('ZSCORE', HELD .. consumer, id)
-  if not place then
+  open_queue()
+  first_write()
+  local score = call('ZSCORE', HELD .. consumer, id)
+  if not score then
     return 0
   end
-  bury(now, id, place, ARGV[4], ARGV[5])
+  dead_letter(now, id, score, ARGV[4], ARGV[5])
   call('ZREM', HELD .. consumer, id)
-  settle(now)
+  finish(now)
   return 1
 end)

@@ -7,14 +7,14 @@
 -- Result    1, or 0 for a consumer that is not registered: its lease has lapsed, and what it held is no longer its own; 2 if the
 --           TTLs of a temporary queue are not all renewed yet
 
-return answer(function()
+return reply_of(function()
   local now = clock()
-  open()
-  drain()
+  open_queue()
+  first_write()
   if not call('ZSCORE', CONSUMERS, ARGV[2]) then
     return 0
   end
-  register(now, ARGV[2], tonumber(ARGV[3]))
-  settle(now)
+  renew_lease(CONSUMERS, HELD .. ARGV[2], ARGV[2], now, tonumber(ARGV[3]))
+  finish(now)
   return queue.renewing and 2 or 1
 end)

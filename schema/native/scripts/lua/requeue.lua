@@ -1,4 +1,4 @@
--- Puts jobs that a consumer holds back to their old places, to be delivered again.
+-- Puts jobs that a consumer holds back where they waited, to be delivered again.
 --
 -- KEYS      the queue's, see _queue.lua
 -- ARGV[1]   now
@@ -8,17 +8,17 @@
 
 local consumer = ARGV[2]
 
-return answer(function()
+return reply_of(function()
   local now = clock()
-  open()
-  drain()
+  open_queue()
+  first_write()
   local verdicts, requeued = {}, 0
   for i = 3, #ARGV do
-    local back = put_back(consumer, ARGV[i])
+    local back = return_job(consumer, ARGV[i])
     append(verdicts, back and 1 or 0)
     requeued = requeued + (back and 1 or 0)
   end
   count('requeued', requeued)
-  settle(now)
+  finish(now)
   return verdicts
 end)

@@ -1,4 +1,4 @@
--- Puts dead jobs back to their old places, with a clean record: nothing delivered, no expiry.
+-- Puts dead jobs back where they waited, with a clean record: nothing delivered, no expiry.
 --
 -- KEYS      the queue's, see _queue.lua
 -- ARGV[1]   now
@@ -10,35 +10,35 @@ local function has_message(id)
 end
 
 -- Gives a job its dedup key back, unless another one has it by now.
-local function hold_key_again(id)
+local function hold_unique_again(id)
   local key = attempt('HGET', JOB .. id, 'unique')
   if key then
     call('SET', UNIQUE .. key, id, 'NX')
   end
 end
 
-return answer(function()
+return reply_of(function()
   local now = clock()
-  open()
-  drain()
+  open_queue()
+  first_write()
   local verdicts, revived = {}, 0
   for i = 2, #ARGV do
     local id = ARGV[i]
     local back = call('ZSCORE', DEAD, id) and has_message(id)
     if back then
-      call('ZADD', WAITING, place_of(id), id)
-      weigh({id}, 1)
+      call('ZADD', WAITING, waiting_score_of(id), id)
+      account({id}, 1)
       if queue.unique then
-        hold_key_again(id)
+        hold_unique_again(id)
       end
-      keep({id})
+      renew_arrivals({id})
       call('HDEL', JOB .. id, 'reason', 'error', 'deliveries', 'consumer', 'expires_at')
-      exhume(id)
+      remove_dead(id)
       revived = revived + 1
     end
     append(verdicts, back and 1 or 0)
   end
   count('revived', revived)
-  settle(now)
+  finish(now)
   return verdicts
 end)

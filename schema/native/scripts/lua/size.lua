@@ -4,12 +4,10 @@
 -- ARGV[1]   now
 -- ARGV[2]   '1' to count the waiting jobs of each priority as well
 -- Result    {1 if the queue exists, in waiting, due, scheduled for later, held, dead, done, consumers with a lease, routes, next
---           due ms or -1, blocked, letters in the outbox, 1 if the order is descending, now, and for each priority in waiting
---           {place of its first job, how many, ms for which that has waited or -1}}
+--           due ms or -1, blocked, dead letters in the outbox, 1 if the order is descending, now, and for each priority in waiting
+--           {score of its first job, how many, ms for which that has waited or -1}}
 --
 -- Due jobs are no part of the priorities: only their hashes tell, and there may be a million of them.
-
-local RANK = 2 ^ 45 -- what lies between the places of two priorities
 
 -- For how long a job has been ready to be taken, ms; -1 where its hash does not tell.
 local function age(now, id)
@@ -26,15 +24,15 @@ local function priorities(now)
     if not head[1] then
       return found
     end
-    local floor = math.floor(tonumber(head[2]) / RANK) * RANK
-    from = string.format('%.0f', floor + RANK)
+    local floor = math.floor(tonumber(head[2]) / RANK_STEP) * RANK_STEP
+    from = string.format('%.0f', floor + RANK_STEP)
     append(found, {head[2], call('ZCOUNT', WAITING, string.format('%.0f', floor), '(' .. from), age(now, head[1])})
   end
 end
 
-return answer(function()
+return reply_of(function()
   local now = clock()
-  open()
+  open_queue()
   local held = 0
   for _, consumer in ipairs(call('ZRANGE', CONSUMERS, 0, -1)) do
     held = held + call('ZCARD', HELD .. consumer)
@@ -48,7 +46,7 @@ return answer(function()
     held,
     call('ZCARD', DEAD),
     call('ZCARD', DONE),
-    call('ZCOUNT', CONSUMERS, '(' .. now, '+inf'),
+    count_consumers(now),
     queue.routes or '0',
     tonumber(call('ZRANGE', SCHEDULED, 0, 0, 'WITHSCORES')[2]) or -1,
     call('SCARD', BLOCKED),

@@ -4,22 +4,22 @@
 -- KEYS      the queue's, see _queue.lua
 -- ARGV[1]   now
 -- ARGV[2]   consumer
--- ARGV[3]   n; 0 only looks
+-- ARGV[3]   n; 0 only promotes and reclaims
 -- ARGV[4]   lease, ms from now
 -- ARGV[5]   '1' if the jobs are acked by being taken
 -- ARGV[6]   how often a job may be delivered where the queue does not say, '' without limit
 -- ARGV[7]   bytes of messages that the reply may have
 -- Result    {'missing'}, or {'taken', now, next event ms, 1 if the order is descending, 1 if the queue has a dead letter exchange
---           or 2 if dead jobs wait to be carried there, and for each job {id, place, deliveries, {field, value, …}}}; the next
+--           or 2 if dead jobs wait to be forwarded there, and for each job {id, score, deliveries, {field, value, …}}}; the next
 --           event is now if there is more to take
 --
 -- A message of more bytes than the reply may have comes alone, and without its message: the consumer holds the job, also one that
 -- would be acked by being taken, and reads the message with HMGET, which costs the server a fifth (and then acks the job).
 --
 -- Beside jobs, what stands first in waiting may be expired, delivered too often, or damaged (no hash, or no message in it). Such
--- go to dead with the reason, at most LIMIT of them in one call.
+-- go to dead with the reason, at most MAX_PER_CALL of them in one call.
 
-local consumer, room, lease, space = ARGV[2], math.min(tonumber(ARGV[3]), LIMIT), tonumber(ARGV[4]), tonumber(ARGV[7])
+local consumer, room, lease, space = ARGV[2], math.min(tonumber(ARGV[3]), MAX_PER_CALL), tonumber(ARGV[4]), tonumber(ARGV[7])
 local no_ack = ARGV[5] == '1'
 
 -- What says whether a job may be delivered.
@@ -36,7 +36,7 @@ end
 -- The terms of a job, and the bytes of its message; nil for damage. All fields as well, as pairs, of one that is no work to read.
 local function read_terms(id)
   local bytes = size_of(id)
-  if bytes <= SMALL then
+  if bytes <= SMALL_MESSAGE then
     local fields = attempt('HGETALL', JOB .. id)
     local map = fields and map_of(fields)
     if not (map and (map.message or map.payload)) then
@@ -64,63 +64,64 @@ end
 
 -- Looks at the first jobs of waiting until `room` of them can be delivered. Returns those, the ids of the others, the bytes of the
 -- first ones, and whether it has stopped before there was no room or no job.
-local function choose(now)
+local function select_jobs(now)
   local limit = tonumber(queue.delivery_limit) or tonumber(ARGV[6]) or math.huge
   local chosen, refused = {}, {}
   local from, used, freed = 0, 0, 0
-  while #chosen < room and #refused < LIMIT do
+  while #chosen < room and #refused < MAX_PER_CALL do
     local heads = call('ZRANGE', WAITING, from, from + room - #chosen - 1, 'WITHSCORES')
     if #heads == 0 then
       break
     end
     from = from + #heads / 2
     for i = 1, #heads, 2 do
-      local id, place = heads[i], heads[i + 1]
+      local id, score = heads[i], heads[i + 1]
       local terms, bytes, fields = read_terms(id)
       if not terms then
-        bury(now, id, place, 'broken', 'the job has no message')
+        dead_letter(now, id, score, 'broken', 'the job has no message')
         count('broken', 1)
         append(refused, id)
       elseif (tonumber(terms.expires_at) or math.huge) <= now then
-        weigh({id}, -1)
-        freed = freed + discard(now, id, place, 'expired', 'not delivered in its time')
+        account({id}, -1)
+        freed = freed + discard(now, id, score, 'expired', 'not delivered in its time')
         append(refused, id)
       elseif (tonumber(terms.deliveries) or 0) >= limit then
-        weigh({id}, -1)
-        bury(now, id, place, 'delivery_limit', 'delivered ' .. terms.deliveries .. ' times, last to ' .. (terms.consumer or 'nobody'))
+        account({id}, -1)
+        local last = terms.consumer or 'nobody'
+        dead_letter(now, id, score, 'delivery_limit', 'delivered ' .. terms.deliveries .. ' times, last to ' .. last)
         append(refused, id)
       else
         if #chosen > 0 and used + bytes > space then
           return chosen, refused, used, true
         end
         used = used + bytes
-        append(chosen, {id, place, (tonumber(terms.deliveries) or 0) + 1, fields or read_fields(id, bytes)})
+        append(chosen, {id, score, (tonumber(terms.deliveries) or 0) + 1, fields or read_fields(id, bytes)})
       end
-      if freed > FREES then
+      if freed > MAX_FREED_BYTES then
         return chosen, refused, used, true
       end
     end
   end
-  return chosen, refused, used, #refused >= LIMIT or #chosen == LIMIT
+  return chosen, refused, used, #refused >= MAX_PER_CALL or #chosen == MAX_PER_CALL
 end
 
 local function deliver(now, chosen, is_left_out)
-  local places, ids = {}, {}
+  local members, ids = {}, {}
   for _, job in ipairs(chosen) do
-    append(places, job[2], job[1])
+    append(members, job[2], job[1])
     append(ids, job[1])
   end
-  weigh(ids, -1)
+  account(ids, -1)
   if no_ack and not is_left_out then
     in_slices('ZREM', WAITING, ids)
-    erase(ids)
+    delete_jobs(ids)
     count('acked', #ids)
   else
-    in_slices('ZADD', HELD .. consumer, places)
+    in_slices('ZADD', HELD .. consumer, members)
     for _, job in ipairs(chosen) do
       call('HSET', JOB .. job[1], 'deliveries', job[3], 'delivered_at', now, 'consumer', consumer)
     end
-    keep(ids)
+    renew_arrivals(ids)
     in_slices('ZREM', WAITING, ids)
   end
   count('delivered', #ids)
@@ -131,7 +132,7 @@ local function deliver(now, chosen, is_left_out)
   count('redelivered', again)
 end
 
--- When this consumer should look again, if nothing wakes it: never later than its lease, because another consumer that begins
+-- When this consumer should take again, if nothing wakes it: never later than its lease, because another consumer that begins
 -- meanwhile can lapse only after that.
 local function next_event(now, next_due)
   local event = math.min(now + lease, next_due)
@@ -144,34 +145,34 @@ local function next_event(now, next_due)
   return event
 end
 
-return answer(function()
+return reply_of(function()
   local now = clock()
-  open()
+  open_queue()
   if not queue.schema then
     return {'missing'}
   end
-  drain()
+  first_write()
   call('ZADD', CONSUMERS, now + lease, consumer) -- first of all: it must not lapse itself in this call
-  local next_due = lowest(SCHEDULED)
+  local next_due = lowest_score(SCHEDULED)
   if next_due <= now then
-    promote(now, LIMIT)
-    next_due = lowest(SCHEDULED)
+    promote(now, MAX_PER_CALL)
+    next_due = lowest_score(SCHEDULED)
   end
-  reclaim(now, LIMIT)
-  local chosen, refused, bytes, more = choose(now)
+  reclaim(now, MAX_PER_CALL)
+  local chosen, refused, bytes, more = select_jobs(now)
   deliver(now, chosen, bytes > space)
   if #chosen == 0 or no_ack then
-    register(now, consumer, lease)
+    renew_lease(CONSUMERS, HELD .. consumer, consumer, now, lease)
   end
   in_slices('ZREM', WAITING, refused)
-  if not settle(now) and room > 0 then
+  if not finish(now) and room > 0 then
     if #chosen == room and next_due < math.huge then
       wake() -- this consumer is full and may stop looking: another one must know when the next job is due
     else
       call('DEL', WAKE)
     end
   end
-  local forwards = has_letters() and 2 or queue.dead_letter_exchange and 1 or 0
+  local forwards = has_dead_letters() and 2 or queue.dead_letter_exchange and 1 or 0
   local event = (more or queue.renewing or queue.unblocking) and now or next_event(now, next_due)
   local taken = {'taken', now, event, queue.priority_order == 'descending' and 1 or 0, forwards}
   for _, job in ipairs(chosen) do
