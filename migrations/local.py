@@ -76,7 +76,7 @@ class LocalEngine:
     @hoarding()
     def audit(self, source: Address, now_ms: int, report: Report[Finding], progress: Progress = silent) -> Census:
         """See Engine.audit."""
-        reading = self._read(source, now_ms, progress, suspects_only=True)
+        reading = self._read(source, now_ms, progress, prefiltered=True)
         census = Census()
         census.merge(reading.accepted)
         family = reading.keyspace.family
@@ -189,14 +189,14 @@ class LocalEngine:
         return statuses(counted(filter(None, jobs), now_ms), keyspace)
 
     def _read(
-        self, address: Address, now_ms: int, progress: Progress, *, may_be_empty: bool = False, suspects_only: bool = False
+        self, address: Address, now_ms: int, progress: Progress, *, may_be_empty: bool = False, prefiltered: bool = False
     ) -> Reading:
         """Reads a keyspace. Raises KeyspaceNotFound if there is none.
 
-        ``suspects_only``: jobs in which no rule can find anything may be left out (prefiltering_reader.py); they are counted.
+        ``prefiltered``: jobs in which no rule can find anything may be left out (prefiltering_reader.py); they are counted.
         """
         family = address.key_family
-        prefiltering = InMemoryPrefilterReader(address, now_ms) if suspects_only and has_prefilter(address) else None
+        prefiltering = InMemoryPrefilterReader(address, now_ms) if prefiltered and has_prefilter(address) else None
         intake = prefiltering or Intake(address)
         gathering = Gathering(family)
         keys = 0

@@ -3,8 +3,8 @@
     entries -> accepted: remembered by the places that the job claims, and those where it is found
             -> all others: facts, and their jobs are unverified
 
-When all is read, the jobs that stand elsewhere than they claim, and those in doubt, are the suspects: what was remembered of them
-becomes facts after all, and the rules look at these alone. The findings and totals are those of the facts of all jobs. Here
+When all is read, the jobs that stand elsewhere than they claim, and those unverified, are the mismatches: what was remembered of
+them becomes facts after all, and the rules look at these alone. The findings and totals are those of the facts of all jobs. Here
 stands what can be kept in memory; spark/key_rows.py does the same for any size. Called by the local engine.
 """
 
@@ -63,7 +63,7 @@ class AcceptedRecords:
 
 
 @define
-class _Pile:
+class _Pending:
     """Records that have the same fields, before anybody has looked at them."""
 
     keys: list[bytes] = field(factory=list)
@@ -79,25 +79,25 @@ class PrefilteringReader(Intake):
     def __init__(self, address: Address, now_ms: int, *, for_transfer: bool = False) -> None:
         super().__init__(address)
         self.prefilter = prefilter_of(address, now_ms, for_transfer=for_transfer)
-        self._piles: defaultdict[tuple[bytes, ...], _Pile] = defaultdict(_Pile)
-        self._piled = self._piled_bytes = 0
+        self._pending: defaultdict[tuple[bytes, ...], _Pending] = defaultdict(_Pending)
+        self._pending_rows = self._pending_bytes = 0
 
     def is_record(self, key: bytes) -> bool:
         return self.prefilter.is_record(key)
 
     def is_list(self, key: bytes) -> bool:
-        return self.prefilter.attached(key) is not None
+        return self.prefilter.owner(key) is not None
 
     def facts(self, entry: Entry) -> Iterator[Fact]:
         kind = entry.redis_type
         if kind == "hash" and entry.ttl_ms is None and not entry.offset:
             return self._record(entry.key, entry.value)
-        if kind == "list" and entry.ttl_ms is None and (number := self.prefilter.attached(entry.key)) is not None:
-            self.add_attached(number, entry)
+        if kind == "list" and entry.ttl_ms is None and (number := self.prefilter.owner(entry.key)) is not None:
+            self.add_owned_list(number, entry)
             return iter(())
         if kind == "list":
             return self._of_list(entry)
-        return self.of_index(entry) if kind == "zset" else self.doubtful(entry)
+        return self.of_index(entry) if kind == "zset" else self.unverified(entry)
 
     def row(self, key: bytes, kind: str, value: Any, ttl_ms: int | None) -> Iterator[Fact]:
         if kind == "hash" and ttl_ms is None:
@@ -106,42 +106,42 @@ class PrefilteringReader(Intake):
 
     def _record(self, key: bytes, fields: Mapping[bytes, bytes]) -> Iterator[Fact]:
         if not fields:  # those of a large hash may come later
-            return self.doubtful(Entry(key, "hash", fields))
+            return self.unverified(Entry(key, "hash", fields))
         values = tuple(fields.values())
-        self._pile_up(key, tuple(fields), values)
-        return self._piled_up(1, sum(map(len, values)))
+        self._add_pending(key, tuple(fields), values)
+        return self._read_if_full(1, sum(map(len, values)))
 
-    def _pile_up(self, key: bytes, names: tuple[bytes, ...], values: Sequence[bytes]) -> None:
-        pile = self._piles[names]
-        pile.keys.append(key)
-        pile.rows.append(values)
+    def _add_pending(self, key: bytes, names: tuple[bytes, ...], values: Sequence[bytes]) -> None:
+        pending = self._pending[names]
+        pending.keys.append(key)
+        pending.rows.append(values)
 
-    def _piled_up(self, records: int, size: int) -> Iterator[Fact]:
-        """So many records more are on the piles: the facts of those that are not accepted, when it is time to look at them."""
-        self._piled += records
-        self._piled_bytes += size
-        return self.rest() if self._piled >= RECORDS or self._piled_bytes >= BYTES else iter(())
+    def _read_if_full(self, records: int, size: int) -> Iterator[Fact]:
+        """So many records more are pending: the facts of those that are not accepted, when it is time to look at them."""
+        self._pending_rows += records
+        self._pending_bytes += size
+        return self.rest() if self._pending_rows >= RECORDS or self._pending_bytes >= BYTES else iter(())
 
     def rest(self) -> Iterator[Fact]:
-        piles, self._piles = self._piles, defaultdict(_Pile)
-        self._piled = self._piled_bytes = 0
-        for names, pile in piles.items():
-            yield from self._apply_prefilter(names, pile)
+        by_names, self._pending = self._pending, defaultdict(_Pending)
+        self._pending_rows = self._pending_bytes = 0
+        for names, pending in by_names.items():
+            yield from self._apply_prefilter(names, pending)
 
-    def _apply_prefilter(self, names: tuple[bytes, ...], pile: _Pile) -> Iterator[Fact]:
-        keys, rows = pile.keys, pile.rows
+    def _apply_prefilter(self, names: tuple[bytes, ...], pending: _Pending) -> Iterator[Fact]:
+        keys, rows = pending.keys, pending.rows
         numbers = list(map(self.prefilter.record, keys))
         accepted = Accepted.none(len(keys))
         if self.remembers(names):
             accepted = self.prefilter.accept(dict(zip(names, zip(*rows, strict=True), strict=True)))
         groups, scores, created_at = accepted
-        sound = [number is not None and group is not None for number, group in zip(numbers, groups, strict=True)]
-        all_sound = all(sound)
+        is_accepted = [number is not None and group is not None for number, group in zip(numbers, groups, strict=True)]
+        all_accepted = all(is_accepted)
 
         def those(column: Sequence[T]) -> Sequence[T]:
-            return column if all_sound else list(compress(column, sound))
+            return column if all_accepted else list(compress(column, is_accepted))
 
-        if any(sound):
+        if any(is_accepted):
             self._outline.speaks = True
             self.prefilter.tally_accepted(those(keys), self._outline.totals)
             known = [number for number in those(numbers) if number is not None]
@@ -149,9 +149,9 @@ class PrefilteringReader(Intake):
             self.add_records(
                 AcceptedRecords(names, those(keys), known, those(rows), claimed, [*map(those, scores)], those(created_at))
             )
-        for key, row, is_sound in zip(keys, rows, sound, strict=True):
-            if not is_sound:
-                yield from self.doubtful(Entry(key, "hash", dict(zip(names, row, strict=True))))
+        for key, row, is_known in zip(keys, rows, is_accepted, strict=True):
+            if not is_known:
+                yield from self.unverified(Entry(key, "hash", dict(zip(names, row, strict=True))))
 
     def _of_list(self, entry: Entry) -> Iterator[Fact]:
         """Remembers the items of a list that are jobs that the prefilter accepts; the facts of all else."""
@@ -160,7 +160,7 @@ class PrefilteringReader(Intake):
             part = Entry(entry.key, "list", entry.value[start : start + LIST_CHUNK], entry.ttl_ms, entry.offset + start)
             items = self.prefilter.items(part, self._outline.totals)
             if items is None:
-                yield from self.doubtful(part)
+                yield from self.unverified(part)
                 continue
             known = [(index, item) for index, item in enumerate(items) if item is not None]
             if known:
@@ -168,13 +168,13 @@ class PrefilteringReader(Intake):
                 self.add_items(part, known)
             for index, item in enumerate(items):
                 if item is None:
-                    yield from self.doubtful(Entry(part.key, "list", [part.value[index]], None, part.offset + index))
+                    yield from self.unverified(Entry(part.key, "list", [part.value[index]], None, part.offset + index))
 
-    def doubtful(self, entry: Entry) -> Iterator[Fact]:
+    def unverified(self, entry: Entry) -> Iterator[Fact]:
         """All facts of an entry, whose jobs the rules will look at."""
         for fact in super().facts(entry):
             if fact.job_id is not None:
-                self.add_doubt(self.prefilter.number(fact.job_id, fact.scope))
+                self.add_unverified(self.prefilter.number(fact.job_id, fact.scope))
             yield fact
 
     def of_index_members(self, entry: Entry, known: Sequence[int]) -> Iterator[Fact]:
@@ -184,10 +184,10 @@ class PrefilteringReader(Intake):
         self._outline.speaks = self._outline.speaks or bool(known)
         if len(known) < len(items):
             for index in sorted(set(range(len(items))).difference(known)):
-                yield from self.doubtful(Entry(entry.key, "zset", [items[index]], entry.ttl_ms, entry.offset + index))
+                yield from self.unverified(Entry(entry.key, "zset", [items[index]], entry.ttl_ms, entry.offset + index))
 
     def remembers(self, names: tuple[bytes, ...]) -> bool:
-        """Whether records with these fields, sound as they may be, can be remembered."""
+        """Whether records with these fields, accepted as they may be, can be remembered."""
         return True
 
     @abstractmethod
@@ -203,11 +203,11 @@ class PrefilteringReader(Intake):
         """Remembers the members of a zset, if it is an index; the facts of those that name no job, and of all other zsets."""
 
     @abstractmethod
-    def add_attached(self, number: int, entry: Entry) -> None:
+    def add_owned_list(self, number: int, entry: Entry) -> None:
         """A key that belongs to a job."""
 
     @abstractmethod
-    def add_doubt(self, number: int) -> None:
+    def add_unverified(self, number: int) -> None:
         """A job that the rules must look at."""
 
 
@@ -221,9 +221,9 @@ class InMemoryPrefilterReader(PrefilteringReader):
         self._placements: dict[int, int] = {}
         """The sum of the placement hashes of all places found, less those of all claimed, by job."""
         self._records: dict[int, tuple[JobGroup, int | None, Entry]] = {}
-        self._attached: dict[int, list[Entry]] = {}
+        self._owned_lists: dict[int, list[Entry]] = {}
         self._index_members: list[tuple[Entry, IndexMembers]] = []
-        self._doubts: set[int] = set()
+        self._unverified: set[int] = set()
         self._group_of: dict[int, JobGroup] = {}
         """Of jobs whose indexes tell what their records don't."""
 
@@ -241,8 +241,8 @@ class InMemoryPrefilterReader(PrefilteringReader):
         for index, (number, group, created_at) in known:
             item = Entry(entry.key, "list", [entry.value[index]], None, entry.offset + index)
             if number in self._records:
-                self._attached.setdefault(number, []).append(item)
-                self._doubts.add(number)
+                self._owned_lists.setdefault(number, []).append(item)
+                self._unverified.add(number)
             else:
                 self._placements.setdefault(number, 0)
                 self._records[number] = group, created_at, item
@@ -250,7 +250,7 @@ class InMemoryPrefilterReader(PrefilteringReader):
     def of_index(self, entry: Entry) -> Iterator[Fact]:
         index_members = self.prefilter.index_members(entry)
         if index_members is None:
-            return self.doubtful(entry)
+            return self.unverified(entry)
         self._index_members.append((entry, index_members))
         placements, placement_hash = self._placements, index_members.key.placement_hash
         for (_, score), number in zip(entry.value, index_members.numbers, strict=True):
@@ -260,40 +260,40 @@ class InMemoryPrefilterReader(PrefilteringReader):
                     self._group_of[number] = index_members.group
         return self.of_index_members(entry, [index for index, number in enumerate(index_members.numbers) if number is not None])
 
-    def add_attached(self, number: int, entry: Entry) -> None:
-        self._attached.setdefault(number, []).append(entry)
+    def add_owned_list(self, number: int, entry: Entry) -> None:
+        self._owned_lists.setdefault(number, []).append(entry)
 
-    def add_doubt(self, number: int) -> None:
-        self._doubts.add(number)
+    def add_unverified(self, number: int) -> None:
+        self._unverified.add(number)
 
     def settle(self) -> tuple[Iterator[Fact], Census]:
-        """When all is read: the facts of the suspects that were remembered, and how many jobs are none. To be called once."""
-        suspects = {number for number in self._placements.keys() | self._attached.keys() if not self._is_sound(number)}
-        sound = Census()
+        """When all is read: the facts of the mismatches that were remembered, and how many jobs are none. To be called once."""
+        mismatches = {number for number in self._placements.keys() | self._owned_lists.keys() if not self._is_verified(number)}
+        census = Census()
         by_group: dict[JobGroup, list[int | None]] = {}
         for number, (group, created_at, _) in self._records.items():
-            if number not in suspects:
+            if number not in mismatches:
                 by_group.setdefault(self._group_of.get(number, group), []).append(created_at)
         for group, created in by_group.items():
             times = [each for each in created if each is not None]
-            sound.count_created(group.queue, str(group.state), times, self._now_ms, len(created) - len(times))
+            census.count_created(group.queue, str(group.state), times, self._now_ms, len(created) - len(times))
         family = self._address.key_family
-        return (fact for entry in self._entries(suspects) for fact in family.facts(entry, self._address.prefix)), sound
+        return (fact for entry in self._entries(mismatches) for fact in family.facts(entry, self._address.prefix)), census
 
-    def _is_sound(self, number: int) -> bool:
+    def _is_verified(self, number: int) -> bool:
         record = self._records.get(number)
-        if record is None or self._placements[number] or number in self._doubts:
+        if record is None or self._placements[number] or number in self._unverified:
             return False
         return self.prefilter.is_settled(self._group_of.get(number, record[0]).queue, self._outline.totals)
 
-    def _entries(self, suspects: set[int]) -> Iterable[Entry]:
+    def _entries(self, mismatches: set[int]) -> Iterable[Entry]:
         """What was remembered of these jobs, an entry for each."""
-        for number in suspects:
+        for number in mismatches:
             if number in self._records:
                 yield self._records[number][2]
-            yield from self._attached.get(number, ())
-        if suspects:
+            yield from self._owned_lists.get(number, ())
+        if mismatches:
             for entry, index_members in self._index_members:
                 for index, member in enumerate(index_members.numbers):
-                    if member in suspects:
+                    if member in mismatches:
                         yield Entry(entry.key, entry.redis_type, [entry.value[index]], None, entry.offset + index)

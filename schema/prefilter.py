@@ -5,7 +5,7 @@ could find anything in it, provided that the job stands in exactly the places wh
 engine then compares places claimed with places found by one number for each job: the sum of the hashes of all places found, less
 those of all claimed. Only jobs where it is not zero, or that are not accepted, become facts, subjects and findings. A family
 whose records don't say where their jobs stand claims one index for each, ANYWHERE. One whose jobs have no keys, but are items of
-lists, has a Prefilter that accepts these (``items``): a job is sound then if there is one such item, and nobody doubts it.
+lists, has a Prefilter that accepts these (``items``): a job is sound then if there is one such item, and it is not unverified.
 
 A Prefilter never decides that something is wrong; it only says what need not be looked at. Hashes have 64 bits: a job that
 stands elsewhere is taken for sound with a probability of 2^-64. Pure. Implemented in a family's ``prefilter.py``, called by
@@ -176,7 +176,7 @@ class Prefilter(ABC):
         """
         return None
 
-    def attached(self, key: bytes) -> int | None:
+    def owner(self, key: bytes) -> int | None:
         """The number of the job to which a list belongs in which no rule can find anything if the job is there (a log).
 
         By the name of its key; None for every other key. The caller sees to it that the key is a list and does not expire.
@@ -184,7 +184,7 @@ class Prefilter(ABC):
         return None
 
     @abstractmethod
-    def subject(self, key: bytes, record: tuple[bytes, ...], members: Iterable[Member], attached: Iterable[Entry]) -> Subject:
+    def subject(self, key: bytes, record: tuple[bytes, ...], members: Iterable[Member], owned: Iterable[Entry]) -> Subject:
         """The subject of a job that ``accept`` has accepted: what ``KeyFamily.facts`` makes of its keys, joined.
 
         ``key``: of its record; ``record``: the fields and their values in turn; ``members``: its entries in all of its indexes.

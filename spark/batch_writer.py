@@ -69,7 +69,7 @@ class _Piece:
         assert carried.job is not None, "jobs in tables go over"
         before, after = around_id(carried.job)
         identities = concat_rows(len(ids), [LengthPrefixed(concat_rows(len(ids), [before, ids, after]))])
-        numbers = np.full(len(ids), table.each + 1)
+        numbers = np.full(len(ids), table.commands_per_job + 1)
         return cls(rows, [carried], identities, table.commands, numbers, table.zset, table.members)
 
     @classmethod
@@ -105,7 +105,7 @@ def put(part: Part, store: Store, batch: JobBatch[Single, Tabled], summary: Summ
         return
     lanes: dict[bytes | None, list[_Piece]] = defaultdict(list)
     for rows, tabled in batch.tables:
-        first = PackedCommands(tabled.commands.commands[0], tabled.commands.each)
+        first = PackedCommands(tabled.commands.commands[0], tabled.commands.commands_per_job)
         lanes[store.tag(list(first.commands()))].append(_Piece.of_table(rows, tabled))
     by_tag: dict[bytes | None, list[tuple[int, Single]]] = defaultdict(list)
     for row, single in singly:

@@ -66,7 +66,7 @@ def record_test(family: KeyFamily, prefix: str) -> Test:
 
     def test(keys: BinaryViews) -> Any:
         answers = likely(keys)
-        unclear = ~answers if columns is None else ~answers & (columns.attached(keys) == NO_NUMBER)
+        unclear = ~answers if columns is None else ~answers & (columns.owners(keys) == NO_NUMBER)
         for index in np.flatnonzero(unclear).tolist():
             answers[index] = states_record(keys[index])
         return answers

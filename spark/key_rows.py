@@ -73,19 +73,19 @@ class KeyRowWriter(PrefilteringReader):
     def __init__(self, address: Address, now_ms: int, folder: str, buckets: int, *, for_transfer: bool = False) -> None:
         super().__init__(address, now_ms, for_transfer=for_transfer)
         self._buckets = buckets
-        self._attached: list[tuple[int, Entry]] = []
-        self._doubts: list[int] = []
+        self._owned_lists: list[tuple[int, Entry]] = []
+        self._unverified: list[int] = []
         self._records, self._others = (_LazyFile(os.path.join(folder, f"{uuid.uuid4()}.arrow"), buckets) for _ in range(2))
         """Rows of records, and all others: most rows of unverified jobs are among these."""
         self._columns = self.prefilter.columns()
-        self._pile: list[Hashes] = []
-        self._piled_rows = self._piled_size = 0
+        self._pending_hashes: list[Hashes] = []
+        self._hash_rows = self._hash_bytes = 0
         self._scratch = ScratchBuffer()
 
     def guess(self, keys: BinaryViews) -> tuple[Any, Any]:
         """Which keys are records of jobs, and which are lists that belong to one, in all likelihood (bool)."""
         if self._columns is not None:
-            return self._columns.records(keys) != NO_NUMBER, self._columns.attached(keys) != NO_NUMBER
+            return self._columns.records(keys) != NO_NUMBER, self._columns.owners(keys) != NO_NUMBER
         names = keys.to_list()
         are_records, are_lists = (np.array(list(map(test, names)), bool) for test in (self.is_record, self.is_list))
         return are_records, are_lists
@@ -95,20 +95,20 @@ class KeyRowWriter(PrefilteringReader):
         if self._columns is None:
             for key, ttl_ms, words in zip(hashes.keys.to_list(), hashes.ttls.tolist(), hashes.lists(), strict=True):
                 if ttl_ms < 0:
-                    self._pile_up(key, tuple(words[::2]), words[1::2])
+                    self._add_pending(key, tuple(words[::2]), words[1::2])
                 else:
-                    yield from self.doubtful(Entry(key, "hash", mapping(words), ttl_ms))
-            yield from self._piled_up(len(hashes), hashes.size)
+                    yield from self.unverified(Entry(key, "hash", mapping(words), ttl_ms))
+            yield from self._read_if_full(len(hashes), hashes.size)
             return
-        self._pile.append(hashes)
-        self._piled_rows += len(hashes)
-        self._piled_size += hashes.size
-        if self._piled_rows >= HASHES_TOGETHER or self._piled_size >= BYTES:
+        self._pending_hashes.append(hashes)
+        self._hash_rows += len(hashes)
+        self._hash_bytes += hashes.size
+        if self._hash_rows >= HASHES_TOGETHER or self._hash_bytes >= BYTES:
             yield from self._look(self._columns)
 
     def lists(self, lists: Lists) -> Iterator[Fact]:
         """What many short lists state, as from ``facts``."""
-        numbers = np.full(len(lists), NO_NUMBER) if self._columns is None else self._columns.attached(lists.keys)
+        numbers = np.full(len(lists), NO_NUMBER) if self._columns is None else self._columns.owners(lists.keys)
         are_known = (numbers != NO_NUMBER) & (lists.ttls < 0)
         known = lists.take(are_known)
         if len(known):
@@ -157,7 +157,7 @@ class KeyRowWriter(PrefilteringReader):
             self._others.add(_members(zset.key, index_members.key, group_hash, numbers[known], indexes, scores, members))
         for index in np.flatnonzero(~are_known).tolist():
             item = zset.members[index], float(zset.scores[index])
-            yield from self.doubtful(Entry(zset.key, "zset", [item], None, zset.offset + index))
+            yield from self.unverified(Entry(zset.key, "zset", [item], None, zset.offset + index))
 
     def rest(self) -> Iterator[Fact]:
         yield from super().rest()
@@ -165,27 +165,27 @@ class KeyRowWriter(PrefilteringReader):
             yield from self._look(self._columns)
 
     def _look(self, columns: BatchPrefilter) -> Iterator[Fact]:
-        """Looks at the hashes on the pile: the facts of those that are not accepted."""
-        if not self._pile:
+        """Looks at the pending hashes: the facts of those that are not accepted."""
+        if not self._pending_hashes:
             return
-        found = Hashes.all_of(self._pile, self._scratch)
-        self._pile, self._piled_rows, self._piled_size = [], 0, 0
+        found = Hashes.all_of(self._pending_hashes, self._scratch)
+        self._pending_hashes, self._hash_rows, self._hash_bytes = [], 0, 0
         numbers = columns.records(found.keys)
         records, codes, field_sets = fields(found.counts, found.words, columns.fields)
         accepted = columns.accept(records)
-        is_sound = (accepted.at != NOT_ACCEPTED) & (found.ttls < 0) & (numbers != NO_NUMBER)
+        is_accepted = (accepted.at != NOT_ACCEPTED) & (found.ttls < 0) & (numbers != NO_NUMBER)
         marked = np.zeros(len(field_sets), np.int64)
-        for code in np.unique(codes[is_sound]).tolist():
+        for code in np.unique(codes[is_accepted]).tolist():
             if self.remembers(field_sets[code]):
                 marked[code] = self._field_set(field_sets[code])
             else:
-                is_sound &= codes != code
-        if is_sound.any():
-            rows = np.flatnonzero(is_sound)
+                is_accepted &= codes != code
+        if is_accepted.any():
+            rows = np.flatnonzero(is_accepted)
             rows = rows[np.argsort(buckets_of(numbers[rows], self._buckets), kind="stable")]
             self._add_accepted(found, rows, numbers[rows], marked[codes[rows]], accepted.take(rows), columns)
-        for entry in found.take(~is_sound).entries():
-            yield from self.doubtful(entry)
+        for entry in found.take(~is_accepted).entries():
+            yield from self.unverified(entry)
 
     def _add_accepted(
         self, found: Hashes, rows: Any, numbers: Any, shape: Any, accepted: AcceptedColumns, columns: BatchPrefilter
@@ -202,8 +202,8 @@ class KeyRowWriter(PrefilteringReader):
         self._records.add(_records(keys.to_arrow(), numbers, pa.array(shape), ends, texts, groups, at, scores, created_at))
 
     def close(self) -> Outline:
-        self._flush_attached()
-        self._flush_doubts()
+        self._flush_owned_lists()
+        self._flush_unverified()
         for file in (self._records, self._others):
             self._outline.files += file.close()
         return self._outline
@@ -243,7 +243,7 @@ class KeyRowWriter(PrefilteringReader):
     def of_index(self, entry: Entry) -> Iterator[Fact]:
         index_members = self.prefilter.index_members(entry)
         if index_members is None:
-            return self.doubtful(entry)
+            return self.unverified(entry)
         known = [index for index, number in enumerate(index_members.numbers) if number is not None]
         if known:
             group, items = index_members.group, [entry.value[index] for index in known]
@@ -257,28 +257,28 @@ class KeyRowWriter(PrefilteringReader):
     def _note(self, groups: Iterable[JobGroup]) -> None:
         self._outline.groups.update((group.hash, (group.queue, str(group.state))) for group in groups if group.state is not None)
 
-    def add_attached(self, number: int, entry: Entry) -> None:
-        self._attached.append((number, entry))
-        if len(self._attached) >= OWNED_TOGETHER:
-            self._flush_attached()
+    def add_owned_list(self, number: int, entry: Entry) -> None:
+        self._owned_lists.append((number, entry))
+        if len(self._owned_lists) >= OWNED_TOGETHER:
+            self._flush_owned_lists()
 
-    def add_doubt(self, number: int) -> None:
-        self._doubts.append(number)
-        if len(self._doubts) >= UNVERIFIED_TOGETHER:
-            self._flush_doubts()
+    def add_unverified(self, number: int) -> None:
+        self._unverified.append(number)
+        if len(self._unverified) >= UNVERIFIED_TOGETHER:
+            self._flush_unverified()
 
-    def _flush_attached(self) -> None:
-        if self._attached:
-            self._others.add(_attached(self._attached))
-            self._attached = []
+    def _flush_owned_lists(self) -> None:
+        if self._owned_lists:
+            self._others.add(_owned_lists(self._owned_lists))
+            self._owned_lists = []
 
-    def _flush_doubts(self) -> None:
-        if self._doubts:
-            numbers = list(dict.fromkeys(self._doubts))
+    def _flush_unverified(self) -> None:
+        if self._unverified:
+            numbers = list(dict.fromkeys(self._unverified))
             self._others.add(
                 _batch(len(numbers), number=pa.array(numbers, pa.int64()), kind=_same(UNVERIFIED, len(numbers), pa.int64()))
             )
-            self._doubts = []
+            self._unverified = []
 
 
 class _LazyFile:
@@ -390,7 +390,7 @@ def _members(
     )
 
 
-def _attached(those: Sequence[tuple[int, Entry]]) -> pa.RecordBatch:
+def _owned_lists(those: Sequence[tuple[int, Entry]]) -> pa.RecordBatch:
     """The key rows of lists that belong to jobs."""
     entries = [entry for _, entry in those]
     return _batch(

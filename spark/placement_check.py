@@ -1,7 +1,7 @@
 """Placement check: whether each job stands exactly where its record says. The rules must look at those that do not.
 
     key rows of a bucket -> by job: sum of all placement hashes -> 0: verified, counted, and grouped by kind for who reads jobs
-                                                                -> else: suspects, whose key rows become facts
+                                                                -> else: mismatches, whose key rows become facts
 
 Each bucket (shuffle.py) is the work of one task, which has all key rows of its jobs; what a bucket says is the same whenever it
 is asked. tests/spark/test_key_rows.py. Called by snapshot.py.
@@ -43,7 +43,7 @@ ROW_BYTES = 100
 """What a key row counts beside what its key holds."""
 JOB_BYTES = 500
 """What a job counts beside what its keys hold."""
-SUSPECT, NO_ROW = -1, -2
+MISMATCH, NO_ROW = -1, -2
 """Stand for the owner of a key row that belongs to no verified job."""
 NOT_HERE = -1
 """Stands for the job of a key row that is not among those that are looked at."""
@@ -61,7 +61,7 @@ class Verified(NamedTuple):
     created_at: Any
     """Unix ms, of each; UNDATED where nothing tells."""
     owners: Any
-    """Of each key row in the bucket, in the order in which they are read: the index of its job among these, SUSPECT for a row of
+    """Of each key row in the bucket, in the order in which they are read: the index of its job among these, MISMATCH for a row of
     another, NO_ROW for one that only says that a job is unverified (int32)."""
 
 
@@ -120,7 +120,7 @@ class KeyRows:
         is_verified &= ~np.isin(groups, list(self.unsettled))
         sizes, created = (np.add.reduceat(column, starts) for column in (size, created_at))
         owners = np.empty(len(number), np.int32)
-        indexes = np.where(is_verified, np.cumsum(is_verified) - 1, SUSPECT)
+        indexes = np.where(is_verified, np.cumsum(is_verified) - 1, MISMATCH)
         owners[order] = np.where(kind == UNVERIFIED, NO_ROW, np.repeat(indexes, np.diff(starts, append=len(number))))
         return Verified(number[starts][is_verified], groups[is_verified], sizes[is_verified], created[is_verified], owners)
 
@@ -133,12 +133,12 @@ class KeyRows:
             census.count_created(*self.groups[group], times, self.now_ms, len(created_at) - len(times))
         return census
 
-    def suspects(self, bucket: int, verified: Verified) -> Iterator[Entry]:
+    def mismatches(self, bucket: int, verified: Verified) -> Iterator[Entry]:
         """What the key rows of all jobs but the verified ones hold, an entry for each."""
         end = 0
         for batch in self._read(bucket):
             start, end = end, end + batch.num_rows
-            those = verified.owners[start:end] == SUSPECT
+            those = verified.owners[start:end] == MISMATCH
             if those.any():
                 yield from map(self._entry, batch.filter(pa.array(those)).to_pylist())
 
@@ -159,7 +159,7 @@ class KeyRows:
         batches = np.cumsum(verified.sizes[jobs] + JOB_BYTES) // (times * BATCH_BYTES)
         for batch in np.unique(batches):
             those = jobs[batches == batch]
-            rows = np.full(len(wanted) + 2, NOT_HERE)  # the last two are for SUSPECT and NO_ROW
+            rows = np.full(len(wanted) + 2, NOT_HERE)  # the last two are for MISMATCH and NO_ROW
             rows[those] = np.arange(len(those))
             yield self._groups(*self._wanted_rows(bucket, rows[verified.owners]), verified.groups[those])
 
@@ -198,22 +198,22 @@ class KeyRows:
         rank = np.argsort(by_kind)[job]
         records = records[by_kind]
         places = _sorted(np.flatnonzero(kind == INDEX_MEMBER), shape, rank).reshape(len(groups), -1).transpose()
-        attached = _sorted(np.flatnonzero(kind == OWNED), index, rank)
-        ends = np.searchsorted(rank[attached], np.arange(len(groups) + 1))
+        lists = _sorted(np.flatnonzero(kind == OWNED), index, rank)
+        ends = np.searchsorted(rank[lists], np.arange(len(groups) + 1))
         kinds = np.stack((shape[records], groups[by_kind]))
         borders = np.flatnonzero((kinds[:, 1:] != kinds[:, :-1]).any(axis=0)) + 1
         for start, end in pairwise([0, *borders.tolist(), len(groups)]):
             alike = records[start:end]
             columns = views.columns(alike, self.field_sets.get(shape[alike[0]], ()))
             those = places[:, start:end] if columns else [alike]
-            owned = attached[ends[start] : ends[end]]
+            owned = lists[ends[start] : ends[end]]
             yield (
                 by_kind[start:end],
                 AcceptedJobs(
                     views.keys.take(alike),
                     columns,
                     {views.keys[place[0]]: views.members(place) for place in those},
-                    views.attached(owned, np.diff(ends[start : end + 1])),
+                    views.owned_lists(owned, np.diff(ends[start : end + 1])),
                 ),
             )
 
@@ -260,7 +260,7 @@ class _RowViews:
         """What stands in an index."""
         return Members(self.values.take(self.ends[rows]), self.scores[rows], self.indexes[rows])
 
-    def attached(self, rows: Any, owned: Any) -> OwnedLists:
+    def owned_lists(self, rows: Any, owned: Any) -> OwnedLists:
         """What belongs to jobs. ``owned``: how many of these each has."""
         counts = self.ends[rows + 1] - self.ends[rows]
         items = np.repeat(self.ends[rows] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())

@@ -218,7 +218,7 @@ def snapshot_of(
     if not outline.files:
         return snapshot
     key_rows = KeyRows.of(address, now_ms, outline, tasks)
-    path = f"{facts.path}-suspects-{uuid.uuid4()}"
+    path = f"{facts.path}-mismatches-{uuid.uuid4()}"
     mismatched = run_step(few_tasks(facts.spark, tasks), _verify_task(key_rows), FACTS, path, "comparing places", progress)
     accepted = Census()
     for summary in mismatched.summaries():
@@ -228,7 +228,7 @@ def snapshot_of(
 
 
 def _verify_task(key_rows: KeyRows) -> Callable[[Batches], Batches]:
-    """The task that makes facts of the suspects of the buckets it is given, and counts the other jobs."""
+    """The task that makes facts of the mismatches of the buckets it is given, and counts the other jobs."""
 
     def verify(rows: Batches) -> Batches:
         family, counted = key_rows.address.key_family, Census()
@@ -237,7 +237,7 @@ def _verify_task(key_rows: KeyRows) -> Callable[[Batches], Batches]:
             for bucket in (bucket for row in rows for bucket in row.column("id").to_pylist()):
                 verified = key_rows.verify(bucket)
                 counted.merge(key_rows.census(verified))
-                for entry in key_rows.suspects(bucket, verified):
+                for entry in key_rows.mismatches(bucket, verified):
                     yield from family.facts(entry, key_rows.address.prefix)
 
         yield from with_summary(batches(FACTS, facts(), fact_bytes), FACTS, counted.to_json)

@@ -37,7 +37,7 @@ class KombuPrefilter(Prefilter):
         self._groups = Memo(_group)
 
     def number(self, job_id: str, scope: str) -> int:
-        # Not of the scope: a consumer's copy of a message has none, and must cast doubt on the one that waits.
+        # Not of the scope: a consumer's copy of a message has none, and must leave the one that waits unverified.
         return int.from_bytes(hashlib.blake2b(to_bytes(job_id), digest_size=8).digest()) >> 1
 
     def items(self, entry: Entry, totals: Totals) -> Sequence[Item | None] | None:
@@ -63,7 +63,7 @@ class KombuPrefilter(Prefilter):
             totals.count("sent by name", queue, by_name)
         return items
 
-    def subject(self, key: bytes, record: tuple[bytes, ...], members: Iterable[Member], attached: Iterable[Entry]) -> Subject:
+    def subject(self, key: bytes, record: tuple[bytes, ...], members: Iterable[Member], owned: Iterable[Entry]) -> Subject:
         queue, step, _ = self._lists[key]
         ((_, raw, _, index),) = members
         message = decode(raw)  # whoever reads the job does so again, and gets the same

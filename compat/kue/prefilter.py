@@ -87,7 +87,7 @@ class KuePrefilter(Prefilter):
         by_state = list(scores)
         columns = zip(groups, scores, created_at, *numbers, made, strict=True)
         for row, (group, score, created, updated, due, allowed, used) in enumerate(columns):
-            is_sound = (
+            is_accepted = (
                 group is not None
                 and score is not None
                 and 0 <= created <= updated <= LATEST
@@ -95,20 +95,20 @@ class KuePrefilter(Prefilter):
                 and 0 <= used <= allowed <= LATEST  # beyond, JavaScript counts otherwise
                 and allowed >= 1
             )
-            if is_sound:
+            if is_accepted:
                 match group.state:
                     case State.SCHEDULED:
                         by_state[row] = float(due)
-                        is_sound = due >= self.late
+                        is_accepted = due >= self.late
                     case State.COMPLETED:
-                        is_sound = used >= 1 and not passing[row] and progress[row] == b"100"
+                        is_accepted = used >= 1 and not passing[row] and progress[row] == b"100"
                     case State.FAILED:
-                        is_sound = used == allowed and can_fail
+                        is_accepted = used == allowed and can_fail
                     case State.ACTIVE:
                         # With a duration it may be done.
                         by_state[row] = 0.0
-                        is_sound = (ttls[row] > 0 or self.for_transfer) and b"duration" not in records
-            if not is_sound:
+                        is_accepted = (ttls[row] > 0 or self.for_transfer) and b"duration" not in records
+            if not is_accepted:
                 groups[row] = None
         for row, limit in enumerate(ttls):
             if limit < 0:
@@ -133,16 +133,16 @@ class KuePrefilter(Prefilter):
         match = self._layout.parse(key, "zset")
         return match is not None and match.role in INDEXES
 
-    def attached(self, key: bytes) -> int | None:
+    def owner(self, key: bytes) -> int | None:
         return self.record(key.removesuffix(LOG)) if key.endswith(LOG) else None
 
-    def subject(self, key: bytes, record: tuple[bytes, ...], members: Iterable[Member], attached: Iterable[Entry]) -> Subject:
+    def subject(self, key: bytes, record: tuple[bytes, ...], members: Iterable[Member], owned: Iterable[Entry]) -> Subject:
         job_id = key[len(self.head) :].decode()
         facts = [Fact(FactKind.RECORD, "record", key, "hash", job_id, values=record)]
         for index, member, score, rank in members:
             role, queue, word = self._indexes[index]
             facts.append(Fact(FactKind.PLACE, role, index, "zset", job_id, "", queue, word, member, score, rank))
-        for entry in attached:
+        for entry in owned:
             facts.append(Fact(FactKind.NOTE, "log", entry.key, "list", job_id, values=tuple(entry.value), index=entry.offset))
         return Subject(job_id, "", tuple(facts), prefiltered=True)
 

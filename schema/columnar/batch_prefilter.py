@@ -59,8 +59,8 @@ class BatchPrefilter(ABC):
         """``Prefilter.record`` of each key (int64), NO_NUMBER for None."""
 
     @abstractmethod
-    def attached(self, keys: BinaryViews) -> Any:
-        """``Prefilter.attached`` of each key (int64), NO_NUMBER for None."""
+    def owners(self, keys: BinaryViews) -> Any:
+        """``Prefilter.owner`` of each key (int64), NO_NUMBER for None."""
 
     fields: ClassVar[Sequence[bytes]]
     """The fields at which ``accept`` looks."""

@@ -80,7 +80,7 @@ class AcceptedJobs:
     """The values of each field; empty for items, which are their own members in the index that the list is."""
     indexes: Mapping[bytes, Members]
     """By key."""
-    attached: OwnedLists
+    owned_lists: OwnedLists
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -91,7 +91,7 @@ class AcceptedJobs:
             return self
         records = {name: values.take(rows) for name, values in self.records.items()}
         indexes = {key: members.take(rows) for key, members in self.indexes.items()}
-        return AcceptedJobs(self.keys.take(rows), records, indexes, self.attached.take(rows))
+        return AcceptedJobs(self.keys.take(rows), records, indexes, self.owned_lists.take(rows))
 
     def subjects(self, prefilter: Prefilter) -> Iterator[Subject]:
         """Each job by itself."""
@@ -101,10 +101,10 @@ class AcceptedJobs:
             zip(repeat(key), members.members.to_list(), members.scores.tolist(), members.ranks.tolist(), strict=False)
             for key, members in self.indexes.items()
         ]
-        columns = zip(self.keys.to_list(), rows, self.attached.entries(), *indexes, strict=False)
-        for key, values, attached, *members in columns:
+        columns = zip(self.keys.to_list(), rows, self.owned_lists.entries(), *indexes, strict=False)
+        for key, values, owned, *members in columns:
             record = tuple(chain.from_iterable(zip(names, values, strict=True)))
-            yield prefilter.subject(key, record, starmap(Member, members), attached)
+            yield prefilter.subject(key, record, starmap(Member, members), owned)
 
 
 @frozen(eq=False)
@@ -181,8 +181,8 @@ class CommandTable:
 
     commands: BinaryViews
     """Those of each job, one after the other."""
-    each: int
-    """How many commands that is. The keys of all of them have the same hash tags."""
+    commands_per_job: int
+    """How many those are. The keys of all of them have the same hash tags."""
     zset: bytes
     """To which one ZADD more adds all of the jobs, or as many of them as go at once."""
     members: BinaryViews

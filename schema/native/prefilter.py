@@ -103,7 +103,7 @@ class NativePrefilter(Prefilter):
         queue = unescape(match.fields["tag"])
         return queue, match.role, self._groups[queue, match.role]
 
-    def subject(self, key: bytes, record: tuple[bytes, ...], members: Iterable[Member], attached: Iterable[Entry]) -> Subject:
+    def subject(self, key: bytes, record: tuple[bytes, ...], members: Iterable[Member], owned: Iterable[Entry]) -> Subject:
         told = self._told(key)
         if told is None:
             raise ValueError(f"{key!r} is no record")

@@ -104,10 +104,10 @@ def test_where_no_job_is_a_fact_nobody_looks_for_facts(spark: SparkSession, serv
     store(client, FAMILY, "q", [job for job in JOBS if job.state is State.WAITING], NOW)
     assert take(spark, address(server), NOW, str(tmp_path / "sound"), 3).all_accepted
     client.zrem("q:jobs", *client.zrange("q:jobs", 0, 0))
-    assert not take(spark, address(server), NOW, str(tmp_path / "suspected"), 3).all_accepted
+    assert not take(spark, address(server), NOW, str(tmp_path / "mismatched"), 3).all_accepted
     client.flushall()
     store(client, FAMILY, "q", [job for job in JOBS if job.state is State.ACTIVE and not job.ttl][:1], NOW)
-    assert not take(spark, address(server), NOW, str(tmp_path / "doubted"), 3).all_accepted
+    assert not take(spark, address(server), NOW, str(tmp_path / "unverified"), 3).all_accepted
 
 
 @pytest.mark.parametrize("joined", [False, True], ids=["cut by the tasks", "joined by Spark"])

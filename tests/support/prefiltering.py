@@ -20,7 +20,7 @@ from ferryman.schema.text import to_bytes, to_text
 ATTRIBUTES = tuple(each.name for each in fields(Job))
 
 
-class Sound(NamedTuple):
+class AcceptedRecord(NamedTuple):
     """A job that it accepts."""
 
     group: JobGroup
@@ -28,10 +28,10 @@ class Sound(NamedTuple):
     created_at: int
 
 
-def accept(prefilter: Prefilter, record: Mapping[bytes, bytes]) -> Sound | None:
+def accept(prefilter: Prefilter, record: Mapping[bytes, bytes]) -> AcceptedRecord | None:
     """None where the rules must look."""
     groups, scores, created_at = prefilter.accept({name: [value] for name, value in record.items()})
-    return None if groups[0] is None else Sound(groups[0], tuple(column[0] for column in scores), created_at[0])
+    return None if groups[0] is None else AcceptedRecord(groups[0], tuple(column[0] for column in scores), created_at[0])
 
 
 def numbers(found: Iterable[int | None]) -> list[int]:
@@ -39,7 +39,9 @@ def numbers(found: Iterable[int | None]) -> list[int]:
     return [NO_NUMBER if number is None else number for number in found]
 
 
-def accept_both(prefilter: Prefilter, records: Sequence[Mapping[bytes, bytes]]) -> tuple[list[Sound | None], AcceptedColumns]:
+def accept_both(
+    prefilter: Prefilter, records: Sequence[Mapping[bytes, bytes]]
+) -> tuple[list[AcceptedRecord | None], AcceptedColumns]:
     """What a prefilter says of each record by itself, and of all of them in columns: both accept the same ones."""
     columns = prefilter.columns()
     told = [accept(prefilter, record) for record in records]
@@ -65,20 +67,22 @@ class Keys(NamedTuple):
     record: Mapping[bytes, bytes]
     members: Sequence[Member]
     """In the same indexes in the same order for all jobs of a group."""
-    attached: Sequence[Entry] = ()
+    owned_lists: Sequence[Entry] = ()
 
 
 def accepted_jobs(jobs: Sequence[Keys]) -> AcceptedJobs:
     """Jobs of one group, whose records have the same fields, in columns."""
     columns = {name: BinaryViews.of([job.record[name] for job in jobs]) for name in jobs[0].record}
-    places = {}
+    indexes = {}
     for members in zip(*(job.members for job in jobs), strict=True):
         _, names, scores, ranks = zip(*members, strict=True)
-        places[members[0].key] = Members(BinaryViews.of(names), np.array(scores, np.float64), np.array(ranks, np.int64))
-    return AcceptedJobs(BinaryViews.of([job.key for job in jobs]), columns, places, attached([job.attached for job in jobs]))
+        indexes[members[0].key] = Members(BinaryViews.of(names), np.array(scores, np.float64), np.array(ranks, np.int64))
+    return AcceptedJobs(
+        BinaryViews.of([job.key for job in jobs]), columns, indexes, owned_lists([job.owned_lists for job in jobs])
+    )
 
 
-def attached(entries: Sequence[Sequence[Entry]]) -> OwnedLists:
+def owned_lists(entries: Sequence[Sequence[Entry]]) -> OwnedLists:
     """The lists that belong to jobs: those of each."""
     those = list(chain.from_iterable(entries))
     return OwnedLists(

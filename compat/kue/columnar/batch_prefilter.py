@@ -40,7 +40,7 @@ class KueBatchPrefilter(BatchPrefilter):
     def records(self, keys: BinaryViews) -> Any:
         return _ids(keys.int_between(self._prefilter.head))
 
-    def attached(self, keys: BinaryViews) -> Any:
+    def owners(self, keys: BinaryViews) -> Any:
         return _ids(keys.int_between(self._prefilter.head, LOG))
 
     def accept(self, records: Mapping[bytes, BinaryViews]) -> AcceptedColumns:
@@ -52,7 +52,7 @@ class KueBatchPrefilter(BatchPrefilter):
         codes, texts = records[b"priority"].dictionary_encode()
         score = np.array([np.nan if value is None else value for value in map(self._scores.__getitem__, texts)])[codes]
         groups, at = self._at_group(records[b"type"], records[b"state"])
-        is_sound = (
+        is_accepted = (
             (at != NOT_ACCEPTED)
             & ~np.isnan(score)
             & (created >= 0)
@@ -67,22 +67,22 @@ class KueBatchPrefilter(BatchPrefilter):
         )
         there = {name: column.sizes != NULL for name, column in records.items()}
         for name in NEEDED:
-            is_sound &= there[name]
+            is_accepted &= there[name]
         states = [group.state for group in groups]
         is_due, is_done, is_failed, is_active = (
             np.array([found is state for found in states] or [False])[at]
             for state in (State.SCHEDULED, State.COMPLETED, State.FAILED, State.ACTIVE)
         )
         is_through = records[b"progress"].equals(b"100") & (records[b"removeOnComplete"].sizes <= 0)
-        is_sound &= ~is_due | (due >= self._prefilter.late)
-        is_sound &= ~is_done | ((used >= 1) & is_through)
-        is_sound &= ~is_failed | ((used == allowed) & there[b"failed_at"] & there[b"error"])
-        is_sound &= ~is_active | (((lease > 0) | self._prefilter.for_transfer) & ~there[b"duration"])
-        is_sound &= ~there[b"ttl"] | (lease >= 0)
+        is_accepted &= ~is_due | (due >= self._prefilter.late)
+        is_accepted &= ~is_done | ((used >= 1) & is_through)
+        is_accepted &= ~is_failed | ((used == allowed) & there[b"failed_at"] & there[b"error"])
+        is_accepted &= ~is_active | (((lease > 0) | self._prefilter.for_transfer) & ~there[b"duration"])
+        is_accepted &= ~there[b"ttl"] | (lease >= 0)
         for name in JSON:
-            is_sound &= ~there[name] | records[name].are_json()
+            is_accepted &= ~there[name] | records[name].are_json()
         by_state = np.select([is_due, is_active], [due.astype(np.float64), 0.0], score)
-        return AcceptedColumns(groups, np.where(is_sound, at, NOT_ACCEPTED), (score, by_state, score), created)
+        return AcceptedColumns(groups, np.where(is_accepted, at, NOT_ACCEPTED), (score, by_state, score), created)
 
     def _at_group(self, types: BinaryViews, words: BinaryViews) -> tuple[list[JobGroup], Any]:
         """The groups of jobs of these types in these states, each once, and the index of each job's; NOT_ACCEPTED for none."""

@@ -57,8 +57,8 @@ def read_table(ids: BinaryViews, jobs: AcceptedJobs, queue: str, state: State, i
         reading.columns["rank"] = _ranks(indexes["by_type"].scores)
     if state is State.ACTIVE:
         reading.read_lease(indexes["by_state"].scores)
-    if len(jobs.attached.keys):
-        reading.columns["logs"] = jobs.attached.lines()
+    if len(jobs.owned_lists.keys):
+        reading.columns["logs"] = jobs.owned_lists.lines()
     return reading.table(queue)
 
 

@@ -42,22 +42,22 @@ class NativeBatchPrefilter(BatchPrefilter):
         is_record = np.array([queue is not None for queue in queues] or [False])[codes] & (ids.sizes > 0)
         return np.where(is_record, numbers, NO_NUMBER)
 
-    def attached(self, keys: BinaryViews) -> Any:
+    def owners(self, keys: BinaryViews) -> Any:
         return np.full(len(keys), NO_NUMBER)
 
     def accept(self, records: Mapping[bytes, BinaryViews]) -> AcceptedColumns:
         there = {name: column.sizes != NULL for name, column in records.items()}
         created_at = records[b"published_at"].map_ints(whole, UNDATED)
-        is_sound = there[b"payload"] | there[b"message"]
+        is_accepted = there[b"payload"] | there[b"message"]
         # Messages of kombu don't say when they were published.
-        is_sound &= ~there[b"published_at"] | (created_at != UNDATED)
-        is_sound &= ~records[b"reason"].equals(CANCELLED)
-        is_sound &= ~there[b"score"] | (records[b"score"].map_ints(whole, UNDATED) != UNDATED)
-        is_sound &= ~there[b"deliveries"] | (records[b"deliveries"].map_ints(whole, UNDATED) != UNDATED)
+        is_accepted &= ~there[b"published_at"] | (created_at != UNDATED)
+        is_accepted &= ~records[b"reason"].equals(CANCELLED)
+        is_accepted &= ~there[b"score"] | (records[b"score"].map_ints(whole, UNDATED) != UNDATED)
+        is_accepted &= ~there[b"deliveries"] | (records[b"deliveries"].map_ints(whole, UNDATED) != UNDATED)
         for row in np.flatnonzero(there[b"message"] & ~there[b"payload"]).tolist():
-            is_sound[row] &= is_message(records[b"message"][row])
-        is_sound[there[Overflow.FIELD]] &= _are_calm(records[Overflow.FIELD].take(there[Overflow.FIELD]))
-        return AcceptedColumns((SOMEWHERE,), np.where(is_sound, 0, NOT_ACCEPTED), (np.zeros(len(is_sound)),), created_at)
+            is_accepted[row] &= is_message(records[b"message"][row])
+        is_accepted[there[Overflow.FIELD]] &= _are_calm(records[Overflow.FIELD].take(there[Overflow.FIELD]))
+        return AcceptedColumns((SOMEWHERE,), np.where(is_accepted, 0, NOT_ACCEPTED), (np.zeros(len(is_accepted)),), created_at)
 
     def index_members(self, key: bytes, members: BinaryViews, scores: Any) -> IndexMemberColumns | None:
         index = self._prefilter.index(key)

@@ -119,8 +119,8 @@ class OverflowColumns:
         _count(texts.data, texts.starts, texts.sizes, counts)
         items = np.zeros((2, int(counts.sum())), np.int64)
         _items(texts.data, texts.starts, texts.sizes, *items)
-        found, are_sound = base64_decode(BinaryViews(texts.data, *items))
-        faults = np.append(0, np.cumsum(~are_sound))
+        found, are_valid = base64_decode(BinaryViews(texts.data, *items))
+        faults = np.append(0, np.cumsum(~are_valid))
         lasts = np.cumsum(counts)
         return BinaryLists(found, counts), faults[lasts] == faults[lasts - counts]
 
@@ -235,7 +235,7 @@ def _walk(
         if not _stands(data, at, end, head):
             continue
         at += len(head)
-        is_first, is_sound = True, True
+        is_first, is_valid = True, True
         for field in range(fields):
             name = names[ends[field] : ends[field + 1]]
             begin = at
@@ -245,11 +245,11 @@ def _walk(
                 continue
             first, stop, after = _value(data, begin + len(name), end, kinds[field], is_base64, opening)
             if after < 0:
-                is_sound = False
+                is_valid = False
                 break
             found_starts[field, row], found_sizes[field, row] = first, stop - first
             at, is_first = after, False
-        if not is_sound or not _stands(data, at, end, middle):
+        if not is_valid or not _stands(data, at, end, middle):
             continue
         at += len(middle)
         # What is kept for others may have any form: what comes after it is found from the end.

@@ -166,8 +166,8 @@ def test_keys_that_expire_or_are_no_index_are_left_to_the_rules() -> None:
     assert prefilter.index_members(Entry(b"q:jobs:email:inactive", "zset", items)) is not None
     assert prefilter.index_members(Entry(b"q:jobs", "zset", items, 5000)) is None
     assert prefilter.index_members(Entry(b"q:search:word:X", "zset", items)) is None
-    assert prefilter.attached(b"q:job:7:log") == 7
-    assert [prefilter.attached(key) for key in (b"q:job:7", b"q:job:07:log", b"q:job::log", b"q:email:jobs")] == [None] * 4
+    assert prefilter.owner(b"q:job:7:log") == 7
+    assert [prefilter.owner(key) for key in (b"q:job:7", b"q:job:07:log", b"q:job::log", b"q:email:jobs")] == [None] * 4
     assert prefilter.record(b"q:job:7") == 7
     assert [
         prefilter.record(key) for key in (b"q:job:types", b"q:job:07", b"q:job:7:log", b"r:job:7", b"q:job:" + b"9" * 20)

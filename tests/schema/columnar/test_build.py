@@ -110,14 +110,14 @@ def test_base64_and_back(case: tuple[BinaryViews, list[bytes]]) -> None:
     texts, values = case
     found = base64_encode(texts)
     assert found.to_list() == list(map(b64encode, values))
-    back, are_sound = base64_decode(found)
+    back, are_valid = base64_decode(found)
     assert back.to_list() == values
-    assert are_sound.all()
+    assert are_valid.all()
 
 
 @given(st.lists(st.text("Aa+/=Q0_-\n", max_size=9).map(str.encode) | st.binary(max_size=5), max_size=6), st.sampled_from(WAYS))
 def test_what_is_no_base64_is_told(values: list[bytes], way: Way) -> None:
-    texts, are_sound = base64_decode(way(values, [b"QUFB"], []))
+    texts, are_valid = base64_decode(way(values, [b"QUFB"], []))
     expected = []
     for value in values:
         try:
@@ -125,7 +125,7 @@ def test_what_is_no_base64_is_told(values: list[bytes], way: Way) -> None:
             expected.append(found if b64encode(found) == value else None)
         except (Error, ValueError):
             expected.append(None)
-    assert [text if sound else None for text, sound in zip(texts.to_list(), are_sound.tolist(), strict=True)] == expected
+    assert [text if sound else None for text, sound in zip(texts.to_list(), are_valid.tolist(), strict=True)] == expected
 
 
 @given(st.lists(st.lists(raws, max_size=4), min_size=1, max_size=4), st.randoms(use_true_random=False))

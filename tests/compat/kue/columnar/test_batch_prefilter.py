@@ -40,7 +40,7 @@ members = st.builds(
 @given(st.lists(names))
 def test_names_of_records_and_logs(keys: list[bytes]) -> None:
     assert COLUMNS.records(BinaryViews.of(keys)).tolist() == numbers(list(map(PREFILTER.record, keys)))
-    assert COLUMNS.attached(BinaryViews.of(keys)).tolist() == numbers(list(map(PREFILTER.attached, keys)))
+    assert COLUMNS.owners(BinaryViews.of(keys)).tolist() == numbers(list(map(PREFILTER.owner, keys)))
 
 
 @settings(max_examples=1000)

@@ -41,7 +41,7 @@ keys = st.sampled_from(
 @given(st.lists(names))
 def test_names_of_records(those: list[bytes]) -> None:
     assert COLUMNS.records(BinaryViews.of(those)).tolist() == numbers(list(map(PREFILTER.record, those)))
-    assert COLUMNS.attached(BinaryViews.of(those)).tolist() == numbers(list(map(PREFILTER.attached, those)))
+    assert COLUMNS.owners(BinaryViews.of(those)).tolist() == numbers(list(map(PREFILTER.owner, those)))
 
 
 @settings(max_examples=300)

@@ -29,8 +29,8 @@ def told(columns: OverflowColumns, row: int) -> Overflow | None:
     result, are_exact = columns.raw("result")
     if columns.has("result")[row]:
         fields["result"] = result[row]
-    (lines, are_sound), (extra, families) = columns.lines("logs"), columns.extra()
-    if not (are_exact[row] and are_sound[row]):
+    (lines, are_valid), (extra, families) = columns.lines("logs"), columns.extra()
+    if not (are_exact[row] and are_valid[row]):
         return None
     if columns.has("logs")[row]:
         start = int(lines.counts[:row].sum())

@@ -45,10 +45,10 @@ def check(jobs: list[Job]) -> None:
         assert written == Totals()
         return
     singly = [FAMILY.write(job, TARGET) for job in jobs]
-    head = b"*4\r\n$4\r\nZADD\r\n$%d\r\n%b\r\n" % (len(commands.place), commands.place)
+    head = b"*4\r\n$4\r\nZADD\r\n$%d\r\n%b\r\n" % (len(commands.zset), commands.zset)
     made = zip(commands.commands.to_list(), commands.members.to_list(), strict=True)
     assert [alone + head + member for alone, member in made] == [b"".join(map(pack_command, those)) for those in singly]
-    assert {commands.each + 1} == set(map(len, singly))
+    assert {commands.commands_per_job + 1} == set(map(len, singly))
     for job in jobs:
         FAMILY.tally_written(job, expected)
     assert written == expected
