@@ -16,7 +16,7 @@ import redis
 from ..schema.connection.address import Address, Kind
 from ..schema.connection.connect import open_client
 from ..schema.connection.pipeline import PipelineConnection, open_pipeline
-from ..schema.family import Asking, Command
+from ..schema.family import Command, CountQuery
 from ..schema.job import State
 from .probes import clock_ms
 from .queues import QueueStatus
@@ -40,17 +40,17 @@ def count(address: Address, now_ms: int | None = None, /, **overrides: Any) -> t
         return None
     with open_client(address, **overrides) as client, open_pipeline(client) as pipe:
         now_ms = clock_ms(client) if now_ms is None else now_ms
-        asking = address.key_family.count(address.prefix, now_ms)
-        counted = _counted(pipe, asking) if asking is not None else {}
+        query = address.key_family.count(address.prefix, now_ms)
+        counted = _counted(pipe, query) if query is not None else {}
     return now_ms, [QueueStatus(queue, states) for queue, states in sorted(counted.items())]
 
 
-def _counted(pipe: PipelineConnection, asking: Asking) -> Mapping[str, Counter[State]]:
+def _counted(pipe: PipelineConnection, query: CountQuery) -> Mapping[str, Counter[State]]:
     """Sends what the family wants to know, until it knows enough."""
-    commands = next(asking)
+    commands = next(query)
     while True:
         try:
-            commands = asking.send(_replies(pipe, commands))
+            commands = query.send(_replies(pipe, commands))
         except StopIteration as end:
             found: Mapping[str, Counter[State]] = end.value
             return found

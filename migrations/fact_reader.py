@@ -31,14 +31,14 @@ class Intake:
 
     def facts(self, entry: Entry) -> Iterator[Fact]:
         """What an entry states, as far as it must be known job by job."""
-        outline, asking, uncarried = self._outline, self._family.asking, self._family.uncarried | self._family.unclaimed
+        outline, roles, uncarried = self._outline, self._family.reference_roles, self._family.uncarried | self._family.unclaimed
         is_carried = isinstance(entry.value, list | dict) and not entry.value  # the key has gone
         for fact in self._family.facts(entry, self._prefix):
             self._family.tally(fact, outline.totals)
             is_odd = fact.kind is FactKind.ODD and fact.member is None
             is_carried = is_carried or not (is_odd or fact.role in uncarried)
-            if fact.role in asking:
-                outline.asked += 1
+            if fact.role in roles:
+                outline.references += 1
             outline.about_jobs += fact.job_id is not None
             outline.speaks = outline.speaks or fact.kind is not FactKind.TOKEN
             yield fact
@@ -78,8 +78,8 @@ class Outline:
     totals: Totals = field(factory=Totals)
     speaks: bool = False
     """There was a key that is more than a wake-up token or lock."""
-    asked: int = 0
-    """Facts by which jobs ask others (``KeyFamily.asking``)."""
+    references: int = 0
+    """Facts by which jobs refer to others (``KeyFamily.reference_roles``)."""
     about_jobs: int = 0
     """Facts about a job."""
     left: Counter[str] = field(factory=Counter)
@@ -96,7 +96,7 @@ class Outline:
         return {
             "totals": self.totals.to_json(),
             "speaks": self.speaks,
-            "asked": self.asked,
+            "asked": self.references,
             "about_jobs": self.about_jobs,
             "left": self.left,
             "homes": [[key, *group] for key, group in self.groups.items()],
@@ -111,7 +111,7 @@ class Outline:
         for word in map(json.loads, words):
             outline.totals.merge(Totals.from_json(word["totals"]))
             outline.speaks = outline.speaks or word["speaks"]
-            outline.asked += word["asked"]
+            outline.references += word["asked"]
             outline.about_jobs += word["about_jobs"]
             outline.left.update(word.get("left", {}))
             outline.groups.update((key, (queue, state)) for key, queue, state in word["homes"])

@@ -28,10 +28,10 @@ class Gathering:
 
     def subjects(self) -> Iterator[Subject]:
         """Every job that there are facts about, when all of them are in. In an order that depends on nothing but their ids."""
-        asked = filter(self.family.is_asked, self._facts.values())
-        # All are asked before the first answer is added: an echo has no echo.
-        for echo in [echo for facts in asked for echo in self.family.echoes(join(facts))]:
-            if (echo.scope, echo.job_id) in self._facts:
-                self.add(echo)
+        referenced = filter(self.family.is_referenced, self._facts.values())
+        # All are asked before the first answer is added: none has an answer of its own.
+        for fact in [fact for facts in referenced for fact in self.family.back_references(join(facts))]:
+            if (fact.scope, fact.job_id) in self._facts:
+                self.add(fact)
         for name in sorted(self._facts):
             yield join(self._facts[name])

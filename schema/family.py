@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Command = tuple[bytes | str | int | float, ...]
 """One Redis command, ready to be packed."""
 
-Asking = Generator[Sequence[Command], Sequence[Any], Mapping[str, Counter[State]]]
+CountQuery = Generator[Sequence[Command], Sequence[Any], Mapping[str, Counter[State]]]
 """A question that takes several rounds: yields commands, is sent their replies, returns the jobs of each queue by state."""
 
 
@@ -73,8 +73,8 @@ class KeyFamily(ABC):
     """The ids of the rules whose repair asks what the user chooses: which jobs of workers wait again."""
     injectable: ClassVar[frozenset[str]] = frozenset()
     """The ids of the rules that ``inject`` can break."""
-    asking: ClassVar[frozenset[str]] = frozenset()
-    """The roles of facts by which other jobs ask this one about itself: whoever has such a fact is asked for its ``echoes``.
+    reference_roles: ClassVar[frozenset[str]] = frozenset()
+    """The roles of facts by which other jobs refer to this one: a job that has such a fact is asked for its ``back_references``.
 
     Empty for a family whose jobs need not know of each other's state.
     """
@@ -132,16 +132,16 @@ class KeyFamily(ABC):
         """
         return None
 
-    def is_asked(self, facts: Iterable[Fact]) -> bool:
-        """Whether other jobs ask the job of which these are all facts: of no other need ``echoes`` be asked."""
-        return bool(self.asking) and any(fact.role in self.asking for fact in facts)
+    def is_referenced(self, facts: Iterable[Fact]) -> bool:
+        """Whether other jobs refer to the job of which these are all facts: no other need be asked for ``back_references``."""
+        return bool(self.reference_roles) and any(fact.role in self.reference_roles for fact in facts)
 
-    def echoes(self, subject: Subject) -> Iterator[Fact]:
-        """What this job tells other jobs that have claimed it: facts about them, to be joined with their own.
+    def back_references(self, subject: Subject) -> Iterator[Fact]:
+        """What this job tells other jobs that refer to it: facts about them, to be joined with their own.
 
-        One key can only claim (a duplicate names its original); the answer takes all that is known about the claimed job. Only
-        jobs that have facts of their own are answered. ``subject`` has no echoes yet; without them a job is read as if it had
-        not asked. Never raises.
+        One key can only refer (a duplicate names its original); the answer takes all that is known about the other job. Only
+        jobs that have facts of their own are answered. ``subject`` has no back references yet; without them a job is read as
+        if it referred to none. Never raises.
         """
         return iter(())
 
@@ -181,7 +181,7 @@ class KeyFamily(ABC):
         """How many live consumers each queue has; None where the family's keys don't tell."""
         return None
 
-    def count(self, prefix: str, now_ms: int) -> Asking | None:
+    def count(self, prefix: str, now_ms: int) -> CountQuery | None:
         """How many jobs each queue has in each state, asked of indexes whose lengths tell; None where only the jobs tell.
 
         A scheduled job whose time has come waits, whether or not a worker has looked since.

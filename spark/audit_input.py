@@ -48,7 +48,7 @@ def share(snapshot: Snapshot) -> Share:
     size = sum(each.row_group(group).total_byte_size for each in found.values() for group in range(each.num_row_groups))
     cores = int(spark.sparkContext.defaultParallelism)
     tasks = min(snapshot.tasks, even(max(rows // FACTS_A_TASK, cores), cores))
-    if snapshot.asked or rows > MOST_FACTS or size > MOST_BYTES:
+    if snapshot.references or rows > MOST_FACTS or size > MOST_BYTES:
         return Share(tasks, snapshot.subjects(partitions=tasks), lambda facts: facts)
     return Share(tasks, spark.range(0, tasks, 1, tasks), _finding(list(found), tasks))
 

@@ -48,10 +48,10 @@ def read_whole(address: Address, now_ms: int | None = None, throttle: Throttle =
                     for fact in intake.facts(entry):
                         if fact.job_id is not None:
                             spill.add(fact)
-        if intake.close().asked:
+        if intake.close().references:
             for subject in spill.subjects():
-                echoes = family.echoes(subject) if family.is_asked(subject.facts) else ()
-                for fact in (*subject.facts, *echoes):
+                answers = family.back_references(subject) if family.is_referenced(subject.facts) else ()
+                for fact in (*subject.facts, *answers):
                     told.add(fact)
             spill = told
         yield Whole(Keyspace(family, address.prefix, now, intake.close().totals), spill)

@@ -61,7 +61,7 @@ Work = Callable[[str, Jobs], Batches]
 JOB_KEY = ["scope", "job_id"]
 """The columns that name the job of a fact."""
 MOST_BROADCAST = 100_000
-"""Jobs that others ask, whose names are given to every task: that spares all other facts a second shuffle."""
+"""Jobs to which others refer, whose names are given to every task: that spares all other facts a second shuffle."""
 ACCEPTED_PART = "sound-"
 """Before the number of a part, where its jobs are no facts."""
 
@@ -78,8 +78,8 @@ class Snapshot:
     totals: Totals
     speaks: bool
     """The keyspace has a key that is more than a wake-up token or lock."""
-    asked: int = 0
-    """How many facts there are by which jobs ask others."""
+    references: int = 0
+    """How many facts there are by which jobs refer to others."""
     remarks: tuple[Finding, ...] = ()
     """About the source itself."""
     key_rows: KeyRows | None = None
@@ -112,19 +112,19 @@ class Snapshot:
         about_jobs = self.facts.frame().where("job_id is not null")
         if self.mismatched is not None:
             about_jobs = about_jobs.unionByName(self.mismatched.frame())
-        if self.asked:
-            asked = _by_job(self._asked_among(about_jobs), self.tasks)
-            about_jobs = about_jobs.unionByName(asked.mapInArrow(_echo_task(self.address), FACTS.ddl))
+        if self.references:
+            referenced = _by_job(self._referenced_among(about_jobs), self.tasks)
+            about_jobs = about_jobs.unionByName(referenced.mapInArrow(_back_reference_task(self.address), FACTS.ddl))
         if only is not None:
             about_jobs = about_jobs.join(only.frame, JOB_KEY, "left_semi").select(about_jobs.columns)
         return _by_job(about_jobs, partitions or self.tasks)
 
-    def _asked_among(self, facts: DataFrame) -> DataFrame:
-        """The facts of all jobs that others ask, and perhaps of others too."""
-        if self.asked > MOST_BROADCAST:
+    def _referenced_among(self, facts: DataFrame) -> DataFrame:
+        """The facts of all jobs to which others refer, and perhaps of others too."""
+        if self.references > MOST_BROADCAST:
             return facts
-        asking = self.address.key_family.asking
-        names = facts.where(functions.col("role").isin(*asking)).select(*JOB_KEY).distinct()
+        roles = self.address.key_family.reference_roles
+        names = facts.where(functions.col("role").isin(*roles)).select(*JOB_KEY).distinct()
         return facts.join(functions.broadcast(names), JOB_KEY, "left_semi").select(facts.columns)
 
     def work(
@@ -213,7 +213,7 @@ def snapshot_of(
     """The snapshot of which these are the facts, and their summaries name the files of key rows."""
     outline = Outline.of(facts.summaries())
     snapshot = Snapshot(
-        address, now_ms, tasks, facts, outline.totals, outline.speaks, outline.asked, tuple(remarks), left=outline.left
+        address, now_ms, tasks, facts, outline.totals, outline.speaks, outline.references, tuple(remarks), left=outline.left
     )
     if not outline.files:
         return snapshot
@@ -291,15 +291,15 @@ def _by_job(facts: DataFrame, partitions: int) -> DataFrame:
     return facts.repartition(partitions, *JOB_KEY).sortWithinPartitions(*JOB_KEY)
 
 
-def _echo_task(address: Address) -> Callable[[Batches], Batches]:
+def _back_reference_task(address: Address) -> Callable[[Batches], Batches]:
     """The task that asks the jobs of a partition what they tell others."""
 
-    def ask(rows: Batches) -> Batches:
+    def answer(rows: Batches) -> Batches:
         family = address.key_family
-        asked = (subject for subject in subjects(rows) if family.is_asked(subject.facts))
-        yield from batches(FACTS, (echo for subject in asked for echo in family.echoes(subject)), fact_bytes)
+        referenced = (subject for subject in subjects(rows) if family.is_referenced(subject.facts))
+        yield from batches(FACTS, (fact for subject in referenced for fact in family.back_references(subject)), fact_bytes)
 
-    return ask
+    return answer
 
 
 def subjects(rows: Batches) -> Iterator[Subject]:

@@ -18,7 +18,7 @@ from .generate import generate, generate_records
 from .keys import prefixes, version
 from .related_keys import related_keys
 from .rules import RULES
-from .view import CLAIMING
+from .view import REFERENCE_ROLES
 
 
 class Bee(KeyFamily):
@@ -29,7 +29,7 @@ class Bee(KeyFamily):
     default_prefix = "bee"
     rules = RULES
     keeps_extra = True
-    asking = CLAIMING
+    reference_roles = REFERENCE_ROLES
     repairable = repairs.REPAIRABLE
     choosable = repairs.CHOOSABLE
     injectable = faults.INJECTABLE
@@ -38,7 +38,7 @@ class Bee(KeyFamily):
     version = staticmethod(version)
     facts = staticmethod(reader.facts)
     tally = staticmethod(reader.tally)
-    echoes = staticmethod(reader.echoes)
+    back_references = staticmethod(reader.back_references)
     consumers = staticmethod(workers.consumers)
     related_keys = staticmethod(related_keys)
     incompatibilities = staticmethod(writer.incompatibilities)

@@ -2,7 +2,7 @@
 
 Pure and total: any bytes in any key, field, member or score give facts, never an error. A record speaks of other jobs too, so
 it claims them: a duplicate its original, a blocked job what it waits for. Once all facts are together each claim is answered
-(``echoes``). Called by ``family.py``.
+(``back_references``). Called by ``family.py``.
 """
 
 from __future__ import annotations
@@ -115,17 +115,17 @@ def _flat(fields: Mapping[bytes, bytes]) -> tuple[bytes, ...]:
 # What jobs tell each other
 
 
-def echoes(subject: Subject) -> Iterator[Fact]:
+def back_references(subject: Subject) -> Iterator[Fact]:
     """The answers to all who have claimed this job."""
     view = view_of(subject)
     source = view.record or view.facts[0]
     for claim in view.claims:
-        asking = to_text(claim.member or b"")
-        tell = partial(Fact, FactKind.NOTE, key=source.key, redis_type=source.redis_type, job_id=asking, place=view.job_id)
+        other = to_text(claim.member or b"")
+        tell = partial(Fact, FactKind.NOTE, key=source.key, redis_type=source.redis_type, job_id=other, place=view.job_id)
         if claim.role == "claimed":
             yield tell("original", values=(to_bytes(view.status), _state_told(view)))
         else:
-            flags = (asking in view.dependants, view.is_lost)
+            flags = (other in view.dependants, view.is_lost)
             yield tell("dependency", values=(to_bytes(view.status), *(b"1" if flag else b"" for flag in flags)))
 
 

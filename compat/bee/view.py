@@ -24,7 +24,7 @@ from .history import Event, event_names, events
 from .keys import DYING, SETS, UNFINISHED, hashed
 from .record import Stored
 
-CLAIMING = frozenset({"claimed", "needed"})
+REFERENCE_ROLES = frozenset({"claimed", "needed"})
 """The roles of facts in which other jobs name this one."""
 
 
@@ -102,7 +102,7 @@ class View:
                     view.waits.append(fact)
                 case "dependencies":
                     view.dependencies.append(fact)
-                case role if role in CLAIMING:
+                case role if role in REFERENCE_ROLES:
                     view.claims.append(fact)
                 case "expected":
                     view.expected.append(to_text(fact.member or b""))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ...schema.family import Asking
+from ...schema.family import CountQuery
 from ...schema.job import State
 from ...schema.text import to_text
 from .keys import EARLIEST_TIME, WORDS, layout, member_id
@@ -13,7 +13,7 @@ PROMOTED = 1000
 """Jobs that kue itself promotes in one go, and most due ones that are looked at."""
 
 
-def count(prefix: str, now_ms: int) -> Asking:
+def count(prefix: str, now_ms: int) -> CountQuery:
     """See KeyFamily.count. States of one's own, which kue allows, have no canonical one and are left out.
 
     What of a type's delayed jobs is due stands in the index of all types alone, so the first PROMOTED due ones are asked for

@@ -24,7 +24,7 @@ class Qless(KeyFamily):
     rules = RULES
     uncarried = reader.UNCARRIED
     keeps_extra = True
-    asking = frozenset({"waits"})
+    reference_roles = frozenset({"waits"})
     repairable = repairs.REPAIRABLE
     choosable = repairs.CHOOSABLE
     injectable = faults.INJECTABLE
@@ -35,7 +35,7 @@ class Qless(KeyFamily):
     tally = staticmethod(reader.tally)
     read = staticmethod(reader.read)
     describe = staticmethod(reader.describe)
-    echoes = staticmethod(reader.echoes)
+    back_references = staticmethod(reader.back_references)
     related_keys = staticmethod(related_keys)
     incompatibilities = staticmethod(writer.incompatibilities)
     write = staticmethod(writer.write)

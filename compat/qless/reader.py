@@ -177,16 +177,16 @@ MOST_TOLD = 100
 """Circles are looked for among jobs that wait for no more than so many."""
 
 
-def echoes(subject: Subject) -> Iterator[Fact]:
+def back_references(subject: Subject) -> Iterator[Fact]:
     """The answers to all who wait for this job: its state, whether it will release them, and whom it waits for itself."""
-    asking = [fact.place or "" for fact in subject.in_role("waits")] if subject.scope == Scope.JOB else []
-    if not asking:
+    waiters = [fact.place or "" for fact in subject.in_role("waits")] if subject.scope == Scope.JOB else []
+    if not waiters:
         return
     view = view_of(subject)
     source = view.record or subject.facts[0]
     others = tuple(to_bytes(other) for other in sorted(view.dependencies)) if len(view.dependencies) <= MOST_TOLD else ()
     word = GONE if view.record is None else to_bytes(view.word)
-    for waiter in asking:
+    for waiter in waiters:
         values = (word, b"1" if waiter in view.dependents else b"0", *others)
         yield Fact(FactKind.NOTE, "answer", source.key, source.redis_type, waiter, place=view.job_id, values=values)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..family import Asking
+from ..family import CountQuery
 from ..job import State
 from ..text import to_text
 from .keys import QueueKeys, queues
 
 
-def count(prefix: str, now_ms: int) -> Asking:
+def count(prefix: str, now_ms: int) -> CountQuery:
     """See KeyFamily.count. Of the queues that last; cancelled jobs, which stand among the dead, count as failed."""
     (names,) = yield [("SMEMBERS", queues(prefix))]
     all_keys = [QueueKeys(prefix, to_text(name)) for name in sorted(names or ()) if name]

@@ -89,7 +89,7 @@ def test_an_audit_finds_the_same(engine: SparkEngine, loaded: Capture, source: A
 
 @pytest.fixture(params=[0, snapshot.MOST_BROADCAST])
 def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More jobs that others ask than are told apart, and fewer."""
+    """More jobs to which others refer than are told apart, and fewer."""
     monkeypatch.setattr(snapshot, "MOST_BROADCAST", request.param)
 
 
@@ -99,7 +99,7 @@ def test_jobs_are_answered_however_many_ask(engine: SparkEngine, server: Server,
     case = capture(family, "healthy")
     load(case, server.client())
     source = Address.parse(server.url(0, family=family, prefix=quote(case.prefix)))
-    assert snapshot.take(session(), source, case.captured_at_ms, str(tmp_path / "facts"), 3).asked
+    assert snapshot.take(session(), source, case.captured_at_ms, str(tmp_path / "facts"), 3).references
     assert list(engine.jobs(source, case.captured_at_ms)) == list(LOCAL.jobs(source, case.captured_at_ms))
     findings = told(lambda report: engine.audit(source, case.captured_at_ms, report))
     assert findings == told(lambda report: LOCAL.audit(source, case.captured_at_ms, report))

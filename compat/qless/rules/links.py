@@ -1,7 +1,7 @@
 """The rules of qless keyspaces about what ties jobs to each other, to workers, tags and throttles.
 
-Of the jobs that it waits for, a job knows what they answer (``reader.echoes``). A circle is seen if it has at most three jobs;
-longer ones can't be told from what any single job knows. Collected by the package.
+Of the jobs that it waits for, a job knows what they answer (``reader.back_references``). A circle is seen if it has at most three
+jobs; longer ones can't be told from what any single job knows. Collected by the package.
 """
 
 from __future__ import annotations
