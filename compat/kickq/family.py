@@ -13,7 +13,7 @@ from ...schema.keys import glob_escape
 from ...schema.rule import Keyspace
 from . import faults, reader, repairs, writer
 from .generate import generate, generate_records
-from .keys import TELLING, version
+from .keys import PREFIX_FINDER, version
 from .related_keys import count_checks, related_keys
 from .rules import RULES
 
@@ -30,7 +30,7 @@ class Kickq(KeyFamily):
     choosable = repairs.CHOOSABLE
     injectable = faults.INJECTABLE
 
-    prefixes = staticmethod(TELLING.prefixes)
+    prefixes = staticmethod(PREFIX_FINDER.prefixes)
     version = staticmethod(version)
     facts = staticmethod(reader.facts)
     tally = staticmethod(reader.tally)

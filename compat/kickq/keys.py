@@ -43,7 +43,7 @@ PATTERNS = (
     KeyPattern("staged_list", "<prefix>:ferryman:staged-list:<queue>", ("list",), {"queue": ".*"}),
 )
 
-TELLING = PrefixFinder(
+PREFIX_FINDER = PrefixFinder(
     (*PATTERNS[3:6], KeyPattern("state", "<prefix>:state:<word>", ("set",), {"word": "|".join(WORDS)})),
     ("time_index", "purge", "state"),
 )

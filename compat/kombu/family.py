@@ -17,7 +17,7 @@ from ...schema.rule import Finding, Keyspace
 from ...schema.sampling import UNSHARDED, Shard
 from ...schema.totals import Totals
 from . import faults, generate, reader, repairs, writer
-from .keys import DEFAULT_QUEUE, PARAMETERS, TELLING, USUAL, Settings
+from .keys import DEFAULT_QUEUE, PARAMETERS, PREFIX_FINDER, USUAL, Settings
 from .prefilter import KombuPrefilter
 from .related_keys import related_keys
 from .rules import RULES
@@ -56,7 +56,7 @@ class Kombu(KeyFamily):
     def prefixes(self, key: bytes, redis_type: str) -> Iterable[str]:
         if key == DEFAULT_QUEUE.encode() and redis_type == "list":
             return ("",)
-        return TELLING.prefixes(key, redis_type)
+        return PREFIX_FINDER.prefixes(key, redis_type)
 
     def version(self, keyspace: Keyspace) -> str | None:
         totals = keyspace.totals

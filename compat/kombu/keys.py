@@ -114,7 +114,7 @@ DEFAULT_QUEUE = "celery"
 PROVEN = "proven steps"
 """The registry of buckets in which a message of just this priority stands."""
 
-TELLING = PrefixFinder(PATTERNS, {"unacked", "index", "binding", "permanent"}, prefix=".*")
+PREFIX_FINDER = PrefixFinder(PATTERNS, {"unacked", "index", "binding", "permanent"}, prefix=".*")
 """Publishing to a queue binds it first, so there is no keyspace without a binding table."""
 
 

@@ -27,9 +27,9 @@ from .bindings import bindings_of, lane_of
 from .keys import (
     DEFAULT_QUEUE,
     LISTS,
+    PREFIX_FINDER,
     PROVEN,
     SEP,
-    TELLING,
     USUAL,
     Settings,
     is_control,
@@ -90,7 +90,7 @@ def facts(entry: Entry, prefix: str, settings: Settings = USUAL) -> Iterator[Fac
                 )
         elif entry.redis_type == "set":
             # The binding table of another keyspace: lists under its prefix are not of this one.
-            others = tuple(to_bytes(other) for other in TELLING.prefixes(entry.key, "set"))
+            others = tuple(to_bytes(other) for other in PREFIX_FINDER.prefixes(entry.key, "set"))
             if others:
                 yield Fact(FactKind.TOKEN, "other", entry.key, entry.redis_type, values=others)
         return

@@ -17,7 +17,7 @@ from ...schema.prefilter import Prefilter
 from ...schema.rule import Finding, Keyspace
 from . import counts, faults, reader, repairs, writer
 from .generate import generate
-from .keys import LOCKS, TELLING, layout, version
+from .keys import LOCKS, PREFIX_FINDER, layout, version
 from .prefilter import KuePrefilter
 from .related_keys import count_checks, related_keys
 from .rules import RULES, record
@@ -38,7 +38,7 @@ class Kue(KeyFamily):
     choosable = repairs.CHOOSABLE
     injectable = faults.INJECTABLE
 
-    prefixes = staticmethod(TELLING.prefixes)
+    prefixes = staticmethod(PREFIX_FINDER.prefixes)
     version = staticmethod(version)
     facts = staticmethod(reader.facts)
     tally = staticmethod(reader.tally)

@@ -38,7 +38,7 @@ PATTERNS = (
     KeyPattern("lock", "<name>:lock", ("string",), {"name": "promotion|activeJobsTTL"}),
 )
 
-TELLING = PrefixFinder(PATTERNS, {"record", "types"})
+PREFIX_FINDER = PrefixFinder(PATTERNS, {"record", "types"})
 """Every kue keyspace has its set of types, and one with a job has a hash."""
 
 LOCKS = ("promotion:lock", "activeJobsTTL:lock")

@@ -11,7 +11,7 @@ from ...schema.job import Job
 from ...schema.keys import glob_escape
 from . import faults, passthrough, reader, repairs, workers, writer
 from .generate import generate, generate_records
-from .keys import TELLING, version
+from .keys import PREFIX_FINDER, version
 from .related_keys import related_keys
 from .rules import RULES
 
@@ -30,7 +30,7 @@ class Pjq(KeyFamily):
     choosable = repairs.CHOOSABLE
     injectable = faults.INJECTABLE
 
-    prefixes = staticmethod(TELLING.prefixes)
+    prefixes = staticmethod(PREFIX_FINDER.prefixes)
     version = staticmethod(version)
     facts = staticmethod(reader.facts)
     tally = staticmethod(reader.tally)

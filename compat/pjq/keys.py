@@ -58,7 +58,7 @@ TICK_MS = 3_000
 LEASE_MS = 9_000
 """So long after its dispatch a job that nobody has accepted goes back; so long after its last word a worker is forgotten."""
 
-TELLING = PrefixFinder(PATTERNS, {*PLACES, *WORKERS}, prefix="(?:.*:)?")
+PREFIX_FINDER = PrefixFinder(PATTERNS, {*PLACES, *WORKERS}, prefix="(?:.*:)?")
 """A job's own key could be anybody's, but every job that is to run stands in a container."""
 
 _UUID = re.compile("[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")

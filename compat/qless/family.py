@@ -10,7 +10,7 @@ from ...schema.family import KeyFamily
 from ...schema.keys import glob_escape
 from . import faults, reader, repairs, writer
 from .generate import generate, generate_records
-from .keys import TELLING, UNPREFIXED, version
+from .keys import PREFIX_FINDER, UNPREFIXED, version
 from .related_keys import related_keys
 from .rules import RULES
 
@@ -29,7 +29,7 @@ class Qless(KeyFamily):
     choosable = repairs.CHOOSABLE
     injectable = faults.INJECTABLE
 
-    prefixes = staticmethod(TELLING.prefixes)
+    prefixes = staticmethod(PREFIX_FINDER.prefixes)
     version = staticmethod(version)
     facts = staticmethod(reader.facts)
     tally = staticmethod(reader.tally)

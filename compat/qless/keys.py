@@ -63,7 +63,7 @@ PATTERNS = (
 UNPREFIXED = ("qmore:dynamic", "qmore:priority")
 
 
-TELLING = PrefixFinder(PATTERNS, {"record", "work", "locks", "scheduled", "completed", "held"}, prefix="ql")
+PREFIX_FINDER = PrefixFinder(PATTERNS, {"record", "work", "locks", "scheduled", "completed", "held"}, prefix="ql")
 """qless has no other prefix, and every keyspace with a job has one of these keys."""
 
 

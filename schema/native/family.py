@@ -19,7 +19,7 @@ from ..totals import Totals
 from . import counts, faults, reader, repairs, writer
 from .generate import generate
 from .keys import DEFAULT_PREFIX
-from .layout import TELLING
+from .layout import PREFIX_FINDER
 from .prefilter import NativePrefilter
 from .record import NAME
 from .related_keys import count_checks, related_keys
@@ -42,7 +42,7 @@ class Native(KeyFamily):
     repairable = repairs.REPAIRABLE
     injectable = faults.INJECTABLE
 
-    prefixes = staticmethod(TELLING.prefixes)
+    prefixes = staticmethod(PREFIX_FINDER.prefixes)
     facts = staticmethod(reader.facts)
     tally = staticmethod(reader.tally)
     read = staticmethod(reader.read)

@@ -44,7 +44,7 @@ PATTERNS = (
     KeyPattern("connection", "<prefix>:wake:<name>", ("list",)),
 )
 
-TELLING = PrefixFinder(PATTERNS, {"meta", "record"}, prefix="[^{}]+")
+PREFIX_FINDER = PrefixFinder(PATTERNS, {"meta", "record"}, prefix="[^{}]+")
 """Every queue has its meta hash; a queue that lost it may still have jobs."""
 
 PLACES = ("waiting", "scheduled", "held", "dead", "done", "blocked")
