@@ -32,7 +32,7 @@ from .key_sample import Glance, Key, at_server, at_source
 from .partition_writer import is_of_journal
 from .reading import BATCH
 from .source import open_source
-from .subjects import Gathering
+from .subjects import SubjectBuilder
 
 MOST_KEYS = 200_000
 """Keys whose names are looked at."""
@@ -248,13 +248,13 @@ class _Candidate:
     totals: Totals = field(factory=Totals)
     known: set[bytes] = field(factory=set)
     odd: set[bytes] = field(factory=set)
-    gathering: Gathering = field(init=False)
+    builder: SubjectBuilder = field(init=False)
     cut: dict[bytes, float] = field(factory=dict)
     """Keys of which only a part was read, with the factor to the whole."""
 
     def __attrs_post_init__(self) -> None:
         self.covers = covering(self.family.globs(self.prefix))
-        self.gathering = Gathering(self.family)
+        self.builder = SubjectBuilder(self.family)
 
     def look(self, entry: Entry, weight: float) -> None:
         """Judges one key."""
@@ -266,7 +266,7 @@ class _Candidate:
                 continue
             (self.odd if fact.kind is FactKind.ODD else self.known).add(entry.key)
             if fact.kind is not FactKind.ODD:
-                self.gathering.add(fact)
+                self.builder.add(fact)
         if weight > 1:
             self.cut[entry.key] = weight
 
@@ -277,7 +277,7 @@ class _Candidate:
         odd = sum(sample.weight(key) for key in self.odd - known_to_any)
         jobs = sound = 0.0
         queues = set(self.family.queues(keyspace))
-        for subject in self.gathering.subjects():
+        for subject in self.builder.subjects():
             job = self.family.read(subject, keyspace)
             if job is None:
                 continue

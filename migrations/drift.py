@@ -38,7 +38,7 @@ from .partition_writer import is_of_journal
 from .reading import checked, is_wrong_type, read_entries
 from .scan import EVERYTHING, SCAN_COUNT, Cursors, Span, node, ranges, scan_range
 from .slots import keys_of
-from .subjects import Gathering
+from .subjects import SubjectBuilder
 from .throttle import Throttle
 
 NAMES = 5_000
@@ -216,7 +216,7 @@ class Watch:
         """What some keys of every kind say; the lengths of what their jobs stand in; and the kinds of names to leave alone."""
         said: dict[bytes, int] = {}
         silent = set()
-        gathering = Gathering(self._family)
+        builder = SubjectBuilder(self._family)
         longer: list[tuple[bytes, str]] = []
         for key, kind, is_long, _, facts in self._read(nodes, spread(names, VALUES)):
             if not facts:
@@ -226,9 +226,9 @@ class Watch:
             else:
                 said[key] = _digest(facts)
             for fact in facts[:TOGETHER]:
-                gathering.add(fact)
+                builder.add(fact)
         keyspace = Keyspace(self._family, self._source.prefix, 0)
-        refs = (ref for subject in gathering.subjects() for ref in self._family.related_keys(subject, keyspace) if ref.items)
+        refs = (ref for subject in builder.subjects() for ref in self._family.related_keys(subject, keyspace) if ref.items)
         beside = ((ref.key, ref.redis_type) for ref in refs if ref.key not in said and ref.redis_type in LENGTHS)
         containers = list(islice(dict.fromkeys((*longer, *beside)), CONTAINERS))
         left = nodes.ask([("PTTL", key) for key, _ in containers])

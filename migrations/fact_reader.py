@@ -1,7 +1,7 @@
-"""Intake: what whoever reads a keyspace does with the entries that it gets, from a server or from a file.
+"""FactReader: what whoever reads a keyspace does with the entries that it gets, from a server or from a file.
 
-An Intake makes facts of them, and totals; a PrefilteringReader (prefiltering_reader.py) leaves sound jobs out. Each Spark task
-has one of its own, and the closing words of all tasks together tell what the keyspace is like. Called by the local engine and by
+A FactReader makes facts of them, and totals; a PrefilteringReader (prefiltering_reader.py) leaves sound jobs out. Each Spark task
+has one of its own, and the summaries of all tasks together tell what the keyspace is like. Called by the local engine and by
 Spark's readers.
 """
 
@@ -20,31 +20,31 @@ from ..schema.totals import Totals
 from . import leftovers
 
 
-class Intake:
+class FactReader:
     """Makes facts of all entries."""
 
     def __init__(self, address: Address) -> None:
         self._family = address.key_family
         self._prefix = address.prefix
-        self._outline = Outline()
+        self._summary = ReadSummary()
         self._last_left = b""
 
     def facts(self, entry: Entry) -> Iterator[Fact]:
         """What an entry states, as far as it must be known job by job."""
-        outline, roles, uncarried = self._outline, self._family.reference_roles, self._family.uncarried | self._family.unclaimed
+        summary, roles, uncarried = self._summary, self._family.reference_roles, self._family.uncarried | self._family.unclaimed
         is_carried = isinstance(entry.value, list | dict) and not entry.value  # the key has gone
         for fact in self._family.facts(entry, self._prefix):
-            self._family.tally(fact, outline.totals)
+            self._family.tally(fact, summary.totals)
             is_odd = fact.kind is FactKind.ODD and fact.member is None
             is_carried = is_carried or not (is_odd or fact.role in uncarried)
             if fact.role in roles:
-                outline.references += 1
-            outline.about_jobs += fact.job_id is not None
-            outline.speaks = outline.speaks or fact.kind is not FactKind.TOKEN
+                summary.references += 1
+            summary.about_jobs += fact.job_id is not None
+            summary.has_content = summary.has_content or fact.kind is not FactKind.TOKEN
             yield fact
         if not (is_carried or entry.offset or entry.key == self._last_left):
             self._last_left = entry.key  # a large key comes in parts
-            leftovers.count(entry.key, self._prefix, outline.left)
+            leftovers.count(entry.key, self._prefix, summary.left)
 
     def row(self, key: bytes, kind: str, value: Any, ttl_ms: int | None) -> Iterator[Fact]:
         """The same for a key in a snapshot file, whole."""
@@ -54,9 +54,9 @@ class Intake:
         """The facts that are still to come when the last entry has been given."""
         return iter(())
 
-    def close(self) -> Outline:
+    def close(self) -> ReadSummary:
         """What all entries together have told, after the last one and the rest of the facts."""
-        return self._outline
+        return self._summary
 
     def is_record(self, key: bytes) -> bool:
         """Whether a key of this name is the record of a job, in all likelihood: a hash of a few fields."""
@@ -67,16 +67,16 @@ class Intake:
         return False
 
 
-NewIntake = Callable[[], Intake]
-"""Makes the Intake of one task, in the task."""
+NewFactReader = Callable[[], FactReader]
+"""Makes the FactReader of one task, in the task."""
 
 
 @define
-class Outline:
+class ReadSummary:
     """What tasks say at their end. A monoid."""
 
     totals: Totals = field(factory=Totals)
-    speaks: bool = False
+    has_content: bool = False
     """There was a key that is more than a wake-up token or lock."""
     references: int = 0
     """Facts by which jobs refer to others (``KeyFamily.reference_roles``)."""
@@ -95,7 +95,7 @@ class Outline:
         """For the closing word of a task."""
         return {
             "totals": self.totals.to_json(),
-            "speaks": self.speaks,
+            "speaks": self.has_content,
             "asked": self.references,
             "about_jobs": self.about_jobs,
             "left": self.left,
@@ -105,16 +105,16 @@ class Outline:
         }
 
     @classmethod
-    def of(cls, words: Iterable[str]) -> Outline:
+    def of(cls, words: Iterable[str]) -> ReadSummary:
         """What all tasks have told, by their closing words."""
-        outline = cls()
+        summary = cls()
         for word in map(json.loads, words):
-            outline.totals.merge(Totals.from_json(word["totals"]))
-            outline.speaks = outline.speaks or word["speaks"]
-            outline.references += word["asked"]
-            outline.about_jobs += word["about_jobs"]
-            outline.left.update(word.get("left", {}))
-            outline.groups.update((key, (queue, state)) for key, queue, state in word["homes"])
-            outline.field_sets.update((key, tuple(map(bytes.fromhex, names))) for key, *names in word["shapes"])
-            outline.files += word["files"]
-        return outline
+            summary.totals.merge(Totals.from_json(word["totals"]))
+            summary.has_content = summary.has_content or word["speaks"]
+            summary.references += word["asked"]
+            summary.about_jobs += word["about_jobs"]
+            summary.left.update(word.get("left", {}))
+            summary.groups.update((key, (queue, state)) for key, queue, state in word["homes"])
+            summary.field_sets.update((key, tuple(map(bytes.fromhex, names))) for key, *names in word["shapes"])
+            summary.files += word["files"]
+        return summary

@@ -23,7 +23,7 @@ from . import journal, leftovers
 from .compare import judge_all
 from .drift import Watch
 from .engine import Census, Difference, Progress, Report, Summary, Verification, silent
-from .fact_reader import Intake
+from .fact_reader import FactReader
 from .gc_paused import hoarding
 from .order import listing_order, order_difference, pop_orders
 from .partition_writer import Run, identity, open_part
@@ -33,7 +33,7 @@ from .queues import QueueStatus, counted, statuses
 from .recheck import Found, confirming
 from .source import open_source
 from .store import Store, open_store
-from .subjects import Gathering
+from .subjects import SubjectBuilder
 from .throttle import UNTHROTTLED, Throttle
 
 PART = "local"
@@ -197,31 +197,31 @@ class LocalEngine:
         """
         family = address.key_family
         prefiltering = InMemoryPrefilterReader(address, now_ms) if prefiltered and has_prefilter(address) else None
-        intake = prefiltering or Intake(address)
-        gathering = Gathering(family)
+        reader = prefiltering or FactReader(address)
+        builder = SubjectBuilder(family)
         keys = 0
         phase = f"reading {address.family} keys"
         progress(phase, 0, None)
         with open_source(address, self.throttle) as source:
-            for batch in source.entries(now_ms, intake.is_record):
+            for batch in source.entries(now_ms, reader.is_record):
                 for entry in batch:
-                    for fact in intake.facts(entry):
-                        gathering.add(fact)
+                    for fact in reader.facts(entry):
+                        builder.add(fact)
                 keys += len(batch)
                 progress(phase, keys, source.expected(keys))
-            for fact in intake.rest():
-                gathering.add(fact)
+            for fact in reader.rest():
+                builder.add(fact)
             progress(phase, keys, keys)
-            if not (intake.close().speaks or may_be_empty):
+            if not (reader.close().has_content or may_be_empty):
                 raise source.nothing_found()
             remarks = tuple(source.remarks())
         accepted = Census()
         if prefiltering is not None:
             remembered, accepted = prefiltering.settle()
             for fact in remembered:
-                gathering.add(fact)
-        keyspace = Keyspace(family, address.prefix, now_ms, intake.close().totals)
-        return Reading(keyspace, tuple(gathering.subjects()), remarks, accepted, intake.close().left)
+                builder.add(fact)
+        keyspace = Keyspace(family, address.prefix, now_ms, reader.close().totals)
+        return Reading(keyspace, tuple(builder.subjects()), remarks, accepted, reader.close().left)
 
 
 def _write(

@@ -22,7 +22,7 @@ from ..schema.connection.address import Address
 from ..schema.fact import Entry, Fact
 from ..schema.prefilter import WORD, Accepted, IndexMembers, Item, JobGroup, Prefilter
 from .engine import Census
-from .fact_reader import Intake
+from .fact_reader import FactReader
 from .long_keys import LIST_CHUNK
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ class _Pending:
     rows: list[Sequence[bytes]] = field(factory=list)
 
 
-class PrefilteringReader(Intake):
+class PrefilteringReader(FactReader):
     """Makes facts only of what the prefilter does not accept; subclasses remember the rest.
 
     ``for_transfer``: as for ``KeyFamily.prefilter``.
@@ -142,8 +142,8 @@ class PrefilteringReader(Intake):
             return column if all_accepted else list(compress(column, is_accepted))
 
         if any(is_accepted):
-            self._outline.speaks = True
-            self.prefilter.tally_accepted(those(keys), self._outline.totals)
+            self._summary.has_content = True
+            self.prefilter.tally_accepted(those(keys), self._summary.totals)
             known = [number for number in those(numbers) if number is not None]
             claimed = [group for group in those(groups) if group is not None]
             self.add_records(
@@ -158,13 +158,13 @@ class PrefilteringReader(Intake):
         # A snapshot file gives a list whole, however long it is.
         for start in range(0, len(entry.value) or 1, LIST_CHUNK):
             part = Entry(entry.key, "list", entry.value[start : start + LIST_CHUNK], entry.ttl_ms, entry.offset + start)
-            items = self.prefilter.items(part, self._outline.totals)
+            items = self.prefilter.items(part, self._summary.totals)
             if items is None:
                 yield from self.unverified(part)
                 continue
             known = [(index, item) for index, item in enumerate(items) if item is not None]
             if known:
-                self._outline.speaks = True
+                self._summary.has_content = True
                 self.add_items(part, known)
             for index, item in enumerate(items):
                 if item is None:
@@ -180,8 +180,8 @@ class PrefilteringReader(Intake):
     def of_index_members(self, entry: Entry, known: Sequence[int]) -> Iterator[Fact]:
         """Counts the members of an index whose jobs are known, by their positions; the facts of the others."""
         items = entry.value
-        self.prefilter.tally_index(entry, [items[index][1] for index in known], self._outline.totals)
-        self._outline.speaks = self._outline.speaks or bool(known)
+        self.prefilter.tally_index(entry, [items[index][1] for index in known], self._summary.totals)
+        self._summary.has_content = self._summary.has_content or bool(known)
         if len(known) < len(items):
             for index in sorted(set(range(len(items))).difference(known)):
                 yield from self.unverified(Entry(entry.key, "zset", [items[index]], entry.ttl_ms, entry.offset + index))
@@ -284,7 +284,7 @@ class InMemoryPrefilterReader(PrefilteringReader):
         record = self._records.get(number)
         if record is None or self._placements[number] or number in self._unverified:
             return False
-        return self.prefilter.is_settled(self._group_of.get(number, record[0]).queue, self._outline.totals)
+        return self.prefilter.is_settled(self._group_of.get(number, record[0]).queue, self._summary.totals)
 
     def _entries(self, mismatches: set[int]) -> Iterable[Entry]:
         """What was remembered of these jobs, an entry for each."""

@@ -22,7 +22,7 @@ from ..schema.key_refs import CountCheck, KeyRef
 from ..schema.rule import Finding, Keyspace, Severity
 from ..schema.totals import Totals
 from .atomic_read import Reader, open_reader
-from .subjects import Gathering
+from .subjects import SubjectBuilder
 from .throttle import UNTHROTTLED, Throttle
 
 MOST = 100_000
@@ -133,11 +133,11 @@ class Confirmation:
         totals.merge(self.keyspace.totals)
         seen: list[Subject | None] = []
         for suspect, entries in zip(suspects, answers, strict=True):
-            gathering = Gathering(family)
+            builder = SubjectBuilder(family)
             for fact in dict.fromkeys(fact for entry in entries or () for fact in family.facts(entry, prefix)):
                 family.tally(fact, totals)
-                gathering.add(fact)
-            seen.append(next((each for each in gathering.subjects() if suspect.is_of(each)), None))
+                builder.add(fact)
+            seen.append(next((each for each in builder.subjects() if suspect.is_of(each)), None))
         now = evolve(self.keyspace, totals=totals)
         again = []
         for suspect, entries, subject in zip(suspects, answers, seen, strict=True):

@@ -35,7 +35,7 @@ from ..schema.totals import Totals
 from .engine import Progress, silent
 from .preconditions import Look, keys_of, looks, pin
 from .source import open_source
-from .subjects import Gathering
+from .subjects import SubjectBuilder
 from .throttle import UNTHROTTLED, Throttle
 
 MOST_ROUNDS = 5
@@ -223,7 +223,7 @@ class _Search:
         """Everything that is found now. Raises KeyspaceNotFound if there is no keyspace."""
         family, prefix = self.address.key_family, self.address.prefix
         totals, shared, keys, found = Totals(), set[bytes](), 0, False
-        gathering = Gathering(family)
+        builder = SubjectBuilder(family)
         with open_source(self.address, self.throttle) as source:
             for batch in source.entries(self.now_ms):
                 for entry in batch:
@@ -232,7 +232,7 @@ class _Search:
                         family.tally(fact, totals)
                         found = found or fact.kind is not FactKind.TOKEN
                         jobs.add((fact.scope, fact.job_id))
-                        gathering.add(fact)
+                        builder.add(fact)
                     if len(jobs) > 1:
                         shared.add(entry.key)
                 keys += len(batch)
@@ -241,7 +241,7 @@ class _Search:
                 raise source.nothing_found()
         keyspace = Keyspace(family, prefix, self.now_ms, totals)
         cases: dict[_Name, Case] = {}
-        for finding, subject in self._found(gathering, keyspace):
+        for finding, subject in self._found(builder, keyspace):
             commands, outcome, reason = self._mending(finding, subject, keyspace)
             scope = subject.scope if subject else ""
             name = (finding.rule, finding.repair, finding.job_id, finding.key, finding.queue, scope)
@@ -263,10 +263,10 @@ class _Search:
             return (), Outcome.UNMENDABLE, str(reason)
         return commands, Outcome.UNMENDABLE, None if commands else "no command is safe here: it is for people to decide"
 
-    def _found(self, gathering: Gathering, keyspace: Keyspace) -> Iterator[tuple[Finding, Subject | None]]:
+    def _found(self, builder: SubjectBuilder, keyspace: Keyspace) -> Iterator[tuple[Finding, Subject | None]]:
         """The findings of the rules, by job in the order of their ids, then those about the keyspace."""
         wanted = [rule for rule in keyspace.family.rules if rule.id in self.rules]
-        for subject in gathering.subjects():
+        for subject in builder.subjects():
             for finding in check_job(wanted, subject, keyspace):
                 yield finding, subject
         for rule in wanted:

@@ -15,7 +15,7 @@ from ..schema.family import KeyFamily
 
 
 @define
-class Gathering:
+class SubjectBuilder:
     """The facts about jobs that were read so far, by scope and job id."""
 
     family: KeyFamily

@@ -17,7 +17,7 @@ from attrs import evolve, frozen
 from pyspark.sql import SparkSession
 
 from ..migrations.engine import Progress
-from ..migrations.fact_reader import NewIntake
+from ..migrations.fact_reader import NewFactReader
 from ..migrations.rdbfile import Decoded, NotAPiece, Piece, RdbFile, unread_keys
 from ..migrations.source import open_file, snapshot_paths
 from ..schema.connection.address import Address
@@ -43,7 +43,7 @@ class Proof:
 
 
 def read_files(
-    spark: SparkSession, address: Address, now_ms: int, number: int, path: str, progress: Progress, intake: NewIntake
+    spark: SparkSession, address: Address, now_ms: int, number: int, path: str, progress: Progress, new_reader: NewFactReader
 ) -> tuple[Results[Fact], list[Finding]]:
     """The facts of the keyspace, and remarks on its files.
 
@@ -58,7 +58,7 @@ def read_files(
     while True:
         pieces = [(name, piece) for name, those in plans.items() for piece in those]
         steps = spark.range(0, len(pieces), 1, len(pieces))
-        task = _reading(address, now_ms, pieces, intake)
+        task = _reading(address, now_ms, pieces, new_reader)
         facts = run_step(steps, task, FACTS, f"{path}-{attempt}" if attempt else path, f"reading {address.family} keys", progress)
         proofs = _proofs(facts, len(pieces))
         better = _better(plans, proofs)
@@ -117,12 +117,12 @@ def _remarks(pieces: Sequence[tuple[str, Piece]], proofs: Sequence[Proof]) -> li
 
 
 def _reading(
-    address: Address, now_ms: int, pieces: Sequence[tuple[str, Piece]], intake: NewIntake
+    address: Address, now_ms: int, pieces: Sequence[tuple[str, Piece]], new_reader: NewFactReader
 ) -> Callable[[Batches], Batches]:
-    """The task that decodes the pieces it is given, for an intake to make facts of them."""
+    """The task that decodes the pieces it is given, for a FactReader to make facts of."""
 
     def read(rows: Batches) -> Batches:
-        taker = intake()
+        reader = new_reader()
         said: list[tuple[int, bool, int, int, int, int]] = []
 
         def facts() -> Iterator[Fact]:
@@ -132,20 +132,20 @@ def _reading(
                 with open_file(name, address) as file:
                     try:
                         # Should it be no piece in the end, all that the step has left is thrown away.
-                        if isinstance(taker, KeyRowWriter):
+                        if isinstance(reader, KeyRowWriter):
                             for found in unproven(file, piece, address.db, now_ms, told):
-                                yield from taker.found(found)
+                                yield from reader.found(found)
                         else:
                             for row in file.unproven(piece, address.db, now_ms, told):
-                                yield from taker.row(*row)
+                                yield from reader.row(*row)
                     except NotAPiece:
                         said.append((index, False, 0, 0, 0, 0))
                     else:
                         said.append((index, True, told.last_db, told.announced, told.keys, file.crc(piece)))
-            yield from taker.rest()
+            yield from reader.rest()
 
         def summary() -> str:
-            return json.dumps({**taker.close().to_json(), "pieces": said})
+            return json.dumps({**reader.close().to_json(), "pieces": said})
 
         yield from with_summary(batches(FACTS, facts(), fact_bytes), FACTS, summary)
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..migrations.fact_reader import Outline
+from ..migrations.fact_reader import ReadSummary
 from ..migrations.prefiltering_reader import AcceptedRecords, PrefilteringReader
 from ..schema.columnar.batch_prefilter import NOT_ACCEPTED, UNDATED, AcceptedColumns, BatchPrefilter
 from ..schema.columnar.binary_views import NO_NUMBER, BinaryViews, ScratchBuffer, fields
@@ -148,9 +148,9 @@ class KeyRowWriter(PrefilteringReader):
         are_known = numbers != NO_NUMBER
         known = np.flatnonzero(are_known)
         scores = zset.scores[known]
-        self._columns.tally_index(zset.key, scores, self._outline.totals)
+        self._columns.tally_index(zset.key, scores, self._summary.totals)
         if len(known):
-            self._outline.speaks = True
+            self._summary.has_content = True
             members = zset.members.take(known).to_arrow()
             self._note([group] if group else [])
             group_hash, indexes = group.hash if group else 0, known + zset.offset
@@ -191,9 +191,9 @@ class KeyRowWriter(PrefilteringReader):
         self, found: Hashes, rows: Any, numbers: Any, shape: Any, accepted: AcceptedColumns, columns: BatchPrefilter
     ) -> None:
         """Records that the prefilter accepts, those of a bucket in a row. ``shape``: the hash of the fields of each."""
-        self._outline.speaks = True
+        self._summary.has_content = True
         keys, counts = found.keys.take(rows), found.counts[rows] // 2
-        columns.tally_accepted(keys, numbers, self._outline.totals)
+        columns.tally_accepted(keys, numbers, self._summary.totals)
         self._note(accepted.groups[at] for at in np.unique(accepted.at).tolist())
         ends = np.append(0, np.cumsum(counts))
         values = np.repeat(found.begins()[rows] + 1 - 2 * ends[:-1], counts) + 2 * np.arange(ends[-1])
@@ -201,20 +201,20 @@ class KeyRowWriter(PrefilteringReader):
         texts = found.words.take(values).to_arrow()
         self._records.add(_records(keys.to_arrow(), numbers, pa.array(shape), ends, texts, groups, at, scores, created_at))
 
-    def close(self) -> Outline:
+    def close(self) -> ReadSummary:
         self._flush_owned_lists()
         self._flush_unverified()
         for file in (self._records, self._others):
-            self._outline.files += file.close()
-        return self._outline
+            self._summary.files += file.close()
+        return self._summary
 
     def remembers(self, names: tuple[bytes, ...]) -> bool:
-        return len(self._outline.field_sets) < FIELD_SETS or hash_of_names(names) in self._outline.field_sets
+        return len(self._summary.field_sets) < FIELD_SETS or hash_of_names(names) in self._summary.field_sets
 
     def _field_set(self, names: tuple[bytes, ...]) -> int:
-        """The hash of these fields, of which the outline tells."""
+        """The hash of these fields, of which the summary tells."""
         found = hash_of_names(names)
-        self._outline.field_sets[found] = names
+        self._summary.field_sets[found] = names
         return found
 
     def add_records(self, records: AcceptedRecords) -> None:
@@ -255,7 +255,7 @@ class KeyRowWriter(PrefilteringReader):
         return self.of_index_members(entry, known)
 
     def _note(self, groups: Iterable[JobGroup]) -> None:
-        self._outline.groups.update((group.hash, (group.queue, str(group.state))) for group in groups if group.state is not None)
+        self._summary.groups.update((group.hash, (group.queue, str(group.state))) for group in groups if group.state is not None)
 
     def add_owned_list(self, number: int, entry: Entry) -> None:
         self._owned_lists.append((number, entry))

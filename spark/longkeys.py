@@ -17,7 +17,7 @@ from redis.crc import key_slot
 
 from ..migrations.cluster_scan import REDIRECTED, Cluster
 from ..migrations.engine import Progress
-from ..migrations.fact_reader import NewIntake
+from ..migrations.fact_reader import NewFactReader
 from ..migrations.key_splits import KeyPart, cut, read_part
 from ..migrations.scan import Cursors, node
 from ..migrations.throttle import Throttle
@@ -64,36 +64,40 @@ class LongKeys:
 
 
 def read_long_keys(
-    spark: SparkSession, address: Address, throttle: Throttle, facts: Results[Fact], intake: NewIntake, progress: Progress
+    spark: SparkSession, address: Address, throttle: Throttle, facts: Results[Fact], new_reader: NewFactReader, progress: Progress
 ) -> None:
     """Reads all keys that the tasks behind ``facts`` have set aside, and adds what they state."""
     parts = [KeyPart.from_json(part) for summary in map(json.loads, facts.summaries()) for part in summary["parts"]]
     if parts:
         steps = spark.range(0, len(parts), 1, len(parts))
-        run_step(steps, _reading(address, throttle, parts, intake), FACTS, facts.path, "reading long keys", progress, more=True)
+        run_step(
+            steps, _reading(address, throttle, parts, new_reader), FACTS, facts.path, "reading long keys", progress, more=True
+        )
 
 
-def _reading(address: Address, throttle: Throttle, parts: Sequence[KeyPart], intake: NewIntake) -> Callable[[Batches], Batches]:
-    """The task that reads the parts whose numbers it is given, for an intake to make facts of them."""
+def _reading(
+    address: Address, throttle: Throttle, parts: Sequence[KeyPart], new_reader: NewFactReader
+) -> Callable[[Batches], Batches]:
+    """The task that reads the parts whose numbers it is given, for a FactReader to make facts of."""
 
     def read(rows: Batches) -> Batches:
-        taker = intake()
+        reader = new_reader()
 
         def facts() -> Iterator[Fact]:
             pace = throttle.pace()
             for index in (index for row in rows for index in row.column("id").to_pylist()):
                 part = parts[index]
                 with _pipeline(address, part) as pipe:
-                    if part.kind == "zset" and isinstance(taker, KeyRowWriter):
+                    if part.kind == "zset" and isinstance(reader, KeyRowWriter):
                         for zset in pace.through(read_members(Replies(pipe), part, throttle.sizes)):
-                            yield from taker.zset(zset)
+                            yield from reader.zset(zset)
                         continue
                     for entry in pace.through(read_part(pipe, part, throttle.sizes)):
-                        yield from taker.facts(entry)
-            yield from taker.rest()
+                        yield from reader.facts(entry)
+            yield from reader.rest()
 
         def summary() -> str:
-            return json.dumps(taker.close().to_json() | {"parts": []})
+            return json.dumps(reader.close().to_json() | {"parts": []})
 
         yield from with_summary(batches(FACTS, facts(), fact_bytes), FACTS, summary)
 

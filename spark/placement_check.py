@@ -21,7 +21,7 @@ import pyarrow as pa
 from attrs import frozen
 
 from ..migrations.engine import Census
-from ..migrations.fact_reader import Outline
+from ..migrations.fact_reader import ReadSummary
 from ..migrations.prefiltering_reader import prefilter_of
 from ..schema.columnar.batch_prefilter import UNDATED
 from ..schema.columnar.binary_views import BinaryViews
@@ -81,12 +81,14 @@ class KeyRows:
     """The groups of queues at whose jobs the rules must look."""
 
     @classmethod
-    def of(cls, address: Address, now_ms: int, outline: Outline, buckets: int) -> KeyRows:
+    def of(cls, address: Address, now_ms: int, read_summary: ReadSummary, buckets: int) -> KeyRows:
         """The key rows that the tasks have written whose outline this is."""
         prefilter = prefilter_of(address, now_ms)
-        unsettled = (group for group, (queue, _) in outline.groups.items() if not prefilter.is_settled(queue, outline.totals))
-        files = tuple(sorted(outline.files))
-        return cls(address, now_ms, files, buckets, outline.groups, outline.field_sets, frozenset(unsettled))
+        unsettled = (
+            group for group, (queue, _) in read_summary.groups.items() if not prefilter.is_settled(queue, read_summary.totals)
+        )
+        files = tuple(sorted(read_summary.files))
+        return cls(address, now_ms, files, buckets, read_summary.groups, read_summary.field_sets, frozenset(unsettled))
 
     def verify(self, bucket: int) -> Verified:
         """The verified jobs of a bucket. The result is kept in a file beside the key rows, for later steps."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from ..migrations.fact_reader import Intake
+from ..migrations.fact_reader import FactReader
 from ..migrations.source import open_source
 from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..schema.connection.address import Address
@@ -38,20 +38,20 @@ def read_whole(address: Address, now_ms: int | None = None, throttle: Throttle =
 
     ``now_ms``: the moment that rules compare with, by default the server's clock or the snapshot's time. Raises ServerError.
     """
-    family, intake = address.key_family, Intake(address)
+    family, reader = address.key_family, FactReader(address)
     tasks = tasks_for(address)
     with Spill(tasks) as spill, Spill(tasks) as told:
         with open_source(address, throttle) as source:
             now = source.clock_ms() if now_ms is None else now_ms
             for batch in source.entries(now):
                 for entry in batch:
-                    for fact in intake.facts(entry):
+                    for fact in reader.facts(entry):
                         if fact.job_id is not None:
                             spill.add(fact)
-        if intake.close().references:
+        if reader.close().references:
             for subject in spill.subjects():
                 answers = family.back_references(subject) if family.is_referenced(subject.facts) else ()
                 for fact in (*subject.facts, *answers):
                     told.add(fact)
             spill = told
-        yield Whole(Keyspace(family, address.prefix, now, intake.close().totals), spill)
+        yield Whole(Keyspace(family, address.prefix, now, reader.close().totals), spill)

@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 from ..migrations.cluster_scan import Cluster
 from ..migrations.engine import Census, Progress, silent
-from ..migrations.fact_reader import Intake, NewIntake, Outline
+from ..migrations.fact_reader import FactReader, NewFactReader, ReadSummary
 from ..migrations.prefiltering_reader import has_prefilter
 from ..migrations.reading import SetAside, no_guess, read_all
 from ..migrations.scan import node, nothing_expires
@@ -76,7 +76,7 @@ class Snapshot:
     """Into how many partitions jobs are cut."""
     facts: Results[Fact]
     totals: Totals
-    speaks: bool
+    has_content: bool
     """The keyspace has a key that is more than a wake-up token or lock."""
     references: int = 0
     """How many facts there are by which jobs refer to others."""
@@ -188,22 +188,22 @@ def take(
     refuses. Raises ServerError when the source fails or is replaced meanwhile.
     """
     remarks: list[Finding] = []
-    intake: NewIntake = partial(Intake, address)
+    new_reader: NewFactReader = partial(FactReader, address)
     if prefiltering and has_prefilter(address):
         with work_errors(path):
             os.makedirs(f"{path}-traces")
-        intake = partial(KeyRowWriter, address, now_ms, f"{path}-traces", tasks, for_transfer=for_transfer)
+        new_reader = partial(KeyRowWriter, address, now_ms, f"{path}-traces", tasks, for_transfer=for_transfer)
     if address.kind is Kind.RDB:
-        facts, remarks = read_files(spark, address, now_ms, tasks, path, progress, intake)
+        facts, remarks = read_files(spark, address, now_ms, tasks, path, progress, new_reader)
     else:
         with _same_servers(address), _at_rest(address):
             share = throttle.shared(spark.sparkContext.defaultParallelism)
             names = list_names(spark, address, throttle, f"{path}-names", tasks, progress)
             steps = spark.range(0, names.parts, 1, names.parts)
-            task = _read_task(address, share, intake, names, positions_known(address))
+            task = _read_task(address, share, new_reader, names, positions_known(address))
             facts = run_step(steps, task, FACTS, path, f"reading {address.family} keys", progress)
             names.remove()
-            read_long_keys(spark, address, share, facts, intake, progress)
+            read_long_keys(spark, address, share, facts, new_reader, progress)
     return snapshot_of(address, now_ms, tasks, facts, remarks, progress)
 
 
@@ -211,19 +211,27 @@ def snapshot_of(
     address: Address, now_ms: int, tasks: int, facts: Results[Fact], remarks: Sequence[Finding] = (), progress: Progress = silent
 ) -> Snapshot:
     """The snapshot of which these are the facts, and their summaries name the files of key rows."""
-    outline = Outline.of(facts.summaries())
+    read_summary = ReadSummary.of(facts.summaries())
     snapshot = Snapshot(
-        address, now_ms, tasks, facts, outline.totals, outline.speaks, outline.references, tuple(remarks), left=outline.left
+        address,
+        now_ms,
+        tasks,
+        facts,
+        read_summary.totals,
+        read_summary.has_content,
+        read_summary.references,
+        tuple(remarks),
+        left=read_summary.left,
     )
-    if not outline.files:
+    if not read_summary.files:
         return snapshot
-    key_rows = KeyRows.of(address, now_ms, outline, tasks)
+    key_rows = KeyRows.of(address, now_ms, read_summary, tasks)
     path = f"{facts.path}-mismatches-{uuid.uuid4()}"
     mismatched = run_step(few_tasks(facts.spark, tasks), _verify_task(key_rows), FACTS, path, "comparing places", progress)
     accepted = Census()
     for summary in mismatched.summaries():
         accepted.merge(Census.from_json(summary))
-    all_accepted = not outline.about_jobs and next(mismatched.rows(), None) is None
+    all_accepted = not read_summary.about_jobs and next(mismatched.rows(), None) is None
     return evolve(snapshot, key_rows=key_rows, mismatched=mismatched, accepted=accepted, all_accepted=all_accepted)
 
 
@@ -282,7 +290,7 @@ def _at_rest(address: Address) -> Iterator[None]:
 
 def must_speak(snapshot: Snapshot) -> None:
     """Raises KeyspaceNotFound when the snapshot shows no keyspace."""
-    if not snapshot.speaks:
+    if not snapshot.has_content:
         with open_source(snapshot.address) as source:
             raise source.nothing_found()
 
@@ -315,21 +323,21 @@ def keyspace(address: Address, now_ms: int, totals: Totals) -> Keyspace:
 
 
 def _read_task(
-    address: Address, throttle: Throttle, intake: NewIntake, names: Names, by_cursor: bool
+    address: Address, throttle: Throttle, new_reader: NewFactReader, names: Names, by_cursor: bool
 ) -> Callable[[Batches], Batches]:
-    """The task that reads the keys of the parts it is given, for an intake to make facts of them; long keys it sets aside."""
+    """The task that reads the keys of the parts it is given, for a FactReader to make facts of; long keys it sets aside."""
 
     def read(rows: Batches) -> Batches:
-        taker, longs = intake(), LongKeys(by_cursor)
+        reader, longs = new_reader(), LongKeys(by_cursor)
 
         def facts() -> Iterator[Fact]:
             pages = (page for row in rows for part in row.column("id").to_pylist() for page in names.of(part))
             reading = _of_cluster if address.kind is Kind.CLUSTER else _of_server
-            yield from reading(address, throttle, pages, taker, longs)
-            yield from taker.rest()
+            yield from reading(address, throttle, pages, reader, longs)
+            yield from reader.rest()
 
         def summary() -> str:
-            return json.dumps(taker.close().to_json() | longs.to_json())
+            return json.dumps(reader.close().to_json() | longs.to_json())
 
         yield from with_summary(batches(FACTS, facts(), fact_bytes), FACTS, summary)
 
@@ -337,39 +345,39 @@ def _read_task(
 
 
 def _of_server(
-    address: Address, throttle: Throttle, pages: Iterator[BinaryViews], taker: Intake, longs: LongKeys
+    address: Address, throttle: Throttle, pages: Iterator[BinaryViews], reader: FactReader, longs: LongKeys
 ) -> Iterator[Fact]:
     pace = throttle.pace()
     with open_client(address) as client, open_pipeline(client) as pipe:
         replies = Replies(pipe, all_stay=nothing_expires(client, address.db))
         for keys in pages:
             others: list[bytes] = []
-            if isinstance(taker, KeyRowWriter):
-                are_records, are_lists = taker.guess(keys)
+            if isinstance(reader, KeyRowWriter):
+                are_records, are_lists = reader.guess(keys)
                 for hashes, left in read_whole(replies, keys.take(are_records), pace):
-                    yield from taker.hashes(hashes)
+                    yield from reader.hashes(hashes)
                     others += left
                 for lists, left in read_lists(replies, keys.take(are_lists), pace):
-                    yield from taker.lists(lists)
+                    yield from reader.lists(lists)
                     others += left
                 keys = keys.take(~(are_records | are_lists))
             others += keys.to_list()
             zsets: list[tuple[bytes, int | None]] = []
-            for entry in chain.from_iterable(read_all(pipe, others, pace, no_guess, _setting_aside(longs, taker, zsets))):
-                yield from taker.facts(entry)
-            if isinstance(taker, KeyRowWriter):
+            for entry in chain.from_iterable(read_all(pipe, others, pace, no_guess, _setting_aside(longs, reader, zsets))):
+                yield from reader.facts(entry)
+            if isinstance(reader, KeyRowWriter):
                 for key, ttl_ms in zsets:
                     for chunk in pace.through(read_zset(replies, key, ttl_ms, throttle.sizes)):
-                        yield from taker.zset(chunk)
+                        yield from reader.zset(chunk)
 
 
-def _setting_aside(longs: LongKeys, taker: Intake, zsets: list[tuple[bytes, int | None]]) -> SetAside:
+def _setting_aside(longs: LongKeys, reader: FactReader, zsets: list[tuple[bytes, int | None]]) -> SetAside:
     """Sets long keys aside, and leaves zsets of more than a chunk to who can read them as columns."""
 
     def set_aside(pipe: PipelineConnection, key: bytes, kind: str, ttl_ms: int | None) -> bool:
         if longs.set_aside(pipe, key, kind, ttl_ms):
             return True
-        if kind != "zset" or not isinstance(taker, KeyRowWriter):
+        if kind != "zset" or not isinstance(reader, KeyRowWriter):
             return False
         zsets.append((key, ttl_ms))
         return True
@@ -378,9 +386,9 @@ def _setting_aside(longs: LongKeys, taker: Intake, zsets: list[tuple[bytes, int 
 
 
 def _of_cluster(
-    address: Address, throttle: Throttle, pages: Iterator[BinaryViews], taker: Intake, longs: LongKeys
+    address: Address, throttle: Throttle, pages: Iterator[BinaryViews], reader: FactReader, longs: LongKeys
 ) -> Iterator[Fact]:
     with server_errors(address), Cluster(address, throttle) as cluster:
         for page in pages:
-            for entry in chain.from_iterable(cluster.read(page.to_list(), is_hash=taker.is_record, set_aside=longs.set_aside)):
-                yield from taker.facts(entry)
+            for entry in chain.from_iterable(cluster.read(page.to_list(), is_hash=reader.is_record, set_aside=longs.set_aside)):
+                yield from reader.facts(entry)

@@ -12,7 +12,7 @@ import redis
 from attrs import evolve, frozen
 
 from ..migrations.partition_writer import send_last
-from ..migrations.subjects import Gathering
+from ..migrations.subjects import SubjectBuilder
 from ..schema.fact import Entry, Subject
 from ..schema.family import Command, KeyFamily, Target
 from ..schema.job import Job
@@ -51,12 +51,12 @@ class KeyspaceReading:
 
 def read_keyspace(family: KeyFamily, entries: Iterable[Entry], prefix: str, now_ms: int) -> KeyspaceReading:
     """Reads entries the way engines do, without a server. ``now_ms``: the moment that rules compare with, Unix ms."""
-    totals, gathering = Totals(), Gathering(family)
+    totals, builder = Totals(), SubjectBuilder(family)
     for entry in entries:
         for fact in family.facts(entry, prefix):
             family.tally(fact, totals)
-            gathering.add(fact)
-    subjects = {(subject.scope, subject.job_id): subject for subject in gathering.subjects()}
+            builder.add(fact)
+    subjects = {(subject.scope, subject.job_id): subject for subject in builder.subjects()}
     return KeyspaceReading(Keyspace(family, prefix, now_ms, totals), subjects)
 
 

@@ -22,7 +22,7 @@ from ferryman.migrations.bulk import joined
 from ferryman.migrations.generate import Filling, fill
 from ferryman.migrations.plan import Plan, carry
 from ferryman.migrations.source import open_source
-from ferryman.migrations.subjects import Gathering
+from ferryman.migrations.subjects import SubjectBuilder
 from ferryman.schema.connection.address import Address
 from ferryman.schema.fact import Subject
 from ferryman.schema.family import Command, Target
@@ -59,14 +59,14 @@ class Bench:
 def gathered(source: Address) -> tuple[list[Subject], Keyspace]:
     """All that is known of each job of a keyspace."""
     family, totals = source.key_family, Totals()
-    gathering = Gathering(family)
+    builder = SubjectBuilder(family)
     with open_source(source) as opened:
         for batch in opened.entries(NOW):
             for entry in batch:
                 for fact in family.facts(entry, source.prefix):
                     family.tally(fact, totals)
-                    gathering.add(fact)
-    return list(gathering.subjects()), Keyspace(family, source.prefix, NOW, totals)
+                    builder.add(fact)
+    return list(builder.subjects()), Keyspace(family, source.prefix, NOW, totals)
 
 
 def packed(commands: Sequence[Sequence[Command]]) -> list[bytes]:

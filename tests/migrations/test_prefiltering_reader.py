@@ -14,7 +14,7 @@ from attrs import evolve
 from ferryman.compat.kue import FAMILY
 from ferryman.compat.kue.generate import generate
 from ferryman.migrations.engine import Census
-from ferryman.migrations.fact_reader import Intake
+from ferryman.migrations.fact_reader import FactReader
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.prefiltering_reader import InMemoryPrefilterReader
 from ferryman.schema.connection.address import Address
@@ -53,12 +53,12 @@ def expected(client: redis.Redis) -> tuple[list[Finding], Census]:
 def test_a_large_hash_may_begin_with_a_chunk_without_fields() -> None:
     entry = Entry(b"q:job:1", "hash", {})
     prefiltering = InMemoryPrefilterReader(ADDRESS, NOW)
-    assert [*prefiltering.facts(entry), *prefiltering.rest()] == list(Intake(ADDRESS).facts(entry))
+    assert [*prefiltering.facts(entry), *prefiltering.rest()] == list(FactReader(ADDRESS).facts(entry))
 
 
 def test_only_jobs_that_are_not_accepted_become_facts(client: redis.Redis) -> None:
     store(client, FAMILY, "q", JOBS, NOW)
-    prefiltering, plain = InMemoryPrefilterReader(ADDRESS, NOW), Intake(ADDRESS)
+    prefiltering, plain = InMemoryPrefilterReader(ADDRESS, NOW), FactReader(ADDRESS)
     entries = list(dump(client).values())
     facts = [fact for entry in entries for fact in prefiltering.facts(entry)]
     all_facts = [fact for entry in entries for fact in plain.facts(entry)]

@@ -18,7 +18,7 @@ from ferryman.migrations import local
 from ferryman.migrations.atomic_read import Reader, open_reader
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.recheck import LOOKS, Confirmation, confirming
-from ferryman.migrations.subjects import Gathering
+from ferryman.migrations.subjects import SubjectBuilder
 from ferryman.migrations.throttle import POLITE_BATCH, UNTHROTTLED, Throttle
 from ferryman.schema.connection import pipeline
 from ferryman.schema.connection.address import Address
@@ -58,10 +58,10 @@ def test_all_that_speaks_of_a_job_is_found_again(server: Server, system: str) ->
             answers = reader.read(list(asked.values()))
         for name, entries in zip(asked, answers, strict=True):
             assert entries is not None
-            gathering = Gathering(family)
+            builder = SubjectBuilder(family)
             for fact in dict.fromkeys(fact for entry in entries for fact in family.facts(entry, capture.prefix)):
-                gathering.add(fact)
-            again = next((each for each in gathering.subjects() if (each.scope, each.job_id) == name), None)
+                builder.add(fact)
+            again = next((each for each in builder.subjects() if (each.scope, each.job_id) == name), None)
             assert again is not None, f"{capture}: {name}"
             assert _stated(again) == _stated(reading_of.subjects[name]), f"{capture}: {name}"
 

@@ -19,7 +19,7 @@ from ferryman.compat.kue import FAMILY as KUE
 from ferryman.compat.kue.generate import generate
 from ferryman.migrations import journal
 from ferryman.migrations.engine import Progress, Summary
-from ferryman.migrations.fact_reader import Outline
+from ferryman.migrations.fact_reader import ReadSummary
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.partition_writer import JOURNAL, Run, identity, open_part
 from ferryman.migrations.plan import Plan, carry, carry_table
@@ -70,9 +70,9 @@ def parts_of(address: Address, keys: list[Entry], folder: Path, seed: int = 0) -
                 list(writer.facts(entry))
         list(writer.rest())
         words.append(json.dumps(writer.close().to_json()))
-    outline = Outline.of(words)
-    key_rows = KeyRows.of(address, NOW, outline, BUCKETS)
-    keyspace = Keyspace(get_family(address.family), address.prefix, NOW, outline.totals)
+    summary = ReadSummary.of(words)
+    key_rows = KeyRows.of(address, NOW, summary, BUCKETS)
+    keyspace = Keyspace(get_family(address.family), address.prefix, NOW, summary.totals)
     return [KeyRowJobs(keyspace, key_rows, bucket) for bucket in range(BUCKETS)]
 
 

@@ -15,7 +15,7 @@ from ferryman.compat.kombu.generate import generate as kombu_jobs
 from ferryman.compat.kue import FAMILY
 from ferryman.compat.kue.generate import generate
 from ferryman.migrations.engine import Census, Engine
-from ferryman.migrations.fact_reader import Outline
+from ferryman.migrations.fact_reader import ReadSummary
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.scan import entries
 from ferryman.schema.connection.address import Address
@@ -65,7 +65,7 @@ def test_fields_are_told_apart_by_their_hashes(field_sets: set[tuple[bytes, ...]
 @given(st.sets(st.lists(st.binary()).map(tuple)))
 def test_fields_of_any_name_reach_the_driver(field_sets: set[tuple[bytes, ...]]) -> None:
     told = {hash_of_names(names): names for names in field_sets}
-    assert Outline.of([json.dumps(Outline(field_sets=told).to_json())]).field_sets == told
+    assert ReadSummary.of([json.dumps(ReadSummary(field_sets=told).to_json())]).field_sets == told
 
 
 @pytest.mark.parametrize("by_column", [True, False])

@@ -10,9 +10,9 @@ from attrs import evolve
 from ferryman.compat.kombu import FAMILY
 from ferryman.compat.kombu.generate import generate_records
 from ferryman.migrations.engine import Census
-from ferryman.migrations.fact_reader import Intake
+from ferryman.migrations.fact_reader import FactReader
 from ferryman.migrations.prefiltering_reader import InMemoryPrefilterReader
-from ferryman.migrations.subjects import Gathering
+from ferryman.migrations.subjects import SubjectBuilder
 from ferryman.schema.connection.address import Address
 from ferryman.schema.fact import Entry, join
 from ferryman.schema.prefilter import Member
@@ -34,15 +34,15 @@ def address(prefix: str) -> Address:
 
 def prefiltered(keys: Iterable[Entry], prefix: str = "") -> tuple[Seen, int]:
     """What an audit sees of a keyspace, and how many jobs are accepted in it."""
-    prefiltering, gathering = InMemoryPrefilterReader(address(prefix), NOW), Gathering(FAMILY)
+    prefiltering, builder = InMemoryPrefilterReader(address(prefix), NOW), SubjectBuilder(FAMILY)
     for fact in [*(fact for entry in keys for fact in prefiltering.facts(entry)), *prefiltering.rest()]:
-        gathering.add(fact)
+        builder.add(fact)
     remembered, census = prefiltering.settle()
     accepted = census.jobs
     for fact in remembered:
-        gathering.add(fact)
+        builder.add(fact)
     keyspace = Keyspace(FAMILY, prefix, NOW, prefiltering.close().totals)
-    subjects = list(gathering.subjects())
+    subjects = list(builder.subjects())
     for job in filter(None, (FAMILY.read(subject, keyspace) for subject in subjects)):
         census.count(job, NOW)
     findings = [finding for subject in subjects for finding in FAMILY.findings(subject, keyspace)]
@@ -130,7 +130,7 @@ def test_the_subject_of_a_message_is_what_its_list_states() -> None:
     for each in (message("tag-1"), message("tag-2", exchange="news", key="a.b"), message("tag-3", key="other")):
         for step in (0, 3):
             entry = queued(b"{}", each, step=step)
-            facts = [fact for fact in Intake(address("")).facts(entry) if fact.scope and fact.index == 1]
+            facts = [fact for fact in FactReader(address("")).facts(entry) if fact.scope and fact.index == 1]
             stated = join(facts)
             made = prefilter.subject(entry.key, (), [Member(entry.key, text(each), 0.0, 1)], ())
             assert (made.job_id, made.scope, made.facts) == (stated.job_id, stated.scope, stated.facts)
@@ -140,7 +140,7 @@ def test_the_subject_of_a_message_is_what_its_list_states() -> None:
 @given(st.lists(texts(), min_size=1, max_size=6), st.sampled_from([0, 4000]))
 def test_what_is_counted_beside_facts_is_what_facts_count(items: list[bytes], offset: int) -> None:
     entry = Entry(b"celery", "list", items, None, offset)
-    prefiltering, plain = InMemoryPrefilterReader(address(""), NOW), Intake(address(""))
+    prefiltering, plain = InMemoryPrefilterReader(address(""), NOW), FactReader(address(""))
     facts = Counter([*prefiltering.facts(entry), *prefiltering.settle()[0]])
     assert facts <= Counter(plain.facts(entry))
     assert evolve(prefiltering.close(), about_jobs=0) == evolve(plain.close(), about_jobs=0)
