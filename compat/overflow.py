@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 
 from ..schema.errors import MalformedValue
 from ..schema.job import Job
-from ..schema.packed import pack, unpack
+from ..schema.tagged_json import decode_tagged, encode_tagged
 from ..schema.text import to_bytes, to_text
 from .numbers import bounded
 
@@ -44,16 +44,16 @@ class Overflow:
         extra = {name: own for name, own in job.extra.items() if name != family}
         return cls(fields, extra, as_of) if fields or extra else None
 
-    def pack(self) -> bytes:
+    def encode(self) -> bytes:
         """The text for the record."""
         as_of = None if self.as_of is None else to_text(self.as_of)
         values = {"as_of": as_of, "fields": self.fields, "extra": self.extra}
-        return pack({name: value for name, value in values.items() if value or name == "as_of"})
+        return encode_tagged({name: value for name, value in values.items() if value or name == "as_of"})
 
     @classmethod
-    def unpack(cls, raw: bytes) -> Overflow:
-        """The value behind ``pack``. Raises MalformedValue for any other text."""
-        values = unpack(raw)
+    def decode(cls, raw: bytes) -> Overflow:
+        """The value behind ``encode``. Raises MalformedValue for any other text."""
+        values = decode_tagged(raw)
         as_of = _OPTIONAL_TEXT(values.get("as_of"))
         fields = {name: _field(name)(value) for name, value in _OBJECT(values.get("fields", {})).items()}
         extra = {name: _OBJECT(own) for name, own in _OBJECT(values.get("extra", {})).items()}

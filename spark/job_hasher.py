@@ -23,7 +23,7 @@ from ..schema.columnar.jobtable import BinaryLists, JobTable
 from ..schema.columnar.siphash import KEY_BYTES, siphash, siphash_of
 from ..schema.family import KeyFamily
 from ..schema.job import JOB_FIELDS, Job, State
-from ..schema.packed import pack, unpack
+from ..schema.tagged_json import decode_tagged, encode_tagged
 from ..schema.text import to_bytes, to_text
 
 FIELDS = tuple(name for name in JOB_FIELDS if name != "extra")
@@ -70,24 +70,24 @@ class JobHasher:
 
 def _extra_cells(jobs: JobTable, target: KeyFamily) -> Datum:
     """What is kept of each job, if the target keeps it."""
-    packed = jobs.columns.get("extra")
-    if packed is None:
+    encoded = jobs.columns.get("extra")
+    if encoded is None:
         common = jobs.common.extra
         return _extra_cell(common if target.keeps_extra else common.get(target.name))
     if target.keeps_extra:
-        return LengthPrefixed(packed, b"x")
+        return LengthPrefixed(encoded, b"x")
     if target.name not in jobs.families:
         return _extra_cell(None)
-    codes, different = packed.dictionary_encode()
-    return BinaryViews.of([_extra_cell(unpack(text).get(target.name)) for text in different]).take(codes)
+    codes, different = encoded.dictionary_encode()
+    return BinaryViews.of([_extra_cell(decode_tagged(text).get(target.name)) for text in different]).take(codes)
 
 
 def _extra_cell(kept: Mapping[str, Any] | None) -> bytes:
     """What is kept of a job, as it stands in the text; mappings with the same items are the same."""
     if kept is None:
         return b"n"
-    packed = pack(kept, ordered=True) if kept else b"{}"
-    return b"x%d:%b" % (len(packed), packed)
+    encoded = encode_tagged(kept, ordered=True) if kept else b"{}"
+    return b"x%d:%b" % (len(encoded), encoded)
 
 
 def _cell(value: Any) -> bytes:

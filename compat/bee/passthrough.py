@@ -164,7 +164,7 @@ def with_overflow(job: Job, stored: Stored) -> Stored:
     extra = {name: own for name, own in job.extra.items() if name != NAME} | ({NAME: note} if note else {})
     # No family is left out of extra: what stands there under the own name is the note.
     overflow = Overflow.of(evolve(job, extra=extra), lost(job, bare), "", _as_of(bare))
-    return stored if overflow is None else evolve(bare, fields={**bare.fields, FIELD: overflow.pack()})
+    return stored if overflow is None else evolve(bare, fields={**bare.fields, FIELD: overflow.encode()})
 
 
 def _take_overflow(stored: Stored) -> tuple[Stored, Overflow | None]:
@@ -173,7 +173,7 @@ def _take_overflow(stored: Stored) -> tuple[Stored, Overflow | None]:
     if raw is None:
         return stored, None
     try:
-        overflow = Overflow.unpack(raw)
+        overflow = Overflow.decode(raw)
     except MalformedValue:
         return stored, None
     return evolve(stored, fields={name: value for name, value in stored.fields.items() if name != FIELD}), overflow

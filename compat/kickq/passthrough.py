@@ -298,7 +298,7 @@ def with_overflow(job: Job, record: Record, missing: Mapping[str, Any], moved: P
         extra[NAME] = told
     # No family is left out of extra: what stands there under the own name is the note.
     overflow = Overflow.of(evolve(job, extra=extra), missing, "", as_of(record))
-    return record if overflow is None else evolve(record, fields={**record.fields, FIELD: overflow.pack()})
+    return record if overflow is None else evolve(record, fields={**record.fields, FIELD: overflow.encode()})
 
 
 def take_overflow(record: Record) -> tuple[Record, Overflow | None, Note]:
@@ -307,9 +307,9 @@ def take_overflow(record: Record) -> tuple[Record, Overflow | None, Note]:
     if raw is None:
         return record, None, Note()
     try:
-        overflow = Overflow.unpack(raw)
+        overflow = Overflow.decode(raw)
         note = Note.of(overflow.extra[NAME]) if NAME in overflow.extra else Note()
-        if overflow.pack() != raw:
+        if overflow.encode() != raw:
             return record, None, Note()
     except MalformedValue:
         return record, None, Note()

@@ -192,7 +192,7 @@ def _take_overflow(message: Message) -> tuple[Message, Overflow | None]:
     if not isinstance(raw, str):
         return message, None
     try:
-        return message.without_header(HEADER), Overflow.unpack(to_bytes(raw))
+        return message.without_header(HEADER), Overflow.decode(to_bytes(raw))
     except MalformedValue:
         return message, None
 
@@ -207,7 +207,7 @@ def with_overflow(job: Job, stand: Stand) -> Record:
         # There were no headers, or one of the name that an application has taken: that is put aside as well.
         stand = evolve(stand, record=evolve(stand.record, message=roomy))
         overflow = _overflow_of(job, stand) or overflow
-    return evolve(stand.record, message=roomy.with_headers(**{HEADER: to_text(overflow.pack())}))
+    return evolve(stand.record, message=roomy.with_headers(**{HEADER: to_text(overflow.encode())}))
 
 
 def _overflow_of(job: Job, stand: Stand) -> Overflow | None:

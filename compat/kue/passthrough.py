@@ -139,12 +139,12 @@ def with_overflow(job: Job, record: Record, missing: Mapping[str, Any], as_of: b
     if not has_own_id:
         missing = {"id": job.id, **missing}
     overflow = Overflow.of(job, missing, NAME, as_of)
-    return record if overflow is None else evolve(record, fields={**record.fields, FIELD: overflow.pack()})
+    return record if overflow is None else evolve(record, fields={**record.fields, FIELD: overflow.encode()})
 
 
 def _has_overflow_id(stored: Record) -> bool:
     try:
-        return "id" in Overflow.unpack(stored.fields[FIELD]).fields
+        return "id" in Overflow.decode(stored.fields[FIELD]).fields
     except MalformedValue:
         return False
 
@@ -155,7 +155,7 @@ def with_overflow_restored(job: Job, stored: Record) -> Job:
     An id that kue could not hold comes back to a job that has a number instead.
     """
     try:
-        overflow = Overflow.unpack(stored.fields[FIELD])
+        overflow = Overflow.decode(stored.fields[FIELD])
     except MalformedValue:
         return job
     # kue touches updated_at with nearly everything it does.

@@ -172,7 +172,7 @@ def _with_overflow(job: Job, record: Record, passthrough: Passthrough) -> Record
     extra = {name: each for name, each in job.extra.items() if name != NAME}
     # No family is left out of extra: what stands there under the own name is the note.
     overflow = Overflow.of(evolve(job, extra={**extra, NAME: note} if note else extra), missing, "", _digest(record))
-    return record if overflow is None else evolve(record, fields={**record.fields, FIELD: overflow.pack()})
+    return record if overflow is None else evolve(record, fields={**record.fields, FIELD: overflow.encode()})
 
 
 def _overflow_in(stored: Record) -> Overflow | None:
@@ -181,10 +181,10 @@ def _overflow_in(stored: Record) -> Overflow | None:
     if raw is None:
         return None
     try:
-        overflow = Overflow.unpack(raw)
+        overflow = Overflow.decode(raw)
     except MalformedValue:
         return None
-    return overflow if overflow.as_of is not None and overflow.pack() == raw else None
+    return overflow if overflow.as_of is not None and overflow.encode() == raw else None
 
 
 def _restored(overflow: Overflow, job: Job, stored: Record) -> tuple[Job, Mapping[str, Any]]:

@@ -190,13 +190,13 @@ def with_overflow(job: Job, record: Record, missing: Mapping[str, Any], as_of: b
     ``as_of``: what ``touched`` tells of the record as it is stored, where that is not this one.
     """
     overflow = Overflow.of(job, missing, NAME, touched(record) if as_of is None else as_of)
-    return record if overflow is None else evolve(record, fields={**record.fields, FIELD: overflow.pack()})
+    return record if overflow is None else evolve(record, fields={**record.fields, FIELD: overflow.encode()})
 
 
 def with_overflow_restored(job: Job, stored: Record) -> Job:
     """The job with what an earlier ``with_overflow`` put into its record. Any other text there is an application's own field."""
     try:
-        overflow = Overflow.unpack(stored.fields[FIELD])
+        overflow = Overflow.decode(stored.fields[FIELD])
     except MalformedValue:
         return job
     if NAME in overflow.extra:

@@ -127,7 +127,7 @@ class Toy(KeyFamily):
             payload=fields.get(b"payload"),
         )
         try:
-            return Overflow.unpack(fields[FIELD]).restored(job, word) if FIELD in fields else job
+            return Overflow.decode(fields[FIELD]).restored(job, word) if FIELD in fields else job
         except MalformedValue:
             return job
 
@@ -158,7 +158,7 @@ class Toy(KeyFamily):
             b"name": to_bytes(job.name),
             b"state": to_bytes(job.state),
             b"payload": job.payload or b"",
-            **({FIELD: overflow.pack()} if overflow is not None else {}),
+            **({FIELD: overflow.encode()} if overflow is not None else {}),
         }
         record = names.key("record", id=job.id)
         return [

@@ -121,8 +121,8 @@ class BinaryLists:
 
 Column = Any
 """The values of an attribute: BinaryViews, as ``to_bytes`` has them, for texts and bytes; BinaryLists for ``logs``; an array of
-int64 for whole numbers, of float64 for ``progress``; and for ``extra`` BinaryViews as an ordered ``pack`` (packed.py) makes
-them."""
+int64 for whole numbers, of float64 for ``progress``; and for ``extra`` BinaryViews as an ordered ``encode_tagged``
+(tagged_json.py) makes them."""
 
 
 @frozen(eq=False)
@@ -141,7 +141,7 @@ class JobTable:
     """As in Subject."""
     lasting: BinaryViews | None = None
     """Of active jobs: what their family alone keeps in ``extra`` that would be true in another state as well, as an ordered
-    ``pack``; empty where that is nothing. None: nobody knows, or they are not active."""
+    ``encode_tagged``; empty where that is nothing. None: nobody knows, or they are not active."""
 
     @classmethod
     def of(

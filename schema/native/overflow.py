@@ -15,7 +15,7 @@ from attrs import evolve, field, frozen
 
 from ..errors import MalformedValue
 from ..job import Job, differences
-from ..packed import pack, unpack
+from ..tagged_json import decode_tagged, encode_tagged
 from .record import (
     LARGEST,
     NAME,
@@ -61,14 +61,14 @@ class Overflow:
         """False for a job that says everything in its own fields, as every published one does."""
         return bool(self.fields or self.extra or not self.native)
 
-    def pack(self) -> bytes:
+    def encode(self) -> bytes:
         """The text for the hash."""
-        return pack({"fields": self.fields, "extra": self.extra, "at": self.moment, "native": self.native})
+        return encode_tagged({"fields": self.fields, "extra": self.extra, "at": self.moment, "native": self.native})
 
     @classmethod
-    def unpack(cls, raw: bytes) -> Overflow:
-        """The value behind ``pack``. Raises MalformedValue for any other text."""
-        match unpack(raw):
+    def decode(cls, raw: bytes) -> Overflow:
+        """The value behind ``encode``. Raises MalformedValue for any other text."""
+        match decode_tagged(raw):
             case {"fields": dict(fields), "extra": dict(extra), "at": list(moment), "native": bool(native)}:
                 checked = {name: _checked(name, value) for name, value in fields.items()}
                 if all(isinstance(kept, dict) for kept in extra.values()):
@@ -107,16 +107,16 @@ SHORT = 1_000
 
 
 def is_plain(overflow: bytes) -> bool:
-    """Whether a text is such an overflow as most migrated jobs have. False also for others that ``Overflow.unpack`` reads."""
+    """Whether a text is such an overflow as most migrated jobs have. False also for others that ``Overflow.decode`` reads."""
     match = _PLAIN.fullmatch(overflow) if len(overflow) <= SHORT else None
     return match is not None and extra_of(match[1]) is not None
 
 
 @lru_cache(maxsize=1024)
-def extra_of(packed: bytes) -> Mapping[str, Any] | None:
+def extra_of(encoded: bytes) -> Mapping[str, Any] | None:
     """What other families keep of a job, by their names; None if the text holds anything else. That is the same for many jobs."""
     try:
-        kept = unpack(packed)
+        kept = decode_tagged(encoded)
     except MalformedValue:
         return None
     return kept if all(isinstance(each, dict) for each in kept.values()) else None
@@ -155,7 +155,7 @@ def stored_with_overflow(job: Job, passthrough: Passthrough) -> Stored:
     overflow = Overflow.of(job, passthrough, stored)
     if not overflow.is_needed:
         return stored
-    return evolve(stored, fields={**stored.fields, Overflow.FIELD: overflow.pack()})
+    return evolve(stored, fields={**stored.fields, Overflow.FIELD: overflow.encode()})
 
 
 def job_of(job_id: str, queue: str, stored: Stored, order: PriorityOrder = ASCENDING, position: int | None = None) -> Job:
@@ -164,7 +164,7 @@ def job_of(job_id: str, queue: str, stored: Stored, order: PriorityOrder = ASCEN
     raw = fields.pop(Overflow.FIELD, None)
     if raw is not None:
         try:
-            overflow = Overflow.unpack(raw)
+            overflow = Overflow.decode(raw)
         except MalformedValue:
             fields[Overflow.FIELD] = raw
         else:

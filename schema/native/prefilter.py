@@ -172,7 +172,7 @@ def is_calm(overflow: bytes) -> bool:
     if is_plain(overflow):
         return True
     try:
-        return "created_at" not in Overflow.unpack(overflow).fields
+        return "created_at" not in Overflow.decode(overflow).fields
     except MalformedValue:
         return False
 

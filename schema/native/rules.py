@@ -132,7 +132,7 @@ def _overflow_malformed(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     raw = view.fields.get(Overflow.FIELD)
     if raw is not None:
         try:
-            Overflow.unpack(raw)
+            Overflow.decode(raw)
         except MalformedValue as error:
             yield _say(view, f"what its migration kept can't be read: {error}")
 

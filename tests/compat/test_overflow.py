@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from ferryman.compat.overflow import Overflow, pack, unpack
+from ferryman.compat.overflow import Overflow, decode_tagged, encode_tagged
 from ferryman.schema.errors import MalformedValue
 from ferryman.schema.job import Job, State
 from hypothesis import given
@@ -21,11 +21,11 @@ BARE = Job(id="1", queue="q", name="q", state=State.WAITING)
 
 @given(st.dictionaries(lines, kept_values, max_size=4))
 def test_any_values_come_back_exactly(values: dict[str, Any]) -> None:
-    assert unpack(pack(values)) == values
+    assert decode_tagged(encode_tagged(values)) == values
 
 
 def test_infinite_numbers_come_back() -> None:
-    assert unpack(pack({"a": float("inf"), "b": [float("-inf")]})) == {"a": float("inf"), "b": [float("-inf")]}
+    assert decode_tagged(encode_tagged({"a": float("inf"), "b": [float("-inf")]})) == {"a": float("inf"), "b": [float("-inf")]}
 
 
 @given(jobs())
@@ -34,7 +34,7 @@ def test_a_job_gets_back_what_was_put_aside(job: Job) -> None:
     poorer = evolve(BARE, id=job.id, extra={"kue": {}})
     overflow = Overflow.of(job, {name: getattr(job, name) for name in names}, "kue", b"5")
     assert overflow is not None
-    again = Overflow.unpack(overflow.pack()).restored(poorer, b"5")
+    again = Overflow.decode(overflow.encode()).restored(poorer, b"5")
     assert all(getattr(again, name) == getattr(job, name) for name in names)
     assert again.extra == {**{name: kept for name, kept in job.extra.items() if name != "kue"}, "kue": {}}
 
@@ -71,7 +71,7 @@ def test_when_the_original_software_has_touched_the_job_only_what_it_never_touch
 )
 def test_text_that_only_looks_like_ours_is_refused(values: Any) -> None:
     with pytest.raises(MalformedValue):
-        Overflow.unpack(json.dumps(values).encode())
+        Overflow.decode(json.dumps(values).encode())
 
 
 def test_an_id_comes_back_only_to_a_job_that_has_none_of_its_own() -> None:
@@ -84,7 +84,7 @@ def test_an_id_comes_back_only_to_a_job_that_has_none_of_its_own() -> None:
 @given(st.binary(max_size=30))
 def test_any_bytes_are_refused_by_one_error(raw: bytes) -> None:
     try:
-        Overflow.unpack(raw)
+        Overflow.decode(raw)
     except MalformedValue:
         return
-    assert isinstance(unpack(raw), dict)
+    assert isinstance(decode_tagged(raw), dict)

@@ -15,7 +15,7 @@ from ferryman.schema.connection.address import Address
 from ferryman.schema.family import get_family
 from ferryman.schema.job import Job, State
 from ferryman.schema.native.overflow import Overflow
-from ferryman.schema.packed import unpack
+from ferryman.schema.tagged_json import decode_tagged
 from ferryman.schema.totals import Totals
 from ferryman.testing.keyspaces import dump, read_keyspace, store
 
@@ -38,11 +38,11 @@ def migrate(source: Address, target: Address, plan: Plan) -> int:
 def written(server: Server, db: int) -> dict[bytes, object]:
     """All keys but the journal. An overflow has the order in which the source gave it, and that may change."""
     entries = {key: entry for key, entry in dump(server.client(db)).items() if not key.startswith(JOURNAL.encode())}
-    return {key: _unpacked(entry.value) if entry.redis_type == "hash" else entry for key, entry in entries.items()}
+    return {key: _decoded(entry.value) if entry.redis_type == "hash" else entry for key, entry in entries.items()}
 
 
-def _unpacked(fields: dict[bytes, bytes]) -> dict[bytes, object]:
-    return {name: unpack(value) if name == Overflow.FIELD else value for name, value in fields.items()}
+def _decoded(fields: dict[bytes, bytes]) -> dict[bytes, object]:
+    return {name: decode_tagged(value) if name == Overflow.FIELD else value for name, value in fields.items()}
 
 
 def taken_away(client: redis.Redis) -> int:

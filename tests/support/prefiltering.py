@@ -13,8 +13,8 @@ from ferryman.schema.columnar.binary_views import NO_NUMBER, BinaryViews
 from ferryman.schema.columnar.jobtable import AcceptedJobs, BinaryLists, JobTable, Members, OwnedLists
 from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job
-from ferryman.schema.packed import pack, unpack
 from ferryman.schema.prefilter import JobGroup, Member, Prefilter
+from ferryman.schema.tagged_json import decode_tagged, encode_tagged
 from ferryman.schema.text import to_bytes, to_text
 
 ATTRIBUTES = tuple(each.name for each in fields(Job))
@@ -105,7 +105,7 @@ def jobs_of(table: JobTable) -> list[Job]:
 
 def in_order(job: Job) -> Job:
     """The job with what other families keep of it in the order of tables."""
-    return evolve(job, extra=unpack(pack(job.extra, ordered=True)))
+    return evolve(job, extra=decode_tagged(encode_tagged(job.extra, ordered=True)))
 
 
 def _values(name: str, column: Any) -> Iterable[Any]:
@@ -115,7 +115,7 @@ def _values(name: str, column: Any) -> Iterable[Any]:
             items = iter(column.items.to_list())
             return (tuple(next(items) for _ in range(count)) for count in column.counts.tolist())
         case BinaryViews() if name == "extra":
-            return map(unpack, column.to_list())
+            return map(decode_tagged, column.to_list())
         case BinaryViews():
             return map(to_text, column.to_list()) if name in TEXTS else column.to_list()
     return column.tolist()
@@ -140,8 +140,8 @@ def _column(name: str, values: Sequence[Any]) -> Any:
     if name == "logs":
         return BinaryLists(BinaryViews.of(list(chain.from_iterable(values))), np.array(list(map(len, values)), np.int64))
     if name == "extra":
-        packed = [pack(value, ordered=True) for value in values]
-        return BinaryViews.of(packed) if [repr(unpack(text)) for text in packed] == list(map(repr, values)) else None
+        encoded = [encode_tagged(value, ordered=True) for value in values]
+        return BinaryViews.of(encoded) if [repr(decode_tagged(text)) for text in encoded] == list(map(repr, values)) else None
     match {type(value) for value in values}:
         case kinds if kinds == {int}:
             return np.array(values) if max(map(abs, values)) < 2**63 else None

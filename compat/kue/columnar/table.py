@@ -17,7 +17,7 @@ from ....schema.columnar.binary_views import BinaryViews
 from ....schema.columnar.build import Datum, base64_encode, concat_rows, masked
 from ....schema.columnar.jobtable import AcceptedJobs, Column, JobTable, Members
 from ....schema.job import Job, State, rank_of
-from ....schema.packed import MARKS
+from ....schema.tagged_json import MARKS
 from ...numbers import number, number_text
 from ...overflow import FIELD
 from ..keys import LARGEST_ID, WORDS
@@ -198,7 +198,7 @@ def _ranks(scores: Any) -> Any:
 
 
 def _fields(kept: Mapping[bytes, tuple[Any, BinaryViews | None]], jobs: int) -> tuple[BinaryViews, Any]:
-    """The ``fields`` of each job's Passthrough, packed; and which jobs (bool) have some. Else there is nothing."""
+    """The ``fields`` of each job's Passthrough, encoded; and which jobs (bool) have some. Else there is nothing."""
     parts: list[Datum] = []
     there = np.zeros(jobs, bool)
     for name, (unlike, texts) in kept.items():
@@ -213,7 +213,7 @@ def _fields(kept: Mapping[bytes, tuple[Any, BinaryViews | None]], jobs: int) -> 
 
 
 def _extra(fields: BinaryViews, there: Any, word: str | None) -> BinaryViews:
-    """What ``Passthrough.to_extra`` gives for each job, packed. ``word``: the state that is kept, if it is."""
+    """What ``Passthrough.to_extra`` gives for each job, encoded. ``word``: the state that is kept, if it is."""
     if word is None:
         before = masked(there, f'{{"{NAME}":{{"fields":'.encode())
         return concat_rows(len(there), [before, fields, masked(there, b"}}"), masked(~there, b"{}")])

@@ -1,8 +1,8 @@
 """The plain overflow of thousands of jobs at once: ``../overflow.py`` for columns. Needs the extra ``spark``.
 
-Most migrated jobs have an overflow in which the values stand in one order and each in one form, that of ``Overflow.pack``. A loop
-finds them there; of all other texts it says that they are not plain. tests/schema/native/columnar/test_overflow.py. Called by
-``batch_prefilter.py`` and ``table.py``.
+Most migrated jobs have an overflow in which the values stand in one order and each in one form, that of ``Overflow.encode``. A
+loop finds them there; of all other texts it says that they are not plain. tests/schema/native/columnar/test_overflow.py. Called
+by ``batch_prefilter.py`` and ``table.py``.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ...columnar.binary_views import BinaryViews, has
 from ...columnar.build import ALPHABET, PADDING, base64_decode, scatter
 from ...columnar.jit import compiled
 from ...columnar.jobtable import BinaryLists
-from ...columnar.packed_check import plain_packs
-from ...packed import pack
+from ...columnar.tagged_json_check import check_tagged_json
+from ...tagged_json import encode_tagged
 from ..overflow import extra_of
 
 WHOLE, SIGNED, FRACTION, BYTES, LINES = range(5)
@@ -60,7 +60,7 @@ class OverflowColumns:
     _extra: BinaryViews
     """What is kept of each."""
     _families: BinaryViews
-    """The family that keeps it, where it stands there as an ordered ``pack``, and is not ``_others``."""
+    """The family that keeps it, where it stands there as an ordered ``encode_tagged``, and is not ``_others``."""
     _others: Any
     """Of which jobs something else is kept (indexes)."""
     _codes: Any
@@ -74,8 +74,8 @@ class OverflowColumns:
         are_plain = np.zeros(len(texts), np.bool_)
         _walk(texts.data, texts.starts, texts.sizes, spans[0], spans[1], are_plain, _KINDS, _ENDS, _ALL_NAMES, _IS_BASE64, _TEXTS)
         *fields, extra, roles, moments = (BinaryViews(texts.data, *found) for found in spans.transpose(1, 0, 2))
-        are_packs, families = plain_packs(extra)
-        others = np.flatnonzero(are_plain & ~are_packs)
+        are_tagged, families = check_tagged_json(extra)
+        others = np.flatnonzero(are_plain & ~are_tagged)
         codes, different = extra.take(others).dictionary_encode()
         kept = list(map(extra_of, different))
         are_plain[others] = np.array([each is not None for each in kept], bool)[codes]
@@ -125,13 +125,13 @@ class OverflowColumns:
         return BinaryLists(found, counts), faults[lasts] == faults[lasts - counts]
 
     def extra(self) -> tuple[BinaryViews, frozenset[str]]:
-        """What other families keep, as an ordered ``pack``; and the names of all of these families."""
+        """What other families keep, as an ordered ``encode_tagged``; and the names of all of these families."""
         names = {family.decode() for family in self._families.dictionary_encode()[1] if family}
         if not len(self._others):
             return self._extra, frozenset(names)
-        packed = BinaryViews.of([pack(each, ordered=True) for each in self._kept]).take(self._codes)
+        encoded = BinaryViews.of([encode_tagged(each, ordered=True) for each in self._kept]).take(self._codes)
         rest = np.delete(np.arange(len(self._extra)), self._others)
-        return scatter([self._extra.take(rest), packed], [rest, self._others]), frozenset(names.union(*self._kept))
+        return scatter([self._extra.take(rest), encoded], [rest, self._others]), frozenset(names.union(*self._kept))
 
 
 def _there(texts: BinaryViews) -> BinaryViews:

@@ -17,7 +17,7 @@ from ...columnar.build import Datum, base64_encode, concat_rows, format_ints, ma
 from ...columnar.jobtable import AcceptedJobs, Column, CommandTable, JobTable
 from ...family import Target
 from ...job import Job, State
-from ...packed import pack
+from ...tagged_json import encode_tagged
 from ...text import to_bytes, to_text
 from ...totals import Totals
 from ..keys import QueueKeys
@@ -131,7 +131,7 @@ def _text(table: JobTable, name: str) -> bytes | BinaryViews | Any:
 def _overflow(
     table: JobTable, numbers: Mapping[str, Any], result: bytes | BinaryViews | None, role: str, scores: Any
 ) -> BinaryViews | None:
-    """What ``Overflow.pack`` gives for each job; None where a column can't say."""
+    """What ``Overflow.encode`` gives for each job; None where a column can't say."""
     rows, common, columns = len(table), table.common, table.columns
     # In waiting, a rank is the priority that is read there; a job that is done has left it.
     priority = numbers["priority"]
@@ -161,7 +161,7 @@ def _overflow(
         parts += masked(there, b',"logs":['), _without_comma(lines), masked(there, b"]")
     elif common.logs:
         parts.append(b',"logs":[%b]' % b",".join(b"".join(_base64(line)) for line in common.logs))
-    extra = columns.get("extra", pack(common.extra) if common.extra else b"{}")
+    extra = columns.get("extra", encode_tagged(common.extra) if common.extra else b"{}")
     return concat_rows(
         rows,
         [
@@ -181,7 +181,7 @@ def _representation(value: float) -> bytes:
 
 
 def _base64(value: bytes | BinaryViews) -> Any:
-    """Bytes as ``pack`` writes them."""
+    """Bytes as ``encode_tagged`` writes them."""
     if isinstance(value, BinaryViews):
         return b'{"b64":"', base64_encode(value), b'"}'
     return b'{"b64":"', base64_encode(BinaryViews.of([value]))[0], b'"}'

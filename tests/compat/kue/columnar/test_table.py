@@ -13,9 +13,9 @@ from ferryman.schema.columnar.jobtable import JobTable
 from ferryman.schema.connection.address import Address
 from ferryman.schema.fact import Entry, Subject
 from ferryman.schema.job import State
-from ferryman.schema.packed import pack
 from ferryman.schema.prefilter import Member
 from ferryman.schema.rule import Keyspace
+from ferryman.schema.tagged_json import encode_tagged
 from ferryman.schema.totals import Totals
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
@@ -87,8 +87,8 @@ def test_jobs_in_a_table_are_those_that_the_reader_makes_of_each(data: st.DataOb
             made, expected = jobs_of(table), list(compress(read, table.rows.tolist()))
             assert list(map(repr, made)) == list(map(repr, map(in_order, expected)))
             assert [(job.position, job.rank) for job in made] == [(job.position, job.rank) for job in expected]
-            packed = [pack(job.extra, ordered=True) for job in expected]
-            assert table.columns["extra"].to_list() == packed if "extra" in table.columns else set(packed) == {b"{}"}
+            encoded = [encode_tagged(job.extra, ordered=True) for job in expected]
+            assert table.columns["extra"].to_list() == encoded if "extra" in table.columns else set(encoded) == {b"{}"}
 
 
 def assert_goes_over(table: JobTable, subjects: list[Subject]) -> None:
@@ -103,7 +103,7 @@ def assert_goes_over(table: JobTable, subjects: list[Subject]) -> None:
     }
     assert [(job.position, job.rank) for job in jobs_of(going)] == [(each.job.position, each.job.rank) for each in expected]
     if "extra" in going.columns:
-        assert going.columns["extra"].to_list() == [pack(each.job.extra, ordered=True) for each in expected]
+        assert going.columns["extra"].to_list() == [encode_tagged(each.job.extra, ordered=True) for each in expected]
     refusing = carry_table(table, evolve(PLAN, active=Active.REFUSE))
     assert (refusing is None) == (table.common.state is State.ACTIVE)
 

@@ -1,4 +1,4 @@
-"""What loops find in the overflow of many jobs is what Overflow.unpack reads of each."""
+"""What loops find in the overflow of many jobs is what Overflow.decode reads of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ferryman.schema.columnar.binary_views import BinaryViews
 from ferryman.schema.errors import MalformedValue
 from ferryman.schema.native.columnar.overflow import FIELDS, OverflowColumns
 from ferryman.schema.native.overflow import Overflow, is_plain
-from ferryman.schema.packed import pack
+from ferryman.schema.tagged_json import encode_tagged
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
@@ -35,7 +35,7 @@ def told(columns: OverflowColumns, row: int) -> Overflow | None:
     if columns.has("logs")[row]:
         start = int(lines.counts[:row].sum())
         fields["logs"] = tuple(lines.items[start + index] for index in range(lines.counts[row]))
-    kept = Overflow.unpack(b'{"fields":{},"extra":%b,"at":[],"native":false}' % extra[row]).extra
+    kept = Overflow.decode(b'{"fields":{},"extra":%b,"at":[],"native":false}' % extra[row]).extra
     assert families >= kept.keys()
     return Overflow(fields, kept, [columns.roles[row].decode(), float(columns.moments[row])])
 
@@ -50,7 +50,7 @@ def test_what_is_plainly_aside_is_what_is_aside(rows, way: Way, data: st.DataObj
         fields = {name: getattr(job, name) for name in FIELDS if random.random() < 0.7}
         place, score = random.choice(["waiting", "dead", "x"]), random.choice([0, 7, 2**53, -(2**45), random.randrange(2**53)])
         extra = random.choice([{}, job.extra])
-        text = Overflow(fields, extra, [place, float(score)], random.random() < 0.1).pack()
+        text = Overflow(fields, extra, [place, float(score)], random.random() < 0.1).encode()
         if random.random() < 0.5:
             at = random.randrange(len(text) + 1)
             text = text[:at] + random.choice([b"", b",", b"}", b"0", b"=", b"-", b'"']) + text[at + random.randrange(2) :]
@@ -61,7 +61,7 @@ def test_what_is_plainly_aside_is_what_is_aside(rows, way: Way, data: st.DataObj
         assert not is_plain(text) or columns.are_plain[row] or b"-0" in text
         if columns.are_plain[row]:
             found = told(columns, row)
-            assert Overflow.unpack(text) == found or found is None
+            assert Overflow.decode(text) == found or found is None
 
 
 @given(st.lists(any_jobs(), min_size=1, max_size=3))
@@ -69,22 +69,22 @@ def test_most_of_what_is_aside_is_plain(jobs) -> None:
     texts = []
     for job in jobs:
         fields = {"updated_at": 7, "max_attempts": 3, "progress": 0.5, "result": job.payload or b"", "logs": job.logs or (b"",)}
-        texts.append(Overflow(fields, {"kue": {"fields": {"a": b"b"}}}, ["waiting", 5.0]).pack())
+        texts.append(Overflow(fields, {"kue": {"fields": {"a": b"b"}}}, ["waiting", 5.0]).encode())
     columns = OverflowColumns.of(BinaryViews.of(texts))
     assert columns.are_plain.all()
-    assert [told(columns, row) for row in range(len(jobs))] == list(map(Overflow.unpack, texts))
+    assert [told(columns, row) for row in range(len(jobs))] == list(map(Overflow.decode, texts))
 
 
 @given(st.sampled_from([{"b": {"x": 1}, "a": {}}, {"a": {"y": b"1", "x": None}}, {"a": 1}, {"a": {"b64": "AA=="}}]))
 def test_what_families_keep_is_told_in_order(extra: dict[str, Any]) -> None:
-    text = b'{"fields":{},"extra":%b,"at":["x",1.0],"native":false}' % pack(extra)
+    text = b'{"fields":{},"extra":%b,"at":["x",1.0],"native":false}' % encode_tagged(extra)
     columns = OverflowColumns.of(BinaryViews.of([text]))
     try:
-        kept = Overflow.unpack(text).extra
+        kept = Overflow.decode(text).extra
     except MalformedValue:
         assert not columns.are_plain.any()
         return
     assert columns.are_plain.all()
-    packed, families = columns.extra()
-    assert packed.to_list() == [pack(kept, ordered=True)]
+    found, families = columns.extra()
+    assert found.to_list() == [encode_tagged(kept, ordered=True)]
     assert families == kept.keys()

@@ -1,8 +1,9 @@
-"""Packs: what ``pack`` (packed.py) has made, told of thousands of texts at once. Needs the extra ``spark``.
+"""Tagged JSON check: what ``encode_tagged`` (tagged_json.py) has made, told of thousands of texts at once.
 
 What other families keep of a job is one text for each, and nearly all of these are plain: one family's name, and under it texts,
-whole numbers and bytes in the order of their names. To read such a text and to pack it again gives the same text, so nobody need
-do so. A loop tells which are plain; all others are read by ``unpack``. tests/schema/columnar/test_packed_check.py. Pure.
+whole numbers and bytes in the order of their names. To decode such a text and to encode it again gives the same text, so nobody
+need do so. A loop tells which are plain; all others are read by ``decode_tagged``.
+tests/schema/columnar/test_tagged_json_check.py. Pure.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ DEEPEST = 8
 """Deeper texts are not plain."""
 
 
-def plain_packs(texts: BinaryViews) -> tuple[Any, BinaryViews]:
-    """Which texts (bool) are an ordered ``pack`` of what one family keeps, or of nothing; and the name of that family.
+def check_tagged_json(texts: BinaryViews) -> tuple[Any, BinaryViews]:
+    """Which texts (bool) are an ordered ``encode_tagged`` of what one family keeps, or of nothing; and the name of that family.
 
     The name is empty where there is none.
     """
@@ -45,7 +46,7 @@ def _walk(data: Any, starts: Any, sizes: Any, are_plain: Any, name_starts: Any, 
 
 @compiled
 def _is_plain(data: Any, at: int, end: int, lasts: Any) -> bool:
-    """Whether this is a plain pack. ``lasts``: of each mapping that is open, where the latest name stands, and its size."""
+    """Whether this is plain tagged JSON. ``lasts``: of each mapping that is open, where the latest name stands, and its size."""
     depth = 0
     while True:
         # A value stands here, or should: a mapping of one name, in which is a mapping, in which is anything.
@@ -126,7 +127,7 @@ def _name(data: Any, at: int, end: int, last: Any) -> int:
 
 @compiled
 def _base64(data: Any, at: int, end: int) -> int:
-    """The position after bytes, of which the first character stands here; -1 where ``pack`` would have written others."""
+    """The position after bytes, of which the first character stands here; -1 where ``encode_tagged`` writes others."""
     first = at
     while at < end and DIGITS[data[at]] < 64:
         at += 1

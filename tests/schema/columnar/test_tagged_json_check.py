@@ -1,4 +1,4 @@
-"""What a loop takes for a plain pack is one, and nearly all that is kept of jobs is."""
+"""What a loop takes for plain tagged JSON is that, and nearly all that is kept of jobs is."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from ferryman.schema.columnar.binary_views import BinaryViews
-from ferryman.schema.columnar.packed_check import DEEPEST, plain_packs
+from ferryman.schema.columnar.tagged_json_check import DEEPEST, check_tagged_json
 from ferryman.schema.errors import MalformedValue
-from ferryman.schema.packed import MARKS, pack, unpack
+from ferryman.schema.tagged_json import MARKS, decode_tagged, encode_tagged
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
@@ -22,17 +22,19 @@ kept = st.dictionaries(names, st.dictionaries(names, values, max_size=3), max_si
 
 
 def told(text: bytes) -> tuple[bool, bytes]:
-    are_plain, families = plain_packs(BinaryViews.of([text]))
+    are_plain, families = check_tagged_json(BinaryViews.of([text]))
     return bool(are_plain[0]), families[0]
 
 
 def is_kept_so(text: bytes) -> bool:
     """Whether the text is the one that would be kept again, of one family at most."""
     try:
-        found = unpack(text)
+        found = decode_tagged(text)
     except MalformedValue:
         return False
-    return pack(found, ordered=True) == text and len(found) <= 1 and all(isinstance(each, dict) for each in found.values())
+    return (
+        encode_tagged(found, ordered=True) == text and len(found) <= 1 and all(isinstance(each, dict) for each in found.values())
+    )
 
 
 def with_a_fault(text: bytes, at: int, put: bytes, cut: int) -> bytes:
@@ -64,15 +66,15 @@ PIECES = [
 @settings(max_examples=1000)
 @given(kept, st.integers(0, 200), st.sampled_from(PIECES), st.integers(0, 3), st.booleans())
 @example({"kue": {"a": {"b64": "AB=="}}}, 0, b"", 0, False)
-def test_what_is_plain_would_be_packed_so_again(extra: dict[str, Any], at: int, put: bytes, cut: int, spoil: bool) -> None:
-    text = pack(extra, ordered=True)
+def test_what_is_plain_would_be_encoded_so_again(extra: dict[str, Any], at: int, put: bytes, cut: int, spoil: bool) -> None:
+    text = encode_tagged(extra, ordered=True)
     if spoil:
         text = with_a_fault(text, at, put, cut)
     is_plain, family = told(text)
     event(f"plain: {is_plain}")
     if is_plain:
         assert is_kept_so(text)
-        assert [family.decode()] == (list(unpack(text)) or [""])
+        assert [family.decode()] == (list(decode_tagged(text)) or [""])
 
 
 plain_names = st.text(st.characters(min_codepoint=32, max_codepoint=126, exclude_characters='"\\'), max_size=5).filter(
@@ -84,8 +86,8 @@ plain_values = st.recursive(plain_leaves, lambda inner: st.dictionaries(plain_na
 
 @given(st.lists(st.dictionaries(plain_names, st.dictionaries(plain_names, plain_values), max_size=1)), st.sampled_from(WAYS))
 def test_most_packs_are_plain(those: list[dict[str, Any]], way: Way) -> None:
-    texts = [pack(each, ordered=True) for each in those]
-    are_plain, families = plain_packs(way(texts, [b'{"a":'], [b"}}}"]))
+    texts = [encode_tagged(each, ordered=True) for each in those]
+    are_plain, families = check_tagged_json(way(texts, [b'{"a":'], [b"}}}"]))
     assert [bool(each) for each in are_plain] == [_depth(each) <= DEEPEST for each in those]
     assert [family.decode() for family, is_plain in zip(families.to_list(), are_plain, strict=True) if is_plain] == [
         next(iter(each), "") for each, is_plain in zip(those, are_plain, strict=True) if is_plain

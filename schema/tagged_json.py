@@ -1,7 +1,7 @@
-"""Packed: plain values of any depth as JSON text that reads back exactly, bytes and odd floats included.
+"""Tagged JSON: plain values of any depth as JSON text that reads back exactly, bytes and odd floats included.
 
 For what a record has no field of its own for. Never pickles; the text is untrusted on the way back.
-Called by families that keep something aside in Redis.
+Called by families that keep an overflow in Redis.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ MARKS = frozenset({"b64", "float", "plain"})
 """Single keys of JSON objects that stand for what JSON has no form for."""
 
 
-def pack(values: Mapping[str, Any], *, ordered: bool = False) -> bytes:
+def encode_tagged(values: Mapping[str, Any], *, ordered: bool = False) -> bytes:
     """ASCII JSON for texts, numbers, None, bytes, lists, tuples, mappings with text keys. Raises MalformedValue if too deep.
 
     ``ordered``: mappings with the same items give the same text, in whichever order they have them.
     """
     try:
-        return (_packed_at_once(values, ordered) or _dump(_encode(values), ordered)).encode("ascii")
+        return (_encoded_at_once(values, ordered) or _dump(_encode(values), ordered)).encode("ascii")
     except RecursionError:
-        raise MalformedValue("values nested too deep to be packed") from None
+        raise MalformedValue("values nested too deep to be encoded") from None
 
 
-def _packed_at_once(values: Mapping[str, Any], ordered: bool) -> str | None:
+def _encoded_at_once(values: Mapping[str, Any], ordered: bool) -> str | None:
     """The text for most values, with no look at each; None for those that have something in them that JSON has no form for,
     but for bytes, or that could be taken for that."""
     found = 0
@@ -56,14 +56,14 @@ def _dump(values: Any, ordered: bool, default: Callable[[Any], Any] | None = Non
     return json.dumps(values, separators=(",", ":"), allow_nan=False, check_circular=False, default=default, sort_keys=ordered)
 
 
-def unpack(raw: bytes) -> dict[str, Any]:
-    """The values behind ``pack``; a tuple comes back as a list. Raises MalformedValue for any other text."""
+def decode_tagged(raw: bytes) -> dict[str, Any]:
+    """The values behind ``encode_tagged``; a tuple comes back as a list. Raises MalformedValue for any other text."""
     try:
         values = _decode(load_json(raw))
     except RecursionError:
-        raise MalformedValue("packed values are nested too deep") from None
+        raise MalformedValue("encoded values are nested too deep") from None
     if not isinstance(values, dict):
-        raise MalformedValue("packed values are not a JSON object")
+        raise MalformedValue("encoded values are not a JSON object")
     return values
 
 
@@ -93,7 +93,7 @@ def _decode(value: Any) -> Any:
                 try:
                     return base64.b64decode(text, validate=True)
                 except (binascii.Error, ValueError):
-                    raise MalformedValue("packed bytes are not base64") from None
+                    raise MalformedValue("encoded bytes are not base64") from None
             case {"float": ("nan" | "inf" | "-inf") as text}:
                 return float(text)
             case {"plain": dict(plain)}:

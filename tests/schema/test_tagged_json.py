@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ferryman.schema.errors import MalformedValue
-from ferryman.schema.packed import pack, unpack
+from ferryman.schema.tagged_json import decode_tagged, encode_tagged
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,8 +31,8 @@ def comparable(value: Any) -> Any:
 
 
 @given(st.dictionaries(keys, values, max_size=3))
-def test_values_come_back_exactly(packed: dict[str, Any]) -> None:
-    assert comparable(unpack(pack(packed))) == comparable(packed)
+def test_values_come_back_exactly(encoded: dict[str, Any]) -> None:
+    assert comparable(decode_tagged(encode_tagged(encoded))) == comparable(encoded)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_values_come_back_exactly(packed: dict[str, Any]) -> None:
     [b"\xff", {"b64": "QQ=="}, {"float": "nan"}, {"plain": {"b64": "QQ=="}}, [{"b64": b"A"}, b"B"], '{"b64":"QQ=="}', -math.inf],
 )
 def test_what_looks_like_a_mark_is_none(value: Any) -> None:
-    assert unpack(pack({"one": value, "two": b"raw"})) == {"one": value, "two": b"raw"}
+    assert decode_tagged(encode_tagged({"one": value, "two": b"raw"})) == {"one": value, "two": b"raw"}
 
 
 def test_values_nested_too_deep_are_refused() -> None:
@@ -48,4 +48,4 @@ def test_values_nested_too_deep_are_refused() -> None:
     for _ in range(100_000):
         deep = [deep]
     with pytest.raises(MalformedValue):
-        pack({"deep": deep})
+        encode_tagged({"deep": deep})
