@@ -17,7 +17,7 @@ from ..faults import FaultTarget
 from . import lua_json
 from .keys import UNFINISHED, layout
 from .record import Stored
-from .writer import stored_of
+from .writer import record_for
 
 NOBODY = b"nobody"
 """An id that no job has."""
@@ -28,7 +28,7 @@ class BeeFaultTarget(FaultTarget):
 
     def __init__(self, job: Job, target: Target) -> None:
         super().__init__(job, target)
-        self.stored: Stored = stored_of(job, target)
+        self.stored: Stored = record_for(job, target)
 
     @property
     def record(self) -> bytes:

@@ -82,7 +82,7 @@ def _is_unicode(text: str) -> bool:
 # What is stored
 
 
-def stored_of(job: Job, target: Target) -> Stored:
+def record_for(job: Job, target: Target) -> Stored:
     """The record that a job gets, and its place. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
     if isinstance(job, GeneratedJob):
         record: Stored = job.record
@@ -136,7 +136,7 @@ def ttl_of(stored: Stored) -> int:
 
 def write(job: Job, target: Target) -> list[Command]:
     """The commands that store the job. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
-    stored = stored_of(job, target)
+    stored = record_for(job, target)
     names, job_id, role = layout(target.prefix), to_bytes(job.id), stored.place
     record, waits_for = names.key("record", id=job.id), names.key("dependencies", id=job.id)
     commands: list[Command] = [] if target.generated else [("DEL", record, waits_for)]

@@ -17,7 +17,7 @@ from ..numbers import number_text
 from .keys import FINISHED, counted, layout
 from .passthrough import time_role
 from .record import ITEM, as_number
-from .writer import written
+from .writer import record_for
 
 HOUR_MS = 3_600_000
 
@@ -33,7 +33,7 @@ class KickqFaultTarget(FaultTarget):
 
     def __init__(self, job: Job, target: Target) -> None:
         super().__init__(job, target)
-        stored = written(job, target.now_ms)
+        stored = record_for(job, target.now_ms)
         names = layout(target.prefix)
         self.state, self.stored = stored.state, stored.record
         self.record = names.key("record", id=job.id)

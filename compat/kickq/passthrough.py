@@ -27,7 +27,7 @@ from ..extra import optional, plain_score
 from ..members import Member, Members, split
 from ..overflow import FIELD, Overflow
 from .keys import FINISHED, WORDS
-from .record import PURGE_MS, Record, lost, record_of, standard_item, word_for
+from .record import PURGE_MS, Record, lost, standard, standard_item, word_for
 
 NAME = "kickq"
 
@@ -115,7 +115,7 @@ class Passthrough:
         """The record that reproduces the stored job, provided that it has not changed since. ``base``: its standard document."""
         same = self.read_as == _document_state(job)
         item = _merged(base, {name: m for name, m in self.item.items() if same or name not in OF_STATE})
-        record = record_of(job, item)
+        record = standard(job, item)
         fields = {**record.fields, **self.fields}
         if self.state is not None and WORDS.get(self.state) is job.state:
             fields[b"state"] = to_bytes(self.state)
@@ -126,7 +126,7 @@ class Passthrough:
     def applied_loosely(self, job: Job, base: Members) -> Record:
         """The record of a job that has changed since it was read: only what no canonical field speaks for still holds."""
         beside = {name: member for name, member in self.item.items() if name not in DERIVED}
-        record = record_of(job, _merged(base, beside))
+        record = standard(job, _merged(base, beside))
         fields = {name: value for name, value in self.fields.items() if value is not None and name not in MIRRORED}
         return evolve(record, fields={**fields, **record.fields})
 
@@ -138,7 +138,7 @@ class Passthrough:
         base = standard_item(job)
         exact = self.applied(job, base)
         missing = lost(job, exact)
-        if not missing or missing.keys() <= lost(job, record_of(job, base)).keys():
+        if not missing or missing.keys() <= lost(job, standard(job, base)).keys():
             return exact, missing
         loose = self.applied_loosely(job, base)
         return loose, lost(job, loose)

@@ -1,6 +1,6 @@
 """The record of kickq, both ways: a hash with one JSON document to canonical fields, and those to what kickq itself would write.
 
-``canonical`` reads any bytes and never fails; ``standard_item`` and ``record_of`` make a sound job of kickq 1.x. What they would
+``canonical`` reads any bytes and never fails; ``standard_item`` and ``standard`` make a sound job of kickq 1.x. What they would
 not reproduce of a record stands in passthrough.py, so that together they are exact. Called by the reader and the writer.
 """
 
@@ -248,7 +248,7 @@ def _event(run: Any) -> dict[str, Any]:
 # A job's record
 
 
-def record_of(job: Job, item: Members) -> Record:
+def standard(job: Job, item: Members) -> Record:
     """The record of a job whose document is given: word, fields and scores follow from both. An unknown state has no word."""
     fields = {b"id": to_bytes(job.id), b"name": to_bytes(job.queue)}
     if job.created_at is not None:

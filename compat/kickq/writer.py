@@ -91,7 +91,7 @@ class Written:
     record: Record
 
 
-def written(job: Job, now_ms: int) -> Written:
+def record_for(job: Job, now_ms: int) -> Written:
     """The record of a job. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
     passthrough = Passthrough.of(job)
     state = _written_state(job, passthrough)
@@ -109,7 +109,7 @@ def _written_state(job: Job, passthrough: Passthrough) -> State:
 
 def write(job: Job, target: Target) -> list[Command]:
     """The commands that store the job. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
-    stored = Written(job.state, job.record) if isinstance(job, GeneratedJob) else written(job, target.now_ms)
+    stored = Written(job.state, job.record) if isinstance(job, GeneratedJob) else record_for(job, target.now_ms)
     state, record = stored.state, stored.record
     names, member = layout(target.prefix), to_bytes(job.id)
     key, staged = names.key("record", id=job.id), names.key("staged", queue=job.queue)

@@ -15,7 +15,7 @@ from ..faults import FaultTarget
 from .keys import VISIBILITY_TIMEOUT_MS, bucket_key, layout
 from .record import encode, encode_delivery, eta_text
 from .rules.placement import SWEEP_MS
-from .writer import stand_of
+from .writer import record_for
 
 OTHER_BUCKETS = (5, 4)
 """Buckets that consumers with the usual steps never read; one in which a message of its priority stands is of other steps."""
@@ -32,12 +32,12 @@ class KombuFaultTarget(FaultTarget):
 
     def __init__(self, job: Job, target: Target) -> None:
         super().__init__(job, target)
-        stand = stand_of(job, target.now_ms)
+        placed = record_for(job, target.now_ms)
         names = layout(target.prefix)
-        self.text = stand.text
-        self.message = stand.record.message
-        self.is_held = stand.record.held
-        self.list = bucket_key(target.prefix, job.queue, stand.step)
+        self.text = placed.text
+        self.message = placed.record.message
+        self.is_held = placed.record.held
+        self.list = bucket_key(target.prefix, job.queue, placed.step)
         self.unacked, self.index = names.key("unacked"), names.key("index")
         self.deadlines = names.key("deadlines")
 

@@ -132,7 +132,7 @@ def own_of(message: Message, job: Job) -> dict[str, Any]:
 
 
 @frozen
-class Stand:
+class PlacedRecord:
     """A message in its queue, as the keys tell it."""
 
     queue: str
@@ -152,11 +152,11 @@ class Stand:
     visibility_ms: int = VISIBILITY_TIMEOUT_MS
 
 
-def job_of(job_id: str, stand: Stand) -> Job:
+def job_of(job_id: str, placed: PlacedRecord) -> Job:
     """The job with everything: canonical fields, what overflowed, and what goes back byte for byte."""
-    message, overflow = _take_overflow(stand.record.message)
-    record = stand.record if overflow is None else evolve(stand.record, message=message)
-    job = canonical(job_id, stand.queue, record, stand.now_ms, stand.visibility_ms)
+    message, overflow = _take_overflow(placed.record.message)
+    record = placed.record if overflow is None else evolve(placed.record, message=message)
+    job = canonical(job_id, placed.queue, record, placed.now_ms, placed.visibility_ms)
     own = own_of(message, job)
     extra: dict[str, Any] = {}
     if overflow is not None:
@@ -175,15 +175,15 @@ def job_of(job_id: str, stand: Stand) -> Job:
     if own:
         extra[NATIVE] = own
     remembered = Passthrough(
-        held=stand.record.held,
-        since=stand.record.since,
-        step=None if stand.step == message.step(stand.steps) else stand.step,
-        bindings=None if tuple(stand.bindings) == default_bindings(stand.queue) else tuple(stand.bindings),
-        text=None if stand.text == stand.record.text else stand.text,
+        held=placed.record.held,
+        since=placed.record.since,
+        step=None if placed.step == message.step(placed.steps) else placed.step,
+        bindings=None if tuple(placed.bindings) == default_bindings(placed.queue) else tuple(placed.bindings),
+        text=None if placed.text == placed.record.text else placed.text,
     ).to_extra()
     if remembered:
         extra[NAME] = remembered
-    return evolve(job, extra=extra, position=stand.position, rank=rank_of(stand.step))
+    return evolve(job, extra=extra, position=placed.position, rank=rank_of(placed.step))
 
 
 def _take_overflow(message: Message) -> tuple[Message, Overflow | None]:
@@ -197,21 +197,21 @@ def _take_overflow(message: Message) -> tuple[Message, Overflow | None]:
         return message, None
 
 
-def with_overflow(job: Job, stand: Stand) -> Record:
+def with_overflow(job: Job, placed: PlacedRecord) -> Record:
     """The record with one header more, for all that reading it would not give back of the job; the same if that is nothing."""
-    overflow = _overflow_of(job, stand)
+    overflow = _overflow_of(job, placed)
     if overflow is None:
-        return stand.record
-    roomy = stand.record.message.without_header(HEADER)
-    if roomy != stand.record.message:
+        return placed.record
+    roomy = placed.record.message.without_header(HEADER)
+    if roomy != placed.record.message:
         # There were no headers, or one of the name that an application has taken: that is put aside as well.
-        stand = evolve(stand, record=evolve(stand.record, message=roomy))
-        overflow = _overflow_of(job, stand) or overflow
-    return evolve(stand.record, message=roomy.with_headers(**{HEADER: to_text(overflow.encode())}))
+        placed = evolve(placed, record=evolve(placed.record, message=roomy))
+        overflow = _overflow_of(job, placed) or overflow
+    return evolve(placed.record, message=roomy.with_headers(**{HEADER: to_text(overflow.encode())}))
 
 
-def _overflow_of(job: Job, stand: Stand) -> Overflow | None:
-    again = job_of(job.id, stand)
+def _overflow_of(job: Job, placed: PlacedRecord) -> Overflow | None:
+    again = job_of(job.id, placed)
     lost = differences(job, again)
     extra = {name: each for name, each in job.extra.items() if name not in (NAME, NATIVE)}
     own, found = job.extra.get(NATIVE), again.extra.get(NATIVE, {})
@@ -226,4 +226,4 @@ def _overflow_of(job: Job, stand: Stand) -> Overflow | None:
     if note:
         extra[NAME] = note
     # No family is left out of extra: what stands there under the own name is the note.
-    return Overflow.of(evolve(job, extra=extra), lost, "", to_bytes(stand.record.message.tag))
+    return Overflow.of(evolve(job, extra=extra), lost, "", to_bytes(placed.record.message.tag))

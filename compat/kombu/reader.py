@@ -41,7 +41,7 @@ from .keys import (
     step_of,
     steps_of,
 )
-from .passthrough import Stand, job_of
+from .passthrough import PlacedRecord, job_of
 from .record import Message, decode, decode_delivery
 from .view import View, step_in, text_of, view_of
 
@@ -325,8 +325,8 @@ def read(subject: Subject, keyspace: Keyspace) -> Job | None:
         queue, step = lane_of(queue, keyspace.totals) or (queue, step)
     record, bound = view.record(view.message), known.by_queue.get(queue, ())
     position = _position(view, queue, step, keyspace.totals)
-    stand = Stand(queue, record, text_of(view.own), step, keyspace.now_ms, bound, position, steps, visibility_ms)
-    return job_of(view.job_id, stand)
+    placed = PlacedRecord(queue, record, text_of(view.own), step, keyspace.now_ms, bound, position, steps, visibility_ms)
+    return job_of(view.job_id, placed)
 
 
 def is_foreign(view: View, totals: Totals) -> bool:

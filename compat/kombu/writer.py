@@ -25,7 +25,7 @@ from ..scripts import script
 from ..timestamps import parse_timestamp
 from .bindings import Bindings, default_bindings, register
 from .keys import STEPS, USUAL, Settings, bucket_key, can_be_queue, is_unicode, lane, lane_parts, layout, step_of
-from .passthrough import Passthrough, Stand, head_of, with_overflow
+from .passthrough import Passthrough, PlacedRecord, head_of, with_overflow
 from .record import Message, Record, eta_text, task_of
 
 _script = partial(script, __package__)
@@ -81,7 +81,7 @@ def _is_text(raw: bytes | None) -> bool:
 # A job's message
 
 
-def message_of(job: Job, kept_step: int | None, now_ms: int, steps: Sequence[int] = STEPS) -> Message:
+def message_for(job: Job, kept_step: int | None, now_ms: int, steps: Sequence[int] = STEPS) -> Message:
     """The message that brings the job to a worker. Raises MalformedValue for a job that ``incompatibilities`` refuses.
 
     ``kept_step``: the bucket in which kombu had it, if that was not the one of its priority.
@@ -152,20 +152,20 @@ def _seconds(milliseconds: int) -> int | float:
     return milliseconds // 1000 if milliseconds % 1000 == 0 else milliseconds / 1000
 
 
-def stand_of(job: Job, now_ms: int, settings: Settings = USUAL) -> Stand:
+def record_for(job: Job, now_ms: int, settings: Settings = USUAL) -> PlacedRecord:
     """The message of a job in its queue. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
     passthrough = Passthrough.of(job)
     held = job.state is State.ACTIVE and passthrough.held
     written = evolve(job, state=State.WAITING) if job.state is State.ACTIVE and not held else job
-    message = message_of(written, passthrough.step, now_ms, settings.steps)
+    message = message_for(written, passthrough.step, now_ms, settings.steps)
     step = message.step(settings.steps) if passthrough.step is None else passthrough.step
     since = passthrough.since if passthrough.since is not None or not held else now_ms / 1000
     record = Record(message, held, since if held else None)
     bindings = default_bindings(job.queue) if passthrough.bindings is None else passthrough.bindings
     text = passthrough.exact(record)
-    stand = Stand(job.queue, record, text, step, now_ms, bindings, None, settings.steps, settings.visibility_ms)
-    completed = with_overflow(written, stand)
-    return stand if completed is record else evolve(stand, record=completed, text=passthrough.exact(completed))
+    placed = PlacedRecord(job.queue, record, text, step, now_ms, bindings, None, settings.steps, settings.visibility_ms)
+    completed = with_overflow(written, placed)
+    return placed if completed is record else evolve(placed, record=completed, text=passthrough.exact(completed))
 
 
 # What is stored
@@ -173,21 +173,21 @@ def stand_of(job: Job, now_ms: int, settings: Settings = USUAL) -> Stand:
 
 def write(job: Job, target: Target, settings: Settings = USUAL) -> list[Command]:
     """The commands that store the job. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
-    stand = job.record if isinstance(job, GeneratedJob) else stand_of(job, target.now_ms, settings)
+    placed = job.record if isinstance(job, GeneratedJob) else record_for(job, target.now_ms, settings)
     names, tag = layout(target.prefix, settings), to_bytes(job.id)
     staged, order = names.key("staged", queue=job.queue), names.key("staged_order", queue=job.queue)
-    if stand.record.held:
+    if placed.record.held:
         # Should an older version of the job be staged, it must not run as well.
         gone: list[Command] = [] if target.generated else [("HDEL", staged, tag), ("ZREM", order, tag)]
         taken: list[Command] = [
-            ("ZADD", names.key("index"), repr(stand.record.since), tag),
-            ("HSET", names.key("unacked"), tag, stand.text),
+            ("ZADD", names.key("index"), repr(placed.record.since), tag),
+            ("HSET", names.key("unacked"), tag, placed.text),
         ]
         return gone + taken
     # Jobs that have no place at the source run first.
     place = 0 if job.position is None else job.position + 1
-    step = stand.step if not isinstance(job, GeneratedJob) else stand.record.message.step(settings.steps)
-    return [("HSET", staged, tag, b"%d\n%b" % (step, stand.text)), ("ZADD", order, place, tag)]
+    step = placed.step if not isinstance(job, GeneratedJob) else placed.record.message.step(settings.steps)
+    return [("HSET", staged, tag, b"%d\n%b" % (step, placed.text)), ("ZADD", order, place, tag)]
 
 
 # What is done once

@@ -82,7 +82,7 @@ def write(job: Job, target: Target) -> list[Command]:
     """The commands that store the job. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
     passthrough = Passthrough.of(job)
     state = _written_state(job, passthrough)
-    record = passthrough.applied(job) if target.generated else _record(job, state, passthrough)
+    record = passthrough.applied(job) if target.generated else record_for(job, state, passthrough)
     names = layout(target.prefix)
     number = number_for(job, state)
     key = names.key("record", id=number)
@@ -105,7 +105,7 @@ def write(job: Job, target: Target) -> list[Command]:
     return commands
 
 
-def _record(job: Job, state: State, passthrough: Passthrough) -> Record:
+def record_for(job: Job, state: State, passthrough: Passthrough) -> Record:
     """The hash and the scores that the job gets."""
     written = job if state is job.state else evolve(job, state=state)
     record = standard(written)

@@ -14,7 +14,7 @@ from ...schema.family import Command, Target
 from ...schema.job import Job
 from ..faults import FaultTarget
 from .keys import layout
-from .passthrough import record_of
+from .passthrough import record_for
 from .record import Record
 
 GHOST = "ghost-worker"
@@ -26,7 +26,7 @@ class PjqFaultTarget(FaultTarget):
 
     def __init__(self, job: Job, target: Target) -> None:
         super().__init__(job, target)
-        self.stored: Record = record_of(job)
+        self.stored: Record = record_for(job)
 
     @property
     def record(self) -> bytes:

@@ -111,7 +111,7 @@ def place_of(job: Job, read_from: str | None) -> str:
     return read_from if job.state is State.ACTIVE and read_from in WRITABLE else "queued"
 
 
-def record_of(job: Job) -> Record:
+def record_for(job: Job) -> Record:
     """The hash and the scores that a job gets. Raises MalformedValue if its extra is not the reader's."""
     passthrough = Passthrough.of(job)
     place = place_of(job, passthrough.place)

@@ -22,7 +22,7 @@ from ...schema.totals import Totals
 from ..generated import GeneratedJob
 from ..scripts import script
 from .keys import can_be_id, is_unicode, layout
-from .passthrough import WRITABLE, Passthrough, place_of, record_of
+from .passthrough import WRITABLE, Passthrough, place_of, record_for
 from .payload import members_of
 from .record import FINISHED
 
@@ -78,7 +78,7 @@ def _can_be_run(payload: bytes | None) -> bool:
 
 def write(job: Job, target: Target) -> list[Command]:
     """The commands that store the job. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
-    record = job.record if isinstance(job, GeneratedJob) else record_of(job)
+    record = job.record if isinstance(job, GeneratedJob) else record_for(job)
     names, job_id = layout(target.prefix), to_bytes(job.id)
 
     def key(role: str) -> bytes:

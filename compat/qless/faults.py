@@ -16,7 +16,7 @@ from ..faults import FaultTarget
 from .keys import layout, own_throttle
 from .passthrough import THROTTLED, Passthrough
 from .record import Record, priority_of, score_text, work_score
-from .writer import stored_record
+from .writer import record_for
 
 HOUR_S = 3600
 DAY_S = 86_400
@@ -44,7 +44,7 @@ class QlessFaultTarget(FaultTarget):
     def __init__(self, job: Job, target: Target) -> None:
         super().__init__(job, target)
         self.passthrough = Passthrough.of(job)
-        self.stored: Record = stored_record(job, job.state, self.passthrough)
+        self.stored: Record = record_for(job, job.state, self.passthrough)
         self.word = to_text(self.stored.fields.get(b"state", b""))
         self.now_s = target.now_ms / 1000
         self.names = layout(target.prefix)

@@ -78,7 +78,7 @@ def write(job: Job, target: Target) -> list[Command]:
     """The commands that store the job. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
     passthrough = Passthrough.of(job)
     state = _written_state(job, passthrough)
-    record = job.record if isinstance(job, GeneratedJob) else stored_record(job, state, passthrough)
+    record = job.record if isinstance(job, GeneratedJob) else record_for(job, state, passthrough)
     names, jid = layout(target.prefix), to_bytes(job.id)
     key = names.key("record", id=job.id)
     commands: list[Command] = [] if target.generated else [("EVAL", _script("leave"), 1, key, to_bytes(target.prefix), jid)]
@@ -113,7 +113,7 @@ def write(job: Job, target: Target) -> list[Command]:
     return [*commands, *_place(job, state, record, passthrough, target)]
 
 
-def stored_record(job: Job, state: State, passthrough: Passthrough) -> Record:
+def record_for(job: Job, state: State, passthrough: Passthrough) -> Record:
     """Hash, history and places that the job gets."""
     written = job if state is job.state else evolve(job, state=state)
     record = standard(written)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 from ferryman.compat.kombu import FAMILY
-from ferryman.compat.kombu.writer import stand_of
+from ferryman.compat.kombu.writer import record_for
 from ferryman.schema.fact import Entry
 from ferryman.schema.totals import Totals
 from ferryman.testing.hostile import interrogate
@@ -49,6 +49,6 @@ def test_deep_and_large_values_are_findings_and_cost_little(raw: bytes) -> None:
 def test_a_large_header_is_carried() -> None:
     """Some MB under ferryman's own header name, which is not what it puts there."""
     job = next(FAMILY.generate(1, 1, NOW))
-    message = json.loads(stand_of(job, NOW).text)
+    message = json.loads(record_for(job, NOW).text)
     message["headers"]["ferryman"] = "[" * 3_000_000
     interrogate(read_keyspace(FAMILY, [Entry(b"celery", "list", [json.dumps(message).encode()])], "", NOW))
