@@ -105,10 +105,9 @@ def planned(
     choices: Choices = NO_CHOICES,
 ) -> list[Repair]:
     """What would mend every finding of the rules. Only reads. Raises UsageError as ``check_rules`` does."""
-    cases = _Search(address, rules, now_ms, progress, throttle, choices).cases()
+    fixes = _Search(address, rules, now_ms, progress, throttle, choices).fixes()
     return [
-        Repair(case.finding, case.commands, Outcome.PLANNED if case.commands else case.outcome, case.reason)
-        for case in cases.values()
+        Repair(fix.finding, fix.commands, Outcome.PLANNED if fix.commands else fix.outcome, fix.reason) for fix in fixes.values()
     ]
 
 
@@ -128,62 +127,65 @@ def applied(
     search = _Search(address, rules, now_ms, progress, throttle, choices)
     repairs: dict[_Name, Repair] = {}
     with open_client(address) as client:
-        cases = search.cases()
+        fixes = search.fixes()
         for _ in range(MOST_ROUNDS):
-            noted = {name: note(client, case) for name, case in cases.items()}
-            confirmed = search.cases() if any(noted.values()) else {}
-            sent = _apply(client, cases, noted, confirmed, repairs)
+            noted = {name: note(client, fix) for name, fix in fixes.items()}
+            confirmed = search.fixes() if any(noted.values()) else {}
+            sent = _apply(client, fixes, noted, confirmed, repairs)
             if not sent:
                 break
-            left = search.cases()
-            _look_back(cases, left, sent, repairs)
-            cases = left
-            if not any(case.commands for case in cases.values()):
+            left = search.fixes()
+            _look_back(fixes, left, sent, repairs)
+            fixes = left
+            if not any(fix.commands for fix in fixes.values()):
                 break
     return list(repairs.values())
 
 
 def _apply(
     client: redis.Redis,
-    cases: Mapping[_Name, Case],
+    fixes: Mapping[_Name, PlannedRepair],
     noted: Mapping[_Name, list[bytes]],
-    confirmed: Mapping[_Name, Case],
+    confirmed: Mapping[_Name, PlannedRepair],
     repairs: dict[_Name, Repair],
 ) -> set[tuple[Command, ...]]:
-    """Sends what is confirmed, and says of each case in ``repairs`` what came of it. Returns what was applied."""
+    """Sends what is confirmed, and says of each fix in ``repairs`` what came of it. Returns what was applied."""
     sent: set[tuple[Command, ...]] = set()
-    for name, case in cases.items():
-        digests, outcome, reason = noted[name], case.outcome, case.reason
+    for name, fix in fixes.items():
+        digests, outcome, reason = noted[name], fix.outcome, fix.reason
         if digests:
             again = confirmed.get(name)
-            same = again is not None and again.commands == case.commands
+            same = again is not None and again.commands == fix.commands
             try:
                 # Several jobs may need the very same: one that is sent mends them all.
-                holds = same and (case.commands in sent or send(client, case, digests))
+                holds = same and (fix.commands in sent or send(client, fix, digests))
             except RefusedRepair as error:
-                repairs[name] = Repair(case.finding, case.commands, Outcome.REFUSED, str(error))
+                repairs[name] = Repair(fix.finding, fix.commands, Outcome.REFUSED, str(error))
                 continue
             outcome = Outcome.MENDED if holds else Outcome.CHANGED
             if holds:
-                sent.add(case.commands)
-        elif case.commands:
+                sent.add(fix.commands)
+        elif fix.commands:
             reason = "a key has another Redis type than the commands need"
-        repairs[name] = Repair(case.finding, case.commands, outcome, reason)
+        repairs[name] = Repair(fix.finding, fix.commands, outcome, reason)
     return sent
 
 
 def _look_back(
-    tried: Mapping[_Name, Case], left: Mapping[_Name, Case], sent: set[tuple[Command, ...]], repairs: dict[_Name, Repair]
+    tried: Mapping[_Name, PlannedRepair],
+    left: Mapping[_Name, PlannedRepair],
+    sent: set[tuple[Command, ...]],
+    repairs: dict[_Name, Repair],
 ) -> None:
-    """Corrects what was said of the cases of a round by what is left after it."""
+    """Corrects what was said of the fixes of a round by what is left after it."""
     written = {key for commands in sent for command in commands for key in keys_of(command)}
-    for name, case in tried.items():
+    for name, fix in tried.items():
         outcome = repairs[name].outcome
         if outcome is Outcome.MENDED and name in left:
-            repairs[name] = Repair(left[name].finding, case.commands, Outcome.REMAINS)
-        elif outcome is Outcome.CHANGED and name not in left and any(written.intersection(keys_of(look)) for look in case.looks):
+            repairs[name] = Repair(left[name].finding, fix.commands, Outcome.REMAINS)
+        elif outcome is Outcome.CHANGED and name not in left and any(written.intersection(keys_of(look)) for look in fix.looks):
             # Another repair of the same round was what changed it, and it is gone.
-            repairs[name] = Repair(case.finding, case.commands, Outcome.MENDED)
+            repairs[name] = Repair(fix.finding, fix.commands, Outcome.MENDED)
 
 
 # Reading
@@ -193,7 +195,7 @@ _Name = tuple[str, str | None, str | None, str, str | None, str]
 
 
 @frozen
-class Case:
+class PlannedRepair:
     """A finding with what mends it and what must not change meanwhile."""
 
     finding: Finding
@@ -219,7 +221,7 @@ class _Search:
     def __attrs_post_init__(self) -> None:
         check_rules(self.address.key_family, self.rules, self.choices)
 
-    def cases(self) -> dict[_Name, Case]:
+    def fixes(self) -> dict[_Name, PlannedRepair]:
         """Everything that is found now. Raises KeyspaceNotFound if there is no keyspace."""
         family, prefix = self.address.key_family, self.address.prefix
         totals, shared, keys, found = Totals(), set[bytes](), 0, False
@@ -240,13 +242,13 @@ class _Search:
             if not found:
                 raise source.nothing_found()
         keyspace = Keyspace(family, prefix, self.now_ms, totals)
-        cases: dict[_Name, Case] = {}
+        fixes: dict[_Name, PlannedRepair] = {}
         for finding, subject in self._found(builder, keyspace):
             commands, outcome, reason = self._mending(finding, subject, keyspace)
             scope = subject.scope if subject else ""
             name = (finding.rule, finding.repair, finding.job_id, finding.key, finding.queue, scope)
-            cases[name] = Case(finding, commands, looks(commands, subject, shared) if commands else (), outcome, reason)
-        return cases
+            fixes[name] = PlannedRepair(finding, commands, looks(commands, subject, shared) if commands else (), outcome, reason)
+        return fixes
 
     def _mending(
         self, finding: Finding, subject: Subject | None, keyspace: Keyspace
@@ -281,16 +283,16 @@ class RefusedRepair(ServerError):
     """The server refused one repair, or can't apply it as one. Others may go on."""
 
 
-def note(client: redis.Redis, case: Case) -> list[bytes]:
+def note(client: redis.Redis, fix: PlannedRepair) -> list[bytes]:
     """The digests of the answers to everything that must not change; none where a key has a type that the commands can't have."""
     with open_pipeline(client) as pipe:
-        replies = pipe.call(case.looks)
+        replies = pipe.call(fix.looks)
     for reply in replies:
         if isinstance(reply, Forbidden):
             raise reply
         if isinstance(reply, Exception):
             return []
-    return [pin(look, reply) for look, reply in zip(case.looks, replies, strict=True)]
+    return [pin(look, reply) for look, reply in zip(fix.looks, replies, strict=True)]
 
 
 @cache
@@ -298,16 +300,16 @@ def _script() -> Script:
     return Script("repair", files(__package__).joinpath("lua", "repair.lua").read_text("utf-8"))
 
 
-def send(client: redis.Redis, case: Case, digests: list[bytes]) -> bool:
+def send(client: redis.Redis, fix: PlannedRepair, digests: list[bytes]) -> bool:
     """Applies the commands at once. False: something has changed, and nothing was applied. Raises ServerError."""
-    keys = dict.fromkeys(key for command in (*case.looks, *case.commands) for key in keys_of(command))
-    words: list[Any] = [len(case.looks)]
-    for look, digest in zip(case.looks, digests, strict=True):
+    keys = dict.fromkeys(key for command in (*fix.looks, *fix.commands) for key in keys_of(command))
+    words: list[Any] = [len(fix.looks)]
+    for look, digest in zip(fix.looks, digests, strict=True):
         words += [len(look), *look, digest]
-    words.append(len(case.commands))
-    for command in case.commands:
+    words.append(len(fix.commands))
+    for command in fix.commands:
         words += [len(command), *command]
-    finding = case.finding
+    finding = fix.finding
     try:
         return run(client, Call(_script(), tuple(keys), tuple(words), _is_applied))
     except Forbidden as error:

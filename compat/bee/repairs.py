@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from attrs import frozen
-
 from ...schema.choices import NO_CHOICES, Choices
 from ...schema.errors import Unmendable
 from ...schema.fact import Subject
 from ...schema.family import Command
 from ...schema.rule import Finding, Keyspace
 from ...schema.text import to_bytes, to_text
+from ..repairs import RepairContext
 from . import lua_json
 from .keys import LOCK_MS, OPTIONS, OPTIONS_TTL, UNFINISHED, layout
 from .rules.duplicates import NO_ORIGINALS
@@ -30,31 +29,12 @@ USUAL = {b"worker": b"", b"retries": b"0", b"history": b"{}", b"tags": b"{}"}
 """What bee writes into fields of which it knows nothing yet."""
 
 
-@frozen
-class Patient:
-    """A job with a finding."""
-
-    view: View
-    keyspace: Keyspace
-    finding: Finding
-    choices: Choices = NO_CHOICES
-
-    @property
-    def id(self) -> bytes:
-        return to_bytes(self.view.job_id)
+class BeeRepairContext(RepairContext[View]):
+    """A finding about a job of bee."""
 
     @property
     def record(self) -> bytes:
         return self.key("record", id=self.view.job_id)
-
-    @property
-    def at(self) -> bytes:
-        """The key that the finding names."""
-        return to_bytes(self.finding.key)
-
-    @property
-    def now_ms(self) -> int:
-        return self.keyspace.now_ms
 
     def key(self, role: str, **names: str) -> bytes:
         return layout(self.keyspace.prefix).key(role, **names)
@@ -69,58 +49,58 @@ class Patient:
         return int(ttl) if ttl is not None and 1 <= ttl <= LONGEST_TTL else None
 
 
-def _add_fields(patient: Patient) -> Iterator[Command]:
-    fields = patient.view.fields
-    if b"jid" not in fields and patient.at == patient.record and all(name in fields for name in NEEDED):
-        yield ("HSET", patient.record, "jid", patient.id)  # the key tells it
+def _add_fields(context: BeeRepairContext) -> Iterator[Command]:
+    fields = context.view.fields
+    if b"jid" not in fields and context.finding_key == context.record and all(name in fields for name in NEEDED):
+        yield ("HSET", context.record, "jid", context.id)  # the key tells it
         return
     missing = [pair for pair in USUAL.items() if pair[0] not in fields]
-    sound = fields.get(b"jid") == patient.id and all(name in fields for name in (*NEEDED, b"submitted"))
+    sound = fields.get(b"jid") == context.id and all(name in fields for name in (*NEEDED, b"submitted"))
     if sound and missing:
-        yield ("HSET", patient.record, *(text for pair in missing for text in pair))
+        yield ("HSET", context.record, *(text for pair in missing for text in pair))
 
 
-def _drop_result(patient: Patient) -> Iterator[Command]:
-    if unreadable(patient.view) == [b"result"]:
-        yield ("HDEL", patient.record, "result")
+def _drop_result(context: BeeRepairContext) -> Iterator[Command]:
+    if unreadable(context.view) == [b"result"]:
+        yield ("HDEL", context.record, "result")
 
 
-def _set_options(patient: Patient) -> Iterator[Command]:
-    options = patient.view.options
+def _set_options(context: BeeRepairContext) -> Iterator[Command]:
+    options = context.view.options
     if options is not None:
-        wrong = wrong_options(options, blocked=bool(patient.view.needs))
+        wrong = wrong_options(options, blocked=bool(context.view.needs))
         right = {name: value for name, value in options.items() if name not in wrong}
         raw = lua_json.dump(right | {name: OPTIONS[name] for name in wrong if name in OPTIONS})
         if raw is not None:
-            yield ("HSET", patient.record, "options", raw)
+            yield ("HSET", context.record, "options", raw)
 
 
-def _queue(patient: Patient) -> Iterator[Command]:
-    yield patient.stands("queue", patient.now_ms)
+def _queue(context: BeeRepairContext) -> Iterator[Command]:
+    yield context.stands("queue", context.now_ms)
 
 
-def _delay(patient: Patient) -> Iterator[Command]:
-    last = patient.view.history[-1] if patient.view.history else {}
+def _delay(context: BeeRepairContext) -> Iterator[Command]:
+    last = context.view.history[-1] if context.view.history else {}
     till = lua_json.plain_number(last.get("till"))
-    sound = not wrong_options(patient.view.options or {}, blocked=False)
+    sound = not wrong_options(context.view.options or {}, blocked=False)
     if last.get("event") == "delayed" and till is not None and sound:
-        yield patient.stands("delayed", till)
+        yield context.stands("delayed", till)
 
 
-def _lock(patient: Patient) -> Iterator[Command]:
-    view = patient.view
+def _lock(context: BeeRepairContext) -> Iterator[Command]:
+    view = context.view
     if view.events[-1:] not in ([], ["popped"]):
         # Its end was cut short: whether it may run again, its worker alone knew.
         return
     if "locks" not in view.own:
-        yield patient.stands("locks", patient.now_ms + LOCK_MS)
+        yield context.stands("locks", context.now_ms + LOCK_MS)
     if all(fact.place != view.worker for fact in view.held):
-        yield ("SADD", patient.key("held", worker=view.worker), patient.id)
+        yield ("SADD", context.key("held", worker=view.worker), context.id)
 
 
-def _requeue(patient: Patient) -> Iterator[Command]:
+def _requeue(context: BeeRepairContext) -> Iterator[Command]:
     """What bee's own script writes when a lock has run out for good: one retry is spent, and the job waits."""
-    view, retries = patient.view, patient.view.whole(b"retries")
+    view, retries = context.view, context.view.whole(b"retries")
     history, allowed = lua_json.as_list(view.fields.get(b"history")), lua_json.plain_number((view.options or {}).get("retries"))
     if view.events[-1:] != ["popped"] or history is None:
         raise Unmendable("its history does not end with the pop: whether it may run again, its worker alone knew")
@@ -128,82 +108,86 @@ def _requeue(patient: Patient) -> Iterator[Command]:
         raise Unmendable("it has no retries left: any live worker of the queue fails it")
     lock = view.own.get("locks")
     since = None if lock is None or lock.score is None else lock.score - LOCK_MS
-    patient.choices.check(patient.now_ms, since, view.worker or None)
-    about = {"hive": "ferryman", "timestamp": patient.now_ms}
+    context.choices.check(context.now_ms, since, view.worker or None)
+    about = {"hive": "ferryman", "timestamp": context.now_ms}
     story = lua_json.dump([*history, {**about, "event": "expiredLock"}, {**about, "event": "queued"}])
     if story is not None:
-        yield from (("ZREM", fact.key, patient.id) for fact in view.in_set("locks"))
-        yield from (("SREM", fact.key, patient.id) for fact in view.held)
+        yield from (("ZREM", fact.key, context.id) for fact in view.in_set("locks"))
+        yield from (("SREM", fact.key, context.id) for fact in view.held)
         yield from (("DEL", fact.key) for fact in view.waits)
-        yield ("HSET", patient.record, "retries", retries + 1, "status", "queued", "history", story)
-        yield patient.stands("queue", patient.now_ms)
+        yield ("HSET", context.record, "retries", retries + 1, "status", "queued", "history", story)
+        yield context.stands("queue", context.now_ms)
 
 
-def _expire(patient: Patient) -> Iterator[Command]:
-    yield patient.stands("expires", patient.now_ms + (patient.ttl() or OPTIONS_TTL))
+def _expire(context: BeeRepairContext) -> Iterator[Command]:
+    yield context.stands("expires", context.now_ms + (context.ttl() or OPTIONS_TTL))
 
 
-def _die(patient: Patient) -> Iterator[Command]:
-    for fact in patient.view.places:
-        yield ("ZREM", fact.key, patient.id)
-    if not patient.view.is_dying:
-        yield ("PEXPIRE", patient.record, patient.ttl() or OPTIONS_TTL)
+def _die(context: BeeRepairContext) -> Iterator[Command]:
+    for fact in context.view.places:
+        yield ("ZREM", fact.key, context.id)
+    if not context.view.is_dying:
+        yield ("PEXPIRE", context.record, context.ttl() or OPTIONS_TTL)
 
 
-def _leave(patient: Patient) -> Iterator[Command]:
+def _leave(context: BeeRepairContext) -> Iterator[Command]:
     """Out of the sorted set that the finding names, if it is one in which the job must not be."""
-    view = patient.view
+    view = context.view
     if view.record is not None and not view.is_job and b"data" in view.fields:
         raise Unmendable("it is the place of a job that has only lost its jid: --repair BEE-1 first")
     for fact in view.places:
         belongs = view.status in MEMBERS[fact.role] and fact.queue == view.queue
-        if fact.key == patient.at and not belongs:
-            yield ("ZREM", fact.key, patient.id)
+        if fact.key == context.finding_key and not belongs:
+            yield ("ZREM", fact.key, context.id)
 
 
-def _stay_in_one(patient: Patient) -> Iterator[Command]:
-    view = patient.view
+def _stay_in_one(context: BeeRepairContext) -> Iterator[Command]:
+    view = context.view
     wrong = [fact for fact in view.places if view.status not in MEMBERS[fact.role] or fact.queue != view.queue]
     if len(wrong) == len(view.places) - 1:
         for fact in wrong:
-            yield ("ZREM", fact.key, patient.id)
+            yield ("ZREM", fact.key, context.id)
 
 
-def _release_set(patient: Patient) -> Iterator[Command]:
+def _release_set(context: BeeRepairContext) -> Iterator[Command]:
     """Out of a set that the finding names."""
-    yield ("SREM", patient.at, patient.id)
+    yield ("SREM", context.finding_key, context.id)
 
 
-def _drop_counter(patient: Patient) -> Iterator[Command]:
+def _drop_counter(context: BeeRepairContext) -> Iterator[Command]:
     counted = (b"1", b"2", b"3")
-    for fact in patient.view.waits:
-        counts = patient.view.status == "running" and fact.place == patient.view.worker and fact.values[0] in counted
-        if fact.key == patient.at and not counts:
+    for fact in context.view.waits:
+        counts = context.view.status == "running" and fact.place == context.view.worker and fact.values[0] in counted
+        if fact.key == context.finding_key and not counts:
             yield ("DEL", fact.key)
 
 
-def _unlist_alone(patient: Patient) -> Iterator[Command]:
-    for fact in patient.view.lists:
-        if fact.key == patient.at and fact.index == 0 and fact.values == (b"1",):
+def _unlist_alone(context: BeeRepairContext) -> Iterator[Command]:
+    for fact in context.view.lists:
+        if fact.key == context.finding_key and fact.index == 0 and fact.values == (b"1",):
             yield ("LLEN", fact.key)
-            yield ("LREM", fact.key, 0, patient.id)
+            yield ("LREM", fact.key, 0, context.id)
 
 
-def _list(patient: Patient) -> Iterator[Command]:
-    view = patient.view
-    if patient.at != patient.record:
-        yield from (("LREM", patient.at, 0, patient.id) for fact in view.lists if fact.key == patient.at and fact.index != 0)
+def _list(context: BeeRepairContext) -> Iterator[Command]:
+    view = context.view
+    if context.finding_key != context.record:
+        yield from (
+            ("LREM", context.finding_key, 0, context.id)
+            for fact in view.lists
+            if fact.key == context.finding_key and fact.index != 0
+        )
     elif view.own_list is not None and view.status not in NO_ORIGINALS:
-        yield ("RPUSH", patient.key("hashes", hashed=view.own_list), patient.id)
+        yield ("RPUSH", context.key("hashes", hashed=view.own_list), context.id)
 
 
-def _release(patient: Patient) -> Iterator[Command]:
+def _release(context: BeeRepairContext) -> Iterator[Command]:
     """What bee does when what a job waits for ends: the last one to end lets it run, or start its delay."""
-    view = patient.view
+    view = context.view
     ended = {told.job_id for told in view.told if told.status not in UNFINISHED}
     if not ended:
         return
-    leave: Command = ("SREM", patient.key("dependencies", id=view.job_id), *map(to_bytes, sorted(ended)))
+    leave: Command = ("SREM", context.key("dependencies", id=view.job_id), *map(to_bytes, sorted(ended)))
     if set(view.needs) - ended or "delayed" in view.own:
         yield leave
         return
@@ -211,33 +195,33 @@ def _release(patient: Patient) -> Iterator[Command]:
     if history is None or wrong_options(options, blocked=True):
         # bee itself would abort here.
         return
-    event: dict[str, Any] = {"hive": "ferryman", "timestamp": patient.now_ms, "event": "queued"}
-    place, status = patient.stands("queue", patient.now_ms), "queued"
+    event: dict[str, Any] = {"hive": "ferryman", "timestamp": context.now_ms, "event": "queued"}
+    place, status = context.stands("queue", context.now_ms), "queued"
     if options["delay"] > 0:
-        event |= {"event": "delayed", "till": patient.now_ms + options["delay"]}
-        place, status = patient.stands("delayed", event["till"]), "new"
+        event |= {"event": "delayed", "till": context.now_ms + options["delay"]}
+        place, status = context.stands("delayed", event["till"]), "new"
     story = lua_json.dump([*history, event])
     if story is not None:
-        yield from (leave, place, ("HSET", patient.record, "status", status, "history", story))
+        yield from (leave, place, ("HSET", context.record, "status", status, "history", story))
 
 
-def _drop_dependencies(patient: Patient) -> Iterator[Command]:
-    yield ("DEL", patient.key("dependencies", id=patient.view.job_id))
+def _drop_dependencies(context: BeeRepairContext) -> Iterator[Command]:
+    yield ("DEL", context.key("dependencies", id=context.view.job_id))
 
 
-def _tag(patient: Patient) -> Iterator[Command]:
-    yield from (("SADD", patient.key("tag", tag=tag), patient.id) for tag in untagged(patient.view))
+def _tag(context: BeeRepairContext) -> Iterator[Command]:
+    yield from (("SADD", context.key("tag", tag=tag), context.id) for tag in untagged(context.view))
 
 
-def _join_parent(patient: Patient) -> Iterator[Command]:
-    view = patient.view
-    if patient.at != patient.record:
-        yield ("SREM", patient.at, patient.id)
+def _join_parent(context: BeeRepairContext) -> Iterator[Command]:
+    view = context.view
+    if context.finding_key != context.record:
+        yield ("SREM", context.finding_key, context.id)
     elif b"parent" in view.fields:
-        yield ("SADD", patient.key("children", id=to_text(view.fields[b"parent"])), patient.id)
+        yield ("SADD", context.key("children", id=to_text(view.fields[b"parent"])), context.id)
 
 
-_REPAIRS: Mapping[str, Callable[[Patient], Iterator[Command]]] = {
+_REPAIRS: Mapping[str, Callable[[BeeRepairContext], Iterator[Command]]] = {
     "BEE-1": _add_fields,
     "BEE-2": _drop_result,
     "BEE-3": _set_options,
@@ -280,9 +264,9 @@ def repair(finding: Finding, subject: Subject | None, keyspace: Keyspace, choice
     mend = _REPAIRS.get(finding.rule)
     if mend is None or subject is None:
         return []
-    patient = Patient(view_of(subject), keyspace, finding, choices)
-    commands = list(mend(patient))
-    if commands and b"duplicate" in patient.view.fields:
+    context = BeeRepairContext(finding, view_of(subject), keyspace, choices)
+    commands = list(mend(context))
+    if commands and b"duplicate" in context.view.fields:
         # The record of a duplicate speaks of its original as well, so its state must be asked for.
-        commands.insert(0, ("HGETALL", patient.record))
+        commands.insert(0, ("HGETALL", context.record))
     return commands

@@ -20,6 +20,7 @@ from ...schema.job import State
 from ...schema.rule import Finding, Keyspace
 from ...schema.text import to_bytes, to_text
 from ..numbers import number, whole
+from ..repairs import RepairContext
 from . import lua_json
 from .keys import Generation, Scope, era_of, layout
 from .record import RUNNING, score_text, work_score
@@ -38,28 +39,22 @@ def repair(finding: Finding, subject: Subject | None, keyspace: Keyspace, choice
     if subject.scope != Scope.JOB:
         of_name = OF_SCOPES.get(finding.rule)
         return list(of_name(finding, subject, keyspace)) if of_name else []
-    if finding.rule == "QLESS-12":
-        return list(_timed_out(_Case(finding, view_of(subject), keyspace), choices))
     of_job = _OF_JOBS.get(finding.rule)
-    return list(of_job(_Case(finding, view_of(subject), keyspace))) if of_job else []
+    return list(of_job(QlessRepairContext(finding, view_of(subject), keyspace, choices))) if of_job else []
 
 
 # Pieces
 
 
-class _Case:
-    """A finding about one job, and all that is known of the job."""
+class QlessRepairContext(RepairContext[View]):
+    """A finding about a job of qless."""
 
-    def __init__(self, finding: Finding, view: View, keyspace: Keyspace) -> None:
-        self.view = view
-        self.keyspace = keyspace
-        self.key = to_bytes(finding.key)
-        """The key that the finding names."""
-        self.jid = to_bytes(view.job_id)
-        self.now = keyspace.now_ms / 1000
-        self.record = self.name("record")
+    def __init__(self, finding: Finding, view: View, keyspace: Keyspace, choices: Choices = NO_CHOICES) -> None:
+        super().__init__(finding, view, keyspace, choices)
+        self.now_s = keyspace.now_ms / 1000
+        self.record = self.key("record")
 
-    def name(self, role: str, **told: str) -> bytes:
+    def key(self, role: str, **told: str) -> bytes:
         """A key of the job, in the queue that its hash names."""
         queue = to_text(self.view.fields.get(b"queue", b""))
         return layout(self.keyspace.prefix).key(role, **{"id": self.view.job_id, "queue": queue, **told})
@@ -71,27 +66,27 @@ class _Case:
         """Puts the job into its queue, where it would stand had it never left."""
         priority = number(self.view.fields.get(b"priority"))
         if priority is not None:
-            yield ("ZADD", self.name("work"), score_text(self.work_score(priority)), self.jid)
+            yield ("ZADD", self.key("work"), score_text(self.work_score(priority)), self.id)
 
     def released(self) -> Iterator[Command]:
         """Lets a job run that depended on others."""
         due = number(self.view.fields.get(b"scheduled"))
-        if due is not None and due > self.now:
+        if due is not None and due > self.now_s:
             yield self.set("state", b"scheduled")
-            yield from (("ZADD", self.name("scheduled"), score_text(due), self.jid), ("HDEL", self.record, "scheduled"))
+            yield from (("ZADD", self.key("scheduled"), score_text(due), self.id), ("HDEL", self.record, "scheduled"))
         elif commands := list(self.into_queue()):
             yield self.set("state", b"waiting")
             yield from commands
         else:
             return
-        yield ("ZREM", self.name("depends"), self.jid)
+        yield ("ZREM", self.key("depends"), self.id)
 
     def work_score(self, priority: int | float) -> float:
         """Of priority and time, in the order of the software in use."""
         since = number(self.view.fields.get(b"time"))
         if since is None:
             puts = [event["when"] for event in self.view.stored.events if event["what"] == "put"]
-            since = puts[-1] if puts else self.now
+            since = puts[-1] if puts else self.now_s
         era = era_of(self.keyspace)
         if era.generation < Generation.JID:
             return float(priority)
@@ -100,8 +95,8 @@ class _Case:
     def held(self, until: float) -> Iterator[Command]:
         """What a heartbeat writes."""
         worker = to_text(self.view.fields.get(b"worker", b""))
-        yield ("ZADD", self.name("held", worker=worker), score_text(until), self.jid)
-        yield ("ZADD", self.name("workers"), "NX", score_text(self.now), to_bytes(worker))
+        yield ("ZADD", self.key("held", worker=worker), score_text(until), self.id)
+        yield ("ZADD", self.key("workers"), "NX", score_text(self.now_s), to_bytes(worker))
 
 
 def _out_of(places: Iterable[Fact], keyspace: Keyspace) -> Iterator[Command]:
@@ -118,89 +113,89 @@ def _out_of(places: Iterable[Fact], keyspace: Keyspace) -> Iterator[Command]:
 # One function a rule: about jobs
 
 
-def _phantom(case: _Case) -> Iterator[Command]:
-    yield ("EXISTS", case.record)
-    yield from _out_of(in_queues(case.view), case.keyspace)
+def _phantom(context: QlessRepairContext) -> Iterator[Command]:
+    yield ("EXISTS", context.record)
+    yield from _out_of(in_queues(context.view), context.keyspace)
 
 
-def _stub(case: _Case) -> Iterator[Command]:
-    view = case.view
+def _stub(context: QlessRepairContext) -> Iterator[Command]:
+    view = context.view
     if not view.is_job and not {b"data", b"klass"} & view.fields.keys():
-        yield ("DEL", case.record, case.name("history"))
-        yield from _out_of(view.places, case.keyspace)
+        yield ("DEL", context.record, context.key("history"))
+        yield from _out_of(view.places, context.keyspace)
     elif not view.is_job and all(name in view.fields for name in (b"data", b"klass", b"queue")):
-        yield case.set("jid", case.jid)
+        yield context.set("jid", context.id)
     elif not view.is_job:
         raise Unmendable("it has lost more than its jid: only people can tell whether it is a job")
     elif view.state is State.UNKNOWN:
         words = {_WORDS_AT.get(fact.role, "") for fact in view.places}
         if view.word or len(words) != 1 or "" in words:
             raise Unmendable("its places do not tell its state")
-        yield case.set("state", words.pop().encode())
+        yield context.set("state", words.pop().encode())
 
 
 _WORDS_AT = {"work": "waiting", "scheduled": "scheduled", "locks": "running", "depends": "depends", "completed": "complete"}
 """The state of a job that has none in its hash, by the role of the one place where it stands."""
 
 
-def _timed_out(case: _Case, choices: Choices) -> Iterator[Command]:
+def _timed_out(context: QlessRepairContext) -> Iterator[Command]:
     """What qless's own ``timeout`` writes, and out of the worker's set as at any other end; it goes to the next worker."""
-    view, lock = case.view, case.view.own.get("locks")
+    view, lock = context.view, context.view.own.get("locks")
     if lock is None or lock.score is None:
         raise Unmendable("its lock stands in another queue: --repair QLESS-10 first")
     if view.stored.history is None:
         raise Unmendable("it is of the first year of qless: run any worker on the queue")
     worker = view.fields.get(b"worker")
-    choices.check(case.keyspace.now_ms, lock.score * 1000, to_text(worker) if worker else None)
-    yield ("RPUSH", case.name("history"), lua_json.dump([math.floor(case.now), "timed-out"]))
-    yield ("ZREM", lock.key, case.jid)
-    yield from (("ZREM", fact.key, case.jid) for fact in (*view.held.values(), *view.slots.values()))
-    yield ("ZADD", case.name("work"), "+inf", case.jid)
-    yield ("HSET", case.record, "state", b"stalled", "expires", 0)
+    context.choices.check(context.keyspace.now_ms, lock.score * 1000, to_text(worker) if worker else None)
+    yield ("RPUSH", context.key("history"), lua_json.dump([math.floor(context.now_s), "timed-out"]))
+    yield ("ZREM", lock.key, context.id)
+    yield from (("ZREM", fact.key, context.id) for fact in (*view.held.values(), *view.slots.values()))
+    yield ("ZADD", context.key("work"), "+inf", context.id)
+    yield ("HSET", context.record, "state", b"stalled", "expires", 0)
     if b"grace" in view.fields:
-        yield ("HDEL", case.record, "grace")
+        yield ("HDEL", context.record, "grace")
 
 
-def _waits_nowhere(case: _Case) -> Iterator[Command]:
-    yield from case.into_queue()
+def _waits_nowhere(context: QlessRepairContext) -> Iterator[Command]:
+    yield from context.into_queue()
 
 
-def _lock_lost(case: _Case) -> Iterator[Command]:
-    until = case.now + DEFAULT_HEARTBEAT_S
-    yield ("ZADD", case.name("locks"), score_text(until), case.jid)
-    yield case.set("expires", score_text(until))
-    yield from case.held(until)
+def _lock_lost(context: QlessRepairContext) -> Iterator[Command]:
+    until = context.now_s + DEFAULT_HEARTBEAT_S
+    yield ("ZADD", context.key("locks"), score_text(until), context.id)
+    yield context.set("expires", score_text(until))
+    yield from context.held(until)
 
 
-def _depends(case: _Case) -> Iterator[Command]:
-    if case.view.dependencies:
-        yield ("ZADD", case.name("depends"), score_text(number(case.view.fields.get(b"time")) or case.now), case.jid)
+def _depends(context: QlessRepairContext) -> Iterator[Command]:
+    if context.view.dependencies:
+        yield ("ZADD", context.key("depends"), score_text(number(context.view.fields.get(b"time")) or context.now_s), context.id)
     else:
-        yield from case.released()
+        yield from context.released()
 
 
-def _listed_as_failed(case: _Case) -> Iterator[Command]:
-    view, group = case.view, case.view.stored.group
-    yield from _out_of(in_queues(view), case.keyspace)
+def _listed_as_failed(context: QlessRepairContext) -> Iterator[Command]:
+    view, group = context.view, context.view.stored.group
+    yield from _out_of(in_queues(view), context.keyspace)
     if group is not None and sum(fact.place == group for fact in view.where("failed")) != 1:
-        key = case.name("failed", group=group)
-        yield ("LREM", key, 0, case.jid)
-        yield ("LPUSH", key, case.jid)
-        yield ("SADD", case.name("groups"), to_bytes(group))
+        key = context.key("failed", group=group)
+        yield ("LREM", key, 0, context.id)
+        yield ("LPUSH", key, context.id)
+        yield ("SADD", context.key("groups"), to_bytes(group))
 
 
-def _completed(case: _Case) -> Iterator[Command]:
-    yield from _out_of(in_queues(case.view), case.keyspace)
-    if not case.view.where("completed"):
-        since = number(case.view.fields.get(b"time"))
-        yield ("ZADD", case.name("completed"), score_text(case.now if since is None else since), case.jid)
+def _completed(context: QlessRepairContext) -> Iterator[Command]:
+    yield from _out_of(in_queues(context.view), context.keyspace)
+    if not context.view.where("completed"):
+        since = number(context.view.fields.get(b"time"))
+        yield ("ZADD", context.key("completed"), score_text(context.now_s if since is None else since), context.id)
 
 
 _MEANT = {"scheduled": "scheduled", "depends": "depends", "complete": "completed", **dict.fromkeys(RUNNING, "locks")}
 
 
-def _one_place(case: _Case) -> Iterator[Command]:
-    view = case.view
+def _one_place(context: QlessRepairContext) -> Iterator[Command]:
+    view = context.view
     roles = ("throttled", "work") if view.word == "throttled" else ("work",)
     meant = _MEANT.get(view.word)
     right = next((view.own[role] for role in ((meant,) if meant else roles) if role in view.own), None)
@@ -209,144 +204,144 @@ def _one_place(case: _Case) -> Iterator[Command]:
     elif view.word == "complete":
         right = next(iter(view.where("completed")), None)
     if right is not None and (meant or view.word in WAITING or view.word == "failed"):
-        yield from _out_of((fact for fact in view.places if fact.key != right.key), case.keyspace)
+        yield from _out_of((fact for fact in view.places if fact.key != right.key), context.keyspace)
 
 
-def _own_queue(case: _Case) -> Iterator[Command]:
-    view = case.view
+def _own_queue(context: QlessRepairContext) -> Iterator[Command]:
+    view = context.view
     for fact in in_queues(view):
-        if fact.key == case.key:
-            yield ("ZREM", fact.key, case.jid)
+        if fact.key == context.finding_key:
+            yield ("ZREM", fact.key, context.id)
             if b"queue" in view.fields and not view.own and view.word not in ("complete", "failed"):
-                yield ("ZADD", case.name(fact.role), score_text(fact.score or 0.0), case.jid)
-                yield ("ZADD", case.name("queues"), "NX", score_text(case.now), view.fields[b"queue"])
+                yield ("ZADD", context.key(fact.role), score_text(fact.score or 0.0), context.id)
+                yield ("ZADD", context.key("queues"), "NX", score_text(context.now_s), view.fields[b"queue"])
 
 
-def _expires(case: _Case) -> Iterator[Command]:
-    lock = case.view.own.get("locks")
-    if lock is not None and lock.score is not None and case.view.word in RUNNING:
-        yield ("ZSCORE", lock.key, case.jid)
-        yield case.set("expires", score_text(lock.score))
+def _expires(context: QlessRepairContext) -> Iterator[Command]:
+    lock = context.view.own.get("locks")
+    if lock is not None and lock.score is not None and context.view.word in RUNNING:
+        yield ("ZSCORE", lock.key, context.id)
+        yield context.set("expires", score_text(lock.score))
 
 
-def _held_by_worker(case: _Case) -> Iterator[Command]:
-    lock = case.view.own.get("locks")
+def _held_by_worker(context: QlessRepairContext) -> Iterator[Command]:
+    lock = context.view.own.get("locks")
     if lock is not None and lock.score is not None:
-        yield from case.held(lock.score)
+        yield from context.held(lock.score)
 
 
-def _off_key(case: _Case) -> Iterator[Command]:
-    yield ("ZREM", case.key, case.jid)
+def _off_key(context: QlessRepairContext) -> Iterator[Command]:
+    yield ("ZREM", context.finding_key, context.id)
 
 
-def _history_alone(case: _Case) -> Iterator[Command]:
-    if case.view.record is None:
-        yield ("EXISTS", case.record)
-        yield ("DEL", case.key)
+def _history_alone(context: QlessRepairContext) -> Iterator[Command]:
+    if context.view.record is None:
+        yield ("EXISTS", context.record)
+        yield ("DEL", context.finding_key)
 
 
-def _off_failed(case: _Case) -> Iterator[Command]:
-    facts = [fact for fact in case.view.where("failed") if fact.key == case.key]
-    if len(facts) > 1 and case.view.word == "failed" and facts[0].place == case.view.stored.group:
-        yield from (("LREM", case.key, 0, case.jid), ("LPUSH", case.key, case.jid))
+def _off_failed(context: QlessRepairContext) -> Iterator[Command]:
+    facts = [fact for fact in context.view.where("failed") if fact.key == context.finding_key]
+    if len(facts) > 1 and context.view.word == "failed" and facts[0].place == context.view.stored.group:
+        yield from (("LREM", context.finding_key, 0, context.id), ("LPUSH", context.finding_key, context.id))
     else:
-        yield from _out_of(facts, case.keyspace)
+        yield from _out_of(facts, context.keyspace)
 
 
-def _tags_agree(case: _Case) -> Iterator[Command]:
-    view = case.view
+def _tags_agree(context: QlessRepairContext) -> Iterator[Command]:
+    view = context.view
     tags = () if view.record is None else view.stored.tags
     if tags is None:
         return
     for tag, fact in view.tagged.items():
-        if fact.key == case.key and tag not in tags:
-            yield ("ZREM", fact.key, case.jid)
-            yield ("ZINCRBY", case.name("tags"), -1, to_bytes(tag))
-    if case.key == case.record:
-        since = number(view.fields.get(b"time")) or case.now
+        if fact.key == context.finding_key and tag not in tags:
+            yield ("ZREM", fact.key, context.id)
+            yield ("ZINCRBY", context.key("tags"), -1, to_bytes(tag))
+    if context.finding_key == context.record:
+        since = number(view.fields.get(b"time")) or context.now_s
         for tag in dict.fromkeys(tags):
             if tag not in view.tagged:
-                yield ("ZADD", case.name("tagged", tag=tag), score_text(since), case.jid)
-                yield ("ZINCRBY", case.name("tags"), 1, to_bytes(tag))
+                yield ("ZADD", context.key("tagged", tag=tag), score_text(since), context.id)
+                yield ("ZINCRBY", context.key("tags"), 1, to_bytes(tag))
 
 
-def _dependencies(case: _Case) -> Iterator[Command]:
+def _dependencies(context: QlessRepairContext) -> Iterator[Command]:
     """A job that waits for one that is gone is a decision of people: nobody knows whether that had run."""
-    view = case.view
+    view = context.view
     done = [other for other, answer in view.answers.items() if answer.values[0] == b"complete" and other in view.dependencies]
     for other, answer in view.answers.items():
         if other in view.dependencies and answer.values[0] not in (GONE, b"complete") and answer.values[1] != b"1":
-            yield ("SADD", case.name("dependents", id=other), case.jid)
+            yield ("SADD", context.key("dependents", id=other), context.id)
     for other, fact in view.releasing_it.items():
         if other not in view.dependencies or other in done:
-            yield ("SREM", fact.key, case.jid)
-    released = list(case.released()) if len(done) == len(view.dependencies) and view.word == "depends" else []
+            yield ("SREM", fact.key, context.id)
+    released = list(context.released()) if len(done) == len(view.dependencies) and view.word == "depends" else []
     if done and (released or len(done) < len(view.dependencies)):
-        yield ("SREM", case.name("dependencies"), *map(to_bytes, done))
+        yield ("SREM", context.key("dependencies"), *map(to_bytes, done))
         yield from released
 
 
-def _dependencies_alone(case: _Case) -> Iterator[Command]:
-    view = case.view
-    yield ("DEL", case.key)
-    if case.key == case.name("dependencies"):
-        yield from (("SREM", fact.key, case.jid) for fact in view.releasing_it.values())
+def _dependencies_alone(context: QlessRepairContext) -> Iterator[Command]:
+    view = context.view
+    yield ("DEL", context.finding_key)
+    if context.finding_key == context.key("dependencies"):
+        yield from (("SREM", fact.key, context.id) for fact in view.releasing_it.values())
 
 
-def _numbers(case: _Case) -> Iterator[Command]:
-    fields = case.view.fields
+def _numbers(context: QlessRepairContext) -> Iterator[Command]:
+    fields = context.view.fields
     for name in (b"retries", b"remaining"):
         value = number(fields.get(name))
         if name in fields and whole(fields[name]) is None and value is not None and abs(value) < 2**53:
-            yield case.set(name.decode(), math.floor(value))
+            yield context.set(name.decode(), math.floor(value))
     if b"priority" in fields and number(fields[b"priority"]) is None:
-        yield case.set("priority", 0)
+        yield context.set("priority", 0)
 
 
-def _fields(case: _Case) -> Iterator[Command]:
-    view = case.view
+def _fields(context: QlessRepairContext) -> Iterator[Command]:
+    view = context.view
     if view.stored.tags is None:
-        yield case.set("tags", lua_json.dump(sorted(view.tagged)))
+        yield context.set("tags", lua_json.dump(sorted(view.tagged)))
     if view.stored.failure is None and view.word != "failed":
-        yield ("HDEL", case.record, "failure")
+        yield ("HDEL", context.record, "failure")
 
 
-def _leftovers(case: _Case) -> Iterator[Command]:
-    if b"grace" in case.view.fields and case.view.word not in RUNNING:
-        yield ("HDEL", case.record, "grace")
-    if b"scheduled" in case.view.fields and case.view.word != "depends":
-        yield ("HDEL", case.record, "scheduled")
+def _leftovers(context: QlessRepairContext) -> Iterator[Command]:
+    if b"grace" in context.view.fields and context.view.word not in RUNNING:
+        yield ("HDEL", context.record, "grace")
+    if b"scheduled" in context.view.fields and context.view.word != "depends":
+        yield ("HDEL", context.record, "scheduled")
 
 
-def _slots(case: _Case) -> Iterator[Command]:
-    view = case.view
+def _slots(context: QlessRepairContext) -> Iterator[Command]:
+    view = context.view
     if b"throttles" in view.fields:
         for throttle in dict.fromkeys(view.stored.throttles or ()):
             if throttle not in view.slots:
-                yield ("ZADD", case.name("slots", throttle=throttle), 1, case.jid)
-        yield ("HGET", case.record, "throttles")
+                yield ("ZADD", context.key("slots", throttle=throttle), 1, context.id)
+        yield ("HGET", context.record, "throttles")
 
 
-def _throttled(case: _Case) -> Iterator[Command]:
-    view = case.view
-    pending = [("ZREM", fact.key, case.jid) for fact in view.pending.values()]
+def _throttled(context: QlessRepairContext) -> Iterator[Command]:
+    view = context.view
+    pending = [("ZREM", fact.key, context.id) for fact in view.pending.values()]
     if view.record is None:
-        yield ("EXISTS", case.record)
+        yield ("EXISTS", context.record)
         yield from pending
     elif view.word in WAITING:
         places = view.where("throttled")
-        again = list(case.into_queue()) if places and "work" not in view.own else []
+        again = list(context.into_queue()) if places and "work" not in view.own else []
         if again or not places:
-            yield from (*pending, *_out_of(places, case.keyspace), *again)
+            yield from (*pending, *_out_of(places, context.keyspace), *again)
 
 
-def _score_anew(case: _Case) -> Iterator[Command]:
-    priority = number(case.view.fields.get(b"priority"))
-    if priority is not None and case.key != case.record:
-        yield ("ZADD", case.key, score_text(case.work_score(priority)), case.jid)
+def _score_anew(context: QlessRepairContext) -> Iterator[Command]:
+    priority = number(context.view.fields.get(b"priority"))
+    if priority is not None and context.finding_key != context.record:
+        yield ("ZADD", context.finding_key, score_text(context.work_score(priority)), context.id)
 
 
-_OF_JOBS: Mapping[str, Callable[[_Case], Iterator[Command]]] = {
+_OF_JOBS: Mapping[str, Callable[[QlessRepairContext], Iterator[Command]]] = {
     "QLESS-1": _phantom,
     "QLESS-2": _stub,
     "QLESS-3": _waits_nowhere,
@@ -357,6 +352,7 @@ _OF_JOBS: Mapping[str, Callable[[_Case], Iterator[Command]]] = {
     "QLESS-9": _one_place,
     "QLESS-10": _own_queue,
     "QLESS-11": _expires,
+    "QLESS-12": _timed_out,
     "QLESS-13": _held_by_worker,
     "QLESS-14": _off_key,
     "QLESS-15": _history_alone,
@@ -378,5 +374,5 @@ _OF_JOBS: Mapping[str, Callable[[_Case], Iterator[Command]]] = {
 CHOOSABLE = frozenset({"QLESS-12"})
 """The rules whose repair asks what the user chooses."""
 
-REPAIRABLE = frozenset({*_OF_JOBS, *CHOOSABLE, *OF_SCOPES, *OF_KEYSPACE})
+REPAIRABLE = frozenset({*_OF_JOBS, *OF_SCOPES, *OF_KEYSPACE})
 """The rules that have a repair. For single cases ``repair`` may still give no commands."""

@@ -8,7 +8,7 @@ import pytest
 import redis
 from ferryman.compat.kue import FAMILY as KUE
 from ferryman.migrations.preconditions import READING, looks
-from ferryman.migrations.repair import Case, Outcome, applied, check_rules, note, planned, send
+from ferryman.migrations.repair import Outcome, PlannedRepair, applied, check_rules, note, planned, send
 from ferryman.schema.connection.address import Address
 from ferryman.schema.connection.connect import connect
 from ferryman.schema.errors import FerrymanError, KeyspaceNotFound, ServerError, UsageError
@@ -198,8 +198,8 @@ def test_the_script_compares_any_content_as_it_was_noted(
         ("EXISTS", b"zset"),
     )
     assert {str(look[0]) for look in questions} <= READING
-    case = Case(FINDING, (("SET", b"done", b"1"),), questions)
-    digests = note(client, case)
+    fix = PlannedRepair(FINDING, (("SET", b"done", b"1"),), questions)
+    digests = note(client, fix)
     changes: list[Callable[[], object]] = [
         lambda: client.append("text", b"x"),
         lambda: client.pexpire("text", 100_000),
@@ -208,13 +208,13 @@ def test_the_script_compares_any_content_as_it_was_noted(
         lambda: client.hset("hash", b"a new field", b""),
         lambda: client.zadd("zset", {b"a new member": 1}),
     ]
-    assert send(client, case, digests)
+    assert send(client, fix, digests)
     assert client.get("done") == b"1"
     for change in changes:
-        digests = note(client, case)
+        digests = note(client, fix)
         client.delete("done")
         change()
-        assert not send(client, case, digests)
+        assert not send(client, fix, digests)
         assert client.exists("done") == 0
 
 
