@@ -2,25 +2,31 @@
 
 A writer puts it in one extra field of the job's own record, under ferryman's name, where the original software leaves it
 alone; the reader of the same family takes it out again. So a job may pass through a poorer system and lose nothing.
-The text is untrusted on the way back: only what Job's own fields could hold is accepted.
-Called by the readers and writers of the foreign families.
+The text is untrusted on the way back: only what Job's own fields could hold is accepted. One that was ours and can't be read any
+more is a finding; one that never was ours is the application's own, and stays as it is.
+Called by the readers, writers and rules of the foreign families.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol, TypeVar
 
 from attrs import evolve, frozen
 
 from ..schema.errors import MalformedValue
 from ..schema.job import Job
+from ..schema.rule import Harm, Keyspace, Severity, Violation
 from ..schema.tagged_json import decode_tagged, encode_tagged
-from ..schema.text import to_bytes, to_text
+from ..schema.text import load_json, to_bytes, to_text
 from .numbers import bounded
+from .rulebook import Rulebook
 
 FIELD = b"ferryman"
 """The field in the foreign record."""
+
+NAMES = frozenset({"as_of", "fields", "extra"})
+"""What the text says: always the first, and one of the others at least."""
 
 LASTING = frozenset({"id", "name", "tags", "depends_on", "unique_key", "history"})
 """Canonical fields that stay true whatever a system does that has no notion of them."""
@@ -54,7 +60,9 @@ class Overflow:
     def decode(cls, raw: bytes) -> Overflow:
         """The value behind ``encode``. Raises MalformedValue for any other text."""
         values = decode_tagged(raw)
-        as_of = _OPTIONAL_TEXT(values.get("as_of"))
+        if not _has_our_names(values):
+            raise MalformedValue("it lacks a part, or has one that is not ours")
+        as_of = _OPTIONAL_TEXT(values["as_of"])
         fields = {name: _field(name)(value) for name, value in _OBJECT(values.get("fields", {})).items()}
         extra = {name: _OBJECT(own) for name, own in _OBJECT(values.get("extra", {})).items()}
         return cls(fields, extra, None if as_of is None else to_bytes(as_of))
@@ -70,6 +78,65 @@ class Overflow:
         if has_own_id:
             fields.pop("id", None)
         return evolve(job, **fields, extra={**self.extra, **job.extra})
+
+
+def is_ours(raw: bytes) -> bool:
+    """Whether ``encode`` has written a text, be it damaged since: an object with our names alone, or what begins like one."""
+    try:
+        value = load_json(raw)
+    except MalformedValue:
+        return raw.startswith(b'{"as_of":')
+    return isinstance(value, dict) and _has_our_names(value)
+
+
+def _has_our_names(values: Mapping[str, Any]) -> bool:
+    return "as_of" in values and len(values) > 1 and values.keys() <= NAMES
+
+
+def why_unreadable(raw: bytes | None, read: Callable[[bytes], object] = Overflow.decode) -> str | None:
+    """Why what an earlier migration kept can't be read; None where it can, and for an application's own text.
+
+    ``read``: how the family reads it; raises MalformedValue.
+    """
+    if raw is None:
+        return None
+    try:
+        read(raw)
+    except MalformedValue as error:
+        return str(error) if is_ours(raw) else None
+    return None
+
+
+class _View(Protocol):
+    """What a family makes of a subject."""
+
+    def violation(self, detail: str) -> Violation: ...
+
+
+V = TypeVar("V", bound=_View)
+
+
+def about_overflow(
+    book: Rulebook[V], rule_id: str, text_of: Callable[[V], bytes | None], read: Callable[[bytes], object] = Overflow.decode
+) -> None:
+    """Adds the rule about the overflow to a family's book. ``text_of``: the text in FIELD; ``read``: as above."""
+
+    @book.about_jobs(
+        rule_id,
+        "What an earlier migration kept in the field ferryman can be read; otherwise the job is not carried",
+        Severity.WARNING,
+        Harm.COSMETIC,
+        refuses=True,
+        assumes="as the rest of its record tells",
+    )
+    def can_be_read(view: V, _keyspace: Keyspace) -> Iterator[Violation]:
+        reason = why_unreadable(text_of(view), read)
+        if reason is not None:
+            yield view.violation(f"what an earlier migration kept of it can't be read: {reason}")
+
+
+DAMAGED = b'{"as_of":"cut short'
+"""What breaks that rule."""
 
 
 def _one_of(*types: type) -> Callable[[Any], Any]:

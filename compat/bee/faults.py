@@ -14,6 +14,7 @@ from typing import Any
 from ...schema.family import Command, Target
 from ...schema.job import Job
 from ..faults import FaultTarget
+from ..overflow import DAMAGED, FIELD
 from . import lua_json
 from .keys import UNFINISHED, layout
 from .record import Stored
@@ -232,6 +233,7 @@ _FAULTS: Mapping[str, Callable[[BeeFaultTarget], list[Command]]] = {
     "BEE-33": _cut_history,
     "BEE-34": _ended_twice,
     "BEE-35": _due_time_lost,
+    "BEE-36": lambda target: [("HSET", target.record, FIELD, DAMAGED)],
 }
 
 INJECTABLE = frozenset(_FAULTS)

@@ -301,16 +301,22 @@ def with_overflow(job: Job, record: Record, missing: Mapping[str, Any], moved: P
     return record if overflow is None else evolve(record, fields={**record.fields, FIELD: overflow.encode()})
 
 
+def decoded(raw: bytes) -> tuple[Overflow, Note]:
+    """What ``with_overflow`` put into a record. Raises MalformedValue for any other text."""
+    overflow = Overflow.decode(raw)
+    note = Note.of(overflow.extra[NAME]) if NAME in overflow.extra else Note()
+    if overflow.encode() != raw:
+        raise MalformedValue("it is spelled in another way than ours")
+    return overflow, note
+
+
 def take_overflow(record: Record) -> tuple[Record, Overflow | None, Note]:
     """The record as it was before ``with_overflow``, and what that added."""
     raw = record.fields.get(FIELD)
     if raw is None:
         return record, None, Note()
     try:
-        overflow = Overflow.decode(raw)
-        note = Note.of(overflow.extra[NAME]) if NAME in overflow.extra else Note()
-        if overflow.encode() != raw:
-            return record, None, Note()
+        overflow, note = decoded(raw)
     except MalformedValue:
         return record, None, Note()
     fields = {name: value for name, value in record.fields.items() if name != FIELD}

@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterator, Mapping
 
 from ...schema.family import Command, Target
 from ...schema.job import Job
+from ...schema.text import to_text
 from ..faults import FaultTarget
+from ..overflow import DAMAGED
 from .keys import VISIBILITY_TIMEOUT_MS, bucket_key, layout
+from .passthrough import HEADER
 from .record import encode, encode_delivery, eta_text
 from .rules.placement import SWEEP_MS
 from .writer import record_for
@@ -92,12 +95,12 @@ def _reply_left(target: KombuFaultTarget) -> Iterator[Command]:
     yield ("RPUSH", bucket_key(target.prefix, "1d0b7c3e-9a55-3f7a-8a1c-2d3e0b4cde1e.reply.celery.pidbox", 0), target.text)
 
 
-def _eta_lost(target: KombuFaultTarget) -> Iterator[Command]:
-    soon = target.message.with_headers(eta="soon")
+def _with_header(target: KombuFaultTarget, **header: str) -> Iterator[Command]:
+    changed = target.message.with_headers(**header)
     if target.is_held:
-        yield ("HSET", target.unacked, target.id, encode_delivery(soon))
+        yield ("HSET", target.unacked, target.id, encode_delivery(changed))
     else:
-        yield from (("LREM", target.list, 1, target.text), ("LPUSH", target.list, encode(soon)))
+        yield from (("LREM", target.list, 1, target.text), ("LPUSH", target.list, encode(changed)))
 
 
 _FAULTS: Mapping[str, Callable[[KombuFaultTarget], Iterator[Command]]] = {
@@ -110,7 +113,8 @@ _FAULTS: Mapping[str, Callable[[KombuFaultTarget], Iterator[Command]]] = {
     "KOMBU-7": _in_another_bucket,
     "KOMBU-8": _reply_left,
     "KOMBU-9": lambda target: iter([("SET", target.deadlines, "1")]),
-    "KOMBU-10": _eta_lost,
+    "KOMBU-10": lambda target: _with_header(target, eta="soon"),
+    "KOMBU-11": lambda target: _with_header(target, **{HEADER: to_text(DAMAGED)}),
 }
 
 INJECTABLE = frozenset(_FAULTS)

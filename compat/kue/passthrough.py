@@ -149,18 +149,24 @@ def _has_overflow_id(stored: Record) -> bool:
         return False
 
 
+def decoded(raw: bytes) -> Overflow:
+    """What ``with_overflow`` put into a record. Raises MalformedValue for any other text."""
+    overflow = Overflow.decode(raw)
+    if NAME in overflow.extra:
+        raise MalformedValue(f"it has a part of {NAME} itself, which no record has")
+    return overflow
+
+
 def with_overflow_restored(job: Job, stored: Record) -> Job:
     """The job with what an earlier ``with_overflow`` put into its record. Any other text there is an application's own field.
 
     An id that kue could not hold comes back to a job that has a number instead.
     """
     try:
-        overflow = Overflow.decode(stored.fields[FIELD])
+        overflow = decoded(stored.fields[FIELD])
     except MalformedValue:
         return job
     # kue touches updated_at with nearly everything it does.
-    if NAME in overflow.extra:
-        return job
     return overflow.restored(job, stored.fields.get(b"updated_at"), has_own_id=not is_borrowed(job.id))
 
 

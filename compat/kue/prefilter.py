@@ -16,7 +16,9 @@ from ...schema.prefilter import Accepted, IndexKey, IndexMembers, JobGroup, Memb
 from ...schema.text import not_json, to_text
 from ...schema.totals import Totals
 from ..numbers import number, wholes
+from ..overflow import FIELD, why_unreadable
 from .keys import BORROWED, EARLIEST_TIME, WORDS, Form, is_borrowed, layout
+from .passthrough import decoded
 from .record import INDEXES, SHORTEST_LEASE, state_of
 from .rules.record import LATE_MS
 
@@ -112,6 +114,9 @@ class KuePrefilter(Prefilter):
                 groups[row] = None
         for row, limit in enumerate(ttls):
             if limit < 0:
+                groups[row] = None
+        for row, raw in enumerate(records.get(FIELD, ())):
+            if why_unreadable(raw, decoded) is not None:
                 groups[row] = None
         for name in JSON & records.keys():
             for row in not_json(records[name]):

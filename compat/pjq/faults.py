@@ -13,6 +13,7 @@ from collections.abc import Callable
 from ...schema.family import Command, Target
 from ...schema.job import Job
 from ..faults import FaultTarget
+from ..overflow import DAMAGED, FIELD
 from .keys import layout
 from .passthrough import record_for
 from .record import Record
@@ -116,6 +117,7 @@ _FAULTS: dict[tuple[str, str], Fault] = {
         ("ZADD", target.key("seen"), repr(target.now_s), GHOST),
     ],
     ("PJQ-25", "processing"): _long_silent,
+    ("PJQ-27", "any"): lambda target: [("HSET", target.record, FIELD, DAMAGED)],
 }
 """By rule and container of the job."""
 

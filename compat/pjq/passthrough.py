@@ -181,10 +181,17 @@ def _overflow_in(stored: Record) -> Overflow | None:
     if raw is None:
         return None
     try:
-        overflow = Overflow.decode(raw)
+        return decoded(raw)
     except MalformedValue:
         return None
-    return overflow if overflow.as_of is not None and overflow.encode() == raw else None
+
+
+def decoded(raw: bytes) -> Overflow:
+    """What ``_with_overflow`` put into a record. Raises MalformedValue for any other text."""
+    overflow = Overflow.decode(raw)
+    if overflow.as_of is None or overflow.encode() != raw:
+        raise MalformedValue("it is spelled in another way than ours")
+    return overflow
 
 
 def _restored(overflow: Overflow, job: Job, stored: Record) -> tuple[Job, Mapping[str, Any]]:

@@ -13,6 +13,7 @@ from ...schema.family import Command, Target
 from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
 from ..faults import FaultTarget
+from ..overflow import DAMAGED, FIELD
 from .keys import layout, own_throttle
 from .passthrough import THROTTLED, Passthrough
 from .record import Record, priority_of, score_text, work_score
@@ -219,6 +220,7 @@ _FAULTS: Mapping[str, Callable[[QlessFaultTarget], Iterator[Command]]] = {
     "QLESS-34": _pending_lost,
     "QLESS-36": lambda target: target.lock_until(target.now_s + DAY_S),
     "QLESS-37": _time_added,
+    "QLESS-38": lambda target: iter([target.set(to_text(FIELD), DAMAGED)]),
 }
 
 INJECTABLE = frozenset(_FAULTS)

@@ -193,13 +193,19 @@ def with_overflow(job: Job, record: Record, missing: Mapping[str, Any], as_of: b
     return record if overflow is None else evolve(record, fields={**record.fields, FIELD: overflow.encode()})
 
 
+def decoded(raw: bytes) -> Overflow:
+    """What ``with_overflow`` put into a record. Raises MalformedValue for any other text."""
+    overflow = Overflow.decode(raw)
+    if NAME in overflow.extra:
+        raise MalformedValue(f"it has a part of {NAME} itself, which no record has")
+    return overflow
+
+
 def with_overflow_restored(job: Job, stored: Record) -> Job:
     """The job with what an earlier ``with_overflow`` put into its record. Any other text there is an application's own field."""
     try:
-        overflow = Overflow.decode(stored.fields[FIELD])
+        overflow = decoded(stored.fields[FIELD])
     except MalformedValue:
-        return job
-    if NAME in overflow.extra:
         return job
     now = touched(stored)
     if now != overflow.as_of:

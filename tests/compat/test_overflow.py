@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
+import redis
 from attrs import evolve
-from ferryman.compat.overflow import Overflow, decode_tagged, encode_tagged
+from ferryman.compat.overflow import DAMAGED, FIELD, Overflow, decode_tagged, encode_tagged, why_unreadable
+from ferryman.migrations.local import LocalEngine
+from ferryman.migrations.plan import Active, Plan
+from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import MalformedValue
+from ferryman.schema.fact import Entry, FactKind
+from ferryman.schema.family import KeyFamily, get_family
 from ferryman.schema.job import Job, State
+from ferryman.testing.keyspaces import dump, store
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ..support.mending import NOW
+from ..support.servers import Server
 from ..support.strategies import kept_values, lines
 from .kue.strategies import jobs
 
@@ -67,6 +77,9 @@ def test_when_the_original_software_has_touched_the_job_only_what_it_never_touch
         {"fields": {"created_at": 1.5}},
         {"extra": {"qless": 5}},
         {"as_of": 5},
+        {"as_of": "5"},
+        {"as_of": "5", "fields": {}, "more": 1},
+        {"fields": {"tags": []}},
     ],
 )
 def test_text_that_only_looks_like_ours_is_refused(values: Any) -> None:
@@ -88,3 +101,41 @@ def test_any_bytes_are_refused_by_one_error(raw: bytes) -> None:
     except MalformedValue:
         return
     assert isinstance(decode_tagged(raw), dict)
+
+
+OURS = Overflow({"tags": ("a",)}, {"qless": {"x": 1}}, b"5").encode()
+
+
+@pytest.mark.parametrize("raw", [OURS[:-1], OURS[:12], OURS.replace(b'["a"]', b'"a"'), OURS + b"}", DAMAGED])
+def test_text_that_was_ours_and_is_damaged_is_told(raw: bytes) -> None:
+    assert why_unreadable(OURS) is None
+    assert why_unreadable(raw)
+
+
+OWN = [b"", b"mine", b"{", b"{}", b"[1]", b'{"a":1}', b'{"as_of":"2026-11-26"}', b'{"as_of":"5","fields":1,"mine":2}']
+
+
+@pytest.mark.parametrize("raw", [None, *OWN])
+def test_text_of_an_application_is_no_damage(raw: bytes | None) -> None:
+    assert why_unreadable(raw) is None
+
+
+@pytest.mark.parametrize("name", ["bee", "kickq", "kue", "pjq", "qless"])
+@pytest.mark.parametrize("own", OWN)
+def test_an_application_s_own_field_of_that_name_comes_back(server: Server, client: redis.Redis, name: str, own: bytes) -> None:
+    """By way of ferryman's own queues."""
+    family = get_family(name)
+    store(client, family, family.default_prefix, family.generate(5, 3, NOW), NOW)
+    records = [key for key, entry in dump(client).items() if entry.redis_type == "hash" and _is_record(family, entry)]
+    for key in records:
+        client.hset(key, FIELD.decode(), own)
+    urls = [server.url(db, family=each) for db, each in ((0, name), (1, "ferryman"), (2, name))]
+    for source, target in pairwise(urls):
+        plan = Plan.between(Address.parse(source), Address.parse(target), NOW, active=Active.REFUSE, lossy=True)
+        LocalEngine().migrate(Address.parse(source), Address.parse(target), plan, lambda _: None)
+    with server.client(2) as there:
+        assert {there.hget(key, FIELD.decode()) for key in records if there.exists(key)} == {own}
+
+
+def _is_record(family: KeyFamily, entry: Entry) -> bool:
+    return any(fact.kind is FactKind.RECORD for fact in family.facts(entry, family.default_prefix))

@@ -10,6 +10,7 @@ from ....schema.job import State
 from ....schema.rule import Harm, Keyspace, Severity, Violation
 from ....schema.text import show, to_text
 from ...numbers import whole
+from ...overflow import FIELD, about_overflow
 from ...rulebook import Rulebook
 from .. import lua_json
 from ..history import fitting
@@ -257,3 +258,6 @@ def ended_once(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
         yield view.violation(
             "it ended while it waited: a worker that had lost its lock finished it, and others may have run it too"
         )
+
+
+about_overflow(book, "BEE-36", lambda view: view.fields.get(FIELD))

@@ -13,9 +13,10 @@ from ....schema.job import State
 from ....schema.rule import Harm, Keyspace, Severity, Violation
 from ....schema.text import ago, show, span, to_text
 from ...numbers import number_text
+from ...overflow import FIELD, about_overflow
 from ...rulebook import Rulebook
 from ..keys import FINISHED, SCHEDULED_WORDS, as_sent
-from ..passthrough import time_role
+from ..passthrough import decoded, time_role
 from ..record import RUN_STATES, as_integer, as_number, truthy
 from ..view import View, view_of
 
@@ -262,3 +263,6 @@ def has_limits(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     wrong += ["processTimeout"] if value("processTimeout") is not None and as_number(value("processTimeout")) is None else []
     if wrong:
         yield view.violation(f"no number: {', '.join(f'{name} {show(item[name].text, 40)}' for name in wrong)}")
+
+
+about_overflow(book, "KICKQ-28", lambda view: view.stored.fields.get(FIELD), decoded)

@@ -1,4 +1,4 @@
-"""The rules of kombu keyspaces, KOMBU-1 to KOMBU-10: numbers, harms and meaning up to 8 are those of the family's specification.
+"""The rules of kombu keyspaces, KOMBU-1 to KOMBU-11: numbers, harms and meaning up to 8 are those of the family's specification.
 
 Steps, timeouts and names are options of each process and stand in no key, so what only the usual values call wrong is a
 warning. Jobs stay at the source (``refuses``) when nobody could run them (KOMBU-1), when they would run twice or one of two

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....schema.rule import Harm, Keyspace, Severity, Violation
-from ....schema.text import show
+from ....schema.text import show, to_bytes
+from ...overflow import about_overflow
 from ...rulebook import Rulebook
+from ..passthrough import HEADER
 from ..record import task_of, unreadable
 from ..view import View, text_of, view_of
 
@@ -41,3 +43,12 @@ def is_readable_task(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if wrong:
         texts = ", ".join(f"{name} {show(str(task[name]), 40)!r}" for name in wrong)
         yield view.violation(f"{texts}: the worker that gets it drops it or stops")
+
+
+def _overflow(view: View) -> bytes | None:
+    """The text in the header of ours; an application's own may be anything."""
+    raw = None if view.message is None else view.message.headers.get(HEADER)
+    return to_bytes(raw) if isinstance(raw, str) else None
+
+
+about_overflow(book, "KOMBU-11", _overflow)

@@ -19,7 +19,9 @@ from ....schema.memo import Memo
 from ....schema.prefilter import IndexKey, JobGroup
 from ....schema.totals import Totals
 from ...numbers import whole
+from ...overflow import FIELD, why_unreadable
 from ..keys import BORROWED, EARLIEST_TIME, LARGEST_ID
+from ..passthrough import decoded
 from ..prefilter import ID_DIGITS, JSON, LATEST, LOG, NEEDED, KuePrefilter, priority_of
 from ..record import INDEXES, SHORTEST_LEASE
 from .table import read_table
@@ -31,7 +33,7 @@ OTHERS = frozenset({b"attempts", b"progress", b"removeOnComplete", b"failed_at",
 class KueBatchPrefilter(BatchPrefilter):
     """What a KuePrefilter says."""
 
-    fields = tuple(NEEDED | JSON | OTHERS)
+    fields = tuple(NEEDED | JSON | OTHERS | {FIELD})
 
     def __init__(self, prefilter: KuePrefilter) -> None:
         self._prefilter = prefilter
@@ -81,6 +83,8 @@ class KueBatchPrefilter(BatchPrefilter):
         is_accepted &= ~there[b"ttl"] | (lease >= 0)
         for name in JSON:
             is_accepted &= ~there[name] | records[name].are_json()
+        for row in np.flatnonzero(there[FIELD] & is_accepted).tolist():
+            is_accepted[row] = why_unreadable(records[FIELD][row], decoded) is None
         by_state = np.select([is_due, is_active], [due.astype(np.float64), 0.0], score)
         return AcceptedColumns(groups, np.where(is_accepted, at, NOT_ACCEPTED), (score, by_state, score), created)
 

@@ -11,8 +11,10 @@ from ....schema.job import State
 from ....schema.rule import Harm, Keyspace, Severity, Violation
 from ....schema.text import ago, is_json, show, span, to_text
 from ...numbers import number, whole
+from ...overflow import FIELD, about_overflow
 from ...rulebook import Rulebook
 from ..keys import Era
+from ..passthrough import decoded
 from ..record import SHORTEST_LEASE, due_at, is_function
 from ..view import View, view_of
 
@@ -37,6 +39,8 @@ book: Rulebook[View] = Rulebook(view_of)
 
 def are_silent(view: View) -> bool:
     """Whether no rule of this folder that refuses can find anything: of nearly all jobs, at a glance."""
+    if FIELD in view.fields:
+        return False
     if view.state in FINISHED:
         return True
     return (
@@ -346,3 +350,6 @@ def times_are_consistent(view: View, _keyspace: Keyspace) -> Iterator[Violation]
 def has_due_time(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.state is State.SCHEDULED and view.due_at is None:
         yield view.violation("neither its score nor its hash says when it is due: that is lost")
+
+
+about_overflow(book, "KUE-33", lambda view: view.fields.get(FIELD), decoded)

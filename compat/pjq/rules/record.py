@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from ....schema.job import State
 from ....schema.rule import Harm, Keyspace, Severity, Violation
 from ....schema.text import show, span
+from ...overflow import FIELD, about_overflow
 from ...rulebook import Rulebook, keys_of
+from ..passthrough import decoded
 from ..payload import key_texts
 from ..view import View, view_of
 
@@ -121,3 +123,6 @@ def payload_names_job(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
 def does_not_expire(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.record is not None and view.record.ttl_ms is not None:
         yield view.violation(f"vanishes in {span(view.record.ttl_ms)}, and its id becomes poison")
+
+
+about_overflow(book, "PJQ-27", lambda view: view.fields.get(FIELD), decoded)

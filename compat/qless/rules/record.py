@@ -11,8 +11,10 @@ from ....schema.job import State
 from ....schema.rule import Harm, Keyspace, Severity, Violation
 from ....schema.text import show, to_text
 from ...numbers import number, whole
+from ...overflow import FIELD, about_overflow
 from ...rulebook import Rulebook
 from .. import history, lua_json
+from ..passthrough import decoded
 from ..record import RUNNING
 from ..view import View, view_of
 
@@ -174,3 +176,6 @@ def has_no_leftovers(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
         yield view.violation(f"grace on a {show(view.word, 40)} job: its next lost lock is handed on without warning")
     if b"scheduled" in view.fields and view.word != "depends":
         yield view.violation(f"scheduled on a {show(view.word, 40)} job: a later release goes to an old due time")
+
+
+about_overflow(book, "QLESS-38", lambda view: view.fields.get(FIELD), decoded)
