@@ -16,7 +16,7 @@ from attrs import frozen
 from pyarrow import parquet
 from pyspark.sql import DataFrame
 
-from .key_scan import even
+from .key_scan import round_to_cores
 from .snapshot import JOB_KEY, Snapshot
 from .step import Batches
 from .tables import FACTS, ROWS
@@ -47,7 +47,7 @@ def share(snapshot: Snapshot) -> Share:
     rows = sum(each.num_rows for each in found.values())
     size = sum(each.row_group(group).total_byte_size for each in found.values() for group in range(each.num_row_groups))
     cores = int(spark.sparkContext.defaultParallelism)
-    tasks = min(snapshot.tasks, even(max(rows // FACTS_A_TASK, cores), cores))
+    tasks = min(snapshot.tasks, round_to_cores(max(rows // FACTS_A_TASK, cores), cores))
     if snapshot.references or rows > MOST_FACTS or size > MOST_BYTES:
         return Share(tasks, snapshot.subjects(partitions=tasks), lambda facts: facts)
     return Share(tasks, spark.range(0, tasks, 1, tasks), _finding(list(found), tasks))

@@ -31,7 +31,7 @@ from . import audit, listing, migrate, preflight
 from .comparison import SideDigests, compare_keyspaces, digest_side
 from .job_digests import ActualView, ExpectedView, SideView
 from .job_hasher import JobHasher
-from .key_scan import LIGHTER, even, tasks_for
+from .key_scan import DIGEST_FACTOR, round_to_cores, task_count
 from .resume import find_snapshot, keep_on_error, reopen_snapshot, work_folder
 from .session import local_tasks, session
 from .snapshot import Snapshot, must_speak, take
@@ -140,7 +140,7 @@ class SparkEngine:
         """See Engine.verify."""
         started = time.monotonic()
         with self._session(source, progress) as (spark, folder):
-            hasher, buckets = JobHasher(plan.writer), self._number(source, LIGHTER)
+            hasher, buckets = JobHasher(plan.writer), self._number(source, DIGEST_FACTOR)
             throttle = self._throttle.shared(2)
 
             def digest(address: Address, tasks: int, view: SideView, name: str, progress: Progress) -> SideDigests:
@@ -149,7 +149,7 @@ class SparkEngine:
                     must_speak(snapshot)
                 return digest_side(snapshot, view, name, hasher, folder, buckets, progress)
 
-            digest_target = partial(digest, target, self._number(target, LIGHTER), ActualView(), "target")
+            digest_target = partial(digest, target, self._number(target, DIGEST_FACTOR), ActualView(), "target")
             with in_background(digest_target, progress) as (actual, block_progress):
                 expected = digest(source, buckets, ExpectedView(plan), "source", block_progress)
             outcome = compare_keyspaces(expected, actual.result(), plan, folder, report, progress)
@@ -167,7 +167,7 @@ class SparkEngine:
             return listing.queues(snapshot, f"{folder}/queues")
 
     def _number(self, address: Address, times: int = 1) -> int:
-        return self._tasks or even(tasks_for(address, times), self._cores())
+        return self._tasks or round_to_cores(task_count(address, times), self._cores())
 
     def _cores(self) -> int:
         """How many tasks work side by side; 1 where that is not known yet."""

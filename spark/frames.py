@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ..migrations.source import open_source
 from ..schema.connection.address import Address
 from . import audit, listing, preflight
-from .key_scan import tasks_for
+from .key_scan import task_count
 from .snapshot import Snapshot, take
 from .tables import FINDINGS
 
@@ -66,4 +66,4 @@ def read(spark: SparkSession, url: str, now_ms: int | None = None, work: str | N
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
     preflight.check(spark, folder)
     # Who asks for facts wants those of all jobs.
-    return Frames(spark, take(spark, address, now, f"{folder}/facts", tasks_for(address), prefiltering=False), folder)
+    return Frames(spark, take(spark, address, now, f"{folder}/facts", task_count(address), prefiltering=False), folder)

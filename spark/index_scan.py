@@ -31,7 +31,7 @@ from ..schema.errors import ServerError, UsageError
 from ..schema.family import family_names, get_family
 from ..schema.index import Index
 from ..schema.text import to_text
-from .key_scan import merged
+from .key_scan import merge_streams
 from .projection import Form
 from .resp_views import Replies
 from .worker import prepare_process
@@ -70,7 +70,7 @@ def names_by_index(replies: Replies, strip: Strip, address: Address, pace: Pace)
 
     Whoever stands in the index all the while, with the same score, is named once.
     """
-    return merged(_names(replies, part, address, pace) for part in strip)
+    return merge_streams(_names(replies, part, address, pace) for part in strip)
 
 
 def _names(replies: Replies, part: KeyPart, address: Address, pace: Pace) -> Iterator[BinaryViews]:

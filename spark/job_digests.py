@@ -29,7 +29,7 @@ from ..schema.rule import Keyspace
 from ..schema.text import to_text
 from .job_hasher import JobHasher
 from .jobs import Jobs
-from .key_scan import LIGHTER
+from .key_scan import DIGEST_FACTOR
 from .shuffle import ShuffleFile
 from .snapshot import Work
 from .step import Batches, with_summary
@@ -161,7 +161,7 @@ def digest_work(view: SideView, hasher: JobHasher, folder: str, buckets: int) ->
             return None if shown is None else [digests_of(shown, part, hasher)]
 
         file = None
-        for digests in _in_batches(jobs.in_any_order(one, many, LIGHTER)):
+        for digests in _in_batches(jobs.in_any_order(one, many, DIGEST_FACTOR)):
             if file is None:
                 summary["file"] = os.path.join(folder, f"{uuid.uuid4()}.arrow")
                 file = ShuffleFile(summary["file"], DIGESTS.arrow, buckets)

@@ -1,9 +1,9 @@
-"""Names: the names of a keyspace's keys, each once, in parts for as many tasks.
+"""Key scan: the names of a keyspace's keys, each once, in parts for as many tasks.
 
-    ranges of cursors -> names, by the bucket of each (shuffle.py) -> distinct names of a bucket, neighbours side by side
+    ranges of cursors -> keys, by the bucket of each (shuffle.py) -> distinct keys of a bucket, neighbours side by side
 
-Two ranges may both name a key at their border, and what is read twice is counted twice: so nothing is read before all has been
-named. Names that end alike in numbers that follow one another are of keys that were made one after the other, and lie side by
+Two ranges may both find a key at their border, and what is read twice is counted twice: so no value is read before all keys are
+known. Names that end alike in numbers that follow one another are of keys that were made one after the other, and lie side by
 side in the server's memory, most likely: it answers a third sooner about them than about keys in the order of a scan. Only reads
 from the server. Called by snapshot.py and by the data source.
 """
@@ -40,9 +40,9 @@ from .step import Batches, run_light_step
 KEYS_A_TASK = 20_000
 PREFILTERED_KEYS_A_TASK = 75_000
 """How many keys a task reads, or jobs it works on, as long as that makes no more than MAX_TASKS; more where most cost little."""
-LIGHTER = 2
+DIGEST_FACTOR = 2
 """How many times as many prefiltered ones a task of a verification has, and how many times as large its batches are
-(placement_check.py): it keeps a line of each job, and not its commands. What is done once for all jobs alike in a task is a sixth
+(placement_check.py): it keeps a digest of each job, and not its commands. What is done once for all jobs alike in a task is a sixth
 of Python's work."""
 BYTES_A_KEY = 1_400
 """What a job fills of a server's memory, about. Where few keys hold many jobs this tells how many tasks there should be, up to
@@ -50,33 +50,33 @@ MOST_BY_BYTES: other keys may be what fills it."""
 MAX_TASKS = 1024
 MOST_BY_BYTES = 64
 ROWS = 40_000
-"""Names that go to a file at once."""
+"""Keys that go to a file at once."""
 PAGE = 10_000
-"""Names that are read together."""
-ASKED_TOGETHER = 250_000
+"""Keys that are read together."""
+KEYS_SORTED_TOGETHER = 250_000
 """Keys that are asked for when so many have been named, in the order of the server's memory: of a range with many of a
 keyspace's keys the server sends them a third sooner so."""
 SCHEMA = pa.schema([("number", pa.int64()), ("key", pa.binary())])
 """``number``: that of a neighbourhood."""
 BLOCK = 256
-"""Names with so many numbers that follow one another are neighbours."""
+"""Keys whose names end in so many numbers that follow one another are neighbours."""
 
 
 @frozen
-class Names:
-    """All names. A plain value: it travels to executors."""
+class KeyList:
+    """All keys. A plain value: it travels to executors."""
 
     folder: str
     files: tuple[str, ...]
     parts: int
 
     def of(self, part: int) -> Iterator[BinaryViews]:
-        """The names of a part, a page at a time."""
+        """The keys of a part, a page at a time."""
         found = [rows.column("key") for rows in read_bucket(self.files, part, self.parts, SCHEMA)]
         # As Arrow's texts they take little more than their bytes.
         distinct = BinaryViews.from_arrow(pa.chunked_array(found, pa.binary()).unique())
         del found  # and with it the files
-        ordered = side_by_side(distinct)
+        ordered = in_memory_order(distinct)
         for start in range(0, len(ordered), PAGE):
             yield ordered.slice(start, start + PAGE)
 
@@ -85,117 +85,119 @@ class Names:
         shutil.rmtree(self.folder)
 
 
-def list_names(
+def list_keys(
     spark: SparkSession, address: Address, throttle: Throttle, folder: str, tasks: int, progress: Progress = silent
-) -> Names:
-    """Scans a keyspace by about so many tasks, and cuts the names into as many parts.
+) -> KeyList:
+    """Scans a keyspace by about so many tasks, and cuts its keys into as many parts.
 
-    The names are in the new ``folder``, which the executors share. Raises ServerError.
+    The keys are in the new ``folder``, which the executors share. Raises ServerError.
     """
     with work_errors(folder):
         os.makedirs(folder)
-    scans = scans_of(address, tasks)
-    task = _scanning(address, throttle, scans, folder, tasks)
-    files = run_light_step(spark.range(0, len(scans), 1, len(scans)), task, f"scanning {address.family} keys", progress)
-    return Names(folder, tuple(sorted(files)), tasks)
+    ranges = scan_ranges(address, tasks)
+    task = _scan_task(address, throttle, ranges, folder, tasks)
+    files = run_light_step(spark.range(0, len(ranges), 1, len(ranges)), task, f"scanning {address.family} keys", progress)
+    return KeyList(folder, tuple(sorted(files)), tasks)
 
 
-def _scanning(address: Address, throttle: Throttle, scans: list[Scan], folder: str, buckets: int) -> Callable[[Batches], str]:
-    """The task that leaves the names that the scans it is given find in a file, of which it tells."""
+def _scan_task(
+    address: Address, throttle: Throttle, ranges: list[ScanRange], folder: str, buckets: int
+) -> Callable[[Batches], str]:
+    """The task that scans the ranges it is given, and leaves their keys in a file; it returns the path of the file."""
     globs = address.key_family.globs(address.prefix)
     count = throttle.page(SCAN_COUNT)
 
     def scan(rows: Batches) -> str:
         path = os.path.join(folder, f"{uuid.uuid4()}.arrow")
         with work_errors(folder), contextlib.closing(ShuffleFile(path, SCHEMA, buckets)) as file:
-            names: list[bytes] = []
+            keys: list[bytes] = []
             for index in (index for row in rows for index in row.column("id").to_pylist()):
-                each = scans[index]
-                work = f"scanning range {index + 1} of {len(scans)} of {each.place(address)}"
+                each = ranges[index]
+                work = f"scanning range {index + 1} of {len(ranges)} of {each.display(address)}"
                 with located(work), each.client(address) as client, same_server(client, each.run_id):
                     for page in scan_range(client, each.span, globs, count):
-                        names += page
-                        if len(names) >= ROWS:
-                            file.write(_batch(names))
-                            names = []
-            file.write(_batch(names))
+                        keys += page
+                        if len(keys) >= ROWS:
+                            file.write(_batch(keys))
+                            keys = []
+            file.write(_batch(keys))
         return path
 
     return scan
 
 
-def _batch(names: list[bytes]) -> pa.RecordBatch:
-    keys = pa.array(names, pa.binary())
-    texts = BinaryViews.from_arrow(keys)
-    neighbourhoods = _neighbours(texts.data, texts.starts, texts.sizes)
-    return pa.RecordBatch.from_arrays([pa.array(neighbourhoods), keys], schema=SCHEMA)
+def _batch(keys: list[bytes]) -> pa.RecordBatch:
+    column = pa.array(keys, pa.binary())
+    views = BinaryViews.from_arrow(column)
+    neighbourhoods = _neighbourhoods(views.data, views.starts, views.sizes)
+    return pa.RecordBatch.from_arrays([pa.array(neighbourhoods), column], schema=SCHEMA)
 
 
-def side_by_side(names: BinaryViews) -> BinaryViews:
-    """The names in the order in which their keys lie in the server's memory, most likely."""
-    return names.take(np.argsort(_numbers(names.data, names.starts, names.sizes), kind="stable"))
+def in_memory_order(keys: BinaryViews) -> BinaryViews:
+    """The keys in the order in which they lie in the server's memory, most likely."""
+    return keys.take(np.argsort(_trailing_numbers(keys.data, keys.starts, keys.sizes), kind="stable"))
 
 
-def gathered(pages: Iterable[BinaryViews]) -> Iterator[BinaryViews]:
-    """The names of many pages at once, neighbours side by side."""
-    names: list[BinaryViews] = []
+def sorted_in_chunks(pages: Iterable[BinaryViews]) -> Iterator[BinaryViews]:
+    """The keys of many pages at once, neighbours side by side."""
+    keys: list[BinaryViews] = []
     for page in pages:
-        names.append(page)
-        if sum(map(len, names)) >= ASKED_TOGETHER:
-            yield side_by_side(concat(names))
-            names = []
-    if names:
-        yield side_by_side(concat(names))
+        keys.append(page)
+        if sum(map(len, keys)) >= KEYS_SORTED_TOGETHER:
+            yield in_memory_order(concat(keys))
+            keys = []
+    if keys:
+        yield in_memory_order(concat(keys))
 
 
-def merged(streams: Iterable[Iterator[BinaryViews]]) -> Iterator[BinaryViews]:
-    """The names of all streams, neighbours side by side where the numbers of each stream rise. Keeps some pages of each."""
+def merge_streams(streams: Iterable[Iterator[BinaryViews]]) -> Iterator[BinaryViews]:
+    """The keys of all streams, neighbours side by side where the numbers of each stream rise. Keeps some pages of each."""
     those = list(map(_Stream, streams))
-    while those := [stream for stream in those if stream.has_names()]:
+    while those := [stream for stream in those if stream.has_keys()]:
         bound = min(int(stream.numbers.max()) for stream in those)
-        yield side_by_side(concat([stream.up_to(bound) for stream in those]))
+        yield in_memory_order(concat([stream.up_to(bound) for stream in those]))
 
 
 @define
 class _Stream:
-    """Pages of names, of which the next one is read when those of the last have been taken."""
+    """Pages of keys, of which the next one is read when those of the last have been taken."""
 
     pages: Iterator[BinaryViews]
-    names: BinaryViews = field(factory=lambda: BinaryViews.of([]))
+    keys: BinaryViews = field(factory=lambda: BinaryViews.of([]))
     numbers: Any = None
 
-    def has_names(self) -> bool:
+    def has_keys(self) -> bool:
         """Whether there are any that have not been taken."""
-        while not len(self.names):
+        while not len(self.keys):
             page = next(self.pages, None)
             if page is None:
                 return False
-            self.names, self.numbers = page, _numbers(page.data, page.starts, page.sizes)
+            self.keys, self.numbers = page, _trailing_numbers(page.data, page.starts, page.sizes)
         return True
 
     def up_to(self, bound: int) -> BinaryViews:
         """Takes those with a number up to this one."""
         are_due = self.numbers <= bound
-        due = self.names.take(are_due)
-        self.names, self.numbers = self.names.take(~are_due), self.numbers[~are_due]
+        due = self.keys.take(are_due)
+        self.keys, self.numbers = self.keys.take(~are_due), self.numbers[~are_due]
         return due
 
 
 @compiled
-def _numbers(data: Any, starts: Any, sizes: Any) -> Any:
+def _trailing_numbers(data: Any, starts: Any, sizes: Any) -> Any:
     """The last digits of each name as a number; 18 of them count."""
     numbers = np.empty(len(starts), np.int64)
     for row in range(len(starts)):
-        _, numbers[row] = _ending(data, starts[row], sizes[row])
+        _, numbers[row] = _trailing_number(data, starts[row], sizes[row])
     return numbers
 
 
 @compiled
-def _neighbours(data: Any, starts: Any, sizes: Any) -> Any:
+def _neighbourhoods(data: Any, starts: Any, sizes: Any) -> Any:
     """The neighbourhood of each name."""
     neighbourhoods = np.empty(len(starts), np.int64)
     for row in range(len(starts)):
-        first, number = _ending(data, starts[row], sizes[row])
+        first, number = _trailing_number(data, starts[row], sizes[row])
         # With the same text before them, these are whole numbers in a row, which buckets take in turn.
         before = fnv1a(data, starts[row], first)
         neighbourhoods[row] = np.int64(before >> np.uint64(2)) + number // BLOCK
@@ -203,7 +205,7 @@ def _neighbours(data: Any, starts: Any, sizes: Any) -> Any:
 
 
 @compiled
-def _ending(data: Any, start: int, size: int) -> Any:
+def _trailing_number(data: Any, start: int, size: int) -> Any:
     """How many bytes of a name stand before its last digits (all, if it has none), and the number that these are."""
     end = start + size
     while end > start and not 48 <= data[end - 1] <= 57:
@@ -219,7 +221,7 @@ def _ending(data: Any, start: int, size: int) -> Any:
     return first - start, number
 
 
-def tasks_for(address: Address, times: int = 1) -> int:
+def task_count(address: Address, times: int = 1) -> int:
     """Into how many partitions the work on a keyspace is best cut. ``times``: of so many times as many prefiltered keys."""
     with open_source(address) as source:
         share = times * PREFILTERED_KEYS_A_TASK if has_prefilter(address) else KEYS_A_TASK
@@ -227,13 +229,13 @@ def tasks_for(address: Address, times: int = 1) -> int:
         return min(MAX_TASKS, max(source.size() // share, by_bytes) + 1)
 
 
-def even(tasks: int, cores: int) -> int:
+def round_to_cores(tasks: int, cores: int) -> int:
     """About so many tasks, of which all cores have the same number: three on two cores take as long as four."""
     return tasks if tasks <= cores else (tasks + (cores - 1) // 2) // cores * cores
 
 
 @frozen
-class Scan:
+class ScanRange:
     """What one task scans: a span of the keys of one node."""
 
     span: Span
@@ -241,7 +243,7 @@ class Scan:
     node: NodeName | None = None
     """None: the one server of the address."""
 
-    def place(self, address: Address) -> str:
+    def display(self, address: Address) -> str:
         """Where it lies, for people."""
         return ":".join(map(str, self.node)) if self.node else address.display()
 
@@ -256,14 +258,14 @@ class Scan:
             yield cluster.client(self.node)
 
 
-def scans_of(address: Address, number: int) -> list[Scan]:
-    """The scans, about this many, that together find every key: at least one for each master of a cluster."""
+def scan_ranges(address: Address, number: int) -> list[ScanRange]:
+    """The ranges, about this many, that together find every key: at least one for each master of a cluster."""
     if address.kind is not Kind.CLUSTER:
         with open_client(address) as client:
             run_id = node(client).run_id
-            return [Scan(span, run_id) for span in split(client, number)]
+            return [ScanRange(span, run_id) for span in split(client, number)]
     with server_errors(address), Cluster(address) as cluster:
         masters = cluster.masters()
         share = number // len(masters) + 1
         run_ids = {name: node(cluster.client(name)).run_id for name in masters}
-        return [Scan(span, run_ids[name], name) for name in masters for span in cluster.spans(name, share)]
+        return [ScanRange(span, run_ids[name], name) for name in masters for span in cluster.spans(name, share)]

@@ -16,7 +16,7 @@ from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..schema.connection.address import Address
 from ..schema.fact import Subject
 from ..schema.rule import Keyspace
-from .key_scan import tasks_for
+from .key_scan import task_count
 from .spill import Spill
 
 
@@ -39,7 +39,7 @@ def read_whole(address: Address, now_ms: int | None = None, throttle: Throttle =
     ``now_ms``: the moment that rules compare with, by default the server's clock or the snapshot's time. Raises ServerError.
     """
     family, reader = address.key_family, FactReader(address)
-    tasks = tasks_for(address)
+    tasks = task_count(address)
     with Spill(tasks) as spill, Spill(tasks) as told:
         with open_source(address, throttle) as source:
             now = source.clock_ms() if now_ms is None else now_ms

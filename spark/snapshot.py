@@ -1,6 +1,6 @@
 """Snapshot: a keyspace read once, key by key in parallel, and kept as a Parquet folder of facts.
 
-    names of keys (key_scan.py) -> values -> facts (and totals) -> Parquet -> subjects
+    keys (key_scan.py) -> values -> facts (and totals) -> Parquet -> subjects
     pieces of RDB files (files.py) -------^
 
 A server that is read twice answers differently, so everything that is asked about a keyspace is asked of its snapshot. No task
@@ -46,7 +46,7 @@ from .hashes import read_lists, read_whole
 from .job_selection import Chosen, chosen_of
 from .jobs import FactJobs, Jobs, KeyRowJobs
 from .key_rows import KeyRowWriter
-from .key_scan import Names, list_names
+from .key_scan import KeyList, list_keys
 from .longkeys import LongKeys, positions_known, read_long_keys
 from .placement_check import KeyRows
 from .resp_views import Replies
@@ -198,11 +198,11 @@ def take(
     else:
         with _same_servers(address), _at_rest(address):
             share = throttle.shared(spark.sparkContext.defaultParallelism)
-            names = list_names(spark, address, throttle, f"{path}-names", tasks, progress)
-            steps = spark.range(0, names.parts, 1, names.parts)
-            task = _read_task(address, share, new_reader, names, positions_known(address))
+            keys = list_keys(spark, address, throttle, f"{path}-names", tasks, progress)
+            steps = spark.range(0, keys.parts, 1, keys.parts)
+            task = _read_task(address, share, new_reader, keys, positions_known(address))
             facts = run_step(steps, task, FACTS, path, f"reading {address.family} keys", progress)
-            names.remove()
+            keys.remove()
             read_long_keys(spark, address, share, facts, new_reader, progress)
     return snapshot_of(address, now_ms, tasks, facts, remarks, progress)
 
@@ -323,7 +323,7 @@ def keyspace(address: Address, now_ms: int, totals: Totals) -> Keyspace:
 
 
 def _read_task(
-    address: Address, throttle: Throttle, new_reader: NewFactReader, names: Names, by_cursor: bool
+    address: Address, throttle: Throttle, new_reader: NewFactReader, keys: KeyList, by_cursor: bool
 ) -> Callable[[Batches], Batches]:
     """The task that reads the keys of the parts it is given, for a FactReader to make facts of; long keys it sets aside."""
 
@@ -331,7 +331,7 @@ def _read_task(
         reader, longs = new_reader(), LongKeys(by_cursor)
 
         def facts() -> Iterator[Fact]:
-            pages = (page for row in rows for part in row.column("id").to_pylist() for page in names.of(part))
+            pages = (page for row in rows for part in row.column("id").to_pylist() for page in keys.of(part))
             reading = _of_cluster if address.kind is Kind.CLUSTER else _of_server
             yield from reading(address, throttle, pages, reader, longs)
             yield from reader.rest()

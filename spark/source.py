@@ -61,7 +61,7 @@ from .columns import entries_of
 from .entries import ENTRIES, entry_bytes
 from .hashes import of_family
 from .index_scan import IndexReader, index_of
-from .key_scan import Scan, gathered, scans_of
+from .key_scan import ScanRange, scan_ranges, sorted_in_chunks
 from .poll import EVENTS, TOTALS, totals
 from .projection import Form, Whole, parse_fields
 from .rdbcolumns import unproven
@@ -175,7 +175,7 @@ class Everything(InputPartition):  # type: ignore[misc]
 class Range(InputPartition):  # type: ignore[misc]
     """The part of one task of several."""
 
-    scan: Scan
+    scan: ScanRange
     tasks: int
     """How many parts there are."""
     owners: Mapping[int, Owner] | None = None
@@ -217,7 +217,7 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
                 return [Everything()]
             with server_errors(self.address), Cluster(self.address) as cluster:
                 owners = cluster.at_rest()
-        scans = scans_of(self.address, self.number)
+        scans = scan_ranges(self.address, self.number)
         return [Range(scan, len(scans), owners) for scan in scans]
 
     def read(self, partition: Range | Everything) -> Iterator[pa.RecordBatch]:
@@ -242,7 +242,7 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
                 pages = _distinct(pages)
             with open_pipeline(client) as pipe:
                 replies = Replies(pipe, all_stay=nothing_expires(client, self.address.db))
-                yield from self.form.read(replies, gathered(map(BinaryViews.of, pages)), throttle.pace(), self.address)
+                yield from self.form.read(replies, sorted_in_chunks(map(BinaryViews.of, pages)), throttle.pace(), self.address)
             return
         found = entries(client, family, prefix, span, throttle)
         facts = (fact for batch in found for entry in batch for fact in family.facts(entry, prefix))

@@ -11,7 +11,7 @@ from ferryman.migrations.probes import FEW_KEYS, memory
 from ferryman.schema.columnar.binary_views import BinaryViews
 from ferryman.schema.connection.address import Address
 from ferryman.spark.engine import SparkEngine
-from ferryman.spark.key_scan import even, merged, tasks_for
+from ferryman.spark.key_scan import merge_streams, round_to_cores, task_count
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
@@ -23,7 +23,7 @@ MANY = [b"x" * 1_000_000] * 240
 
 
 def tasks(server: Server, family: str, db: int = 0, times: int = 1) -> int:
-    return tasks_for(Address.parse(server.url(db, family=family)), times)
+    return task_count(Address.parse(server.url(db, family=family)), times)
 
 
 def test_few_keys_may_hold_the_work_of_many_tasks(server: Server, client: redis.Redis) -> None:
@@ -58,7 +58,7 @@ def test_a_server_that_may_not_be_asked_says_nothing(server: Server, client: red
 
 @pytest.mark.parametrize(("tasks", "cores", "made"), [(1, 2, 1), (2, 2, 2), (3, 2, 2), (25, 2, 24), (7, 4, 8), (1024, 3, 1023)])
 def test_cores_have_the_same_number_of_tasks(tasks: int, cores: int, made: int) -> None:
-    assert even(tasks, cores) == made
+    assert round_to_cores(tasks, cores) == made
 
 
 def test_keys_are_read_by_as_many_tasks_as_the_user_says(spark: SparkSession, server: Server, client: redis.Redis) -> None:
@@ -81,7 +81,7 @@ def test_names_of_several_streams_come_once_and_in_order_where_each_rises(
         for at in range(0, len(numbers), size):
             yield BinaryViews.of(b"q:job:%d" % number for number in numbers[at : at + size])
 
-    names = [name for page in merged(pages(sorted(each) if rise else each) for each in streams) for name in page.to_list()]
+    names = [name for page in merge_streams(pages(sorted(each) if rise else each) for each in streams) for name in page.to_list()]
     numbers = [int(name.removeprefix(b"q:job:")) for name in names]
     assert sorted(numbers) == sorted(chain.from_iterable(streams))
     if rise:
