@@ -104,7 +104,7 @@ def of_family(found: Iterable[Found], family: KeyFamily, prefix: str) -> Iterato
                     yield each
 
 
-def read_whole(replies: Replies, keys: BinaryViews, pace: Pace) -> Iterator[tuple[Hashes, list[bytes]]]:
+def read_hashes(replies: Replies, keys: BinaryViews, pace: Pace) -> Iterator[tuple[Hashes, list[bytes]]]:
     """The hashes among the keys, some megabytes at a time, each time with the keys that are left to be read in another way."""
     told: list[tuple[BinaryViews, Any, Any]] = []
     odd: list[tuple[Hashes, list[bytes]]] = []
@@ -113,16 +113,16 @@ def read_whole(replies: Replies, keys: BinaryViews, pace: Pace) -> Iterator[tupl
         told.append((batch, _ttls(replies, batch), replies.counts(len(batch))))
 
     def again(batch: BinaryViews) -> None:
-        odd.append(_whole_by_reply(replies.pipe, batch.to_list()))
+        odd.append(_hashes_by_reply(replies.pipe, batch.to_list()))
 
     for _ in _in_batches(replies, keys, [*_asking_ttls(replies), BOUNDED], read, again, pace):
         if told and (odd or replies.held >= AT_ONCE):
-            yield _whole(told, replies.words())
+            yield _hashes_of(told, replies.words())
             told.clear()
         yield from odd
         odd.clear()
     if told:
-        yield _whole(told, replies.words())
+        yield _hashes_of(told, replies.words())
 
 
 def read_lists(replies: Replies, keys: BinaryViews, pace: Pace) -> Iterator[tuple[Lists, list[bytes]]]:
@@ -216,7 +216,7 @@ def _in_batches(
         yield found
 
 
-def _whole(told: Sequence[tuple[BinaryViews, Any, Any]], words: BinaryViews) -> tuple[Hashes, list[bytes]]:
+def _hashes_of(told: Sequence[tuple[BinaryViews, Any, Any]], words: BinaryViews) -> tuple[Hashes, list[bytes]]:
     """The hashes of batches of one list of keys; ``told``: of each batch the keys, their times to live, and how many words."""
     starts, sizes, ttls, counts = (
         np.concatenate(columns) for columns in zip(*((keys.starts, keys.sizes, *others) for keys, *others in told), strict=True)
@@ -239,7 +239,7 @@ def _ttls(replies: Replies, asked: BinaryViews) -> Any:
 # Where a reply is odd: all of a batch once more, reply by reply.
 
 
-def _whole_by_reply(pipe: PipelineConnection, asked: Sequence[bytes]) -> tuple[Hashes, list[bytes]]:
+def _hashes_by_reply(pipe: PipelineConnection, asked: Sequence[bytes]) -> tuple[Hashes, list[bytes]]:
     lengths, ttls = pipe.ask_each(asked, (b"HLEN",), (b"PTTL",))
     left = [key for key, length in zip(asked, lengths, strict=True) if is_wrong_type(length) or checked(length) > SMALL_HASH]
     small = [index for index, length in enumerate(lengths) if type(length) is int and 0 < length <= SMALL_HASH]

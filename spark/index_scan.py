@@ -32,7 +32,7 @@ from ..schema.family import family_names, get_family
 from ..schema.index import Index
 from ..schema.text import to_text
 from .key_scan import merge_streams
-from .projection import Form
+from .projection import Projection
 from .resp_views import Replies
 from .worker import prepare_process
 from .zsets import read_members
@@ -85,7 +85,7 @@ def _names(replies: Replies, part: KeyPart, address: Address, pace: Pace) -> Ite
 
 
 @frozen
-class IndexPart(InputPartition):  # type: ignore[misc]
+class IndexPartition(InputPartition):  # type: ignore[misc]
     """The part of one task, of an index."""
 
     strip: Strip
@@ -99,22 +99,24 @@ class IndexReader(DataSourceReader):  # type: ignore[misc]
     """Reads the records that the index of a keyspace names: of the table entries, with option fields."""
 
     address: Address
-    form: Form
+    projection: Projection
     number: int
     throttle: Throttle
     """Of all tasks together."""
 
-    def partitions(self) -> Sequence[IndexPart]:
+    def partitions(self) -> Sequence[IndexPartition]:
         with open_client(self.address) as client:
             strips = cut_index(client, self.address, self.number)
-            return [IndexPart(strip, len(strips), node(client).run_id) for strip in strips]
+            return [IndexPartition(strip, len(strips), node(client).run_id) for strip in strips]
 
-    def read(self, partition: IndexPart) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: IndexPartition) -> Iterator[pa.RecordBatch]:
         prepare_process()
         pace = self.throttle.shared(partition.tasks).pace()
         with open_client(self.address) as client, same_server(client, partition.run_id), open_pipeline(client) as pipe:
             replies = Replies(pipe, all_stay=nothing_expires(client, self.address.db))
-            yield from self.form.read(replies, names_by_index(replies, partition.strip, self.address, pace), pace, self.address)
+            yield from self.projection.read(
+                replies, names_by_index(replies, partition.strip, self.address, pace), pace, self.address
+            )
 
 
 @compiled

@@ -42,8 +42,8 @@ PREFILTERED_KEYS_A_TASK = 75_000
 """How many keys a task reads, or jobs it works on, as long as that makes no more than MAX_TASKS; more where most cost little."""
 DIGEST_FACTOR = 2
 """How many times as many prefiltered ones a task of a verification has, and how many times as large its batches are
-(placement_check.py): it keeps a digest of each job, and not its commands. What is done once for all jobs alike in a task is a sixth
-of Python's work."""
+(placement_check.py): it keeps a digest of each job, and not its commands. What is done once for all jobs alike in a task is a
+sixth of Python's work."""
 BYTES_A_KEY = 1_400
 """What a job fills of a server's memory, about. Where few keys hold many jobs this tells how many tasks there should be, up to
 MOST_BY_BYTES: other keys may be what fills it."""

@@ -18,7 +18,7 @@ from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..schema.connection.address import Address
 from ..schema.job import Job, State
 from ..schema.rule import Finding
-from .single_task import read_whole
+from .single_task import read_in_one_task
 from .tables import Table, bigint_column, text_column, word_column
 
 
@@ -116,20 +116,20 @@ def totals(address: Address, throttle: Throttle = UNTHROTTLED, now_ms: int | Non
 
 
 def _read(address: Address, throttle: Throttle, now_ms: int | None) -> tuple[int, list[QueueStatus]]:
-    with read_whole(address, now_ms, throttle) as whole:
-        keyspace = whole.keyspace
-        jobs = (keyspace.family.describe(subject, keyspace) for subject in whole.subjects())
+    with read_in_one_task(address, now_ms, throttle) as read_keyspace:
+        keyspace = read_keyspace.keyspace
+        jobs = (keyspace.family.describe(subject, keyspace) for subject in read_keyspace.subjects())
         return keyspace.now_ms, statuses(counted(filter(None, jobs), keyspace.now_ms), keyspace)
 
 
 def events(address: Address, throttle: Throttle = UNTHROTTLED) -> Iterator[Event]:
     """Everything that stands there now: all findings, and every job that has failed for good. Raises ServerError."""
-    with read_whole(address, throttle=throttle) as whole:
-        keyspace = whole.keyspace
+    with read_in_one_task(address, throttle=throttle) as read_keyspace:
+        keyspace = read_keyspace.keyspace
         family, now_ms = keyspace.family, keyspace.now_ms
         for finding in family.keyspace_findings(keyspace):
             yield _finding(finding, now_ms)
-        for subject in whole.subjects():
+        for subject in read_keyspace.subjects():
             for finding in family.findings(subject, keyspace):
                 yield _finding(finding, now_ms)
             job = family.describe(subject, keyspace)

@@ -1,7 +1,7 @@
-"""Forms: what the rows of the table ``entries`` are, and how a task makes them of what it reads.
+"""Projection: what the rows of the table ``entries`` are, and how a task makes them of what it reads.
 
-Whole: every key, with all that it holds. Records: the same of the records of jobs alone. Fields: some fields of these, each in a
-column. Hashes go from replies to columns without a dict or an Entry for each. Called by the data source.
+EntireKeys: every key, with all that it holds. JobRecords: the same of the records of jobs alone. RecordFields: some fields of
+these, each in a column. Hashes go from replies to columns without a dict or an Entry for each. Called by the data source.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..schema.errors import UsageError
 from ..schema.text import to_bytes
 from .columns import STAYS, Found, Hashes, Picked, entries_of
 from .entries import ENTRIES, entry_bytes, hashes
-from .hashes import Test, read_fields, read_whole, record_guess, record_test
+from .hashes import Test, read_fields, read_hashes, record_guess, record_test
 from .resp_views import Replies
 from .tables import BASE64, BYTES, ROWS, batches
 
@@ -39,7 +39,7 @@ Batches = Iterator[pa.RecordBatch]
 
 
 @define
-class _Pile(Generic[T]):
+class _RowBuffer(Generic[T]):
     """What waits until there is enough of it for a batch of rows."""
 
     make: Callable[[list[T]], pa.RecordBatch]
@@ -62,15 +62,15 @@ class _Pile(Generic[T]):
         self._parts, self._rows, self._bytes = [], 0, 0
 
 
-def _hash_rows(parts: list[Hashes]) -> pa.RecordBatch:
+def _rows_of_hashes(parts: list[Hashes]) -> pa.RecordBatch:
     return hashes(Hashes.all_of(parts))
 
 
-class Form(ABC):
+class Projection(ABC):
     """What rows there are."""
 
     arrow: pa.Schema
-    kind: ClassVar[str | None] = None
+    redis_type: ClassVar[str | None] = None
     """The one Redis type that keys with rows have, if it is only one."""
 
     @property
@@ -87,7 +87,7 @@ class Form(ABC):
         """The rows of the keys of a file's piece."""
 
 
-class Whole(Form):
+class EntireKeys(Projection):
     """Every key, with all that it holds."""
 
     arrow = ENTRIES.arrow
@@ -98,7 +98,7 @@ class Whole(Form):
 
     def read(self, replies: Replies, pages: Iterable[BinaryViews], pace: Pace, address: Address) -> Batches:
         is_hash = record_guess(address.key_family, address.prefix)
-        rows, others = _Pile(_hash_rows), list[bytes]()
+        rows, others = _RowBuffer(_rows_of_hashes), list[bytes]()
         for keys in pages:
             likely = is_hash(keys)
             others += keys.take(~likely).to_list()
@@ -109,18 +109,20 @@ class Whole(Form):
         yield from rows.rest()
         yield from self._read_any(replies.pipe, others, pace)
 
-    def _read_hashes(self, replies: Replies, keys: BinaryViews, pace: Pace, rows: _Pile[Hashes], others: list[bytes]) -> Batches:
+    def _read_hashes(
+        self, replies: Replies, keys: BinaryViews, pace: Pace, rows: _RowBuffer[Hashes], others: list[bytes]
+    ) -> Batches:
         """Adds the keys to the rows, those that are no small hashes to the others."""
-        for found, left in read_whole(replies, keys, pace):
+        for found, left in read_hashes(replies, keys, pace):
             others += left
             yield from rows.add(found, len(found), found.size)
 
     def _read_any(self, pipe: PipelineConnection, keys: Sequence[bytes], pace: Pace) -> Batches:
         entries = chain.from_iterable(read_all(pipe, keys, pace))
-        return batches(ENTRIES, (entry for entry in entries if self.kind in (None, entry.redis_type)), entry_bytes)
+        return batches(ENTRIES, (entry for entry in entries if self.redis_type in (None, entry.redis_type)), entry_bytes)
 
     def batches(self, found: Iterable[Found], address: Address) -> Batches:
-        rows, others = _Pile(_hash_rows), _Pile(ENTRIES.batch)
+        rows, others = _RowBuffer(_rows_of_hashes), _RowBuffer(ENTRIES.batch)
         for each in found:
             if isinstance(each, Hashes):
                 yield from rows.add(each, len(each), each.size)
@@ -131,14 +133,14 @@ class Whole(Form):
         yield from others.rest()
 
 
-class Records(Whole):
+class JobRecords(EntireKeys):
     """The records of jobs, with all that they hold."""
 
-    kind = "hash"
+    redis_type = "hash"
 
     def read(self, replies: Replies, pages: Iterable[BinaryViews], pace: Pace, address: Address) -> Batches:
         is_record = record_test(address.key_family, address.prefix)
-        rows, others = _Pile(_hash_rows), list[bytes]()
+        rows, others = _RowBuffer(_rows_of_hashes), list[bytes]()
         for keys in pages:
             yield from self._read_hashes(replies, keys.take(is_record(keys)), pace, rows, others)
         yield from rows.rest()
@@ -149,10 +151,10 @@ class Records(Whole):
 
 
 @frozen
-class Fields(Form):
+class RecordFields(Projection):
     """Some fields of the records of jobs; null where a record lacks one."""
 
-    kind = "hash"
+    redis_type = "hash"
     columns: tuple[str, ...]
     fields: tuple[bytes, ...]
     """The field behind each column."""
@@ -167,14 +169,14 @@ class Fields(Form):
 
     def read(self, replies: Replies, pages: Iterable[BinaryViews], pace: Pace, address: Address) -> Batches:
         is_record = record_test(address.key_family, address.prefix)
-        rows = _Pile(self._rows)
+        rows = _RowBuffer(self._rows)
         for keys in pages:
             for found in read_fields(replies, keys.take(is_record(keys)), self.fields, pace):
                 yield from rows.add(found, len(found.keys), found.size)
         yield from rows.rest()
 
     def batches(self, found: Iterable[Found], address: Address) -> Batches:
-        rows = _Pile(self._rows)
+        rows = _RowBuffer(self._rows)
         for records in _records(found, record_test(address.key_family, address.prefix)):
             picked = records.picked(self.fields)
             yield from rows.add(picked, len(picked.keys), picked.size)
@@ -204,13 +206,13 @@ def _records(found: Iterable[Found], is_record: Test) -> Iterator[Hashes]:
 ALL = "*"
 
 
-def parse_fields(text: str) -> Form:
+def parse_fields(text: str) -> Projection:
     """What a user has asked for: names of fields with commas between them, ``b64:`` and the base64 of one, or ``*`` for all.
 
     Columns are named as given. Raises UsageError.
     """
     if text.strip() == ALL:
-        return Records()
+        return JobRecords()
     columns = [name.strip() for name in text.split(",")]
     fields = list(map(_field, columns))
     for index, (column, name) in enumerate(zip(columns, fields, strict=True)):
@@ -221,7 +223,7 @@ def parse_fields(text: str) -> Form:
             raise UsageError(
                 f"option 'fields': there is no column {column!r} beside another of that name; write b64: and its base64"
             )
-    return Fields(tuple(columns), tuple(fields))
+    return RecordFields(tuple(columns), tuple(fields))
 
 
 def _field(column: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Whole: a keyspace read from one end to the other by one task, with the facts of all jobs on its disk meanwhile.
+"""Single task: a keyspace read from one end to the other by one task, with the facts of all jobs on its disk meanwhile.
 
 For what can't use Spark's own shuffle: a data source's tasks, which only read. Called by the data source and its streams.
 """
@@ -21,8 +21,8 @@ from .spill import Spill
 
 
 @frozen
-class Whole:
-    """A keyspace of which everything has been read."""
+class SpilledKeyspace:
+    """A keyspace that has been read whole, with its facts on disk."""
 
     keyspace: Keyspace
     _spill: Spill
@@ -33,14 +33,14 @@ class Whole:
 
 
 @contextlib.contextmanager
-def read_whole(address: Address, now_ms: int | None = None, throttle: Throttle = UNTHROTTLED) -> Iterator[Whole]:
+def read_in_one_task(address: Address, now_ms: int | None = None, throttle: Throttle = UNTHROTTLED) -> Iterator[SpilledKeyspace]:
     """Reads a keyspace; its facts are gone after the block. A keyspace without keys has no subjects.
 
     ``now_ms``: the moment that rules compare with, by default the server's clock or the snapshot's time. Raises ServerError.
     """
     family, reader = address.key_family, FactReader(address)
     tasks = task_count(address)
-    with Spill(tasks) as spill, Spill(tasks) as told:
+    with Spill(tasks) as spill, Spill(tasks) as with_references:
         with open_source(address, throttle) as source:
             now = source.clock_ms() if now_ms is None else now_ms
             for batch in source.entries(now):
@@ -52,6 +52,6 @@ def read_whole(address: Address, now_ms: int | None = None, throttle: Throttle =
             for subject in spill.subjects():
                 answers = family.back_references(subject) if family.is_referenced(subject.facts) else ()
                 for fact in (*subject.facts, *answers):
-                    told.add(fact)
-            spill = told
-        yield Whole(Keyspace(family, address.prefix, now, reader.close().totals), spill)
+                    with_references.add(fact)
+            spill = with_references
+        yield SpilledKeyspace(Keyspace(family, address.prefix, now, reader.close().totals), spill)

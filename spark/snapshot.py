@@ -42,7 +42,7 @@ from ..schema.rule import Finding, Keyspace
 from ..schema.totals import Totals
 from .failures import work_errors
 from .files import read_files
-from .hashes import read_lists, read_whole
+from .hashes import read_hashes, read_lists
 from .job_selection import Chosen, chosen_of
 from .jobs import FactJobs, Jobs, KeyRowJobs
 from .key_rows import KeyRowWriter
@@ -354,7 +354,7 @@ def _of_server(
             others: list[bytes] = []
             if isinstance(reader, KeyRowWriter):
                 are_records, are_lists = reader.guess(keys)
-                for hashes, left in read_whole(replies, keys.take(are_records), pace):
+                for hashes, left in read_hashes(replies, keys.take(are_records), pace):
                     yield from reader.hashes(hashes)
                     others += left
                 for lists, left in read_lists(replies, keys.take(are_lists), pace):

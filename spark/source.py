@@ -63,10 +63,10 @@ from .hashes import of_family
 from .index_scan import IndexReader, index_of
 from .key_scan import ScanRange, scan_ranges, sorted_in_chunks
 from .poll import EVENTS, TOTALS, totals
-from .projection import Form, Whole, parse_fields
+from .projection import EntireKeys, Projection, parse_fields
 from .rdbcolumns import unproven
 from .resp_views import Replies
-from .single_task import read_whole
+from .single_task import read_in_one_task
 from .sink import Sink, begin
 from .stream import EventsStream, Stream, TotalsStream, Watch
 from .tables import FACTS, FINDINGS, JOBS, Table, batches, fact_bytes, job_bytes
@@ -99,18 +99,18 @@ class Ferryman(DataSource):  # type: ignore[misc]
         return "ferryman"
 
     def schema(self) -> str | StructType:
-        table, form = TABLES[_table(self.options)], _form(self.options)
+        table, projection = TABLES[_table(self.options)], _projection(self.options)
         if table is ENTRIES:
-            return form.schema
+            return projection.schema
         return table.ddl if table else "key binary"
 
     def reader(self, schema: Any) -> DataSourceReader:
         return selecting(self._reader(), schema, _table(self.options), self._columns())
 
     def _columns(self) -> pa.Schema:
-        table, form = TABLES[_table(self.options)], _form(self.options)
+        table, projection = TABLES[_table(self.options)], _projection(self.options)
         if table is ENTRIES:
-            return ENTRIES.arrow if isinstance(form.schema, str) else to_arrow_schema(form.schema)
+            return ENTRIES.arrow if isinstance(projection.schema, str) else to_arrow_schema(projection.schema)
         return table.arrow if table else KEY
 
     def _reader(self) -> DataSourceReader:
@@ -121,20 +121,20 @@ class Ferryman(DataSource):  # type: ignore[misc]
                 raise UsageError(f"option 'checksum' is for snapshot files; {address.display()} is a server")
             address = address.unchecked()
         now = _number(self.options, "now")
-        form, throttle = _form(self.options), _throttle(self.options)
+        projection, throttle = _projection(self.options), _throttle(self.options)
         by_index = _is_by_index(self.options, address)
         match _table(self.options):
             case "facts" | "keys" | "entries" as table:
                 number = _number(self.options, "partitions") or 1
                 if by_index:
-                    return IndexReader(address, form, number, throttle)
+                    return IndexReader(address, projection, number, throttle)
                 if address.kind is Kind.RDB:
-                    return PieceReader(address, table, form, number, now)
-                return RangeReader(address, table, form, number, throttle)
+                    return PieceReader(address, table, projection, number, now)
+                return RangeReader(address, table, projection, number, throttle)
             case "events":
                 raise UsageError("the table events is a stream: use spark.readStream")
             case table:
-                return WholeReader(address, table, now, throttle)
+                return SingleTaskReader(address, table, now, throttle)
 
     def streamReader(self, schema: Any) -> Stream:  # noqa: N802 - Spark's name
         _check(self.options, STREAM_OPTIONS)
@@ -167,24 +167,24 @@ class Ferryman(DataSource):  # type: ignore[misc]
 
 
 @frozen
-class Everything(InputPartition):  # type: ignore[misc]
+class WholePartition(InputPartition):  # type: ignore[misc]
     """The part of the only task."""
 
 
 @frozen
-class Range(InputPartition):  # type: ignore[misc]
+class RangePartition(InputPartition):  # type: ignore[misc]
     """The part of one task of several."""
 
-    scan: ScanRange
+    range: ScanRange
     tasks: int
-    """How many parts there are."""
+    """How many partitions there are."""
     owners: Mapping[int, Owner] | None = None
     """Of all slots of a cluster: keys may be missed if they change."""
 
     @contextlib.contextmanager
     def client(self, address: Address) -> Iterator[redis.Redis]:
         """The server of this part. Raises ServerError, also when it is not the same at the end, or a slot has moved."""
-        with self.scan.client(address) as client, same_server(client, self.scan.run_id):
+        with self.range.client(address) as client, same_server(client, self.range.run_id):
             if self.owners is None:
                 yield client
                 return
@@ -204,34 +204,34 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
 
     address: Address
     table: str
-    form: Form
+    projection: Projection
     """Of the table entries."""
     number: int
     throttle: Throttle
     """Of all tasks together."""
 
-    def partitions(self) -> Sequence[Range | Everything]:
+    def partitions(self) -> Sequence[RangePartition | WholePartition]:
         owners = None
         if self.address.kind is Kind.CLUSTER:
-            if self.number == 1 and self.form.kind is None:
-                return [Everything()]
+            if self.number == 1 and self.projection.redis_type is None:
+                return [WholePartition()]
             with server_errors(self.address), Cluster(self.address) as cluster:
                 owners = cluster.at_rest()
-        scans = scan_ranges(self.address, self.number)
-        return [Range(scan, len(scans), owners) for scan in scans]
+        ranges = scan_ranges(self.address, self.number)
+        return [RangePartition(each, len(ranges), owners) for each in ranges]
 
-    def read(self, partition: Range | Everything) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: RangePartition | WholePartition) -> Iterator[pa.RecordBatch]:
         prepare_process()
-        if isinstance(partition, Everything):
+        if isinstance(partition, WholePartition):
             yield from self._read_cluster()
             return
         with partition.client(self.address) as client:
-            yield from self._read(client, partition.scan.span, self.throttle.shared(partition.tasks))
+            yield from self._read(client, partition.range.span, self.throttle.shared(partition.tasks))
 
     def _read(self, client: redis.Redis, span: Span, throttle: Throttle) -> Iterator[pa.RecordBatch]:
         family, prefix = self.address.key_family, self.address.prefix
         # Types that names don't tell the server must look up, which makes a scan half as dear again.
-        kind = self.form.kind if self.table == "entries" and not family.names_records else None
+        kind = self.projection.redis_type if self.table == "entries" and not family.names_records else None
         pages = scan_range(client, span, family.globs(prefix), throttle.page(SCAN_COUNT), kind=kind)
         if self.table == "keys":
             for page in pages:
@@ -242,7 +242,9 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
                 pages = _distinct(pages)
             with open_pipeline(client) as pipe:
                 replies = Replies(pipe, all_stay=nothing_expires(client, self.address.db))
-                yield from self.form.read(replies, sorted_in_chunks(map(BinaryViews.of, pages)), throttle.pace(), self.address)
+                yield from self.projection.read(
+                    replies, sorted_in_chunks(map(BinaryViews.of, pages)), throttle.pace(), self.address
+                )
             return
         found = entries(client, family, prefix, span, throttle)
         facts = (fact for batch in found for entry in batch for fact in family.facts(entry, prefix))
@@ -263,7 +265,7 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
 
 
 @frozen
-class FilePiece(InputPartition):  # type: ignore[misc]
+class FilePartition(InputPartition):  # type: ignore[misc]
     """The part of one task, of a snapshot file."""
 
     path: str
@@ -276,20 +278,20 @@ class PieceReader(DataSourceReader):  # type: ignore[misc]
 
     address: Address
     table: str
-    form: Form
+    projection: Projection
     number: int
     now_ms: int | None
 
-    def partitions(self) -> Sequence[FilePiece]:
+    def partitions(self) -> Sequence[FilePartition]:
         parts = []
         for path in snapshot_paths(self.address):
             with open_file(path, self.address) as file:
                 # Tasks can't tell one another what they have seen, and what one has given out can't be taken back.
                 file.must_be_whole()
-                parts += [FilePiece(path, piece) for piece in file.pieces(self.number)]
+                parts += [FilePartition(path, piece) for piece in file.pieces(self.number)]
         return parts
 
-    def read(self, partition: FilePiece) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: FilePartition) -> Iterator[pa.RecordBatch]:
         prepare_process()
         family, prefix = self.address.key_family, self.address.prefix
         with open_file(partition.path, self.address) as file:
@@ -302,7 +304,7 @@ class PieceReader(DataSourceReader):  # type: ignore[misc]
                         names = pa.array([entry.key for entry in entries_found if not entry.offset], pa.binary())
                         proven = [pa.RecordBatch.from_arrays([names], ["key"])]
                     case "entries":
-                        proven = list(self.form.batches(found, self.address))
+                        proven = list(self.projection.batches(found, self.address))
                     case _:
                         facts = (fact for each in found for entry in entries_of(each) for fact in family.facts(entry, prefix))
                         proven = list(batches(FACTS, facts, fact_bytes))
@@ -315,7 +317,7 @@ class PieceReader(DataSourceReader):  # type: ignore[misc]
 
 
 @frozen
-class WholeReader(DataSourceReader):  # type: ignore[misc]
+class SingleTaskReader(DataSourceReader):  # type: ignore[misc]
     """Reads the tables for which all facts of a job must come together: jobs, findings and totals."""
 
     address: Address
@@ -323,21 +325,21 @@ class WholeReader(DataSourceReader):  # type: ignore[misc]
     now_ms: int | None
     throttle: Throttle
 
-    def partitions(self) -> Sequence[Everything]:
-        return [Everything()]
+    def partitions(self) -> Sequence[WholePartition]:
+        return [WholePartition()]
 
-    def read(self, partition: Everything) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: WholePartition) -> Iterator[pa.RecordBatch]:
         if self.table == "totals":
             yield from batches(TOTALS, totals(self.address, self.throttle, now_ms=self.now_ms))
             return
-        with read_whole(self.address, self.now_ms, self.throttle) as whole:
-            keyspace = whole.keyspace
+        with read_in_one_task(self.address, self.now_ms, self.throttle) as read_keyspace:
+            keyspace = read_keyspace.keyspace
             family = keyspace.family
             if self.table == "jobs":
-                read = (family.read(subject, keyspace) for subject in whole.subjects())
+                read = (family.read(subject, keyspace) for subject in read_keyspace.subjects())
                 yield from batches(JOBS, filter(None, read), job_bytes)
                 return
-            found = ((subject, family.findings(subject, keyspace)) for subject in whole.subjects())
+            found = ((subject, family.findings(subject, keyspace)) for subject in read_keyspace.subjects())
             with confirming(self.address, keyspace, self.throttle) as confirmation:
                 yield from batches(FINDINGS, confirmation.told_of_keyspace(family.keyspace_findings(keyspace)))
                 yield from batches(FINDINGS, confirmation.told(found))
@@ -352,11 +354,11 @@ def _distinct(pages: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
         yield fresh
 
 
-def _form(options: Mapping[str, str]) -> Form:
+def _projection(options: Mapping[str, str]) -> Projection:
     """What the rows of the table entries are."""
     text = options.get("fields")
     if text is None:
-        return Whole()
+        return EntireKeys()
     if _table(options) != "entries":
         raise UsageError("option 'fields' goes with the table entries alone")
     return parse_fields(text)

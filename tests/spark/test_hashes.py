@@ -16,7 +16,7 @@ from ferryman.schema.connection.connect import open_client
 from ferryman.schema.connection.pipeline import PipelineConnection, open_pipeline
 from ferryman.schema.fact import FactKind
 from ferryman.schema.family import Command, family_names, get_family
-from ferryman.spark.hashes import BATCH, FIELDS_BATCH, FIRST, read_fields, read_lists, read_whole, record_test
+from ferryman.spark.hashes import BATCH, FIELDS_BATCH, FIRST, read_fields, read_hashes, read_lists, record_test
 from ferryman.spark.resp_views import Replies
 from redis.exceptions import NoPermissionError
 
@@ -50,7 +50,7 @@ def whole(pipe: PipelineConnection, *keys: bytes) -> tuple[dict[bytes, dict[byte
     """The hashes that are read, and the keys that are left."""
     found: dict[bytes, dict[bytes, bytes]] = {}
     others: list[bytes] = []
-    for read, left in read_whole(Replies(pipe), BinaryViews.of(keys), FREE):
+    for read, left in read_hashes(Replies(pipe), BinaryViews.of(keys), FREE):
         assert len(read.keys) == len(read.ttls) == len(read.counts)
         found.update((entry.key, entry.value) for entry in read.entries())
         others += left
@@ -70,7 +70,7 @@ def test_a_hash_is_read_with_its_time_to_live(client: redis.Redis, pipe: Pipelin
     client.hset(b"\xffstays", mapping={b"\x00": b"\r\n", b"": b""})
     client.hset("goes", "field", "value")
     client.pexpire("goes", 60_000)
-    ((found, left),) = read_whole(Replies(pipe), BinaryViews.of([b"\xffstays", b"goes"]), FREE)
+    ((found, left),) = read_hashes(Replies(pipe), BinaryViews.of([b"\xffstays", b"goes"]), FREE)
     assert left == []
     stays, goes = found.entries()
     assert (stays.value, goes.value) == ({b"\x00": b"\r\n", b"": b""}, {b"field": b"value"})
@@ -231,7 +231,7 @@ def test_batches_hold_less_where_values_are_large_and_where_the_throttle_is_poli
     polite = Throttle(1e9, yields=True)
     replies, names = Replies(pipe), BinaryViews.of(keys)
     expected = {
-        lambda pace: read_whole(replies, names, pace): [FIRST, BATCH, BATCH],
+        lambda pace: read_hashes(replies, names, pace): [FIRST, BATCH, BATCH],
         lambda pace: read_fields(replies, names, [b"data"], pace): [FIRST, FIELDS_BATCH],
     }
     for read, unthrottled in expected.items():
