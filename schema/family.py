@@ -30,6 +30,7 @@ from .text import to_bytes
 from .totals import Totals
 
 if TYPE_CHECKING:
+    from .columnar.batch_prefilter import BatchPrefilter
     from .columnar.jobtable import CommandTable, JobTable
 
 Command = tuple[bytes | str | int | float, ...]
@@ -130,6 +131,10 @@ class KeyFamily(ABC):
         ``for_transfer``: who only carries jobs asks, so that it may also accept jobs in which no rule that refuses finds
         anything.
         """
+        return None
+
+    def batch_prefilter(self, prefix: str, now_ms: int, *, for_transfer: bool = False) -> BatchPrefilter | None:
+        """The same for thousands of jobs at once, if the family has it. Needs the extra ``spark``."""
         return None
 
     def is_referenced(self, facts: Iterable[Fact]) -> bool:

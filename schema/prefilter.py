@@ -18,16 +18,13 @@ import hashlib
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from attrs import field, frozen
 
 from .fact import Entry, Subject
 from .job import State
 from .totals import Totals
-
-if TYPE_CHECKING:
-    from .columnar.batch_prefilter import BatchPrefilter
 
 WORD = 1 << 64
 MIX = (0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB)
@@ -142,10 +139,6 @@ class Prefilter(ABC):
 
         Different jobs have different numbers, but for one in 2^63. Jobs that share one are left to the rules.
         """
-        return None
-
-    def columns(self) -> BatchPrefilter | None:
-        """The same for thousands of jobs at once, if the family has it. Needs the extra ``spark``."""
         return None
 
     def is_record(self, key: bytes) -> bool:

@@ -22,9 +22,7 @@ MODULES = ("pyspark.worker", "ferryman.spark.engine", "ferryman.spark.source", "
 def load_loops() -> None:
     """Loads the loops of all families, and what is kept of their machine code."""
     for family in map(get_family, family_names()):
-        prefilter = family.prefilter(family.default_prefix, 0)
-        if prefilter is not None:
-            prefilter.columns()
+        family.batch_prefilter(family.default_prefix, 0)
     load_kept()
 
 

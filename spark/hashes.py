@@ -58,15 +58,14 @@ def record_test(family: KeyFamily, prefix: str) -> Test:
     """Tells of names of hashes whether they are those of jobs' records; true of all where a family's names don't tell."""
     if not family.names_records:
         return lambda keys: np.ones(len(keys), bool)
-    likely, prefilter = record_guess(family, prefix), family.prefilter(prefix, 0)
-    columns = prefilter.columns() if prefilter else None
+    likely, batch = record_guess(family, prefix), family.batch_prefilter(prefix, 0)
 
     def states_record(key: bytes) -> bool:
         return any(fact.kind is FactKind.RECORD for fact in family.facts(Entry(key, "hash", {}), prefix))
 
     def test(keys: BinaryViews) -> Any:
         answers = likely(keys)
-        unclear = ~answers if columns is None else ~answers & (columns.owners(keys) == NO_NUMBER)
+        unclear = ~answers if batch is None else ~answers & (batch.owners(keys) == NO_NUMBER)
         for index in np.flatnonzero(unclear).tolist():
             answers[index] = states_record(keys[index])
         return answers
@@ -76,12 +75,12 @@ def record_test(family: KeyFamily, prefix: str) -> Test:
 
 def record_guess(family: KeyFamily, prefix: str) -> Test:
     """Tells quickly of names whether they are those of jobs' records in all likelihood; false where nothing does."""
+    batch = family.batch_prefilter(prefix, 0)
+    if batch is not None:
+        return lambda keys: batch.records(keys) != NO_NUMBER
     prefilter = family.prefilter(prefix, 0)
     if prefilter is None:
         return lambda keys: np.zeros(len(keys), bool)
-    columns = prefilter.columns()
-    if columns is not None:
-        return lambda keys: columns.records(keys) != NO_NUMBER
     return lambda keys: np.array([bool(prefilter.is_record(key)) for key in keys.to_list()], bool)
 
 

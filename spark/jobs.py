@@ -89,13 +89,14 @@ class KeyRowJobs(Jobs):
 
     def batches(self, one: One[T], many: Many[M], times: int = 1) -> Iterator[JobBatch[T, M]]:
         prefilter, totals = self.key_rows.prefilter(), self.keyspace.totals
-        columns = prefilter.columns()
+        address = self.key_rows.address
+        batch = address.key_family.batch_prefilter(address.prefix, self.key_rows.now_ms)
         for groups in self.key_rows.batches(self.bucket, self.only, times):
             singly: list[tuple[int, T]] = []
             tables: list[tuple[Any, M]] = []
             for rows, jobs in groups:
                 left = np.ones(len(jobs), bool)
-                for table in columns.tables(jobs, totals) if columns is not None else ():
+                for table in batch.tables(jobs, totals) if batch is not None else ():
                     made = many(table)
                     if made is not None:
                         tables.append((rows[table.rows], made))

@@ -77,22 +77,22 @@ class KeyRowWriter(PrefilteringReader):
         self._unverified: list[int] = []
         self._records, self._others = (_LazyFile(os.path.join(folder, f"{uuid.uuid4()}.arrow"), buckets) for _ in range(2))
         """Rows of records, and all others: most rows of unverified jobs are among these."""
-        self._columns = self.prefilter.columns()
+        self._batch = address.key_family.batch_prefilter(address.prefix, now_ms, for_transfer=for_transfer)
         self._pending_hashes: list[Hashes] = []
         self._hash_rows = self._hash_bytes = 0
         self._scratch = ScratchBuffer()
 
     def guess(self, keys: BinaryViews) -> tuple[Any, Any]:
         """Which keys are records of jobs, and which are lists that belong to one, in all likelihood (bool)."""
-        if self._columns is not None:
-            return self._columns.records(keys) != NO_NUMBER, self._columns.owners(keys) != NO_NUMBER
+        if self._batch is not None:
+            return self._batch.records(keys) != NO_NUMBER, self._batch.owners(keys) != NO_NUMBER
         names = keys.to_list()
         are_records, are_lists = (np.array(list(map(test, names)), bool) for test in (self.is_record, self.is_list))
         return are_records, are_lists
 
     def hashes(self, hashes: Hashes) -> Iterator[Fact]:
         """What many small hashes state, as from ``facts``."""
-        if self._columns is None:
+        if self._batch is None:
             for key, ttl_ms, words in zip(hashes.keys.to_list(), hashes.ttls.tolist(), hashes.lists(), strict=True):
                 if ttl_ms < 0:
                     self._add_pending(key, tuple(words[::2]), words[1::2])
@@ -104,11 +104,11 @@ class KeyRowWriter(PrefilteringReader):
         self._hash_rows += len(hashes)
         self._hash_bytes += hashes.size
         if self._hash_rows >= HASHES_TOGETHER or self._hash_bytes >= BYTES:
-            yield from self._look(self._columns)
+            yield from self._look(self._batch)
 
     def lists(self, lists: Lists) -> Iterator[Fact]:
         """What many short lists state, as from ``facts``."""
-        numbers = np.full(len(lists), NO_NUMBER) if self._columns is None else self._columns.owners(lists.keys)
+        numbers = np.full(len(lists), NO_NUMBER) if self._batch is None else self._batch.owners(lists.keys)
         are_known = (numbers != NO_NUMBER) & (lists.ttls < 0)
         known = lists.take(are_known)
         if len(known):
@@ -139,16 +139,16 @@ class KeyRowWriter(PrefilteringReader):
     def zset(self, zset: Zset) -> Iterator[Fact]:
         """What some members of a zset state, as from ``facts``."""
         index_members = None
-        if self._columns is not None and zset.ttl_ms is None:
-            index_members = self._columns.index_members(zset.key, zset.members, zset.scores)
-        if self._columns is None or index_members is None:
+        if self._batch is not None and zset.ttl_ms is None:
+            index_members = self._batch.index_members(zset.key, zset.members, zset.scores)
+        if self._batch is None or index_members is None:
             yield from self.facts(zset.entry())
             return
         numbers, group = index_members.numbers, index_members.group
         are_known = numbers != NO_NUMBER
         known = np.flatnonzero(are_known)
         scores = zset.scores[known]
-        self._columns.tally_index(zset.key, scores, self._summary.totals)
+        self._batch.tally_index(zset.key, scores, self._summary.totals)
         if len(known):
             self._summary.has_content = True
             members = zset.members.take(known).to_arrow()
@@ -161,18 +161,18 @@ class KeyRowWriter(PrefilteringReader):
 
     def rest(self) -> Iterator[Fact]:
         yield from super().rest()
-        if self._columns is not None:
-            yield from self._look(self._columns)
+        if self._batch is not None:
+            yield from self._look(self._batch)
 
-    def _look(self, columns: BatchPrefilter) -> Iterator[Fact]:
+    def _look(self, batch: BatchPrefilter) -> Iterator[Fact]:
         """Looks at the pending hashes: the facts of those that are not accepted."""
         if not self._pending_hashes:
             return
         found = Hashes.all_of(self._pending_hashes, self._scratch)
         self._pending_hashes, self._hash_rows, self._hash_bytes = [], 0, 0
-        numbers = columns.records(found.keys)
-        records, codes, field_sets = fields(found.counts, found.words, columns.fields)
-        accepted = columns.accept(records)
+        numbers = batch.records(found.keys)
+        records, codes, field_sets = fields(found.counts, found.words, batch.fields)
+        accepted = batch.accept(records)
         is_accepted = (accepted.at != NOT_ACCEPTED) & (found.ttls < 0) & (numbers != NO_NUMBER)
         marked = np.zeros(len(field_sets), np.int64)
         for code in np.unique(codes[is_accepted]).tolist():
@@ -183,17 +183,17 @@ class KeyRowWriter(PrefilteringReader):
         if is_accepted.any():
             rows = np.flatnonzero(is_accepted)
             rows = rows[np.argsort(buckets_of(numbers[rows], self._buckets), kind="stable")]
-            self._add_accepted(found, rows, numbers[rows], marked[codes[rows]], accepted.take(rows), columns)
+            self._add_accepted(found, rows, numbers[rows], marked[codes[rows]], accepted.take(rows), batch)
         for entry in found.take(~is_accepted).entries():
             yield from self.unverified(entry)
 
     def _add_accepted(
-        self, found: Hashes, rows: Any, numbers: Any, shape: Any, accepted: AcceptedColumns, columns: BatchPrefilter
+        self, found: Hashes, rows: Any, numbers: Any, shape: Any, accepted: AcceptedColumns, batch: BatchPrefilter
     ) -> None:
         """Records that the prefilter accepts, those of a bucket in a row. ``shape``: the hash of the fields of each."""
         self._summary.has_content = True
         keys, counts = found.keys.take(rows), found.counts[rows] // 2
-        columns.tally_accepted(keys, numbers, self._summary.totals)
+        batch.tally_accepted(keys, numbers, self._summary.totals)
         self._note(accepted.groups[at] for at in np.unique(accepted.at).tolist())
         ends = np.append(0, np.cumsum(counts))
         values = np.repeat(found.begins()[rows] + 1 - 2 * ends[:-1], counts) + 2 * np.arange(ends[-1])

@@ -7,6 +7,7 @@ Sources: kue 0.3.4 to 0.11.6, prefix ``q`` by default. Holds no logic of its own
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from ...schema.fact import Subject
 from ...schema.family import KeyFamily
@@ -22,6 +23,9 @@ from .prefilter import KuePrefilter
 from .related_keys import count_checks, related_keys
 from .rules import RULES, record
 from .view import view_of
+
+if TYPE_CHECKING:
+    from ...schema.columnar.batch_prefilter import BatchPrefilter
 
 
 class Kue(KeyFamily):
@@ -62,6 +66,11 @@ class Kue(KeyFamily):
 
     def prefilter(self, prefix: str, now_ms: int, *, for_transfer: bool = False) -> Prefilter:
         return KuePrefilter(prefix, now_ms, for_transfer=for_transfer)
+
+    def batch_prefilter(self, prefix: str, now_ms: int, *, for_transfer: bool = False) -> BatchPrefilter:
+        from .columnar.batch_prefilter import KueBatchPrefilter  # needs what only the extra spark has
+
+        return KueBatchPrefilter(KuePrefilter(prefix, now_ms, for_transfer=for_transfer))
 
     def read(self, subject: Subject, keyspace: Keyspace) -> Job | None:
         return reader.read(subject)

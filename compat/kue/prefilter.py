@@ -7,7 +7,6 @@ may well be sound. tests/compat/kue/test_prefilter.py holds every rule against i
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.job import State
@@ -21,9 +20,6 @@ from .keys import BORROWED, EARLIEST_TIME, WORDS, Form, is_borrowed, layout
 from .passthrough import decoded
 from .record import INDEXES, SHORTEST_LEASE, state_of
 from .rules.record import LATE_MS
-
-if TYPE_CHECKING:
-    from ...schema.columnar.batch_prefilter import BatchPrefilter
 
 KNOWN = frozenset({State.WAITING, State.SCHEDULED, State.ACTIVE, State.COMPLETED, State.FAILED})
 """Of an active job without ttl keys alone never tell whether all is well."""
@@ -54,11 +50,6 @@ class KuePrefilter(Prefilter):
         self._groups = Memo(self._group)
         self._scores = Memo(priority_of)
         self._indexes = Memo(self._index)
-
-    def columns(self) -> BatchPrefilter:
-        from .columnar.batch_prefilter import KueBatchPrefilter  # needs what only the extra spark has
-
-        return KueBatchPrefilter(self)
 
     def group(self, queue: bytes, word: bytes) -> JobGroup | None:
         """The group of all jobs of a type in a state, as their records name these; None where a rule must look."""

@@ -26,6 +26,7 @@ from .related_keys import count_checks, related_keys
 from .rules import RULES
 
 if TYPE_CHECKING:
+    from ..columnar.batch_prefilter import BatchPrefilter
     from ..columnar.jobtable import CommandTable, JobTable
 
 
@@ -68,6 +69,11 @@ class Native(KeyFamily):
 
     def prefilter(self, prefix: str, now_ms: int, *, for_transfer: bool = False) -> Prefilter:
         return NativePrefilter(prefix, now_ms, for_transfer=for_transfer)
+
+    def batch_prefilter(self, prefix: str, now_ms: int, *, for_transfer: bool = False) -> BatchPrefilter:
+        from .columnar.batch_prefilter import NativeBatchPrefilter  # needs what only the extra spark has
+
+        return NativeBatchPrefilter(NativePrefilter(prefix, now_ms, for_transfer=for_transfer))
 
     def queues(self, keyspace: Keyspace) -> Iterable[str]:
         names = keyspace.totals.names

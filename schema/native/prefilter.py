@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from ..errors import MalformedValue
 from ..fact import Entry, Fact, FactKind, Subject
@@ -25,9 +24,6 @@ from .overflow import Overflow, is_plain
 from .record import CANCELLED, STATES, number, whole, whole_score
 from .rules import LATE_MS
 from .scripts.waiting_score import sequence_of
-
-if TYPE_CHECKING:
-    from ..columnar.batch_prefilter import BatchPrefilter
 
 CALM = frozenset({"waiting", "scheduled", "dead", "done"})
 """The roles of the indexes where nobody holds a job."""
@@ -49,11 +45,6 @@ class NativePrefilter(Prefilter):
         """A job that was due before is late."""
         self._queues = Memo(_queue)
         self._groups = Memo(_group)
-
-    def columns(self) -> BatchPrefilter:
-        from .columnar.batch_prefilter import NativeBatchPrefilter  # needs what only the extra spark has
-
-        return NativeBatchPrefilter(self)
 
     def record(self, key: bytes) -> int | None:
         told = self._told(key)

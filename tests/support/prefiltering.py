@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from attrs import evolve, fields
-from ferryman.schema.columnar.batch_prefilter import NOT_ACCEPTED, AcceptedColumns
+from ferryman.schema.columnar.batch_prefilter import NOT_ACCEPTED, AcceptedColumns, BatchPrefilter
 from ferryman.schema.columnar.binary_views import NO_NUMBER, BinaryViews
 from ferryman.schema.columnar.jobtable import AcceptedJobs, BinaryLists, JobTable, Members, OwnedLists
 from ferryman.schema.fact import Entry
@@ -40,12 +40,11 @@ def numbers(found: Iterable[int | None]) -> list[int]:
 
 
 def accept_both(
-    prefilter: Prefilter, records: Sequence[Mapping[bytes, bytes]]
+    prefilter: Prefilter, batch: BatchPrefilter, records: Sequence[Mapping[bytes, bytes]]
 ) -> tuple[list[AcceptedRecord | None], AcceptedColumns]:
-    """What a prefilter says of each record by itself, and of all of them in columns: both accept the same ones."""
-    columns = prefilter.columns()
+    """What a prefilter says of each record by itself, and ``batch``, made of it, of all of them: both accept the same ones."""
     told = [accept(prefilter, record) for record in records]
-    found = columns.accept({name: BinaryViews.of([record.get(name) for record in records]) for name in columns.fields})
+    found = batch.accept({name: BinaryViews.of([record.get(name) for record in records]) for name in batch.fields})
     groups = [None if at == NOT_ACCEPTED else found.groups[at] for at in found.at.tolist()]
     assert groups == [None if sound is None else sound.group for sound in told]
     return told, found

@@ -1,6 +1,6 @@
 """Sound kue jobs at a glance, thousands at once: ``prefilter.py`` for columns.
 
-tests/compat/kue/columnar/test_batch_prefilter.py. Called by ``prefilter.py``.
+tests/compat/kue/columnar/test_batch_prefilter.py. Made by ``family.py``.
 """
 
 from __future__ import annotations

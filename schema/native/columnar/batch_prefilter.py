@@ -1,6 +1,6 @@
 """Sound jobs of our own queues at a glance, thousands at once: ``../prefilter.py`` for columns.
 
-tests/schema/native/columnar/test_batch_prefilter.py. Called by ``../prefilter.py``.
+tests/schema/native/columnar/test_batch_prefilter.py. Made by ``../family.py``.
 """
 
 from __future__ import annotations

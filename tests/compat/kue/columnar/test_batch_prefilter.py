@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from ferryman.compat.kue import FAMILY
+from ferryman.compat.kue.columnar.batch_prefilter import KueBatchPrefilter
 from ferryman.schema.columnar.batch_prefilter import NOT_ACCEPTED
 from ferryman.schema.columnar.binary_views import BinaryViews
 from ferryman.schema.fact import Entry
@@ -16,7 +17,7 @@ from ..strategies import fields, texts
 from ..test_prefilter import ALL_JOBS, NOW, PREFIX, edges, leases, stored_as
 
 PREFILTER = FAMILY.prefilter(PREFIX, NOW)
-COLUMNS = PREFILTER.columns()
+BATCH = KueBatchPrefilter(PREFILTER)
 ids = st.sampled_from([b"0", b"1", b"07", b"12", b"9" * 16, b"1" + b"0" * 16, b"", b"x", b"1x", b"-1", "١".encode()]) | st.binary(
     max_size=3
 )
@@ -39,8 +40,8 @@ members = st.builds(
 
 @given(st.lists(names))
 def test_names_of_records_and_logs(keys: list[bytes]) -> None:
-    assert COLUMNS.records(BinaryViews.of(keys)).tolist() == numbers(list(map(PREFILTER.record, keys)))
-    assert COLUMNS.owners(BinaryViews.of(keys)).tolist() == numbers(list(map(PREFILTER.owner, keys)))
+    assert BATCH.records(BinaryViews.of(keys)).tolist() == numbers(list(map(PREFILTER.record, keys)))
+    assert BATCH.owners(BinaryViews.of(keys)).tolist() == numbers(list(map(PREFILTER.owner, keys)))
 
 
 @settings(max_examples=1000)
@@ -51,7 +52,9 @@ def test_names_of_records_and_logs(keys: list[bytes]) -> None:
 )
 def test_records_are_accepted_as_one_by_one(those, missing, for_transfer) -> None:
     prefilter = FAMILY.prefilter(PREFIX, NOW, for_transfer=for_transfer)
-    told, found = accept_both(prefilter, without([stored_as(job) | changes for job, changes in those], missing))
+    told, found = accept_both(
+        prefilter, KueBatchPrefilter(prefilter), without([stored_as(job) | changes for job, changes in those], missing)
+    )
     for row, sound in enumerate(told):
         if sound is not None:
             assert tuple(column[row] for column in found.scores) == sound.scores
@@ -67,7 +70,7 @@ def test_records_are_accepted_as_one_by_one(those, missing, for_transfer) -> Non
 def test_members_of_indexes(items: list[tuple[bytes, float]], key: str) -> None:
     entry = Entry(key.encode(), "zset", items)
     index_members = PREFILTER.index_members(entry)
-    found = COLUMNS.index_members(
+    found = BATCH.index_members(
         entry.key, BinaryViews.of([member for member, _ in items]), np.array([score for _, score in items])
     )
     assert (found is None) == (index_members is None)
@@ -80,7 +83,7 @@ def test_members_of_indexes(items: list[tuple[bytes, float]], key: str) -> None:
 def test_members_are_counted_alike(scores: list[float], key: str) -> None:
     one, many = Totals(), Totals()
     PREFILTER.tally_index(Entry(key.encode(), "zset", []), scores, one)
-    COLUMNS.tally_index(key.encode(), np.array(scores, np.float64), many)
+    BATCH.tally_index(key.encode(), np.array(scores, np.float64), many)
     assert one == many
 
 
@@ -89,5 +92,5 @@ def test_records_are_counted_alike(known: list[int]) -> None:
     one, many = Totals(), Totals()
     PREFILTER.tally_accepted([b"q:job:%d" % number for number in known], one)
     keys = [b"q:job:%d" % number for number in known]
-    COLUMNS.tally_accepted(BinaryViews.of(keys), np.array(known), many)
+    BATCH.tally_accepted(BinaryViews.of(keys), np.array(known), many)
     assert one == many

@@ -26,6 +26,7 @@ from ..test_prefilter import ALL_JOBS, NOW, PREFIX, edges, stored_as
 
 PLAN = Plan.between(Address.parse("ferryman://h/0?family=kue"), Address.parse("ferryman://h/1"), NOW)
 KEYSPACE = Keyspace(FAMILY, PREFIX, NOW, Totals())
+BATCH = FAMILY.batch_prefilter(PREFIX, NOW, for_transfer=True)
 
 numbers = st.one_of(
     st.sampled_from([b"0", b"1", b"2", b"07", b"100", b"1.0", b"1e3", b"-0", b"-0.0", b"-5", b"x"]),
@@ -80,7 +81,7 @@ def test_jobs_in_a_table_are_those_that_the_reader_makes_of_each(data: st.DataOb
     for those in groups.values():
         sound = accepted_jobs(those)
         read = [FAMILY.read(subject, KEYSPACE) for subject in sound.subjects(prefilter)]
-        tables = list(prefilter.columns().tables(sound, KEYSPACE.totals))
+        tables = list(BATCH.tables(sound, KEYSPACE.totals))
         event(f"{those[0].record[b'state'].decode()}, tables: {len(tables)}, kept: {any(job.extra for job in read)}")
         for table in tables:
             assert_goes_over(table, list(compress(sound.subjects(prefilter), table.rows.tolist())))
@@ -109,8 +110,7 @@ def assert_goes_over(table: JobTable, subjects: list[Subject]) -> None:
 
 
 def tables_of(jobs: list[Keys]) -> list[JobTable]:
-    prefilter = FAMILY.prefilter(PREFIX, NOW, for_transfer=True)
-    return list(prefilter.columns().tables(accepted_jobs(jobs), Totals()))
+    return list(BATCH.tables(accepted_jobs(jobs), Totals()))
 
 
 def test_ids_that_kue_could_not_have_given_out_are_read_one_by_one() -> None:

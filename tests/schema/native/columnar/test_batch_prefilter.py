@@ -7,6 +7,7 @@ from ferryman.schema.columnar.batch_prefilter import NOT_ACCEPTED, UNDATED
 from ferryman.schema.columnar.binary_views import NO_NUMBER, BinaryViews
 from ferryman.schema.fact import Entry
 from ferryman.schema.native import FAMILY
+from ferryman.schema.native.columnar.batch_prefilter import NativeBatchPrefilter
 from ferryman.schema.text import to_bytes
 from ferryman.schema.totals import Totals
 from hypothesis import given, settings
@@ -17,7 +18,7 @@ from ..strategies import fields, texts
 from ..test_prefilter import NOW, PLAIN, PREFIX, scores, stored
 
 PREFILTER = FAMILY.prefilter(PREFIX, NOW)
-COLUMNS = PREFILTER.columns()
+BATCH = NativeBatchPrefilter(PREFILTER)
 
 tags = st.sampled_from([b"mail", b"", b"%7B", b"{", b"a}:job:b", "ü".encode(), b"\xff"])
 names = st.one_of(
@@ -40,8 +41,8 @@ keys = st.sampled_from(
 
 @given(st.lists(names))
 def test_names_of_records(those: list[bytes]) -> None:
-    assert COLUMNS.records(BinaryViews.of(those)).tolist() == numbers(list(map(PREFILTER.record, those)))
-    assert COLUMNS.owners(BinaryViews.of(those)).tolist() == numbers(list(map(PREFILTER.owner, those)))
+    assert BATCH.records(BinaryViews.of(those)).tolist() == numbers(list(map(PREFILTER.record, those)))
+    assert BATCH.owners(BinaryViews.of(those)).tolist() == numbers(list(map(PREFILTER.owner, those)))
 
 
 @settings(max_examples=300)
@@ -50,7 +51,7 @@ def test_names_of_records(those: list[bytes]) -> None:
     st.lists(st.none() | fields, min_size=1, max_size=3),
 )
 def test_records_are_accepted_as_one_by_one(those, missing) -> None:
-    told, found = accept_both(PREFILTER, without([stored(job)[0].value | changes for job, changes in those], missing))
+    told, found = accept_both(PREFILTER, BATCH, without([stored(job)[0].value | changes for job, changes in those], missing))
     times = [sound.created_at for sound in told if sound is not None]
     assert found.take(found.at != NOT_ACCEPTED).created_at.tolist() == [UNDATED if time is None else time for time in times]
 
@@ -59,7 +60,7 @@ def test_records_are_accepted_as_one_by_one(those, missing) -> None:
 def test_members_of_places(items: list[tuple[bytes, float]], key: bytes) -> None:
     index_members = PREFILTER.index_members(Entry(key, "zset", items))
     members, array = BinaryViews.of([member for member, _ in items]), np.array([score for _, score in items])
-    found = COLUMNS.index_members(key, members, array)
+    found = BATCH.index_members(key, members, array)
     assert (found is None) == (index_members is None)
     if index_members is None:
         return
@@ -68,7 +69,7 @@ def test_members_of_places(items: list[tuple[bytes, float]], key: bytes) -> None
     known = found.numbers != NO_NUMBER
     one, many = Totals(), Totals()
     PREFILTER.tally_index(Entry(key, "zset", items), array[known].tolist(), one)
-    COLUMNS.tally_index(key, array[known], many)
+    BATCH.tally_index(key, array[known], many)
     assert one == many
 
 
@@ -77,5 +78,5 @@ def test_records_are_counted_alike(jobs: list[tuple[str, str]]) -> None:
     those = [b"ferryman:{%b}:job:%b" % (to_bytes(queue.replace("{", "%7B")), to_bytes(name)) for queue, name in jobs]
     one, many = Totals(), Totals()
     PREFILTER.tally_accepted(those, one)
-    COLUMNS.tally_accepted(BinaryViews.of(those), COLUMNS.records(BinaryViews.of(those)), many)
+    BATCH.tally_accepted(BinaryViews.of(those), BATCH.records(BinaryViews.of(those)), many)
     assert one == many

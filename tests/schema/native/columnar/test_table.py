@@ -102,6 +102,7 @@ def test_what_may_stand_at_the_target_is_taken_away_job_by_job() -> None:
 # Reading
 
 KEYSPACE = Keyspace(FAMILY, PREFIX, NOW, Totals())
+BATCH = FAMILY.batch_prefilter(PREFIX, NOW)
 CALM = [job for job in (*MIGRATED, *PUBLISHED[:60]) if job.state in MOMENTS and not (job.unique_key or job.tags)]
 
 numbers = st.one_of(
@@ -129,7 +130,7 @@ def check_read(those: list[Keys]) -> int:
     """How many of the jobs are in tables."""
     sound, prefilter = accepted_jobs(those), FAMILY.prefilter(PREFIX, NOW)
     subjects, tabled = list(sound.subjects(prefilter)), 0
-    for table in prefilter.columns().tables(sound, KEYSPACE.totals):
+    for table in BATCH.tables(sound, KEYSPACE.totals):
         mine = list(compress(subjects, table.rows.tolist()))
         read, made = [in_order(FAMILY.read(subject, KEYSPACE)) for subject in mine], jobs_of(table)
         assert list(map(repr, made)) == list(map(repr, read))
@@ -167,7 +168,7 @@ def test_migrated_jobs_are_read_from_tables(jobs) -> None:
 def test_a_queue_of_the_other_order_is_read_job_by_job() -> None:
     keys, totals = keys_of(CALM[0], 1, {}, set(), None), Totals()
     totals.name("descending", [CALM[0].queue])
-    assert not list(FAMILY.prefilter(PREFIX, NOW).columns().tables(accepted_jobs([keys]), totals))
+    assert not list(BATCH.tables(accepted_jobs([keys]), totals))
 
 
 def test_a_job_with_an_empty_unique_key_is_written_by_itself() -> None:
