@@ -38,7 +38,7 @@ from ..schema.family import Command
 from ..schema.text import show, to_text
 from .engine import Summary
 from .fence import Condition, Fence
-from .partition_writer import FINISH, HOME, LANE, Run, journal_glob, journal_key, send
+from .partition_writer import FINISH, HOME, SLOT_FIELD, Run, journal_glob, journal_key, send
 from .plan import Plan
 from .store import Store
 
@@ -135,45 +135,47 @@ def begin(
     return run
 
 
-def finish(store: Store, run: Run, plan: Plan, commands: Sequence[Command], summary: Summary, parts: Iterable[str]) -> None:
+def finish(store: Store, run: Run, plan: Plan, commands: Sequence[Command], summary: Summary, partitions: Iterable[str]) -> None:
     """Sends the family's last commands, then closes the journal: from here on nobody writes in the name of this migration.
 
     ``commands`` are what ``family.finish`` gave, ``parts`` the names of all parts. Raises StaleWriter when another run took over,
     and ServerError when the target has lost what a part had written.
     """
-    names = list(parts)
+    names = list(partitions)
     lanes = _closed_lanes(store, run, names)
     slots = dict.fromkeys((*(tag for tag in lanes if tag is not None), *send(store, run, commands)))
     for tag in slots:
         # Taken over by a run that will never be, the slot has nobody who may write.
-        store.apply(run.slot_fence(tag), [("HSET", run.slot_key(tag), "run", run.token + 1)])
+        store.apply(run.slot_fence(tag), [("HSET", run.fence_key(tag), "run", run.token + 1)])
     done: list[Command] = [
         ("HSET", run.key, "state", "finished", "finished_ms", store.clock_ms(), "summary", json.dumps(summary.to_dict())),
         ("HDEL", run.key, "run", "reading"),
-        ("DEL", _lock(plan), *(run.part_key(part) for part in names)),
+        ("DEL", _lock(plan), *(run.partition_key(partition) for partition in names)),
     ]
     store.apply(run.fence, done)
     for tag in slots:
-        store.ask([("DEL", run.lane_key(tag, FINISH), *(run.lane_key(tag, part) for part in lanes.get(tag, ())))])
+        store.ask(
+            [("DEL", run.progress_key(tag, FINISH), *(run.progress_key(tag, partition) for partition in lanes.get(tag, ())))]
+        )
 
 
-def _closed_lanes(store: Store, run: Run, parts: Sequence[str]) -> dict[bytes | None, dict[str, int]]:
+def _closed_lanes(store: Store, run: Run, partitions: Sequence[str]) -> dict[bytes | None, dict[str, int]]:
     """How many jobs each part has under each tag, once it is sure that they are there.
 
     A server may lose in a failover what it had confirmed: the part in question is opened again, and a ServerError says so.
     """
-    closed = [mapping(fields) for fields in store.ask([("HGETALL", run.part_key(part)) for part in parts])]
+    closed = [mapping(fields) for fields in store.ask([("HGETALL", run.partition_key(partition)) for partition in partitions])]
     lanes: dict[bytes | None, dict[str, int]] = {}
-    lost = [part for part, fields in zip(parts, closed, strict=True) if b"done" not in fields]
-    for part, fields in zip(parts, closed, strict=True):
+    lost = [partition for partition, fields in zip(partitions, closed, strict=True) if b"done" not in fields]
+    for partition, fields in zip(partitions, closed, strict=True):
         for name in fields:
-            if name.startswith(LANE):
-                lanes.setdefault(name.removeprefix(LANE) or None, {})[part] = int(fields[name])
+            if name.startswith(SLOT_FIELD):
+                lanes.setdefault(name.removeprefix(SLOT_FIELD) or None, {})[partition] = int(fields[name])
     for tag, counts in lanes.items():
-        standing = store.ask([("HGET", run.lane_key(tag, part), "count") for part in counts])
-        lost += [part for part, count in zip(counts, standing, strict=True) if int(count or 0) != counts[part]]
+        standing = store.ask([("HGET", run.progress_key(tag, partition), "count") for partition in counts])
+        lost += [partition for partition, count in zip(counts, standing, strict=True) if int(count or 0) != counts[partition]]
     if lost:
-        store.apply(run.fence, [("HDEL", run.part_key(part), "done") for part in lost])
+        store.apply(run.fence, [("HDEL", run.partition_key(partition), "done") for partition in lost])
         raise ServerError(
             f"the target has lost what it had confirmed, of {len(set(lost))} parts of the migration; was there a failover? "
             "Go on with --resume: what is missing is written again"

@@ -26,7 +26,7 @@ from .engine import Census, Difference, Progress, Report, Summary, Verification,
 from .fact_reader import FactReader
 from .gc_paused import hoarding
 from .order import listing_order, order_difference, pop_orders
-from .partition_writer import Run, identity, open_part
+from .partition_writer import Run, identity, open_partition
 from .plan import Carried, Plan, carry
 from .prefiltering_reader import InMemoryPrefilterReader, has_prefilter
 from .queues import QueueStatus, counted, statuses
@@ -229,15 +229,15 @@ def _write(
 ) -> list[Command]:
     """Writes every job that is carried; returns the commands that finish the keyspace."""
     family, totals = plan.writer, Totals()
-    with open_part(store, run, PART) as part:
+    with open_partition(store, run, PART) as writer:
         for carried in carrying:
             written = False
             if carried.job is not None:
                 family.tally_written(carried.job, totals)
                 commands = plan.commands(carried.job, fresh=run.is_first and carried.is_alone)
-                written = part.put(identity(carried.job), commands)
+                written = writer.put(identity(carried.job), commands)
             _note(carried, summary, report, written=written)
-        part.close()
+        writer.close()
     return family.finish(plan.target, totals)
 
 

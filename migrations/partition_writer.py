@@ -49,7 +49,7 @@ JOURNAL = "ferryman-migration"
 """First word of every key that a migration keeps for itself."""
 HOME = f"{JOURNAL}:{{journal}}"
 """Before the name of every key that belongs to no single slot. They share one, so that a transaction can name several."""
-LANE = b"lane:"
+SLOT_FIELD = b"lane:"
 """Before a tag, in the fields of a part."""
 FINISH = "finish"
 """The lane of what belongs to no part."""
@@ -85,21 +85,21 @@ class Run:
         """Holds until another run takes over, or this one is finished."""
         return (Condition(self.key, "run", b"%d" % self.token),)
 
-    def part_key(self, part: str) -> bytes:
+    def partition_key(self, partition: str) -> bytes:
         """The hash of one part."""
-        return self.key + b":part:" + to_bytes(part)
+        return self.key + b":part:" + to_bytes(partition)
 
-    def slot_key(self, tag: bytes | None) -> bytes:
+    def fence_key(self, tag: bytes | None) -> bytes:
         """The hash whose field ``run`` is the run that may write with this tag: in a cluster one in each slot."""
         return self.key if tag is None else self._there(tag) + b":fence"
 
     def slot_fence(self, tag: bytes | None) -> Fence:
         """As ``fence``, for what has this tag."""
-        return (Condition(self.slot_key(tag), "run", b"%d" % self.token),)
+        return (Condition(self.fence_key(tag), "run", b"%d" % self.token),)
 
-    def lane_key(self, tag: bytes | None, part: str) -> bytes:
+    def progress_key(self, tag: bytes | None, partition: str) -> bytes:
         """The hash of a part's lane."""
-        return self.part_key(part) if tag is None else self._there(tag) + b":lane:" + to_bytes(part)
+        return self.partition_key(partition) if tag is None else self._there(tag) + b":lane:" + to_bytes(partition)
 
     def _there(self, tag: bytes) -> bytes:
         return b"%b:{%b}:%b" % (JOURNAL.encode(), tag, self.epoch.encode())
@@ -143,7 +143,7 @@ class PackedMembers:
     bounds: Sequence[int]
     """As in PackedJobs."""
 
-    def part(self, start: int, end: int) -> tuple[int, list[PackedCommands]]:
+    def partition(self, start: int, end: int) -> tuple[int, list[PackedCommands]]:
         """How many of the jobs from one up to another there are, and the command that adds them, if there are any."""
         first, last = bisect_left(self.rows, start), bisect_left(self.rows, end)
         if first == last:
@@ -176,10 +176,10 @@ class PackedJobs:
         large = bisect_left(self.command_bounds, self.command_bounds[start] + size)
         return min(max(min(full, large), start + 1), len(self))
 
-    def part(self, start: int, end: int) -> tuple[memoryview, list[PackedCommands]]:
+    def partition(self, start: int, end: int) -> tuple[memoryview, list[PackedCommands]]:
         """The identities and the commands of the jobs from one up to another."""
         (first, last), (begin, stop) = ((bounds[start], bounds[end]) for bounds in (self.identity_bounds, self.command_bounds))
-        added = [members.part(start, end) for members in self.members]
+        added = [members.partition(start, end) for members in self.members]
         number = self.numbers[end] - self.numbers[start] - sum(members for members, _ in added)
         return self.identities[first:last], [
             PackedCommands(self.commands[begin:stop], number),
@@ -192,14 +192,14 @@ def marked(identity: bytes) -> bytes:
     return b"%d:" % len(identity) + identity
 
 
-class Lane:
+class SlotWriter:
     """What one opener of a part writes with one tag, in one slot of a cluster. Made by Part."""
 
-    def __init__(self, store: Store, run: Run, part: str, tag: bytes | None, token: int) -> None:
+    def __init__(self, store: Store, run: Run, partition: str, tag: bytes | None, token: int) -> None:
         self._store = store
-        self._key = run.lane_key(tag, part)
+        self._key = run.progress_key(tag, partition)
         self._fence = (*run.slot_fence(tag), Condition(self._key, "token", b"%d" % token))
-        self.known, self._known_digest, self._stood = _enter(store, run, part, tag, token)
+        self.known, self._known_digest, self._stood = _open_slot(store, run, partition, tag, token)
         """``known``: how many jobs are written, as far as this opener knows."""
         self.count = 0
         self._digest = hashlib.blake2b(digest_size=16)
@@ -229,10 +229,10 @@ class Lane:
         row = min(max(self.known - self.count, 0), len(jobs))
         stood = min(max(self._stood - self.count, 0), len(jobs))
         if row:
-            self._pass(jobs.part(0, row)[0], row)
+            self._pass(jobs.partition(0, row)[0], row)
         while row < len(jobs):
             end = jobs.until_full(row, BATCH_COMMANDS - self._commands, BATCH_BYTES - self._bytes)
-            identities, packed = jobs.part(row, end)
+            identities, packed = jobs.partition(row, end)
             self._pass(identities, end - row)
             self._add(packed, jobs.numbers[end] - jobs.numbers[row])
             if self.is_full:
@@ -277,20 +277,20 @@ class Lane:
         return PackedCommands.of([("HSET", self._key, "count", count, "digest", digest or b"")])
 
 
-class Part:
+class PartitionWriter:
     """A part that is open for writing. Made by ``open_part``; not for several threads."""
 
-    def __init__(self, store: Store, run: Run, part: str) -> None:
+    def __init__(self, store: Store, run: Run, partition: str) -> None:
         self._store = store
         self._run = run
-        self._name = part
-        self._key = run.part_key(part)
+        self._name = partition
+        self._key = run.partition_key(partition)
         self._token, fields = store.apply(run.fence, [("HINCRBY", self._key, "token", 1), ("HGETALL", self._key)])
         self._fence = (*run.fence, Condition(self._key, "token", b"%d" % self._token))
         stored = mapping(fields)
         self._is_done = b"done" in stored
-        self._closed = {name: int(count) for name, count in stored.items() if name.startswith(LANE)}
-        self._lanes: dict[bytes | None, Lane] = {}
+        self._closed = {name: int(count) for name, count in stored.items() if name.startswith(SLOT_FIELD)}
+        self._slots: dict[bytes | None, SlotWriter] = {}
         self.pending = 0
         """How many bytes are put and not yet sent."""
 
@@ -302,32 +302,32 @@ class Part:
         server refuses, UsageError when a cluster can't store the job as one.
         """
         tag = self._store.tag(commands)
-        lane = self._lanes.get(tag) or self._open(tag)
-        before = lane.size
+        slot = self._slots.get(tag) or self._open(tag)
+        before = slot.size
         try:
-            is_new = lane.put(identity, commands)
+            is_new = slot.put(identity, commands)
         except ValueError:
             raise self._changed() from None
-        if self._is_done and lane.size:
+        if self._is_done and slot.size:
             raise self._changed()
-        if lane.is_full:
-            lane.flush()
-        self._hold(lane.size - before)
+        if slot.is_full:
+            slot.flush()
+        self._hold(slot.size - before)
         return is_new
 
     def put_many(self, tag: bytes | None, jobs: PackedJobs) -> int:
         """Stores many jobs, whose commands have the tag, as ``put`` does each. Returns how many of the first ones, which an
         earlier run has stored, it leaves out.
         """
-        lane = self._lanes.get(tag) or self._open(tag)
-        if self._is_done and lane.count + len(jobs) > lane.known:
+        slot = self._slots.get(tag) or self._open(tag)
+        if self._is_done and slot.count + len(jobs) > slot.known:
             raise self._changed()
-        before = lane.size
+        before = slot.size
         try:
-            stood = lane.put_many(jobs)
+            stood = slot.put_many(jobs)
         except ValueError:
             raise self._changed() from None
-        self._hold(lane.size - before)
+        self._hold(slot.size - before)
         return stood
 
     def _hold(self, more: int) -> None:
@@ -337,16 +337,16 @@ class Part:
 
     def flush(self) -> None:
         """Sends what was put."""
-        for lane in self._lanes.values():
-            lane.flush()
+        for slot in self._slots.values():
+            slot.flush()
         self.pending = 0
 
     def close(self) -> None:
         """Sends the rest and marks the part as done, if it was not."""
-        if any(lane.count < lane.known for lane in self._lanes.values()):
+        if any(slot.count < slot.known for slot in self._slots.values()):
             raise self._changed()
         self.flush()
-        counts = {_lane_field(tag): lane.count for tag, lane in self._lanes.items()}
+        counts = {_slot_field(tag): slot.count for tag, slot in self._slots.items()}
         if self._is_done:
             if counts != self._closed:
                 raise self._changed()
@@ -357,12 +357,12 @@ class Part:
         self._store.apply(self._fence, [("HSET", self._key, *words, "done", 1)])
         self._is_done, self._closed = True, counts
 
-    def _open(self, tag: bytes | None) -> Lane:
+    def _open(self, tag: bytes | None) -> SlotWriter:
         """Opens a lane, of which the part must know first: whoever ends the migration shuts all lanes that parts know."""
-        self._store.apply(self._fence, [("HSETNX", self._key, _lane_field(tag), 0)])
-        self._closed.setdefault(_lane_field(tag), 0)
-        lane = self._lanes[tag] = Lane(self._store, self._run, self._name, tag, self._token)
-        return lane
+        self._store.apply(self._fence, [("HSETNX", self._key, _slot_field(tag), 0)])
+        self._closed.setdefault(_slot_field(tag), 0)
+        slot = self._slots[tag] = SlotWriter(self._store, self._run, self._name, tag, self._token)
+        return slot
 
     def _changed(self) -> MigrationRefused:
         return MigrationRefused(
@@ -371,15 +371,15 @@ class Part:
         )
 
 
-def _lane_field(tag: bytes | None) -> bytes:
-    return LANE + (tag or b"")
+def _slot_field(tag: bytes | None) -> bytes:
+    return SLOT_FIELD + (tag or b"")
 
 
-def _enter(store: Store, run: Run, part: str, tag: bytes | None, token: int) -> tuple[int, bytes | None, int]:
+def _open_slot(store: Store, run: Run, partition: str, tag: bytes | None, token: int) -> tuple[int, bytes | None, int]:
     """Opens a lane; returns its count and digest, and the count when this run first came. Raises StaleWriter."""
-    keys = (run.slot_key(tag), run.lane_key(tag, part))
+    keys = (run.fence_key(tag), run.progress_key(tag, partition))
     makes_fence = 0 if tag is None else 1
-    (entered,) = store.ask([("EVAL", _open_lane(), len(keys), *keys, run.token, token, makes_fence)])
+    (entered,) = store.ask([("EVAL", _open_slot_script(), len(keys), *keys, run.token, token, makes_fence)])
     if entered is None:
         raise StaleWriter(f"another writer took over, or the migration is finished ({to_text(keys[1])}); this one stops")
     count, digest, stood = entered
@@ -387,18 +387,18 @@ def _enter(store: Store, run: Run, part: str, tag: bytes | None, token: int) -> 
 
 
 @cache
-def _open_lane() -> str:
+def _open_slot_script() -> str:
     return files(__package__).joinpath("lua", "open_slot.lua").read_text("utf-8")
 
 
 @contextlib.contextmanager
-def open_part(store: Store, run: Run, part: str) -> Iterator[Part]:
+def open_partition(store: Store, run: Run, partition: str) -> Iterator[PartitionWriter]:
     """Opens a part for writing, and shuts out whoever had it open before.
 
     What was put and not closed is lost when the block ends: the next opening puts it again. Raises StaleWriter when ``run``
     is not the current one any more.
     """
-    yield Part(store, run, part)
+    yield PartitionWriter(store, run, partition)
 
 
 def send(store: Store, run: Run, commands: Sequence[Command]) -> list[bytes]:
@@ -411,7 +411,7 @@ def send(store: Store, run: Run, commands: Sequence[Command]) -> list[bytes]:
         by_tag.setdefault(store.tag([command]), []).append(command)
     for tag, those in by_tag.items():
         if tag is not None:
-            _enter(store, run, FINISH, tag, 1)
+            _open_slot(store, run, FINISH, tag, 1)
         send_last(those, partial(store.apply, run.slot_fence(tag)))
     return [tag for tag in by_tag if tag is not None]
 

@@ -1,7 +1,7 @@
 """Putting: what was decided about the jobs of a batch goes into a part of a migration, in the order of the jobs.
 
 Jobs of tables are put many at once, as commands that nobody takes apart; those between them by themselves. Whichever way a job
-goes, it has the same place among the jobs of its lane (migrations/partition_writer.py): another run may take the other way.
+goes, it has the same place among the jobs of its slot (migrations/partition_writer.py): another run may take the other way.
 Called by migrate.py.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from attrs import frozen
 
 from ..migrations.engine import Summary
-from ..migrations.partition_writer import PackedJobs, PackedMembers, Part, around_id, marked
+from ..migrations.partition_writer import PackedJobs, PackedMembers, PartitionWriter, around_id, marked
 from ..migrations.plan import Carried
 from ..migrations.store import Store
 from ..schema.columnar.binary_views import BinaryViews
@@ -46,7 +46,7 @@ class Tabled(NamedTuple):
 
 @frozen(eq=False)
 class _Piece:
-    """Some jobs of one lane."""
+    """Some jobs of one slot."""
 
     rows: Any
     """Of the batch (indexes)."""
@@ -96,12 +96,12 @@ class _Piece:
             summary.count(carried, written=is_new)
 
 
-def put(part: Part, store: Store, batch: JobBatch[Single, Tabled], summary: Summary) -> None:
-    """Puts the jobs of a batch, and counts them. Raises as ``Part.put``."""
+def put(writer: PartitionWriter, store: Store, batch: JobBatch[Single, Tabled], summary: Summary) -> None:
+    """Puts the jobs of a batch, and counts them. Raises as ``PartitionWriter.put``."""
     singly = sorted(batch.singly, key=itemgetter(0))
     if not batch.tables:
         for _, single in singly:
-            summary.count(single.carried, written=bool(single.commands) and part.put(single.identity, single.commands))
+            summary.count(single.carried, written=bool(single.commands) and writer.put(single.identity, single.commands))
         return
     lanes: dict[bytes | None, list[_Piece]] = defaultdict(list)
     for rows, tabled in batch.tables:
@@ -117,7 +117,7 @@ def put(part: Part, store: Store, batch: JobBatch[Single, Tabled], summary: Summ
         lanes[tag].append(_Piece.of_singles(those))
     for tag, pieces in lanes.items():
         places = _places([piece.rows for piece in pieces])
-        stood = part.put_many(tag, _packed(pieces, places))
+        stood = writer.put_many(tag, _packed(pieces, places))
         for piece, its_places in zip(pieces, places, strict=True):
             piece.count(summary, its_places >= stood)
 

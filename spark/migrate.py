@@ -14,7 +14,7 @@ from contextlib import nullcontext
 from itertools import chain
 
 from ..migrations.engine import Report, Summary
-from ..migrations.partition_writer import Run, identity, open_part
+from ..migrations.partition_writer import Run, identity, open_partition
 from ..migrations.plan import Carried, Plan, carry, carry_table
 from ..migrations.store import Store, open_store
 from ..schema.columnar.jobtable import JobTable
@@ -83,12 +83,12 @@ def writing(plan: Plan, target: Address, run: Run, folder: str) -> Work:
             return None if commands is None else Tabled(carried, going.ids, commands)
 
         def findings() -> Iterator[Finding]:
-            with open_store(target) as store, open_part(store, run, name) as part:
+            with open_store(target) as store, open_partition(store, run, name) as writer:
                 for batch in jobs.batches(one, many):
                     with turnstile.inside() if batch.tables else nullcontext():
-                        put(part, store, batch, summary)
+                        put(writer, store, batch, summary)
                     yield from chain.from_iterable(single.carried.findings for _, single in batch.singly)
-                part.close()
+                writer.close()
 
         yield from with_summary(batches(FINDINGS, findings()), FINDINGS, lambda: _summary_row(name, summary, written))
 
@@ -100,8 +100,8 @@ def close_rest(store: Store, run: Run, parts: Iterable[str], results: Results[Fi
     done = {json.loads(row)["part"] for row in results.summaries()}
     for name in parts:
         if name not in done:
-            with open_part(store, run, name) as part:
-                part.close()
+            with open_partition(store, run, name) as writer:
+                writer.close()
 
 
 def outcome(results: Results[Finding], report: Report[Finding]) -> tuple[Summary, Totals]:

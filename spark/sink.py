@@ -21,7 +21,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from ..migrations.partition_writer import Run, identity, open_part, send
+from ..migrations.partition_writer import Run, identity, open_partition, send
 from ..migrations.plan import requeued
 from ..migrations.probes import clock_ms
 from ..migrations.store import ServerStore
@@ -70,7 +70,7 @@ class Sink(DataSourceArrowWriter):  # type: ignore[misc]
         family = self.address.key_family
         name = str(TaskContext.get().partitionId())
         totals = Totals()
-        with open_client(self.address) as client, open_part(ServerStore(client), self.run, name) as part:
+        with open_client(self.address) as client, open_partition(ServerStore(client), self.run, name) as part:
             try:
                 for job in _jobs(iterator, family.name, self.target.now_ms):
                     self._check(job)
@@ -99,7 +99,7 @@ class Sink(DataSourceArrowWriter):  # type: ignore[misc]
 
     def _forget(self, parts: int) -> None:
         with open_client(self.address) as client:
-            client.delete(self.run.key, *(self.run.part_key(str(index)) for index in range(parts)))
+            client.delete(self.run.key, *(self.run.partition_key(str(index)) for index in range(parts)))
 
     def _check(self, job: Job) -> None:
         for finding in self.address.key_family.incompatibilities(job):

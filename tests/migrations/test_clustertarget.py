@@ -16,7 +16,7 @@ import pytest
 from ferryman.compat.kue.generate import generate
 from ferryman.migrations import cluster_scan, journal
 from ferryman.migrations.engine import Summary
-from ferryman.migrations.partition_writer import HOME, JOURNAL, Run, identity, open_part, send
+from ferryman.migrations.partition_writer import HOME, JOURNAL, Run, identity, open_partition, send
 from ferryman.migrations.plan import Plan
 from ferryman.migrations.store import Store, open_store
 from ferryman.schema.connection.address import Address
@@ -206,12 +206,12 @@ def test_a_master_that_dies_is_named_and_its_replica_gets_the_rest(long_source: 
         command = [*PROGRAM, "migrate", long_source, nodes.url(), "--now", str(NOW)]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as migration:
             dead = nodes.nodes[1]  # which the address does not name
-            lane = stop_while_it_writes(migration, dead)
+            slot = stop_while_it_writes(migration, dead)
             dead.kill()
             migration.send_signal(signal.SIGCONT)
             error = migration.communicate()[1]
         assert (migration.returncode, f"127.0.0.1:{dead.server.port}" in error) == (3, True), error
-        wait_until(lambda: nodes.owner(lane) is not dead, 60)
+        wait_until(lambda: nodes.owner(slot) is not dead, 60)
         nodes.wait_until_sound()
         assert ferryman("migrate", long_source, nodes.url(), "--resume").status == 0
         assert ferryman("verify", long_source, nodes.url()).status == 0
@@ -221,12 +221,12 @@ def test_a_master_that_dies_is_named_and_its_replica_gets_the_rest(long_source: 
 
 
 def test_a_job_worked_off_meanwhile_does_not_come_back(store: Store, run: Run) -> None:
-    with open_part(store, run, "a") as part:
+    with open_partition(store, run, "a") as writer:
         for number in range(6):
-            part.put(*job(number, f"queue {number % 2}"))
-        part.flush()
+            writer.put(*job(number, f"queue {number % 2}"))
+        writer.flush()
     store.ask([("ZREM", "ferryman:{queue 0}:waiting", "2")])
-    with open_part(store, run, "a") as again:
+    with open_partition(store, run, "a") as again:
         for number in range(9):
             again.put(*job(number, f"queue {number % 2}"))
         again.close()
@@ -234,9 +234,9 @@ def test_a_job_worked_off_meanwhile_does_not_come_back(store: Store, run: Run) -
 
 
 def test_the_second_opener_of_a_part_takes_it_over_in_every_slot(store: Store, run: Run) -> None:
-    with open_part(store, run, "a") as first:
+    with open_partition(store, run, "a") as first:
         first.put(*job(0, "one"))
-        with open_part(store, run, "a") as second:
+        with open_partition(store, run, "a") as second:
             second.put(*job(0, "one"))
             second.put(*job(1, "two"))
             second.flush()
@@ -257,11 +257,11 @@ def test_nobody_writes_after_the_end_in_any_slot(source: str, nodes: Cluster, st
     plan = Plan.between(here, to, NOW)
     first = journal.begin(store, here, to, plan, "local", None)
     with contextlib.ExitStack() as stack:
-        with_lane, without = (stack.enter_context(open_part(store, first, name)) for name in ("local", "other"))
-        with_lane.put(*job(0, "email"))
+        with_slot, without = (stack.enter_context(open_partition(store, first, name)) for name in ("local", "other"))
+        with_slot.put(*job(0, "email"))
         assert ferryman("migrate", source, nodes.url(), "--resume").status == 0
         before = everything(nodes)
-        for zombie, queue in ((with_lane, "email"), (with_lane, "report"), (without, "email"), (without, "never seen")):
+        for zombie, queue in ((with_slot, "email"), (with_slot, "report"), (without, "email"), (without, "never seen")):
             with pytest.raises(StaleWriter):  # noqa: PT012 - the first or the second
                 zombie.put(*job(1, queue))
                 zombie.flush()
@@ -285,20 +285,20 @@ def test_a_lane_can_t_be_opened_after_the_end_by_who_had_passed_the_journal(sour
 
     with cluster_scan.Cluster(to) as reader:
         slow = Slow(to, reader)
-        with open_part(slow, first, "local") as zombie, pytest.raises(StaleWriter):
+        with open_partition(slow, first, "local") as zombie, pytest.raises(StaleWriter):
             zombie.put(*job(0, "email"))
 
 
 def test_a_slot_that_moves_between_two_batches_is_followed(nodes: Cluster, store: Store, run: Run) -> None:
     key = b"ferryman:{mail}:waiting"
-    with open_part(store, run, "a") as part:
+    with open_partition(store, run, "a") as writer:
         for number, node in enumerate(nodes.nodes[:MASTERS]):
-            part.put(*job(number, "mail"))
-            part.flush()
+            writer.put(*job(number, "mail"))
+            writer.flush()
             if nodes.owner(key) is not node:
                 nodes.move(key, node)
-        part.put(*job(MASTERS, "mail"))
-        part.close()
+        writer.put(*job(MASTERS, "mail"))
+        writer.close()
     assert waiting(store, "mail") == [b"%d" % number for number in range(MASTERS + 1)]
 
 
@@ -306,14 +306,14 @@ def test_a_slot_on_the_move_is_waited_for(nodes: Cluster, store: Store, run: Run
     key = b"ferryman:{mail}:waiting"
     here = nodes.owner(key)
     there = next(node for node in nodes.nodes[:MASTERS] if node is not here)
-    with open_part(store, run, "a") as part:
-        part.put(*job(0, "mail"))
-        part.flush()
+    with open_partition(store, run, "a") as writer:
+        writer.put(*job(0, "mail"))
+        writer.flush()
         slot = key_slot(key)
         nodes.say(there, "CLUSTER", "SETSLOT", slot, "IMPORTING", nodes.id_of(here))
         nodes.say(here, "CLUSTER", "SETSLOT", slot, "MIGRATING", nodes.id_of(there))
-        part.put(*job(1, "mail"))
-        writing = threading.Thread(target=part.close)
+        writer.put(*job(1, "mail"))
+        writing = threading.Thread(target=writer.close)
         writing.start()
         writing.join(0.5)
         assert writing.is_alive()
@@ -327,50 +327,50 @@ def test_what_a_failover_takes_back_is_noticed_at_the_end_and_written_again(sour
     here, to = Address.parse(source), Address.parse(nodes.url())
     plan = Plan.between(here, to, NOW)
     run = journal.begin(store, here, to, plan, "local", None)
-    with open_part(store, run, "local") as part:
-        part.put(*job(0, "one"))
-        part.flush()
-        (before,) = store.ask([("DUMP", run.lane_key(b"one", "local"))])
-        part.put(*job(1, "one"))
-        part.close()
-    store.ask([("ZREM", "ferryman:{one}:waiting", "1"), ("RESTORE", run.lane_key(b"one", "local"), 0, before, "REPLACE")])
+    with open_partition(store, run, "local") as writer:
+        writer.put(*job(0, "one"))
+        writer.flush()
+        (before,) = store.ask([("DUMP", run.progress_key(b"one", "local"))])
+        writer.put(*job(1, "one"))
+        writer.close()
+    store.ask([("ZREM", "ferryman:{one}:waiting", "1"), ("RESTORE", run.progress_key(b"one", "local"), 0, before, "REPLACE")])
     with pytest.raises(ServerError, match=r"lost what it had confirmed.*--resume"):
         journal.finish(store, run, plan, [], Summary(), ["local"])
-    with open_part(store, run, "local") as part:
-        part.put(*job(0, "one"))
-        part.put(*job(1, "one"))
-        part.close()
+    with open_partition(store, run, "local") as writer:
+        writer.put(*job(0, "one"))
+        writer.put(*job(1, "one"))
+        writer.close()
     journal.finish(store, run, plan, [], Summary(), ["local"])
     assert waiting(store, "one") == [b"0", b"1"]
 
 
 def test_a_writer_whose_last_batch_was_taken_back_stops(store: Store, run: Run) -> None:
-    with open_part(store, run, "a") as part:
-        part.put(*job(0, "one"))
-        part.flush()
-        store.ask([("HSET", run.lane_key(b"one", "a"), "count", 0)])
-        part.put(*job(1, "one"))
+    with open_partition(store, run, "a") as writer:
+        writer.put(*job(0, "one"))
+        writer.flush()
+        store.ask([("HSET", run.progress_key(b"one", "a"), "count", 0)])
+        writer.put(*job(1, "one"))
         with pytest.raises(StaleWriter, match="failover"):
-            part.close()
+            writer.close()
     assert waiting(store, "one") == [b"0"]
 
 
 def test_a_part_keeps_many_queues_apart_and_little_in_memory(store: Store, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ferryman.migrations.partition_writer.PENDING_BYTES", 100_000)
-    with open_part(store, run, "a") as part:
+    with open_partition(store, run, "a") as writer:
         for number in range(400):
-            part.put(*job(number, f"queue {number % 40}"))
-            assert part.pending < 110_000
-        part.close()
+            writer.put(*job(number, f"queue {number % 40}"))
+            assert writer.pending < 110_000
+        writer.close()
     assert sum(len(waiting(store, f"queue {number}")) for number in range(40)) == 400
 
 
 def test_a_source_that_lost_a_queue_meanwhile_is_refused(store: Store, run: Run) -> None:
-    with open_part(store, run, "a") as part:
-        part.put(*job(0, "one"))
-        part.put(*job(1, "two"))
-        part.close()
-    with open_part(store, run, "a") as again:
+    with open_partition(store, run, "a") as writer:
+        writer.put(*job(0, "one"))
+        writer.put(*job(1, "two"))
+        writer.close()
+    with open_partition(store, run, "a") as again:
         again.put(*job(0, "one"))
         with pytest.raises(MigrationRefused, match=f"{JOURNAL}:\\*:{run.epoch}"):
             again.close()

@@ -9,7 +9,7 @@ import pytest
 import redis
 from ferryman.compat.kue.generate import generate
 from ferryman.migrations import journal
-from ferryman.migrations.partition_writer import JOURNAL, Run, open_part
+from ferryman.migrations.partition_writer import JOURNAL, Run, open_partition
 from ferryman.migrations.plan import Plan
 from ferryman.migrations.store import ServerStore
 from ferryman.schema.connection.address import Address
@@ -239,12 +239,12 @@ def test_a_zombie_of_an_earlier_run_is_shut_out(healthy: Ferry) -> None:
     """The run that was thought dead still holds its connection when the next one takes over."""
     _, target = healthy.clients
     first = begun_and_abandoned(healthy)
-    with open_part(ServerStore(target), first, "local") as zombie:
+    with open_partition(ServerStore(target), first, "local") as zombie:
         zombie.put(b"late", [("SET", "new:late", "x")])
         healthy.migrate("--resume")
         with pytest.raises(StaleWriter):
             zombie.flush()
-    with pytest.raises(StaleWriter), open_part(ServerStore(target), first, "local"):
+    with pytest.raises(StaleWriter), open_partition(ServerStore(target), first, "local"):
         pass
     assert not target.exists("new:late")
     assert healthy.differences() == []

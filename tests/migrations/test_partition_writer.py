@@ -12,7 +12,7 @@ import redis
 from attrs import evolve
 from ferryman.migrations import partition_writer
 from ferryman.migrations.fence import Condition, PartlyApplied, transact
-from ferryman.migrations.partition_writer import BATCH_COMMANDS, PackedJobs, PackedMembers, Run, marked, open_part, send
+from ferryman.migrations.partition_writer import BATCH_COMMANDS, PackedJobs, PackedMembers, Run, marked, open_partition, send
 from ferryman.migrations.store import ServerStore, Store
 from ferryman.schema.connection.pipeline import PackedCommands, PipelineConnection, open_pipeline
 from ferryman.schema.errors import MigrationRefused, ServerError, StaleWriter
@@ -52,25 +52,25 @@ def many(jobs: Sequence[tuple[bytes, list[Command]]]) -> PackedJobs:
 
 
 def test_what_was_put_is_stored_when_the_part_is_closed(client: redis.Redis, store: Store, run: Run) -> None:
-    with open_part(store, run, "a") as part:
+    with open_partition(store, run, "a") as writer:
         for number in range(3):
-            assert part.put(*job(number))
-        part.close()
+            assert writer.put(*job(number))
+        writer.close()
     assert client.zrange("waiting", 0, -1) == [b"0", b"1", b"2"]
     assert client.hget("job:1", "message") == b"\xff\x00"
 
 
 def test_a_part_that_is_done_takes_the_same_jobs_again_and_no_others(client: redis.Redis, store: Store, run: Run) -> None:
-    with open_part(store, run, "a") as part:
-        part.put(*job(0))
-        part.close()
+    with open_partition(store, run, "a") as writer:
+        writer.put(*job(0))
+        writer.close()
     client.zrem("waiting", "0")
-    with open_part(store, run, "a") as again:
+    with open_partition(store, run, "a") as again:
         again.put(*job(0))
         again.close()
-    with open_part(store, run, "a") as shorter, pytest.raises(MigrationRefused, match="source has changed"):
+    with open_partition(store, run, "a") as shorter, pytest.raises(MigrationRefused, match="source has changed"):
         shorter.close()
-    with open_part(store, run, "a") as longer:
+    with open_partition(store, run, "a") as longer:
         longer.put(*job(0))
         with pytest.raises(MigrationRefused, match="source has changed"):
             longer.put(*job(1))
@@ -78,12 +78,12 @@ def test_a_part_that_is_done_takes_the_same_jobs_again_and_no_others(client: red
 
 
 def test_a_reopened_part_does_not_bring_back_jobs_that_were_taken_meanwhile(client: redis.Redis, store: Store, run: Run) -> None:
-    with open_part(store, run, "a") as part:
+    with open_partition(store, run, "a") as writer:
         for number in range(5):
-            part.put(*job(number))
-        part.flush()
+            writer.put(*job(number))
+        writer.flush()
     client.zrem("waiting", "3")
-    with open_part(store, run, "a") as again:
+    with open_partition(store, run, "a") as again:
         for number in range(7):
             again.put(*job(number))
         again.close()
@@ -93,23 +93,23 @@ def test_a_reopened_part_does_not_bring_back_jobs_that_were_taken_meanwhile(clie
 def test_a_part_tells_which_jobs_this_run_has_written_whichever_opening_it_was(
     client: redis.Redis, store: Store, run: Run
 ) -> None:
-    with open_part(store, run, "a") as first:
+    with open_partition(store, run, "a") as first:
         first.put(*job(0))
         first.flush()
     client.hset(run.key, "run", "2")
     for _ in range(2):
-        with open_part(store, Run(run.epoch, 2), "a") as part:
-            assert [part.put(*job(number)) for number in range(3)] == [False, True, True]
-            part.flush()
+        with open_partition(store, Run(run.epoch, 2), "a") as writer:
+            assert [writer.put(*job(number)) for number in range(3)] == [False, True, True]
+            writer.flush()
     assert client.zcard("waiting") == 3
 
 
 def test_jobs_put_but_not_sent_when_the_writer_dies_are_put_again(client: redis.Redis, store: Store, run: Run) -> None:
-    with open_part(store, run, "a") as part:
-        part.put(*job(0))
-        part.flush()
-        part.put(*job(1))
-    with open_part(store, run, "a") as again:
+    with open_partition(store, run, "a") as writer:
+        writer.put(*job(0))
+        writer.flush()
+        writer.put(*job(1))
+    with open_partition(store, run, "a") as again:
         for number in range(2):
             again.put(*job(number))
         again.close()
@@ -117,15 +117,15 @@ def test_jobs_put_but_not_sent_when_the_writer_dies_are_put_again(client: redis.
 
 
 def test_a_part_whose_source_changed_is_refused_before_anything_is_written(client: redis.Redis, store: Store, run: Run) -> None:
-    with open_part(store, run, "a") as part:
-        part.put(*job(0))
-        part.put(*job(1))
-        part.flush()
-    with open_part(store, run, "a") as another:
+    with open_partition(store, run, "a") as writer:
+        writer.put(*job(0))
+        writer.put(*job(1))
+        writer.flush()
+    with open_partition(store, run, "a") as another:
         another.put(*job(0))
         with pytest.raises(MigrationRefused, match="source has changed"):
             another.put(*job(5))
-    with open_part(store, run, "a") as shorter:
+    with open_partition(store, run, "a") as shorter:
         shorter.put(*job(0))
         with pytest.raises(MigrationRefused, match="source has changed"):
             shorter.close()
@@ -133,9 +133,9 @@ def test_a_part_whose_source_changed_is_refused_before_anything_is_written(clien
 
 
 def test_a_writer_with_an_older_token_writes_nothing_more(client: redis.Redis, store: Store, run: Run) -> None:
-    with open_part(store, run, "a") as zombie, open_part(store, run, "b") as late:
+    with open_partition(store, run, "a") as zombie, open_partition(store, run, "b") as late:
         zombie.put(*job(0))
-        with open_part(store, run, "a") as heir, open_part(store, run, "b"):
+        with open_partition(store, run, "a") as heir, open_partition(store, run, "b"):
             heir.put(*job(0))
             heir.flush()
         client.zrem("waiting", "0")
@@ -150,18 +150,18 @@ def test_a_writer_with_an_older_token_writes_nothing_more(client: redis.Redis, s
 def test_a_writer_of_an_older_run_writes_nothing_more(
     client: redis.Redis, store: Store, run: Run, change: dict[str, str]
 ) -> None:
-    with open_part(store, run, "a") as zombie:
+    with open_partition(store, run, "a") as zombie:
         zombie.put(*job(0))
         client.hset(run.key, mapping=change)
         with pytest.raises(StaleWriter):
             zombie.close()
-    with pytest.raises(StaleWriter), open_part(store, run, "b"):
+    with pytest.raises(StaleWriter), open_partition(store, run, "b"):
         pass
-    assert not client.exists("waiting", run.part_key("b"))
+    assert not client.exists("waiting", run.partition_key("b"))
 
 
 def test_other_parts_don_t_disturb_each_other(client: redis.Redis, store: Store, run: Run) -> None:
-    with open_part(store, run, "a") as first, open_part(store, run, "b") as second:
+    with open_partition(store, run, "a") as first, open_partition(store, run, "b") as second:
         for number in range(0, 100, 2):
             first.put(*job(number))
             first.flush()
@@ -172,23 +172,23 @@ def test_other_parts_don_t_disturb_each_other(client: redis.Redis, store: Store,
 
 def test_a_refused_command_names_its_key_and_the_batch_counts_as_not_written(client: redis.Redis, store: Store, run: Run) -> None:
     client.set("waiting", "a string")
-    with open_part(store, run, "a") as part:
-        part.put(*job(0))
+    with open_partition(store, run, "a") as writer:
+        writer.put(*job(0))
         with pytest.raises(ServerError, match="refuses ZADD waiting: WRONGTYPE"):
-            part.flush()
+            writer.flush()
     client.delete("waiting")
-    with open_part(store, run, "a") as again:
+    with open_partition(store, run, "a") as again:
         assert again.put(*job(0))
         again.close()
     assert client.zcard("waiting") == 1
 
 
 def test_batches_are_sent_by_themselves_before_they_grow_too_large(client: redis.Redis, store: Store, run: Run) -> None:
-    with open_part(store, run, "a") as part:
+    with open_partition(store, run, "a") as writer:
         for number in range(BATCH_COMMANDS):
-            part.put(*job(number))
+            writer.put(*job(number))
         assert client.zcard("waiting") == BATCH_COMMANDS
-        part.put(b"large", [("SET", "large", bytes(2_000_000))])
+        writer.put(b"large", [("SET", "large", bytes(2_000_000))])
         assert client.strlen("large") == 2_000_000
 
 
@@ -286,14 +286,14 @@ def test_a_fence_that_was_held_is_looked_at_again_by_another_connection(
 def test_a_full_server_is_one_clear_error_and_nothing_of_the_batch_is_written(
     client: redis.Redis, store: Store, run: Run
 ) -> None:
-    with open_part(store, run, "a") as part:
-        part.put(*job(0))
+    with open_partition(store, run, "a") as writer:
+        writer.put(*job(0))
         client.config_set("maxmemory", "1")
         with pytest.raises(ServerError, match=r"maxmemory.*--resume"):
-            part.flush()
+            writer.flush()
         client.config_set("maxmemory", "0")
         assert not client.exists("waiting", "job:0")
-        part.close()
+        writer.close()
     assert client.exists("waiting", "job:0") == 2
 
 
@@ -329,18 +329,18 @@ def test_jobs_put_by_themselves_and_many_at_once_are_the_same(
         for number in range(40)
     ]
     for last in (random.randrange(41), random.randrange(41), 40):
-        with open_part(store, run, "a") as part:
+        with open_partition(store, run, "a") as writer:
             at = 0
             while at < last:
                 if random.random() < 0.4:
-                    assert part.put(*jobs[at])
+                    assert writer.put(*jobs[at])
                     at += 1
                 else:
                     end = random.randint(at + 1, last)
-                    assert part.put_many(None, many(jobs[at:end])) == 0
+                    assert writer.put_many(None, many(jobs[at:end])) == 0
                     at = end
             if last == 40:
-                part.close()
+                writer.close()
     counts = {key: client.get(key) for key in client.scan_iter("count:*")}
     assert counts == {words[1].encode(): b"1" for _, commands in jobs for words in commands}
 
@@ -362,49 +362,49 @@ def test_jobs_become_members_together_or_by_themselves(
     monkeypatch.setattr(partition_writer, "BATCH_COMMANDS", batch)
     jobs = [job(number) for number in range(20)]
     for last in (7, 20):
-        with open_part(store, run, "a") as part:
-            part.put_many(None, as_members(jobs[:last], [row for row in (0, 1, 2, 6, 7, 11, 18, 19) if row < last]))
-            part.flush()
+        with open_partition(store, run, "a") as writer:
+            writer.put_many(None, as_members(jobs[:last], [row for row in (0, 1, 2, 6, 7, 11, 18, 19) if row < last]))
+            writer.flush()
         assert client.zrange("waiting", 0, -1, withscores=True) == [(b"%d" % number, number) for number in range(last)]
         assert len(client.keys("job:*")) == last
 
 
 def test_of_many_jobs_those_that_an_earlier_run_has_stored_are_left_out(client: redis.Redis, store: Store, run: Run) -> None:
-    with open_part(store, run, "a") as first:
+    with open_partition(store, run, "a") as first:
         first.put_many(None, many([job(number) for number in range(5)]))
         first.flush()
     client.hset(run.key, "run", "2")
     client.zrem("waiting", "3")
     for _ in range(2):
-        with open_part(store, Run(run.epoch, 2), "a") as part:
-            found = [part.put_many(None, many([job(number) for number in numbers])) for numbers in (range(4), range(4, 9))]
+        with open_partition(store, Run(run.epoch, 2), "a") as writer:
+            found = [writer.put_many(None, many([job(number) for number in numbers])) for numbers in (range(4), range(4, 9))]
             assert found == [4, 1]
-            part.flush()
+            writer.flush()
     assert client.zrange("waiting", 0, -1) == [b"%d" % number for number in range(9) if number != 3]
 
 
 def test_many_jobs_of_a_source_that_changed_are_refused(client: redis.Redis, store: Store, run: Run) -> None:
-    with open_part(store, run, "a") as part:
-        part.put_many(None, many([job(0), job(1)]))
-        part.flush()
-    with open_part(store, run, "a") as another, pytest.raises(MigrationRefused, match="source has changed"):
+    with open_partition(store, run, "a") as writer:
+        writer.put_many(None, many([job(0), job(1)]))
+        writer.flush()
+    with open_partition(store, run, "a") as another, pytest.raises(MigrationRefused, match="source has changed"):
         another.put_many(None, many([job(0), job(5), job(6)]))
-    with open_part(store, run, "a") as again:
+    with open_partition(store, run, "a") as again:
         again.put_many(None, many([job(0), job(1)]))
         again.close()
-    with open_part(store, run, "a") as longer, pytest.raises(MigrationRefused, match="source has changed"):
+    with open_partition(store, run, "a") as longer, pytest.raises(MigrationRefused, match="source has changed"):
         longer.put_many(None, many([job(0), job(1), job(2)]))
     assert client.zcard("waiting") == 2
 
 
 def test_a_refused_command_among_many_names_its_key(client: redis.Redis, store: Store, run: Run) -> None:
     client.set("waiting", "a string")
-    with open_part(store, run, "a") as part:
-        part.put_many(None, many([job(0), job(1)]))
+    with open_partition(store, run, "a") as writer:
+        writer.put_many(None, many([job(0), job(1)]))
         with pytest.raises(ServerError, match="refuses ZADD waiting: WRONGTYPE"):
-            part.flush()
+            writer.flush()
     client.delete("waiting")
-    with open_part(store, run, "a") as again:
+    with open_partition(store, run, "a") as again:
         assert again.put_many(None, many([job(0), job(1)])) == 0
         again.close()
     assert client.zcard("waiting") == 2

@@ -21,7 +21,7 @@ from ferryman.migrations import journal
 from ferryman.migrations.engine import Progress, Summary
 from ferryman.migrations.fact_reader import ReadSummary
 from ferryman.migrations.local import LocalEngine
-from ferryman.migrations.partition_writer import JOURNAL, Run, identity, open_part
+from ferryman.migrations.partition_writer import JOURNAL, Run, identity, open_partition
 from ferryman.migrations.plan import Plan, carry, carry_table
 from ferryman.migrations.scan import entries
 from ferryman.migrations.store import Store, open_store
@@ -239,7 +239,7 @@ def carried_over(parts: list[KeyRowJobs], plan: Plan, store: Store, run: Run, is
         return Tabled(carried, going.ids, commands) if is_table(table) else None
 
     for jobs in parts:
-        with open_part(store, run, str(jobs.bucket)) as part:
+        with open_partition(store, run, str(jobs.bucket)) as part:
             for batch in jobs.batches(one, many):
                 put(part, store, batch, summary)
             part.close()
