@@ -7,8 +7,8 @@ from attrs import asdict
 
 from ..migrations.drift import Drift
 from ..migrations.engine import Engine, Summary
-from ..migrations.partition_writer import journal_glob
 from ..migrations.plan import Active, Plan
+from ..migrations.run import journal_glob
 from ..schema.connection.address import Address
 from ..schema.family import get_family
 from ..schema.rule import Finding

@@ -29,8 +29,8 @@ from ..schema.text import show
 from ..schema.totals import Totals
 from .globs import covering
 from .key_sample import Glance, Key, at_server, at_source
-from .partition_writer import is_of_journal
 from .reading import BATCH
+from .run import is_of_journal
 from .source import open_source
 from .subjects import SubjectBuilder
 

@@ -34,8 +34,8 @@ from .cluster_scan import REDIRECTED, Cluster, NodeName
 from .counting import count
 from .globs import covering
 from .key_sample import LARGE, LENGTHS
-from .partition_writer import is_of_journal
 from .reading import checked, is_wrong_type, read_entries
+from .run import is_of_journal
 from .scan import EVERYTHING, SCAN_COUNT, Cursors, Span, node, ranges, scan_range
 from .slots import keys_of
 from .subjects import SubjectBuilder

@@ -6,21 +6,21 @@ Keys, all in the database of the target and outside every family's prefix; J is 
         state        running | finished
         run          number of the current run; every batch is written only while it stands (gone when finished)
         source, target                       addresses for people, without passwords
-        layout       the engine's word for how it cuts the work into parts; a resumed run must cut it the same way
+        layout       the engine's word for how it cuts the work into partitions; a resumed run must cut it the same way
         reading      the engine's word for where it keeps what it has read of the source, if it does
         choices      JSON: the plan's choices (moment, --active, --lossy); verify takes them over
         started_ms, finished_ms, summary     by the target's clock; the summary as JSON
-    J:<epoch>:part:<part>   hash, one for each part: see partition_writer.py; gone when finished
+    J:<epoch>:part:<part>   hash, one for each partition: see partition_writer.py; gone when finished
     J:target:<digest>       hash: the epoch that writes to this prefix now; gone when finished
 
 and in a cluster, in the slot of every hash tag that jobs have:
 
     ferryman-migration:{<tag>}:<epoch>:fence         hash: the run that may write there; when finished, one that never was
-    ferryman-migration:{<tag>}:<epoch>:lane:<part>   hash, one for each part: see partition_writer.py; gone when finished
+    ferryman-migration:{<tag>}:<epoch>:lane:<part>   hash, one for each partition: see partition_writer.py; gone when finished
 
 A finished journal stays, and the fences of a cluster with it: they keep a second run, and writers that were given up and live on,
-from bringing back jobs that workers of the target have done since. Only ``begin``, ``finish`` and the parts write here. Called
-by the engines, and by the command line to find earlier choices.
+from bringing back jobs that workers of the target have done since. Only ``begin``, ``finish`` and the writers of partitions write
+here. Called by the engines, and by the command line to find earlier choices.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ from ..schema.family import Command
 from ..schema.text import show, to_text
 from .engine import Summary
 from .fence import Condition, Fence
-from .partition_writer import FINISH, HOME, SLOT_FIELD, Run, journal_glob, journal_key, send
+from .partition_writer import send
 from .plan import Plan
+from .run import FINISH, HOME, SLOT_FIELD, Run, journal_glob, journal_key
 from .store import Store
 
 
@@ -138,13 +139,13 @@ def begin(
 def finish(store: Store, run: Run, plan: Plan, commands: Sequence[Command], summary: Summary, partitions: Iterable[str]) -> None:
     """Sends the family's last commands, then closes the journal: from here on nobody writes in the name of this migration.
 
-    ``commands`` are what ``family.finish`` gave, ``parts`` the names of all parts. Raises StaleWriter when another run took over,
-    and ServerError when the target has lost what a part had written.
+    ``commands`` are what ``family.finish`` gave, ``partitions`` the names of all. Raises StaleWriter when another run took over,
+    and ServerError when the target has lost what a partition had written.
     """
     names = list(partitions)
-    lanes = _closed_lanes(store, run, names)
-    slots = dict.fromkeys((*(tag for tag in lanes if tag is not None), *send(store, run, commands)))
-    for tag in slots:
+    by_tag = _closed_slots(store, run, names)
+    tags = dict.fromkeys((*(tag for tag in by_tag if tag is not None), *send(store, run, commands)))
+    for tag in tags:
         # Taken over by a run that will never be, the slot has nobody who may write.
         store.apply(run.slot_fence(tag), [("HSET", run.fence_key(tag), "run", run.token + 1)])
     done: list[Command] = [
@@ -153,25 +154,25 @@ def finish(store: Store, run: Run, plan: Plan, commands: Sequence[Command], summ
         ("DEL", _lock(plan), *(run.partition_key(partition) for partition in names)),
     ]
     store.apply(run.fence, done)
-    for tag in slots:
+    for tag in tags:
         store.ask(
-            [("DEL", run.progress_key(tag, FINISH), *(run.progress_key(tag, partition) for partition in lanes.get(tag, ())))]
+            [("DEL", run.progress_key(tag, FINISH), *(run.progress_key(tag, partition) for partition in by_tag.get(tag, ())))]
         )
 
 
-def _closed_lanes(store: Store, run: Run, partitions: Sequence[str]) -> dict[bytes | None, dict[str, int]]:
-    """How many jobs each part has under each tag, once it is sure that they are there.
+def _closed_slots(store: Store, run: Run, partitions: Sequence[str]) -> dict[bytes | None, dict[str, int]]:
+    """How many jobs each partition has under each tag, once it is sure that they are there.
 
-    A server may lose in a failover what it had confirmed: the part in question is opened again, and a ServerError says so.
+    A server may lose in a failover what it had confirmed: the partition in question is opened again, and a ServerError says so.
     """
     closed = [mapping(fields) for fields in store.ask([("HGETALL", run.partition_key(partition)) for partition in partitions])]
-    lanes: dict[bytes | None, dict[str, int]] = {}
+    by_tag: dict[bytes | None, dict[str, int]] = {}
     lost = [partition for partition, fields in zip(partitions, closed, strict=True) if b"done" not in fields]
     for partition, fields in zip(partitions, closed, strict=True):
         for name in fields:
             if name.startswith(SLOT_FIELD):
-                lanes.setdefault(name.removeprefix(SLOT_FIELD) or None, {})[partition] = int(fields[name])
-    for tag, counts in lanes.items():
+                by_tag.setdefault(name.removeprefix(SLOT_FIELD) or None, {})[partition] = int(fields[name])
+    for tag, counts in by_tag.items():
         standing = store.ask([("HGET", run.progress_key(tag, partition), "count") for partition in counts])
         lost += [partition for partition, count in zip(counts, standing, strict=True) if int(count or 0) != counts[partition]]
     if lost:
@@ -180,7 +181,7 @@ def _closed_lanes(store: Store, run: Run, partitions: Sequence[str]) -> dict[byt
             f"the target has lost what it had confirmed, of {len(set(lost))} parts of the migration; was there a failover? "
             "Go on with --resume: what is missing is written again"
         )
-    return lanes
+    return by_tag
 
 
 def _check_target(store: Store, plan: Plan) -> None:

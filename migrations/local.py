@@ -26,11 +26,13 @@ from .engine import Census, Difference, Progress, Report, Summary, Verification,
 from .fact_reader import FactReader
 from .gc_paused import hoarding
 from .order import listing_order, order_difference, pop_orders
-from .partition_writer import Run, identity, open_partition
+from .packed_jobs import identity
+from .partition_writer import open_partition
 from .plan import Carried, Plan, carry
 from .prefiltering_reader import InMemoryPrefilterReader, has_prefilter
 from .queues import QueueStatus, counted, statuses
 from .recheck import Found, confirming
+from .run import Run
 from .source import open_source
 from .store import Store, open_store
 from .subjects import SubjectBuilder

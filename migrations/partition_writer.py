@@ -1,58 +1,47 @@
-"""Writing: sends the commands that store jobs, in fenced batches, and remembers in the target how far it came.
+"""PartitionWriter: sends the commands that store jobs, in fenced batches, and remembers in the target how far it came.
 
-A migration is written in parts: the local engine has one, Spark one per task. A part's hash in the target holds
+A migration is written in partitions: the local engine has one, Spark one per task. A partition's hash in the target holds
 
-    token         raised by whoever opens the part: an older opener's batches are refused from then on
+    token         raised by whoever opens the partition: an older opener's batches are refused from then on
     done          1 when all of it is written
-    lane:<tag>    how many jobs the part has in each of its lanes, when it is done
+    lane:<tag>    how many jobs the partition has with this hash tag, when it is done
 
-A transaction of a cluster touches one slot, so a part has a lane for each hash tag of its jobs, with keys of that tag; on one
-server it has a single lane, in the part's own hash. A lane's hash holds
+A transaction of a cluster touches one slot, so there a partition has one more hash for each hash tag of its jobs, which lies in
+the slot of the tag; on one server there is no tag, and the partition's own hash serves. It tells the progress with the tag:
 
     token         of the opener that may write
-    count         how many of the part's jobs with this tag are written; set in the same transaction as the jobs themselves
+    count         how many of the partition's jobs with this tag are written; set in the same transaction as the jobs themselves
     digest        of the identities of those jobs, in order
-    run, stood    the run that opened the lane last, and what ``count`` was when it first did
+    run, stood    the run that came last, and what ``count`` was when it first did
 
-so a part that is opened again, after a kill or by a second attempt, goes on exactly where it stood, and no job is ever
+so a partition that is opened again, after a kill or by a second attempt, goes on exactly where it stood, and no job is ever
 written twice: a job that a worker of the target has taken meanwhile does not come back. All commands of one job go in one
 transaction, so no job is ever half written. Every reply is checked. Used by the local engine and inside Spark executors.
 
-    with open_part(store, run, "0007") as part:
+    with open_partition(store, run, "0007") as writer:
         for job in jobs_in_a_fixed_order:
-            part.put(identity(job), family.write(job, target))
-        part.close()
+            writer.put(identity(job), family.write(job, target))
+        writer.close()
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from importlib.resources import files
-from itertools import chain, groupby
+from itertools import groupby
 from typing import Any
-
-from attrs import frozen
 
 from ..schema.connection.pipeline import PackedCommands, mapping
 from ..schema.errors import MigrationRefused, StaleWriter
 from ..schema.family import Command
-from ..schema.job import Job
-from ..schema.text import to_bytes, to_text
-from .fence import Condition, Fence, PartlyApplied
+from ..schema.text import to_text
+from .fence import Condition, PartlyApplied
+from .packed_jobs import PackedJobs, marked
+from .run import FINISH, SLOT_FIELD, Run, journal_glob
 from .store import Store
-
-JOURNAL = "ferryman-migration"
-"""First word of every key that a migration keeps for itself."""
-HOME = f"{JOURNAL}:{{journal}}"
-"""Before the name of every key that belongs to no single slot. They share one, so that a transaction can name several."""
-SLOT_FIELD = b"lane:"
-"""Before a tag, in the fields of a part."""
-FINISH = "finish"
-"""The lane of what belongs to no part."""
 
 BATCH_COMMANDS = 500
 BATCH_BYTES = 1 << 20
@@ -60,140 +49,11 @@ BATCH_BYTES = 1 << 20
 SCRIPTS = 8
 """Of the scripts that end a migration, so many make a batch: each may take some milliseconds."""
 PENDING_BYTES = 64 << 20
-"""What all lanes of a part may hold back together: many queues have many lanes, most of them far from a full batch."""
-
-
-@frozen
-class Run:
-    """One run of a migration, made by ``journal.begin``. A plain value: it travels to executors."""
-
-    epoch: str
-    token: int
-
-    @property
-    def is_first(self) -> bool:
-        """Whether no other run of this migration has written to the target, which was free of jobs when it began."""
-        return self.token == 1
-
-    @property
-    def key(self) -> bytes:
-        """The journal's hash."""
-        return journal_key(self.epoch)
-
-    @property
-    def fence(self) -> Fence:
-        """Holds until another run takes over, or this one is finished."""
-        return (Condition(self.key, "run", b"%d" % self.token),)
-
-    def partition_key(self, partition: str) -> bytes:
-        """The hash of one part."""
-        return self.key + b":part:" + to_bytes(partition)
-
-    def fence_key(self, tag: bytes | None) -> bytes:
-        """The hash whose field ``run`` is the run that may write with this tag: in a cluster one in each slot."""
-        return self.key if tag is None else self._there(tag) + b":fence"
-
-    def slot_fence(self, tag: bytes | None) -> Fence:
-        """As ``fence``, for what has this tag."""
-        return (Condition(self.fence_key(tag), "run", b"%d" % self.token),)
-
-    def progress_key(self, tag: bytes | None, partition: str) -> bytes:
-        """The hash of a part's lane."""
-        return self.partition_key(partition) if tag is None else self._there(tag) + b":lane:" + to_bytes(partition)
-
-    def _there(self, tag: bytes) -> bytes:
-        return b"%b:{%b}:%b" % (JOURNAL.encode(), tag, self.epoch.encode())
-
-
-def journal_key(epoch: str) -> bytes:
-    """The hash in the target's database that knows everything about the migration of this epoch."""
-    return f"{HOME}:{epoch}".encode()
-
-
-def journal_glob(epoch: str) -> str:
-    """What all keys of the migration of this epoch look like, for people who give it up."""
-    return f"{JOURNAL}:*:{epoch}*"
-
-
-def is_of_journal(key: bytes) -> bool:
-    """Whether a key is what some migration keeps for itself."""
-    return key.startswith(JOURNAL.encode() + b":{")
-
-
-def identity(job: Job) -> bytes:
-    """What the digest knows a job by: should it be another one when a part is opened again, the source has changed."""
-    before, after = around_id(job)
-    return before + to_bytes(job.id) + after
-
-
-def around_id(job: Job) -> tuple[bytes, bytes]:
-    """What stands before the id and after it in the identities of all jobs of this queue and state."""
-    return to_bytes(job.queue) + b"\0", f"\0{job.state}".encode()
-
-
-@frozen(eq=False)
-class PackedMembers:
-    """Those of some jobs that become members of one zset: one command for many takes less of the server than one for each."""
-
-    place: bytes
-    rows: Sequence[int]
-    """Of the jobs, in ascending order."""
-    words: memoryview
-    """Score and member of each, as they go over the wire."""
-    bounds: Sequence[int]
-    """As in PackedJobs."""
-
-    def partition(self, start: int, end: int) -> tuple[int, list[PackedCommands]]:
-        """How many of the jobs from one up to another there are, and the command that adds them, if there are any."""
-        first, last = bisect_left(self.rows, start), bisect_left(self.rows, end)
-        if first == last:
-            return 0, []
-        words = bytes(self.words[self.bounds[first] : self.bounds[last]])
-        head = b"*%d\r\n$4\r\nZADD\r\n$%d\r\n%b\r\n" % (2 + 2 * (last - first), len(self.place), self.place)
-        return last - first, [PackedCommands(head + words, 1)]
-
-
-@frozen(eq=False)
-class PackedJobs:
-    """Jobs to be put at once, in their order. Bounds: what belongs to a job begins at its own, and ends at that of the next."""
-
-    identities: memoryview
-    """As ``marked`` has them."""
-    identity_bounds: Sequence[int]
-    commands: memoryview
-    """As they go over the wire."""
-    command_bounds: Sequence[int]
-    numbers: Sequence[int]
-    """Bounds too, in commands; to become a member counts as one."""
-    members: Sequence[PackedMembers] = ()
-
-    def __len__(self) -> int:
-        return len(self.numbers) - 1
-
-    def until_full(self, start: int, commands: int, size: int) -> int:
-        """The end of as many jobs, from ``start`` on, as it takes to have so many commands or bytes; of one at least."""
-        full = bisect_left(self.numbers, self.numbers[start] + commands)
-        large = bisect_left(self.command_bounds, self.command_bounds[start] + size)
-        return min(max(min(full, large), start + 1), len(self))
-
-    def partition(self, start: int, end: int) -> tuple[memoryview, list[PackedCommands]]:
-        """The identities and the commands of the jobs from one up to another."""
-        (first, last), (begin, stop) = ((bounds[start], bounds[end]) for bounds in (self.identity_bounds, self.command_bounds))
-        added = [members.partition(start, end) for members in self.members]
-        number = self.numbers[end] - self.numbers[start] - sum(members for members, _ in added)
-        return self.identities[first:last], [
-            PackedCommands(self.commands[begin:stop], number),
-            *chain.from_iterable(packed for _, packed in added),
-        ]
-
-
-def marked(identity: bytes) -> bytes:
-    """An identity as the digest takes it."""
-    return b"%d:" % len(identity) + identity
+"""What a partition may hold back for all slots together: many queues have many, most of them far from a full batch."""
 
 
 class SlotWriter:
-    """What one opener of a part writes with one tag, in one slot of a cluster. Made by Part."""
+    """What one opener of a partition writes with one hash tag, in one slot of a cluster. Made by PartitionWriter."""
 
     def __init__(self, store: Store, run: Run, partition: str, tag: bytes | None, token: int) -> None:
         self._store = store
@@ -218,21 +78,21 @@ class SlotWriter:
         return self._commands >= BATCH_COMMANDS or self._bytes >= BATCH_BYTES
 
     def put(self, identity: bytes, commands: Sequence[Command]) -> bool:
-        """See Part.put; sends nothing. Raises ValueError for another job than was written here."""
+        """See PartitionWriter.put; sends nothing. Raises ValueError for another job than was written here."""
         self._pass(marked(identity), 1)
         if self.count > self.known:
             self._add([PackedCommands.of(commands)], len(commands))
         return self.count > self._stood
 
     def put_many(self, jobs: PackedJobs) -> int:
-        """See Part.put_many. Raises ValueError as ``put``."""
+        """See PartitionWriter.put_many. Raises ValueError as ``put``."""
         row = min(max(self.known - self.count, 0), len(jobs))
         stood = min(max(self._stood - self.count, 0), len(jobs))
         if row:
-            self._pass(jobs.partition(0, row)[0], row)
+            self._pass(jobs.slice(0, row)[0], row)
         while row < len(jobs):
             end = jobs.until_full(row, BATCH_COMMANDS - self._commands, BATCH_BYTES - self._bytes)
-            identities, packed = jobs.partition(row, end)
+            identities, packed = jobs.slice(row, end)
             self._pass(identities, end - row)
             self._add(packed, jobs.numbers[end] - jobs.numbers[row])
             if self.is_full:
@@ -278,7 +138,7 @@ class SlotWriter:
 
 
 class PartitionWriter:
-    """A part that is open for writing. Made by ``open_part``; not for several threads."""
+    """A partition that is open for writing. Made by ``open_partition``; not for several threads."""
 
     def __init__(self, store: Store, run: Run, partition: str) -> None:
         self._store = store
@@ -297,9 +157,9 @@ class PartitionWriter:
     def put(self, identity: bytes, commands: Sequence[Command]) -> bool:
         """Stores one job, sooner or later. False: an earlier run has stored it.
 
-        Callers put the same jobs in the same order each time the part is opened; what stands already is not sent again. Raises
-        MigrationRefused when they are others, StaleWriter when somebody else has opened the part since, ServerError when the
-        server refuses, UsageError when a cluster can't store the job as one.
+        Callers put the same jobs in the same order each time the partition is opened; what stands already is not sent again.
+        Raises MigrationRefused when they are others, StaleWriter when somebody else has opened the partition since, ServerError
+        when the server refuses, UsageError when a cluster can't store the job as one.
         """
         tag = self._store.tag(commands)
         slot = self._slots.get(tag) or self._open(tag)
@@ -342,7 +202,7 @@ class PartitionWriter:
         self.pending = 0
 
     def close(self) -> None:
-        """Sends the rest and marks the part as done, if it was not."""
+        """Sends the rest and marks the partition as done, if it was not."""
         if any(slot.count < slot.known for slot in self._slots.values()):
             raise self._changed()
         self.flush()
@@ -358,7 +218,8 @@ class PartitionWriter:
         self._is_done, self._closed = True, counts
 
     def _open(self, tag: bytes | None) -> SlotWriter:
-        """Opens a lane, of which the part must know first: whoever ends the migration shuts all lanes that parts know."""
+        """Opens a slot, of which the partition must know first: whoever ends the migration shuts all slots that partitions
+        know."""
         self._store.apply(self._fence, [("HSETNX", self._key, _slot_field(tag), 0)])
         self._closed.setdefault(_slot_field(tag), 0)
         slot = self._slots[tag] = SlotWriter(self._store, self._run, self._name, tag, self._token)
@@ -376,7 +237,7 @@ def _slot_field(tag: bytes | None) -> bytes:
 
 
 def _open_slot(store: Store, run: Run, partition: str, tag: bytes | None, token: int) -> tuple[int, bytes | None, int]:
-    """Opens a lane; returns its count and digest, and the count when this run first came. Raises StaleWriter."""
+    """Opens a slot for a partition; returns its count and digest, and the count when this run first came. Raises StaleWriter."""
     keys = (run.fence_key(tag), run.progress_key(tag, partition))
     makes_fence = 0 if tag is None else 1
     (entered,) = store.ask([("EVAL", _open_slot_script(), len(keys), *keys, run.token, token, makes_fence)])
@@ -393,7 +254,7 @@ def _open_slot_script() -> str:
 
 @contextlib.contextmanager
 def open_partition(store: Store, run: Run, partition: str) -> Iterator[PartitionWriter]:
-    """Opens a part for writing, and shuts out whoever had it open before.
+    """Opens a partition for writing, and shuts out whoever had it open before.
 
     What was put and not closed is lost when the block ends: the next opening puts it again. Raises StaleWriter when ``run``
     is not the current one any more.
@@ -402,7 +263,7 @@ def open_partition(store: Store, run: Run, partition: str) -> Iterator[Partition
 
 
 def send(store: Store, run: Run, commands: Sequence[Command]) -> list[bytes]:
-    """Sends commands in fenced batches, for what belongs to no part: registries, counters, wake-up tokens.
+    """Sends commands in fenced batches, for what belongs to no partition: registries, counters, wake-up tokens.
 
     Those with the same tag go in their order. Returns the tags.
     """

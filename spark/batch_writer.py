@@ -16,7 +16,8 @@ import numpy as np
 from attrs import frozen
 
 from ..migrations.engine import Summary
-from ..migrations.partition_writer import PackedJobs, PackedMembers, PartitionWriter, around_id, marked
+from ..migrations.packed_jobs import PackedJobs, PackedMembers, around_id, marked
+from ..migrations.partition_writer import PartitionWriter
 from ..migrations.plan import Carried
 from ..migrations.store import Store
 from ..schema.columnar.binary_views import BinaryViews

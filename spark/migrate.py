@@ -14,8 +14,10 @@ from contextlib import nullcontext
 from itertools import chain
 
 from ..migrations.engine import Report, Summary
-from ..migrations.partition_writer import Run, identity, open_partition
+from ..migrations.packed_jobs import identity
+from ..migrations.partition_writer import open_partition
 from ..migrations.plan import Carried, Plan, carry, carry_table
+from ..migrations.run import Run
 from ..migrations.store import Store, open_store
 from ..schema.columnar.jobtable import JobTable
 from ..schema.connection.address import Address

@@ -21,9 +21,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from ..migrations.partition_writer import Run, identity, open_partition, send
+from ..migrations.packed_jobs import identity
+from ..migrations.partition_writer import open_partition, send
 from ..migrations.plan import requeued
 from ..migrations.probes import clock_ms
+from ..migrations.run import Run
 from ..migrations.store import ServerStore
 from ..schema.connection.address import Address
 from ..schema.connection.connect import open_client

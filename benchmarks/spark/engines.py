@@ -16,8 +16,8 @@ import click
 from ferryman.compat.kue.generate import generate
 from ferryman.migrations.engine import Engine
 from ferryman.migrations.local import LocalEngine
-from ferryman.migrations.partition_writer import JOURNAL
 from ferryman.migrations.plan import Plan
+from ferryman.migrations.run import JOURNAL
 from ferryman.schema.connection.address import Address
 from ferryman.schema.family import get_family
 from ferryman.spark.engine import SparkEngine

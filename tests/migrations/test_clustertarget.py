@@ -16,8 +16,10 @@ import pytest
 from ferryman.compat.kue.generate import generate
 from ferryman.migrations import cluster_scan, journal
 from ferryman.migrations.engine import Summary
-from ferryman.migrations.partition_writer import HOME, JOURNAL, Run, identity, open_partition, send
+from ferryman.migrations.packed_jobs import identity
+from ferryman.migrations.partition_writer import open_partition, send
 from ferryman.migrations.plan import Plan
+from ferryman.migrations.run import HOME, JOURNAL, Run
 from ferryman.migrations.store import Store, open_store
 from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import MigrationRefused, ServerError, StaleWriter, UsageError
@@ -180,7 +182,7 @@ def test_commands_of_several_slots_are_refused_by_name(store: Store) -> None:
 
 
 def stop_while_it_writes(migration: subprocess.Popen[Any], node: Daemon) -> bytes:
-    """Stops a migration that has begun to write to a master, and gives the lane in which it does."""
+    """Stops a migration that has begun to write to a master, and gives the key with its progress there."""
     with node.server.client() as client:
         wait_until(lambda: migration.poll() is not None or any(client.scan_iter("*:lane:*")))
         migration.send_signal(signal.SIGSTOP)
@@ -252,7 +254,7 @@ def test_the_second_opener_of_a_part_takes_it_over_in_every_slot(store: Store, r
 
 
 def test_nobody_writes_after_the_end_in_any_slot(source: str, nodes: Cluster, store: Store) -> None:
-    """Writers that had looked at the journal before the end, and had opened one lane, or none, or wanted to finish."""
+    """Writers that had looked at the journal before the end, and had opened one slot, or none, or wanted to finish."""
     here, to = Address.parse(source), Address.parse(nodes.url())
     plan = Plan.between(here, to, NOW)
     first = journal.begin(store, here, to, plan, "local", None)
@@ -271,7 +273,7 @@ def test_nobody_writes_after_the_end_in_any_slot(source: str, nodes: Cluster, st
 
 
 def test_a_lane_can_t_be_opened_after_the_end_by_who_had_passed_the_journal(source: str, nodes: Cluster, store: Store) -> None:
-    """The window between the look at the journal, in one slot, and the opening of the lane in another."""
+    """The window between the look at the journal, in one slot, and the opening of the other."""
     here, to = Address.parse(source), Address.parse(nodes.url())
     first = journal.begin(store, here, to, Plan.between(here, to, NOW), "local", None)
 

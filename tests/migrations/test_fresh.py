@@ -8,8 +8,8 @@ from attrs import evolve
 from ferryman.compat.kue import FAMILY as KUE
 from ferryman.migrations import journal
 from ferryman.migrations.local import PART, LocalEngine
-from ferryman.migrations.partition_writer import JOURNAL
 from ferryman.migrations.plan import Plan, carry
+from ferryman.migrations.run import JOURNAL
 from ferryman.migrations.store import open_store
 from ferryman.schema.connection.address import Address
 from ferryman.schema.family import get_family

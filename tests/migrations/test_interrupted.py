@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 import redis
 from ferryman.migrations import journal
-from ferryman.migrations.partition_writer import JOURNAL, journal_key
 from ferryman.migrations.plan import Plan
+from ferryman.migrations.run import JOURNAL, journal_key
 from ferryman.migrations.store import ServerStore
 from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import MigrationRefused

@@ -9,8 +9,9 @@ import pytest
 import redis
 from ferryman.compat.kue.generate import generate
 from ferryman.migrations import journal
-from ferryman.migrations.partition_writer import JOURNAL, Run, open_partition
+from ferryman.migrations.partition_writer import open_partition
 from ferryman.migrations.plan import Plan
+from ferryman.migrations.run import JOURNAL, Run
 from ferryman.migrations.store import ServerStore
 from ferryman.schema.connection.address import Address
 from ferryman.schema.connection.call import run

@@ -12,7 +12,9 @@ import redis
 from attrs import evolve
 from ferryman.migrations import partition_writer
 from ferryman.migrations.fence import Condition, PartlyApplied, transact
-from ferryman.migrations.partition_writer import BATCH_COMMANDS, PackedJobs, PackedMembers, Run, marked, open_partition, send
+from ferryman.migrations.packed_jobs import PackedJobs, PackedMembers, marked
+from ferryman.migrations.partition_writer import BATCH_COMMANDS, open_partition, send
+from ferryman.migrations.run import Run
 from ferryman.migrations.store import ServerStore, Store
 from ferryman.schema.connection.pipeline import PackedCommands, PipelineConnection, open_pipeline
 from ferryman.schema.errors import MigrationRefused, ServerError, StaleWriter

@@ -10,8 +10,8 @@ import redis
 from ferryman.compat.kue.generate import generate
 from ferryman.migrations.engine import Summary
 from ferryman.migrations.local import LocalEngine
-from ferryman.migrations.partition_writer import JOURNAL
 from ferryman.migrations.plan import Plan
+from ferryman.migrations.run import JOURNAL
 from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import KeyspaceNotFound, MigrationRefused, ServerError
 from ferryman.schema.fact import Entry

@@ -21,8 +21,10 @@ from ferryman.migrations import journal
 from ferryman.migrations.engine import Progress, Summary
 from ferryman.migrations.fact_reader import ReadSummary
 from ferryman.migrations.local import LocalEngine
-from ferryman.migrations.partition_writer import JOURNAL, Run, identity, open_partition
+from ferryman.migrations.packed_jobs import identity
+from ferryman.migrations.partition_writer import open_partition
 from ferryman.migrations.plan import Plan, carry, carry_table
+from ferryman.migrations.run import JOURNAL, Run
 from ferryman.migrations.scan import entries
 from ferryman.migrations.store import Store, open_store
 from ferryman.schema.columnar.jobtable import JobTable

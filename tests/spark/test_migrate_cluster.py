@@ -8,8 +8,8 @@ import pytest
 import redis
 from ferryman.compat.kue.generate import generate
 from ferryman.migrations.local import LocalEngine
-from ferryman.migrations.partition_writer import JOURNAL
 from ferryman.migrations.plan import Plan
+from ferryman.migrations.run import JOURNAL
 from ferryman.schema.connection.address import Address
 from ferryman.schema.fact import Entry
 from ferryman.schema.family import get_family

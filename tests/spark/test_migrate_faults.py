@@ -16,8 +16,8 @@ from ferryman.compat.kue.generate import generate
 from ferryman.migrations import journal
 from ferryman.migrations.engine import Summary
 from ferryman.migrations.local import LocalEngine
-from ferryman.migrations.partition_writer import JOURNAL
 from ferryman.migrations.plan import Plan
+from ferryman.migrations.run import JOURNAL
 from ferryman.migrations.store import open_store
 from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import MigrationRefused, ServerError, StaleWriter
@@ -84,7 +84,7 @@ def keyspace(server: Server, db: int = DB) -> dict[bytes, Entry]:
 
 
 def batch(number: int) -> When:
-    """The so-manieth batch of jobs of some part: before it the part and its lane are opened."""
+    """The so-manieth batch of jobs of some partition: before it the partition and its slot are opened."""
     return lambda transaction, count: count == number + 2 and b":part:sound-" in transaction
 
 
