@@ -1,6 +1,6 @@
 """Compare: what a verification says about one job. Pure; both engines call it.
 
-The promise is what ``carry`` gives for the job at the source; what stands is what the target's reader makes of the target's keys.
+The promise is what ``decide`` gives for the job at the source; what stands is what the target's reader makes of its keys.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from ..schema.connection.address import Address
 from ..schema.job import Job, State
 from ..schema.rule import Finding
 from .drift import Drift
-from .plan import Carried, Plan
+from .plan import Decision, Plan
 from .queues import QueueStatus
 
 REFUSED_SAMPLES = 20
@@ -157,25 +157,25 @@ class Summary:
     """Whether the source has changed meanwhile; None where it can't (a snapshot) or was not read by this run."""
     seconds: float = 0.0
 
-    def count(self, carried: Carried, *, written: bool, jobs: int = 1) -> None:
+    def count(self, decision: Decision, *, written: bool, jobs: int = 1) -> None:
         """Adds one subject. ``written``: this run sends it (or, in a dry run, would send it).
 
-        ``jobs``: so many of this queue and state, without findings, of which ``carried`` is one.
+        ``jobs``: so many of this queue and state, without findings, of which ``decision`` is about one.
         """
-        self.findings += len(carried.findings)
-        if carried.original is None:
+        self.findings += len(decision.findings)
+        if decision.original is None:
             return
         self.read += jobs
-        if carried.refused:
-            for rule in {finding.rule for finding in carried.findings}:
-                self._refuse(rule, [carried.original.id])
+        if decision.refused:
+            for rule in {finding.rule for finding in decision.findings}:
+                self._refuse(rule, [decision.original.id])
         if not written:
             self.skipped += jobs
             return
         self.written += jobs
-        self.requeued += jobs * (carried.original.state is State.ACTIVE)
-        self.by_state[str(carried.original.state)] += jobs
-        self.by_queue[carried.original.queue] += jobs
+        self.requeued += jobs * (decision.original.state is State.ACTIVE)
+        self.by_state[str(decision.original.state)] += jobs
+        self.by_queue[decision.original.queue] += jobs
 
     def merge(self, other: Summary) -> None:
         """Adds what another part did. Seconds are the caller's business."""

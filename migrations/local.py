@@ -28,7 +28,7 @@ from .gc_paused import hoarding
 from .order import listing_order, order_difference, pop_orders
 from .packed_jobs import identity
 from .partition_writer import open_partition
-from .plan import Carried, Plan, carry
+from .plan import Decision, Plan, decide
 from .prefiltering_reader import InMemoryPrefilterReader, has_prefilter
 from .queues import QueueStatus, counted, statuses
 from .recheck import Found, confirming
@@ -123,15 +123,15 @@ class LocalEngine:
         before = watch.look()
         reading = self._read(source, plan.now_ms, progress)
         summary = Summary(left_behind=leftovers.told(reading.left))
-        carrying = _carried(reading, plan, progress, "counting jobs" if dry_run else "writing jobs")
+        decisions = _decisions(reading, plan, progress, "counting jobs" if dry_run else "writing jobs")
         if dry_run:
-            for carried in carrying:
-                _note(carried, summary, report, written=carried.job is not None)
+            for decision in decisions:
+                _note(decision, summary, report, written=decision.job is not None)
             summary.drift = watch.since(before)
         else:
             with open_store(target) as store:
                 run = journal.begin(store, source, target, plan, PART, earlier)
-                last_commands = _write(store, run, plan, carrying, summary, report)
+                last_commands = _write(store, run, plan, decisions, summary, report)
                 summary.drift = watch.since(before)
                 summary.seconds = time.monotonic() - started
                 journal.finish(store, run, plan, last_commands, summary, [PART])
@@ -150,23 +150,23 @@ class LocalEngine:
             outcome.count(difference)
             report(difference)
 
-        promised: defaultdict[tuple[str, str], list[Carried]] = defaultdict(list)
-        for carried in _carried(self._read(source, plan.now_ms, progress), plan, progress, "reading jobs"):
-            if carried.original is not None:
+        promised: defaultdict[tuple[str, str], list[Decision]] = defaultdict(list)
+        for decision in _decisions(self._read(source, plan.now_ms, progress), plan, progress, "reading jobs"):
+            if decision.original is not None:
                 outcome.source_jobs += 1
-                outcome.refused += carried.refused
-                promised[carried.original.queue, carried.original.id].append(carried)
+                outcome.refused += decision.refused
+                promised[decision.original.queue, decision.original.id].append(decision)
         standing = {(job.queue, job.id): job for job in self._read(target, plan.now_ms, progress, may_be_empty=True).jobs()}
         outcome.target_jobs = len(standing)
         for place in dict.fromkeys((*promised, *standing)):
-            promises = [(carried.job, carried.refused_by) for carried in promised.get(place, ())]
+            promises = [(decision.job, decision.refused_by) for decision in promised.get(place, ())]
             matched, found = judge_all(promises, standing.get(place), plan.writer)
             outcome.matched += matched
             for difference in found:
                 tell(difference)
         orders = pop_orders(standing.values())
         for queue, ids in pop_orders(
-            carried.job for each in promised.values() for carried in each if carried.job is not None
+            decision.job for each in promised.values() for decision in each if decision.job is not None
         ).items():
             elsewhere = order_difference(queue, ids, orders.get(queue, []))
             if elsewhere is not None:
@@ -227,26 +227,26 @@ class LocalEngine:
 
 
 def _write(
-    store: Store, run: Run, plan: Plan, carrying: Iterator[Carried], summary: Summary, report: Report[Finding]
+    store: Store, run: Run, plan: Plan, decisions: Iterator[Decision], summary: Summary, report: Report[Finding]
 ) -> list[Command]:
     """Writes every job that is carried; returns the commands that finish the keyspace."""
     family, totals = plan.writer, Totals()
     with open_partition(store, run, PART) as writer:
-        for carried in carrying:
+        for decision in decisions:
             written = False
-            if carried.job is not None:
-                family.tally_written(carried.job, totals)
-                commands = plan.commands(carried.job, fresh=run.is_first and carried.is_alone)
-                written = writer.put(identity(carried.job), commands)
-            _note(carried, summary, report, written=written)
+            if decision.job is not None:
+                family.tally_written(decision.job, totals)
+                commands = plan.commands(decision.job, fresh=run.is_first and decision.is_alone)
+                written = writer.put(identity(decision.job), commands)
+            _note(decision, summary, report, written=written)
         writer.close()
     return family.finish(plan.target, totals)
 
 
-def _carried(reading: Reading, plan: Plan, progress: Progress, phase: str) -> Iterator[Carried]:
+def _decisions(reading: Reading, plan: Plan, progress: Progress, phase: str) -> Iterator[Decision]:
     """What becomes of every subject, in the order of the subjects."""
     for subject in _counted(reading.subjects, phase, progress):
-        yield carry(subject, reading.keyspace, plan)
+        yield decide(subject, reading.keyspace, plan)
 
 
 def _counted(subjects: tuple[Subject, ...], phase: str, progress: Progress) -> Iterator[Subject]:
@@ -257,7 +257,7 @@ def _counted(subjects: tuple[Subject, ...], phase: str, progress: Progress) -> I
     progress(phase, len(subjects), len(subjects))
 
 
-def _note(carried: Carried, summary: Summary, report: Report[Finding], *, written: bool) -> None:
-    summary.count(carried, written=written)
-    for finding in carried.findings:
+def _note(decision: Decision, summary: Summary, report: Report[Finding], *, written: bool) -> None:
+    summary.count(decision, written=written)
+    for finding in decision.findings:
         report(finding)

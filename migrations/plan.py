@@ -1,6 +1,6 @@
 """Plan: what one migration does with every job it meets, decided before the first key is read.
 
-``carry`` is the one place where it is decided whether a job goes over, and in which form. The local engine, the Spark
+``decide`` is the one place where it is decided whether a job goes over, and in which form. The local engine, the Spark
 engine and verify all call it, so what verify expects is by construction what migrate meant to write. Nothing here talks
 to a server, and a plan never holds an address: it travels to executors and into the journal, where no password may stand.
 """
@@ -139,7 +139,7 @@ class Plan:
 
 
 @frozen
-class Carried:
+class Decision:
     """What becomes of one subject."""
 
     original: Job | None
@@ -162,35 +162,35 @@ class Carried:
         return self.findings[0].rule if self.refused else None
 
 
-def carry(subject: Subject, keyspace: Keyspace, plan: Plan) -> Carried:
+def decide(subject: Subject, keyspace: Keyspace, plan: Plan) -> Decision:
     """Decides about one subject of the source. Pure: the same facts and the same plan give the same answer anywhere."""
     family = keyspace.family
     original = family.read(subject, keyspace)
     if original is None:
         # Nothing to carry, but nothing to hide either: what is left of the job shows up in the report.
-        return Carried(None, None, tuple(family.findings(subject, keyspace)))
+        return Decision(None, None, tuple(family.findings(subject, keyspace)))
     refused = () if subject.prefiltered else family.refusals(subject, keyspace, plan.accepted)
     refusals = (*refused, *_active_refusals(original, plan))
     if refusals:
-        return Carried(original, None, refusals)
+        return Decision(original, None, refusals)
     job = requeued(original, family.name, plan.now_ms) if original.state is State.ACTIVE else original
     incompatibilities = (*_id_refusals(subject, keyspace, job, plan), *plan.writer.incompatibilities(job))
     passes = plan.lossy and all(finding.severity is not Severity.ERROR for finding in incompatibilities)
     is_alone = original.id == subject.job_id and subject.scope in ("", original.queue)
     if incompatibilities and not passes:
-        return Carried(original, None, incompatibilities, is_alone)
+        return Decision(original, None, incompatibilities, is_alone)
     assumed = family.assumptions(subject, keyspace, plan.accepted) if plan.accepted and not subject.prefiltered else ()
-    return Carried(original, plan.writer.expressed(job, plan.now_ms), (*incompatibilities, *assumed), is_alone)
+    return Decision(original, plan.writer.expressed(job, plan.now_ms), (*incompatibilities, *assumed), is_alone)
 
 
-def carry_table(jobs: JobTable, plan: Plan) -> tuple[Carried, JobTable] | None:
-    """What becomes of each of many sound jobs, told of one, and how they go over. None where ``carry`` must decide."""
-    going: JobTable | None = jobs
+def decide_table(jobs: JobTable, plan: Plan) -> tuple[Decision, JobTable] | None:
+    """What becomes of each of many sound jobs, told of one, and how they go over. None: ask ``decide`` for each."""
+    outgoing: JobTable | None = jobs
     if jobs.common.state is State.ACTIVE:
-        going = None if plan.active is Active.REFUSE else _requeued_table(jobs, plan.source_family)
-    if going is None or not plan.writer.can_write_table(going):
+        outgoing = None if plan.active is Active.REFUSE else _requeued_table(jobs, plan.source_family)
+    if outgoing is None or not plan.writer.can_write_table(outgoing):
         return None
-    return Carried(jobs.common, going.common, is_alone=True), going
+    return Decision(jobs.common, outgoing.common, is_alone=True), outgoing
 
 
 def requeued(job: Job, family: str, now_ms: int) -> Job:

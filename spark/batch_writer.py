@@ -18,7 +18,7 @@ from attrs import frozen
 from ..migrations.engine import Summary
 from ..migrations.packed_jobs import PackedJobs, PackedMembers, around_id, marked
 from ..migrations.partition_writer import PartitionWriter
-from ..migrations.plan import Carried
+from ..migrations.plan import Decision
 from ..migrations.store import Store
 from ..schema.columnar.binary_views import BinaryViews
 from ..schema.columnar.build import LengthPrefixed, concat_rows, scatter
@@ -31,7 +31,7 @@ from .jobs import JobBatch
 class Single(NamedTuple):
     """What becomes of one job."""
 
-    carried: Carried
+    decision: Decision
     identity: bytes = b""
     commands: Sequence[Command] = ()
     """None for a job that stays at the source."""
@@ -40,7 +40,7 @@ class Single(NamedTuple):
 class Tabled(NamedTuple):
     """What becomes of each job of a table."""
 
-    carried: Carried
+    decision: Decision
     ids: BinaryViews
     commands: CommandTable
 
@@ -51,7 +51,7 @@ class _Piece:
 
     rows: Any
     """Of the batch (indexes)."""
-    carried: Sequence[Carried]
+    decisions: Sequence[Decision]
     """Of each job, or one of all of them."""
     identities: BinaryViews
     """As ``marked`` has them."""
@@ -66,12 +66,12 @@ class _Piece:
     @classmethod
     def of_table(cls, rows: Any, tabled: Tabled) -> _Piece:
         """The jobs of a table."""
-        carried, ids, table = tabled
-        assert carried.job is not None, "jobs in tables go over"
-        before, after = around_id(carried.job)
+        decision, ids, table = tabled
+        assert decision.job is not None, "jobs in tables go over"
+        before, after = around_id(decision.job)
         identities = concat_rows(len(ids), [LengthPrefixed(concat_rows(len(ids), [before, ids, after]))])
         numbers = np.full(len(ids), table.commands_per_job + 1)
-        return cls(rows, [carried], identities, table.commands, numbers, table.zset, table.members)
+        return cls(rows, [decision], identities, table.commands, numbers, table.zset, table.members)
 
     @classmethod
     def of_singles(cls, those: Sequence[tuple[int, Single]]) -> _Piece:
@@ -80,7 +80,7 @@ class _Piece:
         packed = [PackedCommands.of(single.commands) for single in singles]
         return cls(
             np.array(rows),
-            [single.carried for single in singles],
+            [single.decision for single in singles],
             BinaryViews.of([marked(single.identity) for single in singles]),
             BinaryViews.of([bytes(each.data) for each in packed]),
             np.array([each.number for each in packed]),
@@ -88,13 +88,13 @@ class _Piece:
 
     def count(self, summary: Summary, are_new: Any) -> None:
         """Counts the jobs, of which some (bool) are new."""
-        if len(self.carried) == 1:
+        if len(self.decisions) == 1:
             for written, jobs in ((True, int(are_new.sum())), (False, int((~are_new).sum()))):
                 if jobs:
-                    summary.count(self.carried[0], written=written, jobs=jobs)
+                    summary.count(self.decisions[0], written=written, jobs=jobs)
             return
-        for carried, is_new in zip(self.carried, are_new.tolist(), strict=True):
-            summary.count(carried, written=is_new)
+        for decision, is_new in zip(self.decisions, are_new.tolist(), strict=True):
+            summary.count(decision, written=is_new)
 
 
 def put(writer: PartitionWriter, store: Store, batch: JobBatch[Single, Tabled], summary: Summary) -> None:
@@ -102,7 +102,7 @@ def put(writer: PartitionWriter, store: Store, batch: JobBatch[Single, Tabled], 
     singly = sorted(batch.singly, key=itemgetter(0))
     if not batch.tables:
         for _, single in singly:
-            summary.count(single.carried, written=bool(single.commands) and writer.put(single.identity, single.commands))
+            summary.count(single.decision, written=bool(single.commands) and writer.put(single.identity, single.commands))
         return
     lanes: dict[bytes | None, list[_Piece]] = defaultdict(list)
     for rows, tabled in batch.tables:
@@ -113,7 +113,7 @@ def put(writer: PartitionWriter, store: Store, batch: JobBatch[Single, Tabled], 
         if single.commands:
             by_tag[store.tag(single.commands)].append((row, single))
         else:
-            summary.count(single.carried, written=False)
+            summary.count(single.decision, written=False)
     for tag, those in by_tag.items():
         lanes[tag].append(_Piece.of_singles(those))
     for tag, pieces in lanes.items():

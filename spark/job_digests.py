@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve, frozen
 
-from ..migrations.plan import Plan, carry, carry_table
+from ..migrations.plan import Plan, decide, decide_table
 from ..schema.columnar.binary_views import BinaryViews
 from ..schema.columnar.jobnumbers import numbers_of
 from ..schema.columnar.jobtable import JobTable
@@ -118,11 +118,11 @@ class ExpectedView(SideView):
     plan: Plan
 
     def side(self, subject: Subject, keyspace: Keyspace) -> Side | None:
-        carried = carry(subject, keyspace, self.plan)
-        return Side(carried.job or carried.original, True, carried.refused_by) if carried.original else None
+        decision = decide(subject, keyspace, self.plan)
+        return Side(decision.job or decision.original, True, decision.refused_by) if decision.original else None
 
     def table(self, jobs: JobTable) -> JobTable | None:
-        found = carry_table(jobs, self.plan)
+        found = decide_table(jobs, self.plan)
         return None if found is None else found[1]
 
 

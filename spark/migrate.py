@@ -16,7 +16,7 @@ from itertools import chain
 from ..migrations.engine import Report, Summary
 from ..migrations.packed_jobs import identity
 from ..migrations.partition_writer import open_partition
-from ..migrations.plan import Carried, Plan, carry, carry_table
+from ..migrations.plan import Decision, Plan, decide, decide_table
 from ..migrations.run import Run
 from ..migrations.store import Store, open_store
 from ..schema.columnar.jobtable import JobTable
@@ -41,17 +41,17 @@ def counting(plan: Plan) -> Work:
     def count(part: str, jobs: Jobs) -> Batches:
         summary = Summary()
 
-        def one(subject: Subject) -> tuple[Carried, int]:
-            return carry(subject, jobs.keyspace, plan), 1
+        def one(subject: Subject) -> tuple[Decision, int]:
+            return decide(subject, jobs.keyspace, plan), 1
 
-        def many(table: JobTable) -> Sequence[tuple[Carried, int]] | None:
-            found = carry_table(table, plan)
+        def many(table: JobTable) -> Sequence[tuple[Decision, int]] | None:
+            found = decide_table(table, plan)
             return None if found is None else [(found[0], len(table))]
 
         def findings() -> Iterator[Finding]:
-            for carried, number in jobs.in_any_order(one, many):
-                summary.count(carried, written=carried.job is not None, jobs=number)
-                yield from carried.findings
+            for decision, number in jobs.in_any_order(one, many):
+                summary.count(decision, written=decision.job is not None, jobs=number)
+                yield from decision.findings
 
         yield from with_summary(batches(FINDINGS, findings()), FINDINGS, lambda: _summary_row(part, summary, Totals()))
 
@@ -70,26 +70,26 @@ def writing(plan: Plan, target: Address, run: Run, folder: str) -> Work:
         summary, written = Summary(), Totals()
 
         def one(subject: Subject) -> Single:
-            carried = carry(subject, jobs.keyspace, plan)
-            if carried.job is None:
-                return Single(carried)
-            plan.writer.tally_written(carried.job, written)
-            return Single(carried, identity(carried.job), plan.commands(carried.job, fresh=run.is_first and carried.is_alone))
+            decision = decide(subject, jobs.keyspace, plan)
+            if decision.job is None:
+                return Single(decision)
+            plan.writer.tally_written(decision.job, written)
+            return Single(decision, identity(decision.job), plan.commands(decision.job, fresh=run.is_first and decision.is_alone))
 
         def many(table: JobTable) -> Tabled | None:
-            found = carry_table(table, plan)
+            found = decide_table(table, plan)
             if found is None:
                 return None
-            carried, going = found
-            commands = plan.commands_of_table(going, written, fresh=run.is_first)
-            return None if commands is None else Tabled(carried, going.ids, commands)
+            decision, outgoing = found
+            commands = plan.commands_of_table(outgoing, written, fresh=run.is_first)
+            return None if commands is None else Tabled(decision, outgoing.ids, commands)
 
         def findings() -> Iterator[Finding]:
             with open_store(target) as store, open_partition(store, run, name) as writer:
                 for batch in jobs.batches(one, many):
                     with turnstile.inside() if batch.tables else nullcontext():
                         put(writer, store, batch, summary)
-                    yield from chain.from_iterable(single.carried.findings for _, single in batch.singly)
+                    yield from chain.from_iterable(single.decision.findings for _, single in batch.singly)
                 writer.close()
 
         yield from with_summary(batches(FINDINGS, findings()), FINDINGS, lambda: _summary_row(name, summary, written))

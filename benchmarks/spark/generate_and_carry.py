@@ -20,7 +20,7 @@ import click
 from attrs import define
 from ferryman.migrations.bulk import joined
 from ferryman.migrations.generate import Filling, fill
-from ferryman.migrations.plan import Plan, carry
+from ferryman.migrations.plan import Plan, decide
 from ferryman.migrations.source import open_source
 from ferryman.migrations.subjects import SubjectBuilder
 from ferryman.schema.connection.address import Address
@@ -104,8 +104,8 @@ def main(jobs: int, rounds: int) -> None:
     joint = bench.time("kue: join the commands", lambda: [joined(command for several in commands for command in several)])
     bench.time("kue: pack", lambda: packed(joint))
     bench.time("kue -> ferryman: read", lambda: [kue.read(subject, keyspace) for subject in subjects])
-    carried = bench.time("read and decide", lambda: [carry(subject, keyspace, plan) for subject in subjects])
-    jobs_there = [each.job for each in carried if each.job is not None]
+    decisions = bench.time("read and decide", lambda: [decide(subject, keyspace, plan) for subject in subjects])
+    jobs_there = [each.job for each in decisions if each.job is not None]
     totals = Totals()
     bench.time("tally", lambda: [plan.writer.tally_written(job, totals) for job in jobs_there])
     commands = bench.time("write", lambda: [plan.commands(job, fresh=True) for job in jobs_there])

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 import redis
-from ferryman.migrations.plan import Plan, carry
+from ferryman.migrations.plan import Plan, decide
 from ferryman.schema.fact import Entry, join
 from ferryman.schema.family import get_family
 from ferryman.schema.totals import Totals
@@ -29,10 +29,10 @@ def migrate(source: redis.Redis, target: redis.Redis, plan: Plan) -> int:
         writing = target.pipeline(transaction=False)
         for name, fields in zip(batch, reading.execute(), strict=True):
             facts = list(family.facts(Entry(name, "hash", fields), plan.source_prefix))
-            carried = carry(join(facts), keyspace, plan)
-            if carried.job is not None:
+            decision = decide(join(facts), keyspace, plan)
+            if decision.job is not None:
                 written += 1
-                for command in plan.commands(carried.job, fresh=True):
+                for command in plan.commands(decision.job, fresh=True):
                     writing.execute_command(*command)
         writing.execute()
     return written

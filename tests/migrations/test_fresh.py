@@ -8,7 +8,7 @@ from attrs import evolve
 from ferryman.compat.kue import FAMILY as KUE
 from ferryman.migrations import journal
 from ferryman.migrations.local import PART, LocalEngine
-from ferryman.migrations.plan import Plan, carry
+from ferryman.migrations.plan import Plan, decide
 from ferryman.migrations.run import JOURNAL
 from ferryman.migrations.store import open_store
 from ferryman.schema.connection.address import Address
@@ -61,7 +61,9 @@ def test_the_target_is_the_same(case: Capture, server: Server) -> None:
     assert taken_away(client) == 0
 
     seen = read_keyspace(get_family(case.system), dump(client).values(), case.prefix, case.captured_at_ms)
-    jobs = [carried.job for subject in seen.subjects.values() if (carried := carry(subject, seen.keyspace, plan)).job is not None]
+    jobs = [
+        decision.job for subject in seen.subjects.values() if (decision := decide(subject, seen.keyspace, plan)).job is not None
+    ]
     there, totals = server.client(2), Totals()
     for job in jobs:
         plan.writer.tally_written(job, totals)

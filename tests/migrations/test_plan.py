@@ -1,4 +1,4 @@
-"""Plans and ``carry``: who goes over, in which form, and who stays. Pure; the family here is as small as one can be."""
+"""Plans and ``decide``: who goes over, in which form, and who stays. Pure; the family here is as small as one can be."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 from ferryman.migrations.engine import REFUSED_SAMPLES, Census, Summary
-from ferryman.migrations.plan import RULE_ACTIVE, Active, Carried, Plan, carry
+from ferryman.migrations.plan import RULE_ACTIVE, Active, Decision, Plan, decide
 from ferryman.schema.connection.address import Address, Kind
 from ferryman.schema.errors import UsageError
 from ferryman.schema.fact import Fact, FactKind, Subject, join
@@ -31,38 +31,38 @@ def subject(**fields: str) -> Subject:
 
 
 def test_a_sound_job_goes_over_as_it_is() -> None:
-    carried = carry(subject(state="waiting", payload="x"), KEYSPACE, PLAN)
-    assert carried.job == carried.original
-    assert carried.findings == ()
-    assert not carried.refused
+    decision = decide(subject(state="waiting", payload="x"), KEYSPACE, PLAN)
+    assert decision.job == decision.original
+    assert decision.findings == ()
+    assert not decision.refused
 
 
 def test_a_job_that_breaks_a_refusing_rule_stays_and_the_rule_is_named() -> None:
-    carried = carry(subject(state="waiting"), KEYSPACE, PLAN)
-    assert carried.refused
-    assert [finding.rule for finding in carried.findings] == ["TOY-1"]
+    decision = decide(subject(state="waiting"), KEYSPACE, PLAN)
+    assert decision.refused
+    assert [finding.rule for finding in decision.findings] == ["TOY-1"]
 
 
 def test_an_index_entry_without_a_job_is_reported_and_not_counted_as_a_job() -> None:
     ghost = join([Fact(FactKind.PLACE, "index", b"toy:index", "zset", "1")])
-    carried = carry(ghost, KEYSPACE, PLAN)
-    assert carried.original is None
-    assert not carried.refused
-    assert [finding.rule for finding in carried.findings] == ["TOY-2"]
+    decision = decide(ghost, KEYSPACE, PLAN)
+    assert decision.original is None
+    assert not decision.refused
+    assert [finding.rule for finding in decision.findings] == ["TOY-2"]
 
 
 def test_an_active_job_waits_again_and_remembers_that_it_was_active() -> None:
-    carried = carry(subject(state="active", payload="x"), KEYSPACE, PLAN)
-    assert carried.job is not None
-    assert carried.job.state is State.WAITING
-    assert carried.job.extra["migration"] == {"state": "active"}
-    assert carried.job.position is None
+    decision = decide(subject(state="active", payload="x"), KEYSPACE, PLAN)
+    assert decision.job is not None
+    assert decision.job.state is State.WAITING
+    assert decision.job.extra["migration"] == {"state": "active"}
+    assert decision.job.position is None
 
 
 def test_an_active_job_stays_where_the_user_wants_it_to() -> None:
-    carried = carry(subject(state="active", payload="x"), KEYSPACE, evolve(PLAN, active=Active.REFUSE))
-    assert carried.refused
-    assert [finding.rule for finding in carried.findings] == [RULE_ACTIVE]
+    decision = decide(subject(state="active", payload="x"), KEYSPACE, evolve(PLAN, active=Active.REFUSE))
+    assert decision.refused
+    assert [finding.rule for finding in decision.findings] == [RULE_ACTIVE]
 
 
 @pytest.mark.parametrize(
@@ -72,9 +72,9 @@ def test_an_active_job_stays_where_the_user_wants_it_to() -> None:
 def test_an_obstacle_stops_a_job_unless_it_is_a_mere_loss_and_the_user_accepts_losses(
     payload: str, lossy: bool, goes: bool
 ) -> None:
-    carried = carry(subject(state="waiting", payload=payload), KEYSPACE, evolve(PLAN, lossy=lossy))
-    assert (carried.job is not None) is goes
-    assert bool(carried.findings) is (payload != "fine")
+    decision = decide(subject(state="waiting", payload=payload), KEYSPACE, evolve(PLAN, lossy=lossy))
+    assert (decision.job is not None) is goes
+    assert bool(decision.findings) is (payload != "fine")
 
 
 def address(**change: object) -> Address:
@@ -107,23 +107,23 @@ def test_a_plan_takes_over_the_choices_of_an_earlier_run() -> None:
     assert PLAN.with_choices(first.choices()) == first
 
 
-def carried_job(job_id: str, state: State, rule: str | None = None) -> Carried:
+def decision_on(job_id: str, state: State, rule: str | None = None) -> Decision:
     job = Job(job_id, "mail", "mail", state)
     finding = Finding(rule or "", Severity.ERROR, job_id, "", None, "") if rule else None
-    return Carried(job, None if rule else job, (finding,) if finding else ())
+    return Decision(job, None if rule else job, (finding,) if finding else ())
 
 
 def test_a_summary_counts_every_job_once_and_adds_up_from_parts() -> None:
     whole, left, right = Summary(), Summary(), Summary()
-    for part, carried, written in [
-        (left, carried_job("1", State.WAITING), True),
-        (left, carried_job("2", State.FAILED, "R-1"), False),
-        (right, carried_job("3", State.ACTIVE), True),
-        (right, carried_job("4", State.WAITING), False),
-        (right, Carried(None, None), False),
+    for part, decision, written in [
+        (left, decision_on("1", State.WAITING), True),
+        (left, decision_on("2", State.FAILED, "R-1"), False),
+        (right, decision_on("3", State.ACTIVE), True),
+        (right, decision_on("4", State.WAITING), False),
+        (right, Decision(None, None), False),
     ]:
-        whole.count(carried, written=written)
-        part.count(carried, written=written)
+        whole.count(decision, written=written)
+        part.count(decision, written=written)
     left.merge(right)
     assert left == whole
     assert (whole.read, whole.written, whole.skipped, whole.requeued) == (4, 2, 2, 1)
@@ -136,9 +136,9 @@ def test_a_summary_names_the_same_refused_jobs_in_whatever_order_they_come() -> 
     forward, backward = Summary(), Summary()
     ids = [f"{number:03}" for number in range(REFUSED_SAMPLES * 2)]
     for job_id in ids:
-        forward.count(carried_job(job_id, State.FAILED, "R-1"), written=False)
+        forward.count(decision_on(job_id, State.FAILED, "R-1"), written=False)
     for job_id in reversed(ids):
-        backward.count(carried_job(job_id, State.FAILED, "R-1"), written=False)
+        backward.count(decision_on(job_id, State.FAILED, "R-1"), written=False)
     assert forward == backward
     assert forward.refused["R-1"] == ids[:REFUSED_SAMPLES]
 

@@ -23,7 +23,7 @@ from ferryman.migrations.fact_reader import ReadSummary
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.packed_jobs import identity
 from ferryman.migrations.partition_writer import open_partition
-from ferryman.migrations.plan import Plan, carry, carry_table
+from ferryman.migrations.plan import Plan, decide, decide_table
 from ferryman.migrations.run import JOURNAL, Run
 from ferryman.migrations.scan import entries
 from ferryman.migrations.store import Store, open_store
@@ -228,17 +228,17 @@ def carried_over(parts: list[KeyRowJobs], plan: Plan, store: Store, run: Run, is
     written, summary = Totals(), Summary()
 
     def one(subject: Subject) -> Single:
-        carried = carry(subject, parts[0].keyspace, plan)
-        assert carried.job is not None
-        return Single(carried, identity(carried.job), plan.commands(carried.job, fresh=True))
+        decision = decide(subject, parts[0].keyspace, plan)
+        assert decision.job is not None
+        return Single(decision, identity(decision.job), plan.commands(decision.job, fresh=True))
 
     def many(table: JobTable) -> Tabled | None:
-        found = carry_table(table, plan)
+        found = decide_table(table, plan)
         assert found is not None
-        carried, going = found
-        commands = plan.commands_of_table(going, written, fresh=True)
+        decision, outgoing = found
+        commands = plan.commands_of_table(outgoing, written, fresh=True)
         assert commands is not None
-        return Tabled(carried, going.ids, commands) if is_table(table) else None
+        return Tabled(decision, outgoing.ids, commands) if is_table(table) else None
 
     for jobs in parts:
         with open_partition(store, run, str(jobs.bucket)) as part:

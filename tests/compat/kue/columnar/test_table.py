@@ -8,7 +8,7 @@ from itertools import compress
 from attrs import evolve
 from ferryman.compat.kue import FAMILY
 from ferryman.compat.kue.keys import padded
-from ferryman.migrations.plan import Active, Plan, carry, carry_table
+from ferryman.migrations.plan import Active, Plan, decide, decide_table
 from ferryman.schema.columnar.jobtable import JobTable
 from ferryman.schema.connection.address import Address
 from ferryman.schema.fact import Entry, Subject
@@ -94,18 +94,18 @@ def test_jobs_in_a_table_are_those_that_the_reader_makes_of_each(data: st.DataOb
 
 def assert_goes_over(table: JobTable, subjects: list[Subject]) -> None:
     """The jobs of a table go over as each of them would by itself."""
-    found = carry_table(table, PLAN)
+    found = decide_table(table, PLAN)
     assert found is not None
-    carried, going = found
-    expected = [carry(subject, KEYSPACE, PLAN) for subject in subjects]
-    assert list(map(repr, jobs_of(going))) == [repr(in_order(each.job)) for each in expected]
+    decision, outgoing = found
+    expected = [decide(subject, KEYSPACE, PLAN) for subject in subjects]
+    assert list(map(repr, jobs_of(outgoing))) == [repr(in_order(each.job)) for each in expected]
     assert {(each.original.state, each.original.queue, each.job.state, each.job.queue) for each in expected} == {
-        (carried.original.state, carried.original.queue, carried.job.state, carried.job.queue)
+        (decision.original.state, decision.original.queue, decision.job.state, decision.job.queue)
     }
-    assert [(job.position, job.rank) for job in jobs_of(going)] == [(each.job.position, each.job.rank) for each in expected]
-    if "extra" in going.columns:
-        assert going.columns["extra"].to_list() == [encode_tagged(each.job.extra, ordered=True) for each in expected]
-    refusing = carry_table(table, evolve(PLAN, active=Active.REFUSE))
+    assert [(job.position, job.rank) for job in jobs_of(outgoing)] == [(each.job.position, each.job.rank) for each in expected]
+    if "extra" in outgoing.columns:
+        assert outgoing.columns["extra"].to_list() == [encode_tagged(each.job.extra, ordered=True) for each in expected]
+    refusing = decide_table(table, evolve(PLAN, active=Active.REFUSE))
     assert (refusing is None) == (table.common.state is State.ACTIVE)
 
 
