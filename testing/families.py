@@ -202,7 +202,7 @@ class FamilyConformance:
         jobs = [evolve(job, position=number) for number, job in enumerate(self._drawn(data))]
         _store(stored, jobs)
         once = dump(stored.client)
-        store(stored.client, self.family, stored.address.prefix, data.draw(st.permutations(jobs)), self.now_ms)
+        store(stored.client, self.family, stored.prefix, data.draw(st.permutations(jobs)), self.now_ms)
         assert _values(dump(stored.client)) == _values(once)
 
     def _drawn(self, data: st.DataObject) -> list[Job]:
@@ -268,7 +268,7 @@ class FamilyConformance:
     def test_a_migration_of_a_broken_keyspace_is_right(self, stored: StoredKeyspace, injected: str) -> None:
         """What is carried is right, and what is not is named, whichever rule two of its jobs break."""
         made = stored.generate(20, 2)
-        commands = (self.family.inject(injected, job, Target(stored.address.prefix, self.now_ms)) for job in made)
+        commands = (self.family.inject(injected, job, Target(stored.prefix, self.now_ms)) for job in made)
         for _, each in zip(range(2), filter(None, commands), strict=False):
             send(stored.client, each)
         for name in dict.fromkeys(("ferryman", self.family.name)):
@@ -323,11 +323,11 @@ def _others(job: Job, family: KeyFamily) -> dict[str, Any]:
 
 def _store(stored: StoredKeyspace, jobs: Collection[Job]) -> None:
     stored.client.flushdb()
-    store(stored.client, stored.family, stored.address.prefix, jobs, stored.now_ms)
+    store(stored.client, stored.family, stored.prefix, jobs, stored.now_ms)
 
 
 def _standing(stored: StoredKeyspace) -> list[Job]:
-    return read_keyspace(stored.family, dump(stored.client).values(), stored.address.prefix, stored.now_ms).jobs()
+    return read_keyspace(stored.family, dump(stored.client).values(), stored.prefix, stored.now_ms).jobs()
 
 
 def _values(entries: dict[bytes, Entry]) -> dict[bytes, Any]:

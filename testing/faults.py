@@ -36,22 +36,26 @@ class StoredKeyspace:
     def family(self) -> KeyFamily:
         return self.address.key_family
 
+    @property
+    def prefix(self) -> str:
+        return self.address.prefix
+
     def generate(self, jobs: int, seed: int) -> list[Job]:
         """Fills the database, emptied first, with a sound keyspace."""
         self.client.flushdb()
         made = list(self.family.generate(jobs, seed, self.now_ms))
-        store(self.client, self.family, self.address.prefix, made, self.now_ms)
+        store(self.client, self.family, self.prefix, made, self.now_ms)
         return made
 
     def inject(self, rule: str, job: Job) -> bool:
         """Breaks a rule at a job; False where that can't be done."""
-        commands = self.family.inject(rule, job, Target(self.address.prefix, self.now_ms))
+        commands = self.family.inject(rule, job, Target(self.prefix, self.now_ms))
         send(self.client, commands)
         return bool(commands)
 
     def findings(self) -> list[Finding]:
         """What an audit says now."""
-        return read_keyspace(self.family, dump(self.client).values(), self.address.prefix, self.now_ms).findings()
+        return read_keyspace(self.family, dump(self.client).values(), self.prefix, self.now_ms).findings()
 
     def finding_keys(self) -> set[FindingKey]:
         """The same, without what tells times and numbers."""
