@@ -38,7 +38,7 @@ def suffering(stored: StoredKeyspace, rule: str) -> Job:
 def standing(stored: StoredKeyspace, job: Job) -> Job:
     (found,) = (
         each
-        for each in read_keyspace(stored.family, dump(stored.client).values(), stored.prefix, stored.now_ms).jobs()
+        for each in read_keyspace(stored.family, dump(stored.client).values(), stored.address.prefix, stored.now_ms).jobs()
         if (each.id, each.queue) == (job.id, job.queue)
     )
     return found
