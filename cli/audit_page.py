@@ -13,7 +13,7 @@ from attrs import frozen
 
 from ..migrations.engine import AGES, OLDER, UNDATED, Census
 from ..schema.connection.address import Address
-from ..schema.family import KeyFamily
+from ..schema.family import KeyFamily, Keyspace
 from ..schema.rule import Finding, Harm, Rule, Severity
 from .findings import Digest
 from .html import Content, Html, bar, document, element, table, terms
@@ -119,7 +119,9 @@ def _rules(audit: Audit) -> Iterator[Html]:
         yield _rule(audit, own, name, severity, number, examples)
 
 
-def _rule(audit: Audit, rules: Sequence[Rule], name: str, severity: Severity, number: int, examples: Sequence[Finding]) -> Html:
+def _rule(
+    audit: Audit, rules: Sequence[Rule[Keyspace]], name: str, severity: Severity, number: int, examples: Sequence[Finding]
+) -> Html:
     titles = " / ".join(dict.fromkeys(rule.title for rule in rules))
     harms = " ".join(HARMS[harm] for harm in dict.fromkeys(rule.harm for rule in rules))
     rows: list[list[Content]] = [

@@ -15,8 +15,9 @@ from typing import Any, Protocol, TypeVar
 from attrs import evolve, frozen
 
 from ..schema.errors import MalformedValue
+from ..schema.family import Keyspace
 from ..schema.job import Job
-from ..schema.rule import Harm, Keyspace, Severity, Violation
+from ..schema.rule import Harm, Severity, Violation
 from ..schema.tagged_json import decode_tagged, encode_tagged
 from ..schema.text import load_json, to_bytes, to_text
 from .numbers import bounded

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Generic, Protocol, TypeVar
 
 from ..schema.choices import NO_CHOICES, Choices
-from ..schema.rule import Finding, Keyspace
+from ..schema.family import Keyspace
+from ..schema.rule import Finding
 from ..schema.text import to_bytes
 
 

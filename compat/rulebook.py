@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from ..schema.fact import Fact, Subject
-from ..schema.rule import Harm, Keyspace, KeyspaceCheck, Rule, Severity, Violation
+from ..schema.family import Keyspace
+from ..schema.rule import Harm, KeyspaceCheck, Rule, Severity, Violation
 from ..schema.text import show
 
 V = TypeVar("V")
@@ -33,7 +34,7 @@ class Rulebook(Generic[V]):
 
     def __init__(self, view_of: Callable[[Subject], V]) -> None:
         self._view_of = view_of
-        self._rules: list[Rule] = []
+        self._rules: list[Rule[Keyspace]] = []
 
     def about_jobs(
         self,
@@ -58,26 +59,26 @@ class Rulebook(Generic[V]):
 
     def about_keyspace(
         self, rule_id: str, title: str, severity: Severity, harm: Harm, *, repair: str | None = None
-    ) -> Callable[[KeyspaceCheck], KeyspaceCheck]:
+    ) -> Callable[[KeyspaceCheck[Keyspace]], KeyspaceCheck[Keyspace]]:
         """Registers a check of the totals."""
 
-        def register(check: KeyspaceCheck) -> KeyspaceCheck:
+        def register(check: KeyspaceCheck[Keyspace]) -> KeyspaceCheck[Keyspace]:
             self._rules.append(Rule(rule_id, title, severity, harm, repair, keyspace=check))
             return check
 
         return register
 
     @property
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self) -> tuple[Rule[Keyspace], ...]:
         """All rules registered so far."""
         return tuple(self._rules)
 
 
-def in_order(*books: Rulebook[Any]) -> tuple[Rule, ...]:
+def in_order(*books: Rulebook[Any]) -> tuple[Rule[Keyspace], ...]:
     """The rules of all books by their numbers; those of one number in the order of the books."""
     return tuple(sorted((rule for book in books for rule in book.rules), key=_number))
 
 
-def _number(rule: Rule) -> tuple[bool, int, str]:
+def _number(rule: Rule[Keyspace]) -> tuple[bool, int, str]:
     number = rule.id.rpartition("-")[2]
     return (not number.isdigit(), int(number) if number.isdigit() else 0, number)

@@ -22,9 +22,8 @@ from ..schema.connection.connect import open_client
 from ..schema.connection.pipeline import open_pipeline
 from ..schema.errors import KeyspaceNotFound, UsageError
 from ..schema.fact import Entry, FactKind
-from ..schema.family import KeyFamily, family_names, get_family
+from ..schema.family import KeyFamily, Keyspace, family_names, get_family
 from ..schema.job import State
-from ..schema.rule import Keyspace
 from ..schema.text import show
 from ..schema.totals import Totals
 from .globs import covering

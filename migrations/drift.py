@@ -27,8 +27,7 @@ from ..schema.connection.connect import open_client, server_errors
 from ..schema.connection.pipeline import open_pipeline
 from ..schema.errors import FerrymanError
 from ..schema.fact import Entry, Fact
-from ..schema.family import Command
-from ..schema.rule import Keyspace
+from ..schema.family import Command, Keyspace
 from ..schema.text import show
 from .cluster_scan import REDIRECTED, Cluster, NodeName
 from .counting import count

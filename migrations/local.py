@@ -15,9 +15,9 @@ from attrs import field, frozen
 
 from ..schema.connection.address import Address
 from ..schema.fact import Subject
-from ..schema.family import Command
+from ..schema.family import Command, Keyspace
 from ..schema.job import Job, State
-from ..schema.rule import Finding, Keyspace
+from ..schema.rule import Finding
 from ..schema.totals import Totals
 from . import journal, leftovers
 from .compare import judge_all

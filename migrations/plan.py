@@ -17,9 +17,9 @@ from attrs import evolve, frozen
 from ..schema.connection.address import Address
 from ..schema.errors import UsageError
 from ..schema.fact import Subject
-from ..schema.family import Command, KeyFamily, Target, get_family
+from ..schema.family import Command, KeyFamily, Keyspace, Target, get_family
 from ..schema.job import Job, State
-from ..schema.rule import Finding, Keyspace, Severity
+from ..schema.rule import Finding, Severity
 from ..schema.totals import Totals
 
 if TYPE_CHECKING:

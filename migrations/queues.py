@@ -8,8 +8,8 @@ from typing import Any
 
 from attrs import define, field
 
+from ..schema.family import Keyspace
 from ..schema.job import Job, State
-from ..schema.rule import Keyspace
 
 
 @define

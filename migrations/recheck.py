@@ -18,8 +18,9 @@ from attrs import define, evolve, field
 
 from ..schema.connection.address import Address, Kind
 from ..schema.fact import Entry, Fact, FactKind, Subject
+from ..schema.family import Keyspace
 from ..schema.key_refs import CountCheck, KeyRef
-from ..schema.rule import Finding, Keyspace, Severity
+from ..schema.rule import Finding, Severity
 from ..schema.totals import Totals
 from .atomic_read import Reader, open_reader
 from .subjects import SubjectBuilder

@@ -29,8 +29,8 @@ from ..schema.connection.permission import Forbidden
 from ..schema.connection.pipeline import open_pipeline
 from ..schema.errors import ServerError, Unmendable, UsageError
 from ..schema.fact import FactKind, Subject
-from ..schema.family import Command, KeyFamily
-from ..schema.rule import Finding, Keyspace, check_job
+from ..schema.family import Command, KeyFamily, Keyspace
+from ..schema.rule import Finding, check_job
 from ..schema.totals import Totals
 from .engine import Progress, silent
 from .preconditions import Look, keys_of, looks, pin

@@ -14,7 +14,7 @@ from functools import cache, cached_property
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from .choices import NO_CHOICES, Choices
 from .errors import UnknownFamily, UsageError
@@ -24,7 +24,7 @@ from .job import Job, State
 from .key_refs import CountCheck, KeyRef
 from .keys import hash_tag
 from .prefilter import Prefilter
-from .rule import Finding, Keyspace, Rule, check_job
+from .rule import Finding, Rule, check_job
 from .sampling import UNSHARDED, Shard
 from .text import to_bytes
 from .totals import Totals
@@ -55,6 +55,17 @@ class Target:
     """True where nothing of a job stands but what the same commands have left: writers need not take anything away."""
 
 
+@frozen
+class Keyspace:
+    """What readers and rules may know beside one subject."""
+
+    family: KeyFamily
+    prefix: str
+    now_ms: int
+    """The moment to compare with: the server's clock, or the time of the snapshot."""
+    totals: Totals = field(factory=Totals, repr=False)
+
+
 class KeyFamily(ABC):
     """Everything known about one system's Redis keys. Implementations are stateless; every method is pure."""
 
@@ -65,7 +76,7 @@ class KeyFamily(ABC):
     default_prefix: ClassVar[str]
     parameters: ClassVar[Mapping[str, Callable[[str], Any]]] = {}
     """The URL parameters that the family alone knows, with what parses them: it raises ValueError that says what must be."""
-    rules: ClassVar[tuple[Rule, ...]]
+    rules: ClassVar[tuple[Rule[Keyspace], ...]]
     keeps_extra: ClassVar[bool] = False
     """True for a family that stores all of ``Job.extra``; others store at most what stands there under their own name."""
     repairable: ClassVar[frozenset[str]] = frozenset()
@@ -322,15 +333,15 @@ class KeyFamily(ABC):
         return frozenset(rule.id for rule in self.rules) - others
 
     @cached_property
-    def _about_jobs(self) -> tuple[Rule, ...]:
+    def _about_jobs(self) -> tuple[Rule[Keyspace], ...]:
         return tuple(rule for rule in self.rules if rule.subject is not None)
 
     @cached_property
-    def _refusing(self) -> tuple[Rule, ...]:
+    def _refusing(self) -> tuple[Rule[Keyspace], ...]:
         return tuple(rule for rule in self._about_jobs if rule.refuses)
 
 
-def _is_accepted(rule: Rule, accepted: Collection[str]) -> bool:
+def _is_accepted(rule: Rule[Keyspace], accepted: Collection[str]) -> bool:
     return rule.assumes is not None and rule.id in accepted
 
 

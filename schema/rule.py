@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, TypeVar
 
 from attrs import field, frozen
 
 from .fact import Subject
-from .totals import Totals
 
-if TYPE_CHECKING:
-    from .family import KeyFamily
+K = TypeVar("K")
+"""What a rule may know beside its subject: ``schema.family.Keyspace``, of which this file needs to know nothing."""
 
 
 class Severity(StrEnum):
@@ -39,17 +38,6 @@ class Harm(StrEnum):
 
 
 @frozen
-class Keyspace:
-    """What rules and readers may know beside one subject."""
-
-    family: KeyFamily
-    prefix: str
-    now_ms: int
-    """The moment to compare with: the server's clock, or the time of the snapshot."""
-    totals: Totals = field(factory=Totals, repr=False)
-
-
-@frozen
 class Violation:
     """What a rule's check says: the rule itself is added by the caller."""
 
@@ -60,9 +48,9 @@ class Violation:
     """Only where this one case weighs differently from the rule's own severity."""
 
 
-SubjectCheck = Callable[[Any, Keyspace], Iterator[Violation]]
+SubjectCheck = Callable[[Any, K], Iterator[Violation]]
 """Of what ``Rule.view_of`` makes of a subject."""
-KeyspaceCheck = Callable[[Keyspace], Iterator[Violation]]
+KeyspaceCheck = Callable[[K], Iterator[Violation]]
 
 
 @frozen
@@ -83,7 +71,7 @@ def _itself(subject: Subject) -> Subject:
 
 
 @frozen
-class Rule:
+class Rule(Generic[K]):
     """One numbered rule of a family's specification.
 
     Exactly one of ``subject`` and ``keyspace`` is given. ``refuses``: a job that breaks this rule is not carried to another
@@ -101,12 +89,12 @@ class Rule:
     of_record: bool = False
     assumes: str | None = None
     """What the job is carried with, for people, as in "due at once"."""
-    subject: SubjectCheck | None = field(default=None, repr=False)
-    keyspace: KeyspaceCheck | None = field(default=None, repr=False)
+    subject: SubjectCheck[K] | None = field(default=None, repr=False)
+    keyspace: KeyspaceCheck[K] | None = field(default=None, repr=False)
     view_of: Callable[[Subject], Any] = field(default=_itself, repr=False)
     """What the check about jobs looks at; the same function for rules that look at the same thing."""
 
-    def check_totals(self, keyspace: Keyspace) -> Sequence[Finding]:
+    def check_totals(self, keyspace: K) -> Sequence[Finding]:
         """The findings of this rule about the keyspace as a whole."""
         if self.keyspace is None:
             return ()
@@ -124,7 +112,7 @@ class Rule:
         return Finding(self.id, severity, job_id, key, violation.queue, detail, self.repair)
 
 
-def check_job(rules: Iterable[Rule], subject: Subject, keyspace: Keyspace) -> list[Finding]:
+def check_job(rules: Iterable[Rule[K]], subject: Subject, keyspace: K) -> list[Finding]:
     """The findings of these rules about one job.
 
     Nearly all find nothing, and there are dozens: what is done for each beside its check is what an audit waits for.

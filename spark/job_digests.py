@@ -23,9 +23,9 @@ from ..schema.columnar.binary_views import BinaryViews
 from ..schema.columnar.jobnumbers import numbers_of
 from ..schema.columnar.jobtable import JobTable
 from ..schema.fact import Subject
+from ..schema.family import Keyspace
 from ..schema.job import Job, State
 from ..schema.jobnumber import number_of
-from ..schema.rule import Keyspace
 from ..schema.text import to_text
 from .job_hasher import JobHasher
 from .jobs import Jobs

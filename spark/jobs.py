@@ -17,7 +17,7 @@ from attrs import frozen
 
 from ..schema.columnar.jobtable import JobTable
 from ..schema.fact import Subject
-from ..schema.rule import Keyspace
+from ..schema.family import Keyspace
 from .placement_check import KeyRows
 
 T = TypeVar("T")

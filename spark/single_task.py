@@ -15,7 +15,7 @@ from ..migrations.source import open_source
 from ..migrations.throttle import UNTHROTTLED, Throttle
 from ..schema.connection.address import Address
 from ..schema.fact import Subject
-from ..schema.rule import Keyspace
+from ..schema.family import Keyspace
 from .key_scan import task_count
 from .spill import Spill
 

@@ -38,7 +38,8 @@ from ..schema.connection.connect import open_client, server_errors
 from ..schema.connection.pipeline import PipelineConnection, open_pipeline
 from ..schema.errors import ServerError
 from ..schema.fact import Fact, Subject, join
-from ..schema.rule import Finding, Keyspace
+from ..schema.family import Keyspace
+from ..schema.rule import Finding
 from ..schema.totals import Totals
 from .failures import work_errors
 from .files import read_files

@@ -6,8 +6,8 @@ from ..migrations.preconditions import keys_of
 from ..schema.choices import NO_CHOICES, Choices
 from ..schema.errors import Unmendable
 from ..schema.fact import Subject
-from ..schema.family import Command, KeyFamily, Target
-from ..schema.rule import Finding, Keyspace, Severity
+from ..schema.family import Command, KeyFamily, Keyspace, Target
+from ..schema.rule import Finding, Severity
 from ..schema.totals import Totals
 from .keyspaces import KeyspaceReading
 

@@ -14,9 +14,9 @@ from attrs import evolve, frozen
 from ..migrations.partition_writer import send_last
 from ..migrations.subjects import SubjectBuilder
 from ..schema.fact import Entry, Subject
-from ..schema.family import Command, KeyFamily, Target
+from ..schema.family import Command, KeyFamily, Keyspace, Target
 from ..schema.job import Job
-from ..schema.rule import Finding, Keyspace
+from ..schema.rule import Finding
 from ..schema.totals import Totals
 
 BATCH = 1000

@@ -25,8 +25,7 @@ from ferryman.migrations.source import open_source
 from ferryman.migrations.subjects import SubjectBuilder
 from ferryman.schema.connection.address import Address
 from ferryman.schema.fact import Subject
-from ferryman.schema.family import Command, Target
-from ferryman.schema.rule import Keyspace
+from ferryman.schema.family import Command, Keyspace, Target
 from ferryman.schema.totals import Totals
 from hiredis import pack_command
 

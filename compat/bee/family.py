@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...schema.fact import Subject
-from ...schema.family import KeyFamily
+from ...schema.family import KeyFamily, Keyspace
 from ...schema.job import Job
 from ...schema.keys import glob_escape
-from ...schema.rule import Keyspace
 from . import faults, reader, repairs, workers, writer
 from .generate import generate, generate_records
 from .keys import prefixes, version

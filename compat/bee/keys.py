@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
+from ...schema.family import Keyspace
 from ...schema.job import State
 from ...schema.keys import KeyLayout, KeyPattern
-from ...schema.rule import Keyspace
 from ...schema.text import to_text
 
 _ANY = ".*"

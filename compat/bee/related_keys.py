@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import islice
 
 from ...schema.fact import Subject
+from ...schema.family import Keyspace
 from ...schema.key_refs import KeyRef, known_keys
-from ...schema.rule import Keyspace
 from ...schema.text import to_bytes, to_text
 from .keys import SETS, layout
 from .view import View, view_of

@@ -12,8 +12,8 @@ from typing import Any
 from ...schema.choices import NO_CHOICES, Choices
 from ...schema.errors import Unmendable
 from ...schema.fact import Subject
-from ...schema.family import Command
-from ...schema.rule import Finding, Keyspace
+from ...schema.family import Command, Keyspace
+from ...schema.rule import Finding
 from ...schema.text import to_bytes, to_text
 from ..repairs import RepairContext
 from . import lua_json

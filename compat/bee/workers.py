@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...schema.rule import Keyspace
+from ...schema.family import Keyspace
 
 HEARTBEAT_MS = 60_000
 """A worker says every 30 s that it lives; one that has missed two is taken for dead."""

@@ -7,10 +7,9 @@ Sources: kickq 0.0.1 to 1.1.0; the prefix is kickq's namespace, ``kickq`` by def
 from __future__ import annotations
 
 from ...schema.fact import Subject
-from ...schema.family import KeyFamily
+from ...schema.family import KeyFamily, Keyspace
 from ...schema.job import Job
 from ...schema.keys import glob_escape
-from ...schema.rule import Keyspace
 from . import faults, reader, repairs, writer
 from .generate import generate, generate_records
 from .keys import PREFIX_FINDER, version

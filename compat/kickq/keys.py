@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from ...schema.family import Keyspace
 from ...schema.job import State
 from ...schema.keys import KeyLayout, KeyPattern, PrefixFinder
-from ...schema.rule import Keyspace
 
 WORDS = {
     "new": State.WAITING,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...schema.fact import Subject
+from ...schema.family import Keyspace
 from ...schema.key_refs import CountCheck, KeyRef, known_keys
-from ...schema.rule import Finding, Keyspace
+from ...schema.rule import Finding
 from .keys import WORDS, layout
 from .view import view_of
 

@@ -15,9 +15,9 @@ from typing import Any
 from ...schema.choices import NO_CHOICES, Choices
 from ...schema.errors import Unmendable
 from ...schema.fact import Fact, Subject
-from ...schema.family import Command
+from ...schema.family import Command, Keyspace
 from ...schema.job import State
-from ...schema.rule import Finding, Keyspace
+from ...schema.rule import Finding
 from ...schema.text import show, to_bytes
 from ..members import Member, join
 from ..numbers import number_text, whole_score

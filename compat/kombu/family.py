@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ...schema.fact import Entry, Fact
-from ...schema.family import Command, KeyFamily, Target
+from ...schema.family import Command, KeyFamily, Keyspace, Target
 from ...schema.job import Job
 from ...schema.keys import glob_escape
-from ...schema.rule import Finding, Keyspace
+from ...schema.rule import Finding
 from ...schema.sampling import UNSHARDED, Shard
 from ...schema.totals import Totals
 from . import faults, generate, reader, repairs, writer

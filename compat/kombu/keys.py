@@ -13,8 +13,8 @@ from typing import Any
 
 from attrs import frozen
 
+from ...schema.family import Keyspace
 from ...schema.keys import KeyLayout, KeyPattern, PrefixFinder
-from ...schema.rule import Keyspace
 
 SEP = "\x06\x16"
 """Between a queue's name and its bucket, and between the parts of a binding."""

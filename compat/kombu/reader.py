@@ -17,8 +17,8 @@ from functools import partial
 
 from ...schema.errors import MalformedValue
 from ...schema.fact import Entry, Fact, FactKind, Subject
+from ...schema.family import Keyspace
 from ...schema.job import Job, State
-from ...schema.rule import Keyspace
 from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
 from ..memo import remember_last

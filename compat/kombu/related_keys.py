@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...schema.fact import Subject
+from ...schema.family import Keyspace
 from ...schema.key_refs import KeyRef
-from ...schema.rule import Keyspace
 from ...schema.text import to_bytes
 from .keys import layout, settings_of
 from .record import Message, encode

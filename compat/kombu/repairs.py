@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from ...schema.choices import NO_CHOICES, Choices
 from ...schema.errors import Unmendable
 from ...schema.fact import Subject
-from ...schema.family import Command
-from ...schema.rule import Finding, Keyspace
+from ...schema.family import Command, Keyspace
+from ...schema.rule import Finding
 from ...schema.text import load_json, to_bytes
 from .bindings import bindings_of
 from .keys import bucket_key, layout, settings_of, steps_of

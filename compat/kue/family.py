@@ -10,12 +10,12 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ...schema.fact import Subject
-from ...schema.family import KeyFamily
+from ...schema.family import KeyFamily, Keyspace
 from ...schema.index import Index
 from ...schema.job import Job
 from ...schema.keys import glob_escape
 from ...schema.prefilter import Prefilter
-from ...schema.rule import Finding, Keyspace
+from ...schema.rule import Finding
 from . import counts, faults, reader, repairs, writer
 from .generate import generate
 from .keys import LOCKS, PREFIX_FINDER, layout, version

@@ -11,9 +11,9 @@ import re
 from enum import IntEnum, StrEnum
 from functools import lru_cache
 
+from ...schema.family import Keyspace
 from ...schema.job import Job, State
 from ...schema.keys import KeyLayout, KeyPattern, PrefixFinder
-from ...schema.rule import Keyspace
 from ...schema.totals import Totals
 
 _ID = "0|[1-9][0-9]{0,15}"

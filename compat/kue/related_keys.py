@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from ...schema.fact import Subject
+from ...schema.family import Keyspace
 from ...schema.job import State
 from ...schema.key_refs import CountCheck, KeyRef, known_keys
-from ...schema.rule import Finding, Keyspace
+from ...schema.rule import Finding
 from ...schema.text import to_bytes
 from .keys import WORDS, layout, padded
 from .view import view_of

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from ...schema.choices import NO_CHOICES, Choices
 from ...schema.errors import Unmendable
 from ...schema.fact import Fact, Subject
-from ...schema.family import Command
+from ...schema.family import Command, Keyspace
 from ...schema.job import State
-from ...schema.rule import Finding, Keyspace
+from ...schema.rule import Finding
 from ...schema.text import is_json, show, to_bytes, to_text
 from ..numbers import number, number_text, whole
 from ..rulebook import keys_of

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from ...schema.family import Keyspace
 from ...schema.keys import KeyLayout, KeyPattern, PrefixFinder
-from ...schema.rule import Keyspace
 
 _ANY = {"queue": ".*"}
 

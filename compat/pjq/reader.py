@@ -14,8 +14,8 @@ from functools import partial
 from attrs import evolve
 
 from ...schema.fact import Entry, Fact, FactKind, Subject
+from ...schema.family import Keyspace
 from ...schema.job import Job, State
-from ...schema.rule import Keyspace
 from ...schema.text import to_text
 from ...schema.totals import Totals
 from ..numbers import LARGEST

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...schema.fact import Subject
+from ...schema.family import Keyspace
 from ...schema.key_refs import KeyRef, known_keys
-from ...schema.rule import Keyspace
 from ...schema.text import to_bytes
 from .keys import JS_1, PLACES, layout
 from .view import View, view_of

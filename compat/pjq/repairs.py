@@ -16,8 +16,8 @@ from itertools import chain
 from ...schema.choices import NO_CHOICES, Choices
 from ...schema.errors import Unmendable
 from ...schema.fact import Fact, Subject
-from ...schema.family import Command
-from ...schema.rule import Finding, Keyspace
+from ...schema.family import Command, Keyspace
+from ...schema.rule import Finding
 from ...schema.text import to_bytes
 from ..numbers import number, number_text
 from .keys import EARLIEST, LATEST, LEASE_MS, layout

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from ...schema.rule import Keyspace
+from ...schema.family import Keyspace
 from ...schema.totals import Totals
 from .keys import LEASE_MS, layout
 

@@ -12,8 +12,8 @@ from functools import lru_cache
 
 from attrs import frozen
 
+from ...schema.family import Keyspace
 from ...schema.keys import KeyLayout, KeyMatch, KeyPattern, PrefixFinder
-from ...schema.rule import Keyspace
 from ...schema.text import to_bytes
 from ...schema.totals import Totals
 from ..memo import remember_last

@@ -14,9 +14,9 @@ from typing import Any
 from attrs import evolve
 
 from ...schema.fact import Entry, Fact, FactKind, Subject
+from ...schema.family import Keyspace
 from ...schema.job import Job, State, rank_of
 from ...schema.keys import KeyMatch
-from ...schema.rule import Keyspace
 from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
 from ..numbers import number

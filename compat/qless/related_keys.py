@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...schema.fact import Subject
+from ...schema.family import Keyspace
 from ...schema.key_refs import KeyRef, known_keys
-from ...schema.rule import Keyspace
 from ...schema.text import to_bytes, to_text
 from .keys import INDEXES, Scope, layout
 from .reader import MOST_TOLD

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from ...schema.fact import Subject
-from ...schema.family import Command
-from ...schema.rule import Finding, Keyspace
+from ...schema.family import Command, Keyspace
+from ...schema.rule import Finding
 from ...schema.text import to_bytes
 from ..numbers import whole
 from .keys import layout

@@ -18,11 +18,11 @@ from ferryman.compat.overflow import FIELD, Overflow
 from ferryman.schema.choices import NO_CHOICES, Choices
 from ferryman.schema.errors import MalformedValue
 from ferryman.schema.fact import Entry, Fact, FactKind, Subject
-from ferryman.schema.family import Command, KeyFamily, Target
+from ferryman.schema.family import Command, KeyFamily, Keyspace, Target
 from ferryman.schema.incompatibilities import error, warning
 from ferryman.schema.job import JOB_FIELDS, Job, State
 from ferryman.schema.keys import KeyLayout, KeyPattern, glob_escape
-from ferryman.schema.rule import Finding, Harm, Keyspace, Rule, Severity, Violation
+from ferryman.schema.rule import Finding, Harm, Rule, Severity, Violation
 from ferryman.schema.sampling import UNSHARDED, Shard
 from ferryman.schema.text import to_bytes, to_text
 from ferryman.schema.totals import Totals

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from ..choices import NO_CHOICES, Choices
 from ..fact import Subject
-from ..family import Command, KeyFamily, Target
+from ..family import Command, KeyFamily, Keyspace, Target
 from ..job import Job
 from ..keys import glob_escape
 from ..prefilter import Prefilter
-from ..rule import Finding, Keyspace
+from ..rule import Finding
 from ..totals import Totals
 from . import counts, faults, reader, repairs, writer
 from .generate import generate

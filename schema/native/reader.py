@@ -14,8 +14,8 @@ from attrs import define, field
 
 from ..errors import MalformedValue
 from ..fact import Entry, Fact, FactKind, Subject
+from ..family import Keyspace
 from ..job import Job
-from ..rule import Keyspace
 from ..text import to_bytes, to_text
 from ..totals import Totals
 from . import codec

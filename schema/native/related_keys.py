@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..fact import Subject
+from ..family import Keyspace
 from ..key_refs import CountCheck, KeyRef, known_keys
-from ..rule import Finding, Keyspace
+from ..rule import Finding
 from ..text import to_bytes, to_text
 from .keys import QueueKeys
 from .reader import view_of

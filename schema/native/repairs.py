@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from ..errors import MalformedValue
 from ..fact import Fact, Subject
-from ..family import Command
-from ..rule import Finding, Keyspace
+from ..family import Command, Keyspace
+from ..rule import Finding
 from ..text import to_bytes
 from . import codec, keys
 from .keys import QueueKeys

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 
 from ..errors import MalformedValue
 from ..fact import Fact
-from ..rule import Harm, Keyspace, Rule, Severity, Violation
+from ..family import Keyspace
+from ..rule import Harm, Rule, Severity, Violation
 from ..text import ago, show, span, to_bytes
 from . import codec
 from .keys import OUTBOX_NUMBERS_PER_MS, QueueKeys
@@ -262,7 +263,7 @@ def _about_job(
     repair: str | None = None,
     refuses: bool = False,
     assumes: str | None = None,
-) -> Rule:
+) -> Rule[Keyspace]:
     refuses = refuses or assumes is not None
     return Rule(f"NATIVE-{number}", title, severity, harm, repair, refuses, assumes=assumes, subject=check, view_of=view_of)
 
@@ -274,7 +275,7 @@ def _about_queues(
     harm: Harm,
     check: Callable[[Keyspace], Iterator[Violation]],
     repair: str | None = None,
-) -> Rule:
+) -> Rule[Keyspace]:
     return Rule(f"NATIVE-{number}", title, severity, harm, repair, keyspace=check)
 
 

@@ -11,8 +11,9 @@ from ferryman.migrations.plan import RULE_ACTIVE, Active, Decision, Plan, decide
 from ferryman.schema.connection.address import Address, Kind
 from ferryman.schema.errors import UsageError
 from ferryman.schema.fact import Fact, FactKind, Subject, join
+from ferryman.schema.family import Keyspace
 from ferryman.schema.job import Job, State
-from ferryman.schema.rule import Finding, Keyspace, Severity
+from ferryman.schema.rule import Finding, Severity
 
 from ..support.toy import TOY, install
 

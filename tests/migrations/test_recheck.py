@@ -25,9 +25,9 @@ from ferryman.schema.connection.address import Address
 from ferryman.schema.connection.connect import open_client
 from ferryman.schema.connection.pipeline import PipelineConnection, open_pipeline
 from ferryman.schema.fact import Entry, FactKind, Subject
-from ferryman.schema.family import Command, get_family
+from ferryman.schema.family import Command, Keyspace, get_family
 from ferryman.schema.key_refs import KeyRef
-from ferryman.schema.rule import Finding, Keyspace, Severity
+from ferryman.schema.rule import Finding, Severity
 from ferryman.testing.keyspaces import dump, read_keyspace
 
 from ..conftest import SERVERS

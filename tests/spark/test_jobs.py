@@ -30,11 +30,10 @@ from ferryman.migrations.store import Store, open_store
 from ferryman.schema.columnar.jobtable import JobTable
 from ferryman.schema.connection.address import Address
 from ferryman.schema.fact import Entry, Subject
-from ferryman.schema.family import get_family
+from ferryman.schema.family import Keyspace, get_family
 from ferryman.schema.job import Job, State
 from ferryman.schema.jobnumber import number_of
 from ferryman.schema.native import FAMILY as NATIVE
-from ferryman.schema.rule import Keyspace
 from ferryman.schema.totals import Totals
 from ferryman.spark import placement_check
 from ferryman.spark.batch_writer import Single, Tabled, put

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from ferryman.schema.fact import Entry, Fact, FactKind, Subject
-from ferryman.schema.family import Command, KeyFamily, Target
+from ferryman.schema.family import Command, KeyFamily, Keyspace, Target
 from ferryman.schema.job import Job, State
-from ferryman.schema.rule import Finding, Harm, Keyspace, Rule, Severity, Violation
+from ferryman.schema.rule import Finding, Harm, Rule, Severity, Violation
 from ferryman.schema.totals import Totals
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ....schema.family import Keyspace
 from ....schema.job import State
-from ....schema.rule import Harm, Keyspace, Severity, Violation
+from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import ago, show, span
 from ...numbers import whole_score
 from ...rulebook import Rulebook, keys_of

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
+from ....schema.family import Keyspace
 from ....schema.job import State
-from ....schema.rule import Harm, Keyspace, Severity, Violation
+from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import show, to_text
 from ...numbers import whole
 from ...overflow import FIELD, about_overflow

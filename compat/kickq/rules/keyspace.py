@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ....schema.rule import Harm, Keyspace, Severity, Violation
+from ....schema.family import Keyspace
+from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import to_bytes
 from ...rulebook import Rulebook
 from ..keys import layout

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ....schema.family import Keyspace
 from ....schema.job import State
-from ....schema.rule import Harm, Keyspace, Severity, Violation
+from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import ago, show, span, to_text
 from ...numbers import number_text
 from ...overflow import FIELD, about_overflow

@@ -12,14 +12,15 @@ from collections.abc import Iterator
 
 from attrs import evolve
 
-from ....schema.rule import Keyspace, Rule, Violation
+from ....schema.family import Keyspace
+from ....schema.rule import Rule, Violation
 from ...rulebook import in_order
 from ..reader import is_foreign
 from ..view import View
 from . import keyspace, placement, record
 
 
-def _of_own(rule: Rule) -> Rule:
+def _of_own(rule: Rule[Keyspace]) -> Rule[Keyspace]:
     """The rule, silent about messages of a keyspace under another prefix: they are that one's affair."""
     check = rule.subject
     if check is None:

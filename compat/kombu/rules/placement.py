@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....schema.errors import MalformedValue
-from ....schema.rule import Harm, Keyspace, Severity, Violation
+from ....schema.family import Keyspace
+from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import ago, show, span
 from ...rulebook import Rulebook
 from ...timestamps import parse_timestamp

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ....schema.family import Keyspace
 from ....schema.job import State
-from ....schema.rule import Harm, Keyspace, Severity, Violation
+from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import ago, is_json, show, span, to_text
 from ...numbers import number, whole
 from ...overflow import FIELD, about_overflow

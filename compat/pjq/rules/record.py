@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ....schema.family import Keyspace
 from ....schema.job import State
-from ....schema.rule import Harm, Keyspace, Severity, Violation
+from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import show, span
 from ...overflow import FIELD, about_overflow
 from ...rulebook import Rulebook, keys_of

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ....schema.rule import Harm, Keyspace, Severity, Violation
+from ....schema.family import Keyspace
+from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import show, span
 from ...rulebook import Rulebook
 from ..keys import EARLIEST, LATEST, LEASE_MS, TICK_MS, layout

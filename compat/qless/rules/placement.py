@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ....schema.fact import Fact
+from ....schema.family import Keyspace
 from ....schema.job import State
-from ....schema.rule import Harm, Keyspace, Severity, Violation
+from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import ago, show, span, to_text
 from ...numbers import number
 from ...rulebook import Rulebook, keys_of

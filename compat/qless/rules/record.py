@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from ....schema.family import Keyspace
 from ....schema.job import State
-from ....schema.rule import Harm, Keyspace, Severity, Violation
+from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import show, to_text
 from ...numbers import number, whole
 from ...overflow import FIELD, about_overflow

@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable, Iterator
 
 from ....schema.fact import Fact, Subject
-from ....schema.rule import Harm, Keyspace, Severity, Violation
+from ....schema.family import Keyspace
+from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import show, to_text
 from ...numbers import number, whole
 from ...rulebook import Rulebook

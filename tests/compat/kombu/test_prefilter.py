@@ -15,8 +15,9 @@ from ferryman.migrations.prefiltering_reader import InMemoryPrefilterReader
 from ferryman.migrations.subjects import SubjectBuilder
 from ferryman.schema.connection.address import Address
 from ferryman.schema.fact import Entry, join
+from ferryman.schema.family import Keyspace
 from ferryman.schema.prefilter import Member
-from ferryman.schema.rule import Finding, Keyspace
+from ferryman.schema.rule import Finding
 from ferryman.schema.totals import Totals
 from ferryman.testing.keyspaces import read_keyspace
 from hypothesis import event, given, settings

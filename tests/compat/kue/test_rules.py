@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from ferryman.compat.kue import FAMILY
 from ferryman.schema.fact import Entry, join
-from ferryman.schema.family import KeyFamily
-from ferryman.schema.rule import Finding, Keyspace, Severity
+from ferryman.schema.family import KeyFamily, Keyspace
+from ferryman.schema.rule import Finding, Severity
 from ferryman.testing.keyspaces import read_keyspace
 from hypothesis import event, given
 from hypothesis import strategies as st

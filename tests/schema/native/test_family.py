@@ -10,14 +10,14 @@ import pytest
 import redis
 from attrs import evolve
 from ferryman.schema.fact import Entry, Fact, join
-from ferryman.schema.family import Target, get_family
+from ferryman.schema.family import Keyspace, Target, get_family
 from ferryman.schema.job import Job, State
 from ferryman.schema.native import FAMILY, keys
 from ferryman.schema.native.keys import QueueKeys
 from ferryman.schema.native.overflow import job_of, stored_with_overflow
 from ferryman.schema.native.record import Passthrough
 from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
-from ferryman.schema.rule import Finding, Keyspace
+from ferryman.schema.rule import Finding
 from ferryman.schema.totals import Totals
 from hypothesis import given, settings
 from hypothesis import strategies as st

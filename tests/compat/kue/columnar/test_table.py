@@ -12,9 +12,9 @@ from ferryman.migrations.plan import Active, Plan, decide, decide_table
 from ferryman.schema.columnar.jobtable import JobTable
 from ferryman.schema.connection.address import Address
 from ferryman.schema.fact import Entry, Subject
+from ferryman.schema.family import Keyspace
 from ferryman.schema.job import State
 from ferryman.schema.prefilter import Member
-from ferryman.schema.rule import Keyspace
 from ferryman.schema.tagged_json import encode_tagged
 from ferryman.schema.totals import Totals
 from hypothesis import event, given, settings

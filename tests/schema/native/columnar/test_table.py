@@ -7,12 +7,11 @@ from itertools import compress, groupby
 from attrs import evolve
 from ferryman.compat.kue.generate import generate as kue_jobs
 from ferryman.schema.fact import Entry
-from ferryman.schema.family import Target
+from ferryman.schema.family import Keyspace, Target
 from ferryman.schema.job import JOB_FIELDS, Job, State
 from ferryman.schema.native import FAMILY
 from ferryman.schema.native.columnar.table import MOMENTS
 from ferryman.schema.prefilter import Member
-from ferryman.schema.rule import Keyspace
 from ferryman.schema.totals import Totals
 from hiredis import pack_command
 from hypothesis import event, given, settings
