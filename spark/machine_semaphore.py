@@ -1,4 +1,4 @@
-"""Turnstile: lets only so many tasks of one machine do the same thing at a time. Called by migrate.py.
+"""Machine semaphore: lets only so many tasks of one machine do the same thing at a time. Called by migrate.py.
 
 Tasks that begin together and share a server fairly end together too: all of them work while the server has nothing to do, and
 then all wait for it. Who must queue for the server falls out of step with the others, and both are busy.
@@ -15,39 +15,40 @@ from collections.abc import Iterator, Sequence
 
 from attrs import frozen
 
-PATIENCE_SECONDS = 10.0
-"""Who is not let in by then goes in nevertheless: one that hangs inside costs the others time, and nothing else."""
-PAUSE_SECONDS = 0.004
+TIMEOUT_SECONDS = 10.0
+"""A task that has no slot by then goes on without one: one that hangs with its slot costs the others time, and nothing else."""
+POLL_SECONDS = 0.004
 
 
 @frozen
-class Turnstile:
-    """A turnstile for all tasks that have one with the same name in the same folder. A plain value: it travels to executors."""
+class MachineSemaphore:
+    """A semaphore for all tasks that have one with the same name in the same folder. A plain value: it travels to executors."""
 
     folder: str
     name: str
-    room: int
-    """How many may be inside."""
-    patience: float = PATIENCE_SECONDS
+    slots: int
+    """How many tasks may hold it at a time."""
+    timeout: float = TIMEOUT_SECONDS
+    """Seconds."""
 
     @contextlib.contextmanager
-    def inside(self) -> Iterator[None]:
-        """Waits to be let in, for the length of the block. A process that ends is outside."""
-        with contextlib.ExitStack() as files:
+    def acquired(self) -> Iterator[None]:
+        """Waits for a slot, and holds it for the length of the block. A process that ends frees its slot."""
+        with contextlib.ExitStack() as stack:
             # The folder may be shared with other machines.
-            paths = [os.path.join(self.folder, f"{self.name}-{socket.gethostname()}-{place}.lock") for place in range(self.room)]
-            places = [files.enter_context(open(path, "ab")).fileno() for path in paths]
-            end = time.monotonic() + self.patience
-            while not _enter(places) and time.monotonic() < end:
-                time.sleep(PAUSE_SECONDS)
+            paths = [os.path.join(self.folder, f"{self.name}-{socket.gethostname()}-{slot}.lock") for slot in range(self.slots)]
+            files = [stack.enter_context(open(path, "ab")).fileno() for path in paths]
+            end = time.monotonic() + self.timeout
+            while not _lock_one(files) and time.monotonic() < end:
+                time.sleep(POLL_SECONDS)
             yield
 
 
-def _enter(places: Sequence[int]) -> bool:
+def _lock_one(files: Sequence[int]) -> bool:
     """Locks the first of the files that is free; whether there was one, or the file system knows no locks."""
-    for place in places:
+    for file in files:
         try:
-            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             continue
         except OSError:

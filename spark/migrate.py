@@ -26,7 +26,7 @@ from ..schema.rule import Finding
 from ..schema.totals import Totals
 from .batch_writer import Single, Tabled, put
 from .jobs import Jobs
-from .machine_semaphore import Turnstile
+from .machine_semaphore import MachineSemaphore
 from .snapshot import Work
 from .step import Batches, Results, with_summary
 from .tables import FINDINGS, batches
@@ -64,7 +64,7 @@ def writing(plan: Plan, target: Address, run: Run, folder: str) -> Work:
     Its counts tell what this run has written, whichever attempt of the task it was that sent it.
     """
 
-    turnstile = Turnstile(folder, "sending", SENDERS)
+    semaphore = MachineSemaphore(folder, "sending", SENDERS)
 
     def write(name: str, jobs: Jobs) -> Batches:
         summary, written = Summary(), Totals()
@@ -87,7 +87,7 @@ def writing(plan: Plan, target: Address, run: Run, folder: str) -> Work:
         def findings() -> Iterator[Finding]:
             with open_store(target) as store, open_partition(store, run, name) as writer:
                 for batch in jobs.batches(one, many):
-                    with turnstile.inside() if batch.tables else nullcontext():
+                    with semaphore.acquired() if batch.tables else nullcontext():
                         put(writer, store, batch, summary)
                     yield from chain.from_iterable(single.decision.findings for _, single in batch.singly)
                 writer.close()
