@@ -118,7 +118,7 @@ class Scene:
         seen, more = 0, True
         while more:
             found = self.send(self.scripts.find(QUEUE, ["no task"], seen=seen))
-            seen, more = seen + found.looked, found.more
+            seen, more = seen + found.scanned, found.more
 
     def migrate(self, server: Server, family: str) -> None:
         """Carries the queue to another system, in another database. Raises RuntimeError if something stays."""

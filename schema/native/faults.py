@@ -1,4 +1,4 @@
-"""Faults of native keyspaces: for each rule, the commands that break it at one sound, written job, and break no other rule.
+"""Faults of native keyspaces: for each rule, the commands that break it at one correct, written job, and break no other rule.
 
 What lost writes, evictions and foreign hands leave behind, in the smallest form; every rule has one. A rule about a consumer or a
 queue then speaks of all its jobs. Called by ``family.py``, for tests and demos.

@@ -66,18 +66,18 @@ def _job(
     job_id = uuid(random)
     task = TASKS[int(chance() * len(TASKS))]
     head = job_id.encode().join(_head_parts(task, queue, priority))
-    story: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     match state:
         case State.SCHEDULED:
-            story["due_at"] = now_ms + 60_000 + int(chance() * 30 * DAY_MS)
+            attributes["due_at"] = now_ms + 60_000 + int(chance() * 30 * DAY_MS)
         case State.ACTIVE:
             # Every job of one worker has the worker's one lease.
-            story |= {"worker": f"worker-{int(chance() * WORKERS)}@host", "lease_expires_at": now_ms + LEASE_MS}
-            story |= {"started_at": now_ms - int(chance() * 60_000), "attempts": 1}
+            attributes |= {"worker": f"worker-{int(chance() * WORKERS)}@host", "lease_expires_at": now_ms + LEASE_MS}
+            attributes |= {"started_at": now_ms - int(chance() * 60_000), "attempts": 1}
         case State.FAILED:
             failed_at = created_at + int(chance() * 60_000)
-            story |= {"finished_at": failed_at, "error": ERRORS[int(chance() * len(ERRORS))]}
-            story |= {"started_at": failed_at - 5, "attempts": 1 + int(chance() * 20)}
+            attributes |= {"finished_at": failed_at, "error": ERRORS[int(chance() * len(ERRORS))]}
+            attributes |= {"started_at": failed_at - 5, "attempts": 1 + int(chance() * 20)}
     return Job(
         id=job_id,
         queue=queue,
@@ -88,13 +88,13 @@ def _job(
         created_at=created_at,
         rank=priority,
         extra={NAME: {"head": head, "score": float(score_of(priority, sequence))}},
-        **story,
+        **attributes,
     )
 
 
 @cache
 def _head_parts(task: str, queue: str, priority: int) -> list[bytes]:
-    """What stands in the head of such a message around the job's id: there are few, for any number of jobs."""
+    """The head of such a message around the job's id: there are few, for any number of jobs."""
     place_of_id = "<job>"
     return codec.encode(_head(place_of_id, task, queue, priority), b"")[:-1].split(place_of_id.encode())
 

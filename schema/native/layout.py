@@ -1,4 +1,4 @@
-"""The key patterns of the native family: which key of a keyspace is what, told from its name and type.
+"""The key patterns of the native family: which key of a keyspace is what, known by its name and type.
 
 ``keys.py`` builds the names, this file takes them apart. Names that look like ours but could not have been built by us are
 reported as odd by the reader, never guessed at. Called by the reader.
@@ -50,7 +50,7 @@ PREFIX_FINDER = PrefixFinder(PATTERNS, {"meta", "record"}, prefix="[^{}]+")
 PLACES = ("waiting", "scheduled", "held", "dead", "done", "blocked")
 """The roles whose members are jobs: a job stands in exactly one of these keys."""
 
-PASSING = frozenset({"publisher", "unique", "connection", "fanout", "cursors"})
+WITH_TTL = frozenset({"publisher", "unique", "connection", "fanout", "cursors"})
 """The roles of keys that may carry a TTL, whatever their queue is."""
 
 

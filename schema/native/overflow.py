@@ -31,30 +31,30 @@ from .record import (
 )
 from .scripts.waiting_score import ASCENDING, RANK_STEP, PriorityOrder
 
-MOVING = frozenset({"due_at", "started_at", "finished_at", "attempts", "error", "worker", "lease_expires_at"})
+CHANGING = frozenset({"due_at", "started_at", "finished_at", "attempts", "error", "worker", "lease_expires_at"})
 """Fields that transitions change. What the overflow has of them holds only while the job stands where it stood."""
 
 
 @frozen
 class Overflow:
-    """The hash field ``job``: canonical fields that the rest of the hash does not give back, and what other families keep."""
+    """The hash field ``job``: canonical fields that the rest of the hash does not give back, and the extra of other families."""
 
     FIELD = b"job"
 
     fields: Mapping[str, Any] = field(factory=dict)
     extra: Mapping[str, Any] = field(factory=dict)
-    moment: list[Any] = field(factory=list)
+    location: list[Any] = field(factory=list)
     native: bool = False
     """Whether the job came from a native keyspace, with its score in waiting. Other jobs get one, but never had it."""
 
     @classmethod
     def of(cls, job: Job, passthrough: Passthrough, stored: Stored) -> Overflow:
-        """What must be kept beside ``stored``."""
+        """What of the job ``stored`` has no field for."""
         fields = differences(job, canonical(job.id, job.queue, stored, passthrough.order))
         fields.pop("extra", None)
-        extra = {name: kept for name, kept in job.extra.items() if name != NAME}
+        extra = {name: value for name, value in job.extra.items() if name != NAME}
         native = NAME in job.extra and (passthrough.score is not None or stored.waiting_score is None)
-        return cls(fields, extra, stored.moment, native)
+        return cls(fields, extra, stored.location, native)
 
     @property
     def is_needed(self) -> bool:
@@ -63,22 +63,22 @@ class Overflow:
 
     def encode(self) -> bytes:
         """The text for the hash."""
-        return encode_tagged({"fields": self.fields, "extra": self.extra, "at": self.moment, "native": self.native})
+        return encode_tagged({"fields": self.fields, "extra": self.extra, "at": self.location, "native": self.native})
 
     @classmethod
     def decode(cls, raw: bytes) -> Overflow:
         """The value behind ``encode``. Raises MalformedValue for any other text."""
         match decode_tagged(raw):
-            case {"fields": dict(fields), "extra": dict(extra), "at": list(moment), "native": bool(native)}:
+            case {"fields": dict(fields), "extra": dict(extra), "at": list(location), "native": bool(native)}:
                 checked = {name: _checked(name, value) for name, value in fields.items()}
-                if all(isinstance(kept, dict) for kept in extra.values()):
-                    return cls(checked, extra, moment, native)
+                if all(isinstance(value, dict) for value in extra.values()):
+                    return cls(checked, extra, location, native)
         raise MalformedValue("the job field does not have the form that the writer gives it")
 
-    def holding(self, stored: Stored) -> dict[str, Any]:
+    def fields_for(self, stored: Stored) -> dict[str, Any]:
         """The fields of Job that overflowed; without what transitions change, where the job has moved."""
-        has_moved = stored.moment != self.moment
-        fields = {name: value for name, value in self.fields.items() if not (has_moved and name in MOVING)}
+        has_moved = stored.location != self.location
+        fields = {name: value for name, value in self.fields.items() if not (has_moved and name in CHANGING)}
         return {**fields, "extra": self.extra}
 
 
@@ -114,12 +114,12 @@ def is_plain(overflow: bytes) -> bool:
 
 @lru_cache(maxsize=1024)
 def extra_of(encoded: bytes) -> Mapping[str, Any] | None:
-    """What other families keep of a job, by their names; None if the text holds anything else. That is the same for many jobs."""
+    """The extra of other families, by their names; None if the text holds anything else. That is the same for many jobs."""
     try:
-        kept = decode_tagged(encoded)
+        extra = decode_tagged(encoded)
     except MalformedValue:
         return None
-    return kept if all(isinstance(each, dict) for each in kept.values()) else None
+    return extra if all(isinstance(each, dict) for each in extra.values()) else None
 
 
 def _checked(name: str, value: Any) -> Any:
@@ -168,7 +168,7 @@ def job_of(job_id: str, queue: str, stored: Stored, order: PriorityOrder = ASCEN
         except MalformedValue:
             fields[Overflow.FIELD] = raw
         else:
-            native, restored = overflow.native, overflow.holding(stored)
+            native, restored = overflow.native, overflow.fields_for(stored)
     score = whole_score(stored.waiting_score)
     rank = None if score is None else score // RANK_STEP
     # A migration made the sequence of a position (``standard``), also for jobs that were not due yet.
@@ -179,8 +179,8 @@ def job_of(job_id: str, queue: str, stored: Stored, order: PriorityOrder = ASCEN
         None if found is None else found[1], stored.waiting_score if native else None, order if native else ASCENDING
     )
     differences = _differences(fields, job, passthrough, waiting_score_of(job.state, rank, written, passthrough))
-    kept = (evolve(passthrough, fields=differences) if differences else passthrough).to_extra()
-    return evolve(job, extra={**job.extra, NAME: kept}) if kept else job
+    extra = (evolve(passthrough, fields=differences) if differences else passthrough).to_extra()
+    return evolve(job, extra={**job.extra, NAME: extra}) if extra else job
 
 
 def _differences(

@@ -1,4 +1,4 @@
-"""Sound jobs of our own queues at a glance: those for which no rule of ``rules.py`` can find anything.
+"""Accepted jobs of our own queues: those for which no rule of ``rules.py`` can find anything.
 
 A record does not say where its job stands, so it claims to stand anywhere, once. Jobs that are held, blocked, tagged or in the
 outbox, or have a unique key, are left to the rules. tests/schema/native/test_prefilter.py holds every rule against it. Called by
@@ -25,7 +25,7 @@ from .record import CANCELLED, STATES, number, whole, whole_score
 from .rules import LATE_MS
 from .scripts.waiting_score import sequence_of
 
-CALM = frozenset({"waiting", "scheduled", "dead", "done"})
+UNHELD = frozenset({"waiting", "scheduled", "dead", "done"})
 """The roles of the indexes where nobody holds a job."""
 SOMEWHERE = JobGroup("", None, (ANYWHERE,))
 NEVER = -(2**63)
@@ -47,11 +47,11 @@ class NativePrefilter(Prefilter):
         self._groups = Memo(_group)
 
     def record(self, key: bytes) -> int | None:
-        told = self._told(key)
-        return None if told is None else self.number(told[1], told[0])
+        split = self._split(key)
+        return None if split is None else self.number(split[1], split[0])
 
     def is_record(self, key: bytes) -> bool:
-        return self._told(key) is not None
+        return self._split(key) is not None
 
     def number(self, job_id: str, scope: str) -> int:
         return number_of(scope, job_id)
@@ -63,18 +63,18 @@ class NativePrefilter(Prefilter):
         # Messages of kombu don't say when they were published.
         is_dated = b"published_at" in records
         created_at = list(map(whole, records[b"published_at"])) if is_dated else [None] * rows
-        odd = {row for row, time in enumerate(created_at) if is_dated and time is None}
+        rejected = {row for row, time in enumerate(created_at) if is_dated and time is None}
         if b"reason" in records:
-            odd.update(row for row, reason in enumerate(records[b"reason"]) if reason == CANCELLED)
+            rejected.update(row for row, reason in enumerate(records[b"reason"]) if reason == CANCELLED)
         if b"score" in records:
-            odd.update(row for row, score in enumerate(records[b"score"]) if number(score) is None)
+            rejected.update(row for row, score in enumerate(records[b"score"]) if number(score) is None)
         if b"deliveries" in records:
-            odd.update(row for row, count in enumerate(records[b"deliveries"]) if whole(count) is None)
+            rejected.update(row for row, count in enumerate(records[b"deliveries"]) if whole(count) is None)
         if b"payload" not in records:
-            odd.update(row for row, message in enumerate(records[b"message"]) if not is_message(message))
+            rejected.update(row for row, message in enumerate(records[b"message"]) if not is_message(message))
         if Overflow.FIELD in records:
-            odd.update(row for row, overflow in enumerate(records[Overflow.FIELD]) if not is_calm(overflow))
-        groups = [None if row in odd else SOMEWHERE for row in range(rows)]
+            rejected.update(row for row, overflow in enumerate(records[Overflow.FIELD]) if not is_readable(overflow))
+        groups = [None if row in rejected else SOMEWHERE for row in range(rows)]
         return Accepted(groups, ([0.0] * rows,), created_at)
 
     def index_members(self, entry: Entry) -> IndexMembers | None:
@@ -82,23 +82,23 @@ class NativePrefilter(Prefilter):
         if index is None:
             return None
         queue, role, group = index
-        is_odd = {"waiting": _is_inexact, "scheduled": self._is_late}.get(role, _never)
-        numbers = [None if is_odd(score) else self.number(to_text(member), queue) for member, score in entry.value]
+        is_rejected = {"waiting": _is_inexact, "scheduled": self._is_late}.get(role, _never)
+        numbers = [None if is_rejected(score) else self.number(to_text(member), queue) for member, score in entry.value]
         return IndexMembers(ANYWHERE, numbers, group)
 
     def index(self, key: bytes) -> tuple[str, str, JobGroup] | None:
         """The queue, the role and the group of the jobs in a zset of this name, if it is an index where nobody holds a job."""
         match = self._layout.parse(key, "zset")
-        if match is None or match.role not in CALM or not is_escaped(match.fields["tag"]):
+        if match is None or match.role not in UNHELD or not is_escaped(match.fields["tag"]):
             return None
         queue = unescape(match.fields["tag"])
         return queue, match.role, self._groups[queue, match.role]
 
     def subject(self, key: bytes, record: tuple[bytes, ...], members: Iterable[Member], owned: Iterable[Entry]) -> Subject:
-        told = self._told(key)
-        if told is None:
+        split = self._split(key)
+        if split is None:
             raise ValueError(f"{key!r} is no record")
-        queue, job_id = told
+        queue, job_id = split
         facts = [Fact(FactKind.RECORD, "record", key, "hash", job_id, queue, queue, values=record)]
         for place, member, score, rank in members:
             role = place.rpartition(b":")[2].decode()
@@ -126,7 +126,7 @@ class NativePrefilter(Prefilter):
         queue: str | None = self._queues[tag]
         return queue
 
-    def _told(self, key: bytes) -> tuple[str, str] | None:
+    def _split(self, key: bytes) -> tuple[str, str] | None:
         """The queue and the id in the name of a record."""
         if not key.startswith(self.head):
             return None
@@ -143,9 +143,9 @@ def _queue(tag: bytes) -> str | None:
     return unescape(text) if text and is_escaped(text) else None
 
 
-def _group(told: tuple[str, str]) -> JobGroup:
+def _group(of: tuple[str, str]) -> JobGroup:
     """The group of all jobs of a queue in indexes of a role."""
-    queue, role = told
+    queue, role = of
     return JobGroup(queue, STATES[role], (ANYWHERE,))
 
 
@@ -158,7 +158,7 @@ def is_message(raw: bytes) -> bool:
     return True
 
 
-def is_calm(overflow: bytes) -> bool:
+def is_readable(overflow: bytes) -> bool:
     """Whether an overflow can be read, and has no other time of publication."""
     if is_plain(overflow):
         return True

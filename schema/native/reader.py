@@ -20,7 +20,7 @@ from ..text import to_bytes, to_text
 from ..totals import Totals
 from . import codec
 from .keys import is_escaped, unescape
-from .layout import PASSING, PLACES, layout
+from .layout import PLACES, WITH_TTL, layout
 from .overflow import job_of
 from .record import Stored, whole, whole_score
 from .routing import NO_HEADERS, queues_of
@@ -55,31 +55,31 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
             role = NAMELESS if misfit is None else misfit.role
             yield Fact(FactKind.ODD, role, entry.key, entry.redis_type, ttl_ms=entry.ttl_ms)
         return
-    role, told = match.role, match.fields
-    queue = unescape(told["tag"]) if "tag" in told else None
+    role, named = match.role, match.fields
+    queue = unescape(named["tag"]) if "tag" in named else None
     about = partial(Fact, KINDS[role], role, entry.key, entry.redis_type, queue=queue, ttl_ms=entry.ttl_ms)
     about_job = partial(about, scope=queue or "")
     match role:
         case "record":
-            yield about_job(told["id"], values=_flat(entry.value))
+            yield about_job(named["id"], values=_flat(entry.value))
         case "needs" | "unblocks":
-            yield about_job(told["id"], values=tuple(entry.value))
+            yield about_job(named["id"], values=tuple(entry.value))
         case "tag" | "blocked":
             for member in entry.value:
-                yield about_job(to_text(member), member=member, place=told.get("label", role))
+                yield about_job(to_text(member), member=member, place=named.get("label", role))
         case "waiting" | "scheduled" | "held" | "dead" | "done":
             for index, (member, score) in enumerate(entry.value, entry.offset):
-                yield about_job(to_text(member), member=member, score=score, index=index, place=told.get("consumer"))
+                yield about_job(to_text(member), member=member, score=score, index=index, place=named.get("consumer"))
         case "outbox":
             for member, score in entry.value:
                 yield about_job(to_text(member), member=member, score=score)
         case "unique":
-            yield about_job(to_text(entry.value), place=told["label"], values=(entry.value,))
+            yield about_job(to_text(entry.value), place=named["label"], values=(entry.value,))
         case "consumers":
             for member, score in entry.value:
                 yield about(member=member, score=score)
         case _:
-            yield about(values=_values(entry), place=told.get("name"))
+            yield about(values=_values(entry), place=named.get("name"))
 
 
 def _values(entry: Entry) -> tuple[bytes, ...]:
@@ -99,12 +99,12 @@ def _flat(fields: Mapping[bytes, bytes]) -> tuple[bytes, ...]:
 
 
 def consumer_label(queue: str, consumer: str) -> str:
-    """The label under which a consumer's lease is told."""
+    """The label under which a consumer's lease is counted."""
     return f"{queue}\0{consumer}"
 
 
 def bindings_label(exchange: str) -> str:
-    """Under which name the bindings of an exchange are told."""
+    """Under which name the bindings of an exchange are collected."""
     return f"bindings of {exchange}"
 
 
@@ -121,7 +121,7 @@ def tally(fact: Fact, totals: Totals) -> None:
         totals.count("odd key", fact.role)
         totals.sample("odd key", to_text(fact.key), fact.role)
         return
-    if fact.ttl_ms is not None and fact.role not in PASSING:
+    if fact.ttl_ms is not None and fact.role not in WITH_TTL:
         totals.count("expiring", queue)
         totals.sample("expiring", to_text(fact.key), queue)
     match fact.role:
@@ -181,7 +181,7 @@ class View:
     needs: tuple[str, ...] = ()
     outbox_entries: list[Fact] = field(factory=list)
     """One, if any."""
-    claims: list[Fact] = field(factory=list)
+    unique_keys: list[Fact] = field(factory=list)
     """The dedup keys that name it."""
 
     @property
@@ -221,7 +221,7 @@ def view_of(subject: Subject) -> View:
         elif fact.role == "outbox":
             view.outbox_entries.append(fact)
         elif fact.role == "unique":
-            view.claims.append(fact)
+            view.unique_keys.append(fact)
     return view
 
 

@@ -42,7 +42,7 @@ FAILED = b"failed"
 
 @frozen
 class Passthrough:
-    """What ``extra["ferryman"]`` keeps of a job that the native family itself stored, so that it goes back byte for byte.
+    """What ``extra["ferryman"]`` has of a job that the native family itself stored, so that it goes back byte for byte.
 
     ``head``: the message's head, None for a job with a bare payload. ``score``: its score in waiting, made in the priority
     ``order``. ``fields``: hash fields that do not follow from canonical ones, None for one that is missing.
@@ -72,7 +72,7 @@ class Passthrough:
             raise MalformedValue(f"job {job.id}: extra[{NAME!r}] is not what the native reader writes") from error
 
     def to_extra(self) -> dict[str, Any]:
-        """The mapping for ``Job.extra``; empty if there is nothing to keep."""
+        """The mapping for ``Job.extra``; empty if there is nothing in it."""
         extra: dict[str, Any] = {}
         if self.head is not None:
             extra["head"] = self.head
@@ -105,8 +105,8 @@ class Stored:
         return self.score if self.role in ("waiting", "held") else number(self.fields.get(b"score"))
 
     @property
-    def moment(self) -> list[Any]:
-        """What tells whether a job has moved since: where it stands, and its score there."""
+    def location(self) -> list[Any]:
+        """The role and the score of its place, by which it is known whether a job has moved since."""
         return [self.role, self.score]
 
 

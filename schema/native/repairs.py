@@ -19,7 +19,7 @@ from . import codec, keys
 from .keys import QueueKeys
 from .reader import View, view_of
 from .record import number
-from .rules import forwards, holds
+from .rules import forwards, holds_unique
 from .scripts.waiting_score import ASCENDING, IMPORTED
 
 TOKEN = "1"
@@ -45,7 +45,7 @@ def _out_of(places: Iterable[Fact]) -> Iterator[Command]:
 
 
 def _to_waiting(view: View, keyspace: Keyspace) -> Iterator[Command]:
-    """Puts the job where it once waited, or before the others of the middle priority if nothing tells."""
+    """Puts the job where it once waited, or before the others of the middle priority if nothing says where."""
     names = _keys(view, keyspace)
     remembered = number(view.fields.get(b"score"))
     score = 0 if remembered is None or abs(remembered) > EXACT else int(remembered)
@@ -120,11 +120,11 @@ def _outbox_not_dead(view: View, keyspace: Keyspace) -> Iterator[Command]:
     yield from _out_of(view.outbox_entries)
 
 
-def _claim_without_holder(view: View, keyspace: Keyspace) -> Iterator[Command]:
+def _unique_without_holder(view: View, keyspace: Keyspace) -> Iterator[Command]:
     yield ("EXISTS", _keys(view, keyspace).job(view.job_id))
-    for claim in view.claims:
-        if claim.ttl_ms is None and not holds(view, claim):
-            yield ("DEL", claim.key)
+    for key in view.unique_keys:
+        if key.ttl_ms is None and not holds_unique(view, key):
+            yield ("DEL", key.key)
 
 
 _ABOUT_JOBS: Mapping[str, Callable[[View, Keyspace], Iterator[Command]]] = {
@@ -137,7 +137,7 @@ _ABOUT_JOBS: Mapping[str, Callable[[View, Keyspace], Iterator[Command]]] = {
     "NATIVE-8": _blocked_by_nothing,
     "NATIVE-19": _dead_letter_stale,
     "NATIVE-20": _outbox_not_dead,
-    "NATIVE-21": _claim_without_holder,
+    "NATIVE-21": _unique_without_holder,
 }
 
 

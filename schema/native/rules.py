@@ -29,7 +29,7 @@ STALE_MS = 300_000
 Check = Callable[[View, Keyspace], Iterator[Violation]]
 
 
-def _say(view: View, detail: str, key: bytes | None = None) -> Violation:
+def _violation(view: View, detail: str, key: bytes | None = None) -> Violation:
     return Violation(detail, view.key if key is None else key, view.queue)
 
 
@@ -39,24 +39,26 @@ def _say(view: View, detail: str, key: bytes | None = None) -> Violation:
 def _member_without_hash(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.record is None:
         for place in view.places:
-            yield _say(view, f"stands in {place.role}, but has no hash: its message is gone", place.key)
+            yield _violation(view, f"stands in {place.role}, but has no hash: its message is gone", place.key)
 
 
 def _hash_without_place(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.record is not None and not view.places:
-        yield _say(view, "stands in no place, so nobody will ever take it")
+        yield _violation(view, "stands in no place, so nobody will ever take it")
 
 
 def _two_places(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if len(view.places) > 1:
         keys = ", ".join(sorted(show(place.key) for place in view.places))
-        yield _say(view, f"stands in {len(view.places)} places and will run more than once: {keys}")
+        yield _violation(view, f"stands in {len(view.places)} places and will run more than once: {keys}")
 
 
 def _holder_unknown(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     for place in view.places:
         if place.role == "held" and _lease(view, place.place, keyspace) is None:
-            yield _say(view, f"held by {show(place.place or '')}, which has no lease: nobody will ever reclaim it", place.key)
+            yield _violation(
+                view, f"held by {show(place.place or '')}, which has no lease: nobody will ever reclaim it", place.key
+            )
 
 
 def _no_message(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
@@ -64,35 +66,37 @@ def _no_message(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
         return
     message = view.fields.get(b"message")
     if message is None:
-        yield _say(view, "has neither a message nor a payload, so it can't be delivered")
+        yield _violation(view, "has neither a message nor a payload, so it can't be delivered")
         return
     try:
         codec.decode(message)
     except MalformedValue as error:
-        yield _say(view, f"has a malformed message: {error}")
+        yield _violation(view, f"has a malformed message: {error}")
 
 
-def _odd_score(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
+def _score_inexact(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     for place in view.places:
         if place.role in ("waiting", "held") and place.score is not None and whole_score(place.score) is not None:
             inexact = abs(place.score) > 2**53 or not place.score.is_integer()
             if inexact:
-                yield _say(view, f"has the place {place.score!r}, which is no priority and sequence", place.key)
+                yield _violation(view, f"has the place {place.score!r}, which is no priority and sequence", place.key)
 
 
-def _place_lost(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
+def _score_unreadable(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     for place in view.places:
         if place.role in ("waiting", "held") and whole_score(place.score) is None:
-            yield _say(view, f"has the place {place.score!r}, which is none", place.key)
+            yield _violation(view, f"has the place {place.score!r}, which is none", place.key)
 
 
-def _forgets(*roles: str) -> Check:
+def _score_forgotten(*roles: str) -> Check:
     """Whether a job in such a place remembers one in waiting that can't be read."""
 
     def check(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
         own, score = view.own_place, view.fields.get(b"score")
         if own is not None and own.role in roles and score is not None and number(score) is None:
-            yield _say(view, f"remembers the place {show(score, 40)!r}; it will go ahead of all others of the middle priority")
+            yield _violation(
+                view, f"remembers the place {show(score, 40)!r}; it will go ahead of all others of the middle priority"
+            )
 
     return check
 
@@ -100,31 +104,31 @@ def _forgets(*roles: str) -> Check:
 def _deliveries_lost(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     raw, own = view.fields.get(b"deliveries"), view.own_place
     if own is not None and own.role not in ("dead", "done") and raw is not None and whole(raw) is None:
-        yield _say(view, f"has {show(raw, 40)!r} deliveries: the next one fails")
+        yield _violation(view, f"has {show(raw, 40)!r} deliveries: the next one fails")
 
 
 def _due_time_lost(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     own = view.own_place
     if own is not None and own.role == "scheduled" and whole_score(own.score) is None:
-        yield _say(view, f"is scheduled for {own.score!r}, which is no time: when it is due is lost", own.key)
+        yield _violation(view, f"is scheduled for {own.score!r}, which is no time: when it is due is lost", own.key)
 
 
 def _blocked_by_nothing(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if any(place.role == "blocked" for place in view.places) and not view.needs:
-        yield _say(view, "is blocked, but waits for nothing, so it never goes on")
+        yield _violation(view, "is blocked, but waits for nothing, so it never goes on")
 
 
 def _overdue(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     for place in view.places:
         if place.role == "scheduled" and place.score is not None and place.score < keyspace.now_ms - LATE_MS:
-            yield _say(view, f"was due {ago(place.score, keyspace.now_ms)}: no consumer looks at this queue", place.key)
+            yield _violation(view, f"was due {ago(place.score, keyspace.now_ms)}: no consumer looks at this queue", place.key)
 
 
 def _lapsed(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     for place in view.places:
         lease = _lease(view, place.place, keyspace) if place.role == "held" else None
         if lease is not None and lease < keyspace.now_ms - LATE_MS:
-            yield _say(
+            yield _violation(
                 view, f"its consumer's lease ended {ago(lease, keyspace.now_ms)}: no consumer looks at this queue", place.key
             )
 
@@ -135,7 +139,7 @@ def _overflow_malformed(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
         try:
             Overflow.decode(raw)
         except MalformedValue as error:
-            yield _say(view, f"what its migration kept can't be read: {error}")
+            yield _violation(view, f"what its migration kept can't be read: {error}")
 
 
 def _dead_letter_stale(view: View, keyspace: Keyspace) -> Iterator[Violation]:
@@ -147,7 +151,7 @@ def _dead_letter_stale(view: View, keyspace: Keyspace) -> Iterator[Violation]:
                 why = "no consumer of any queue looks, or there is no room where it goes"
             else:
                 why = "the queue has none any more"
-            yield _say(view, f"has waited {late} to go to the dead letter exchange: {why}", entry.key)
+            yield _violation(view, f"has waited {late} to go to the dead letter exchange: {why}", entry.key)
 
 
 def forwards(view: View, keyspace: Keyspace) -> bool:
@@ -158,21 +162,21 @@ def forwards(view: View, keyspace: Keyspace) -> bool:
 def _outbox_not_dead(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if not any(place.role == "dead" for place in view.places):
         for entry in view.outbox_entries:
-            yield _say(view, "is to go to the dead letter exchange, but is not dead: it would run there as well", entry.key)
+            yield _violation(view, "is to go to the dead letter exchange, but is not dead: it would run there as well", entry.key)
 
 
-def _claim_without_holder(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
-    for claim in view.claims:
+def _unique_without_holder(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
+    for key in view.unique_keys:
         # One with a TTL is held for that time, whatever becomes of the job.
-        if claim.ttl_ms is None and not holds(view, claim):
-            has_ended = "has ended" if view.fields.get(b"unique") == to_bytes(claim.place or "") else "does not hold it"
-            yield _say(view, f"has the unique key {show(claim.place or '', 80)!r}, but {has_ended}", claim.key)
+        if key.ttl_ms is None and not holds_unique(view, key):
+            has_ended = "has ended" if view.fields.get(b"unique") == to_bytes(key.place or "") else "does not hold it"
+            yield _violation(view, f"has the unique key {show(key.place or '', 80)!r}, but {has_ended}", key.key)
 
 
-def holds(view: View, claim: Fact) -> bool:
+def holds_unique(view: View, key: Fact) -> bool:
     """Whether the job holds the dedup key that names it."""
     ended = any(place.role in ("dead", "done") for place in view.places)
-    return view.fields.get(b"unique") == to_bytes(claim.place or "") and not ended
+    return view.fields.get(b"unique") == to_bytes(key.place or "") and not ended
 
 
 def _lease(view: View, consumer: str | None, keyspace: Keyspace) -> int | None:
@@ -294,10 +298,10 @@ RULES = (
     _about_job(3, "Every job stands in one place only", ERROR, Harm.DUPLICATE, _two_places, "keep the first place"),
     _about_job(4, "Every holder has a lease", ERROR, Harm.LOST, _holder_unknown, "put the job back in waiting"),
     _about_job(5, "Every job has a sound message or a payload", ERROR, Harm.POISON, _no_message, "move the job to dead", True),
-    _about_job(6, EXACT_PLACES, WARNING, Harm.LATE, _place_lost, assumes=FIRST),
-    _about_job(6, EXACT_PLACES, WARNING, Harm.LATE, _odd_score),
-    _about_job(7, REMEMBERED_PLACES, WARNING, Harm.LATE, _forgets("scheduled", "blocked"), assumes=FIRST),
-    _about_job(7, REMEMBERED_PLACES, WARNING, Harm.LATE, _forgets("dead")),
+    _about_job(6, EXACT_PLACES, WARNING, Harm.LATE, _score_unreadable, assumes=FIRST),
+    _about_job(6, EXACT_PLACES, WARNING, Harm.LATE, _score_inexact),
+    _about_job(7, REMEMBERED_PLACES, WARNING, Harm.LATE, _score_forgotten("scheduled", "blocked"), assumes=FIRST),
+    _about_job(7, REMEMBERED_PLACES, WARNING, Harm.LATE, _score_forgotten("dead")),
     _about_job(8, "A blocked job waits for something", ERROR, Harm.LOST, _blocked_by_nothing, "put the job in waiting"),
     _about_job(9, "Due jobs are promoted", WARNING, Harm.LATE, _overdue, "start a consumer"),
     _about_job(10, "Lapsed leases are reclaimed", WARNING, Harm.LATE, _lapsed, "start a consumer"),
@@ -313,7 +317,7 @@ RULES = (
         19, "Dead letters are carried on", WARNING, Harm.LATE, _dead_letter_stale, "start a consumer, or let them stay dead"
     ),
     _about_job(20, "Only dead jobs are letters", ERROR, Harm.DUPLICATE, _outbox_not_dead, "strike the job off the outbox"),
-    _about_job(21, "Unique keys name who holds them", WARNING, Harm.LEAK, _claim_without_holder, "delete the key"),
+    _about_job(21, "Unique keys name who holds them", WARNING, Harm.LEAK, _unique_without_holder, "delete the key"),
     _about_queues(22, "Queues that forward are listed", WARNING, Harm.LATE, _not_looked_at, "list the queue"),
     _about_job(23, DELIVERIES, ERROR, Harm.POISON, _deliveries_lost, assumes="as if it had never been delivered"),
     _about_job(24, DUE, ERROR, Harm.LOST, _due_time_lost, assumes="due at once"),

@@ -95,7 +95,7 @@ def _into_place(job_id: bytes, job: Job, stored: Stored, names: QueueKeys, place
     match stored.role:
         case "held":
             yield ("ZADD", names.held(stored.holder or ""), score, job_id)
-            # Another of the worker's jobs may have told a later end of its lease.
+            # Another of the worker's jobs may have set a later end of its lease.
             yield ("ZADD", names.consumers, "GT", stored.lease or 0, to_bytes(stored.holder or ""))
         case "blocked":
             yield ("SADD", names.blocked, job_id)

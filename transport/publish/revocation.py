@@ -100,7 +100,7 @@ def removals(
                     if was_in in ("waiting", "scheduled"):
                         seen -= 1
                         yield queue, job
-                seen, more = seen + found.looked, found.more
+                seen, more = seen + found.scanned, found.more
 
 
 def heard(transport: Transport, message: Mapping[str, Any]) -> None:

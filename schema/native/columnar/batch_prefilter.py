@@ -1,4 +1,4 @@
-"""Sound jobs of our own queues at a glance, thousands at once: ``../prefilter.py`` for columns.
+"""Accepted jobs of our own queues, thousands at once: ``../prefilter.py`` for columns.
 
 tests/schema/native/columnar/test_batch_prefilter.py. Made by ``../family.py``.
 """
@@ -18,7 +18,7 @@ from ...columnar.jobtable import AcceptedJobs, JobTable
 from ...prefilter import ANYWHERE
 from ...totals import Totals
 from ..overflow import Overflow
-from ..prefilter import EXACT, SOMEWHERE, NativePrefilter, is_calm, is_message
+from ..prefilter import EXACT, SOMEWHERE, NativePrefilter, is_message, is_readable
 from ..reader import order_of
 from ..record import CANCELLED, whole
 from ..scripts.waiting_score import ASCENDING, RANK_STEP
@@ -35,7 +35,7 @@ class NativeBatchPrefilter(BatchPrefilter):
         self._prefilter = prefilter
 
     def records(self, keys: BinaryViews) -> Any:
-        tags, ids = self._told(keys)
+        tags, ids = self._split(keys)
         codes, texts = tags.dictionary_encode()
         queues = [self._prefilter.queue(tag) for tag in texts]
         numbers = numbers_of(ids, ["" if queue is None else queue for queue in queues], codes)
@@ -56,7 +56,7 @@ class NativeBatchPrefilter(BatchPrefilter):
         is_accepted &= ~there[b"deliveries"] | (records[b"deliveries"].map_ints(whole, UNDATED) != UNDATED)
         for row in np.flatnonzero(there[b"message"] & ~there[b"payload"]).tolist():
             is_accepted[row] &= is_message(records[b"message"][row])
-        is_accepted[there[Overflow.FIELD]] &= _are_calm(records[Overflow.FIELD].take(there[Overflow.FIELD]))
+        is_accepted[there[Overflow.FIELD]] &= _are_readable(records[Overflow.FIELD].take(there[Overflow.FIELD]))
         return AcceptedColumns((SOMEWHERE,), np.where(is_accepted, 0, NOT_ACCEPTED), (np.zeros(len(is_accepted)),), created_at)
 
     def index_members(self, key: bytes, members: BinaryViews, scores: Any) -> IndexMemberColumns | None:
@@ -73,7 +73,7 @@ class NativeBatchPrefilter(BatchPrefilter):
         return IndexMemberColumns(ANYWHERE, numbers, group)
 
     def tally_accepted(self, keys: BinaryViews, numbers: Any, totals: Totals) -> None:
-        codes, tags = self._told(keys)[0].dictionary_encode()
+        codes, tags = self._split(keys)[0].dictionary_encode()
         for tag, records in zip(tags, np.bincount(codes, minlength=len(tags)).tolist(), strict=True):
             totals.count("records", self._prefilter.queue(tag) or "", records)
 
@@ -83,29 +83,29 @@ class NativeBatchPrefilter(BatchPrefilter):
             self._prefilter.tally_waiting(index[0], len(scores), int((scores.astype(np.int64) % RANK_STEP).max()), totals)
 
     def tables(self, jobs: AcceptedJobs, totals: Totals) -> Iterator[JobTable]:
-        tags, ids = self._told(jobs.keys)
+        tags, ids = self._split(jobs.keys)
         queue = self._prefilter.queue(tags[0])
         if queue is None or order_of(queue, totals) != ASCENDING:
             return iter(())
         return read_tables(ids, jobs, queue)
 
-    def _told(self, keys: BinaryViews) -> tuple[BinaryViews, BinaryViews]:
+    def _split(self, keys: BinaryViews) -> tuple[BinaryViews, BinaryViews]:
         """The tag and the id in each name of a record; both are empty in all other names."""
         head, middle = (np.frombuffer(text, np.uint8) for text in (self._prefilter.head, b"}:job:"))
-        tags, ids = _split(keys.data, keys.starts, keys.sizes, head, middle)
+        tags, ids = _split_keys(keys.data, keys.starts, keys.sizes, head, middle)
         return BinaryViews(keys.data, *tags), BinaryViews(keys.data, *ids)
 
 
-def _are_calm(overflows: BinaryViews) -> Any:
-    """``is_calm`` of each."""
-    answers = OverflowColumns.of(overflows).are_plain
-    for row in np.flatnonzero(~answers).tolist():
-        answers[row] = is_calm(overflows[row])
-    return answers
+def _are_readable(overflows: BinaryViews) -> Any:
+    """``is_readable`` of each."""
+    readable = OverflowColumns.of(overflows).are_plain
+    for row in np.flatnonzero(~readable).tolist():
+        readable[row] = is_readable(overflows[row])
+    return readable
 
 
 @compiled
-def _split(data: Any, starts: Any, sizes: Any, head: Any, middle: Any) -> Any:
+def _split_keys(data: Any, starts: Any, sizes: Any, head: Any, middle: Any) -> Any:
     tags, ids = np.zeros((2, len(starts)), np.int64), np.zeros((2, len(starts)), np.int64)
     for row in range(len(starts)):
         first, end = starts[row] + len(head), starts[row] + sizes[row]

@@ -54,18 +54,18 @@ class OverflowColumns:
     are_plain: Any
     """bool."""
     roles: BinaryViews
-    moments: Any
+    scores: Any
     """The score in the place of this role (int64)."""
     _fields: Mapping[str, BinaryViews]
     _extra: BinaryViews
-    """What is kept of each."""
+    """That of each."""
     _families: BinaryViews
-    """The family that keeps it, where it stands there as an ordered ``encode_tagged``, and is not ``_others``."""
+    """The family whose it is, where it is written as an ordered ``encode_tagged``, and is not ``_others``."""
     _others: Any
-    """Of which jobs something else is kept (indexes)."""
+    """Which jobs have another extra (indexes)."""
     _codes: Any
-    """And what that is, of each of these."""
-    _kept: Sequence[Mapping[str, Any]]
+    """And which of ``_extras`` that is."""
+    _extras: Sequence[Mapping[str, Any]]
 
     @classmethod
     def of(cls, texts: BinaryViews) -> OverflowColumns:
@@ -73,23 +73,23 @@ class OverflowColumns:
         spans = np.zeros((2, len(FIELDS) + 3, len(texts)), np.int64)
         are_plain = np.zeros(len(texts), np.bool_)
         _walk(texts.data, texts.starts, texts.sizes, spans[0], spans[1], are_plain, _KINDS, _ENDS, _ALL_NAMES, _IS_BASE64, _TEXTS)
-        *fields, extra, roles, moments = (BinaryViews(texts.data, *found) for found in spans.transpose(1, 0, 2))
+        *fields, extra, roles, scores = (BinaryViews(texts.data, *found) for found in spans.transpose(1, 0, 2))
         are_tagged, families = check_tagged_json(extra)
         others = np.flatnonzero(are_plain & ~are_tagged)
         codes, different = extra.take(others).dictionary_encode()
-        kept = list(map(extra_of, different))
-        are_plain[others] = np.array([each is not None for each in kept], bool)[codes]
+        extras = list(map(extra_of, different))
+        are_plain[others] = np.array([each is not None for each in extras], bool)[codes]
         by_name = dict(zip(FIELDS, fields, strict=True))
         return cls(
             are_plain,
             roles,
-            moments.parse_canonical_ints()[0],
+            scores.parse_canonical_ints()[0],
             by_name,
             extra,
             families,
             others,
             codes,
-            [each or {} for each in kept],
+            [each or {} for each in extras],
         )
 
     def has(self, name: str) -> Any:
@@ -125,13 +125,13 @@ class OverflowColumns:
         return BinaryLists(found, counts), faults[lasts] == faults[lasts - counts]
 
     def extra(self) -> tuple[BinaryViews, frozenset[str]]:
-        """What other families keep, as an ordered ``encode_tagged``; and the names of all of these families."""
+        """The extra of other families, as an ordered ``encode_tagged``; and the names of all of these families."""
         names = {family.decode() for family in self._families.dictionary_encode()[1] if family}
         if not len(self._others):
             return self._extra, frozenset(names)
-        encoded = BinaryViews.of([encode_tagged(each, ordered=True) for each in self._kept]).take(self._codes)
+        encoded = BinaryViews.of([encode_tagged(each, ordered=True) for each in self._extras]).take(self._codes)
         rest = np.delete(np.arange(len(self._extra)), self._others)
-        return scatter([self._extra.take(rest), encoded], [rest, self._others]), frozenset(names.union(*self._kept))
+        return scatter([self._extra.take(rest), encoded], [rest, self._others]), frozenset(names.union(*self._extras))
 
 
 def _there(texts: BinaryViews) -> BinaryViews:
@@ -142,7 +142,7 @@ def _there(texts: BinaryViews) -> BinaryViews:
 
 
 @compiled
-def _stands(data: Any, at: int, end: int, text: Any) -> bool:
+def _starts_with(data: Any, at: int, end: int, text: Any) -> bool:
     return at + len(text) <= end and has(data, at, text)
 
 
@@ -188,7 +188,7 @@ def _value(data: Any, at: int, end: int, kind: int, is_base64: Any, opening: Any
             stop += 1
         return (at, stop, stop) if 1 <= stop - at - 2 <= 17 else nothing
     if kind == BYTES:
-        if not _stands(data, at, end, opening):
+        if not _starts_with(data, at, end, opening):
             return nothing
         first = at + len(opening)
         stop = _base64(data, first, end, is_base64)
@@ -200,7 +200,7 @@ def _value(data: Any, at: int, end: int, kind: int, is_base64: Any, opening: Any
     first = at + 1
     at = first
     while True:
-        if not _stands(data, at, end, opening):
+        if not _starts_with(data, at, end, opening):
             return nothing
         at = _base64(data, at + len(opening), end, is_base64)
         if at < 0 or at + 2 >= end or data[at + 1] != 125:
@@ -227,12 +227,12 @@ def _walk(
     is_base64: Any,
     texts: Any,
 ) -> None:
-    head, middle, moment, tail, opening = texts
+    head, middle, at_text, tail, opening = texts
     fields = len(kinds)
     for row in range(len(starts)):
         at, end = starts[row], starts[row] + sizes[row]
         found_sizes[:fields, row] = NONE
-        if not _stands(data, at, end, head):
+        if not _starts_with(data, at, end, head):
             continue
         at += len(head)
         is_first, is_valid = True, True
@@ -241,7 +241,7 @@ def _walk(
             begin = at
             if not is_first and begin < end and data[begin] == 44:
                 begin += 1
-            if (not is_first and begin == at) or not _stands(data, begin, end, name):
+            if (not is_first and begin == at) or not _starts_with(data, begin, end, name):
                 continue
             first, stop, after = _value(data, begin + len(name), end, kinds[field], is_base64, opening)
             if after < 0:
@@ -249,10 +249,10 @@ def _walk(
                 break
             found_starts[field, row], found_sizes[field, row] = first, stop - first
             at, is_first = after, False
-        if not is_valid or not _stands(data, at, end, middle):
+        if not is_valid or not _starts_with(data, at, end, middle):
             continue
         at += len(middle)
-        # What is kept for others may have any form: what comes after it is found from the end.
+        # The extra of others may have any form: what comes after it is found from the end.
         stop = end - len(tail)
         if stop <= at or not has(data, stop, tail):
             continue
@@ -269,9 +269,9 @@ def _walk(
         last = word
         while word > at and 97 <= data[word - 1] <= 122:
             word -= 1
-        if word == last or word - len(moment) <= at or not has(data, word - len(moment), moment):
+        if word == last or word - len(at_text) <= at or not has(data, word - len(at_text), at_text):
             continue
-        found_starts[fields, row], found_sizes[fields, row] = at, word - len(moment) - at
+        found_starts[fields, row], found_sizes[fields, row] = at, word - len(at_text) - at
         found_starts[fields + 1, row], found_sizes[fields + 1, row] = word, last - word
         found_starts[fields + 2, row], found_sizes[fields + 2, row] = number, stop - number
         are_plain[row] = True

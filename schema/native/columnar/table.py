@@ -27,15 +27,15 @@ from ..record import FAILED, NAME, ROLE_OF, STATES
 from ..scripts.waiting_score import IMPORTED, RANK_STEP
 from .overflow import OverflowColumns
 
-MOMENTS = {State.WAITING: None, State.SCHEDULED: "due_at", State.COMPLETED: "finished_at", State.FAILED: "finished_at"}
-"""The states of jobs in tables, with the attribute that is their score; waiting ones have a score of their own."""
+SCORES = {State.WAITING: None, State.SCHEDULED: "due_at", State.COMPLETED: "finished_at", State.FAILED: "finished_at"}
+"""The states of jobs in tables, with the attribute that is their score; waiting ones have one of their own."""
 NEEDED = ("priority", "rank", "payload")
 RARE = ("lease_expires_at", "tags", "depends_on", "unique_key", "history")
 """What jobs in tables don't have."""
 NOTHING = (None, ())
 NUMBERS = {b"published_at": "created_at", b"due_at": "due_at", b"delivered_at": "started_at", b"deliveries": "attempts"}
 TEXTS = {b"consumer": "worker", b"error": "error"}
-"""Fields with the attributes that stand in them, if the job has such."""
+"""Fields with the attributes that they hold, if the job has such."""
 ALSO: Mapping[State, frozenset[bytes]] = {State.SCHEDULED: frozenset({b"due_at"}), State.FAILED: frozenset({b"reason"})}
 """The fields that only records of these jobs have, and all of them."""
 REMEMBERING = frozenset({State.SCHEDULED, State.FAILED})
@@ -46,13 +46,13 @@ def can_write_table(table: JobTable) -> bool:
     """Whether a native queue can express all of the jobs."""
     common = table.common
     families = table.families if "extra" in table.columns else common.extra.keys()
-    return bool(common.queue) and common.state in MOMENTS and bool(table.ids.sizes.all()) and NAME not in families
+    return bool(common.queue) and common.state in SCORES and bool(table.ids.sizes.all()) and NAME not in families
 
 
 def write_table(table: JobTable, target: Target, written: Totals) -> CommandTable | None:
     """See KeyFamily.write_table."""
     common, rows = table.common, len(table)
-    role, moment = ROLE_OF[common.state], MOMENTS[common.state]
+    role, attribute = ROLE_OF[common.state], SCORES[common.state]
     if (
         not target.fresh
         or target.generated
@@ -61,14 +61,16 @@ def write_table(table: JobTable, target: Target, written: Totals) -> CommandTabl
         return None
     numbers = {name: _numbers(table, name) for name in _ATTRIBUTES}
     texts = {name: _text(table, name) for name in ("name", "payload", "result", "error", "worker")}
-    told = numbers | texts
-    if any(told[name] is None for name in NEEDED) or (moment is not None and told[moment] is None):
+    values = numbers | texts
+    if any(values[name] is None for name in NEEDED) or (attribute is not None and values[attribute] is None):
         return None
-    if any(value is _ODD for value in told.values()) or (told["finished_at"] is not None and moment != "finished_at"):
+    if any(value is _UNWRITABLE for value in values.values()) or (
+        values["finished_at"] is not None and attribute != "finished_at"
+    ):
         return None
     position = np.full(rows, -1) if numbers["position"] is None else numbers["position"]
     waiting_scores = numbers["rank"] * RANK_STEP + np.minimum(position + 1, IMPORTED - 1)
-    scores = waiting_scores if moment is None else numbers[moment]
+    scores = waiting_scores if attribute is None else numbers[attribute]
     if max(int(np.abs(waiting_scores).max()), int(np.abs(scores).max())) > EXACT:
         return None
     words: list[bytes | BinaryViews] = [b"payload", texts["payload"], b"name", texts["name"]]
@@ -103,7 +105,7 @@ _ATTRIBUTES = (
     *("priority", "rank", "position", "created_at", "updated_at", "due_at", "started_at", "finished_at"),
     *("attempts", "max_attempts", "ttl"),
 )
-_ODD = "odd"
+_UNWRITABLE = "unwritable"
 """Stands for values that a column can't write."""
 
 
@@ -114,7 +116,7 @@ def _numbers(table: JobTable, name: str) -> Any:
     value = getattr(table.common, name)
     if value is None:
         return None
-    return np.full(len(table), value) if type(value) is int and abs(value) < 2**63 else _ODD
+    return np.full(len(table), value) if type(value) is int and abs(value) < 2**63 else _UNWRITABLE
 
 
 def _text(table: JobTable, name: str) -> bytes | BinaryViews | Any:
@@ -125,7 +127,7 @@ def _text(table: JobTable, name: str) -> bytes | BinaryViews | Any:
     if not isinstance(value, str):
         return value
     raw = to_bytes(value)
-    return raw if to_text(raw) == value else _ODD
+    return raw if to_text(raw) == value else _UNWRITABLE
 
 
 def _overflow(
@@ -191,7 +193,7 @@ def _base64(value: bytes | BinaryViews) -> Any:
 
 
 def read_tables(ids: BinaryViews, jobs: AcceptedJobs, queue: str) -> Iterator[JobTable]:
-    """The jobs of a queue of ascending order that stand as a migration has left them."""
+    """The jobs of a queue of ascending order that are as a migration has left them."""
     ((key, members),) = jobs.indexes.items()
     role, fields = key.rpartition(b":")[2], jobs.records
     state = STATES[role.decode()]
@@ -201,7 +203,7 @@ def read_tables(ids: BinaryViews, jobs: AcceptedJobs, queue: str) -> Iterator[Jo
         return
     overflow = OverflowColumns.of(fields[Overflow.FIELD])
     scores = np.where(np.abs(members.scores) <= EXACT, members.scores, 0.5)
-    are_left = overflow.are_plain & (np.floor(scores) == scores) & overflow.roles.equals(role)
+    are_migrated = overflow.are_plain & (np.floor(scores) == scores) & overflow.roles.equals(role)
     scores = scores.astype(np.int64)
     columns, are_own = _own_columns(fields, state, scores)
     columns["id"] = ids
@@ -210,7 +212,7 @@ def read_tables(ids: BinaryViews, jobs: AcceptedJobs, queue: str) -> Iterator[Jo
     columns["extra"], families = overflow.extra()
     columns["logs"], are_lines = overflow.lines("logs")
     result, are_results = overflow.raw("result")
-    are_left &= (overflow.moments == scores) & are_own & are_lines & are_results
+    are_migrated &= (overflow.scores == scores) & are_own & are_lines & are_results
     # What overflows of some jobs and not of others makes tables of their own.
     has_priority, priority = overflow.has("priority"), overflow.whole("priority")
     if "rank" in columns:
@@ -222,9 +224,9 @@ def read_tables(ids: BinaryViews, jobs: AcceptedJobs, queue: str) -> Iterator[Jo
         "result": (overflow.has("result"), result),
     }
     which = sum(has << bit for bit, (has, _) in enumerate(some.values()))
-    for code in np.unique(which[are_left]).tolist():
+    for code in np.unique(which[are_migrated]).tolist():
         there = {name: column for bit, (name, (_, column)) in enumerate(some.items()) if code >> bit & 1}
-        table = JobTable.of(are_left & (which == code), Job("", queue, "", state), columns | there, families, queue)
+        table = JobTable.of(are_migrated & (which == code), Job("", queue, "", state), columns | there, families, queue)
         if table is not None:
             yield table
 
@@ -233,24 +235,24 @@ def _own_columns(fields: Mapping[bytes, BinaryViews], state: State, scores: Any)
     """What the fields of records say, and of which jobs (bool) they are as a migration has left them."""
     columns: dict[str, Column] = {"name": fields[b"name"], "payload": fields[b"payload"]}
     columns |= {name: fields[field] for field, name in TEXTS.items() if field in fields}
-    are_left = np.ones(len(scores), bool)
+    are_migrated = np.ones(len(scores), bool)
     for field, name in NUMBERS.items():
         if field in fields:
             columns[name], are_exact = fields[field].parse_canonical_ints()
-            are_left &= are_exact
+            are_migrated &= are_exact
     match state:
         case State.WAITING:
             columns["rank"] = scores // RANK_STEP
         case State.SCHEDULED:
-            are_left &= columns["due_at"] == scores
+            are_migrated &= columns["due_at"] == scores
         case State.COMPLETED:
             columns["finished_at"] = scores
         case State.FAILED:
             columns["finished_at"] = scores
-            are_left &= fields[b"reason"].equals(FAILED)
+            are_migrated &= fields[b"reason"].equals(FAILED)
     if b"score" in fields:
         waiting_scores, are_exact = fields[b"score"].parse_canonical_ints()
         # A score that no migration gives is kept with its job.
-        are_left &= are_exact & (waiting_scores % RANK_STEP < IMPORTED) & (np.abs(waiting_scores) <= EXACT)
+        are_migrated &= are_exact & (waiting_scores % RANK_STEP < IMPORTED) & (np.abs(waiting_scores) <= EXACT)
         columns["rank"] = waiting_scores // RANK_STEP
-    return columns, are_left
+    return columns, are_migrated

@@ -18,11 +18,11 @@ from ...errors import QueueArgumentsError
 
 @frozen
 class Setting:
-    """A queue argument that scripts honour: the field of meta it stands in, and what it may be: a number, or text, or a word."""
+    """A queue argument that scripts honour: its field in meta, and what it may be: a number, or text, or one of some choices."""
 
     field: str
     least: int = 0
-    words: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
     is_name: bool = False
     """Whether it is any text; meta holds it as JSON, so that the empty name of the default exchange is something."""
 
@@ -34,10 +34,10 @@ class Setting:
             if isinstance(value, str):
                 return json.dumps(value)
             raise QueueArgumentsError(f"queue {queue!r}: {name} is {value!r}, not a text")
-        if self.words:
-            if value in self.words:
+        if self.choices:
+            if value in self.choices:
                 return str(value)
-            raise QueueArgumentsError(f"queue {queue!r}: {name} is {value!r}, not one of {', '.join(self.words)}")
+            raise QueueArgumentsError(f"queue {queue!r}: {name} is {value!r}, not one of {', '.join(self.choices)}")
         if not isinstance(value, int) or isinstance(value, bool) or not self.least <= value < 2**53:
             raise QueueArgumentsError(f"queue {queue!r}: {name} is {value!r}, not a whole number of at least {self.least}")
         return value
@@ -49,7 +49,7 @@ SETTINGS: Mapping[str, Setting] = {
     "x-message-ttl": Setting("ttl"),  # a job that waits longer is expired
     "x-max-length": Setting("max_length"),
     "x-max-length-bytes": Setting("max_bytes"),  # of the bodies that wait
-    "x-overflow": Setting("overflow", words=("drop-head", "reject-publish")),
+    "x-overflow": Setting("overflow", choices=("drop-head", "reject-publish")),
     "x-max-priority": Setting("max_priority"),  # higher priorities count as this one
     "x-delivery-limit": Setting("delivery_limit", least=1),  # instead of the consumer's
     "x-retention": Setting("retention", least=1),  # acked jobs are kept in done for so long

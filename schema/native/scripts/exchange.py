@@ -46,7 +46,7 @@ class Binding(NamedTuple):
 
 @frozen
 class Bindings:
-    """The bindings of an exchange at one version, sorted. ``odd``: how many fields were no binding and were left out.
+    """The bindings of an exchange at one version, sorted. ``malformed``: how many fields were no binding and were left out.
 
     ``type``: what it was declared as, "" if it never was. ``alternate``: the exchange for what no queue of this one wants, or "".
     ``rest``: where those begin that are still to be read of very many, empty for none. ``before``: the version before this part
@@ -55,7 +55,7 @@ class Bindings:
 
     version: int
     bindings: tuple[Binding, ...]
-    odd: int = 0
+    malformed: int = 0
     type: str = ""
     alternate: str = ""
     before: int = 0
@@ -65,7 +65,9 @@ class Bindings:
         """These with the next ones, which were read where ``rest`` said, and begin with the version of these."""
         bindings = self.bindings + part.bindings
         # A binding may come twice; once is enough to sort them.
-        return evolve(part, bindings=bindings if part.rest else tuple(sorted(set(bindings))), odd=self.odd + part.odd)
+        return evolve(
+            part, bindings=bindings if part.rest else tuple(sorted(set(bindings))), malformed=self.malformed + part.malformed
+        )
 
 
 @frozen
@@ -230,5 +232,5 @@ def _bindings(reply: Any) -> Bindings:
     version, fields, exchange_type, alternate, before, rest = reply
     found = [Binding.parse(raw) for raw in fields]
     good = sorted(binding for binding in found if binding is not None)
-    odd, rest = len(found) - len(good), b"" if rest == b"0" else rest
-    return Bindings(version, tuple(good), odd, to_text(exchange_type), to_text(alternate), before, rest)
+    malformed, rest = len(found) - len(good), b"" if rest == b"0" else rest
+    return Bindings(version, tuple(good), malformed, to_text(exchange_type), to_text(alternate), before, rest)

@@ -197,7 +197,7 @@ class QueueScripts:
         """Changes the queue's routes version after a binding to it was removed; gives the new one, 0 if there is no queue.
 
         Unbind first, bump second. Who caches routes reads the bindings, then ``routes`` of each queue, then the exchange's
-        version again: unchanged, the cache is sound, and from then on every removed binding makes ``publish`` say ``stale``.
+        version again: unchanged, the cache is right, and from then on every removed binding makes ``publish`` say ``stale``.
         """
         return self._call("bump_routes", queue, now, (), int)
 
@@ -385,7 +385,7 @@ class QueueScripts:
     ) -> Call[Found]:
         """The jobs of Celery tasks (``headers.id`` of their messages) that nobody has taken yet, for ``remove``.
 
-        Looks at up to ``limit`` jobs, after ``seen`` that earlier calls have looked at. Call again while ``more``.
+        Scans up to ``limit`` jobs, after ``seen`` that earlier calls have scanned. Call again while ``more``.
         """
         wanted = (to_bytes(_check_name(task_id, "task id")) for task_id in task_ids)
         args = (role, _positive(limit), seen, *wanted)

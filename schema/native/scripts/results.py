@@ -222,10 +222,10 @@ class Task(NamedTuple):
 
 @frozen
 class Found:
-    """The jobs that ``find`` has found in its chunk, how many it has looked at, and whether there may be more behind it."""
+    """The jobs that ``find`` has found in its chunk, how many it has scanned, and whether there may be more behind it."""
 
     jobs: tuple[Task, ...]
-    looked: int
+    scanned: int
     more: bool
 
 
@@ -379,6 +379,6 @@ def removed(reply: Any) -> Removed | None:
 
 
 def found(reply: Any) -> Found:
-    more, looked, found = reply
+    more, scanned, found = reply
     triples = zip(found[::3], found[1::3], found[2::3], strict=True)
-    return Found(tuple(Task(to_text(job_id), to_text(task), message) for job_id, task, message in triples), looked, bool(more))
+    return Found(tuple(Task(to_text(job_id), to_text(task), message) for job_id, task, message in triples), scanned, bool(more))

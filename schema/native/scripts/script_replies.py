@@ -1,7 +1,7 @@
 """How the family's scripts reply, and which exception a refusal becomes.
 
-Every script replies ``[b"ok", result]`` or ``[word, detail…]`` (rule 3 of ``lua/_common.lua``). Errors arrive as replies, so they
-are raised where a reply is read, however the call was sent. Called by the parse functions of ``queue_scripts.py`` and
+Every script replies ``[b"ok", result]`` or ``[status, detail…]`` (rule 3 of ``lua/_common.lua``). Errors arrive as replies, so
+they are raised where a reply is read, however the call was sent. Called by the parse functions of ``queue_scripts.py`` and
 ``exchange.py``.
 """
 
@@ -19,8 +19,8 @@ def result(reply: Any, what: str) -> Any:
     Raises SchemaVersionError, PublishRefused (the server has no memory for it), QueueArgumentsError, ExchangeTypeError or
     MalformedValue (a key at fault holds something else than it should).
     """
-    word, *details = reply
-    match word:
+    status, *details = reply
+    match status:
         case b"ok":
             return details[0]
         case b"schema":
@@ -46,4 +46,4 @@ def result(reply: Any, what: str) -> Any:
             key, detail = details
             raise MalformedValue(f"{what}: key {show(key)!r} is damaged ({show(detail)}): audit the keyspace, move the key away")
         case _:
-            raise ServerError(f"{what}: a script replied with the unknown word {show(word)!r}")
+            raise ServerError(f"{what}: a script replied with the unknown status {show(status)!r}")

@@ -159,9 +159,9 @@ def test_a_search_says_how_many_jobs_it_has_looked_at(send: Send) -> None:
     for number in range(3):
         send(scripts.publish("q", "p", large(number, size=FETCH_BYTES), create=True))
     found = send(scripts.find("q", ["task"]))
-    assert (found.looked, found.more) == (1, True)
+    assert (found.scanned, found.more) == (1, True)
     found = send(scripts.find("q", ["task"], seen=2))
-    assert (found.looked, found.more) == (1, False)
+    assert (found.scanned, found.more) == (1, False)
 
 
 # Blocked jobs

@@ -23,14 +23,14 @@ from .strategies import fields, texts
 NOW = 1_800_000_000_000
 PREFIX = "ferryman"
 TARGET = Target(PREFIX, NOW, fresh=True)
-CALM = {State.WAITING, State.SCHEDULED, State.COMPLETED, State.FAILED}
+UNHELD = {State.WAITING, State.SCHEDULED, State.COMPLETED, State.FAILED}
 
 PUBLISHED = list(FAMILY.generate(300, 3, NOW))
 MIGRATED = [job for job in kue_jobs(300, 3, NOW) if not list(FAMILY.incompatibilities(job))]
 MESSAGES = [job for job in kombu_jobs(100, 3, NOW) if not list(FAMILY.incompatibilities(job))]
 """From kombu, which does not say when they were published."""
 JOBS = [*PUBLISHED, *MIGRATED, *MESSAGES]
-PLAIN = [job for job in JOBS if job.state in CALM and not (job.unique_key or job.tags)]
+PLAIN = [job for job in JOBS if job.state in UNHELD and not (job.unique_key or job.tags)]
 
 scores = st.one_of(st.sampled_from([0.5, math.inf, 2.0**60, NOW - 60_001.0, NOW - 59_999.0, -3.0]), st.floats(allow_nan=False))
 
@@ -107,7 +107,7 @@ def test_jobs_that_are_late_are_accepted_for_a_transfer() -> None:
 
 def test_nearly_all_jobs_are_accepted() -> None:
     prefilter = FAMILY.prefilter(PREFIX, NOW)
-    told = Counter((job.state in CALM, accept(prefilter, stored(job)[0].value) is not None) for job in JOBS)
+    told = Counter((job.state in UNHELD, accept(prefilter, stored(job)[0].value) is not None) for job in JOBS)
     assert told[True, False] == 0 < told[True, True]
 
 

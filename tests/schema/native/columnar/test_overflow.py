@@ -18,7 +18,7 @@ from ....support.binary_views import WAYS, Way
 WHOLE = ("priority", "updated_at", "max_attempts", "ttl")
 
 
-def told(columns: OverflowColumns, row: int) -> Overflow | None:
+def overflow_of(columns: OverflowColumns, row: int) -> Overflow | None:
     """What the columns say of one job, as the class for one has it; None where they say that they can't."""
     fields: dict[str, Any] = {}
     for name in WHOLE:
@@ -37,7 +37,7 @@ def told(columns: OverflowColumns, row: int) -> Overflow | None:
         fields["logs"] = tuple(lines.items[start + index] for index in range(lines.counts[row]))
     kept = Overflow.decode(b'{"fields":{},"extra":%b,"at":[],"native":false}' % extra[row]).extra
     assert families >= kept.keys()
-    return Overflow(fields, kept, [columns.roles[row].decode(), float(columns.moments[row])])
+    return Overflow(fields, kept, [columns.roles[row].decode(), float(columns.scores[row])])
 
 
 @settings(max_examples=500)
@@ -60,7 +60,7 @@ def test_what_is_plainly_aside_is_what_is_aside(rows, way: Way, data: st.DataObj
         event(f"plain: {columns.are_plain[row]}")
         assert not is_plain(text) or columns.are_plain[row] or b"-0" in text
         if columns.are_plain[row]:
-            found = told(columns, row)
+            found = overflow_of(columns, row)
             assert Overflow.decode(text) == found or found is None
 
 
@@ -72,7 +72,7 @@ def test_most_of_what_is_aside_is_plain(jobs) -> None:
         texts.append(Overflow(fields, {"kue": {"fields": {"a": b"b"}}}, ["waiting", 5.0]).encode())
     columns = OverflowColumns.of(BinaryViews.of(texts))
     assert columns.are_plain.all()
-    assert [told(columns, row) for row in range(len(jobs))] == list(map(Overflow.decode, texts))
+    assert [overflow_of(columns, row) for row in range(len(jobs))] == list(map(Overflow.decode, texts))
 
 
 @given(st.sampled_from([{"b": {"x": 1}, "a": {}}, {"a": {"y": b"1", "x": None}}, {"a": 1}, {"a": {"b64": "AA=="}}]))

@@ -10,7 +10,7 @@ from ferryman.schema.fact import Entry
 from ferryman.schema.family import Keyspace, Target
 from ferryman.schema.job import JOB_FIELDS, Job, State
 from ferryman.schema.native import FAMILY
-from ferryman.schema.native.columnar.table import MOMENTS
+from ferryman.schema.native.columnar.table import SCORES
 from ferryman.schema.prefilter import Member
 from ferryman.schema.totals import Totals
 from hiredis import pack_command
@@ -102,7 +102,7 @@ def test_what_may_stand_at_the_target_is_taken_away_job_by_job() -> None:
 
 KEYSPACE = Keyspace(FAMILY, PREFIX, NOW, Totals())
 BATCH = FAMILY.batch_prefilter(PREFIX, NOW)
-CALM = [job for job in (*MIGRATED, *PUBLISHED[:60]) if job.state in MOMENTS and not (job.unique_key or job.tags)]
+UNHELD = [job for job in (*MIGRATED, *PUBLISHED[:60]) if job.state in SCORES and not (job.unique_key or job.tags)]
 
 numbers = st.one_of(
     st.sampled_from([b"0", b"-1", b"+1", b"07", b"1_0", b" 1", b"1.0", b"", b"9" * 18, b"9" * 19, b"1" * 5000, b"%d" % 2**53]),
@@ -141,7 +141,7 @@ def check_read(those: list[Keys]) -> int:
 
 
 @settings(max_examples=800)
-@given(st.sampled_from(CALM), st.sets(field_names, max_size=1), st.data())
+@given(st.sampled_from(UNHELD), st.sets(field_names, max_size=1), st.data())
 def test_jobs_in_a_table_are_those_that_the_reader_makes_of_each(job, missing, data) -> None:
     names = data.draw(st.sets(field_names, max_size=1))
     found = []
@@ -158,15 +158,15 @@ def test_migrated_jobs_are_read_from_tables(jobs) -> None:
     def kind(keys: Keys) -> tuple[object, ...]:
         return keys.members[0].key, tuple(keys.record)
 
-    found = [keys_of(job, number, {}, set(), None) for number, job in enumerate(jobs, 1) if job in CALM]
+    found = [keys_of(job, number, {}, set(), None) for number, job in enumerate(jobs, 1) if job in UNHELD]
     for _, group in groupby(sorted(filter(None, found), key=kind), key=kind):
         those = list(group)
         assert check_read(those) == len(those)
 
 
 def test_a_queue_of_the_other_order_is_read_job_by_job() -> None:
-    keys, totals = keys_of(CALM[0], 1, {}, set(), None), Totals()
-    totals.name("descending", [CALM[0].queue])
+    keys, totals = keys_of(UNHELD[0], 1, {}, set(), None), Totals()
+    totals.name("descending", [UNHELD[0].queue])
     assert not list(BATCH.tables(accepted_jobs([keys]), totals))
 
 
