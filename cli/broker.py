@@ -17,7 +17,7 @@ from ..schema.errors import UsageError
 from ..schema.native.scripts.queue_scripts import QueueScripts
 from ..transport.connection.factory import LinkFactory
 from ..transport.connection.link import ServerLink
-from ..transport.publish.revocation import lasting
+from ..transport.publish.revocation import durable_queues
 
 
 @frozen
@@ -29,7 +29,7 @@ class Broker:
 
     def queues(self, chosen: tuple[str, ...]) -> list[str]:
         """The queues that were chosen; all that last, if none was."""
-        return list(chosen) or lasting(self.link, self.scripts)
+        return list(chosen) or durable_queues(self.link, self.scripts)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import redis
@@ -29,10 +29,8 @@ from ..schema.native.scripts.results import DeadLetter, DeadLetterOutbox
 from ..schema.text import to_bytes, to_text
 from .errors import CONNECTION_ERRORS, BrokerFull
 from .message import Content, content, kombu_types
-from .publish.publisher import Forwarder, OutgoingMessage
-
-if TYPE_CHECKING:
-    from .transport import Transport
+from .publish.sender import OutgoingMessage, Sender
+from .session import Session
 
 logger = logging.getLogger("ferryman.transport")
 
@@ -54,9 +52,9 @@ Targets = Callable[[str, str, Mapping[str, Any]], Sequence[str]]
 class DeadLetters:
     """What one connection knows of queues with a dead letter exchange. Thread-safe."""
 
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-        self._publisher = Forwarder(transport)
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._sender = Sender(session, self.mark, creates=False, is_ordered=True)
         self._lock = threading.Lock()
         self._look_at: dict[str, float] = {}
         """Queue -> when to look into its outbox, on the monotonic clock."""
@@ -80,7 +78,7 @@ class DeadLetters:
         now = time.monotonic()
         if now >= self._ask_at:
             self._ask_at = now + LOOK
-            for queue in self._transport.link.command("SMEMBERS", keys.forwarding(self._transport.settings.prefix)):
+            for queue in self._session.link.command("SMEMBERS", keys.forwarding(self._session.settings.prefix)):
                 self._look_at.setdefault(to_text(queue), 0.0)
         if self.seconds_left == 0:
             self._visit_due()
@@ -110,11 +108,11 @@ class DeadLetters:
     def _visit(self, queue: str) -> float:
         """Forwards some letters of a queue. Gives the seconds until the next visit; infinite where none can come any more."""
         try:
-            outbox = self._transport.link.run(self._transport.scripts.outbox(queue, limit=BATCH))
+            outbox = self._session.link.run(self._session.scripts.outbox(queue, limit=BATCH))
             if outbox is None:
                 return math.inf
             settled = self._forward(queue, outbox)
-            self._transport.link.run(self._transport.scripts.forwarded(queue, settled))
+            self._session.link.run(self._session.scripts.forwarded(queue, settled))
         except CONNECTION_ERRORS:
             self._look_at[queue] = 0.0
             raise
@@ -132,28 +130,28 @@ class DeadLetters:
         messages = {letter.number: addressed(queue, letter, outbox, self._targets) for letter in outbox.dead_letters}
         sendable = [message for message in messages.values() if message is not None]
         try:
-            unwanted = self._publisher.deliver(sendable)
+            unroutable = self._sender.send(sendable)
         except BrokerFull:
-            unwanted = []
+            unroutable = []
             for at, message in enumerate(sendable):
                 try:
-                    unwanted += self._publisher.deliver([message])
+                    unroutable += self._sender.send([message])
                 except BrokerFull as error:
                     logger.info("dead letters of queue %r wait until there is room: %s", queue, error)
-                    return _settled(outbox.dead_letters, messages, unwanted, sendable[at:])
-        return _settled(outbox.dead_letters, messages, unwanted)
+                    return _settled(outbox.dead_letters, messages, unroutable, sendable[at:])
+        return _settled(outbox.dead_letters, messages, unroutable)
 
     def _targets(self, exchange: str, routing_key: str, headers: Mapping[str, Any]) -> list[str]:
-        return self._transport.routes.table(exchange).queues(routing_key, headers) if exchange else [routing_key]
+        return self._session.routes.table(exchange).queues(routing_key, headers) if exchange else [routing_key]
 
 
 def _settled(
     letters: Iterable[DeadLetter],
     messages: Mapping[int, OutgoingMessage | None],
-    unwanted: Sequence[OutgoingMessage],
+    unroutable: Sequence[OutgoingMessage],
     waiting: Iterable[OutgoingMessage] = (),
 ) -> list[tuple[DeadLetter, bool]]:
-    gone = {message.publication.id for message in unwanted}
+    gone = {message.publication.id for message in unroutable}
     left = {message.publication.id for message in waiting}
     settled = []
     for letter in letters:

@@ -35,7 +35,7 @@ class QueueLengths:
     def _read(self, names: list[str]) -> list[dict[str, Any]]:
         with Connection(self.url, transport_options=dict(self.options), ssl=self.ssl) as connection:
             channel = connection.default_channel
-            sizes = channel.link.run_all([channel.scripts.size(name) for name in names])
+            sizes = channel.session.link.run_all([channel.session.scripts.size(name) for name in names])
         return [
             {
                 "name": name,

@@ -7,9 +7,7 @@ prefetch on that word.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
-from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
@@ -18,21 +16,20 @@ from kombu.transport import base
 from kombu.transport.virtual import Management
 
 from ..schema.native.keys import wake
-from ..schema.native.scripts.exchange import Exchanges
-from ..schema.native.scripts.queue_scripts import QueueScripts
 from . import flower
 from .celery import scheduled_tasks
-from .channel import Channel, Consumer
+from .channel import Channel
 from .connection.cluster_link import ClusterLink
 from .consume.poller import Poller
 from .dead_letters import DeadLetters
 from .errors import CHANNEL_ERRORS, CONNECTION_ERRORS
-from .publish.routes import Routes
+from .publish.declarations import EXCHANGE_TYPES
+from .session import Session
 from .settings import Settings
 
-PATIENCE = 1.0
+RECONNECT_TIMEOUT = 1.0
 """Seconds for which ``drain_events`` tries to connect again after a connection error."""
-PAUSE = 0.2
+RECONNECT_INTERVAL = 0.2
 """Seconds between these attempts."""
 
 
@@ -51,7 +48,7 @@ class Transport(base.Transport):  # type: ignore[misc]
     implements = base.Transport.implements.extend(
         asynchronous=True,
         batch_publish=True,
-        exchange_type=frozenset(["direct", "topic", "fanout", "headers"]),
+        exchange_type=frozenset(EXCHANGE_TYPES),
         heartbeats=False,
     )
 
@@ -59,33 +56,16 @@ class Transport(base.Transport):  # type: ignore[misc]
         super().__init__(client)
         flower.teach()
         scheduled_tasks.teach()
-        self.settings = Settings.of(client)
-        self.scripts = QueueScripts(self.settings.prefix)
-        self.exchanges = Exchanges(self.settings.prefix)
-        self.link = self.settings.links.link()
-        self.routes = Routes(self.scripts, self.exchanges, self.link)
-        self.letters = DeadLetters(self)
-        self.poller = Poller(self)
+        self.session = Session.of(Settings.of(client))
+        self.dead_letters = DeadLetters(self.session)
         self.channels: list[Channel] = []
-        self.broadcasts: dict[str, dict[str, int | None]] = {}
-        """Queue -> fanout exchange -> life in ms: what this connection has bound."""
-        self.exclusive: set[str] = set()
-        """The queues that go with this connection."""
+        self.poller = Poller(self.session, self.dead_letters, self.channels)
         self._channel_ids = count(1)
-        self._failed = False
-        self._pid = os.getpid()
-        self.lapsed = False
-        """Whether a lease was lost. The poller makes a connection error of it."""
 
     @property
     def broken(self) -> bool:
         """Whether a connection error has happened: kombu will replace this transport."""
-        return self._failed or self.link.failed
-
-    @property
-    def is_inherited(self) -> bool:
-        """Whether this is a forked child's copy: its sockets and what its channels hold are the parent's."""
-        return self._pid != os.getpid()
+        return self.session.is_broken
 
     def driver_version(self) -> str:
         """The version of redis-py."""
@@ -99,7 +79,7 @@ class Transport(base.Transport):  # type: ignore[misc]
 
     def as_uri(self, uri: str, include_password: bool = False, mask: str = "**") -> str:
         """The address for people, or whole for another process."""
-        address = self.settings.address
+        address = self.session.settings.address
         return address.url() if include_password else address.display().replace("***", mask)
 
     def establish_connection(self) -> Transport:
@@ -107,20 +87,20 @@ class Transport(base.Transport):  # type: ignore[misc]
 
         Consumers that a lost connection has left go on with the new one.
         """
-        was_broken = self.broken or self.lapsed
-        self.link.reopen()
-        if not isinstance(self.link, ClusterLink):
+        was_broken = self.session.is_broken or self.session.lapsed
+        self.session.link.reopen()
+        if not isinstance(self.session.link, ClusterLink):
             self._check_writable()
         if was_broken:
-            self._recover()
+            self._resume()
         return self
 
-    def _recover(self) -> None:
+    def _resume(self) -> None:
         """The connection is back, and kombu has not put another transport in the place of this one. Raises connection errors."""
-        self._failed = self.lapsed = False
+        self.session.failed = self.session.lapsed = False
         for channel in list(self.channels):
-            channel.take_stock()
-        self.poller.begin_again()
+            channel.leases.reconcile()
+        self.poller.restart()
 
     def _reconnect(self, seconds: float) -> None:
         """Tries to connect for so many seconds, so that who repeats what fails does not spin. Raises connection errors."""
@@ -132,7 +112,7 @@ class Transport(base.Transport):  # type: ignore[misc]
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise
-                time.sleep(min(PAUSE, left))
+                time.sleep(min(RECONNECT_INTERVAL, left))
             else:
                 return
 
@@ -142,29 +122,36 @@ class Transport(base.Transport):  # type: ignore[misc]
         kombu pauses between attempts to connect, but not between attempts at what comes after.
         """
         with contextlib.suppress(redis.exceptions.NoPermissionError):  # what the user may not do, its first use says
-            self.link.command("DEL", wake(self.settings.prefix, "nobody"))
+            self.session.link.command("DEL", wake(self.session.settings.prefix, "nobody"))
 
     def verify_connection(self, connection: Any) -> bool:
         """Whether the connection still works, as far as is known."""
-        return not self.broken
+        return not self.session.is_broken
 
     def close_connection(self, connection: Transport) -> None:
         """Closes every channel and socket. Exclusive queues go too; if the connection is lost, their time runs out."""
-        if self.is_inherited:
+        if self.session.is_inherited:
             return
-        if self.exclusive:
+        if self.session.exclusive:
             self.create_channel(connection).delete_exclusive()
         for channel in list(self.channels):
             channel.close()
         self.poller.close()
-        self.link.close()
+        self.session.link.close()
 
     def create_channel(self, connection: Transport) -> Channel:
         """A new channel of a connection that is established.
 
         Of that, and not of this transport: while it was being established, kombu may have gone on to another URL of its list.
         """
-        channel = Channel(connection)
+        channel = Channel(
+            connection,
+            next(connection._channel_ids),
+            connection.session,
+            connection.dead_letters,
+            connection.poller,
+            connection.poller.fanout,
+        )
         connection.channels.append(channel)
         return channel
 
@@ -173,51 +160,16 @@ class Transport(base.Transport):  # type: ignore[misc]
         if channel in self.channels:
             self.channels.remove(channel)
 
-    def next_channel_id(self) -> int:
-        """A number for kombu's debug output."""
-        return next(self._channel_ids)
-
-    def consumers_of(self, queue: str) -> list[tuple[Channel, Consumer]]:
-        """Everyone on this connection who consumes a queue."""
-        return [(channel, consumer) for channel in self.channels for consumer in channel.consumers(queue)]
-
-    def enlist(self, registry: bytes, queue: str) -> None:
-        """Lists a queue in a set of them. At maxmemory it has to do without: a full server must still be drained."""
-        if not self.link.command("SISMEMBER", registry, queue):
-            with contextlib.suppress(redis.exceptions.OutOfMemoryError):
-                self.link.command("SADD", registry, queue)
-
-    def flush_acks(self) -> None:
-        """Sends the acks of all channels that still wait for company."""
-        for channel in list(self.channels):
-            channel.acks.flush()
-
-    def lease_lost(self) -> None:
-        """What this connection's consumers held is others' now: kombu is to begin anew. From any thread."""
-        self.lapsed = True
-        self.poller.changed()
-
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:
         """Hands out one message. Raises ``socket.timeout`` if none comes in ``timeout`` seconds, and connection errors.
 
         Who catches a connection error and calls again goes on where he was, as soon as the server is back.
         """
-        with self.watching_for_failure():
-            if self.broken or self.lapsed:
-                self._reconnect(PATIENCE if timeout is None else min(timeout, PATIENCE))
+        with self.session.watching_for_failure():
+            if self.session.is_broken or self.session.lapsed:
+                self._reconnect(RECONNECT_TIMEOUT if timeout is None else min(timeout, RECONNECT_TIMEOUT))
             self.poller.drain(timeout)
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
         """Lets Celery's event loop drive this connection."""
         self.poller.register(loop)
-
-    @contextlib.contextmanager
-    def watching_for_failure(self) -> Iterator[None]:
-        """Notes a connection error that passes through the block."""
-        try:
-            yield
-        except TimeoutError:
-            raise  # the caller's own time is up
-        except CONNECTION_ERRORS:
-            self._failed = True
-            raise

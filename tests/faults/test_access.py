@@ -260,7 +260,7 @@ def test_a_list_of_brokers_goes_on_to_the_next_one(server):
     url = f"ferryman://localhost:{free_port()}/0;{server.url()}"
     with Connection(url, transport_options={"lease": 7}) as connection:
         connection.ensure_connection(max_retries=3, interval_start=0)
-        assert connection.transport.settings.lease == 7
+        assert connection.transport.session.settings.lease == 7
         with connection.channel() as channel:
             Producer(channel).publish("found", routing_key="q")
 
@@ -276,5 +276,5 @@ def test_a_list_of_brokers_goes_on_to_the_next_one(server):
 def test_no_kind_of_address_shows_its_password(url):
     connection = Connection(url)
     assert "secret" not in f"{connection!r} {connection.as_uri()}"
-    assert "secret" not in repr(connection.transport.settings)
-    assert "secret" not in repr(connect(connection.transport.settings.address))
+    assert "secret" not in repr(connection.transport.session.settings)
+    assert "secret" not in repr(connect(connection.transport.session.settings.address))

@@ -106,8 +106,8 @@ def everything(connection: Connection, queue: str = "q") -> list[Any]:
         while (message := channel.basic_get(queue)) is not None:
             bodies.append(message.payload)
             message.ack()
-        transport = channel.transport
-        size = transport.link.run(transport.scripts.size(queue))
+        session = channel.session
+        size = session.link.run(session.scripts.size(queue))
         assert (size.waiting, size.scheduled, size.held) == (0, 0, 0)
     return bodies
 
@@ -167,8 +167,8 @@ def test_a_delayed_message_is_stored_once(server, side):
         Producer(connection).publish("later", routing_key="q", **options)
 
     def check(direct, _):
-        transport = direct.transport
-        assert transport.link.run(transport.scripts.size("q")).scheduled == 1
+        session = direct.transport.session
+        assert session.link.run(session.scripts.size("q")).scheduled == 1
 
     cut_everywhere(server, side, act, check)
 
@@ -311,7 +311,7 @@ def test_a_rejected_message_is_a_dead_letter_once_or_still_there(server, side):
             channel.basic_get("q").reject()
 
     def check(direct, _):
-        dead = direct.default_channel.link.command("ZCARD", direct.transport.scripts.keys("q").dead)
+        dead = direct.default_channel.session.link.command("ZCARD", direct.transport.session.scripts.keys("q").dead)
         assert dead + len(everything(direct)) == 3
         assert dead in (1, 2)
 
@@ -344,9 +344,9 @@ def test_a_queue_is_declared_and_bound(server, side):
     def check(direct, _):
         publish(direct, ["routed"], exchange=Exchange("ex", "direct"), routing_key="key")
         assert everything(direct, "bound") == ["routed"]
-        transport = direct.transport
-        assert transport.link.command("HGET", transport.scripts.keys("bound").meta, "max_length") == b"7"
-        assert transport.link.command("SISMEMBER", "ferryman:queues", "bound") == 1
+        session = direct.transport.session
+        assert session.link.command("HGET", session.scripts.keys("bound").meta, "max_length") == b"7"
+        assert session.link.command("SISMEMBER", "ferryman:queues", "bound") == 1
 
     cut_everywhere(server, side, retrying(operation), check)
 
@@ -396,9 +396,9 @@ def test_a_deleted_queue_leaves_nothing_behind(server, side):
 
     def check(direct, _):
         publish(direct, ["after"], exchange=exchange, routing_key="a")
-        left = direct.transport.link.command("KEYS", "*leaving*")
+        left = direct.transport.session.link.command("KEYS", "*leaving*")
         assert [key for key in left if b":publisher:" not in key] == []
-        assert direct.transport.link.command("SISMEMBER", "ferryman:queues", "leaving") == 0
+        assert direct.transport.session.link.command("SISMEMBER", "ferryman:queues", "leaving") == 0
         with direct.channel() as channel:
             assert list(channel.list_bindings()) == []
 
@@ -441,13 +441,13 @@ def test_a_lease_is_renewed_though_a_renewal_is_cut(server, client, side, number
             message = channel.basic_get("q")
             between.cut(evolve(side, command=number))
             wait_until(lambda: between.has_cut)
-            consumers = channel.scripts.keys("q").consumers
+            consumers = channel.session.scripts.keys("q").consumers
             lapses_at = client.zscore(consumers, channel.consumer_id)
             wait_until(lambda: client.zscore(consumers, channel.consumer_id) > lapses_at)
             with direct.channel() as other:
                 assert other.basic_get("q") is None
             message.ack()
-        assert client.hget(channel.scripts.keys("q").meta, "acked") == b"1"
+        assert client.hget(channel.session.scripts.keys("q").meta, "acked") == b"1"
 
 
 @pytest.mark.parametrize("side", [UNSENT, UNANSWERED], ids=["unsent", "unanswered"])
@@ -464,7 +464,7 @@ def test_what_a_lost_connection_held_is_given_back_though_that_is_cut_as_well(se
             channel.queue_declare("q")
         between.cut(evolve(side, command=number))
         connection.collect()
-        wait_until(lambda: client.zcard(channel.scripts.keys("q").waiting) == 1)
+        wait_until(lambda: client.zcard(channel.session.scripts.keys("q").waiting) == 1)
         message.ack()
         assert everything(direct) == ["dropped"]
-        assert client.hget(channel.scripts.keys("q").meta, "acked") == b"2"
+        assert client.hget(channel.session.scripts.keys("q").meta, "acked") == b"2"

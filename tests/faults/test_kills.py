@@ -75,7 +75,7 @@ def test_no_message_is_missing_however_often_consumers_are_killed(server, kills)
                 os.kill(crew.pop(0), signal.SIGKILL)
                 crew.append(bear(nursery))
             wait_until(lambda: set(ledger.lrange("handled", 0, -1)) == {b"%d" % n for n in range(total)}, 60)
-            wait_until(lambda: connection.transport.link.run(connection.transport.scripts.size("q")).held == 0)
+            wait_until(lambda: connection.transport.session.link.run(connection.transport.session.scripts.size("q")).held == 0)
         finally:
             for pid in crew:
                 with contextlib.suppress(ProcessLookupError):

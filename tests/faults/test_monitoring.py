@@ -110,7 +110,7 @@ def test_the_numbers_that_one_call_gives_are_those_of_a_scan(server, ledger, tmp
             Queue("other")(channel).get().reject()
         scanned = {line["queue"]: line for line in ferryman("queues", server.url(), "--format", "json").lines()}
         for queue, expected in (("celery", (4, 1, 3, 0)), ("other", (0, 0, 0, 1))):
-            size = connection.transport.link.run(connection.transport.scripts.size(queue, by_priority=True))
+            size = connection.transport.session.link.run(connection.transport.session.scripts.size(queue, by_priority=True))
             assert (size.waiting, size.scheduled, size.held, size.dead) == expected
             line = scanned[queue]
             assert (line["waiting"], line["scheduled"], line["active"], line["failed"]) == expected

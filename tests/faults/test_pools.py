@@ -87,11 +87,11 @@ def test_the_gevent_renewer_renews_what_is_late_until_it_is_told_to_leave_it(ser
         def lease_ends() -> float:
             return client.zscore("ferryman:{q}:consumers", channel.consumer_id)
 
-        channel.renewer.remove(channel)  # so nobody else renews it
+        channel.renewer.remove(channel.leases)  # so nobody else renews it
         spare, before = GeventLeaseRenewer(), lease_ends()
-        spare.watch(channel)
+        spare.watch(channel.leases)
         wait_until(lambda: lease_ends() > before)
-        spare.leave(channel)
+        spare.leave(channel.leases)
         time.sleep(0.5)  # for a renewal that was under way
         last = lease_ends()
         time.sleep(1.0)

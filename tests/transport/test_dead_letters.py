@@ -243,14 +243,14 @@ def test_two_who_carry_the_same_letters_store_each_once(server, channel, client)
     forwarding(channel)
     for n in range(300):
         publish(channel, {"n": n})
-    scripts = QueueScripts()
-    taken = channel.link.run(scripts.take("work", "ann", 300, 30_000))
+    live = QueueScripts()
+    taken = channel.session.link.run(live.take("work", "ann", 300, 30_000))
     for job in taken.jobs:
-        channel.link.run(scripts.reject("work", "ann", job.id, "rejected"))
+        channel.session.link.run(live.reject("work", "ann", job.id, "rejected"))
 
     def forward():
         with Connection(server.url()) as other, other.channel() as opened:
-            letters = opened.transport.letters
+            letters = opened.dead_letters
             letters.mark("work")
             while client.exists("ferryman:{work}:outbox"):
                 letters.mark("work")

@@ -41,7 +41,7 @@ TASK = {"task": "proj.add", "id": "6a1c7f1e"}
 
 def unroutable(channel):
     """How many messages were dropped, by exchange."""
-    return channel.link.run(channel.transport.exchanges.unroutable())
+    return channel.session.link.run(channel.session.exchanges.unroutable())
 
 
 def got(channel, queue):
@@ -291,18 +291,18 @@ def test_an_exchange_with_very_many_bindings_routes_by_all_of_them_and_goes(chan
     for n in (0, MANY - 1):
         Producer(elsewhere, Exchange("many", "direct", channel=elsewhere)).publish(n, routing_key=f"key-{n}")
     assert got(channel, "q") == [0, MANY - 1]
-    run, seen = channel.link.run, []
+    run, seen = channel.session.link.run, []
 
     def changing(call):
         """Another binding comes between two parts."""
         found = run(call)
         if getattr(found, "rest", b"") and not seen:
             seen.append(found)
-            elsewhere.link.run(elsewhere.transport.exchanges.bind("many", "q", "late"))
+            elsewhere.session.link.run(elsewhere.session.exchanges.bind("many", "q", "late"))
         return found
 
-    monkeypatch.setattr(channel.link, "run", changing)
-    assert Binding("q", "late") in channel.transport.routes.bindings("many").bindings
+    monkeypatch.setattr(channel.session.link, "run", changing)
+    assert Binding("q", "late") in channel.session.routes.bindings("many").bindings
     monkeypatch.undo()
     assert sum(exchange == "many" for _, exchange, _ in channel.list_bindings()) == MANY + 2
     channel.exchange_delete("many")

@@ -25,7 +25,7 @@ def transport(server):
 
 
 def ids(transport, queues, limit=100):
-    return [entry["request"]["id"] for entry in scheduled_tasks.upcoming(transport, queues, limit, "w1@test")]
+    return [entry["request"]["id"] for entry in scheduled_tasks.upcoming(transport.session, queues, limit, "w1@test")]
 
 
 @pytest.mark.parametrize("pool", POOLS)

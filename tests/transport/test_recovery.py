@@ -157,10 +157,10 @@ def test_what_a_lapsed_lease_has_given_away_comes_again_and_the_consumer_goes_on
         publish(other, ["a", "b"])
         reading.read(1)
         transport = reading.connection.transport
-        transport.flush_acks()
         (channel,) = transport.channels
-        other.transport.link.run(transport.scripts.forget("q", channel.consumer_id))
-        channel.lease_lost("q")
+        channel.acks.flush()
+        other.transport.session.link.run(transport.session.scripts.forget("q", channel.consumer_id))
+        channel.leases.on_lapse("q")
         reading.read(2)
     assert reading.payloads == ["a", "b"]
     assert not client.keys("ferryman:{q}:job:*")
@@ -172,8 +172,8 @@ def test_what_somebody_has_in_hand_when_its_lease_lapses_can_still_be_acked(serv
         reading.read(1)
         transport = reading.connection.transport
         (channel,) = transport.channels
-        other.transport.link.run(transport.scripts.forget("q", channel.consumer_id))
-        channel.lease_lost("q")
+        other.transport.session.link.run(transport.session.scripts.forget("q", channel.consumer_id))
+        channel.leases.on_lapse("q")
         reading.wait_in_vain()
         assert channel.qos.get(reading.messages[0].delivery_tag)
 
@@ -197,14 +197,14 @@ def test_what_celery_forgot_to_strike_off_after_a_lost_connection_is_delivered_a
     del forgotten
     between.break_all()
     with pytest.raises(connection.connection_errors):
-        channel.link.command("PING")
+        channel.session.link.command("PING")
     connection.collect()
     with other.channel() as elsewhere:
         wait_until(lambda: client.zcard("ferryman:{q}:waiting"))
         assert elsewhere.basic_get("q").payload == "forgotten"
         assert elsewhere.basic_get("q") is None
     running.message.ack()
-    wait_until(lambda: channel not in channel.renewer._orphans)
+    wait_until(lambda: channel.leases not in channel.renewer._orphans)
 
 
 def test_a_connection_that_is_ensured_has_its_old_consumers_too(between, other):

@@ -7,15 +7,13 @@ them for ever, unrun. Called by the channel, from the renewer's thread.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ..channel import Channel
+from kombu.transport.base import StdChannel
 
 MODULE = "celery.worker.state"
 
 
-def strike_off(channel: Channel) -> None:
+def drop_unstarted(channel: StdChannel) -> None:
     """Takes out of Celery's table the requests of this channel that are neither reserved nor running. Only a worker has one."""
     state = sys.modules.get(MODULE)
     if state is None:

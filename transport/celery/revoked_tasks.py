@@ -11,16 +11,14 @@ import logging
 import sys
 from collections.abc import Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kombu.serialization import prepare_accept_content
+from kombu.transport import base
 
 from ...schema.errors import MalformedValue
 from ...schema.native.scripts.results import Task
 from ..message import Message, content
-
-if TYPE_CHECKING:
-    from ..transport import Transport
 
 logger = logging.getLogger("ferryman.transport")
 
@@ -50,7 +48,7 @@ def revoking_app() -> Any:
     return None
 
 
-def announce(app: Any, removed: Sequence[Task], transport: Transport) -> None:
+def announce(app: Any, removed: Sequence[Task], transport: base.Transport) -> None:
     """Does for tasks that are gone from their queues what a worker does for one that it discards.
 
     ``transport``: by which events go; another connection of the app's pools might have to wait for the caller's own. Never fails:
@@ -58,19 +56,19 @@ def announce(app: Any, removed: Sequence[Task], transport: Transport) -> None:
     """
     if not removed:
         return
-    told = [(task, _request(app, task)) for task in removed]
+    requests = [(task, _request(app, task)) for task in removed]
     try:
-        _send_events(app, [(_celery_task(app, request), task.task) for task, request in told], transport)
+        _send_events(app, [(_celery_task(app, request), task.task) for task, request in requests], transport)
     except Exception as error:  # noqa: BLE001 - see above
         logger.warning("monitors could not be told of %s revoked tasks: %s", len(removed), error)
-    for task, request in told:
+    for task, request in requests:
         try:
-            _tell(app, task.task, request)
+            _report(app, task.task, request)
         except Exception as error:  # noqa: BLE001 - backends raise what their drivers do
             logger.warning("task %s was removed, but its result backend does not know: %s", task.task, error)
 
 
-def _send_events(app: Any, tasks: Sequence[tuple[Any, str]], transport: Transport) -> None:
+def _send_events(app: Any, tasks: Sequence[tuple[Any, str]], transport: base.Transport) -> None:
     with (
         transport.create_channel(transport) as channel,
         app.events.Dispatcher(
@@ -83,7 +81,7 @@ def _send_events(app: Any, tasks: Sequence[tuple[Any, str]], transport: Transpor
         dispatcher.flush()
 
 
-def _tell(app: Any, task_id: str, request: dict[str, Any]) -> None:
+def _report(app: Any, task_id: str, request: dict[str, Any]) -> None:
     from celery.app.task import Context
     from celery.signals import task_revoked
 

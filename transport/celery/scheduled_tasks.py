@@ -13,15 +13,13 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ...schema.connection.call import Command
 from ...schema.errors import MalformedValue
 from ..errors import CHANNEL_ERRORS, CONNECTION_ERRORS
 from ..message import content
-
-if TYPE_CHECKING:
-    from ..transport import Transport
+from ..session import Session
 
 T = TypeVar("T")
 
@@ -66,44 +64,43 @@ def teach() -> None:
 
 def _in_broker(state: Any, limit: int) -> list[dict[str, Any]]:
     """What waits in the queues of the worker that was asked; nothing if it has another broker or none at the moment."""
-    from ..transport import Transport
-
     consumer = state.consumer
     transport = getattr(getattr(consumer, "connection", None), "transport", None)
     task_consumer = getattr(consumer, "task_consumer", None)
-    if not isinstance(transport, Transport) or task_consumer is None:
+    session = getattr(transport, "session", None)
+    if not isinstance(session, Session) or task_consumer is None:
         return []
     try:
         queues = sorted({queue.name for queue in task_consumer.queues})
-        return list(upcoming(transport, queues, min(max(int(limit), 0), MOST), state.hostname))
+        return list(upcoming(session, queues, min(max(int(limit), 0), MOST), state.hostname))
     except (*CONNECTION_ERRORS, *CHANNEL_ERRORS) as error:
         logger.warning("the tasks that wait in the broker can't be listed: %s", error)
         return []
 
 
-def upcoming(transport: Transport, queues: Sequence[str], limit: int, hostname: str) -> Iterator[dict[str, Any]]:
+def upcoming(session: Session, queues: Sequence[str], limit: int, hostname: str) -> Iterator[dict[str, Any]]:
     """The next tasks that are scheduled in some queues, the next one first, in Celery's form. Three round trips.
 
     What is damaged is left out. Raises connection errors.
     """
-    scripts = transport.scripts
-    listed = _answered(transport, [(queue, scripts.upcoming(queue, limit)) for queue in queues] if limit else [])
+    scripts = session.scripts
+    listed = _answered(session, [(queue, scripts.upcoming(queue, limit)) for queue in queues] if limit else [])
     next_ones = heapq.nsmallest(limit, (Due(at, queue, job_id) for queue, jobs in listed for job_id, at in jobs))
-    sizes = _answered(transport, [(due, scripts.message_size(due.queue, due.job_id)) for due in next_ones])
-    for due, fields in _answered(transport, [(due, scripts.message(due.queue, due.job_id)) for due in _fitting(sizes)]):
+    sizes = _answered(session, [(due, scripts.message_size(due.queue, due.job_id)) for due in next_ones])
+    for due, fields in _answered(session, [(due, scripts.message(due.queue, due.job_id)) for due in _fitting(sizes)]):
         entry = _entry(due, fields, hostname)
         if entry is not None:
             yield entry
 
 
-def _answered(transport: Transport, calls: Sequence[tuple[T, Command[Any]]]) -> list[tuple[T, Any]]:
+def _answered(session: Session, calls: Sequence[tuple[T, Command[Any]]]) -> list[tuple[T, Any]]:
     """What was asked about, with the answer; without what is answered by an error."""
-    outcomes = transport.link.outcomes([call for _, call in calls])
-    told = [(about, answer) for (about, _), answer in zip(calls, outcomes, strict=True)]
-    for about, error in told:
+    outcomes = session.link.outcomes([call for _, call in calls])
+    answers = [(about, answer) for (about, _), answer in zip(calls, outcomes, strict=True)]
+    for about, error in answers:
         if isinstance(error, Exception):
             logger.warning("what is scheduled can't be listed in full: %s: %s", about, error)
-    return [(about, answer) for about, answer in told if not isinstance(answer, Exception)]
+    return [(about, answer) for about, answer in answers if not isinstance(answer, Exception)]
 
 
 def _fitting(sizes: Sequence[tuple[Due, int]]) -> list[Due]:

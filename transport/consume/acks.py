@@ -15,15 +15,14 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeVar, cast
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar, cast
 
 from ...schema.connection.call import Call
 from ...schema.native.scripts.results import Verdict
 from ..errors import CONNECTION_ERRORS
-
-if TYPE_CHECKING:
-    from ..channel import Channel
+from ..session import Session
+from .dispatcher import Dispatcher
 
 T = TypeVar("T")
 
@@ -34,7 +33,7 @@ logger = logging.getLogger("ferryman.transport")
 
 LINGER = 0.002
 """Seconds that an ack may be kept back for company."""
-KEPT = 0.02
+FLUSH_AFTER = 0.02
 """Seconds after which an ack is sent by the renewer's thread, if nobody else has done so."""
 BATCH = 100
 """Acks that leave at once even while messages are being handed out."""
@@ -42,11 +41,25 @@ BATCH_BYTES = 64 << 20
 """Acks to messages of so many bytes do the same: freeing them takes the server some ten milliseconds."""
 
 
+class AckTarget(Protocol):
+    """The channel whose deliveries are acked."""
+
+    session: Session
+    dispatcher: Dispatcher
+    consumer_id: str
+
+    @property
+    def closed(self) -> bool:
+        """Whether nobody will see to a link of it that has failed."""
+
+
 class Acks:
     """The acks of one channel. Thread-safe."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: AckTarget, wake_renewer: Callable[[], None]) -> None:
         self._channel = channel
+        self._session = channel.session
+        self._wake_renewer = wake_renewer
         self._lock = threading.RLock()
         self._pending: defaultdict[str, list[str]] = defaultdict(list)
         self._count = 0
@@ -77,12 +90,12 @@ class Acks:
             if (
                 self._count >= BATCH
                 or self._bytes >= BATCH_BYTES
-                or now - self._since > KEPT
-                or not self._channel.transport.poller.is_busy
+                or now - self._since > FLUSH_AFTER
+                or not self._channel.dispatcher.is_busy
             ):
                 self.flush()
             elif self._count == 1:
-                self._channel.renewer.wake()
+                self._wake_renewer()
 
     def flush(self) -> None:
         """Sends what is pending and waits for the answer.
@@ -92,7 +105,7 @@ class Acks:
         with self._lock:
             if not self._count:
                 return
-            self._settle(self._send(self._calls()))
+            self._take_answers(self._send(self._calls()))
 
     def send_with(self, call: Call[T]) -> T:
         """Sends what is pending together with another call, in one round trip, and gives that one's result.
@@ -100,23 +113,23 @@ class Acks:
         Raises connection errors. The acks stay pending then, for ``flush``. Raises the call's own errors too.
         """
         with self._lock:
-            *verdicts, result = self._channel.link.outcomes([*self._calls(), call])
-            self._settle(verdicts)
+            *verdicts, result = self._session.link.outcomes([*self._calls(), call])
+            self._take_answers(verdicts)
             if isinstance(result, Exception):
                 raise result
             return cast(T, result)
 
     def _calls(self) -> list[Call[tuple[Verdict, ...]]]:
-        channel = self._channel
-        return [channel.scripts.ack(queue, channel.consumer_id, ids) for queue, ids in self._pending.items()]
+        scripts, consumer_id = self._session.scripts, self._channel.consumer_id
+        return [scripts.ack(queue, consumer_id, ids) for queue, ids in self._pending.items()]
 
-    def _settle(self, verdicts: Sequence[Outcome]) -> None:
+    def _take_answers(self, verdicts: Sequence[Outcome]) -> None:
         """Nothing is pending any more: the server has answered."""
         pending, self._pending, self._count, self._bytes = self._pending, defaultdict(list), 0, 0
         self._report(pending, verdicts)
 
     def _send(self, calls: list[Call[tuple[Verdict, ...]]]) -> list[Outcome]:
-        link = self._channel.link
+        link = self._session.link
         if link.failed:
             return self._send_afresh(calls)
         try:
@@ -131,7 +144,7 @@ class Acks:
 
     def _send_afresh(self, calls: list[Call[tuple[Verdict, ...]]]) -> list[Outcome]:
         """Sends over a connection that ends with it, while kombu replaces the channel's."""
-        fresh = self._channel.settings.links.link()
+        fresh = self._session.settings.links.link()
         try:
             return fresh.outcomes(calls)
         finally:

@@ -10,19 +10,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from attrs import define
 
 from ...schema.connection.call import Call, Command
 from ...schema.native import keys
 from ..connection.blocking_connection import BLOCK, BlockingConnection
-
-if TYPE_CHECKING:
-    from ...schema.native.scripts.exchange import Exchanges
-    from ..connection.link import ServerLink
-    from ..settings import Settings
-    from .tracking import Tracker
+from ..session import Session
+from .tracking import Tracker
 
 COUNT = 100
 """Broadcasts read at once."""
@@ -30,7 +26,7 @@ COUNT = 100
 
 @define
 class Subscription:
-    """One queue's place in one exchange's stream."""
+    """How far one queue has read one exchange's stream."""
 
     exchange: str
     queue: str
@@ -50,23 +46,49 @@ class Broadcast(NamedTuple):
 class Fanout(ABC):
     """The subscriptions of one connection. Not thread-safe: used by the thread that drains events."""
 
-    def __init__(self, settings: Settings, link: ServerLink, exchanges: Exchanges) -> None:
-        self._prefix = settings.prefix
-        self._exchanges = exchanges
-        self._link = link
+    def __init__(self, session: Session) -> None:
+        self._prefix = session.settings.prefix
+        self._exchanges = session.exchanges
+        self._link = session.link
+        self._bound: dict[str, dict[str, int | None]] = {}
+        """Queue -> fanout exchange -> life in ms: what this connection has bound."""
+        self._consumed: set[str] = set()
+        """The queues that this connection consumes."""
         self._subscriptions: dict[tuple[str, str], Subscription] = {}
 
     def __bool__(self) -> bool:
         return bool(self._subscriptions)
 
-    def subscribe(self, exchange: str, queue: str, expires_ms: int | None) -> None:
+    def bind(self, exchange: str, queue: str, expires_ms: int | None) -> None:
+        """The queue was bound here: reads the exchange for it while it is consumed. Raises connection errors."""
+        self._bound.setdefault(queue, {})[exchange] = expires_ms
+        if queue in self._consumed:
+            self._subscribe(exchange, queue, expires_ms)
+
+    def unbind(self, queue: str) -> None:
+        """The queue was unbound: nothing more is read for it."""
+        self._unsubscribe(queue)
+        self._bound.pop(queue, None)
+
+    def consume(self, queue: str) -> None:
+        """The queue is being consumed: reads what it is bound to. Raises connection errors."""
+        self._consumed.add(queue)
+        for exchange, expires_ms in self._bound.get(queue, {}).items():
+            self._subscribe(exchange, queue, expires_ms)
+
+    def cancel(self, queue: str) -> None:
+        """The queue's last consumer on this connection has gone."""
+        self._consumed.discard(queue)
+        self._unsubscribe(queue)
+
+    def _subscribe(self, exchange: str, queue: str, expires_ms: int | None) -> None:
         """Reads the exchange for this queue from its cursor on."""
         if (exchange, queue) not in self._subscriptions:
             cursor = self._link.run(self._exchanges.fanout_bind(exchange, queue, expires_ms))
             self._subscriptions[exchange, queue] = Subscription(exchange, queue, expires_ms, cursor, cursor)
             self._changed()
 
-    def unsubscribe(self, queue: str) -> None:
+    def _unsubscribe(self, queue: str) -> None:
         """Reads nothing more for this queue."""
         gone = [key for key in self._subscriptions if key[1] == queue]
         for key in gone:
@@ -132,8 +154,8 @@ class Fanout(ABC):
 class StreamFanout(Fanout):
     """One server: one blocking read of all streams."""
 
-    def __init__(self, settings: Settings, link: ServerLink, exchanges: Exchanges, blocking: BlockingConnection) -> None:
-        super().__init__(settings, link, exchanges)
+    def __init__(self, session: Session, blocking: BlockingConnection) -> None:
+        super().__init__(session)
         self._blocking = blocking
         self._asked: list[Subscription] = []
 
@@ -169,8 +191,8 @@ class StreamFanout(Fanout):
 class ClusterFanout(Fanout):
     """A cluster: a read of each stream that has changed, from the node that has it."""
 
-    def __init__(self, settings: Settings, link: ServerLink, exchanges: Exchanges, tracker: Tracker) -> None:
-        super().__init__(settings, link, exchanges)
+    def __init__(self, session: Session, tracker: Tracker) -> None:
+        super().__init__(session)
         self._tracker = tracker
         self._full: set[bytes] = set()
         """Streams whose last read was cut off at COUNT."""

@@ -13,27 +13,27 @@ import socket
 import time
 from collections import deque
 from collections.abc import Container
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import redis
 from attrs import define
+from kombu.transport.base import StdChannel
 from kombu.utils.eventio import ERR, READ, poll
 
 from ...schema.errors import FerrymanError, MalformedValue
+from ..channel import Channel, Consumer
 from ..connection.blocking_connection import BLOCK
 from ..connection.cluster_link import ClusterLink
+from ..dead_letters import DeadLetters
 from ..errors import CONNECTION_ERRORS, ConnectionLost
 from ..message import Content, Message, content
+from ..session import Session
 from .acks import LINGER
 from .fanout import ClusterFanout, Fanout, StreamFanout
 from .tracking import Tracker
 from .wake_timer import WakeTimer
 from .waker import Waker
 from .wakeups import ClusterWakeups, TokenWakeups, Wakeups
-
-if TYPE_CHECKING:
-    from ..channel import Channel, Consumer
-    from ..transport import Transport
 
 logger = logging.getLogger("ferryman.transport")
 
@@ -75,8 +75,11 @@ class Ready:
 class Poller:
     """One for each transport. Not thread-safe, but for ``changed``."""
 
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+    def __init__(self, session: Session, dead_letters: DeadLetters, channels: list[Channel]) -> None:
+        self._session = session
+        self._dead_letters = dead_letters
+        self._channels = channels
+        """The transport's own list, of all channels that are open."""
         self._watches: dict[str, Watch] = {}
         self._ready: deque[Ready] = deque()
         self._turn = 0
@@ -91,13 +94,13 @@ class Poller:
 
     def _waits(self) -> tuple[Wakeups, Fanout]:
         """What waits for messages and for broadcasts, by the kind of server."""
-        transport, settings = self._transport, self._transport.settings
-        link, scripts, exchanges = transport.link, transport.scripts, transport.exchanges
-        if isinstance(link, ClusterLink):
-            tracker = Tracker(link, settings.links.node_client, settings.reply_timeout, self._deaf)
-            return ClusterWakeups(scripts, tracker), ClusterFanout(settings, link, exchanges, tracker)
-        tokens, streams = (settings.links.blocking(self._deaf) for _ in range(2))
-        return TokenWakeups(settings, scripts, link, tokens), StreamFanout(settings, link, exchanges, streams)
+        session = self._session
+        links = session.settings.links
+        if isinstance(session.link, ClusterLink):
+            tracker = Tracker(session.link, links.node_client, links.reply_timeout, self._unregister)
+            return ClusterWakeups(session, tracker), ClusterFanout(session, tracker)
+        tokens, streams = links.blocking(self._unregister), links.blocking(self._unregister)
+        return TokenWakeups(session, tokens), StreamFanout(session, streams)
 
     @property
     def is_busy(self) -> bool:
@@ -107,25 +110,32 @@ class Poller:
     # What channels say
 
     def watch(self, queue: str) -> None:
-        """A consumer has begun on this queue."""
+        """A consumer has begun on this queue. Raises connection errors."""
+        self.fanout.consume(queue)
         self._watches.setdefault(queue, Watch()).hot = True
         self.changed()
 
     def unwatch(self, queue: str) -> None:
-        """The queue's last consumer on this connection has gone."""
-        self._watches.pop(queue, None)
-        self.changed()
+        """A consumer of this queue has gone, and with the last one on this connection the interest in it."""
+        if not self._consumers_of(queue):
+            self._watches.pop(queue, None)
+            self.changed()
+            self.fanout.cancel(queue)
+
+    def _consumers_of(self, queue: str) -> list[tuple[Channel, Consumer]]:
+        """Everyone on this connection who consumes a queue."""
+        return [(channel, consumer) for channel in self._channels for consumer in channel.consumers(queue)]
 
     def changed(self) -> None:
         """Room or queues have changed: look again. From any thread."""
         if not self._closed:
             self._waker.wake()
 
-    def forget(self, channel: Channel) -> None:
+    def forget(self, channel: StdChannel) -> None:
         """Drops what was taken for a channel that closes; the channel gives the jobs back."""
         self._ready = deque(each for each in self._ready if each.channel is not channel)
 
-    def drop(self, channel: Channel, tags: Container[int]) -> set[int]:
+    def drop(self, channel: StdChannel, tags: Container[int]) -> set[int]:
         """Drops what was taken for a channel and is others' now, if it is not handed out yet. Gives the tags of that."""
         dropped = [ready for ready in self._ready if ready.channel is channel and ready.message.delivery_tag in tags]
         for ready in dropped:
@@ -140,8 +150,9 @@ class Poller:
         while True:
             if not self._ready:
                 self._fetch()
-                self._transport.flush_acks()
-                self._transport.letters.poll()
+                for channel in list(self._channels):
+                    channel.acks.flush()
+                self._dead_letters.poll()
             if self._ready:
                 self._hand_out_one()
                 return
@@ -165,7 +176,7 @@ class Poller:
         self._receive()
         return bool(events)
 
-    def begin_again(self) -> None:
+    def restart(self) -> None:
         """After a lost connection that is back: the waits begin anew, and every queue is looked at."""
         self._wakeups.close()
         self.fanout.close()
@@ -186,12 +197,12 @@ class Poller:
         """One turn of the event loop. Raises connection errors, which make Celery reconnect."""
         if self._closed:
             return
-        with self._transport.watching_for_failure():
+        with self._session.watching_for_failure():
             self._step()
 
     def _step(self) -> None:
         self._receive()
-        self._transport.letters.poll()
+        self._dead_letters.poll()
         if self._gives_way():
             return
         self._fetch()
@@ -232,13 +243,13 @@ class Poller:
         return self._loop is not None and channel.acks.are_young and channel.qos.is_well_filled
 
     def _flush_acks(self) -> None:
-        for channel in list(self._transport.channels):
+        for channel in list(self._channels):
             if self._may_wait(channel):
                 self._ack_timer.wake_within(self._loop, LINGER)  # the next tick sends what has come together
             else:
                 channel.acks.flush()
 
-    def _deaf(self, fd: int) -> None:
+    def _unregister(self, fd: int) -> None:
         """A socket is about to be closed; its number may soon be another socket's."""
         if self._loop is not None:
             self._loop.remove(fd)
@@ -281,7 +292,7 @@ class Poller:
             return
         together: dict[Channel, list[str]] = {}
         for queue in quiet:
-            for channel, _ in self._transport.consumers_of(queue)[:1]:
+            for channel, _ in self._consumers_of(queue)[:1]:
                 if channel.qos.can_consume():
                     together.setdefault(channel, []).append(queue)
         for channel, queues in together.items():
@@ -293,7 +304,7 @@ class Poller:
     def _in_turn(self) -> list[str]:
         """The queues in the order in which to ask them now."""
         queues = list(self._watches)
-        match self._transport.settings.queue_order:
+        match self._session.settings.queue_order:
             case "sorted":
                 queues.sort()
             case "round_robin" if queues:
@@ -312,15 +323,13 @@ class Poller:
             watch.hot, watch.look_at = False, time.monotonic() + TROUBLE
 
     def _take(self, queue: str, watch: Watch) -> None:
-        transport = self._transport
-        settings = transport.settings
-        for channel, consumer in transport.consumers_of(queue):
-            room = channel.qos.room(settings.fetch_limit)
+        for channel, consumer in self._consumers_of(queue):
+            room = channel.qos.room(self._session.settings.fetch_limit)
             if not room or self._may_wait(channel) or (self._ready and channel.qos.is_replaced):
                 continue
             taken = channel.take(queue, room, consumer.no_ack)
             if not taken.exists:
-                channel.redeclare(queue)
+                channel.topology.redeclare(queue)
                 continue
             watch.hot = len(taken.jobs) == room or taken.more
             quiet = min(max(taken.next_event_ms - taken.now, 0) / 1000, self._wakeups.look)
@@ -359,7 +368,7 @@ class Poller:
         return frozenset(
             queue
             for queue, watch in self._watches.items()
-            if not watch.hot and any(channel.qos.can_consume() for channel, _ in self._transport.consumers_of(queue))
+            if not watch.hot and any(channel.qos.can_consume() for channel, _ in self._consumers_of(queue))
         )
 
     def _ask(self) -> None:
@@ -371,18 +380,18 @@ class Poller:
         """Seconds until a quiet queue should be asked in any case."""
         now = time.monotonic()
         looks = [max(0.0, watch.look_at - now) for watch in self._watches.values() if not watch.hot]
-        if any(channel.qos.is_replaced and not channel.qos.can_consume() for channel in self._transport.channels):
+        if any(channel.qos.is_replaced and not channel.qos.can_consume() for channel in self._channels):
             looks.append(FREE)
-        return min([*looks, self._wakeups.look, self._transport.letters.seconds_left])
+        return min([*looks, self._wakeups.look, self._dead_letters.seconds_left])
 
     def _receive(self) -> None:
         """Takes in what has arrived on the waiting connections. Raises connection errors."""
-        if self._transport.lapsed:
+        if self._session.lapsed:
             raise ConnectionLost("a lease has lapsed: what was taken and not begun belongs to other consumers now")
         for queue in self._wakeups.woken():
             if queue in self._watches:
                 self._watches[queue].hot = True
-            if not any(channel.qos.can_consume() for channel, _ in self._transport.consumers_of(queue)):
+            if not any(channel.qos.can_consume() for channel, _ in self._consumers_of(queue)):
                 self._wakeups.pass_on(queue)
         for broadcast in self.fanout.receive():
             self._broadcast(*broadcast)
@@ -390,7 +399,7 @@ class Poller:
 
     def _broadcast(self, queue: str, stream_id: bytes, frame: bytes) -> None:
         job_id = stream_id.decode("ascii", "replace")
-        for channel, consumer in self._transport.consumers_of(queue):
+        for channel, consumer in self._consumers_of(queue):
             try:
                 found: Content = content(job_id, queue, {b"message": frame})
             except MalformedValue as error:

@@ -65,9 +65,9 @@ class QoS:
         """Whether more than half of what may be unsettled is: there is work enough for a moment."""
         return bool(self.prefetch_count) and 2 * len(self._unsettled) > self.prefetch_count
 
-    def append(self, tag: int, held: Unacked) -> None:
+    def append(self, tag: int, unacked: Unacked) -> None:
         """Remembers a delivery until it is settled."""
-        self._unsettled[tag] = held
+        self._unsettled[tag] = unacked
 
     def get(self, tag: int) -> Unacked | None:
         """The delivery behind a tag; None once it is settled."""
@@ -80,3 +80,7 @@ class QoS:
     def unsettled(self) -> dict[int, Unacked]:
         """Everything unsettled, by tag."""
         return dict(self._unsettled)
+
+    def queues(self) -> set[str]:
+        """The queues of which something is unsettled."""
+        return {unacked.queue for unacked in self.unsettled().values()}

@@ -7,7 +7,7 @@ cluster the nodes tell that tokens have come (``tracking.py``), and nothing is p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 from uuid import uuid4
 
 import redis
@@ -15,12 +15,8 @@ import redis
 from ...schema.connection.call import Command
 from ...schema.native import keys
 from ..connection.blocking_connection import BLOCK, BlockingConnection
-
-if TYPE_CHECKING:
-    from ...schema.native.scripts.queue_scripts import QueueScripts
-    from ..connection.link import ServerLink
-    from ..settings import Settings
-    from .tracking import Tracker
+from ..session import Session
+from .tracking import Tracker
 
 
 class Wakeups(Protocol):
@@ -56,11 +52,11 @@ class TokenWakeups:
     look = 30.0
     looks_together = True
 
-    def __init__(self, settings: Settings, scripts: QueueScripts, link: ServerLink, blocking: BlockingConnection) -> None:
-        self._scripts = scripts
-        self._link = link
+    def __init__(self, session: Session, blocking: BlockingConnection) -> None:
+        self._scripts = session.scripts
+        self._link = session.link
         self._blocking = blocking
-        self._private = keys.wake(settings.prefix, uuid4().hex)
+        self._private = keys.wake(session.settings.prefix, uuid4().hex)
         self._asked: frozenset[str] = frozenset()
         self._interrupted = False
 
@@ -112,8 +108,8 @@ class ClusterWakeups:
     """Less than on one server: a slot that has moved to another node is noticed by asking."""
     looks_together = False
 
-    def __init__(self, scripts: QueueScripts, tracker: Tracker) -> None:
-        self._scripts = scripts
+    def __init__(self, session: Session, tracker: Tracker) -> None:
+        self._scripts = session.scripts
         self._tracker = tracker
         self._queues: dict[bytes, str] = {}
         """Queue by its token."""

@@ -15,12 +15,9 @@ import sys
 import time
 import weakref
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ..connection.factory import LinkCache
-
-if TYPE_CHECKING:
-    from ..channel import Channel
+from .leaseholder import Leaseholder
 
 LATE = 1.5
 """Renewal intervals without a renewal after which this one sees to it: half a lease, so there is as much left for it."""
@@ -39,39 +36,39 @@ class GeventLeaseRenewer:
         from gevent.monkey import get_original
 
         self._news = get_original("queue", "SimpleQueue")()
-        self._channels: weakref.WeakSet[Channel] = weakref.WeakSet()
+        self._holders: weakref.WeakSet[Leaseholder] = weakref.WeakSet()
         self._links = LinkCache()
         get_original("_thread", "start_new_thread")(self._run, ())
 
-    def watch(self, channel: Channel) -> None:
+    def watch(self, holder: Leaseholder) -> None:
         """Renews this channel's leases when they are late, from now on."""
-        self._news.put(partial(self._channels.add, channel))
+        self._news.put(partial(self._holders.add, holder))
 
-    def leave(self, channel: Channel) -> None:
+    def leave(self, holder: Leaseholder) -> None:
         """Leaves this channel's leases alone from now on."""
-        self._news.put(partial(self._channels.discard, channel))
+        self._news.put(partial(self._holders.discard, holder))
 
     def _run(self) -> None:
         wait = IDLE
         while True:
             with contextlib.suppress(queue.Empty):
                 self._news.get(timeout=wait)()  # in one breath, to keep no channel in memory while it waits
-            wait = min((self._renew_if_late(channel) for channel in list(self._channels)), default=IDLE)
+            wait = min((self._renew_if_late(holder) for holder in list(self._holders)), default=IDLE)
 
-    def _renew_if_late(self, channel: Channel) -> float:
+    def _renew_if_late(self, holder: Leaseholder) -> float:
         """Renews what is late. Seconds until it is time to look again."""
-        interval = channel.renewal_interval
+        interval = holder.renewal_interval
         now = time.monotonic()
-        late_in = channel.renewed_at + LATE * interval - now
+        late_in = holder.renewed_at + LATE * interval - now
         if late_in > 0:
             return min(late_in, IDLE)
         try:
-            calls = channel.leases()
+            calls = holder.urgent_renewals()
             if calls:
-                self._links.get(channel.settings.links, channel.settings.renewal_timeout).run_all(calls)
+                self._links.get(holder.settings.links, holder.settings.renewal_timeout).run_all(calls)
         except Exception:  # noqa: BLE001 - the thread must live on, and the renewer meets the same trouble
             return min(RETRY_AFTER, interval / 2)
-        channel.renewed_at = now
+        holder.renewed_at = now
         return interval
 
 

@@ -15,20 +15,17 @@ import os
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING
 
 from ...schema.native.scripts.results import Renewed
 from ..connection.factory import LinkCache
-from ..consume.acks import KEPT
+from ..consume.acks import FLUSH_AFTER
 from ..errors import CONNECTION_ERRORS
 from .gevent_renewer import IDLE, RETRY_AFTER, GeventLeaseRenewer, gevent_renewer
-
-if TYPE_CHECKING:
-    from ..channel import Channel
+from .leaseholder import Leaseholder
 
 logger = logging.getLogger("ferryman.transport")
 
-FAREWELL = 5.0
+EXIT_TIMEOUT = 5.0
 """Seconds for which a process that ends waits for a server that is away, if work is finished and not yet acked."""
 
 
@@ -36,106 +33,106 @@ class LeaseRenewer:
     """Use ``renewer()``: there is one for each process."""
 
     def __init__(self) -> None:
-        self._due: weakref.WeakKeyDictionary[Channel, float] = weakref.WeakKeyDictionary()
+        self._due: weakref.WeakKeyDictionary[Leaseholder, float] = weakref.WeakKeyDictionary()
         """When each channel is to be looked after next, on the monotonic clock."""
-        self._orphans: dict[Channel, float] = {}
+        self._orphans: dict[Leaseholder, float] = {}
         """Channels of lost connections that still hold something, and when what they hold lapses; only we may know them."""
         self._lock = threading.Lock()
-        self._stirred = threading.Event()
+        self._awake = threading.Event()
         self._is_running = False
         self._links = LinkCache()
         self._gevent_renewer: GeventLeaseRenewer | None = None
 
-    def add(self, channel: Channel) -> None:
+    def add(self, holder: Leaseholder) -> None:
         """Renews this channel's leases from now on."""
-        self._look_after(channel, channel.renewal_interval)
+        self._watch(holder, holder.renewal_interval)
 
-    def adopt(self, channel: Channel) -> None:
+    def adopt(self, holder: Leaseholder) -> None:
         """Looks after what a channel of a lost connection still holds, until that is settled; begins at once."""
         with self._lock:
-            self._orphans[channel] = time.monotonic() + channel.settings.lease
-        self._look_after(channel, 0.0)
+            self._orphans[holder] = time.monotonic() + holder.settings.lease
+        self._watch(holder, 0.0)
 
-    def remove(self, channel: Channel) -> None:
+    def remove(self, holder: Leaseholder) -> None:
         """Leaves this channel's leases alone from now on."""
         with self._lock:
-            self._due.pop(channel, None)
-            self._orphans.pop(channel, None)
+            self._due.pop(holder, None)
+            self._orphans.pop(holder, None)
         if self._gevent_renewer is not None:
-            self._gevent_renewer.leave(channel)
+            self._gevent_renewer.leave(holder)
 
     def wake(self) -> None:
         """Has pending acks sent soon."""
-        self._stirred.set()
+        self._awake.set()
 
-    def _look_after(self, channel: Channel, seconds: float) -> None:
-        self._schedule(channel, seconds)
+    def _watch(self, holder: Leaseholder, seconds: float) -> None:
+        self._schedule(holder, seconds)
         with self._lock:
             if not self._is_running:
                 self._is_running = True
                 threading.Thread(target=self._run, name="ferryman-leases", daemon=True).start()
                 self._gevent_renewer = gevent_renewer()
-                atexit.register(self._say_farewell)
+                atexit.register(self._flush_at_exit)
         if self._gevent_renewer is not None:
-            self._gevent_renewer.watch(channel)
-        self._stirred.set()
+            self._gevent_renewer.watch(holder)
+        self._awake.set()
 
-    def _schedule(self, channel: Channel, seconds: float) -> None:
+    def _schedule(self, holder: Leaseholder, seconds: float) -> None:
         """Sees to it that the channel's time comes in so many seconds, if not sooner."""
         at = time.monotonic() + seconds
         with self._lock:
-            self._due[channel] = min(at, self._due.get(channel, at))
+            self._due[holder] = min(at, self._due.get(holder, at))
 
-    def _say_farewell(self) -> None:
+    def _flush_at_exit(self) -> None:
         """Before the process ends: the last chance for acks that could not be sent yet, whose work would be repeated."""
-        deadline = time.monotonic() + FAREWELL
+        deadline = time.monotonic() + EXIT_TIMEOUT
         while time.monotonic() < deadline:
             with self._lock:
-                if not any(channel.acks for channel in self._orphans):
+                if not any(holder.acks for holder in self._orphans):
                     return
-            time.sleep(KEPT)
+            time.sleep(FLUSH_AFTER)
 
     def _run(self) -> None:
         while True:
             self._renew_due()
             with self._lock:
                 next_due = min(self._due.values(), default=math.inf)
-            if self._stirred.wait(min(max(next_due - time.monotonic(), 0.0), IDLE)):
-                self._stirred.clear()
-                time.sleep(KEPT)
+            if self._awake.wait(min(max(next_due - time.monotonic(), 0.0), IDLE)):
+                self._awake.clear()
+                time.sleep(FLUSH_AFTER)
                 self._flush()
 
     def _renew_due(self) -> None:
         """Looks after every channel whose time has come."""
         now = time.monotonic()
         with self._lock:
-            due = [channel for channel, at in self._due.items() if at <= now]
-            for channel in due:
-                self._due[channel] = now + (RETRY_AFTER if channel.closed else channel.renewal_interval)
+            due = [holder for holder, at in self._due.items() if at <= now]
+            for holder in due:
+                self._due[holder] = now + (RETRY_AFTER if holder.closed else holder.renewal_interval)
         out_of_reach: set[str] = set()
-        for channel in due:
-            url = channel.settings.address.url()
+        for holder in due:
+            url = holder.settings.address.url()
             # One silent server must not keep the leases on others waiting for each of its channels in turn.
-            if url in out_of_reach or not self._renew(channel):
+            if url in out_of_reach or not self._renew(holder):
                 out_of_reach.add(url)
-                if self._orphans.get(channel, math.inf) < now and not channel.is_at_work:
-                    self.remove(channel)  # what it held has lapsed by itself
+                if self._orphans.get(holder, math.inf) < now and not holder.is_in_use:
+                    self.remove(holder)  # what it held has lapsed by itself
                     continue
-                self._schedule(channel, min(RETRY_AFTER, channel.renewal_interval / 2))
+                self._schedule(holder, min(RETRY_AFTER, holder.renewal_interval / 2))
         self._close_idle()
 
-    def _renew(self, channel: Channel) -> bool:
+    def _renew(self, holder: Leaseholder) -> bool:
         """Renews one channel's leases, or gives back what it leaves behind. False if the server could not be reached."""
-        link = self._links.get(channel.settings.links, channel.settings.renewal_timeout)
+        link = self._links.get(holder.settings.links, holder.settings.renewal_timeout)
         try:
-            if channel.closed:
-                channel.acks.flush()
-            with channel.renewing:
-                renewals, now = channel.renewals(), time.monotonic()
+            if holder.closed:
+                holder.acks.flush()
+            with holder.renewing:
+                renewals, now = holder.renewals(), time.monotonic()
                 known = link.run_all([call for _, call in renewals])
-                channel.renewed_at = now
-                if channel.closed:
-                    channel.leave_behind(link)
+                holder.renewed_at = now
+                if holder.closed:
+                    holder.release_unstarted(link)
         except CONNECTION_ERRORS as error:
             logger.warning("leases can't be renewed now, trying again: %s", error)
             return False
@@ -145,22 +142,22 @@ class LeaseRenewer:
             return True
         for (queue, _), is_known in zip(renewals, known, strict=True):
             if is_known is Renewed.LAPSED:  # and not 0, which other calls may answer
-                channel.lease_lost(queue)
+                holder.on_lapse(queue)
         if any(getattr(each, "more", False) for each in known):
-            self._schedule(channel, 0.0)
+            self._schedule(holder, 0.0)
         return True
 
     def _close_idle(self) -> None:
         with self._lock:
-            needed = {channel.settings.address.url() for channel in self._due}
+            needed = {holder.settings.address.url() for holder in self._due}
         self._links.close_others(needed)
 
     def _flush(self) -> None:
         with self._lock:
-            channels = list(self._due)
-        for channel in channels:
+            holders = list(self._due)
+        for holder in holders:
             try:
-                channel.acks.flush()
+                holder.acks.flush()
             except Exception as error:  # noqa: BLE001 - the thread must live on
                 # They stay pending. Whoever uses the channel meets the same trouble, and leaves it to this thread in the end.
                 logger.warning("acks could not be sent, trying again: %s", error)

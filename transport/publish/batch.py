@@ -7,30 +7,32 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from kombu.transport.base import StdChannel
 
 from ..errors import CONNECTION_ERRORS, BatchPublishError
-from .publisher import OnReturn, OutgoingMessage, Publisher
-
-if TYPE_CHECKING:
-    from ..channel import Channel
+from ..session import Session
+from .publisher import OnReturn, Publisher
+from .sender import OutgoingMessage
 
 logger = logging.getLogger("ferryman.transport")
 
-MOST = 1000
+MAX_MESSAGES = 1000
 """Messages in one flush at most, whatever the caller allows: a script is a stop of the server."""
-MOST_BYTES = 4 << 20
+MAX_BYTES = 4 << 20
 """Bytes of messages, after which they are flushed for the same reason."""
 
 
 class PublishBatch:
     """kombu's contract of a batch: ``publish``, ``flush``, ``discard``, ``close`` and ``channel``."""
 
-    def __init__(self, channel: Channel, publisher: Publisher, max_size: int, on_return: OnReturn) -> None:
+    def __init__(self, channel: StdChannel, session: Session, publisher: Publisher, max_size: int, on_return: OnReturn) -> None:
         self.channel = channel
+        self._session = session
         self._publisher = publisher
         self._on_return = on_return
-        self._max_size = min(max_size, MOST)
+        self._max_size = min(max_size, MAX_MESSAGES)
         self._messages: list[OutgoingMessage] = []
         self._bytes = 0
 
@@ -41,7 +43,7 @@ class PublishBatch:
         prepared = self._publisher.prepare(message, exchange or "", routing_key or "", is_mandatory=mandatory)
         self._messages.append(prepared)
         self._bytes += len(prepared.publication.message)
-        if len(self._messages) >= self._max_size or self._bytes >= MOST_BYTES:
+        if len(self._messages) >= self._max_size or self._bytes >= MAX_BYTES:
             self.flush()
 
     def flush(self) -> None:
@@ -55,7 +57,7 @@ class PublishBatch:
         except CONNECTION_ERRORS as error:
             logger.info("connection lost while publishing a batch, sending it again: %s", error)
             try:
-                self.channel.transport.link.reopen()
+                self._session.link.reopen()
                 self._publisher.send([message._replace(is_repeated=True) for message in messages], self._on_return)
             except CONNECTION_ERRORS as again:
                 raise BatchPublishError(f"a batch of {len(messages)} messages may or may not be stored: {again}") from again

@@ -11,10 +11,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kombu import Connection
 from kombu.serialization import loads
+from kombu.transport import base
 
 from ...schema.errors import UsageError
 from ...schema.native import keys
@@ -22,17 +23,15 @@ from ...schema.native.scripts.queue_scripts import QueueScripts
 from ...schema.native.scripts.results import Task
 from ...schema.text import to_text
 from ..celery.revoked_tasks import announce, revoking_app
+from ..connection.link import ServerLink
 from ..errors import CHANNEL_ERRORS, CONNECTION_ERRORS
-
-if TYPE_CHECKING:
-    from ..connection.link import ServerLink
-    from ..transport import Transport
+from ..session import Session
 
 logger = logging.getLogger("ferryman.transport")
 
 PIDBOX = ".pidbox"
 """Ends the names of the exchanges of Celery's remote control."""
-PATIENCE = 2.0
+TIMEOUT = 2.0
 """Seconds for which a broadcast ``revoke`` may look through queues."""
 
 
@@ -44,34 +43,36 @@ def revoke(where: Any, task_ids: str | Iterable[str], queues: Iterable[str] | No
     """
     wanted = {task_ids} if isinstance(task_ids, str) else set(task_ids)
     if isinstance(where, Connection):
-        return len(list(_revoke(_transport(where), wanted, queues)))
+        return len(list(_revoke(_session(where), wanted, queues)))
     with where.connection_for_write() as connection:
-        transport = _transport(connection)
+        session = _session(connection)
         removed: list[Task] = []
         try:
-            for task in _revoke(transport, wanted, queues):
-                removed.append(task)  # what is gone when an error comes must be told too
+            for task in _revoke(session, wanted, queues):
+                removed.append(task)  # what is gone when an error comes must be announced too
         finally:
-            announce(where, removed, transport)
+            announce(where, removed, connection.transport)
     return len(removed)
 
 
-def _transport(connection: Connection) -> Transport:
-    from ..transport import Transport
-
+def _session(connection: Connection) -> Session:
     connection.ensure_connection(max_retries=1)
-    if not isinstance(connection.transport, Transport):
+    session = getattr(connection.transport, "session", None)
+    if not isinstance(session, Session):
         raise UsageError(f"tasks can be removed from a ferryman:// broker, not from {connection.as_uri()}")
-    return connection.transport
+    return session
 
 
-def _revoke(transport: Transport, task_ids: Collection[str], queues: Iterable[str] | None) -> Iterator[Task]:
-    link, scripts = transport.link, transport.scripts
-    for _, task in removals(link, scripts, task_ids, lasting(link, scripts) if queues is None else queues):
+def _revoke(
+    session: Session, task_ids: Collection[str], queues: Iterable[str] | None, seconds: float | None = None
+) -> Iterator[Task]:
+    link, scripts = session.link, session.scripts
+    queues = durable_queues(link, scripts) if queues is None else queues
+    for _, task in removals(link, scripts, task_ids, queues, seconds):
         yield task
 
 
-def lasting(link: ServerLink, scripts: QueueScripts) -> list[str]:
+def durable_queues(link: ServerLink, scripts: QueueScripts) -> list[str]:
     """The queues that are not temporary."""
     return sorted(map(to_text, link.command("SMEMBERS", keys.queues(scripts.prefix))))
 
@@ -103,10 +104,11 @@ def removals(
                 seen, more = seen + found.scanned, found.more
 
 
-def heard(transport: Transport, message: Mapping[str, Any]) -> None:
+def on_broadcast(session: Session, message: Mapping[str, Any], transport: base.Transport) -> None:
     """A message was broadcast to workers: if it revokes tasks, those that still stand in queues are removed as well.
 
-    A revoke for certain workers only is theirs alone. Never fails: the broadcast is out, and workers act on it.
+    A revoke for certain workers only is theirs alone. Never fails: the broadcast is out, and workers act on it. ``transport``:
+    the session's own, for ``announce``.
     """
     app = revoking_app()
     task_ids = revoked_by(message, is_own=app is not None)
@@ -114,9 +116,8 @@ def heard(transport: Transport, message: Mapping[str, Any]) -> None:
         return
     removed: list[Task] = []
     try:
-        link, scripts = transport.link, transport.scripts
-        for _, task in removals(link, scripts, task_ids, lasting(link, scripts), PATIENCE):
-            removed.append(task)  # what is gone when an error comes must be told too
+        for task in _revoke(session, task_ids, None, TIMEOUT):
+            removed.append(task)  # what is gone when an error comes must be announced too
     except (*CONNECTION_ERRORS, *CHANNEL_ERRORS) as error:
         logger.warning("revoked tasks could not be removed from their queues, workers will discard them: %s", error)
     if app is not None:

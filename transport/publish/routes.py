@@ -8,18 +8,16 @@ relies on a binding it has lost. So the cache is never wrong, and costs no round
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import field, frozen
 
+from ...schema.connection.call import Call
 from ...schema.native.routing import FANOUT, NO_HEADERS, queues_of
+from ...schema.native.scripts.exchange import Binding, Bindings, Exchanges
+from ...schema.native.scripts.queue_scripts import QueueScripts
+from ..connection.link import ServerLink
 from ..errors import NoRoute
-
-if TYPE_CHECKING:
-    from ...schema.connection.call import Call
-    from ...schema.native.scripts.exchange import Binding, Bindings, Exchanges
-    from ...schema.native.scripts.queue_scripts import QueueScripts
-    from ..connection.link import ServerLink
 
 
 @frozen

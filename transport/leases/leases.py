@@ -1,0 +1,201 @@
+"""Leases: what a channel holds of its queues, until when, and what becomes of it when its connection or its lease is lost.
+
+A lease covers everything that one channel holds of one queue; a killed worker's messages go back when it lapses. Taking messages
+(re)starts it (``lua/take.lua``), and ``renewer.py`` renews it (``lua/renew.lua``) from a thread of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import weakref
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+from ...schema.connection.call import Call
+from ...schema.native.scripts.queue_scripts import MAX_PER_CALL
+from ...schema.text import to_text
+from ..celery import request_table
+from ..connection.link import ServerLink
+from ..consume.acks import Acks
+from ..consume.dispatcher import Dispatcher
+from ..consume.qos import QoS, Unacked
+from ..message import Message
+from ..publish.topology import Topology
+from ..session import Session
+from .renewer import LeaseRenewer
+
+logger = logging.getLogger("ferryman.transport")
+
+
+class LeasedChannel(Protocol):
+    """The channel whose leases these are."""
+
+    session: Session
+    dispatcher: Dispatcher
+    topology: Topology
+    qos: QoS
+    acks: Acks
+    consumer_id: str
+
+
+class Leases:
+    """The leases of one channel."""
+
+    def __init__(self, channel: LeasedChannel, renewer: LeaseRenewer) -> None:
+        self._channel = channel
+        self._session = channel.session
+        self._topology = channel.topology
+        self._qos = channel.qos
+        self._consumer_id = channel.consumer_id
+        self._renewer = renewer
+        self.settings = channel.session.settings
+        self.renewing = channel.topology.renewing
+        self.closed = False
+        """Whether the channel is closed: what it still holds is given back as it ends, over another connection."""
+        self.renewed_at = time.monotonic()
+        """When somebody last saw to the renewals, on the monotonic clock."""
+        self.in_use: weakref.WeakValueDictionary[int, Message] = weakref.WeakValueDictionary()
+        """Delivery tag -> message, of those that somebody still has: a task that runs, say."""
+        self._until: dict[str, float] = {}
+        """Queue -> until when, on the monotonic clock, the server at least takes this channel for its consumer."""
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the server may take the channel for a consumer of any queue."""
+        return bool(self._until)
+
+    @property
+    def acks(self) -> Acks:
+        """The channel's acks."""
+        return self._channel.acks
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether somebody still has a message of this channel, or an ack waits to be sent."""
+        return bool(self.acks) or any(tag in self.in_use for tag in self._qos.unsettled())
+
+    # What taking does
+
+    def extend(self, queue: str, leases: int = 1) -> None:
+        """The server knows, or may know, the channel as a consumer of the queue, for so many leases if nothing renews that."""
+        is_new = queue not in self._until
+        self._until[queue] = time.monotonic() + leases * self.settings.lease
+        if is_new:
+            self._renewer.add(self)
+
+    def end(self, queue: str) -> None:
+        """Gives back what the channel holds of a queue, and ends its lease there. Raises connection errors."""
+        self.acks.flush()
+        with self.renewing:
+            self._until.pop(queue, None)
+        self._forget(self._session.link, [queue])
+
+    def end_all(self) -> None:
+        """Gives back all that the channel holds. Raises connection errors."""
+        self.acks.flush()
+        self._forget(self._session.link, self._until)
+
+    def _forget(self, link: ServerLink, queues: Iterable[str]) -> None:
+        for queue in list(queues):
+            while link.run(self._session.scripts.forget(queue, self._consumer_id)) == MAX_PER_CALL:
+                pass
+
+    # Renewals
+
+    @property
+    def renewal_interval(self) -> float:
+        """Seconds between renewals: a third of the lease, or of the shortest life of a temporary queue."""
+        return min(self.settings.lease, self._topology.shortest_life or self.settings.lease) / 3
+
+    def renewals(self) -> list[tuple[str, Call[Any]]]:
+        """(queue, call) for everything that must not lapse. Called by the renewer's thread.
+
+        Where nothing is held, looking for messages renews as well: what that has done lately is left alone.
+        """
+        now, lease = time.monotonic(), self.settings.lease
+        held = self._qos.queues()
+        calls: list[tuple[str, Call[Any]]] = []
+        for queue, until in list(self._until.items()):
+            is_urgent = self._is_urgent(queue, held)
+            if is_urgent or until < now + lease * 2 / 3:
+                calls.append((queue, self._renew(queue)))
+                self._until[queue] = now + (lease if is_urgent else 2 * lease)
+        return calls if self.closed else calls + self._topology.renewals()
+
+    def urgent_renewals(self) -> list[Call[Any]]:
+        """What must be renewed to lose nothing. Called by the gevent renewer's thread, so it changes nothing and takes no lock.
+
+        What is removed at this very moment may be made again by it, and then goes when its time has run out.
+        """
+        held = self._qos.queues()
+        calls: list[Call[Any]] = [self._renew(queue) for queue in list(self._until) if self._is_urgent(queue, held)]
+        return calls if self.closed else calls + [call for _, call in self._topology.renewals()]
+
+    def _is_urgent(self, queue: str, held: set[str]) -> bool:
+        """Whether something is lost unless renewed: jobs held, or a temporary queue."""
+        return queue in held or self._topology.is_temporary(queue)
+
+    def _renew(self, queue: str) -> Call[Any]:
+        return self._session.scripts.renew(queue, self._consumer_id, self.settings.lease_ms)
+
+    # When a lease or the connection is lost
+
+    def on_lapse(self, queue: str) -> None:
+        """The server has given away what this channel held of a queue. Called by the renewer's thread."""
+        self._until.pop(queue, None)
+        if queue in self._qos.queues():
+            logger.warning(
+                "the lease of this worker on queue %r has lapsed: it did not reach the server for %s s; "
+                "what it held is delivered again",
+                queue,
+                self.settings.lease,
+            )
+            # What it has not begun is no longer its to run: a new connection drops that.
+            self._session.lapsed = True
+            self._channel.dispatcher.changed()
+
+    def release_unstarted(self, link: ServerLink) -> None:
+        """After a connection error, gives back what nobody works on. Called by the renewer's thread. Raises connection errors.
+
+        Celery drops the tasks that had not begun, and with them their messages; those that run go on, and ack when they end.
+        """
+        request_table.drop_unstarted(self._channel)
+        unstarted = {tag: unacked for tag, unacked in self._qos.unsettled().items() if tag not in self.in_use}
+        if len(unstarted) == len(self._qos):
+            self._forget(link, self._until)
+            self._renewer.remove(self)
+        elif unstarted:
+            for queue, job_ids in by_queue(unstarted.values()):
+                link.run(self._session.scripts.release(queue, self._consumer_id, job_ids))
+        for tag in unstarted:
+            self._qos.pop(tag)
+
+    def reconcile(self) -> None:
+        """After a lost connection that is back: gives back what the server gave away and no reply brought here.
+
+        What has lapsed meanwhile and is not begun is others' to run. Raises connection errors.
+        """
+        self.acks.flush()
+        link, scripts = self._session.link, self._session.scripts
+        unsettled = self._qos.unsettled()
+        gone = {tag: unacked.job_id for tag, unacked in unsettled.items()}
+        for queue in {*self._until, *self._qos.queues()}:
+            holds = link.command("ZRANGE", scripts.keys(queue).held(self._consumer_id), 0, -1)
+            known = {unacked.job_id: tag for tag, unacked in unsettled.items() if unacked.queue == queue}
+            unknown = [job_id for job_id in map(to_text, holds) if gone.pop(known.get(job_id, 0), None) is None]
+            if unknown:
+                link.run(scripts.release(queue, self._consumer_id, unknown))
+        dropped = self._channel.dispatcher.drop(self._channel, gone.keys())
+        for tag in gone:
+            if tag in dropped or tag not in self.in_use:
+                self._qos.pop(tag)
+
+
+def by_queue(unacked: Iterable[Unacked]) -> Iterator[tuple[str, list[str]]]:
+    """The jobs of each queue, as many as one call may be about."""
+    queues: dict[str, list[str]] = {}
+    for queue, job_id, _ in unacked:
+        queues.setdefault(queue, []).append(job_id)
+    for queue, job_ids in queues.items():
+        yield from ((queue, job_ids[first : first + MAX_PER_CALL]) for first in range(0, len(job_ids), MAX_PER_CALL))

@@ -1,0 +1,72 @@
+"""Session: what the parts of one connection share, from the settings and the link to the server on to whether it still works.
+
+Made by ``Transport`` for itself; its channels, poller, publishers and dead letters get it instead of the transport, of which they
+know nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+import redis
+from attrs import define, field
+
+from ..schema.native.scripts.exchange import Exchanges
+from ..schema.native.scripts.queue_scripts import QueueScripts
+from .connection.link import ServerLink
+from .errors import CONNECTION_ERRORS
+from .publish.routes import Routes
+from .settings import Settings
+
+
+@define(eq=False)
+class Session:
+    """One connection to one server or cluster."""
+
+    settings: Settings
+    link: ServerLink
+    scripts: QueueScripts
+    exchanges: Exchanges
+    routes: Routes
+    exclusive: set[str] = field(factory=set)
+    """The queues that go with this connection."""
+    lapsed: bool = False
+    """Whether a lease was lost. The poller makes a connection error of it."""
+    failed: bool = False
+    """Whether a connection error has passed through ``watching_for_failure``."""
+    _pid: int = field(factory=os.getpid)
+
+    @classmethod
+    def of(cls, settings: Settings) -> Session:
+        """A new session; its link connects when it is first used."""
+        scripts, exchanges, link = QueueScripts(settings.prefix), Exchanges(settings.prefix), settings.links.link()
+        return cls(settings, link, scripts, exchanges, Routes(scripts, exchanges, link))
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a connection error has happened: kombu will replace the transport."""
+        return self.failed or self.link.failed
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this is a forked child's copy: its sockets and what its channels hold are the parent's."""
+        return self._pid != os.getpid()
+
+    @contextlib.contextmanager
+    def watching_for_failure(self) -> Iterator[None]:
+        """Notes a connection error that passes through the block."""
+        try:
+            yield
+        except TimeoutError:
+            raise  # the caller's own time is up
+        except CONNECTION_ERRORS:
+            self.failed = True
+            raise
+
+    def register(self, registry: bytes, queue: str) -> None:
+        """Lists a queue in a set of them. At maxmemory it has to do without: a full server must still be drained."""
+        if not self.link.command("SISMEMBER", registry, queue):
+            with contextlib.suppress(redis.exceptions.OutOfMemoryError):
+                self.link.command("SADD", registry, queue)
