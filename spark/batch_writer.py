@@ -1,7 +1,7 @@
-"""Putting: what was decided about the jobs of a batch goes into a part of a migration, in the order of the jobs.
+"""Batch writer: writes the jobs of a batch, as decided, into a part of a migration, in the order of the jobs.
 
-Jobs of tables are put many at once, as commands that nobody takes apart; those between them by themselves. Whichever way a job
-goes, it has the same place among the jobs of its slot (migrations/partition_writer.py): another run may take the other way.
+Jobs of tables are written many at once, as commands that nobody takes apart; those between them one by one. Whichever way a job
+goes, it has the same position among the jobs of its slot (migrations/partition_writer.py): another run may take the other way.
 Called by migrate.py.
 """
 
@@ -28,7 +28,7 @@ from ..schema.family import Command
 from .jobs import JobBatch
 
 
-class Single(NamedTuple):
+class OutgoingJob(NamedTuple):
     """What becomes of one job."""
 
     decision: Decision
@@ -37,7 +37,7 @@ class Single(NamedTuple):
     """None for a job that stays at the source."""
 
 
-class Tabled(NamedTuple):
+class OutgoingTable(NamedTuple):
     """What becomes of each job of a table."""
 
     decision: Decision
@@ -46,7 +46,7 @@ class Tabled(NamedTuple):
 
 
 @frozen(eq=False)
-class _Piece:
+class _Segment:
     """Some jobs of one slot."""
 
     rows: Any
@@ -58,15 +58,15 @@ class _Piece:
     commands: BinaryViews
     numbers: Any
     """How many commands each job has (int64), with that which makes it a member."""
-    place: bytes | None = None
+    zset: bytes | None = None
     """The zset of which the jobs become members, if the commands don't make them so."""
     members: BinaryViews | None = None
     """As in CommandTable."""
 
     @classmethod
-    def of_table(cls, rows: Any, tabled: Tabled) -> _Piece:
+    def of_table(cls, rows: Any, outgoing: OutgoingTable) -> _Segment:
         """The jobs of a table."""
-        decision, ids, table = tabled
+        decision, ids, table = outgoing
         assert decision.job is not None, "jobs in tables go over"
         before, after = around_id(decision.job)
         identities = concat_rows(len(ids), [LengthPrefixed(concat_rows(len(ids), [before, ids, after]))])
@@ -74,14 +74,14 @@ class _Piece:
         return cls(rows, [decision], identities, table.commands, numbers, table.zset, table.members)
 
     @classmethod
-    def of_singles(cls, those: Sequence[tuple[int, Single]]) -> _Piece:
-        """Jobs by themselves."""
-        rows, singles = zip(*those, strict=True)
-        packed = [PackedCommands.of(single.commands) for single in singles]
+    def of_jobs(cls, those: Sequence[tuple[int, OutgoingJob]]) -> _Segment:
+        """Jobs one by one."""
+        rows, jobs = zip(*those, strict=True)
+        packed = [PackedCommands.of(job.commands) for job in jobs]
         return cls(
             np.array(rows),
-            [single.decision for single in singles],
-            BinaryViews.of([marked(single.identity) for single in singles]),
+            [job.decision for job in jobs],
+            BinaryViews.of([marked(job.identity) for job in jobs]),
             BinaryViews.of([bytes(each.data) for each in packed]),
             np.array([each.number for each in packed]),
         )
@@ -97,69 +97,69 @@ class _Piece:
             summary.count(decision, written=is_new)
 
 
-def put(writer: PartitionWriter, store: Store, batch: JobBatch[Single, Tabled], summary: Summary) -> None:
-    """Puts the jobs of a batch, and counts them. Raises as ``PartitionWriter.put``."""
+def write_batch(writer: PartitionWriter, store: Store, batch: JobBatch[OutgoingJob, OutgoingTable], summary: Summary) -> None:
+    """Writes the jobs of a batch, and counts them. Raises as ``PartitionWriter.put``."""
     singly = sorted(batch.singly, key=itemgetter(0))
     if not batch.tables:
-        for _, single in singly:
-            summary.count(single.decision, written=bool(single.commands) and writer.put(single.identity, single.commands))
+        for _, job in singly:
+            summary.count(job.decision, written=bool(job.commands) and writer.put(job.identity, job.commands))
         return
-    lanes: dict[bytes | None, list[_Piece]] = defaultdict(list)
-    for rows, tabled in batch.tables:
-        first = PackedCommands(tabled.commands.commands[0], tabled.commands.commands_per_job)
-        lanes[store.tag(list(first.commands()))].append(_Piece.of_table(rows, tabled))
-    by_tag: dict[bytes | None, list[tuple[int, Single]]] = defaultdict(list)
-    for row, single in singly:
-        if single.commands:
-            by_tag[store.tag(single.commands)].append((row, single))
+    by_slot: dict[bytes | None, list[_Segment]] = defaultdict(list)
+    for rows, table in batch.tables:
+        first = PackedCommands(table.commands.commands[0], table.commands.commands_per_job)
+        by_slot[store.tag(list(first.commands()))].append(_Segment.of_table(rows, table))
+    by_tag: dict[bytes | None, list[tuple[int, OutgoingJob]]] = defaultdict(list)
+    for row, job in singly:
+        if job.commands:
+            by_tag[store.tag(job.commands)].append((row, job))
         else:
-            summary.count(single.decision, written=False)
+            summary.count(job.decision, written=False)
     for tag, those in by_tag.items():
-        lanes[tag].append(_Piece.of_singles(those))
-    for tag, pieces in lanes.items():
-        places = _places([piece.rows for piece in pieces])
-        stood = writer.put_many(tag, _packed(pieces, places))
-        for piece, its_places in zip(pieces, places, strict=True):
-            piece.count(summary, its_places >= stood)
+        by_slot[tag].append(_Segment.of_jobs(those))
+    for tag, segments in by_slot.items():
+        positions = _positions([segment.rows for segment in segments])
+        first_new = writer.put_many(tag, _pack(segments, positions))
+        for segment, positions_of_segment in zip(segments, positions, strict=True):
+            segment.count(summary, positions_of_segment >= first_new)
 
 
-def _places(rows: Sequence[Any]) -> list[Any]:
-    """Where each of these rows stands among all of them in ascending order."""
+def _positions(rows: Sequence[Any]) -> list[Any]:
+    """The position of each of these rows among all of them in ascending order."""
     together = np.concatenate(rows)
-    places = np.empty(len(together), np.int64)
-    places[np.argsort(together)] = np.arange(len(together))
-    found: list[Any] = np.split(places, np.cumsum(list(map(len, rows)))[:-1])
+    positions = np.empty(len(together), np.int64)
+    positions[np.argsort(together)] = np.arange(len(together))
+    found: list[Any] = np.split(positions, np.cumsum(list(map(len, rows)))[:-1])
     return found
 
 
-def _packed(pieces: Sequence[_Piece], places: Sequence[Any]) -> PackedJobs:
-    """The jobs of these pieces, each at its place."""
-    identities = scatter([piece.identities for piece in pieces], places)
-    commands = scatter([piece.commands for piece in pieces], places)
+def _pack(segments: Sequence[_Segment], positions: Sequence[Any]) -> PackedJobs:
+    """The jobs of these segments, each at its position."""
+    identities = scatter([segment.identities for segment in segments], positions)
+    commands = scatter([segment.commands for segment in segments], positions)
     numbers = np.empty(len(commands), np.int64)
-    for piece, its_places in zip(pieces, places, strict=True):
-        numbers[its_places] = piece.numbers
+    for segment, positions_of_segment in zip(segments, positions, strict=True):
+        numbers[positions_of_segment] = segment.numbers
     return PackedJobs(
         memoryview(identities.data),
         _bounds(identities.sizes),
         memoryview(commands.data),
         _bounds(commands.sizes),
         _bounds(numbers),
-        _members(pieces, places),
+        _members(segments, positions),
     )
 
 
-def _members(pieces: Sequence[_Piece], places: Sequence[Any]) -> list[PackedMembers]:
+def _members(segments: Sequence[_Segment], positions: Sequence[Any]) -> list[PackedMembers]:
     """The jobs that become members, by the zset."""
     by_zset: dict[bytes, list[tuple[BinaryViews, Any]]] = defaultdict(list)
-    for piece, its_places in zip(pieces, places, strict=True):
-        if piece.place is not None and piece.members is not None:
-            by_zset[piece.place].append((piece.members, its_places))
+    for segment, positions_of_segment in zip(segments, positions, strict=True):
+        if segment.zset is not None and segment.members is not None:
+            by_zset[segment.zset].append((segment.members, positions_of_segment))
     found = []
     for zset, those in by_zset.items():
         members, rows = zip(*those, strict=True)
-        words = scatter(members, _places(rows))
-        found.append(PackedMembers(zset, np.sort(np.concatenate(rows)).tolist(), memoryview(words.data), _bounds(words.sizes)))
+        packed = scatter(members, _positions(rows))
+        found.append(PackedMembers(zset, np.sort(np.concatenate(rows)).tolist(), memoryview(packed.data), _bounds(packed.sizes)))
     return found
 
 

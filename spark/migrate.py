@@ -24,7 +24,7 @@ from ..schema.connection.address import Address
 from ..schema.fact import Subject
 from ..schema.rule import Finding
 from ..schema.totals import Totals
-from .batch_writer import Single, Tabled, put
+from .batch_writer import OutgoingJob, OutgoingTable, write_batch
 from .jobs import Jobs
 from .machine_semaphore import MachineSemaphore
 from .snapshot import Work
@@ -69,27 +69,29 @@ def writing(plan: Plan, target: Address, run: Run, folder: str) -> Work:
     def write(name: str, jobs: Jobs) -> Batches:
         summary, written = Summary(), Totals()
 
-        def one(subject: Subject) -> Single:
+        def one(subject: Subject) -> OutgoingJob:
             decision = decide(subject, jobs.keyspace, plan)
             if decision.job is None:
-                return Single(decision)
+                return OutgoingJob(decision)
             plan.writer.tally_written(decision.job, written)
-            return Single(decision, identity(decision.job), plan.commands(decision.job, fresh=run.is_first and decision.is_alone))
+            return OutgoingJob(
+                decision, identity(decision.job), plan.commands(decision.job, fresh=run.is_first and decision.is_alone)
+            )
 
-        def many(table: JobTable) -> Tabled | None:
+        def many(table: JobTable) -> OutgoingTable | None:
             found = decide_table(table, plan)
             if found is None:
                 return None
             decision, outgoing = found
             commands = plan.commands_of_table(outgoing, written, fresh=run.is_first)
-            return None if commands is None else Tabled(decision, outgoing.ids, commands)
+            return None if commands is None else OutgoingTable(decision, outgoing.ids, commands)
 
         def findings() -> Iterator[Finding]:
             with open_store(target) as store, open_partition(store, run, name) as writer:
                 for batch in jobs.batches(one, many):
                     with semaphore.acquired() if batch.tables else nullcontext():
-                        put(writer, store, batch, summary)
-                    yield from chain.from_iterable(single.decision.findings for _, single in batch.singly)
+                        write_batch(writer, store, batch, summary)
+                    yield from chain.from_iterable(job.decision.findings for _, job in batch.singly)
                 writer.close()
 
         yield from with_summary(batches(FINDINGS, findings()), FINDINGS, lambda: _summary_row(name, summary, written))

@@ -36,7 +36,7 @@ from ferryman.schema.jobnumber import number_of
 from ferryman.schema.native import FAMILY as NATIVE
 from ferryman.schema.totals import Totals
 from ferryman.spark import placement_check
-from ferryman.spark.batch_writer import Single, Tabled, put
+from ferryman.spark.batch_writer import OutgoingJob, OutgoingTable, write_batch
 from ferryman.spark.job_digests import DIGESTS, JobDigest, digests_of
 from ferryman.spark.job_hasher import JobHasher
 from ferryman.spark.jobs import FactJobs, KeyRowJobs
@@ -109,7 +109,7 @@ def both(job: Job) -> tuple[str, int | None, int | None]:
     return repr(in_order(job)), job.position, job.rank
 
 
-def tabled(table: JobTable) -> list[tuple[str, int | None, int | None]]:
+def all_of(table: JobTable) -> list[tuple[str, int | None, int | None]]:
     return list(map(both, jobs_of(table)))
 
 
@@ -130,7 +130,7 @@ def test_jobs_of_tables_are_those_that_are_read_one_by_one(parts: list[KeyRowJob
     for part in parts:
         singly = [both(job) for job in part.in_order(reader(part))]
         together = []
-        for batch in part.batches(alone(part), tabled):
+        for batch in part.batches(alone(part), all_of):
             rows = [
                 *batch.singly,
                 *((row, job) for rows, jobs in batch.tables for row, job in zip(rows.tolist(), jobs, strict=True)),
@@ -138,7 +138,7 @@ def test_jobs_of_tables_are_those_that_are_read_one_by_one(parts: list[KeyRowJob
             assert sorted(row for row, _ in rows) == list(range(len(rows)))
             together += [job for _, job in sorted(rows)]
         assert together == singly
-        assert sorted(part.in_any_order(alone(part), tabled)) == sorted(singly)
+        assert sorted(part.in_any_order(alone(part), all_of)) == sorted(singly)
         found += singly
     is_kue = parts[0].key_rows.address.family == "kue"
     placement_check = [job for job in JOBS if not (is_kue and job.state is State.ACTIVE and not job.ttl)]
@@ -147,9 +147,9 @@ def test_jobs_of_tables_are_those_that_are_read_one_by_one(parts: list[KeyRowJob
 
 def test_light_work_takes_more_jobs_at_once_and_the_same_ones(parts: list[KeyRowJobs]) -> None:
     for part in parts:
-        usual, light = (list(part.batches(alone(part), tabled, times)) for times in (1, 2))
+        usual, light = (list(part.batches(alone(part), all_of, times)) for times in (1, 2))
         assert len(light) == 1 if len(usual) == 1 else len(light) <= len(usual) // 2 + 1 < len(usual)
-        found = [sorted(part.in_any_order(alone(part), tabled, times)) for times in (1, 2)]
+        found = [sorted(part.in_any_order(alone(part), all_of, times)) for times in (1, 2)]
         assert found[0] == found[1]
 
 
@@ -164,7 +164,7 @@ def test_the_order_of_jobs_is_not_that_in_which_keys_were_read(keyspace: tuple[A
 
 def test_a_table_that_is_not_taken_is_read_one_by_one(parts: list[KeyRowJobs]) -> None:
     def waiting(table: JobTable) -> list[tuple[str, int | None, int | None]] | None:
-        return tabled(table) if table.common.state is State.WAITING else None
+        return all_of(table) if table.common.state is State.WAITING else None
 
     for part in parts:
         together = []
@@ -205,7 +205,7 @@ def test_digests_of_tables_are_those_of_their_jobs(parts: list[KeyRowJobs]) -> N
 
 
 @pytest.mark.parametrize("keyspace", ["kue"], indirect=True)
-def test_jobs_put_from_tables_are_those_put_by_themselves(parts: list[KeyRowJobs], server: Server) -> None:
+def test_jobs_written_from_tables_are_those_written_one_by_one(parts: list[KeyRowJobs], server: Server) -> None:
     """And in the same order: a part that was written one way is opened again, and takes the other way's jobs for those it has."""
     ways: list[Callable[[JobTable], bool]] = [lambda _: True, lambda table: table.common.state is State.WAITING, lambda _: False]
     summaries, stored = [], []
@@ -226,23 +226,23 @@ def carried_over(parts: list[KeyRowJobs], plan: Plan, store: Store, run: Run, is
     """Puts all jobs into their parts, some from tables."""
     written, summary = Totals(), Summary()
 
-    def one(subject: Subject) -> Single:
+    def one(subject: Subject) -> OutgoingJob:
         decision = decide(subject, parts[0].keyspace, plan)
         assert decision.job is not None
-        return Single(decision, identity(decision.job), plan.commands(decision.job, fresh=True))
+        return OutgoingJob(decision, identity(decision.job), plan.commands(decision.job, fresh=True))
 
-    def many(table: JobTable) -> Tabled | None:
+    def many(table: JobTable) -> OutgoingTable | None:
         found = decide_table(table, plan)
         assert found is not None
         decision, outgoing = found
         commands = plan.commands_of_table(outgoing, written, fresh=True)
         assert commands is not None
-        return Tabled(decision, outgoing.ids, commands) if is_table(table) else None
+        return OutgoingTable(decision, outgoing.ids, commands) if is_table(table) else None
 
     for jobs in parts:
         with open_partition(store, run, str(jobs.bucket)) as part:
             for batch in jobs.batches(one, many):
-                put(part, store, batch, summary)
+                write_batch(part, store, batch, summary)
             part.close()
     return summary
 
