@@ -19,7 +19,7 @@ from ..brokers import FERRYMAN, REDIS
 from ..server import REDIS as REDIS_SERVER
 from ..server import VALKEY
 from .profile import PROFILES
-from .storm import Report, run
+from .run import Report, run
 
 SHOWN = 5
 """Examples named of what went wrong."""

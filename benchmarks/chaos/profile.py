@@ -64,7 +64,7 @@ PROFILES = {"short": SHORT, "long": LONG}
 
 
 @frozen
-class Strike:
+class PlannedFault:
     """One fault: when (seconds from the start), to which worker (its number; None: the server), and for how long."""
 
     at: float
@@ -73,10 +73,10 @@ class Strike:
     seconds: float
 
 
-def plan(profile: Profile, seed: int) -> list[Strike]:
+def plan(profile: Profile, seed: int) -> list[PlannedFault]:
     """What happens when, the same for the same seed. Every kind of fault comes once before any comes again."""
     chance = random.Random(seed)
-    strikes = []
+    planned = []
     for faults, every in ((WORKER_FAULTS, profile.worker_fault_every), (SERVER_FAULTS, profile.server_fault_every)):
         at = every * chance.uniform(0.8, 1.2)
         deck: list[Fault] = []
@@ -86,6 +86,6 @@ def plan(profile: Profile, seed: int) -> list[Strike]:
             fault = deck.pop()
             worker = chance.randrange(len(profile.pools)) if fault in WORKER_FAULTS else None
             seconds = chance.choice(profile.freezes) if fault is Fault.FREEZE else chance.uniform(0.2, 1.5)
-            strikes.append(Strike(at, fault, worker, seconds))
+            planned.append(PlannedFault(at, fault, worker, seconds))
             at += every * chance.uniform(0.6, 1.4)
-    return sorted(strikes, key=lambda strike: strike.at)
+    return sorted(planned, key=lambda each: each.at)

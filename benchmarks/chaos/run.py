@@ -1,4 +1,4 @@
-"""Storm: one chaos run from the first worker to the verdict."""
+"""Run: one chaos run from the first worker to the verdict."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from attrs import define, field
 
 from ..brokers import FERRYMAN, Broker
 from ..server import Server
-from .crew import Crew
 from .ledger import Ledger
-from .profile import Fault, Profile, Strike, plan
+from .profile import Fault, PlannedFault, Profile, plan
 from .publisher import Publisher
 from .verdict import Verdict, judge
+from .worker_pool import WorkerPool
 
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 """What the server has answered for survives its own SIGKILL; with less, a restart may lose what was promised, whoever asked."""
@@ -46,65 +46,67 @@ def run(broker: Broker, profile: Profile, seed: int, kind: str, folder: Path, sa
     began = time.monotonic()
     with Server(kind, DURABLE) as server:
         ledger = Ledger(folder / "ledger")
-        crew = Crew(broker, server, ledger, profile, folder)
+        workers = WorkerPool(broker, server, ledger, profile, folder)
         publisher = Publisher(broker, server, ledger, profile, seed)
-        strikes = plan(profile, seed)
+        planned = plan(profile, seed)
         try:
-            crew.start()
+            workers.start()
             publisher.start()
-            _strike_all(strikes, crew, server, ledger, say)
+            _inject_all(planned, workers, server, ledger, say)
             publisher.join()
             say("the faults are over; waiting for the last tasks")
-            _wait_until_done(crew, ledger, profile)
+            _wait_until_done(workers, ledger, profile)
             time.sleep(2 * profile.lease + LOOK_SECONDS)  # the last killed workers are struck off: an idle one had two leases
-            crew.stop()
+            workers.stop()
         finally:
-            crew.kill()
+            workers.kill()
         return Report(
             verdict=judge(ledger.read(), profile.lease),
             left_over=_left_over(broker, server),
-            faults=Counter(strike.fault for strike in strikes),
-            hung=crew.hung,
+            faults=Counter(each.fault for each in planned),
+            hung=workers.hung,
             seconds=time.monotonic() - began,
         )
 
 
-def _strike_all(strikes: Sequence[Strike], crew: Crew, server: Server, ledger: Ledger, say: Callable[[str], None]) -> None:
+def _inject_all(
+    planned: Sequence[PlannedFault], workers: WorkerPool, server: Server, ledger: Ledger, say: Callable[[str], None]
+) -> None:
     """Carries out the plan: workers and server have a thread each, so that their troubles overlap."""
     start = time.monotonic()
 
-    def carry_out(those: Sequence[Strike]) -> None:
-        for strike in those:
-            time.sleep(max(0.0, start + strike.at - time.monotonic()))
-            say(f"{strike.at:6.1f} s  {strike.fault}" + ("" if strike.worker is None else f", worker {strike.worker}"))
-            if strike.worker is None:
-                _strike_server(strike, server, ledger)
+    def inject_those(those: Sequence[PlannedFault]) -> None:
+        for each in those:
+            time.sleep(max(0.0, start + each.at - time.monotonic()))
+            say(f"{each.at:6.1f} s  {each.fault}" + ("" if each.worker is None else f", worker {each.worker}"))
+            if each.worker is None:
+                _inject_into_server(each, server, ledger)
             else:
-                crew.strike(strike.worker, strike.fault, strike.seconds)
-                crew.mend()
+                workers.inject(each.worker, each.fault, each.seconds)
+                workers.replace_ended()
 
     with ThreadPoolExecutor(2) as threads:
-        halves = [[s for s in strikes if s.worker is None], [s for s in strikes if s.worker is not None]]
-        for half in [threads.submit(carry_out, those) for those in halves]:
+        halves = [[s for s in planned if s.worker is None], [s for s in planned if s.worker is not None]]
+        for half in [threads.submit(inject_those, those) for those in halves]:
             half.result()
 
 
-def _strike_server(strike: Strike, server: Server, ledger: Ledger) -> None:
+def _inject_into_server(planned: PlannedFault, server: Server, ledger: Ledger) -> None:
     at = time.time()
-    if strike.fault is Fault.FREEZE:
+    if planned.fault is Fault.FREEZE:
         with server.frozen():
-            time.sleep(strike.seconds)
+            time.sleep(planned.seconds)
     else:
         server.kill()
-        time.sleep(strike.seconds)
+        time.sleep(planned.seconds)
         server.start()
     ledger.write("outage", at=at, until=time.time())
 
 
-def _wait_until_done(crew: Crew, ledger: Ledger, profile: Profile) -> None:
+def _wait_until_done(workers: WorkerPool, ledger: Ledger, profile: Profile) -> None:
     deadline = time.monotonic() + profile.patience
     while judge(ledger.read(), profile.lease).lost and time.monotonic() < deadline:
-        crew.mend()
+        workers.replace_ended()
         time.sleep(LOOK_SECONDS)
 
 

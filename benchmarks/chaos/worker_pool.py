@@ -1,4 +1,4 @@
-"""Crew: the Celery workers of a run. Each is killed in one of four ways, and another one takes its place."""
+"""Worker pool: the Celery workers of a run. Each is killed in one of four ways, and another one takes its place."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STOP_SECONDS = 25.0
 
 
 @define
-class Member:
+class Worker:
     """One worker process, the leader of its own process group."""
 
     name: str
@@ -34,7 +34,7 @@ class Member:
 
 
 @define
-class Crew:
+class WorkerPool:
     """As many workers as the profile has pools, at any time but while one is being replaced."""
 
     broker: Broker
@@ -44,73 +44,73 @@ class Crew:
     folder: Path
     hung: int = 0
     """Workers that a shutdown did not end."""
-    _members: list[Member] = field(factory=list)
+    _workers: list[Worker] = field(factory=list)
     _generations: int = 0
 
     def start(self) -> None:
         """Starts every worker and returns when all consume."""
-        self._members = [self._recruit(pool, concurrency) for pool, concurrency in self.profile.pools]
+        self._workers = [self._start(pool, concurrency) for pool, concurrency in self.profile.pools]
         deadline = time.monotonic() + READY_SECONDS
-        for member in self._members:
-            while b" ready." not in member.log.read_bytes():
-                if member.process.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError(f"worker {member.name} did not get ready:\n{member.log.read_text()}")
+        for worker in self._workers:
+            while b" ready." not in worker.log.read_bytes():
+                if worker.process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError(f"worker {worker.name} did not get ready:\n{worker.log.read_text()}")
                 time.sleep(0.05)
 
-    def strike(self, at: int, fault: Fault, seconds: float) -> None:
+    def inject(self, at: int, fault: Fault, seconds: float) -> None:
         """Ends one worker and starts the next; ``seconds`` lie between SIGTERM and SIGKILL where both come."""
-        member = self._members[at]
+        worker = self._workers[at]
         match fault:
             case Fault.KILL:
-                self._kill(member)
+                self._kill(worker)
             case Fault.TERM_KILL:
-                self._ask_to_stop(member)
-                if not _ended(member, seconds):
-                    self._kill(member)
+                self._ask_to_stop(worker)
+                if not _ended(worker, seconds):
+                    self._kill(worker)
             case Fault.QUIT:
-                self.ledger.write("killed", worker=member.name)
-                member.process.send_signal(signal.SIGQUIT)
-                self._see_off(member)
+                self.ledger.write("killed", worker=worker.name)
+                worker.process.send_signal(signal.SIGQUIT)
+                self._await_end(worker)
             case _:
-                self._ask_to_stop(member)
-                self._see_off(member)
-        self._members[at] = self._recruit(*self.profile.pools[at])
+                self._ask_to_stop(worker)
+                self._await_end(worker)
+        self._workers[at] = self._start(*self.profile.pools[at])
 
-    def mend(self) -> None:
+    def replace_ended(self) -> None:
         """Replaces workers that have ended by themselves, as a supervisor would."""
-        for at, member in enumerate(self._members):
-            if member.process.poll() is not None:
-                self._kill(member)
-                self._members[at] = self._recruit(*self.profile.pools[at])
+        for at, worker in enumerate(self._workers):
+            if worker.process.poll() is not None:
+                self._kill(worker)
+                self._workers[at] = self._start(*self.profile.pools[at])
 
     def stop(self) -> None:
         """A warm shutdown of all."""
-        for member in self._members:
-            self._ask_to_stop(member)
-        for member in self._members:
-            self._see_off(member)
+        for worker in self._workers:
+            self._ask_to_stop(worker)
+        for worker in self._workers:
+            self._await_end(worker)
 
     def kill(self) -> None:
         """Ends all at once, whatever they do; the end of a run that failed."""
-        for member in self._members:
-            _kill_group(member)
+        for worker in self._workers:
+            _kill_group(worker)
 
-    def _ask_to_stop(self, member: Member) -> None:
-        self.ledger.write("stopping", worker=member.name)
-        member.process.send_signal(signal.SIGTERM)
+    def _ask_to_stop(self, worker: Worker) -> None:
+        self.ledger.write("stopping", worker=worker.name)
+        worker.process.send_signal(signal.SIGTERM)
 
-    def _see_off(self, member: Member) -> None:
+    def _await_end(self, worker: Worker) -> None:
         """Waits for a shutdown, and ends what does not end."""
-        if not _ended(member, STOP_SECONDS):
+        if not _ended(worker, STOP_SECONDS):
             self.hung += 1
-            self._kill(member)
+            self._kill(worker)
 
-    def _kill(self, member: Member) -> None:
+    def _kill(self, worker: Worker) -> None:
         # Written first: what the worker does after this line may happen again.
-        self.ledger.write("killed", worker=member.name)
-        _kill_group(member)
+        self.ledger.write("killed", worker=worker.name)
+        _kill_group(worker)
 
-    def _recruit(self, pool: str, concurrency: int) -> Member:
+    def _start(self, pool: str, concurrency: int) -> Worker:
         self._generations += 1
         name = f"{pool}{self._generations}@chaos"
         log = self.folder / f"{self._generations:04}-{pool}.log"
@@ -124,16 +124,16 @@ class Crew:
         command += ["-P", pool, "-c", str(concurrency), "-n", name]
         with log.open("ab") as output:
             process = subprocess.Popen(command, env=environment, stdout=output, stderr=output, start_new_session=True)
-        return Member(name, process, log)
+        return Worker(name, process, log)
 
 
-def _ended(member: Member, seconds: float) -> bool:
+def _ended(worker: Worker, seconds: float) -> bool:
     with contextlib.suppress(subprocess.TimeoutExpired):
-        member.process.wait(seconds)
-    return member.process.poll() is not None
+        worker.process.wait(seconds)
+    return worker.process.poll() is not None
 
 
-def _kill_group(member: Member) -> None:
+def _kill_group(worker: Worker) -> None:
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(member.process.pid, signal.SIGKILL)
-    member.process.wait()
+        os.killpg(worker.process.pid, signal.SIGKILL)
+    worker.process.wait()
