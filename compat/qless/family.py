@@ -7,6 +7,7 @@ group ``ferryman.families``.
 from __future__ import annotations
 
 from ...schema.family import KeyFamily
+from ...schema.job import Job
 from ...schema.keys import glob_escape
 from . import faults, reader, repairs, writer
 from .generate import generate, generate_records
@@ -45,6 +46,9 @@ class Qless(KeyFamily):
     inject = staticmethod(faults.inject)
     generate = staticmethod(generate)
     generate_records = staticmethod(generate_records)
+
+    def expressed(self, job: Job, now_ms: int) -> Job:
+        return writer.expressed(job)
 
     def globs(self, prefix: str) -> tuple[str, ...]:
         return (glob_escape(prefix) + ":*", *UNPREFIXED)

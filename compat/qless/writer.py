@@ -24,8 +24,8 @@ from ...schema.totals import Totals
 from ..generated import GeneratedJob
 from ..scripts import script
 from .keys import layout
-from .passthrough import THROTTLED, Passthrough, tagged_at, with_overflow
-from .record import NAME, RUNNING, WORDS, Record, lost, score_text, standard
+from .passthrough import THROTTLED, Beside, Passthrough, tagged_at, with_overflow
+from .record import FIRST_PLACE_S, NAME, RUNNING, WORDS, Record, lost, priority_of, score_text, standard, work_score
 
 _script = partial(script, __package__)
 
@@ -123,6 +123,23 @@ def record_for(job: Job, state: State, passthrough: Passthrough) -> Record:
         contradicted = lost(written, exact).keys() - lost(written, record).keys()
         record = passthrough.applied_loosely(written) if contradicted else exact
     return with_overflow(job, record, lost(job, record))
+
+
+def expressed(job: Job) -> Job:
+    """The job with its score, where the priority is so large that the score has no digits left for a place.
+
+    A reader takes such a score for one that qless itself has set, unless all else of the job is as the writer writes it.
+    """
+    if NAME not in job.extra or work_score(priority_of(job), FIRST_PLACE_S) != priority_of(job):
+        return job
+    passthrough = Passthrough.of(job)
+    state = _written_state(job, passthrough)
+    record = record_for(job, state, passthrough)
+    score = Passthrough.of_difference(evolve(job, state=state), record, Beside()).scores.get("work")
+    if score is None:
+        return job
+    told = evolve(passthrough, state=to_text(record.fields[b"state"]), scores={**passthrough.scores, "work": score})
+    return evolve(job, extra={**job.extra, NAME: told.to_extra()})
 
 
 def _written_state(job: Job, passthrough: Passthrough) -> State:

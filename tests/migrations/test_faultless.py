@@ -23,9 +23,6 @@ ENGINE = LocalEngine()
 CASES = [case for folder in sorted(DATA.iterdir()) if folder.is_dir() for case in captures(folder.name)]
 HOUR_MS = 3_600_000
 
-OF_ITS_FIRST_DAYS = ("qless", "seed-layout")
-"""Written as qless again, a job given back has a priority for a score, which its reader takes for one that was set by hand."""
-
 
 @pytest.fixture(scope="module")
 def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
@@ -76,8 +73,6 @@ def test_a_capture_that_is_carried_to_any_family_is_right_there(lasting: Server,
         pipelined(client, [("PEXPIRE", key, 100 * HOUR_MS) for key in client.scan_iter(count=1000)])
     source = address(lasting, 0, case.system, case.prefix)
     for family in ("ferryman", case.system) if ends else family_names():
-        if family == case.system and (case.system, case.name) == OF_ITS_FIRST_DAYS:
-            continue
         _, found = carried_and_compared(source, address(lasting, 1, family), lasting, case.captured_at_ms, lossy=not ends)
         assert found == [], family
 
