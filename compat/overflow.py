@@ -45,10 +45,17 @@ class Overflow:
     """A text that the original software changes whenever it touches the job. What overflowed holds only while it is the same."""
 
     @classmethod
-    def of(cls, job: Job, lost: Mapping[str, Any], family: str, as_of: bytes | None) -> Overflow | None:
-        """What overflows of a job; None if there is nothing. ``lost``: the fields that the record does not give back."""
+    def of(
+        cls, job: Job, lost: Mapping[str, Any], family: str, as_of: bytes | None, note: Mapping[str, Any] | None = None
+    ) -> Overflow | None:
+        """What overflows of a job; None if there is nothing. ``lost``: the fields that the record does not give back.
+
+        ``note``: what the family itself has to say of the record. It stands in the place of the family's own extra.
+        """
         fields = {name: value for name, value in lost.items() if name in _FIELDS}
         extra = {name: own for name, own in job.extra.items() if name != family}
+        if note:
+            extra[family] = note
         return cls(fields, extra, as_of) if fields or extra else None
 
     def encode(self) -> bytes:
@@ -68,7 +75,17 @@ class Overflow:
         extra = {name: _OBJECT(own) for name, own in _OBJECT(values.get("extra", {})).items()}
         return cls(fields, extra, None if as_of is None else to_bytes(as_of))
 
-    def restored(self, job: Job, as_of: bytes | None, *, has_own_id: bool = True) -> Job:
+    def note(self, family: str) -> Mapping[str, Any]:
+        """What the family itself had to say of the record."""
+        note: Mapping[str, Any] = self.extra.get(family, {})
+        return note
+
+    def logs(self, family: str) -> tuple[bytes, ...]:
+        """The log lines in its note."""
+        lines = self.note(family).get("logs")
+        return tuple(line for line in lines if isinstance(line, bytes)) if isinstance(lines, list) else ()
+
+    def restored(self, job: Job, family: str, as_of: bytes | None, *, has_own_id: bool = True) -> Job:
         """The job with what had overflowed; only with what lasts, when the original software has touched it since.
 
         ``has_own_id``: the record's id is the job's; whatever id has overflowed does not count.
@@ -78,7 +95,8 @@ class Overflow:
             fields = {name: value for name, value in fields.items() if name in LASTING}
         if has_own_id:
             fields.pop("id", None)
-        return evolve(job, **fields, extra={**self.extra, **job.extra})
+        extra = {name: own for name, own in self.extra.items() if name != family}
+        return evolve(job, **fields, extra={**extra, **job.extra})
 
 
 def is_ours(raw: bytes) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from itertools import chain
 from typing import Any
 
 from attrs import field, frozen
@@ -28,6 +29,18 @@ class Entry:
     ttl_ms: int | None = None
     """Milliseconds left to live; None = the key stays."""
     offset: int = 0
+
+    @property
+    def values(self) -> tuple[bytes, ...]:
+        """The value as ``Fact.values``: field, value, field, value … of a hash, the members of a zset, else all items."""
+        match self.redis_type:
+            case "hash":
+                return tuple(chain.from_iterable(self.value.items()))
+            case "string":
+                return (self.value,)
+            case "zset":
+                return tuple(member for member, _ in self.value)
+        return tuple(self.value or ())
 
 
 class FactKind(StrEnum):

@@ -135,13 +135,11 @@ def job_of(job_id: str, stored: Stored) -> Job:
     job = canonical(job_id, bare)
     own: Mapping[str, Any] | None = None
     if overflow is not None:
-        note = overflow.extra.get(NAME, {})
-        others = {name: own for name, own in overflow.extra.items() if name != NAME}
-        job = evolve(overflow, extra=others).restored(job, _as_of(bare))
+        job = overflow.restored(job, NAME, _as_of(bare))
         if overflow.as_of == _as_of(bare):
-            own = note.get("extra") if isinstance(note.get("extra"), dict) else None
-            logs = note.get("logs")
-            job = evolve(job, logs=tuple(line for line in logs if isinstance(line, bytes)) if isinstance(logs, list) else ())
+            extra = overflow.note(NAME).get("extra")
+            own = extra if isinstance(extra, dict) else None
+            job = evolve(job, logs=overflow.logs(NAME))
     if own is None:
         known = Passthrough.of_difference(job, bare)
         if overflow is not None and b"dependants" in known.fields:
@@ -161,9 +159,7 @@ def with_overflow(job: Job, stored: Stored) -> Stored:
         note["extra"] = own
     if job.logs:
         note["logs"] = job.logs
-    extra = {name: own for name, own in job.extra.items() if name != NAME} | ({NAME: note} if note else {})
-    # No family is left out of extra: what stands there under the own name is the note.
-    overflow = Overflow.of(evolve(job, extra=extra), lost(job, bare), "", _as_of(bare))
+    overflow = Overflow.of(job, lost(job, bare), NAME, _as_of(bare), note)
     return stored if overflow is None else evolve(bare, fields={**bare.fields, FIELD: overflow.encode()})
 
 

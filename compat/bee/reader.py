@@ -50,7 +50,7 @@ def _stated(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
     about = partial(_fact, entry, role)
     match role:
         case "record":
-            yield about(FactKind.RECORD, told["id"], values=_flat(entry.value))
+            yield about(FactKind.RECORD, told["id"], values=entry.values)
             yield from _claims(entry, told["id"])
         case "queue" | "delayed" | "locks" | "expires":
             for index, (member, score) in enumerate(entry.value, entry.offset):
@@ -78,7 +78,7 @@ def _stated(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
         case "hive":
             yield about(FactKind.REGISTRY, None, values=(entry.value,))
         case "scripts":
-            yield about(FactKind.REGISTRY, None, values=_flat(entry.value))
+            yield about(FactKind.REGISTRY, None, values=entry.values)
 
 
 def _fact(
@@ -106,10 +106,6 @@ def _claims(entry: Entry, job_id: str) -> Iterator[Fact]:
     if status in UNFINISHED:
         for dependant in lua_json.dependants(entry.value.get(b"dependants")):
             yield about("expected", FactKind.NOTE, dependant)
-
-
-def _flat(fields: Mapping[bytes, bytes]) -> tuple[bytes, ...]:
-    return tuple(text for pair in fields.items() for text in pair)
 
 
 # What jobs tell each other

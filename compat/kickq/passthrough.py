@@ -293,11 +293,8 @@ def with_overflow(job: Job, record: Record, missing: Mapping[str, Any], moved: P
     extra = {name: own for name, own in job.extra.items() if name != NAME}
     if not (missing or extra or job.logs or moved):
         return record
-    told = Note(job.logs, moved, record.fields.get(FIELD)).to_extra()
-    if told:
-        extra[NAME] = told
-    # No family is left out of extra: what stands there under the own name is the note.
-    overflow = Overflow.of(evolve(job, extra=extra), missing, "", as_of(record))
+    note = Note(job.logs, moved, record.fields.get(FIELD)).to_extra()
+    overflow = Overflow.of(job, missing, NAME, as_of(record), note)
     return record if overflow is None else evolve(record, fields={**record.fields, FIELD: overflow.encode()})
 
 
@@ -329,6 +326,5 @@ def take_overflow(record: Record) -> tuple[Record, Overflow | None, Note]:
 def with_overflow_restored(job: Job, overflow: Overflow, note: Note, stored: Record) -> Job:
     """The job with what overflowed; only with what lasts, when kickq has touched it since."""
     now = as_of(stored)
-    extra = {name: own for name, own in overflow.extra.items() if name != NAME}
     fields = {name: value for name, value in overflow.fields.items() if now == overflow.as_of or name != TOLD_BY_RUNS}
-    return evolve(evolve(overflow, fields=fields, extra=extra).restored(job, now), logs=note.logs)
+    return evolve(evolve(overflow, fields=fields).restored(job, NAME, now), logs=note.logs)

@@ -43,8 +43,7 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
     about = partial(Fact, role=role, key=entry.key, redis_type=entry.redis_type, ttl_ms=entry.ttl_ms)
     match role:
         case "record":
-            values = tuple(text for pair in entry.value.items() for text in pair)
-            yield about(FactKind.RECORD, job_id=told["id"], values=values)
+            yield about(FactKind.RECORD, job_id=told["id"], values=entry.values)
         case "queue":
             for index, member in enumerate(entry.value, entry.offset):
                 yield about(FactKind.PLACE, job_id=to_text(member), queue=told["queue"], member=member, index=index)

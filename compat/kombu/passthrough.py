@@ -160,15 +160,14 @@ def job_of(job_id: str, placed: PlacedRecord) -> Job:
     own = own_of(message, job)
     extra: dict[str, Any] = {}
     if overflow is not None:
-        extra = dict(overflow.extra)
-        note, kept_own = extra.pop(NAME, {}), extra.pop(NATIVE, None)
+        extra = {name: each for name, each in overflow.extra.items() if name not in (NAME, NATIVE)}
+        kept_own = overflow.extra.get(NATIVE)
         # Celery gives a task's headers to its next try, which is another message: what is aside was said of this one.
         same_message = overflow.as_of == to_bytes(message.tag)
-        job = overflow.restored(job, to_bytes(message.tag))
+        job = overflow.restored(job, NAME, to_bytes(message.tag))
         if same_message:
-            logs = note.get("logs")
-            job = evolve(job, logs=tuple(line for line in logs if isinstance(line, bytes)) if isinstance(logs, list) else ())
-            if "made" in note:
+            job = evolve(job, logs=overflow.logs(NAME))
+            if "made" in overflow.note(NAME):
                 own = kept_own or {}
             elif kept_own is not None:
                 own = {"head": own["head"], **kept_own}
@@ -223,7 +222,4 @@ def _overflow_of(job: Job, placed: PlacedRecord) -> Overflow | None:
         extra[NATIVE] = {name: value for name, value in own.items() if name != "head" or value != found.get("head")}
     if job.logs:
         note["logs"] = job.logs
-    if note:
-        extra[NAME] = note
-    # No family is left out of extra: what stands there under the own name is the note.
-    return Overflow.of(evolve(job, extra=extra), lost, "", to_bytes(placed.record.message.tag))
+    return Overflow.of(evolve(job, extra=extra), lost, NAME, to_bytes(placed.record.message.tag), note)

@@ -167,7 +167,7 @@ def with_overflow_restored(job: Job, stored: Record) -> Job:
     except MalformedValue:
         return job
     # kue touches updated_at with nearly everything it does.
-    return overflow.restored(job, stored.fields.get(b"updated_at"), has_own_id=not is_borrowed(job.id))
+    return overflow.restored(job, NAME, stored.fields.get(b"updated_at"), has_own_id=not is_borrowed(job.id))
 
 
 def _counts(counts: Any) -> dict[str, float | None]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from attrs import evolve
@@ -64,7 +63,7 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
     about = partial(Fact, KINDS[role], role, entry.key, entry.redis_type, ttl_ms=entry.ttl_ms)
     match role:
         case "record":
-            yield about(told["id"], values=_flat(entry.value))
+            yield about(told["id"], values=entry.values)
         case "log":
             yield about(told["id"], values=tuple(entry.value), index=entry.offset)
         case "all" | "by_state" | "by_type" | "search_word":
@@ -73,7 +72,7 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
             for code, score in _scored(entry):
                 yield about(told["id"], member=code, score=score)
         case _:
-            yield about(queue=told.get("queue"), values=_values(entry))
+            yield about(queue=told.get("queue"), values=entry.values)
 
 
 def _member_facts(entry: Entry, role: str, told: Mapping[str, str]) -> Iterator[Fact]:
@@ -102,21 +101,6 @@ def _scored(entry: Entry) -> Iterator[tuple[bytes, float | None]]:
     if entry.redis_type == "set":
         return ((member, None) for member in entry.value)
     return iter(entry.value)
-
-
-def _values(entry: Entry) -> tuple[bytes, ...]:
-    match entry.redis_type:
-        case "string":
-            return (entry.value,)
-        case "hash":
-            return _flat(entry.value)
-        case "zset":
-            return tuple(member for member, _ in entry.value)
-    return tuple(entry.value)
-
-
-def _flat(fields: Mapping[bytes, bytes]) -> tuple[bytes, ...]:
-    return tuple(chain.from_iterable(fields.items()))
 
 
 # Facts to totals

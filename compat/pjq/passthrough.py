@@ -169,9 +169,7 @@ def _with_overflow(job: Job, record: Record, passthrough: Passthrough) -> Record
         note["logs"] = job.logs
     if passthrough.found:
         note["found"] = passthrough.found
-    extra = {name: each for name, each in job.extra.items() if name != NAME}
-    # No family is left out of extra: what stands there under the own name is the note.
-    overflow = Overflow.of(evolve(job, extra={**extra, NAME: note} if note else extra), missing, "", _digest(record))
+    overflow = Overflow.of(job, missing, NAME, _digest(record), note)
     return record if overflow is None else evolve(record, fields={**record.fields, FIELD: overflow.encode()})
 
 
@@ -197,12 +195,9 @@ def decoded(raw: bytes) -> Overflow:
 def _restored(overflow: Overflow, job: Job, stored: Record) -> tuple[Job, Mapping[str, Any]]:
     """The job with what overflowed, and what was found of it once; only what lasts where the program has touched it since."""
     as_of = _digest(stored)
-    extra = dict(overflow.extra)
-    note = extra.pop(NAME, {})
-    job = evolve(overflow, extra=extra).restored(job, as_of)
-    logs, found, added = note.get("logs"), note.get("found"), note.get("added")
-    if isinstance(logs, list):
-        job = evolve(job, logs=tuple(line for line in logs if isinstance(line, bytes)))
+    note = overflow.note(NAME)
+    job = evolve(overflow.restored(job, NAME, as_of), logs=overflow.logs(NAME))
+    found, added = note.get("found"), note.get("added")
     if as_of != overflow.as_of:
         return job, {}
     if type(added) is int:

@@ -8,7 +8,7 @@ finished, accepted, dispatched, queued; the rules report them. Called by ``famil
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 
 from attrs import evolve
@@ -56,7 +56,7 @@ def _record_facts(entry: Entry, job_id: str) -> Iterator[Fact]:
     about = partial(Fact, key=entry.key, redis_type=entry.redis_type, job_id=job_id, ttl_ms=entry.ttl_ms)
     if entry.redis_type == "hash":
         if any(name in entry.value for name in FIRST_FIELDS):
-            yield about(FactKind.RECORD, "record", values=_flat(entry.value))
+            yield about(FactKind.RECORD, "record", values=entry.values)
     elif is_uuid(job_id):
         # Of any other name nothing tells that it is not a key of somebody else's, in a database that many share.
         yield about(FactKind.ODD, "stranger")
@@ -67,10 +67,6 @@ def _worker_values(entry: Entry) -> tuple[bytes, ...]:
     if entry.redis_type == "set":
         return tuple(entry.value)
     return tuple(text for worker, score in entry.value for text in (worker, repr(score).encode()))
-
-
-def _flat(fields: Mapping[bytes, bytes]) -> tuple[bytes, ...]:
-    return tuple(text for pair in fields.items() for text in pair)
 
 
 # Facts to totals

@@ -210,7 +210,7 @@ def with_overflow_restored(job: Job, stored: Record) -> Job:
     now = touched(stored)
     if now != overflow.as_of:
         overflow = evolve(overflow, fields={name: value for name, value in overflow.fields.items() if name in LASTING}, as_of=now)
-    return overflow.restored(job, now)
+    return overflow.restored(job, NAME, now)
 
 
 def _bytes(value: Any) -> bytes:

@@ -53,15 +53,15 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
 
 
 def _registry(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
-    yield _fact(FactKind.REGISTRY, entry, match.role, values=_values(entry))
+    yield _fact(FactKind.REGISTRY, entry, match.role, values=entry.values)
 
 
 def _record(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
-    yield _fact(FactKind.RECORD, entry, match.role, job_id=match.fields["id"], values=_values(entry))
+    yield _fact(FactKind.RECORD, entry, match.role, job_id=match.fields["id"], values=entry.values)
 
 
 def _history(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
-    yield _fact(FactKind.NOTE, entry, match.role, job_id=match.fields["id"], values=_values(entry), index=entry.offset)
+    yield _fact(FactKind.NOTE, entry, match.role, job_id=match.fields["id"], values=entry.values, index=entry.offset)
 
 
 def _edges(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
@@ -113,7 +113,7 @@ def _hash_of(name: str, scope: Scope) -> Callable[[Entry, KeyMatch], Iterator[Fa
     def state(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
         owner = match.fields[name] if name else to_text(entry.key)
         told = {"queue": match.fields.get("queue"), "place": match.fields.get("measure")}
-        yield _fact(FactKind.NOTE, entry, match.role, job_id=owner, scope=scope, values=_values(entry), **told)
+        yield _fact(FactKind.NOTE, entry, match.role, job_id=owner, scope=scope, values=entry.values, **told)
 
     return state
 
@@ -160,15 +160,6 @@ def _members(
 
 def _fact(kind: FactKind, entry: Entry, role: str, **told: Any) -> Fact:
     return Fact(kind, role, entry.key, entry.redis_type, ttl_ms=entry.ttl_ms, **told)
-
-
-def _values(entry: Entry) -> tuple[bytes, ...]:
-    match entry.redis_type:
-        case "hash":
-            return tuple(text for pair in entry.value.items() for text in pair)
-        case "zset":
-            return tuple(member for member, _ in entry.value)
-    return tuple(entry.value)
 
 
 # What jobs tell each other

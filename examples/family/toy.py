@@ -101,8 +101,7 @@ class Toy(KeyFamily):
             if next(layout(prefix).matches(entry.key), None) is not None:
                 yield Fact(FactKind.ODD, "odd", entry.key, entry.redis_type)
         elif found.role == "record":
-            values = tuple(word for pair in entry.value.items() for word in pair)
-            yield Fact(FactKind.RECORD, "record", entry.key, "hash", found.fields["id"], values=values, ttl_ms=entry.ttl_ms)
+            yield Fact(FactKind.RECORD, "record", entry.key, "hash", found.fields["id"], values=entry.values, ttl_ms=entry.ttl_ms)
         else:
             for member in entry.value:
                 yield Fact(

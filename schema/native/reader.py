@@ -7,7 +7,7 @@ queue is every fact's scope. Called by ``family.py``; the rules share its view o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 
 from attrs import define, field
@@ -61,7 +61,7 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
     about_job = partial(about, scope=queue or "")
     match role:
         case "record":
-            yield about_job(named["id"], values=_flat(entry.value))
+            yield about_job(named["id"], values=entry.values)
         case "needs" | "unblocks":
             yield about_job(named["id"], values=tuple(entry.value))
         case "tag" | "blocked":
@@ -79,20 +79,7 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
             for member, score in entry.value:
                 yield about(member=member, score=score)
         case _:
-            yield about(values=_values(entry), place=named.get("name"))
-
-
-def _values(entry: Entry) -> tuple[bytes, ...]:
-    match entry.redis_type:
-        case "string":
-            return (entry.value,)
-        case "hash":
-            return _flat(entry.value)
-    return tuple(entry.value or ())
-
-
-def _flat(fields: Mapping[bytes, bytes]) -> tuple[bytes, ...]:
-    return tuple(text for pair in fields.items() for text in pair)
+            yield about(values=entry.values, place=named.get("name"))
 
 
 # Facts to totals

@@ -39,23 +39,23 @@ def test_infinite_numbers_come_back() -> None:
 
 
 @given(jobs())
-def test_a_job_gets_back_what_was_put_aside(job: Job) -> None:
+def test_a_job_gets_back_what_had_overflowed(job: Job) -> None:
     names = ("name", "payload", "progress", "tags", "history", "due_at", "error")
     poorer = evolve(BARE, id=job.id, extra={"kue": {}})
     overflow = Overflow.of(job, {name: getattr(job, name) for name in names}, "kue", b"5")
     assert overflow is not None
-    again = Overflow.decode(overflow.encode()).restored(poorer, b"5")
+    again = Overflow.decode(overflow.encode()).restored(poorer, "", b"5")
     assert all(getattr(again, name) == getattr(job, name) for name in names)
     assert again.extra == {**{name: kept for name, kept in job.extra.items() if name != "kue"}, "kue": {}}
 
 
-def test_nothing_is_put_aside_of_a_job_that_lacks_nothing() -> None:
+def test_nothing_overflows_of_a_job_that_lacks_nothing() -> None:
     assert Overflow.of(evolve(BARE, extra={"kue": {"state": "active"}}), {}, "kue", None) is None
 
 
 def test_when_the_original_software_has_touched_the_job_only_what_it_never_touches_is_restored() -> None:
     overflow = Overflow({"progress": 0.333, "tags": ("a",)}, {"qless": {"x": 1}}, b"5")
-    restored = overflow.restored(evolve(BARE, progress=0.5), b"6")
+    restored = overflow.restored(evolve(BARE, progress=0.5), "kue", b"6")
     assert (restored.progress, restored.tags, restored.extra) == (0.5, ("a",), {"qless": {"x": 1}})
 
 
@@ -90,8 +90,8 @@ def test_text_that_only_looks_like_ours_is_refused(values: Any) -> None:
 def test_an_id_comes_back_only_to_a_job_that_has_none_of_its_own() -> None:
     overflow = Overflow({"id": "mail-1"}, {}, None)
     job = Job(id="7", queue="t", name="t", state=State.WAITING)
-    assert overflow.restored(job, None).id == "7"
-    assert overflow.restored(job, None, has_own_id=False).id == "mail-1"
+    assert overflow.restored(job, "kue", None).id == "7"
+    assert overflow.restored(job, "kue", None, has_own_id=False).id == "mail-1"
 
 
 @given(st.binary(max_size=30))
