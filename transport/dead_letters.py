@@ -24,7 +24,7 @@ import redis
 
 from ..schema.errors import FerrymanError, MalformedValue
 from ..schema.native import codec, keys
-from ..schema.native.scripts.queue_scripts import Publication
+from ..schema.native.scripts.publication import Publication
 from ..schema.native.scripts.results import DeadLetter, DeadLetterOutbox
 from ..schema.text import to_bytes, to_text
 from .errors import CONNECTION_ERRORS, BrokerFull

@@ -18,7 +18,7 @@ from kombu.utils.json import JSONEncoder, object_hook
 
 from ..schema.errors import MalformedValue, UsageError
 from ..schema.native import codec
-from ..schema.native.scripts.queue_scripts import Publication
+from ..schema.native.scripts.publication import Publication
 from ..schema.native.scripts.waiting_score import HIGHEST_PRIORITY
 from ..schema.text import load_json, to_text
 

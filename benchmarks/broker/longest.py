@@ -17,7 +17,8 @@ from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
 from ferryman.schema.connection.address import Address
 from ferryman.schema.connection.call import Call, Command, run
-from ferryman.schema.native.scripts.queue_scripts import MAX_PER_CALL, Publication, QueueScripts
+from ferryman.schema.native.scripts.publication import Publication
+from ferryman.schema.native.scripts.queue_scripts import MAX_PER_CALL, QueueScripts
 from ferryman.schema.native.scripts.results import Delivery
 
 from ..brokers import Broker

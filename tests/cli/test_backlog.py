@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import redis
 from ferryman.schema.connection.call import run
-from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
+from ferryman.schema.native.scripts.publication import Publication
+from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 
 from ..support.captures import captures, load
 from ..support.command import ferryman

@@ -8,7 +8,8 @@ import pytest
 import redis
 from ferryman.schema.connection.call import run
 from ferryman.schema.native import codec
-from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
+from ferryman.schema.native.scripts.publication import Publication
+from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 
 from ..support.command import ferryman
 from ..support.servers import Server

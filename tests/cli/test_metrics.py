@@ -15,7 +15,8 @@ import pytest
 import redis
 from ferryman.schema.connection.call import run
 from ferryman.schema.native.scripts.exchange import Exchanges
-from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
+from ferryman.schema.native.scripts.publication import Publication
+from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from ferryman.schema.native.scripts.results import COUNTERS
 
 from ..support.acl import BROKER

@@ -12,7 +12,8 @@ import redis
 from ferryman.schema.connection.call import run
 from ferryman.schema.job import JOB_FIELDS
 from ferryman.schema.native.codec import encode
-from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
+from ferryman.schema.native.scripts.publication import Publication
+from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 
 from ..support.captures import Capture, capture, captures, load
 from ..support.command import PROGRAM, ferryman, ferryman_process

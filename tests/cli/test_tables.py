@@ -14,7 +14,8 @@ import redis
 from ferryman.cli.output import Format, Output
 from ferryman.schema.connection.call import run
 from ferryman.schema.native import codec
-from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
+from ferryman.schema.native.scripts.publication import Publication
+from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from rich.console import Console
 
 from ..conftest import SERVERS

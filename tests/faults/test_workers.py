@@ -12,7 +12,8 @@ import ferryman.transport  # noqa: F401 - registers the URL schemes
 import pytest
 from ferryman.schema.connection.call import run
 from ferryman.schema.native import codec
-from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
+from ferryman.schema.native.scripts.publication import Publication
+from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from kombu.exceptions import OperationalError
 
 from ..support.servers import Server

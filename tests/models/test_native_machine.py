@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 import pytest
 import redis
 from ferryman.schema.connection.call import Call, run
-from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
+from ferryman.schema.native.scripts.publication import Publication
+from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from ferryman.schema.native.scripts.results import Published
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st

@@ -7,7 +7,7 @@ from typing import Any
 
 import redis
 from ferryman.schema.connection.call import Call
-from ferryman.schema.native.scripts.queue_scripts import Publication
+from ferryman.schema.native.scripts.publication import Publication
 
 LEASE = 30_000
 

@@ -8,7 +8,8 @@ import ferryman.transport  # noqa: F401 - registers the URL schemes
 import pytest
 from ferryman.schema.errors import MalformedValue, SchemaVersionError
 from ferryman.schema.native import codec
-from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
+from ferryman.schema.native.scripts.publication import Publication
+from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from ferryman.transport.consume import poller
 from kombu import Connection, Consumer, Producer, Queue
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ferryman.transport  # noqa: F401 - registers the URL schemes
 import pytest
 from ferryman.schema.connection.call import run
-from ferryman.schema.native.scripts.queue_scripts import MAX_PER_CALL, Publication, QueueScripts
+from ferryman.schema.native.scripts.publication import Publication
+from ferryman.schema.native.scripts.queue_scripts import MAX_PER_CALL, QueueScripts
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 
 from ..support.workers import celery

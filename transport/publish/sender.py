@@ -13,7 +13,7 @@ from ...schema.connection.call import Call
 from ...schema.errors import PublishRefused
 from ...schema.native import keys
 from ...schema.native.routing import NO_HEADERS
-from ...schema.native.scripts.queue_scripts import Publication
+from ...schema.native.scripts.publication import Publication
 from ...schema.native.scripts.results import Published
 from ..connection.link import AnyCall
 from ..errors import BrokerFull

@@ -10,10 +10,9 @@ when a key of the queue holds a wrong type. At maxmemory ``publish`` raises Publ
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
 
 from attrs import field, frozen
 
@@ -25,6 +24,7 @@ from ..keys import QueueKeys
 from . import results
 from .arguments import stored as arguments_for_meta
 from .loader import script
+from .publication import Publication, check_name, number_of, optional, ranges
 from .results import (
     Advanced,
     DeadLetter,
@@ -49,38 +49,12 @@ T = TypeVar("T")
 #: How long a producer's last publish is remembered, so that repeating it stores nothing twice even when its jobs are done.
 REMEMBERED_MS = 600_000
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 #: How many jobs one call removes or gives back; together some milliseconds of the server's time (``lua/_queue.lua``).
 MAX_PER_CALL = 1000
 
 #: Bytes of messages that one ``take`` gives.
 FETCH_BYTES = 4 << 20
-
-
-class Publication(NamedTuple):
-    """One job to publish.
-
-    ``id``: text without control characters; ``<producer>-<n>`` with growing n, if a repeated publish is to be recognised after
-    the job is done. ``priority``: -256 to 255. ``due_ms``: when it may be taken, None or past for at once. ``ttl_ms``: how
-    long it may wait (from its due time) before it expires, None for ever. ``delay_ms``: in how long it may be taken, by the
-    server's clock. ``unique``: a dedup key; while another job of the queue holds it, this one is not stored. A job holds its key
-    until it ends (acked, dead, removed, expired), or for ``unique_ttl_ms``, whatever becomes of it.
-    """
-
-    id: str
-    message: bytes
-    priority: int = 0
-    due_ms: int | None = None
-    ttl_ms: int | None = None
-    delay_ms: int | None = None
-    unique: str | None = None
-    unique_ttl_ms: int | None = None
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it may be taken at once, for ever, whatever else is stored."""
-        return self.due_ms is None and self.delay_ms is None and self.ttl_ms is None and self.unique is None
 
 
 @lru_cache(maxsize=4096)
@@ -140,29 +114,20 @@ class QueueScripts:
         below any that came before has been stored before.
         Raises UsageError for an id, priority, due time or ttl that can't be; PublishRefused from the reply.
         """
-        numbers = [_number(producer, message.id) for message in messages]
+        numbers = [number_of(producer, message.id) for message in messages]
         numbered = [number for number in numbers if number is not None]
         has_keys = any(message.unique is not None for message in messages)
         args: list[Argument] = [
             1 if create else "",
             check_order(priority_order),
-            _optional(routes),
-            f"0-{max(numbered)}" if ordered and numbered else _spans(numbered),
+            optional(routes),
+            f"0-{max(numbered)}" if ordered and numbered else ranges(numbered),
             REMEMBERED_MS,
             8 if has_keys else 6,
         ]
         for message, number in zip(messages, numbers, strict=True):
-            args += (
-                to_bytes(_check_name(message.id, "id")),
-                _optional(number),
-                check_priority(message.priority),
-                _milliseconds(message.due_ms, "due_ms") if message.delay_ms is None else _delay(message.delay_ms),
-                _milliseconds(message.ttl_ms, "ttl_ms"),
-                message.message,
-            )
-            if has_keys:
-                args += _unique(message)
-        memory = self.keys(queue).publisher(_check_name(producer, "producer"))
+            args += message.arguments(number, has_keys)
+        memory = self.keys(queue).publisher(check_name(producer, "producer"))
         return self._call("publish", queue, now, args, results.published, (memory,))
 
     def publish_one(
@@ -173,17 +138,17 @@ class QueueScripts:
         None for a message that is not plain or has no number. Status ``other``: nothing was stored, and it takes ``publish``,
         because there is no such queue, it has limits of any kind, or the job may have been stored before.
         """
-        number = _number(producer, message.id)
+        number = number_of(producer, message.id)
         if number is None or not message.is_plain:
             return None
         names = self.keys(queue)
-        job_id = _check_name(message.id, "id")
+        job_id = check_name(message.id, "id")
         return Call(
             script("publish_one"),
-            (names.meta, names.waiting, names.wake, names.job(job_id), names.publisher(_check_name(producer, "producer"))),
+            (names.meta, names.waiting, names.wake, names.job(job_id), names.publisher(check_name(producer, "producer"))),
             (
-                _optional(now),
-                _optional(routes),
+                optional(now),
+                optional(routes),
                 to_bytes(job_id),
                 number,
                 check_priority(message.priority),
@@ -230,7 +195,7 @@ class QueueScripts:
         """
         if n < 0 or lease_ms <= 0:
             raise UsageError(f"take from queue {queue!r}: n must not be negative and lease_ms must be above 0")
-        args = (_member(consumer), n, lease_ms, 1 if no_ack else "", _optional(delivery_limit), fetch_bytes)
+        args = (_member(consumer), n, lease_ms, 1 if no_ack else "", optional(delivery_limit), fetch_bytes)
         return self._call("take", queue, now, args, results.taken)
 
     def poll(
@@ -243,7 +208,7 @@ class QueueScripts:
         """
         keys = [self.keys(queue) for queue in queues]
         all_keys = [key for k in keys for key in (k.meta, k.waiting, k.scheduled, k.consumers, k.held(consumer))]
-        args = (_optional(now), _member(consumer), lease_ms)
+        args = (optional(now), _member(consumer), lease_ms)
         return Call(script("poll"), tuple(all_keys), args, lambda reply: tuple(ms or None for ms in result(reply, "some queue")))
 
     def ack(self, queue: str, consumer: str, ids: Sequence[str], *, now: int | None = None) -> Call[tuple[Verdict, ...]]:
@@ -387,7 +352,7 @@ class QueueScripts:
 
         Scans up to ``limit`` jobs, after ``seen`` that earlier calls have scanned. Call again while ``more``.
         """
-        wanted = (to_bytes(_check_name(task_id, "task id")) for task_id in task_ids)
+        wanted = (to_bytes(check_name(task_id, "task id")) for task_id in task_ids)
         args = (role, _positive(limit), seen, *wanted)
         return self._call("find", queue, now, args, results.found)
 
@@ -405,65 +370,14 @@ class QueueScripts:
         more_keys: tuple[bytes, ...] = (),
     ) -> Call[T]:
         all_keys = self.keys(queue).fixed + more_keys
-        return Call(script(name), all_keys, (_optional(now), *args), lambda reply: parse(result(reply, f"queue {queue!r}")))
-
-
-def _check_name(name: str, what: str) -> str:
-    if not name or _CONTROL.search(name):
-        raise UsageError(f"{what} {name!r} must be text without control characters, and not empty")
-    return name
+        return Call(script(name), all_keys, (optional(now), *args), lambda reply: parse(result(reply, f"queue {queue!r}")))
 
 
 def _member(consumer: str) -> bytes:
-    return to_bytes(_check_name(consumer, "consumer"))
-
-
-def _optional(value: int | None) -> Argument:
-    return "" if value is None else value
+    return to_bytes(check_name(consumer, "consumer"))
 
 
 def _positive(limit: int) -> int:
     if limit <= 0:
         raise UsageError(f"limit {limit!r} must be above 0")
     return limit
-
-
-def _milliseconds(value: int | None, what: str) -> Argument:
-    if value is None:
-        return ""
-    if not isinstance(value, int) or abs(value) > 2**53:
-        raise UsageError(f"{what} {value!r} is not a whole number of milliseconds")
-    return value
-
-
-def _delay(delay_ms: int) -> Argument:
-    _milliseconds(delay_ms, "delay_ms")
-    return f"+{max(delay_ms, 0)}"
-
-
-def _unique(message: Publication) -> tuple[Argument, Argument]:
-    if message.unique is None:
-        return "", ""
-    life = _milliseconds(message.unique_ttl_ms, "unique_ttl_ms")
-    if life != "" and int(life) < 1:
-        raise UsageError(f"unique_ttl_ms {life!r} must be above 0")
-    return to_bytes(_check_name(message.unique, "unique key")), life
-
-
-def _number(producer: str, job_id: str) -> int | None:
-    """The n of an id ``<producer>-<n>``, None for ids of another form."""
-    digits = job_id.removeprefix(f"{producer}-")
-    if digits != job_id and digits.isascii() and digits.isdecimal() and len(digits) < 16:
-        return int(digits)
-    return None
-
-
-def _spans(numbers: Iterable[int]) -> str:
-    """Numbers as text for the publisher's memory: ``1-40,42-50``, ascending."""
-    spans: list[list[int]] = []
-    for number in sorted(numbers):
-        if spans and number <= spans[-1][1] + 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    return ",".join(f"{first}-{last}" for first, last in spans)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import redis
-from ferryman.schema.native.scripts.queue_scripts import FETCH_BYTES, MAX_PER_CALL, Publication, QueueScripts
+from ferryman.schema.native.scripts.publication import Publication
+from ferryman.schema.native.scripts.queue_scripts import FETCH_BYTES, MAX_PER_CALL, QueueScripts
 from ferryman.schema.native.scripts.results import Renewed
 
 from ...support.native import LEASE, Send, expiring, ids, jobs

@@ -16,7 +16,8 @@ from ferryman.schema.native import FAMILY, keys
 from ferryman.schema.native.keys import QueueKeys
 from ferryman.schema.native.overflow import job_of, stored_with_overflow
 from ferryman.schema.native.record import Passthrough
-from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
+from ferryman.schema.native.scripts.publication import Publication
+from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from ferryman.schema.rule import Finding
 from ferryman.schema.totals import Totals
 from hypothesis import given, settings

@@ -8,7 +8,8 @@ import pytest
 import redis
 from ferryman.schema.connection.call import Call
 from ferryman.schema.errors import MalformedValue, SchemaVersionError
-from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
+from ferryman.schema.native.scripts.publication import Publication
+from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 
 from ...support.native import LEASE, Send, ids, jobs
 

@@ -10,7 +10,8 @@ import redis
 from ferryman.schema.connection.call import run
 from ferryman.schema.errors import PublishRefused
 from ferryman.schema.native.scripts.exchange import Exchanges
-from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
+from ferryman.schema.native.scripts.publication import Publication
+from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 
 from ...support.servers import ServerKind, installed_servers
 

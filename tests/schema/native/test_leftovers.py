@@ -17,7 +17,8 @@ from ferryman.schema.connection.address import Address
 from ferryman.schema.connection.call import run
 from ferryman.schema.native import FAMILY, keys
 from ferryman.schema.native.rules import STALE_MS
-from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
+from ferryman.schema.native.scripts.publication import Publication
+from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from ferryman.schema.rule import Finding
 from ferryman.testing.keyspaces import dump, read_keyspace, store
 

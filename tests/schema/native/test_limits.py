@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import redis
-from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
+from ferryman.schema.native.scripts.publication import Publication
+from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 
 from ...support.native import LEASE, Send, ids, jobs
 

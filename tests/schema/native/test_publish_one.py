@@ -9,7 +9,8 @@ import pytest
 import redis
 from ferryman.schema.connection.call import run
 from ferryman.schema.errors import MalformedValue, PublishRefused
-from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
+from ferryman.schema.native.scripts.publication import Publication
+from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from ferryman.schema.native.scripts.results import Published
 from ferryman.testing.keyspaces import dump
 from hypothesis import given, settings

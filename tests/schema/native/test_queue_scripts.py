@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import redis
 from ferryman.schema.errors import MalformedValue, QueueArgumentsError, UsageError
-from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
+from ferryman.schema.native.scripts.publication import Publication
+from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from ferryman.schema.native.scripts.waiting_score import PriorityOrder
 
 from ...support.native import LEASE, Send, ids, jobs

@@ -8,7 +8,8 @@ from ferryman.schema.errors import UsageError
 from ferryman.schema.family import Target
 from ferryman.schema.job import Job, State
 from ferryman.schema.native import FAMILY
-from ferryman.schema.native.scripts.queue_scripts import Publication, QueueScripts
+from ferryman.schema.native.scripts.publication import Publication
+from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from ferryman.schema.totals import Totals
 
 from ...support.native import LEASE, Send, ids, jobs
