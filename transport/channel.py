@@ -193,7 +193,7 @@ class Channel(Declarations):
             if not taken.jobs:
                 self.dead_letters.forward()
                 return None
-            message = self.accept(queue, taken.jobs[0], Consumer("", queue, no_ack, _no_callback))
+            message = self.decode(queue, taken.jobs[0], Consumer("", queue, no_ack, _no_callback))
             if message is not None:
                 return message
 
@@ -233,8 +233,8 @@ class Channel(Declarations):
         found, *_ = self.session.link.run_all(calls)
         return evolve(job, fields=job.fields | found)
 
-    def look(self, queues: Sequence[str]) -> list[float | None]:
-        """For each queue in how many seconds to look at it again; None: there is something to take. Raises connection errors."""
+    def poll(self, queues: Sequence[str]) -> list[float | None]:
+        """For each queue in how many seconds to poll it again; None: there is something to take. Raises connection errors."""
         link, scripts, lease_ms = self.session.link, self.session.scripts, self.session.settings.lease_ms
         some = (queues[first : first + MAX_PER_CALL] for first in range(0, len(queues), MAX_PER_CALL))
         parts = link.run_all([scripts.poll(each, self.consumer_id, lease_ms) for each in some])
@@ -245,14 +245,14 @@ class Channel(Declarations):
                 self.leases.extend(queue, leases=1 if queue in held else 2)
         return [None if ms is None else ms / 1000 for ms in times]
 
-    def accept(self, queue: str, delivery: Delivery, consumer: Consumer) -> Message | None:
+    def decode(self, queue: str, delivery: Delivery, consumer: Consumer) -> Message | None:
         """The message of a job just taken; None for one that makes no sense, which becomes a dead letter."""
         try:
             found = content(delivery.id, queue, delivery.fields)
         except MalformedValue as error:
             logger.error("job %s of queue %r is no message and goes to the dead letters: %s", delivery.id, queue, error)
             if not consumer.no_ack:
-                self._give_up(Unacked(queue, delivery.id), "malformed", str(error))
+                self._dead_letter(Unacked(queue, delivery.id), "malformed", str(error))
             return None
         if delivery.redelivered:
             found.headers["x-delivery-count"] = delivery.deliveries - 1
@@ -292,19 +292,19 @@ class Channel(Declarations):
         if requeue:
             self.session.link.run(self.session.scripts.requeue(unacked.queue, self.consumer_id, [unacked.job_id]))
         else:
-            self._give_up(unacked, "rejected")
+            self._dead_letter(unacked, "rejected")
         self.qos.pop(delivery_tag)
         self.dispatcher.changed()
         self.dead_letters.forward()
 
-    def give_up(self, message: Message, error: Exception) -> None:
+    def dead_letter(self, message: Message, error: Exception) -> None:
         """Makes a dead letter of a message that nobody could begin with, unless it is settled already."""
         unacked = self.qos.get(message.delivery_tag)
         if unacked is not None:
-            self._give_up(unacked, "failed", repr(error))
+            self._dead_letter(unacked, "failed", repr(error))
             self.qos.pop(message.delivery_tag)
 
-    def _give_up(self, unacked: Unacked, reason: str, error: str = "") -> None:
+    def _dead_letter(self, unacked: Unacked, reason: str, error: str = "") -> None:
         self.session.link.run(self.session.scripts.reject(unacked.queue, self.consumer_id, unacked.job_id, reason, error))
         if unacked.queue in self.dead_letters.forwarding:
             self.dead_letters.mark(unacked.queue)

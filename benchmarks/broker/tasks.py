@@ -25,7 +25,7 @@ app.conf.update(
 )
 
 
-def _say(value: float) -> None:
+def _command(value: float) -> None:
     with redis.Redis.from_url(os.environ[LEDGER]) as ledger:
         ledger.rpush(LEDGER_KEY, value)
 
@@ -38,11 +38,11 @@ def empty(_text: str = "") -> None:
 @app.task(name="bench.stamp")  # type: ignore[untyped-decorator]
 def stamp(sent_at: float) -> None:
     """Says how many seconds after its publishing it began."""
-    _say(time.time() - sent_at)
+    _command(time.time() - sent_at)
 
 
 @app.task(name="bench.sleep", acks_late=True)  # type: ignore[untyped-decorator]
 def sleep(seconds: float) -> None:
     """Says when it began, and takes its time."""
-    _say(time.time())
+    _command(time.time())
     time.sleep(seconds)

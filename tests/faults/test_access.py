@@ -177,7 +177,7 @@ def test_the_published_rules_name_the_commands_that_the_sources_send_and_no_othe
     scripts = "\n".join(path.read_text() for path in (ROOT / "schema" / "native" / "scripts" / "lua").glob("*.lua"))
     sent = set(re.findall(r"(?:call|attempt|pcall|in_slices)\('([A-Z]+)'", scripts))
     sent_to_clusters = set()
-    say = r"(?:command\(|Command\(\(|wait\(\w+, |_say\(|_plain\(|return \()\"([A-Z]{3,})\"(?:, \"(SLOTS|ID|TRACKING)\")?"
+    say = r"(?:command\(|Command\(\(|wait\(\w+, |_plain\(|return \()\"([A-Z]{3,})\"(?:, \"(SLOTS|ID|TRACKING)\")?"
     for path in [*(ROOT / "transport").rglob("*.py"), *(ROOT / "schema" / "native").rglob("*.py"), ROOT / "schema" / "call.py"]:
         commands = {"|".join(filter(None, words)) for words in re.findall(say, path.read_text())}
         (sent_to_clusters if path.name in ("cluster_link.py", "tracking.py") else sent).update(commands)

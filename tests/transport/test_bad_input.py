@@ -107,7 +107,7 @@ def test_no_message_ends_a_worker(server, client, tmp_path, pool):
 def test_a_damaged_queue_keeps_no_other_from_being_served_and_is_served_when_it_is_sound(
     connection, channel, client, caplog, monkeypatch
 ):
-    monkeypatch.setattr(poller, "TROUBLE", 0.2)
+    monkeypatch.setattr(poller, "RETRY_INTERVAL", 0.2)
     for queue in ("damaged", "sound"):
         channel.queue_declare(queue)
         publish(channel, queue, queue)

@@ -87,9 +87,9 @@ def test_the_commands_of_celery_amqp_work(server, channel):
 
 def test_very_many_quiet_queues_are_looked_at_in_several_calls(channel, client):
     names = [f"q{number}" for number in range(MAX_PER_CALL + 1)]
-    channel.look(names[:1])  # has the server know the script
+    channel.poll(names[:1])  # has the server know the script
     client.config_resetstat()
-    assert channel.look(names) == [None] * len(names)
+    assert channel.poll(names) == [None] * len(names)
     assert client.info("commandstats")["cmdstat_evalsha"]["calls"] == 2
 
 

@@ -121,7 +121,7 @@ def test_none_is_the_default_and_never_to_wait_for_ever(warnings):
 
 def test_a_health_check_interval_of_0_is_no_check():
     found = of(transport_options={"health_check_interval": 0})
-    assert found.client().connection_pool.connection_kwargs["health_check_interval"] == 0
+    assert found.links.client().connection_pool.connection_kwargs["health_check_interval"] == 0
 
 
 def test_a_key_prefix_with_braces_is_written_without_them(server, client, warnings):
@@ -157,9 +157,9 @@ def test_shapes_of_urls_that_kombu_takes(url, db):
 
 def test_a_credential_provider_may_stand_in_the_url():
     found = of(f"{URL}?credential_provider=redis.credentials.UsernamePasswordCredentialProvider")
-    assert isinstance(found.client().connection_pool.connection_kwargs["credential_provider"], redis.CredentialProvider)
+    assert isinstance(found.links.client().connection_pool.connection_kwargs["credential_provider"], redis.CredentialProvider)
     with pytest.raises(UsageError, match=r"credential_provider 'no\.such\.Class' can't be used"):
-        of(f"{URL}?credential_provider=no.such.Class").client()
+        of(f"{URL}?credential_provider=no.such.Class").links.client()
 
 
 SENTINELS = (("a", 26379), ("b", 1))
@@ -203,9 +203,8 @@ def test_sentinels_that_can_not_be_are_refused(url, options, text):
 
 def test_options_for_sentinels_reach_them():
     options = {"master_name": "m", "min_other_sentinels": 2, "sentinel_kwargs": {"password": "p"}}
-    manager = (
-        of("ferryman+sentinel://a;ferryman+sentinel://b", transport_options=options).client().connection_pool.sentinel_manager
-    )
+    found = of("ferryman+sentinel://a;ferryman+sentinel://b", transport_options=options)
+    manager = found.links.client().connection_pool.sentinel_manager
     assert manager.min_other_sentinels == 2
     assert manager.sentinel_kwargs["password"] == "p"
 
@@ -258,7 +257,7 @@ def test_the_deadletter_queue_is_made_if_there_is_none(server):
 
 def arguments(url: str, **options) -> dict[str, object]:
     """What a connection of redis-py is given."""
-    return of(url, **options).client().connection_pool.connection_kwargs
+    return of(url, **options).links.client().connection_pool.connection_kwargs
 
 
 def test_every_tls_setting_that_there_is_is_known():
@@ -317,7 +316,7 @@ def test_host_names_are_verified_whatever_the_client_library_would_do(url, given
 @pytest.mark.parametrize("given", [{"ca_certs": "x"}, False])
 def test_the_nodes_of_a_cluster_have_the_same_tls(given):
     found = of("ferryman+cluster://a/0" if given else "ferryman+cluster://a/0?ssl_ca_certs=x", ssl=given)
-    node = found.node_client("b", 2).connection_pool
+    node = found.links.node_client("b", 2).connection_pool
     assert issubclass(node.connection_class, redis.SSLConnection)
     assert (node.connection_kwargs["ssl_ca_certs"], node.connection_kwargs["ssl_check_hostname"]) == ("x", True)
 
@@ -338,7 +337,7 @@ def test_the_nodes_of_a_cluster_have_the_same_tls(given):
 )
 def test_a_tls_setting_that_can_not_be_honoured_is_refused_by_name(url, given, text):
     with pytest.raises(UsageError, match=text):
-        of(url, ssl=given).client()
+        of(url, ssl=given).links.client()
 
 
 def test_a_setting_that_the_installed_client_library_lacks_is_refused(monkeypatch):

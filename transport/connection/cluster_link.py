@@ -63,7 +63,7 @@ class ClusterLink(ServerLink):
         with self._lock:
             results = self.run_all(calls)
             nodes = {self.owner(key_of(call)) for call in calls}
-            replies = [reply for node in sorted(nodes) for reply in self._ask(node, [question])]
+            replies = [reply for node in sorted(nodes) for reply in self._send_to(node, [question])]
             self._raise_first(replies)
         return results, min(map(question.parse, replies))
 
@@ -72,7 +72,7 @@ class ClusterLink(ServerLink):
         for at in which:
             by_node.setdefault(self.owner(key_of(calls[at])), []).append(at)
         for node, those in by_node.items():
-            found.update(zip(those, self._ask(node, [calls[at] for at in those]), strict=True))
+            found.update(zip(those, self._send_to(node, [calls[at] for at in those]), strict=True))
 
     def _follow(self, calls: Sequence[AnyCall], which: Sequence[int], found: dict[int, Any]) -> None:
         """Does what the redirections say; those that only ask for patience stay as they are."""
@@ -81,13 +81,13 @@ class ClusterLink(ServerLink):
             if isinstance(error, AskError) and not isinstance(error, MovedError):
                 call = calls[at]
                 words = call.eval() if isinstance(call, Call) else call.words
-                _, found[at] = self._ask((error.host, error.port), [_plain("ASKING"), _plain(*words)])
+                _, found[at] = self._send_to((error.host, error.port), [_plain("ASKING"), _plain(*words)])
         if any(isinstance(error, (TryAgainError, ClusterDownError)) for error in errors):
             time.sleep(PAUSE)
         if any(isinstance(error, (MovedError, ClusterDownError)) for error in errors):
             self._read_map()
 
-    def _ask(self, node: Node, calls: Sequence[AnyCall]) -> list[Any]:
+    def _send_to(self, node: Node, calls: Sequence[AnyCall]) -> list[Any]:
         try:
             return self._link(node).replies(calls)
         except CONNECTION_ERRORS:

@@ -71,7 +71,7 @@ class Acks:
         return bool(self._count)
 
     @property
-    def are_young(self) -> bool:
+    def are_lingering(self) -> bool:
         """Whether there are some, and none has waited for LINGER yet."""
         return 0 < self._count < BATCH and time.monotonic() - self._since < LINGER
 
@@ -105,7 +105,7 @@ class Acks:
         with self._lock:
             if not self._count:
                 return
-            self._take_answers(self._send(self._calls()))
+            self._clear(self._send(self._calls()))
 
     def send_with(self, call: Call[T]) -> T:
         """Sends what is pending together with another call, in one round trip, and gives that one's result.
@@ -114,7 +114,7 @@ class Acks:
         """
         with self._lock:
             *verdicts, result = self._session.link.outcomes([*self._calls(), call])
-            self._take_answers(verdicts)
+            self._clear(verdicts)
             if isinstance(result, Exception):
                 raise result
             return cast(T, result)
@@ -123,7 +123,7 @@ class Acks:
         scripts, consumer_id = self._session.scripts, self._channel.consumer_id
         return [scripts.ack(queue, consumer_id, ids) for queue, ids in self._pending.items()]
 
-    def _take_answers(self, verdicts: Sequence[Outcome]) -> None:
+    def _clear(self, verdicts: Sequence[Outcome]) -> None:
         """Nothing is pending any more: the server has answered."""
         pending, self._pending, self._count, self._bytes = self._pending, defaultdict(list), 0, 0
         self._report(pending, verdicts)

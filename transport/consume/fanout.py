@@ -3,7 +3,7 @@
 A broadcast is stored once, in the exchange's stream, and each bound queue has a cursor in Redis: where it has read to. A queue
 gets what is published after it was bound, also while its consumer is away for a moment. On one server the wait is one blocking
 XREAD over all streams, on a connection of its own, because Redis can't wait for lists and streams at once. On a cluster the nodes
-tell which streams have changed (``tracking.py``).
+announce which streams have changed (``tracking.py``).
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Fanout(ABC):
             self._changed()
 
     @abstractmethod
-    def ask(self) -> None:
+    def wait(self) -> None:
         """Waits for broadcasts, or goes on waiting. Raises connection errors."""
 
     @abstractmethod
@@ -110,7 +110,7 @@ class Fanout(ABC):
 
     @abstractmethod
     def on_readable(self) -> None:
-        """For event loops: one of the sockets is readable, and the next tick will ask ``receive``."""
+        """For event loops: one of the sockets is readable, and the next tick will call ``receive``."""
 
     @abstractmethod
     def close(self) -> None:
@@ -123,10 +123,10 @@ class Fanout(ABC):
     def _stream(self, subscription: Subscription) -> bytes:
         return keys.fanout(self._prefix, subscription.exchange)
 
-    def _read(self, asked: Iterable[Subscription], reply: Sequence[Any]) -> Iterator[Broadcast]:
+    def _read(self, subscriptions: Iterable[Subscription], reply: Sequence[Any]) -> Iterator[Broadcast]:
         """The reply of an XREAD for some subscriptions, whose cursors move on."""
         by_stream: dict[bytes, list[Subscription]] = {}
-        for each in asked:
+        for each in subscriptions:
             by_stream.setdefault(self._stream(each), []).append(each)
         for name, entries in reply:
             for stream_id, fields in entries:
@@ -157,22 +157,22 @@ class StreamFanout(Fanout):
     def __init__(self, session: Session, blocking: BlockingConnection) -> None:
         super().__init__(session)
         self._blocking = blocking
-        self._asked: list[Subscription] = []
+        self._waiting_for: list[Subscription] = []
 
-    def ask(self) -> None:
+    def wait(self) -> None:
         if self._blocking.waiting or not self._subscriptions:
             return
-        self._asked = list(self._subscriptions.values())
+        self._waiting_for = list(self._subscriptions.values())
         # Each stream once, from where the queue that is furthest behind has read to: a server that wakes a blocked reader
         # answers for a stream only once, and does not say for which of several questions.
         cursors: dict[bytes, bytes] = {}
-        for each in sorted(self._asked, key=lambda each: position(each.cursor)):
+        for each in sorted(self._waiting_for, key=lambda each: position(each.cursor)):
             cursors.setdefault(self._stream(each), each.cursor)
         self._blocking.wait(BLOCK, "XREAD", "COUNT", COUNT, "BLOCK", round(BLOCK * 1000), "STREAMS", *cursors, *cursors.values())
 
     def receive(self) -> Iterator[Broadcast]:
         if self._blocking.readable():
-            yield from self._read(self._asked, self._blocking.receive() or [])
+            yield from self._read(self._waiting_for, self._blocking.receive() or [])
 
     def sockets(self) -> list[int]:
         return self._blocking.sockets()
@@ -197,16 +197,16 @@ class ClusterFanout(Fanout):
         self._full: set[bytes] = set()
         """Streams whose last read was cut off at COUNT."""
 
-    def ask(self) -> None:
+    def wait(self) -> None:
         self._tracker.track({self._stream(each) for each in self._subscriptions.values()})
 
     def receive(self) -> Iterator[Broadcast]:
         streams = {self._stream(each) for each in self._subscriptions.values()}
         changed = self._tracker.changed(streams) | self._full & streams
         self._full.clear()
-        asked = [each for each in self._subscriptions.values() if self._stream(each) in changed]
-        reads = [Command(("XREAD", "COUNT", COUNT, "STREAMS", self._stream(each), each.cursor), list_of) for each in asked]
-        for subscription, reply in zip(asked, self._link.run_all(reads), strict=True):
+        behind = [each for each in self._subscriptions.values() if self._stream(each) in changed]
+        reads = [Command(("XREAD", "COUNT", COUNT, "STREAMS", self._stream(each), each.cursor), list_of) for each in behind]
+        for subscription, reply in zip(behind, self._link.run_all(reads), strict=True):
             if any(len(entries) == COUNT for _, entries in reply):
                 self._full.add(self._stream(subscription))
             yield from self._read([subscription], reply)
@@ -221,7 +221,7 @@ class ClusterFanout(Fanout):
         self._tracker.close()
 
     def _changed(self) -> None:
-        """The next ``ask`` sees to it."""
+        """The next ``wait`` sees to it."""
 
 
 def position(stream_id: bytes) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 A queue is either *hot*, there may be something to take, or quiet. Hot queues are asked at once, as far as their channel's
 prefetch limit leaves room; for the quiet ones it waits until they are woken (``wakeups.py``). To be woken too late costs time,
 never a message, and the time is bounded, because every take also says when something will happen by itself (a scheduled message
-due, another consumer's lease lapsing) and each queue is looked at from time to time in any case.
+due, another consumer's lease lapsing) and each queue is polled from time to time in any case.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from .wakeups import ClusterWakeups, TokenWakeups, Wakeups
 
 logger = logging.getLogger("ferryman.transport")
 
-BEAT = 1.0
+IDLE_INTERVAL = 1.0
 """Seconds between turns of an idle event loop, in which a connection that has gone silent is noticed."""
 PROPAGATED: tuple[type[Exception], ...] = (*CONNECTION_ERRORS, MemoryError, AssertionError)
 """Errors of a callback that end the event loop; it reports all others and goes on, as kombu's does for file descriptors."""
-SENSELESS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors of a Celery worker's handler that mean that its message made no sense. It becomes a dead letter: it would end a worker
+MESSAGE_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""Errors of a Celery worker's handler that mean that its message is malformed. It becomes a dead letter: it would end a worker
 that has no event loop, and one that has would hold it for ever."""
-FREE = 0.05
+BUSY_INTERVAL = 0.05
 """Seconds after which a worker that takes only what it can work on at once is asked again whether it is free."""
-SOON = 5.0
-"""Seconds: a queue that is to be looked at so soon is looked at along with one whose time has come."""
-TROUBLE = 5.0
+POLL_AHEAD = 5.0
+"""Seconds: a queue whose time comes so soon is polled along with one whose time has come."""
+RETRY_INTERVAL = 5.0
 """Seconds after which a queue is tried again that could not be consumed."""
-SLICE = 0.01
+TIME_SLICE = 0.01
 """Seconds for which one turn of an event loop hands out messages; other events come in between."""
 
 
@@ -59,8 +59,8 @@ class Watch:
     """One queue that this connection consumes."""
 
     hot: bool = True
-    look_at: float = 0.0
-    """When to ask it in any case, on the monotonic clock."""
+    next_poll: float = 0.0
+    """When to poll it in any case, on the monotonic clock."""
 
 
 @define
@@ -83,16 +83,16 @@ class Poller:
         self._watches: dict[str, Watch] = {}
         self._ready: deque[Ready] = deque()
         self._turn = 0
-        self._wakeups, self.fanout = self._waits()
+        self._wakeups, self.fanout = self._new_waits()
         self._waker = Waker()
         self._loop: Any = None
-        self._look_timer = WakeTimer()
+        self._poll_timer = WakeTimer()
         self._ack_timer = WakeTimer()
-        self._beat: Any = None
-        self._gave_way = False
+        self._idle_timer: Any = None
+        self._has_yielded = False
         self._closed = False
 
-    def _waits(self) -> tuple[Wakeups, Fanout]:
+    def _new_waits(self) -> tuple[Wakeups, Fanout]:
         """What waits for messages and for broadcasts, by the kind of server."""
         session = self._session
         links = session.settings.links
@@ -107,7 +107,7 @@ class Poller:
         """Whether this poller will soon flush acks by itself."""
         return self._loop is not None or bool(self._ready)
 
-    # What channels say
+    # The Dispatcher of its channels
 
     def watch(self, queue: str) -> None:
         """A consumer has begun on this queue. Raises connection errors."""
@@ -154,16 +154,16 @@ class Poller:
                     channel.acks.flush()
                 self._dead_letters.poll()
             if self._ready:
-                self._hand_out_one()
+                self._deliver_one()
                 return
-            self._ask()
+            self._start_waits()
             left = BLOCK if deadline is None else deadline - time.monotonic()
             if left <= 0 and timeout:
                 raise TimeoutError("no message in time")
-            if not self._poll(max(0.0, min(left, BLOCK, self._next_look()))) and timeout is not None and left <= 0:
+            if not self._wait(max(0.0, min(left, BLOCK, self._seconds_to_poll()))) and timeout is not None and left <= 0:
                 raise TimeoutError("no message in time")
 
-    def _poll(self, timeout: float) -> bool:
+    def _wait(self, timeout: float) -> bool:
         """Waits for the sockets and the waker. Returns whether anything has happened."""
         poller = poll()
         for fd in {self._waker.fileno(), *self._wakeups.sockets(), *self.fanout.sockets()}:
@@ -177,7 +177,7 @@ class Poller:
         return bool(events)
 
     def restart(self) -> None:
-        """After a lost connection that is back: the waits begin anew, and every queue is looked at."""
+        """After a lost connection that is back: the waits begin anew, and every queue is polled."""
         self._wakeups.close()
         self.fanout.close()
         for watch in self._watches.values():
@@ -191,7 +191,7 @@ class Poller:
         self._loop = loop
         loop.add_reader(self._waker.fileno(), self._waker.reset)
         loop.on_tick.add(self.tick)
-        self._beat = loop.call_repeatedly(BEAT, _nothing)
+        self._idle_timer = loop.call_repeatedly(IDLE_INTERVAL, _nothing)
 
     def tick(self) -> None:
         """One turn of the event loop. Raises connection errors, which make Celery reconnect."""
@@ -203,48 +203,48 @@ class Poller:
     def _step(self) -> None:
         self._receive()
         self._dead_letters.poll()
-        if self._gives_way():
+        if self._yields():
             return
         self._fetch()
         self._flush_acks()
         if self._ready:
             # The loop is to turn first: to see timers that callbacks set, and to write to the pool what they gave it.
             self._waker.wake()
-            end = time.monotonic() + SLICE
+            end = time.monotonic() + TIME_SLICE
             while self._ready and time.monotonic() < end:
-                self._hand_out_guarded()
-                if self._gives_way():
+                self._deliver_guarded()
+                if self._yields():
                     break
             return
-        self._ask()
+        self._start_waits()
         for wait in (self._wakeups, self.fanout):
             for fd in wait.sockets():
                 if fd not in self._loop.readers:
                     # The next tick takes what has come. If nothing can come, a readable socket is a closed one, and would
                     # keep the loop spinning.
                     self._loop.add_reader(fd, wait.on_readable)
-        due = self._next_look()
-        if due < BEAT:
-            self._look_timer.wake_within(self._loop, due)
+        due = self._seconds_to_poll()
+        if due < IDLE_INTERVAL:
+            self._poll_timer.wake_within(self._loop, due)
 
-    def _gives_way(self) -> bool:
+    def _yields(self) -> bool:
         """Whether the loop is to call first what it was asked to call soon; it turns again at once then.
 
         On the solo pool a callback runs a whole task, and Celery acks by such a call: without this, a finished task would not be
         acked until the next one has ended, or never, if that ends with its worker. Not twice in a row: somebody may ask for ever.
         """
-        self._gave_way = not self._gave_way and bool(self._loop._ready)
-        if self._gave_way:
+        self._has_yielded = not self._has_yielded and bool(self._loop._ready)
+        if self._has_yielded:
             self._waker.wake()
-        return self._gave_way
+        return self._has_yielded
 
-    def _may_wait(self, channel: Channel) -> bool:
-        """Whether a channel's acks, and its next take with them, had better wait for more: so a few make one round trip."""
-        return self._loop is not None and channel.acks.are_young and channel.qos.is_well_filled
+    def _lingers(self, channel: Channel) -> bool:
+        """Whether a channel's acks, and its next take with them, are to wait for more: so a few make one round trip."""
+        return self._loop is not None and channel.acks.are_lingering and channel.qos.is_well_filled
 
     def _flush_acks(self) -> None:
         for channel in list(self._channels):
-            if self._may_wait(channel):
+            if self._lingers(channel):
                 self._ack_timer.wake_within(self._loop, LINGER)  # the next tick sends what has come together
             else:
                 channel.acks.flush()
@@ -260,7 +260,7 @@ class Poller:
             return
         self._closed = True
         if self._loop is not None:
-            for timer in (self._beat, self._look_timer, self._ack_timer):
+            for timer in (self._idle_timer, self._poll_timer, self._ack_timer):
                 timer.cancel()
             self._loop.on_tick.discard(self.tick)
             self._loop.remove(self._waker.fileno())
@@ -274,21 +274,21 @@ class Poller:
     def _fetch(self) -> None:
         """Takes from hot queues, as far as their channels have room, until something is ready."""
         now = time.monotonic()
-        if self._wakeups.looks_together:
-            self._look_together(now)
-        for queue in self._in_turn():
+        if self._wakeups.polls_together:
+            self._poll_together(now)
+        for queue in self._in_order():
             watch = self._watches.get(queue)
             if watch is None:
                 continue
-            if watch.look_at <= now:
+            if watch.next_poll <= now:
                 watch.hot = True
             if watch.hot:
                 self._take_guarded(queue, watch)
 
-    def _look_together(self, now: float) -> None:
-        """Looks at quiet queues whose time has come or comes soon, in one call. Those with something to take become hot."""
-        quiet = {queue: watch for queue, watch in self._watches.items() if not watch.hot and watch.look_at <= now + SOON}
-        if not any(watch.look_at <= now for watch in quiet.values()):
+    def _poll_together(self, now: float) -> None:
+        """Polls quiet queues whose time has come or comes soon, in one call. Those with something to take become hot."""
+        quiet = {queue: watch for queue, watch in self._watches.items() if not watch.hot and watch.next_poll <= now + POLL_AHEAD}
+        if not any(watch.next_poll <= now for watch in quiet.values()):
             return
         together: dict[Channel, list[str]] = {}
         for queue in quiet:
@@ -296,12 +296,12 @@ class Poller:
                 if channel.qos.can_consume():
                     together.setdefault(channel, []).append(queue)
         for channel, queues in together.items():
-            if len(queues) > 1:  # one alone is taken from, which tells as much
-                for queue, seconds in zip(queues, channel.look(queues), strict=True):
+            if len(queues) > 1:  # of one alone a take tells as much
+                for queue, seconds in zip(queues, channel.poll(queues), strict=True):
                     quiet[queue].hot = seconds is None
-                    quiet[queue].look_at = now + min(seconds or 0.0, self._wakeups.look)
+                    quiet[queue].next_poll = now + min(seconds or 0.0, self._wakeups.poll_interval)
 
-    def _in_turn(self) -> list[str]:
+    def _in_order(self) -> list[str]:
         """The queues in the order in which to ask them now."""
         queues = list(self._watches)
         match self._session.settings.queue_order:
@@ -319,43 +319,43 @@ class Poller:
         except CONNECTION_ERRORS:
             raise
         except (FerrymanError, redis.exceptions.ResponseError) as error:
-            logger.error("queue %r can't be consumed now, trying again in %g s: %s", queue, TROUBLE, error)
-            watch.hot, watch.look_at = False, time.monotonic() + TROUBLE
+            logger.error("queue %r can't be consumed now, trying again in %g s: %s", queue, RETRY_INTERVAL, error)
+            watch.hot, watch.next_poll = False, time.monotonic() + RETRY_INTERVAL
 
     def _take(self, queue: str, watch: Watch) -> None:
         for channel, consumer in self._consumers_of(queue):
             room = channel.qos.room(self._session.settings.fetch_limit)
-            if not room or self._may_wait(channel) or (self._ready and channel.qos.is_replaced):
+            if not room or self._lingers(channel) or (self._ready and channel.qos.is_replaced):
                 continue
             taken = channel.take(queue, room, consumer.no_ack)
             if not taken.exists:
                 channel.topology.redeclare(queue)
                 continue
             watch.hot = len(taken.jobs) == room or taken.more
-            quiet = min(max(taken.next_event_ms - taken.now, 0) / 1000, self._wakeups.look)
-            watch.look_at = time.monotonic() + quiet
+            quiet = min(max(taken.next_event_ms - taken.now, 0) / 1000, self._wakeups.poll_interval)
+            watch.next_poll = time.monotonic() + quiet
             for delivery in taken.jobs:
-                message = channel.accept(queue, delivery, consumer)
+                message = channel.decode(queue, delivery, consumer)
                 if message is not None:
                     self._ready.append(Ready(channel, consumer, message))
             if not watch.hot:
                 return
 
-    def _hand_out_one(self) -> None:
+    def _deliver_one(self) -> None:
         ready = self._ready.popleft()
         try:
             ready.consumer.callback(ready.message)
-        except SENSELESS as error:
+        except MESSAGE_ERRORS as error:
             if not _is_workers(ready.consumer.callback):
                 raise
             logger.exception("a message of queue %r makes no sense to the worker", ready.consumer.queue)
-            ready.channel.give_up(ready.message, error)
+            ready.channel.dead_letter(ready.message, error)
 
-    def _hand_out_guarded(self) -> None:
+    def _deliver_guarded(self) -> None:
         """For event loops: an error of one callback is the loop's to report, as with any other callback of it."""
         callback = self._ready[0].consumer.callback
         try:
-            self._hand_out_one()
+            self._deliver_one()
         except PROPAGATED:
             raise
         except Exception as error:  # noqa: BLE001 - it goes to the loop's own handler
@@ -363,7 +363,7 @@ class Poller:
 
     # Waiting
 
-    def _wanted(self) -> frozenset[str]:
+    def _waited_for(self) -> frozenset[str]:
         """The quiet queues on which a message could be handed out."""
         return frozenset(
             queue
@@ -371,21 +371,21 @@ class Poller:
             if not watch.hot and any(channel.qos.can_consume() for channel, _ in self._consumers_of(queue))
         )
 
-    def _ask(self) -> None:
-        """Sees to it that the blocking reads under way are the right ones."""
-        self.fanout.ask()
-        self._wakeups.ask(self._wanted(), self._next_look())
+    def _start_waits(self) -> None:
+        """Begins the blocking reads that are to be under way, unless they are."""
+        self.fanout.wait()
+        self._wakeups.wait(self._waited_for(), self._seconds_to_poll())
 
-    def _next_look(self) -> float:
-        """Seconds until a quiet queue should be asked in any case."""
+    def _seconds_to_poll(self) -> float:
+        """Seconds until a quiet queue should be polled in any case."""
         now = time.monotonic()
-        looks = [max(0.0, watch.look_at - now) for watch in self._watches.values() if not watch.hot]
+        times = [max(0.0, watch.next_poll - now) for watch in self._watches.values() if not watch.hot]
         if any(channel.qos.is_replaced and not channel.qos.can_consume() for channel in self._channels):
-            looks.append(FREE)
-        return min([*looks, self._wakeups.look, self._dead_letters.seconds_left])
+            times.append(BUSY_INTERVAL)
+        return min([*times, self._wakeups.poll_interval, self._dead_letters.seconds_left])
 
     def _receive(self) -> None:
-        """Takes in what has arrived on the waiting connections. Raises connection errors."""
+        """Reads what has arrived on the waiting connections. Raises connection errors."""
         if self._session.lapsed:
             raise ConnectionLost("a lease has lapsed: what was taken and not begun belongs to other consumers now")
         for queue in self._wakeups.woken():

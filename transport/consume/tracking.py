@@ -20,7 +20,7 @@ from ..connection.link import new_connection
 from ..errors import ConnectionLost
 
 CHANNEL = "__redis__:invalidate"
-"""Where the server tells. Not a channel of anybody's: no message can be published to it that another client would get."""
+"""Where the server announces them. No channel of anybody's: no message can be published to it that another client would get."""
 
 
 class Listener:
@@ -42,17 +42,17 @@ class Listener:
         connection = new_connection(self._client)
         connection.connect()
         self._connection = connection
-        own_id = self._say("CLIENT", "ID")
+        own_id = self._command("CLIENT", "ID")
         prefixes = [word for name in sorted(names) for word in ("PREFIX", name)]
-        self._say("CLIENT", "TRACKING", "ON", "REDIRECT", own_id, "BCAST", *prefixes)
-        self._say("SUBSCRIBE", CHANNEL)
-        self._heard()
+        self._command("CLIENT", "TRACKING", "ON", "REDIRECT", own_id, "BCAST", *prefixes)
+        self._command("SUBSCRIBE", CHANNEL)
+        self._postpone_ping()
 
-    def _say(self, *words: Any) -> Any:
+    def _command(self, *words: Any) -> Any:
         self._connection.send_command(*words)
         return self._connection.read_response()
 
-    def _heard(self) -> None:
+    def _postpone_ping(self) -> None:
         self._ping_at, self._overdue = time.monotonic() + BLOCK, None
 
     def changed(self) -> set[bytes]:
@@ -64,7 +64,7 @@ class Listener:
                     names.update(keys)
                 case [b"message", _, None]:  # the whole database was flushed
                     names |= self.keys
-            self._heard()
+            self._postpone_ping()
         now = time.monotonic()
         if self._overdue is not None and now > self._overdue:
             raise ConnectionLost("a node of the cluster has not answered; the connection is taken for dead")

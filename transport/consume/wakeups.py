@@ -2,7 +2,7 @@
 
 On one server it is a blocking pop of the queues' wake tokens. A token carries no job: losing one costs time, never a message.
 The pop also waits on a key that is private to this connection: pushing to it ends the wait at once, when queues are added. On a
-cluster the nodes tell that tokens have come (``tracking.py``), and nothing is popped. Called by the poller.
+cluster the nodes announce tokens (``tracking.py``), and nothing is popped. Called by the poller.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .tracking import Tracker
 
 
 class Wakeups(Protocol):
-    """What the poller needs to know when to look."""
+    """What tells the poller when to poll a quiet queue."""
 
-    look: float
-    """Seconds after which a quiet queue should be asked even though nothing has woken it."""
-    looks_together: bool
-    """Whether several queues can be looked at in one call."""
+    poll_interval: float
+    """Seconds after which a quiet queue should be polled even though nothing has woken it."""
+    polls_together: bool
+    """Whether several queues can be polled in one call."""
 
-    def ask(self, wanted: frozenset[str], seconds: float) -> None:
+    def wait(self, wanted: frozenset[str], seconds: float) -> None:
         """Waits for these queues, or goes on waiting for them, for about so many seconds. Raises connection errors."""
 
     def woken(self) -> list[str]:
@@ -40,7 +40,7 @@ class Wakeups(Protocol):
         """The file descriptors that become readable when a queue has woken."""
 
     def on_readable(self) -> None:
-        """For event loops: one of the sockets is readable, and the next tick will ask ``woken``."""
+        """For event loops: one of the sockets is readable, and the next tick will call ``woken``."""
 
     def close(self) -> None:
         """Ends every wait."""
@@ -49,25 +49,25 @@ class Wakeups(Protocol):
 class TokenWakeups:
     """One server: a blocking pop of tokens."""
 
-    look = 30.0
-    looks_together = True
+    poll_interval = 30.0
+    polls_together = True
 
     def __init__(self, session: Session, blocking: BlockingConnection) -> None:
         self._scripts = session.scripts
         self._link = session.link
         self._blocking = blocking
         self._private = keys.wake(session.settings.prefix, uuid4().hex)
-        self._asked: frozenset[str] = frozenset()
+        self._waiting_for: frozenset[str] = frozenset()
         self._interrupted = False
 
-    def ask(self, wanted: frozenset[str], seconds: float) -> None:
-        if self._blocking.waiting and not wanted <= self._asked and not self._interrupted:
+    def wait(self, wanted: frozenset[str], seconds: float) -> None:
+        if self._blocking.waiting and not wanted <= self._waiting_for and not self._interrupted:
             self._interrupt()
         if wanted and not self._blocking.waiting:
             timeout = max(0.001, min(BLOCK, seconds))
             tokens = (self._scripts.keys(queue).wake for queue in sorted(wanted))
             self._blocking.wait(timeout, "BLPOP", self._private, *tokens, timeout)
-            self._asked = wanted
+            self._waiting_for = wanted
 
     def _interrupt(self) -> None:
         """Ends the wait under way, which is for too few queues."""
@@ -85,7 +85,7 @@ class TokenWakeups:
             return []
         self._interrupted = False
         popped = self._blocking.receive()
-        return [queue for queue in self._asked if popped is not None and self._scripts.keys(queue).wake == popped[0]]
+        return [queue for queue in self._waiting_for if popped is not None and self._scripts.keys(queue).wake == popped[0]]
 
     def pass_on(self, queue: str) -> None:
         """Whoever pops a token must take, or put it back by taking nothing."""
@@ -102,11 +102,11 @@ class TokenWakeups:
 
 
 class ClusterWakeups:
-    """A cluster: its nodes tell."""
+    """A cluster: its nodes announce changed keys."""
 
-    look = 5.0
-    """Less than on one server: a slot that has moved to another node is noticed by asking."""
-    looks_together = False
+    poll_interval = 5.0
+    """Less than on one server: a slot that has moved to another node is noticed by polling."""
+    polls_together = False
 
     def __init__(self, session: Session, tracker: Tracker) -> None:
         self._scripts = session.scripts
@@ -114,7 +114,7 @@ class ClusterWakeups:
         self._queues: dict[bytes, str] = {}
         """Queue by its token."""
 
-    def ask(self, wanted: frozenset[str], seconds: float) -> None:
+    def wait(self, wanted: frozenset[str], seconds: float) -> None:
         self._queues |= {self._scripts.keys(queue).wake: queue for queue in wanted}
         self._tracker.track(self._queues)
 
@@ -122,7 +122,7 @@ class ClusterWakeups:
         return [self._queues[token] for token in self._tracker.changed(self._queues)]
 
     def pass_on(self, queue: str) -> None:
-        """Every consumer was told; nothing is kept from any."""
+        """Every consumer has heard of it; nothing is kept from any."""
 
     def sockets(self) -> list[int]:
         return self._tracker.sockets()
