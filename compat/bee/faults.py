@@ -17,7 +17,7 @@ from ..faults import FaultTarget
 from ..overflow import DAMAGED, FIELD
 from . import lua_json
 from .keys import UNFINISHED, layout
-from .record import Stored
+from .record import Record
 from .writer import record_for
 
 NOBODY = b"nobody"
@@ -29,7 +29,7 @@ class BeeFaultTarget(FaultTarget):
 
     def __init__(self, job: Job, target: Target) -> None:
         super().__init__(job, target)
-        self.stored: Stored = record_for(job, target)
+        self.stored: Record = record_for(job, target)
 
     @property
     def record(self) -> bytes:

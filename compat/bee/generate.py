@@ -21,7 +21,7 @@ from .history import Event
 from .keys import LOCK_MS, OPTIONS_TTL
 from .lua_json import dump
 from .passthrough import job_of
-from .record import Stored, standard
+from .record import Record, standard
 
 QUEUES = (
     ("Image.Resize", 30),
@@ -207,7 +207,7 @@ class _Maker:
     def _stored(self, job: Job, word: str, fields: Mapping[bytes, bytes], scores: Mapping[str, float]) -> GeneratedJob:
         """The job with its record, and its place in the queue."""
         usual = standard(job, word)
-        stored = Stored({**usual.fields, **fields}, scores, usual.needs, usual.dying, usual.original)
+        stored = Record({**usual.fields, **fields}, scores, usual.needs, usual.dying, usual.original)
         position = None
         if word == "queued":
             position = self.waiting[job.queue]

@@ -27,7 +27,7 @@ from ..extra import optional, plain_score
 from ..overflow import FIELD, Overflow
 from .history import event_names, fitting
 from .keys import SETS, UNFINISHED
-from .record import Stored, canonical, is_readable, lost, standard, word_for
+from .record import Record, canonical, is_readable, lost, standard, word_for
 
 NAME = "bee"
 
@@ -59,7 +59,7 @@ class Passthrough:
             raise MalformedValue(f"job {job.id}: extra[{NAME!r}] is not what the bee reader writes") from error
 
     @classmethod
-    def of_difference(cls, job: Job, stored: Stored) -> Passthrough:
+    def of_difference(cls, job: Job, stored: Record) -> Passthrough:
         """What must be remembered of a job just read, for the writer to make ``stored`` of it again."""
         status = stored.status or None
         expected = standard(job, word_for(job, status))
@@ -73,8 +73,8 @@ class Passthrough:
         needs = None if stored.needs == expected.needs else stored.needs
         # A job that has yet to end and is to vanish is damage.
         dying = None if stored.dying == expected.dying or status in UNFINISHED else stored.dying
-        beside = scores or needs is not None or dying is not None or b"history" in fields
-        told = beside or status != word_for(job, None) or status == "running"
+        bound = scores or needs is not None or dying is not None or b"history" in fields
+        told = bound or status != word_for(job, None) or status == "running"
         return cls(status if told else None, scores, fields, needs, dying)
 
     def to_extra(self) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class Passthrough:
             extra["dying"] = self.dying
         return extra
 
-    def applied(self, job: Job) -> Stored:
+    def applied(self, job: Job) -> Record:
         """What reproduces the stored job, as far as that is still true of it."""
         word = word_for(job, self.status)
         stored = standard(job, word)
@@ -101,15 +101,15 @@ class Passthrough:
         # Texts of the time when the job was read hold as long as they don't contradict what it is now.
         contradicted = lost(job, exact)
         if contradicted and contradicted.keys() - lost(job, stored).keys():
-            beside = {name: raw for name, raw in fields.items() if raw is not None and name not in DERIVED}
-            exact = self._changed(stored, {name: raw for name, raw in beside.items() if name not in stored.fields}, word)
+            others = {name: raw for name, raw in fields.items() if raw is not None and name not in DERIVED}
+            exact = self._changed(stored, {name: raw for name, raw in others.items() if name not in stored.fields}, word)
         last = event_names(exact.history)[-1:]
         if word != self.status and last and last[0] not in fitting(word, job.state):
             # The job has left the status in which it was read; its story must go on.
             exact = evolve(exact, fields={**exact.fields, b"history": stored.fields[b"history"]})
         return exact
 
-    def _changed(self, stored: Stored, fields: Mapping[bytes, bytes | None], word: str | None) -> Stored:
+    def _changed(self, stored: Record, fields: Mapping[bytes, bytes | None], word: str | None) -> Record:
         changed = {name: raw for name, raw in {**stored.fields, **fields}.items() if raw is not None}
         stored = evolve(stored, fields=changed)
         if self.status is None or word != self.status:
@@ -129,7 +129,7 @@ DERIVED = frozenset(b"jid queue data options worker status submitted retries tag
 # A job's record, with what bee has no field for (overflow.py)
 
 
-def job_of(job_id: str, stored: Stored) -> Job:
+def job_of(job_id: str, stored: Record) -> Job:
     """The job with everything: canonical fields, what overflowed, and what goes back byte for byte."""
     bare, overflow = _take_overflow(stored)
     job = canonical(job_id, bare)
@@ -149,7 +149,7 @@ def job_of(job_id: str, stored: Stored) -> Job:
     return evolve(job, extra={**job.extra, NAME: own}) if own else job
 
 
-def with_overflow(job: Job, stored: Stored) -> Stored:
+def with_overflow(job: Job, stored: Record) -> Record:
     """The record with one field more, for all that reading it would not give back of the job; the same if that is nothing."""
     bare, _ = _take_overflow(stored)
     own = job.extra.get(NAME, {})
@@ -163,7 +163,7 @@ def with_overflow(job: Job, stored: Stored) -> Stored:
     return stored if overflow is None else evolve(bare, fields={**bare.fields, FIELD: overflow.encode()})
 
 
-def _take_overflow(stored: Stored) -> tuple[Stored, Overflow | None]:
+def _take_overflow(stored: Record) -> tuple[Record, Overflow | None]:
     """The record without the field of ours, and what stood in it. Any other text there is an application's own field."""
     raw = stored.fields.get(FIELD)
     if raw is None:
@@ -175,7 +175,7 @@ def _take_overflow(stored: Stored) -> tuple[Stored, Overflow | None]:
     return evolve(stored, fields={name: value for name, value in stored.fields.items() if name != FIELD}), overflow
 
 
-def _as_of(stored: Stored) -> bytes:
+def _as_of(stored: Record) -> bytes:
     """bee adds to the history with everything it does to a job but setting its tags."""
     return hashlib.sha1(stored.fields.get(b"history", b""), usedforsecurity=False).hexdigest().encode()
 

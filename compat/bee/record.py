@@ -21,7 +21,7 @@ from .keys import DYING, EVENTS, OPTIONS, OPTIONS_TTL, PLACES, STATES_OF, UNFINI
 
 
 @frozen(slots=False)
-class Stored:
+class Record:
     """A job as bee stores it: its hash, and what other keys say of it that its state depends on."""
 
     fields: Mapping[bytes, bytes]
@@ -79,7 +79,7 @@ def state_for_duplicates(fields: Mapping[bytes, bytes]) -> State:
     return State.BLOCKED if status in UNFINISHED else ended_state(status, events(fields.get(b"history")))
 
 
-def canonical(job_id: str, stored: Stored, extra: Mapping[str, Any] | None = None) -> Job:
+def canonical(job_id: str, stored: Record, extra: Mapping[str, Any] | None = None) -> Job:
     """The job that a record describes. What has no sensible value is None."""
     get = stored.fields.get
     queue = to_text(get(b"queue", b""))
@@ -146,12 +146,12 @@ def word_for(job: Job, before: str | None) -> str | None:
     return "retried" if job.state is State.SCHEDULED and job.attempts else WORDS.get(job.state)
 
 
-def standard(job: Job, word: str | None) -> Stored:
+def standard(job: Job, word: str | None) -> Record:
     """What bee itself would have written for this job with this status word."""
     dying = word in DYING
     needs = tuple(sorted(set(job.depends_on))) if job.state is State.BLOCKED and word == "new" else ()
     original = job.state if word == "duplicate" else None
-    return Stored(_standard_fields(job, word), _standard_scores(job, word), needs, dying, original)
+    return Record(_standard_fields(job, word), _standard_scores(job, word), needs, dying, original)
 
 
 def _standard_fields(job: Job, word: str | None) -> dict[bytes, bytes]:
@@ -215,7 +215,7 @@ def _standard_scores(job: Job, word: str | None) -> dict[str, float]:
     return {}
 
 
-def lost(job: Job, stored: Stored) -> dict[str, Any]:
+def lost(job: Job, stored: Record) -> dict[str, Any]:
     """The canonical fields of ``job`` that reading ``stored`` back would not give, with the values that the job has."""
     return differences(job, canonical(job.id, stored, job.extra))
 
@@ -234,7 +234,7 @@ def is_readable(name: bytes, raw: bytes | None) -> bool:
     return True
 
 
-def readable(stored: Stored) -> Stored:
+def readable(stored: Record) -> Record:
     """The same without the fields that bee's scripts can't decode."""
     if all(is_readable(name, raw) for name, raw in stored.fields.items()):
         return stored

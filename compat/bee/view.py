@@ -22,7 +22,7 @@ from ..numbers import whole
 from . import lua_json
 from .history import Event, event_names, events
 from .keys import DYING, SETS, UNFINISHED, hashed
-from .record import Stored
+from .record import Record
 
 REFERENCE_ROLES = frozenset({"claimed", "needed"})
 """The roles of facts in which other jobs name this one."""
@@ -205,12 +205,12 @@ class View:
         return self.status in DYING
 
     @cached_property
-    def stored(self) -> Stored:
+    def stored(self) -> Record:
         """The record as the reader takes it."""
         scores = {role: self.own[role].score for role in SETS if role in self.own}
         original = None if self.original is None else self.original.state
         sound = {role: score for role, score in scores.items() if score is not None}
-        return Stored(self.fields, sound, self.needs, self.is_dying, original)
+        return Record(self.fields, sound, self.needs, self.is_dying, original)
 
     @cached_property
     def state(self) -> State:

@@ -26,7 +26,7 @@ from ..scripts import script
 from . import lua_json
 from .keys import DYING, EARLIEST_TIME, LOCK_MS, OPTIONS_TTL, SETS, hashed, layout
 from .passthrough import NAME, Passthrough, with_overflow
-from .record import Stored, is_readable, readable, word_for
+from .record import Record, is_readable, readable, word_for
 
 _script = partial(script, __package__)
 
@@ -82,10 +82,10 @@ def _is_unicode(text: str) -> bool:
 # What is stored
 
 
-def record_for(job: Job, target: Target) -> Stored:
+def record_for(job: Job, target: Target) -> Record:
     """The record that a job gets, and its place. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
     if isinstance(job, GeneratedJob):
-        record: Stored = job.record
+        record: Record = job.record
         return record
     passthrough = Passthrough.of(job)
     held_elsewhere = job.state is State.ACTIVE and passthrough.status != "running"
@@ -100,7 +100,7 @@ def record_for(job: Job, target: Target) -> Stored:
     return with_overflow(written, evolve(stored, scores=scores))
 
 
-def _score(job: Job, stored: Stored, role: str, now_ms: int) -> float:
+def _score(job: Job, stored: Record, role: str, now_ms: int) -> float:
     """The score where the job does not tell it."""
     match role:
         case "queue" if job.position is not None and _was_taken(job):
@@ -128,7 +128,7 @@ def _was_taken(job: Job) -> bool:
     return isinstance(before, Mapping) and before.get("state") == State.ACTIVE and NAME in job.extra
 
 
-def ttl_of(stored: Stored) -> int:
+def ttl_of(stored: Record) -> int:
     """How long the job is to stay after its end, ms."""
     ttl = lua_json.numeric((lua_json.as_object(stored.fields.get(b"options")) or {}).get("ttl"))
     return int(min(ttl, LONGEST_TTL)) if ttl is not None and ttl >= 1 else OPTIONS_TTL
@@ -156,7 +156,7 @@ def write(job: Job, target: Target) -> list[Command]:
     return commands
 
 
-def _memberships(job_id: bytes, stored: Stored, target: Target) -> Iterator[Command]:
+def _memberships(job_id: bytes, stored: Record, target: Target) -> Iterator[Command]:
     """Where the job is named beside its own keys. Nothing names a record that is to vanish."""
     if stored.dying:
         return

@@ -125,8 +125,8 @@ class Passthrough:
 
     def applied_loosely(self, job: Job, base: Members) -> Record:
         """The record of a job that has changed since it was read: only what no canonical field speaks for still holds."""
-        beside = {name: member for name, member in self.item.items() if name not in DERIVED}
-        record = standard(job, _merged(base, beside))
+        others = {name: member for name, member in self.item.items() if name not in DERIVED}
+        record = standard(job, _merged(base, others))
         fields = {name: value for name, value in self.fields.items() if value is not None and name not in MIRRORED}
         return evolve(record, fields={**fields, **record.fields})
 

@@ -115,8 +115,8 @@ class Passthrough:
     def applied_loosely(self, job: Job) -> Record:
         """The record of a job that has changed since it was read: only what no canonical field speaks for still holds."""
         record = standard(job)
-        beside = {name: value for name, value in self.fields.items() if value is not None and name not in DERIVED}
-        return evolve(record, fields={**beside, **record.fields})
+        others = {name: value for name, value in self.fields.items() if value is not None and name not in DERIVED}
+        return evolve(record, fields={**others, **record.fields})
 
 
 NOTHING = Passthrough()

@@ -93,8 +93,8 @@ class Passthrough:
 
     def applied_loosely(self, record: Record) -> Record:
         """The record of a job that has changed since it was read: only what no canonical field speaks for still holds."""
-        beside = {name: value for name, value in self.fields.items() if value is not None and name not in DERIVED}
-        return evolve(record, fields={**beside, **record.fields})
+        others = {name: value for name, value in self.fields.items() if value is not None and name not in DERIVED}
+        return evolve(record, fields={**others, **record.fields})
 
 
 DERIVED = frozenset(b"json dispatched_at started_at worker_uuid finished_at leased_at".split())

@@ -69,7 +69,7 @@ class Passthrough:
             raise MalformedValue(f"job {job.id}: extra[{NAME!r}] is not what the qless reader writes") from error
 
     @classmethod
-    def of_difference(cls, job: Job, stored: Record, beside: Beside) -> Passthrough:
+    def of_difference(cls, job: Job, stored: Record, memberships: Memberships) -> Passthrough:
         """What must be remembered of a job just read, for the writer to make ``stored`` of it again."""
         expected = _of_layout(standard(job), stored.fields)
         if FIELD in stored.fields:
@@ -85,14 +85,14 @@ class Passthrough:
         scores = {}
         if role in stored.scores and not _is_usual(job, role, stored.scores[role], expected, as_written):
             scores[role] = stored.scores[role]
-        scores |= beside.held
+        scores |= memberships.held
         return cls(
-            state=word if scores or beside.slots or b"state" in fields or job.state is State.ACTIVE else None,
-            scores={**scores, **beside.slots},
+            state=word if scores or memberships.slots or b"state" in fields or job.state is State.ACTIVE else None,
+            scores={**scores, **memberships.slots},
             fields=fields,
             history=None if history == expected.history else history,
-            tagged={tag: score for tag, score in beside.tagged.items() if score != tagged_at(job)},
-            tracked=beside.tracked,
+            tagged={tag: score for tag, score in memberships.tagged.items() if score != tagged_at(job)},
+            tracked=memberships.tracked,
         )
 
     def to_extra(self) -> dict[str, Any]:
@@ -131,8 +131,8 @@ class Passthrough:
     def applied_loosely(self, job: Job) -> Record:
         """The record of a job that has changed since it was read: only what no canonical field speaks for still holds."""
         record = standard(job)
-        beside = {name: value for name, value in self.fields.items() if value is not None and name not in DERIVED}
-        return evolve(record, fields={**beside, **record.fields})
+        others = {name: value for name, value in self.fields.items() if value is not None and name not in DERIVED}
+        return evolve(record, fields={**others, **record.fields})
 
 
 def _of_layout(record: Record, fields: Mapping[bytes, bytes | None]) -> Record:
@@ -143,7 +143,7 @@ def _of_layout(record: Record, fields: Mapping[bytes, bytes | None]) -> Record:
 
 
 @frozen
-class Beside:
+class Memberships:
     """What stands of a job outside of its record."""
 
     held: Mapping[str, float] = field(factory=dict)

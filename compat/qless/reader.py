@@ -23,7 +23,7 @@ from ..numbers import number
 from ..overflow import FIELD
 from .history import LATEST
 from .keys import INDEXES, Generation, Scope, era_of, layout, time_part
-from .passthrough import Beside, Passthrough, with_overflow_restored
+from .passthrough import Memberships, Passthrough, with_overflow_restored
 from .record import NAME, RUNNING, STALLED, canonical
 from .view import GONE, View, view_of
 
@@ -279,15 +279,15 @@ def read(subject: Subject, keyspace: Keyspace) -> Job | None:
         # A priority that was put aside may have been turned round, to run at the same rank.
         turned = None if job.priority is None else rank_of(-job.priority)
         job = evolve(with_overflow_restored(job, stored), rank=turned)
-    own = Passthrough.of_difference(job, stored, _beside(view)).to_extra()
+    own = Passthrough.of_difference(job, stored, _memberships(view)).to_extra()
     extra = {**job.extra, NAME: own} if own else job.extra
     return evolve(job, extra=extra, position=position, rank=rank)
 
 
-def _beside(view: View) -> Beside:
+def _memberships(view: View) -> Memberships:
     slots = {f"slot:{name}": fact.score or 0.0 for name, fact in view.slots.items()}
     pending = {f"pending:{name}": fact.score or 0.0 for name, fact in view.pending.items()}
-    return Beside(
+    return Memberships(
         held=_held(view),
         slots={**slots, **pending},
         tagged={tag: fact.score or 0.0 for tag, fact in view.tagged.items() if tag in (view.stored.tags or ())},

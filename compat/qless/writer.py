@@ -24,7 +24,7 @@ from ...schema.totals import Totals
 from ..generated import GeneratedJob
 from ..scripts import script
 from .keys import layout
-from .passthrough import THROTTLED, Beside, Passthrough, tagged_at, with_overflow
+from .passthrough import THROTTLED, Memberships, Passthrough, tagged_at, with_overflow
 from .record import FIRST_PLACE_S, NAME, RUNNING, WORDS, Record, lost, priority_of, score_text, standard, work_score
 
 _script = partial(script, __package__)
@@ -135,7 +135,7 @@ def expressed(job: Job) -> Job:
     passthrough = Passthrough.of(job)
     state = _written_state(job, passthrough)
     record = record_for(job, state, passthrough)
-    score = Passthrough.of_difference(evolve(job, state=state), record, Beside()).scores.get("work")
+    score = Passthrough.of_difference(evolve(job, state=state), record, Memberships()).scores.get("work")
     if score is None:
         return job
     told = evolve(passthrough, state=to_text(record.fields[b"state"]), scores={**passthrough.scores, "work": score})
