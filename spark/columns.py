@@ -17,7 +17,7 @@ from ..schema.columnar.binary_views import BinaryViews, ScratchBuffer, concat, f
 from ..schema.connection.pipeline import mapping
 from ..schema.fact import Entry
 
-STAYS = -1
+NO_TTL = -1
 """Stands for the time to live of a key that has none."""
 
 
@@ -45,7 +45,7 @@ class Keys:
         return cls(BinaryViews.of(keys), np.array(ttls, np.int64), np.array(list(map(len, values)), np.int64), words)
 
     @classmethod
-    def all_of(cls, parts: Sequence[Self], scratch: ScratchBuffer | None = None) -> Self:
+    def concat(cls, parts: Sequence[Self], scratch: ScratchBuffer | None = None) -> Self:
         """All of these, at least one, as one; ``scratch``: as for ``concat``."""
         if len(parts) == 1:
             return parts[0]
@@ -86,13 +86,13 @@ class Hashes(Keys):
 
     kind = "hash"
 
-    def picked(self, names: Sequence[bytes]) -> Picked:
+    def field_values(self, names: Sequence[bytes]) -> FieldValues:
         """The values of some fields."""
         found, _, _ = fields(self.counts, self.words, names)
         starts, sizes = (
             np.stack([getattr(column, name) for column in found.values()], axis=1).ravel() for name in ("starts", "sizes")
         )
-        return Picked(self.keys, BinaryViews(self.words.data, starts, sizes))
+        return FieldValues(self.keys, BinaryViews(self.words.data, starts, sizes))
 
 
 @frozen(eq=False)
@@ -103,7 +103,7 @@ class Lists(Keys):
 
 
 @frozen(eq=False)
-class Picked:
+class FieldValues:
     """Some fields of hashes."""
 
     keys: BinaryViews
@@ -111,7 +111,7 @@ class Picked:
     """Of one hash after the other, as many of each; nulls for what it lacks."""
 
     @classmethod
-    def all_of(cls, parts: Sequence[Picked]) -> Picked:
+    def concat(cls, parts: Sequence[FieldValues]) -> FieldValues:
         """All of these, at least one, as one."""
         return cls(concat([part.keys for part in parts]), concat([part.values for part in parts]))
 
@@ -144,11 +144,11 @@ class Zset:
         return Entry(self.key, "zset", members, self.ttl_ms, self.offset)
 
 
-Found = Hashes | Lists | Zset | Row
+DecodedKeys = Hashes | Lists | Zset | Row
 """What is read of a snapshot file: rdbcolumns.py."""
 
 
-def entries_of(found: Found) -> Iterator[Entry]:
+def entries_of(found: DecodedKeys) -> Iterator[Entry]:
     """The entries of all of these keys."""
     match found:
         case Keys():

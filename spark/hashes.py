@@ -23,8 +23,8 @@ from ..schema.columnar.binary_views import NO_NUMBER, NULL, BinaryViews
 from ..schema.connection.pipeline import PipelineConnection
 from ..schema.fact import Entry, FactKind
 from ..schema.family import Command, KeyFamily
-from .columns import STAYS, Found, Hashes, Keys, Lists, Picked, Zset
-from .resp_views import Odd, Replies
+from .columns import NO_TTL, DecodedKeys, FieldValues, Hashes, Keys, Lists, Zset
+from .resp_views import RespReader, UnexpectedReply
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ def record_guess(family: KeyFamily, prefix: str) -> Test:
     return lambda keys: np.array([bool(prefilter.is_record(key)) for key in keys.to_list()], bool)
 
 
-def of_family(found: Iterable[Found], family: KeyFamily, prefix: str) -> Iterator[Found]:
+def of_family(found: Iterable[DecodedKeys], family: KeyFamily, prefix: str) -> Iterator[DecodedKeys]:
     """What of a snapshot file belongs to a keyspace, by the names of its keys."""
     likely, is_wanted = record_guess(family, prefix), covering(family.globs(prefix))
     for each in found:
@@ -103,28 +103,28 @@ def of_family(found: Iterable[Found], family: KeyFamily, prefix: str) -> Iterato
                     yield each
 
 
-def read_hashes(replies: Replies, keys: BinaryViews, pace: Pace) -> Iterator[tuple[Hashes, list[bytes]]]:
+def read_hashes(replies: RespReader, keys: BinaryViews, pace: Pace) -> Iterator[tuple[Hashes, list[bytes]]]:
     """The hashes among the keys, some megabytes at a time, each time with the keys that are left to be read in another way."""
-    told: list[tuple[BinaryViews, Any, Any]] = []
-    odd: list[tuple[Hashes, list[bytes]]] = []
+    pending: list[tuple[BinaryViews, Any, Any]] = []
+    reread: list[tuple[Hashes, list[bytes]]] = []
 
     def read(batch: BinaryViews) -> None:
-        told.append((batch, _ttls(replies, batch), replies.counts(len(batch))))
+        pending.append((batch, _ttls(replies, batch), replies.counts(len(batch))))
 
     def again(batch: BinaryViews) -> None:
-        odd.append(_hashes_by_reply(replies.pipe, batch.to_list()))
+        reread.append(_hashes_by_reply(replies.pipe, batch.to_list()))
 
     for _ in _in_batches(replies, keys, [*_asking_ttls(replies), BOUNDED], read, again, pace):
-        if told and (odd or replies.held >= AT_ONCE):
-            yield _hashes_of(told, replies.words())
-            told.clear()
-        yield from odd
-        odd.clear()
-    if told:
-        yield _hashes_of(told, replies.words())
+        if pending and (reread or replies.held >= AT_ONCE):
+            yield _hashes_of(pending, replies.words())
+            pending.clear()
+        yield from reread
+        reread.clear()
+    if pending:
+        yield _hashes_of(pending, replies.words())
 
 
-def read_lists(replies: Replies, keys: BinaryViews, pace: Pace) -> Iterator[tuple[Lists, list[bytes]]]:
+def read_lists(replies: RespReader, keys: BinaryViews, pace: Pace) -> Iterator[tuple[Lists, list[bytes]]]:
     """The short lists among the keys, in batches, each with the keys that are left, as above."""
     most = pace.throttle.sizes.items
     commands = [*_asking_ttls(replies), (b"LRANGE", b"0", b"%d" % (most - 1))]
@@ -143,20 +143,20 @@ def read_lists(replies: Replies, keys: BinaryViews, pace: Pace) -> Iterator[tupl
     return _in_batches(replies, keys, commands, read, again, pace)
 
 
-def read_fields(replies: Replies, keys: BinaryViews, fields: Sequence[bytes], pace: Pace) -> Iterator[Picked]:
+def read_fields(replies: RespReader, keys: BinaryViews, fields: Sequence[bytes], pace: Pace) -> Iterator[FieldValues]:
     """These fields of the hashes among the keys, in batches. Keys of other types are left out."""
     doubtful: list[bytes] = []
 
-    def read(batch: BinaryViews) -> Picked:
+    def read(batch: BinaryViews) -> FieldValues:
         _, values = replies.arrays(len(batch))
         # A hash without any of the fields answers as a key that is gone does.
         are_empty = (values.sizes.reshape(len(batch), -1) == NULL).all(axis=1)
         if not are_empty.any():
-            return Picked(batch, values)
+            return FieldValues(batch, values)
         doubtful.extend(batch.take(are_empty).to_list())
-        return Picked(batch.take(~are_empty), values.take(np.repeat(~are_empty, len(fields))))
+        return FieldValues(batch.take(~are_empty), values.take(np.repeat(~are_empty, len(fields))))
 
-    def again(batch: BinaryViews) -> Picked:
+    def again(batch: BinaryViews) -> FieldValues:
         return _fields_by_reply(replies.pipe, batch.to_list(), fields)
 
     batches = _in_batches(replies, keys, [(b"HMGET", *fields)], read, again, pace, FIELDS_BATCH)
@@ -167,13 +167,13 @@ def read_fields(replies: Replies, keys: BinaryViews, fields: Sequence[bytes], pa
         pace.begin()
         answers = zip(those, _at_once(replies.pipe, those, fields), strict=True)
         pace.end(len(those))
-        found = _picked({key: answer for key, answer in answers if answer is not None})
+        found = _field_values({key: answer for key, answer in answers if answer is not None})
         if len(found.keys):
             yield found
 
 
 def _in_batches(
-    replies: Replies,
+    replies: RespReader,
     keys: BinaryViews,
     commands: Sequence[Sequence[bytes]],
     read: Callable[[BinaryViews], T],
@@ -182,10 +182,10 @@ def _in_batches(
     most: int = BATCH,
 ) -> Iterator[T]:
     """What ``read`` gives of the replies to these commands about the keys, FIRST at first, then so many keys at a time as made
-    about BATCH_BYTES the last time. ``again`` gives the same of keys of which a reply was odd.
+    about BATCH_BYTES the last time. ``again`` gives the same of keys that had an unexpected reply.
 
-    While one batch is looked at, the server works on the next: unless they are large, a reply was odd, or there is a throttle.
-    Nothing else may be asked over the same connection until all is read.
+    While one batch is looked at, the server works on the next: unless they are large, a reply was unexpected, or there is a
+    throttle. Nothing else may be asked over the same connection until all is read.
     """
     start, most = 0, pace.throttle.batch(most)
     size, is_small, asks_ahead = min(most, FIRST), False, not pace.throttle.keys_per_second
@@ -205,7 +205,7 @@ def _in_batches(
         before = replies.pipe.received
         try:
             found = read(batch)
-        except Odd:
+        except UnexpectedReply:
             if following is not None:  # its replies are gone as well
                 start, following = start - len(following), None
             asks_ahead, found = False, again(batch)
@@ -215,34 +215,35 @@ def _in_batches(
         yield found
 
 
-def _hashes_of(told: Sequence[tuple[BinaryViews, Any, Any]], words: BinaryViews) -> tuple[Hashes, list[bytes]]:
-    """The hashes of batches of one list of keys; ``told``: of each batch the keys, their times to live, and how many words."""
+def _hashes_of(pending: Sequence[tuple[BinaryViews, Any, Any]], words: BinaryViews) -> tuple[Hashes, list[bytes]]:
+    """The hashes of batches of one list of keys; ``pending``: of each batch the keys, their times to live, and how many words."""
     starts, sizes, ttls, counts = (
-        np.concatenate(columns) for columns in zip(*((keys.starts, keys.sizes, *others) for keys, *others in told), strict=True)
+        np.concatenate(columns)
+        for columns in zip(*((keys.starts, keys.sizes, *others) for keys, *others in pending), strict=True)
     )
-    asked = BinaryViews(told[0][0].data, starts, sizes)
+    keys_read = BinaryViews(pending[0][0].data, starts, sizes)
     are_small = counts <= 2 * SMALL_HASH
-    found = Hashes(asked, ttls, counts, words).take(are_small & (counts > 0))
-    return found, asked.take(~are_small).to_list()
+    found = Hashes(keys_read, ttls, counts, words).take(are_small & (counts > 0))
+    return found, keys_read.take(~are_small).to_list()
 
 
-def _asking_ttls(replies: Replies) -> list[tuple[bytes]]:
-    return [] if replies.all_stay else [(b"PTTL",)]
+def _asking_ttls(replies: RespReader) -> list[tuple[bytes]]:
+    return [] if replies.no_ttls else [(b"PTTL",)]
 
 
-def _ttls(replies: Replies, asked: BinaryViews) -> Any:
+def _ttls(replies: RespReader, keys_read: BinaryViews) -> Any:
     """The times to live for which ``_asking_ttls`` has asked."""
-    return np.full(len(asked), STAYS, np.int64) if replies.all_stay else replies.integers(len(asked))
+    return np.full(len(keys_read), NO_TTL, np.int64) if replies.no_ttls else replies.integers(len(keys_read))
 
 
-# Where a reply is odd: all of a batch once more, reply by reply.
+# After an unexpected reply: all of a batch once more, reply by reply.
 
 
-def _hashes_by_reply(pipe: PipelineConnection, asked: Sequence[bytes]) -> tuple[Hashes, list[bytes]]:
-    lengths, ttls = pipe.ask_each(asked, (b"HLEN",), (b"PTTL",))
-    left = [key for key, length in zip(asked, lengths, strict=True) if is_wrong_type(length) or checked(length) > SMALL_HASH]
+def _hashes_by_reply(pipe: PipelineConnection, keys_read: Sequence[bytes]) -> tuple[Hashes, list[bytes]]:
+    lengths, ttls = pipe.ask_each(keys_read, (b"HLEN",), (b"PTTL",))
+    left = [key for key, length in zip(keys_read, lengths, strict=True) if is_wrong_type(length) or checked(length) > SMALL_HASH]
     small = [index for index, length in enumerate(lengths) if type(length) is int and 0 < length <= SMALL_HASH]
-    keys, ttls = [asked[index] for index in small], [checked(ttls[index]) for index in small]
+    keys, ttls = [keys_read[index] for index in small], [checked(ttls[index]) for index in small]
     (replies,) = pipe.ask_each(keys, (b"HGETALL",))
     left += [key for key, reply in zip(keys, replies, strict=True) if is_wrong_type(reply)]
     there = [index for index, reply in enumerate(replies) if not is_wrong_type(reply) and checked(reply)]
@@ -250,30 +251,30 @@ def _hashes_by_reply(pipe: PipelineConnection, asked: Sequence[bytes]) -> tuple[
     return Hashes.of(keys, ttls, replies), left
 
 
-def _lists_by_reply(pipe: PipelineConnection, asked: Sequence[bytes], most: int) -> tuple[Lists, list[bytes]]:
-    ttls, replies = pipe.ask_each(asked, (b"PTTL",), (b"LRANGE", b"0", b"%d" % (most - 1)))
-    left = [key for key, items in zip(asked, replies, strict=True) if is_wrong_type(items) or len(checked(items)) == most]
+def _lists_by_reply(pipe: PipelineConnection, keys_read: Sequence[bytes], most: int) -> tuple[Lists, list[bytes]]:
+    ttls, replies = pipe.ask_each(keys_read, (b"PTTL",), (b"LRANGE", b"0", b"%d" % (most - 1)))
+    left = [key for key, items in zip(keys_read, replies, strict=True) if is_wrong_type(items) or len(checked(items)) == most]
     others = set(left)
-    there = [index for index, items in enumerate(replies) if asked[index] not in others and items]
-    keys, ttls, replies = ([column[index] for index in there] for column in (asked, ttls, replies))
+    there = [index for index, items in enumerate(replies) if keys_read[index] not in others and items]
+    keys, ttls, replies = ([column[index] for index in there] for column in (keys_read, ttls, replies))
     return Lists.of(keys, list(map(checked, ttls)), replies), left
 
 
-def _fields_by_reply(pipe: PipelineConnection, asked: Sequence[bytes], fields: Sequence[bytes]) -> Picked:
-    (replies,) = pipe.ask_each(asked, (b"HMGET", *fields))
+def _fields_by_reply(pipe: PipelineConnection, keys_read: Sequence[bytes], fields: Sequence[bytes]) -> FieldValues:
+    (replies,) = pipe.ask_each(keys_read, (b"HMGET", *fields))
     nothing = [None] * len(fields)
-    there = {key: reply for key, reply in zip(asked, replies, strict=True) if not is_wrong_type(reply)}
+    there = {key: reply for key, reply in zip(keys_read, replies, strict=True) if not is_wrong_type(reply)}
     doubtful = [key for key, reply in there.items() if checked(reply) == nothing]
     for key, answer in zip(doubtful, _at_once(pipe, doubtful, fields), strict=True):
         if answer is None:
             del there[key]
         else:
             there[key] = answer
-    return _picked(there)
+    return _field_values(there)
 
 
-def _picked(rows: Mapping[bytes, Values]) -> Picked:
-    return Picked(BinaryViews.of(rows), BinaryViews.of(chain.from_iterable(rows.values())))
+def _field_values(rows: Mapping[bytes, Values]) -> FieldValues:
+    return FieldValues(BinaryViews.of(rows), BinaryViews.of(chain.from_iterable(rows.values())))
 
 
 def _at_once(pipe: PipelineConnection, keys: Sequence[bytes], fields: Sequence[bytes]) -> list[Values | None]:

@@ -33,7 +33,7 @@ from ..schema.index import Index
 from ..schema.text import to_text
 from .key_scan import merge_streams
 from .projection import Projection
-from .resp_views import Replies
+from .resp_views import RespReader
 from .worker import prepare_process
 from .zsets import read_members
 
@@ -65,7 +65,7 @@ def cut_index(client: redis.Redis, address: Address, number: int) -> list[Strip]
         return cut_strips(pipe, index.key, number)
 
 
-def names_by_index(replies: Replies, strip: Strip, address: Address, pace: Pace) -> Iterator[BinaryViews]:
+def names_by_index(replies: RespReader, strip: Strip, address: Address, pace: Pace) -> Iterator[BinaryViews]:
     """The names of the records of all members of a strip of the index, some thousands at a time.
 
     Whoever stands in the index all the while, with the same score, is named once.
@@ -73,7 +73,7 @@ def names_by_index(replies: Replies, strip: Strip, address: Address, pace: Pace)
     return merge_streams(_names(replies, part, address, pace) for part in strip)
 
 
-def _names(replies: Replies, part: KeyPart, address: Address, pace: Pace) -> Iterator[BinaryViews]:
+def _names(replies: RespReader, part: KeyPart, address: Address, pace: Pace) -> Iterator[BinaryViews]:
     index, most = index_of(address), pace.throttle.sizes.members
     # In chunks of one size the last is not much larger than what is left.
     sizes = Sizes(members=min(most, part.count // (part.count // most + 1) + SPARE))
@@ -113,7 +113,7 @@ class IndexReader(DataSourceReader):  # type: ignore[misc]
         prepare_process()
         pace = self.throttle.shared(partition.tasks).pace()
         with open_client(self.address) as client, same_server(client, partition.run_id), open_pipeline(client) as pipe:
-            replies = Replies(pipe, all_stay=nothing_expires(client, self.address.db))
+            replies = RespReader(pipe, no_ttls=nothing_expires(client, self.address.db))
             yield from self.projection.read(
                 replies, names_by_index(replies, partition.strip, self.address, pace), pace, self.address
             )

@@ -29,7 +29,7 @@ from ..schema.connection.pipeline import mapping
 from ..schema.fact import Entry, Fact
 from ..schema.memo import Memo
 from ..schema.prefilter import MIX, IndexKey, Item, JobGroup
-from .columns import Found, Hashes, Lists, Zset
+from .columns import DecodedKeys, Hashes, Lists, Zset
 from .shuffle import ShuffleFile, buckets_of
 
 RECORD, INDEX_MEMBER, OWNED, UNVERIFIED = 1, 2, 4, 8
@@ -125,7 +125,7 @@ class KeyRowWriter(PrefilteringReader):
         for entry in lists.take(~are_known).entries():
             yield from self.facts(entry)
 
-    def found(self, found: Found) -> Iterator[Fact]:
+    def found(self, found: DecodedKeys) -> Iterator[Fact]:
         """What anything in a snapshot file states, as from ``facts``."""
         match found:
             case Hashes():
@@ -168,7 +168,7 @@ class KeyRowWriter(PrefilteringReader):
         """Looks at the pending hashes: the facts of those that are not accepted."""
         if not self._pending_hashes:
             return
-        found = Hashes.all_of(self._pending_hashes, self._scratch)
+        found = Hashes.concat(self._pending_hashes, self._scratch)
         self._pending_hashes, self._hash_rows, self._hash_bytes = [], 0, 0
         numbers = batch.records(found.keys)
         records, codes, field_sets = fields(found.counts, found.words, batch.fields)

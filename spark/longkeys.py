@@ -29,7 +29,7 @@ from ..schema.fact import Fact
 from ..schema.text import to_text
 from .failures import located
 from .key_rows import KeyRowWriter
-from .resp_views import Replies
+from .resp_views import RespReader
 from .step import Batches, Results, run_step, with_summary
 from .tables import FACTS, batches, fact_bytes
 from .zsets import read_members
@@ -89,7 +89,7 @@ def _reading(
                 part = parts[index]
                 with _pipeline(address, part) as pipe:
                     if part.kind == "zset" and isinstance(reader, KeyRowWriter):
-                        for zset in pace.through(read_members(Replies(pipe), part, throttle.sizes)):
+                        for zset in pace.through(read_members(RespReader(pipe), part, throttle.sizes)):
                             yield from reader.zset(zset)
                         continue
                     for entry in pace.through(read_part(pipe, part, throttle.sizes)):

@@ -24,10 +24,10 @@ from ..schema.connection.address import Address
 from ..schema.connection.pipeline import PipelineConnection
 from ..schema.errors import UsageError
 from ..schema.text import to_bytes
-from .columns import STAYS, Found, Hashes, Picked, entries_of
+from .columns import NO_TTL, DecodedKeys, FieldValues, Hashes, entries_of
 from .entries import ENTRIES, entry_bytes, hashes
 from .hashes import Test, read_fields, read_hashes, record_guess, record_test
-from .resp_views import Replies
+from .resp_views import RespReader
 from .tables import BASE64, BYTES, ROWS, batches
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class _RowBuffer(Generic[T]):
 
 
 def _rows_of_hashes(parts: list[Hashes]) -> pa.RecordBatch:
-    return hashes(Hashes.all_of(parts))
+    return hashes(Hashes.concat(parts))
 
 
 class Projection(ABC):
@@ -79,11 +79,11 @@ class Projection(ABC):
         """The same in Spark's words."""
 
     @abstractmethod
-    def read(self, replies: Replies, pages: Iterable[BinaryViews], pace: Pace, address: Address) -> Batches:
+    def read(self, replies: RespReader, pages: Iterable[BinaryViews], pace: Pace, address: Address) -> Batches:
         """The rows of the keys of a keyspace whose names come page by page. Those that are gone by then are left out."""
 
     @abstractmethod
-    def batches(self, found: Iterable[Found], address: Address) -> Batches:
+    def batches(self, found: Iterable[DecodedKeys], address: Address) -> Batches:
         """The rows of the keys of a file's piece."""
 
 
@@ -96,7 +96,7 @@ class EntireKeys(Projection):
     def schema(self) -> str:
         return ENTRIES.ddl
 
-    def read(self, replies: Replies, pages: Iterable[BinaryViews], pace: Pace, address: Address) -> Batches:
+    def read(self, replies: RespReader, pages: Iterable[BinaryViews], pace: Pace, address: Address) -> Batches:
         is_hash = record_guess(address.key_family, address.prefix)
         rows, others = _RowBuffer(_rows_of_hashes), list[bytes]()
         for keys in pages:
@@ -110,7 +110,7 @@ class EntireKeys(Projection):
         yield from self._read_any(replies.pipe, others, pace)
 
     def _read_hashes(
-        self, replies: Replies, keys: BinaryViews, pace: Pace, rows: _RowBuffer[Hashes], others: list[bytes]
+        self, replies: RespReader, keys: BinaryViews, pace: Pace, rows: _RowBuffer[Hashes], others: list[bytes]
     ) -> Batches:
         """Adds the keys to the rows, those that are no small hashes to the others."""
         for found, left in read_hashes(replies, keys, pace):
@@ -121,7 +121,7 @@ class EntireKeys(Projection):
         entries = chain.from_iterable(read_all(pipe, keys, pace))
         return batches(ENTRIES, (entry for entry in entries if self.redis_type in (None, entry.redis_type)), entry_bytes)
 
-    def batches(self, found: Iterable[Found], address: Address) -> Batches:
+    def batches(self, found: Iterable[DecodedKeys], address: Address) -> Batches:
         rows, others = _RowBuffer(_rows_of_hashes), _RowBuffer(ENTRIES.batch)
         for each in found:
             if isinstance(each, Hashes):
@@ -138,7 +138,7 @@ class JobRecords(EntireKeys):
 
     redis_type = "hash"
 
-    def read(self, replies: Replies, pages: Iterable[BinaryViews], pace: Pace, address: Address) -> Batches:
+    def read(self, replies: RespReader, pages: Iterable[BinaryViews], pace: Pace, address: Address) -> Batches:
         is_record = record_test(address.key_family, address.prefix)
         rows, others = _RowBuffer(_rows_of_hashes), list[bytes]()
         for keys in pages:
@@ -146,7 +146,7 @@ class JobRecords(EntireKeys):
         yield from rows.rest()
         yield from self._read_any(replies.pipe, others, pace)
 
-    def batches(self, found: Iterable[Found], address: Address) -> Batches:
+    def batches(self, found: Iterable[DecodedKeys], address: Address) -> Batches:
         return super().batches(_records(found, record_test(address.key_family, address.prefix)), address)
 
 
@@ -167,7 +167,7 @@ class RecordFields(Projection):
     def schema(self) -> StructType:
         return StructType([StructField(name, BinaryType()) for name in self.arrow.names])
 
-    def read(self, replies: Replies, pages: Iterable[BinaryViews], pace: Pace, address: Address) -> Batches:
+    def read(self, replies: RespReader, pages: Iterable[BinaryViews], pace: Pace, address: Address) -> Batches:
         is_record = record_test(address.key_family, address.prefix)
         rows = _RowBuffer(self._rows)
         for keys in pages:
@@ -175,20 +175,20 @@ class RecordFields(Projection):
                 yield from rows.add(found, len(found.keys), found.size)
         yield from rows.rest()
 
-    def batches(self, found: Iterable[Found], address: Address) -> Batches:
+    def batches(self, found: Iterable[DecodedKeys], address: Address) -> Batches:
         rows = _RowBuffer(self._rows)
         for records in _records(found, record_test(address.key_family, address.prefix)):
-            picked = records.picked(self.fields)
-            yield from rows.add(picked, len(picked.keys), picked.size)
+            field_values = records.field_values(self.fields)
+            yield from rows.add(field_values, len(field_values.keys), field_values.size)
         yield from rows.rest()
 
-    def _rows(self, parts: list[Picked]) -> pa.RecordBatch:
-        picked = Picked.all_of(parts)
-        columns = [picked.keys, *map(picked.column, range(len(self.fields)))]
+    def _rows(self, parts: list[FieldValues]) -> pa.RecordBatch:
+        field_values = FieldValues.concat(parts)
+        columns = [field_values.keys, *map(field_values.column, range(len(self.fields)))]
         return pa.RecordBatch.from_arrays([column.to_arrow() for column in columns], schema=self.arrow)
 
 
-def _records(found: Iterable[Found], is_record: Test) -> Iterator[Hashes]:
+def _records(found: Iterable[DecodedKeys], is_record: Test) -> Iterator[Hashes]:
     """The records of jobs among all that is found."""
     for each in found:
         if isinstance(each, Hashes):
@@ -197,7 +197,7 @@ def _records(found: Iterable[Found], is_record: Test) -> Iterator[Hashes]:
             key, _, fields, ttl_ms = each
             if is_record(BinaryViews.of([key])).all():
                 words = list(chain.from_iterable(fields.items()))
-                yield Hashes.of([key], [STAYS if ttl_ms is None else ttl_ms], [words])
+                yield Hashes.of([key], [NO_TTL if ttl_ms is None else ttl_ms], [words])
 
 
 # The option ``fields``

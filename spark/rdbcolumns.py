@@ -25,7 +25,7 @@ from attrs import define
 from ..migrations.rdb_boundary import VALKEY, NoRecord
 from ..migrations.rdbfile import END, Decoded, NotAPiece, Part, Piece, RdbFile, Row
 from ..schema.columnar.binary_views import BinaryViews
-from .columns import STAYS, Hashes, Lists, Zset
+from .columns import NO_TTL, Hashes, Lists, Zset
 from .rdbwalk import BINARY_ZSET, EXPIRING, HANDED, HASH, LIST, LONGEST_INTEGER, NONSENSE, RECORD, STATE, UNKNOWN, ZSET, walk
 from .rdbwords import bits, decode, is_ascending
 
@@ -188,11 +188,11 @@ class _Chunk:
             members, scores = _ascending(members, scores, is_reversed=is_binary)
             for offset in range(0, len(members), MOST_MEMBERS):
                 end = offset + MOST_MEMBERS
-                ttl_ms = None if ttls[index] == STAYS else ttls[index]
+                ttl_ms = None if ttls[index] == NO_TTL else ttls[index]
                 yield Zset(keys[index], ttl_ms, offset, members.slice(offset, end), scores[offset:end])
 
     def _ttls(self, records: Any) -> Any:
-        return np.where(records["expiry"] == STAYS, STAYS, records["expiry"] - self.now_ms)
+        return np.where(records["expiry"] == NO_TTL, NO_TTL, records["expiry"] - self.now_ms)
 
     def _leave(self, records: Any) -> None:
         left = records.copy()

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..schema.columnar.jit import compiled
-from .columns import STAYS
+from .columns import NO_TTL
 
 MOST_WORDS = 1_000
 """Fields of a hash, or items of a list, that are not left to rdb-py."""
@@ -134,7 +134,7 @@ def walk(data: Any, state: Any, wanted: int, now_ms: int, table: Any, most_bytes
         if state[0].db != wanted:
             continue
         state[0].keys += 1
-        if expiry != STAYS and expiry <= now_ms:
+        if expiry != NO_TTL and expiry <= now_ms:
             continue
         record = table[rows]
         record.begin, record.kind, record.code, record.key, record.expiry = begin, kind, code, key, expiry
@@ -149,8 +149,8 @@ def walk(data: Any, state: Any, wanted: int, now_ms: int, table: Any, most_bytes
 
 @compiled
 def _opening(data: Any, at: int, end: int) -> Any:
-    """A record's type code, when it expires (Unix ms, or STAYS), and the position after the type code."""
-    expiry = STAYS
+    """A record's type code, when it expires (Unix ms, or NO_TTL), and the position after the type code."""
+    expiry = NO_TTL
     while at < end:
         code = data[at]
         at += 1
@@ -170,7 +170,7 @@ def _opening(data: Any, at: int, end: int) -> Any:
                 break
         else:
             return signed(code), expiry, at
-    return 0, STAYS, NONSENSE
+    return 0, NO_TTL, NONSENSE
 
 
 @compiled

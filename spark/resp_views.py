@@ -1,9 +1,8 @@
-"""Replies: what a server answers to many commands at once, as slices of the bytes that came (binary_views.py).
+"""RESP views: what a server answers to many commands at once, as slices of the bytes that came (binary_views.py).
 
 hiredis makes an object of every word, which takes longer than the server needs to send it. Here compiled loops find the words of
-arrays, and numbers; an answer of any other kind (an error, most likely) is left to hiredis and to whoever asks again in
-another way. Only for replies in the form of version 2 of the protocol, as clients of connection/connect.py get them. Called by
-hashes.py and zsets.py.
+arrays, and numbers; any other reply (an error, most likely) is left to hiredis and to callers, who ask again in another
+way. Only for RESP2, which clients of connection/connect.py speak. Called by hashes.py and zsets.py.
 """
 
 from __future__ import annotations
@@ -18,29 +17,29 @@ from ..schema.columnar.jit import compiled
 from ..schema.connection.pipeline import PipelineConnection
 from ..schema.family import Command
 
-ROOM = 1 << 18
-"""Bytes for which there is room at first."""
-MOST_ROOM = 8 << 20
-"""Bytes for which room is kept."""
-WORDS = 1 << 12
-"""Words for which there is room at first."""
+FIRST_BYTES = 1 << 18
+"""Bytes of a new buffer."""
+MOST_BYTES = 8 << 20
+"""Bytes of a buffer that is replaced by one as large."""
+FIRST_WORDS = 1 << 12
+"""Strings for which a new buffer has room."""
 
 
-class Odd(Exception):
-    """A reply is none of those that were expected. All of them have been read."""
+class UnexpectedReply(Exception):
+    """A reply is of another type than expected. All replies have been read."""
 
 
-class Replies:
+class RespReader:
     """What comes over one wire. Bytes go into one buffer again and again, as new memory costs more than to copy them."""
 
-    def __init__(self, pipe: PipelineConnection, *, all_stay: bool = False) -> None:
+    def __init__(self, pipe: PipelineConnection, *, no_ttls: bool = False) -> None:
         self.pipe = pipe
-        self.all_stay = all_stay
+        self.no_ttls = no_ttls
         """No key has a time to live."""
-        self._data: Any = np.empty(ROOM, np.uint8)
+        self._data: Any = np.empty(FIRST_BYTES, np.uint8)
         self._first = self._at = self._filled = 0
         """Where the replies begin that are asked for, and those at which nobody has looked yet, and where all bytes end."""
-        self._starts, self._sizes = np.empty((2, WORDS), np.int64)
+        self._starts, self._sizes = np.empty((2, FIRST_WORDS), np.int64)
         self._words = 0
         self._awaited = 0
 
@@ -49,8 +48,11 @@ class Replies:
         self.pipe.send_packed(*(resp_commands(keys, *command) for command in commands))
         self._awaited += len(keys) * len(commands)
 
-    def at_once(self, *commands: Command) -> list[BinaryViews]:
-        """The words that each of these commands answers at one moment, all of them in arrays. Raises Odd if one is none."""
+    def transaction(self, *commands: Command) -> list[BinaryViews]:
+        """The words of the array that each of these commands answers, in one MULTI and EXEC.
+
+        Raises UnexpectedReply if one answers no array.
+        """
         number = len(commands)
         self.pipe.send([("MULTI",), *commands, ("EXEC",)])
         self._awaited += number + 2
@@ -61,18 +63,18 @@ class Replies:
         return [words.slice(end - count, end) for count, end in zip(counts.tolist(), ends, strict=True)]
 
     def _pass(self, expected: bytes) -> None:
-        """Goes on behind these bytes. Raises Odd if others come."""
+        """Skips these bytes. Raises UnexpectedReply if others come."""
         self._first, size = self._at, len(expected)
         while self._filled - self._at < size:
             self._receive(MORE)
         if bytes(self._data[self._at : self._at + size]) != expected:
-            self._receive(ODD)
+            self._receive(UNEXPECTED)
         self._at += size
 
     def arrays(self, number: int) -> tuple[Any, BinaryViews]:
         """The next replies, all of them arrays of texts and nulls: the number of words of each (int64), and all words.
 
-        Raises Odd if one is something else.
+        Raises UnexpectedReply if one is something else.
         """
         return self.counts(number), self.words()
 
@@ -81,8 +83,8 @@ class Replies:
         counts = np.empty(number, np.int64)
         self._first, done, before = self._at, 0, self._words
         while True:
-            told = _arrays(self._data, self._at, self._filled, counts, self._starts, self._sizes, done, self._words)
-            self._at, done, self._words, needed = told
+            state = _find_arrays(self._data, self._at, self._filled, counts, self._starts, self._sizes, done, self._words)
+            self._at, done, self._words, needed = state
             if done == number:
                 break
             if needed == FULL:
@@ -90,7 +92,7 @@ class Replies:
                 continue
             try:
                 self._receive(needed)
-            except Odd:
+            except UnexpectedReply:
                 self._words = before
                 raise
         self._awaited -= number
@@ -108,7 +110,7 @@ class Replies:
             data, starts, sizes = data.copy(), starts.copy(), sizes.copy()
         else:
             rest = self._data[self._at : self._filled]
-            self._data = np.empty(max(len(self._data) if len(self._data) <= MOST_ROOM else ROOM, 2 * len(rest)), np.uint8)
+            self._data = np.empty(max(len(self._data) if len(self._data) <= MOST_BYTES else FIRST_BYTES, 2 * len(rest)), np.uint8)
             self._data[: len(rest)] = rest
             self._at, self._filled = 0, len(rest)
             self._starts, self._sizes = np.empty((2, len(self._starts)), np.int64)
@@ -116,25 +118,25 @@ class Replies:
         return BinaryViews(data, starts, sizes)
 
     def integers(self, number: int) -> Any:
-        """The next replies, all of them whole numbers (int64). Raises Odd if one is none."""
+        """The next replies, all of them whole numbers (int64). Raises UnexpectedReply if one is none."""
         numbers = np.empty(number, np.int64)
         self._first, done = self._at, 0
         while True:
-            self._at, done, told = _integers(self._data, self._at, self._filled, numbers, done)
+            self._at, done, state = _find_integers(self._data, self._at, self._filled, numbers, done)
             if done == number:
                 break
-            self._receive(told)
+            self._receive(state)
         self._awaited -= number
         return numbers
 
-    def _receive(self, told: int) -> None:
-        """Takes more bytes. Raises Odd when that would not help: then all that is awaited has been read."""
-        if told == ODD:
+    def _receive(self, state: int) -> None:
+        """Takes more bytes. Raises UnexpectedReply when that would not help: then all that is awaited has been read."""
+        if state == UNEXPECTED:
             self.pipe.feed(bytes(self._data[self._first : self._filled]))
             self.pipe.replies(self._awaited)
             self._at = self._filled = self._first
             self._awaited = 0
-            raise Odd
+            raise UnexpectedReply
         if self._first and not self._words:
             rest = self._data[self._first : self._filled].copy()
             self._data[: len(rest)] = rest
@@ -150,12 +152,12 @@ def _grown(array: Any) -> Any:
     return wider
 
 
-MORE, ODD, FULL = 0, 1, 2
-"""What a loop says at its end: more bytes are needed, or none; a reply is odd; there is no room for more words."""
+MORE, UNEXPECTED, FULL = 0, 1, 2
+"""What a loop needs at its end: more bytes; nothing, as a reply is unexpected; room for more strings."""
 
 
 @compiled
-def _number(data: Any, at: int, end: int) -> Any:
+def _integer_line(data: Any, at: int, end: int) -> Any:
     """The number that stands here and ends its line, and the position after that: -1 where the line is cut, -2 for no number."""
     sign = 1
     if at < end and data[at] == 45:
@@ -173,17 +175,17 @@ def _number(data: Any, at: int, end: int) -> Any:
 
 
 @compiled
-def _arrays(
+def _find_arrays(
     data: Any, at: int, end: int, counts: Any, starts: Any, sizes: Any, rows: int, words: int
 ) -> tuple[int, int, int, int]:
     while rows < len(counts):
         if at >= end:
             return at, rows, words, MORE
         if data[at] != 42:
-            return at, rows, words, ODD
-        count, after = _number(data, at + 1, end)
+            return at, rows, words, UNEXPECTED
+        count, after = _integer_line(data, at + 1, end)
         if after < 0 or count < 0:
-            return at, rows, words, MORE if after == -1 else ODD
+            return at, rows, words, MORE if after == -1 else UNEXPECTED
         if words + count > len(starts):
             return at, rows, words, FULL
         for word in range(words, words + count):
@@ -203,10 +205,10 @@ def _arrays(
             if after >= end:
                 return at, rows, words, MORE
             if data[after] != 36:
-                return at, rows, words, ODD
-            size, after = _number(data, after + 1, end)
+                return at, rows, words, UNEXPECTED
+            size, after = _integer_line(data, after + 1, end)
             if after < 0 or size < -1:
-                return at, rows, words, MORE if after == -1 else ODD
+                return at, rows, words, MORE if after == -1 else UNEXPECTED
             starts[word], sizes[word] = after, size
             if size >= 0:
                 after += size + 2
@@ -220,13 +222,13 @@ def _arrays(
 
 
 @compiled
-def _integers(data: Any, at: int, end: int, numbers: Any, done: int) -> tuple[int, int, int]:
+def _find_integers(data: Any, at: int, end: int, numbers: Any, done: int) -> tuple[int, int, int]:
     while done < len(numbers) and at < end:
         if data[at] != 58:
-            return at, done, ODD
-        number, after = _number(data, at + 1, end)
+            return at, done, UNEXPECTED
+        number, after = _integer_line(data, at + 1, end)
         if after < 0:
-            return at, done, MORE if after == -1 else ODD
+            return at, done, MORE if after == -1 else UNEXPECTED
         numbers[done] = number
         done += 1
         at = after

@@ -50,7 +50,7 @@ from .key_rows import KeyRowWriter
 from .key_scan import KeyList, list_keys
 from .longkeys import LongKeys, positions_known, read_long_keys
 from .placement_check import KeyRows
-from .resp_views import Replies
+from .resp_views import RespReader
 from .step import Batches, Results, few_tasks, run_step, with_summary
 from .tables import FACTS, Table, batches, fact_bytes
 from .zsets import read_zset
@@ -350,7 +350,7 @@ def _of_server(
 ) -> Iterator[Fact]:
     pace = throttle.pace()
     with open_client(address) as client, open_pipeline(client) as pipe:
-        replies = Replies(pipe, all_stay=nothing_expires(client, address.db))
+        replies = RespReader(pipe, no_ttls=nothing_expires(client, address.db))
         for keys in pages:
             others: list[bytes] = []
             if isinstance(reader, KeyRowWriter):

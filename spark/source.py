@@ -65,7 +65,7 @@ from .key_scan import ScanRange, scan_ranges, sorted_in_chunks
 from .poll import EVENTS, TOTALS, totals
 from .projection import EntireKeys, Projection, parse_fields
 from .rdbcolumns import unproven
-from .resp_views import Replies
+from .resp_views import RespReader
 from .single_task import read_in_one_task
 from .sink import Sink, begin
 from .stream import EventsStream, Stream, TotalsStream, Watch
@@ -241,7 +241,7 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
             if span == EVERYTHING:
                 pages = _distinct(pages)
             with open_pipeline(client) as pipe:
-                replies = Replies(pipe, all_stay=nothing_expires(client, self.address.db))
+                replies = RespReader(pipe, no_ttls=nothing_expires(client, self.address.db))
                 yield from self.projection.read(
                     replies, sorted_in_chunks(map(BinaryViews.of, pages)), throttle.pace(), self.address
                 )

@@ -23,7 +23,7 @@ from ..migrations.long_keys import Scored, Sizes, member_chunks, scored
 from ..migrations.reading import is_wrong_type, numbered
 from ..schema.columnar.binary_views import BinaryViews
 from .columns import Zset
-from .resp_views import Odd, Replies
+from .resp_views import RespReader, UnexpectedReply
 
 
 @frozen(eq=False)
@@ -48,12 +48,12 @@ class _Members(Sequence[Scored]):
         return _Members(self.names.slice(start, end), self.scores[start:end])
 
 
-def read_zset(replies: Replies, key: bytes, ttl_ms: int | None, sizes: Sizes) -> Iterator[Zset]:
+def read_zset(replies: RespReader, key: bytes, ttl_ms: int | None, sizes: Sizes) -> Iterator[Zset]:
     """All members of a zset; none if the key is none any more."""
     return read_members(replies, KeyPart(key, "zset", ttl_ms, 0, 0, 0, 1), sizes)
 
 
-def read_members(replies: Replies, part: KeyPart, sizes: Sizes) -> Iterator[Zset]:
+def read_members(replies: RespReader, part: KeyPart, sizes: Sizes) -> Iterator[Zset]:
     """The members of a part of a zset, as from ``read_part``."""
     read = _Reader(replies, part.key).read
     chunks = member_chunks(read, sizes, part.offset, member_at(part.after), member_at(part.until))
@@ -69,7 +69,7 @@ def read_members(replies: Replies, part: KeyPart, sizes: Sizes) -> Iterator[Zset
 class _Reader:
     """Reads a zset from one rank to another."""
 
-    replies: Replies
+    replies: RespReader
     key: bytes
     are_alike: bool = True
     """Whether the next members have one score, most likely."""
@@ -88,8 +88,8 @@ class _Reader:
         first, last = b"%d" % start, b"%d" % stop
         ranks = (first, last), (first, first, b"WITHSCORES"), (last, last, b"WITHSCORES"), (b"-1", b"-1", b"WITHSCORES")
         try:
-            names, lowest, highest, of_all = self.replies.at_once(*(("ZRANGE", self.key, *each) for each in ranks))
-        except Odd:
+            names, lowest, highest, of_all = self.replies.transaction(*(("ZRANGE", self.key, *each) for each in ranks))
+        except UnexpectedReply:
             return None
         highest = highest if len(highest) else of_all  # the zset ends before
         if not len(names) or lowest[1] != highest[1]:
@@ -100,9 +100,9 @@ class _Reader:
         words = b"%d" % start, b"%d" % stop, b"WITHSCORES"
         self.replies.ask(BinaryViews.of([self.key]), (b"ZRANGE", *words))
         try:
-            _, told = self.replies.arrays(1)
-        except Odd:
+            _, pairs = self.replies.arrays(1)
+        except UnexpectedReply:
             # An error, most likely, which is raised here.
             found = scored(self.replies.pipe.ask("ZRANGE", self.key, *words))
             return _Members(BinaryViews.of(name for name, _ in found), np.array([score for _, score in found], np.float64))
-        return _Members(told.take(slice(0, None, 2)), told.take(slice(1, None, 2)).cast_floats())
+        return _Members(pairs.take(slice(0, None, 2)), pairs.take(slice(1, None, 2)).cast_floats())

@@ -58,7 +58,7 @@ def by_key(found: Iterable[Entry]) -> dict[bytes, Entry]:
     return keys
 
 
-def picked(url: str, fields: str, **options: str) -> dict[bytes, tuple[bytes | None, ...]]:
+def field_values(url: str, fields: str, **options: str) -> dict[bytes, tuple[bytes | None, ...]]:
     """The cells of each row of a projection, by key."""
     rows = [row for batch in batches(url, fields=fields, **options) for row in batch.to_pylist()]
     found = {row["key"]: tuple(value for name, value in row.items() if name != "key") for row in rows}
@@ -99,9 +99,9 @@ def test_fields_are_those_of_the_records_of_jobs_and_null_where_one_lacks_them(
     names = sorted({name for entry in records for name in entry.value})[:5] or [b"state"]
     text = ",".join(f"b64:{base64.b64encode(name).decode()}" for name in (*names, b"\xffnobody's"))
     expected = {entry.key: tuple(entry.value.get(name) for name in (*names, b"\xffnobody's")) for entry in records}
-    assert picked(url_of(case, server), text) == expected
+    assert field_values(url_of(case, server), text) == expected
     path = snapshots.saved(client, server, tmp_path)
-    assert picked(f"ferryman+rdb://{path}?family={case.system}&prefix={quote(case.prefix)}", text) == expected
+    assert field_values(f"ferryman+rdb://{path}?family={case.system}&prefix={quote(case.prefix)}", text) == expected
 
 
 @EVERY_CASE
@@ -133,7 +133,7 @@ def test_ranges_and_pieces_together_have_every_key(server: Server, client: redis
     url = f"ferryman+rdb://{snapshots.saved(client, server, tmp_path)}?family=kue"
     assert len(list(Ferryman({"url": url, "table": "entries", "partitions": "3"}).reader(None).partitions())) == 3
     assert by_key(entries(url, partitions="3")) == standing
-    assert picked(url, "n", partitions="3") == {b"q:job:%d" % n: (b"%d" % n,) for n in range(1, number + 1)}
+    assert field_values(url, "n", partitions="3") == {b"q:job:%d" % n: (b"%d" % n,) for n in range(1, number + 1)}
 
 
 def test_long_keys_come_in_parts_with_the_index_of_their_first_items(server: Server, client: redis.Redis) -> None:
@@ -149,7 +149,7 @@ def test_long_keys_come_in_parts_with_the_index_of_their_first_items(server: Ser
     assert dict(items[b"q:job:1"]) == client.hgetall("q:job:1")
     assert items[b"q:job:1:log"] == client.lrange("q:job:1:log", 0, -1)
     assert all(sum(entry.key == key for entry in found) > 1 for key in items)
-    assert picked(server.url(0, family="kue"), "f7") == {b"q:job:1": (b"7",)}
+    assert field_values(server.url(0, family="kue"), "f7") == {b"q:job:1": (b"7",)}
     records = entries(server.url(0, family="kue"), fields="*")
     assert (
         sum(len(entry.value) for entry in records if entry.key == b"q:job:1") == 3 * CHUNK == sum(len(e.value) for e in records)
@@ -200,7 +200,7 @@ def test_keys_that_go_and_change_while_they_are_read_are_rows_of_what_they_were_
     try:
         for _ in range(5):
             found = {entry.key: entry.value for entry in entries(server.url(0, family="kue"))}
-            rows = picked(server.url(0, family="kue"), "state")
+            rows = field_values(server.url(0, family="kue"), "state")
             records = entries(server.url(0, family="kue"), fields="*")
             assert {entry.redis_type for entry in records} == {"hash"}
             assert steady <= {entry.key.decode() for entry in records}
@@ -268,4 +268,4 @@ def test_fields_go_with_entries_alone(server: Server) -> None:
 
 def test_a_field_that_is_called_like_the_column_of_keys_has_another_name(server: Server, client: redis.Redis) -> None:
     client.hset("q:job:1", mapping={"key": "value", "State": "1", "state": "2"})
-    assert picked(server.url(0, family="kue"), "b64:a2V5,State,b64:c3RhdGU=") == {b"q:job:1": (b"value", b"1", b"2")}
+    assert field_values(server.url(0, family="kue"), "b64:a2V5,State,b64:c3RhdGU=") == {b"q:job:1": (b"value", b"1", b"2")}

@@ -17,7 +17,7 @@ from ferryman.schema.connection.pipeline import PipelineConnection, open_pipelin
 from ferryman.schema.fact import FactKind
 from ferryman.schema.family import Command, family_names, get_family
 from ferryman.spark.hashes import BATCH, FIELDS_BATCH, FIRST, read_fields, read_hashes, read_lists, record_test
-from ferryman.spark.resp_views import Replies
+from ferryman.spark.resp_views import RespReader
 from redis.exceptions import NoPermissionError
 
 from ..support.captures import captures
@@ -50,17 +50,17 @@ def whole(pipe: PipelineConnection, *keys: bytes) -> tuple[dict[bytes, dict[byte
     """The hashes that are read, and the keys that are left."""
     found: dict[bytes, dict[bytes, bytes]] = {}
     others: list[bytes] = []
-    for read, left in read_hashes(Replies(pipe), BinaryViews.of(keys), FREE):
+    for read, left in read_hashes(RespReader(pipe), BinaryViews.of(keys), FREE):
         assert len(read.keys) == len(read.ttls) == len(read.counts)
         found.update((entry.key, entry.value) for entry in read.entries())
         others += left
     return found, others
 
 
-def picked(pipe: PipelineConnection, keys: Sequence[bytes], *fields: bytes) -> dict[bytes, list[bytes | None]]:
+def field_values(pipe: PipelineConnection, keys: Sequence[bytes], *fields: bytes) -> dict[bytes, list[bytes | None]]:
     """The values of some fields, by key."""
     rows: dict[bytes, list[bytes | None]] = {}
-    for found in read_fields(Replies(pipe), BinaryViews.of(keys), fields, FREE):
+    for found in read_fields(RespReader(pipe), BinaryViews.of(keys), fields, FREE):
         columns = [found.column(index).to_list() for index in range(len(fields))]
         rows.update(zip(found.keys.to_list(), map(list, zip(*columns, strict=True)), strict=True))
     return rows
@@ -70,7 +70,7 @@ def test_a_hash_is_read_with_its_time_to_live(client: redis.Redis, pipe: Pipelin
     client.hset(b"\xffstays", mapping={b"\x00": b"\r\n", b"": b""})
     client.hset("goes", "field", "value")
     client.pexpire("goes", 60_000)
-    ((found, left),) = read_hashes(Replies(pipe), BinaryViews.of([b"\xffstays", b"goes"]), FREE)
+    ((found, left),) = read_hashes(RespReader(pipe), BinaryViews.of([b"\xffstays", b"goes"]), FREE)
     assert left == []
     stays, goes = found.entries()
     assert (stays.value, goes.value) == ({b"\x00": b"\r\n", b"": b""}, {b"field": b"value"})
@@ -120,12 +120,12 @@ def test_short_lists_are_read_with_their_times_to_live_and_other_keys_are_left(
     client.rpush("stays", b"\r\n", b"", "third")
     client.rpush("goes", "item")
     client.pexpire("goes", 60_000)
-    assert [left for _, left in read_lists(Replies(pipe), BinaryViews.of([b"stays", b"goes"]), FREE)] == [[]]
+    assert [left for _, left in read_lists(RespReader(pipe), BinaryViews.of([b"stays", b"goes"]), FREE)] == [[]]
     client.rpush("long", *range(LIST_CHUNK))
     client.rpush("just short", *range(LIST_CHUNK - 1))
     client.set("text", "job")
     keys = BinaryViews.of([b"stays", b"missing", b"long", b"goes", b"text", b"just short"])
-    ((found, left),) = read_lists(Replies(pipe), keys, FREE)
+    ((found, left),) = read_lists(RespReader(pipe), keys, FREE)
     assert left == [b"long", b"text"]
     stays, goes, short = found.entries()
     assert (stays.key, stays.value, stays.ttl_ms) == (b"stays", [b"\r\n", b"", b"third"], None)
@@ -138,7 +138,7 @@ def test_fields_that_a_hash_lacks_are_none(client: redis.Redis, pipe: PipelineCo
     client.hset("one", mapping={"state": "active", b"\xff": b"\x00"})
     client.hset("none", "other", "field")
     client.set("text", "job")
-    assert picked(pipe, [b"one", b"none", b"missing", b"text"], b"state", b"\xff", b"type") == {
+    assert field_values(pipe, [b"one", b"none", b"missing", b"text"], b"state", b"\xff", b"type") == {
         b"one": [b"active", b"\x00", None],
         b"none": [None, None, None],
     }
@@ -159,7 +159,7 @@ def test_a_hash_that_goes_away_or_comes_back_before_it_is_asked_whether_it_is_th
 
     monkeypatch.setattr(pipe, "call", call_later)
     keys = [b"stays", b"goes", b"changes", b"comes"]
-    assert picked(pipe, keys, b"state", b"type") == {b"stays": [None, None], b"comes": [b"active", None]}
+    assert field_values(pipe, keys, b"state", b"type") == {b"stays": [None, None], b"comes": [b"active", None]}
 
 
 def test_answers_belong_to_their_keys(client: redis.Redis, pipe: PipelineConnection) -> None:
@@ -174,7 +174,7 @@ def test_answers_belong_to_their_keys(client: redis.Redis, pipe: PipelineConnect
     found, others = whole(pipe, *keys)
     assert found == expected
     assert others == [key for key in keys if key[-1:] == b"1"]
-    assert picked(pipe, keys, b"state") == {key: [fields.get(b"state")] for key, fields in expected.items()}
+    assert field_values(pipe, keys, b"state") == {key: [fields.get(b"state")] for key, fields in expected.items()}
 
 
 def test_a_reader_may_lack_the_right_to_read_with_a_bound(client: redis.Redis, pipe: PipelineConnection) -> None:
@@ -195,7 +195,7 @@ def test_an_error_of_the_server_is_raised(client: redis.Redis, pipe: PipelineCon
         with pytest.raises(NoPermissionError, match="hgetall"):
             whole(pipe, b"job")
         with pytest.raises(NoPermissionError, match="hmget"):
-            picked(pipe, [b"job"], b"state")
+            field_values(pipe, [b"job"], b"state")
     finally:
         client.acl_deluser("reader")
 
@@ -229,7 +229,7 @@ def test_batches_hold_less_where_values_are_large_and_where_the_throttle_is_poli
         "for _, key in ipairs(KEYS) do redis.call('hset', key, 'data', string.rep('x', ARGV[1])) end", len(keys), *keys, 9
     )
     polite = Throttle(1e9, yields=True)
-    replies, names = Replies(pipe), BinaryViews.of(keys)
+    replies, names = RespReader(pipe), BinaryViews.of(keys)
     expected = {
         lambda pace: read_hashes(replies, names, pace): [FIRST, BATCH, BATCH],
         lambda pace: read_fields(replies, names, [b"data"], pace): [FIRST, FIELDS_BATCH],
@@ -255,7 +255,7 @@ def test_the_server_works_on_the_next_batch_while_one_is_looked_at(
     asked: list[object] = []
     interrupted(pipe, monkeypatch, b"HMGET", lambda: asked.append(None))
     looked_at = 0
-    for found in read_fields(Replies(pipe), BinaryViews.of(keys), [b"state"], throttle.pace()):
+    for found in read_fields(RespReader(pipe), BinaryViews.of(keys), [b"state"], throttle.pace()):
         looked_at += 1
         assert found.column(0).to_list() == found.keys.to_list()
         # How large values are is known once the first batch has come; after the last there is nothing more to ask.

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from ..support.captures import Capture, captures, load
 from ..support.servers import Server
-from .test_entries import entries, picked, url_of
+from .test_entries import entries, field_values, url_of
 
 JOBS = 60_000
 """So many members make several parts."""
@@ -49,9 +49,9 @@ def test_sound_or_old_an_index_names_the_records_that_a_scan_finds(server: Serve
     url = url_of(case, server)
     index = f"{case.prefix}:jobs"
     standing = {member.rpartition(b"|")[2].lstrip(b"0") for member in client.zrange(index, 0, -1)}
-    expected = {key: row for key, row in picked(url, "type,state").items() if key.rpartition(b":")[2] in standing}
+    expected = {key: row for key, row in field_values(url, "type,state").items() if key.rpartition(b":")[2] in standing}
     assert expected
-    assert picked(url, "type,state", by="index") == expected
+    assert field_values(url, "type,state", by="index") == expected
     whole = {entry.key: entry for entry in entries(url, fields="*", by="index")}
     assert whole == {entry.key: entry for entry in entries(url, fields="*") if entry.key in expected}
 
@@ -73,7 +73,7 @@ def test_a_record_that_the_index_lacks_is_left_out_and_a_member_without_a_record
     client.set("q:job:11", "no hash")
     client.zadd("q:jobs", {"02|11": 0, "12": 4})
     client.hset("q:job:12", "n", "in an old member's form")
-    found = picked(server.url(0, family="kue"), "n", by="index")
+    found = field_values(server.url(0, family="kue"), "n", by="index")
     assert found.keys() == {b"q:job:%d" % n for n in (1, 2, 4, 6, 7, 8, 9, 10, 12)}
 
 

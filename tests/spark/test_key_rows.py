@@ -23,7 +23,7 @@ from ferryman.schema.job import State
 from ferryman.schema.prefilter import IndexKey
 from ferryman.schema.rule import Finding
 from ferryman.spark import audit_input, key_rows
-from ferryman.spark.columns import STAYS, Hashes
+from ferryman.spark.columns import NO_TTL, Hashes
 from ferryman.spark.engine import SparkEngine
 from ferryman.spark.key_rows import KeyRowWriter, hash_of_names, placement_hashes
 from ferryman.spark.snapshot import take
@@ -81,7 +81,7 @@ def test_records_with_fields_in_too_many_combinations_are_facts(
     writer = KeyRowWriter(address(server), NOW, str(tmp_path), 2)
     if by_column:
         words = [list(chain.from_iterable(record.value.items())) for record in records]
-        made = writer.hashes(Hashes.of([record.key for record in records], [STAYS] * len(records), words))
+        made = writer.hashes(Hashes.of([record.key for record in records], [NO_TTL] * len(records), words))
     else:
         made = chain.from_iterable(map(writer.facts, records))
     keys = {fact.key for fact in chain(made, writer.rest())}
