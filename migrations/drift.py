@@ -59,7 +59,7 @@ EXAMPLES = 3
 
 _Part = tuple[NodeName | None, Span]
 """A part of the keys of a node; None for the one server."""
-_SAYS = attrgetter("kind", "role", "job_id", "scope", "member", "score", "place", "values")
+_SAYS = attrgetter("kind", "role", "job_id", "scope", "member", "score", "label", "values")
 
 
 @frozen

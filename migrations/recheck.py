@@ -224,7 +224,7 @@ def _stand(subject: Subject) -> frozenset[object]:
     return frozenset(map(_STAND, subject.facts))
 
 
-_STAND = attrgetter("role", "key", "member", "score", "place", "values")
+_STAND = attrgetter("role", "key", "member", "score", "label", "values")
 
 
 @contextlib.contextmanager

@@ -76,8 +76,8 @@ class Fact:
     """The queue in families whose ids are unique only within a queue; empty elsewhere."""
     queue: str | None = None
     """The queue that the key's name tells, if it does."""
-    place: str | None = None
-    """The state word (or other label) that the key's name tells, if it does."""
+    label: str | None = None
+    """What else the key's name tells, if it does: a state word, a tag, a worker."""
     member: bytes | None = None
     score: float | None = None
     index: int | None = None

@@ -45,7 +45,9 @@ class Column:
     arrow: pa.DataType
     encode: Callable[[Any], Any] = _same
     decode: Callable[[Any], Any] = _same
-    get: Callable[[Any], Any] = Factory(lambda self: attrgetter(self.name), takes_self=True)
+    attribute: str = Factory(lambda self: self.name, takes_self=True)
+    """The attribute of a row's value, where it is not called as the column."""
+    get: Callable[[Any], Any] = Factory(lambda self: attrgetter(self.attribute), takes_self=True)
     repeats: bool = False
     """Whether many rows of a batch have the same text here."""
 
@@ -76,7 +78,7 @@ class Table(Generic[T]):
     """Whether ``make`` is a class whose fields are the columns, in their order."""
 
     def __attrs_post_init__(self) -> None:
-        names = [column.name for column in self.columns]
+        names = [column.attribute for column in self.columns]
         object.__setattr__(self, "arrow", pa.schema([(column.name, column.arrow) for column in self.columns]))
         object.__setattr__(self, "_in_order", _fields(self.make) == names)
 
@@ -91,7 +93,7 @@ class Table(Generic[T]):
 
     def row(self, cells: Row) -> T:
         """The value behind one row of a DataFrame."""
-        return self.make(**{column.name: column.decode(cells[column.name]) for column in self.columns})
+        return self.make(**{column.attribute: column.decode(cells[column.name]) for column in self.columns})
 
     def rows(self, batch: pa.RecordBatch) -> Iterator[T]:
         """The rows of a batch; columns that it lacks are taken for null, and more columns are left alone."""
@@ -102,7 +104,7 @@ class Table(Generic[T]):
         ]
         if self._in_order:
             return map(self.make, *values)
-        names = [column.name for column in self.columns]
+        names = [column.attribute for column in self.columns]
         return (self.make(**dict(zip(names, row, strict=True))) for row in zip(*values, strict=True))
 
 
@@ -223,9 +225,9 @@ def _from_double(cell: float | None) -> int | float | None:
     return int(cell) if cell is not None and cell.is_integer() else cell
 
 
-def text_column(name: str) -> Column:
-    """A column of text that is always valid."""
-    return Column(name, "string", pa.string(), encode_text, decode_text, repeats=True)
+def text_column(name: str, attribute: str | None = None) -> Column:
+    """A column of text that is always valid. ``attribute``: as in Column."""
+    return Column(name, "string", pa.string(), encode_text, decode_text, attribute or name, repeats=True)
 
 
 def bigint_column(name: str) -> Column:
@@ -275,7 +277,7 @@ FACTS: Table[Fact] = Table(
         text_column("job_id"),
         text_column("scope"),
         text_column("queue"),
-        text_column("place"),
+        text_column("place", "label"),
         _binary("member"),
         _double("score"),
         bigint_column("index"),

@@ -89,7 +89,7 @@ def _unknown_status(target: BeeFaultTarget) -> list[Command]:
 
 def _lost(*words: str) -> Callable[[BeeFaultTarget], list[Command]]:
     def fault(target: BeeFaultTarget) -> list[Command]:
-        role = target.stored.place
+        role = target.stored.role
         if target.status not in words or role is None or target.is_awaited:
             return []
         return [("ZREM", target.own(role), target.id)]

@@ -63,7 +63,7 @@ STATES_OF = {
 }
 """The nine status words, and the canonical states that each can mean."""
 
-PLACES = {
+ROLE_OF = {
     "queued": "queue",
     "new": "delayed",
     "retried": "delayed",

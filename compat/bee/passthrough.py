@@ -68,7 +68,7 @@ class Passthrough:
         }
         fields.update((name, None) for name in expected.fields if name not in stored.fields and name != b"status")
         scores = {
-            role: score for role, score in stored.scores.items() if role == stored.place and expected.scores.get(role) != score
+            role: score for role, score in stored.scores.items() if role == stored.role and expected.scores.get(role) != score
         }
         needs = None if stored.needs == expected.needs else stored.needs
         # A job that has yet to end and is to vanish is damage.

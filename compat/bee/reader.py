@@ -54,24 +54,24 @@ def _stated(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
             yield from _claims(entry, told["id"])
         case "queue" | "delayed" | "locks" | "expires":
             for index, (member, score) in enumerate(entry.value, entry.offset):
-                place = partial(about, FactKind.PLACE, to_text(member), queue=told["queue"])
-                yield place(member=member, score=score, index=index)
+                placed = partial(about, FactKind.PLACE, to_text(member), queue=told["queue"])
+                yield placed(member=member, score=score, index=index)
         case "hashes":
             # How many there are is told only by a list that came in one piece.
             length = (b"%d" % len(entry.value),) if entry.offset == 0 else ()
             for index, member in enumerate(entry.value, entry.offset):
-                list_of = partial(about, FactKind.PLACE, to_text(member), place=told["hashed"])
+                list_of = partial(about, FactKind.PLACE, to_text(member), label=told["hashed"])
                 yield list_of(member=member, index=index, values=length)
         case "tag" | "held" | "children":
-            place_name = told.get("tag", told.get("worker", told.get("id")))
+            label = told.get("tag", told.get("worker", told.get("id")))
             for member in entry.value:
-                yield about(FactKind.NOTE, to_text(member), place=place_name, member=member)
+                yield about(FactKind.NOTE, to_text(member), label=label, member=member)
         case "dependencies":
             for member in entry.value:
                 yield about(FactKind.NOTE, told["id"], member=member)
                 yield _fact(entry, "needed", FactKind.NOTE, to_text(member), member=to_bytes(told["id"]))
         case "lock_waits":
-            yield about(FactKind.NOTE, told["id"], place=told["worker"], values=(entry.value,))
+            yield about(FactKind.NOTE, told["id"], label=told["worker"], values=(entry.value,))
         case "bees":
             for member, score in entry.value:
                 yield about(FactKind.REGISTRY, None, queue=told["queue"], member=member, score=score)
@@ -88,13 +88,13 @@ def _fact(
     job_id: str | None,
     *,
     queue: str | None = None,
-    place: str | None = None,
+    label: str | None = None,
     member: bytes | None = None,
     score: float | None = None,
     index: int | None = None,
     values: tuple[bytes, ...] = (),
 ) -> Fact:
-    return Fact(kind, role, entry.key, entry.redis_type, job_id, "", queue, place, member, score, index, values, entry.ttl_ms)
+    return Fact(kind, role, entry.key, entry.redis_type, job_id, "", queue, label, member, score, index, values, entry.ttl_ms)
 
 
 def _claims(entry: Entry, job_id: str) -> Iterator[Fact]:
@@ -117,7 +117,7 @@ def back_references(subject: Subject) -> Iterator[Fact]:
     source = view.record or view.facts[0]
     for claim in view.claims:
         other = to_text(claim.member or b"")
-        tell = partial(Fact, FactKind.NOTE, key=source.key, redis_type=source.redis_type, job_id=other, place=view.job_id)
+        tell = partial(Fact, FactKind.NOTE, key=source.key, redis_type=source.redis_type, job_id=other, label=view.job_id)
         if claim.role == "claimed":
             yield tell("original", values=(to_bytes(view.status), _state_told(view)))
         else:

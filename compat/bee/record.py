@@ -17,7 +17,7 @@ from ...schema.text import to_bytes, to_text
 from ..numbers import bounded, whole, whole_score
 from . import lua_json
 from .history import Event, event_names, events, history_text, last_time
-from .keys import DYING, EVENTS, OPTIONS, OPTIONS_TTL, PLACES, STATES_OF, UNFINISHED, WORDS
+from .keys import DYING, EVENTS, OPTIONS, OPTIONS_TTL, ROLE_OF, STATES_OF, UNFINISHED, WORDS
 
 
 @frozen(slots=False)
@@ -57,11 +57,11 @@ class Record:
         return events(self.fields.get(b"history"))
 
     @property
-    def place(self) -> str | None:
+    def role(self) -> str | None:
         """The role of the sorted set in which the job belongs; a new one that waits for others, and one that dies, in none."""
         if self.dying or self.state in (State.UNKNOWN, State.BLOCKED):
             return None
-        return PLACES.get(self.status)
+        return ROLE_OF.get(self.status)
 
 
 def ended_state(status: str, history: tuple[Event, ...]) -> State:

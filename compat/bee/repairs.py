@@ -94,7 +94,7 @@ def _lock(context: BeeRepairContext) -> Iterator[Command]:
         return
     if "locks" not in view.own:
         yield context.stands("locks", context.now_ms + LOCK_MS)
-    if all(fact.place != view.worker for fact in view.held):
+    if all(fact.label != view.worker for fact in view.held):
         yield ("SADD", context.key("held", worker=view.worker), context.id)
 
 
@@ -157,7 +157,7 @@ def _release_set(context: BeeRepairContext) -> Iterator[Command]:
 def _drop_counter(context: BeeRepairContext) -> Iterator[Command]:
     counted = (b"1", b"2", b"3")
     for fact in context.view.waits:
-        counts = context.view.status == "running" and fact.place == context.view.worker and fact.values[0] in counted
+        counts = context.view.status == "running" and fact.label == context.view.worker and fact.values[0] in counted
         if fact.key == context.finding_key and not counts:
             yield ("DEL", fact.key)
 
@@ -196,13 +196,13 @@ def _release(context: BeeRepairContext) -> Iterator[Command]:
         # bee itself would abort here.
         return
     event: dict[str, Any] = {"hive": "ferryman", "timestamp": context.now_ms, "event": "queued"}
-    place, status = context.stands("queue", context.now_ms), "queued"
+    enter, status = context.stands("queue", context.now_ms), "queued"
     if options["delay"] > 0:
         event |= {"event": "delayed", "till": context.now_ms + options["delay"]}
-        place, status = context.stands("delayed", event["till"]), "new"
+        enter, status = context.stands("delayed", event["till"]), "new"
     story = lua_json.dump([*history, event])
     if story is not None:
-        yield from (leave, place, ("HSET", context.record, "status", status, "history", story))
+        yield from (leave, enter, ("HSET", context.record, "status", status, "history", story))
 
 
 def _drop_dependencies(context: BeeRepairContext) -> Iterator[Command]:

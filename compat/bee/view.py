@@ -111,7 +111,7 @@ class View:
                     view.original = Original(status, State(state))
                 case "dependency":
                     status, lists, lost = map(to_text, fact.values)
-                    view.told.append(Dependency(fact.place or "", status, bool(lists), bool(lost)))
+                    view.told.append(Dependency(fact.label or "", status, bool(lists), bool(lost)))
         return view
 
     # The record
@@ -236,7 +236,7 @@ class View:
 
 
 def _order(fact: Fact) -> tuple[bytes, str, int, bytes]:
-    return fact.key, fact.role, fact.index or 0, fact.member or to_bytes(fact.place or "")
+    return fact.key, fact.role, fact.index or 0, fact.member or to_bytes(fact.label or "")
 
 
 view_of = remember_last(View.of)

@@ -91,7 +91,7 @@ def record_for(job: Job, target: Target) -> Record:
     held_elsewhere = job.state is State.ACTIVE and passthrough.status != "running"
     written = evolve(job, state=State.WAITING) if held_elsewhere else job
     stored = readable(passthrough.applied(written))
-    role = stored.place
+    role = stored.role
     scores = {}
     if role is not None:
         score = stored.scores.get(role)
@@ -137,7 +137,7 @@ def ttl_of(stored: Record) -> int:
 def write(job: Job, target: Target) -> list[Command]:
     """The commands that store the job. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
     stored = record_for(job, target)
-    names, job_id, role = layout(target.prefix), to_bytes(job.id), stored.place
+    names, job_id, role = layout(target.prefix), to_bytes(job.id), stored.role
     record, waits_for = names.key("record", id=job.id), names.key("dependencies", id=job.id)
     commands: list[Command] = [] if target.generated else [("DEL", record, waits_for)]
     commands.append(("HSET", record, *chain.from_iterable(stored.fields.items())))

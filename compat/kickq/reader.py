@@ -49,7 +49,7 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
                 yield about(FactKind.PLACE, job_id=to_text(member), queue=told["queue"], member=member, index=index)
         case "state":
             for member in entry.value:
-                yield about(FactKind.PLACE, job_id=to_text(member), place=told["state"], member=member)
+                yield about(FactKind.PLACE, job_id=to_text(member), label=told["state"], member=member)
         case "time_index" | "scheduled" | "purge":
             for member, score in entry.value:
                 yield about(FactKind.PLACE, job_id=to_text(member), member=member, score=score)
@@ -80,7 +80,7 @@ def tally(fact: Fact, totals: Totals) -> None:
                 totals.name("run traces", [to_text(trace[1])])
         case "state":
             totals.count("state members")
-            if fact.place not in WORDS:
+            if fact.label not in WORDS:
                 totals.count("strange state")
                 totals.sample("strange state", to_text(fact.key))
         case "ids":

@@ -188,7 +188,7 @@ def _time_of_schedule(view: View, keyspace: Keyspace) -> Iterator[Command]:
 
 def _stateless(view: View, keyspace: Keyspace, choices: Choices) -> Iterator[Command]:
     """Gives a job the state of the one set in which it is; one that is in none waits if the user says so."""
-    words = {fact.place or "" for fact in view.sets}
+    words = {fact.label or "" for fact in view.sets}
     if b"state" in view.stored.fields:
         raise Unmendable("the state is an application's own: let the application move it on")
     if not view.readable:

@@ -74,7 +74,7 @@ def facts(entry: Entry, prefix: str, settings: Settings = USUAL) -> Iterator[Fac
             yield Fact(FactKind.TOKEN, UNCLAIMED, entry.key, entry.redis_type, queue=told["queue"])
         if entry.redis_type == "hash":
             # The name of the hash is an option; that of a keyspace under another prefix ends like the usual one.
-            yield from _held_facts(entry, certain=False, place=_other_prefix(entry.key, prefix, b"unacked"))
+            yield from _held_facts(entry, certain=False, label=_other_prefix(entry.key, prefix, b"unacked"))
         elif entry.redis_type == "zset" and (other := _other_prefix(entry.key, prefix, b"unacked_index")) is not None:
             for tag, score in entry.value:
                 yield Fact(
@@ -83,7 +83,7 @@ def facts(entry: Entry, prefix: str, settings: Settings = USUAL) -> Iterator[Fac
                     entry.key,
                     "zset",
                     to_text(tag),
-                    place=other,
+                    label=other,
                     member=tag,
                     score=score,
                     ttl_ms=entry.ttl_ms,
@@ -107,7 +107,7 @@ def facts(entry: Entry, prefix: str, settings: Settings = USUAL) -> Iterator[Fac
         case "mutex":
             yield about(FactKind.TOKEN)
         case "binding" | "permanent":
-            yield about(FactKind.REGISTRY, place=told["exchange"], values=tuple(entry.value))
+            yield about(FactKind.REGISTRY, label=told["exchange"], values=tuple(entry.value))
         case "deadlines":
             yield about(FactKind.REGISTRY, values=tuple(exchange for exchange, _ in entry.value))
 
@@ -157,7 +157,7 @@ def _list_facts(entry: Entry, queue: str, step: str, settings: Settings, *, cert
         # The member is what makes the queue one in use: the name to which the publisher sent the message.
         member = to_bytes(key or "") if exchange == "" else None
         proven = proven or (message is not None and str(message.properties.get("priority")) == step)
-        yield about(FactKind.RECORD, "waiting", job_id=tag, scope=queue, place=step, index=index, values=values, member=member)
+        yield about(FactKind.RECORD, "waiting", job_id=tag, scope=queue, label=step, index=index, values=values, member=member)
         if exchange:
             yield about(FactKind.NOTE, "copy", job_id=tag, index=index)
     if proven and int(step) not in settings.steps:
@@ -186,8 +186,8 @@ def _lane_in(queue: str, items: Sequence[bytes]) -> tuple[str, str, str] | None:
     return name, parts[1][len(name) :], parts[2]
 
 
-def _held_facts(entry: Entry, *, certain: bool, place: str | None = None) -> Iterator[Fact]:
-    """The messages of a hash that consumers have, if it is kombu's. ``place``: the prefix whose hash it may be instead."""
+def _held_facts(entry: Entry, *, certain: bool, label: str | None = None) -> Iterator[Fact]:
+    """The messages of a hash that consumers have, if it is kombu's. ``label``: the prefix whose hash it may be instead."""
     about = partial(Fact, key=entry.key, redis_type=entry.redis_type, ttl_ms=entry.ttl_ms)
     found: list[tuple[bytes, bytes, tuple[Message, str, str] | None]] = []
     for tag, raw in entry.value.items():
@@ -196,11 +196,11 @@ def _held_facts(entry: Entry, *, certain: bool, place: str | None = None) -> Ite
         return
     for tag, raw, delivery in found:
         job_id = to_text(tag)
-        yield about(FactKind.RECORD, "unacked", job_id=job_id, place=place, values=(b"delivery", raw))
+        yield about(FactKind.RECORD, "unacked", job_id=job_id, label=label, values=(b"delivery", raw))
         if delivery is not None:
             _, exchange, routing_key = delivery
             if not exchange:
-                yield about(FactKind.NOTE, "claim", job_id=job_id, scope=routing_key, queue=routing_key, place=place)
+                yield about(FactKind.NOTE, "claim", job_id=job_id, scope=routing_key, queue=routing_key, label=label)
 
 
 def _decoded(raw: bytes) -> Message | None:
@@ -278,7 +278,7 @@ def _tally_bindings(fact: Fact, totals: Totals, settings: Settings) -> None:
         queue = member.rpartition(sep)[2]
         if is_control(queue):
             totals.count("reply bindings", number=int(is_reply(queue)))
-        elif not bindings.register(totals, fact.place or "", member, settings.sep):
+        elif not bindings.register(totals, fact.label or "", member, settings.sep):
             totals.count("odd member", fact.role)
             totals.sample("odd member", to_text(fact.key), fact.role)
 

@@ -54,7 +54,7 @@ class View:
                 case "unacked":
                     view.held = view.held or fact
                 case "index":
-                    view.index = fact if view.index is None or fact.place is None else view.index
+                    view.index = fact if view.index is None or fact.label is None else view.index
                 case "claim":
                     view.claims.append(fact)
                 case "copy":
@@ -86,7 +86,7 @@ class View:
     def other_prefix(self) -> str | None:
         """The prefix to which the keys would belong that say a consumer has it, if it is one's of another keyspace."""
         fact = None if self.waiting else self.held or self.index
-        return fact.place if fact else None
+        return fact.label if fact else None
 
     @property
     def since(self) -> float | None:
@@ -117,7 +117,7 @@ def text_of(fact: Fact) -> bytes:
 
 def step_in(fact: Fact) -> int:
     """The bucket that a fact about a list names."""
-    return int(fact.place or 0)
+    return int(fact.label or 0)
 
 
 def _order(fact: Fact) -> tuple[int, int, bytes]:

@@ -185,9 +185,9 @@ def write(job: Job, target: Target, settings: Settings = USUAL) -> list[Command]
         ]
         return gone + taken
     # Jobs that have no place at the source run first.
-    place = 0 if job.position is None else job.position + 1
+    position = 0 if job.position is None else job.position + 1
     step = placed.step if not isinstance(job, GeneratedJob) else placed.record.message.step(settings.steps)
-    return [("HSET", staged, tag, b"%d\n%b" % (step, placed.text)), ("ZADD", order, place, tag)]
+    return [("HSET", staged, tag, b"%d\n%b" % (step, placed.text)), ("ZADD", order, position, tag)]
 
 
 # What is done once

@@ -78,7 +78,7 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
 def _member_facts(entry: Entry, role: str, told: Mapping[str, str]) -> Iterator[Fact]:
     """One fact a member; a member that names no job is odd."""
     kind = KINDS[role]
-    queue, place = told.get("queue"), told.get("state", told.get("code"))
+    queue, label = told.get("queue"), told.get("state", told.get("code"))
     for index, (member, score) in enumerate(_scored(entry), entry.offset):
         job_id = member_id(member)
         yield Fact(
@@ -88,7 +88,7 @@ def _member_facts(entry: Entry, role: str, told: Mapping[str, str]) -> Iterator[
             entry.redis_type,
             job_id,
             queue=queue,
-            place=place,
+            label=label,
             member=member,
             score=score,
             index=index,
@@ -153,9 +153,9 @@ def _tally_record(fact: Fact, totals: Totals) -> None:
 
 def _tally_place(fact: Fact, totals: Totals) -> None:
     totals.count("members", form(to_text(fact.member or b""), fact.job_id or ""))
-    if fact.role == "by_type" and fact.place == "inactive":
+    if fact.role == "by_type" and fact.label == "inactive":
         totals.count("waiting", fact.queue or "")
-    elif fact.role == "by_state" and fact.place == "delayed" and (fact.score or 0) > EARLIEST_TIME:
+    elif fact.role == "by_state" and fact.label == "delayed" and (fact.score or 0) > EARLIEST_TIME:
         totals.count("trace", "0.9")
 
 

@@ -19,7 +19,7 @@ def related_keys(subject: Subject, keyspace: Keyspace) -> Iterator[KeyRef]:
     """The hash, the log and, under each form of its id, the indexes of every state; those by type for the types that are told."""
     names, view = layout(keyspace.prefix), view_of(subject)
     types = frozenset({view.queue, *(fact.queue or "" for fact in view.places)} - {""})
-    states = frozenset({*WORDS.values(), view.word or "", *(fact.place or "" for fact in view.places)} - {""})
+    states = frozenset({*WORDS.values(), view.word or "", *(fact.label or "" for fact in view.places)} - {""})
     members, indexes = (padded(subject.job_id).encode(), subject.job_id.encode()), _indexes(keyspace.prefix, types, states)
     yield KeyRef(names.key("record", id=subject.job_id), "hash")
     yield KeyRef(names.key("log", id=subject.job_id), "list")

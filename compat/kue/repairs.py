@@ -96,7 +96,7 @@ def _out_of(places: Iterable[Fact], keyspace: Keyspace) -> Iterator[Command]:
     for fact in places:
         yield ("ZREM", fact.key, fact.member or b"")
         queue = fact.queue or ""
-        waits = fact.role == "by_type" and fact.place == WORDS[State.WAITING]
+        waits = fact.role == "by_type" and fact.label == WORDS[State.WAITING]
         if waits and totals.sums["tokens", queue] >= totals.sums["waiting", queue]:
             yield ("LREM", layout(keyspace.prefix).key("tokens", queue=queue), 1, TOKEN)
 
@@ -165,7 +165,7 @@ def _stateless(view: View, keyspace: Keyspace, choices: Choices) -> Iterator[Com
     if view.word is not None:
         raise Unmendable("the state is an application's own: let the application move it on")
     places = [fact for fact in view.places if fact.role != "all"]
-    words = {fact.place or "" for fact in places}
+    words = {fact.label or "" for fact in places}
     if len(words) == 1 and to_bytes(*words) in STATES:
         yield ("HSET", _key(view, keyspace, "record"), "state", *words)
     elif places:

@@ -57,7 +57,7 @@ class View:
         view.word = to_text(view.fields[b"state"]) if b"state" in view.fields else None
         view.state = state_of(view.fields)
         for fact in view.places:
-            if (fact.role == "all" or fact.place == view.word) and (fact.role != "by_type" or fact.queue == view.queue):
+            if (fact.role == "all" or fact.label == view.word) and (fact.role != "by_type" or fact.queue == view.queue):
                 view.own.setdefault(fact.role, fact)
         return view
 
@@ -103,7 +103,7 @@ class View:
         if not self.search_facts:
             return {}, {}
         objects = {to_text(fact.member or b""): fact.score for fact in self.search_facts if fact.role == "search_object"}
-        return objects, {fact.place or "": fact.score for fact in self.search_facts if fact.role == "search_word"}
+        return objects, {fact.label or "": fact.score for fact in self.search_facts if fact.role == "search_word"}
 
     def violation(self, detail: str, *, key: bytes | None = None, severity: Severity | None = None) -> Violation:
         """What a rule says about this job; about its hash if no other key is at fault."""

@@ -54,7 +54,7 @@ Fault = Callable[[PjqFaultTarget], list[Command]]
 def inject(rule: str, job: Job, target: Target) -> list[Command]:
     """The commands that break the rule at the job; none for a rule that this job can't break."""
     written = PjqFaultTarget(job, target)
-    container = written.stored.place or ""
+    container = written.stored.role or ""
     if container == "processing" and "seen" not in written.stored.scores:
         return []
     fault = _FAULTS.get((rule, container)) or _FAULTS.get((rule, "any"))

@@ -32,7 +32,7 @@ QUEUES = (
 )
 """Queues and their shares. A colon, a blank, a quote, a wildcard or a line break in a name must trouble nobody."""
 
-PLACES = (("queued", 50), ("dispatched", 3), ("processing", 5), ("finished", 42))
+ROLES = (("queued", 50), ("dispatched", 3), ("processing", 5), ("finished", 42))
 STATES = {
     "queued": State.WAITING,
     "dispatched": State.ACTIVE,
@@ -58,26 +58,24 @@ def generate_records(jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED
     """The same jobs, ready to be written."""
     start = Random(seed)
     bodies = [text(start) for _ in range(BODIES)]
-    draw_queue, draw_place = weighted(start, QUEUES), weighted(start, PLACES)
-    sample = StratifiedSample(lambda: (draw_queue(), draw_place()))
+    draw_queue, draw_role = weighted(start, QUEUES), weighted(start, ROLES)
+    sample = StratifiedSample(lambda: (draw_queue(), draw_role()))
     for numbers, random in shard.blocks(jobs, seed):
         waiting = sample.counts_before(numbers, lambda kind: kind[0] if kind[1] == "queued" else None)
-        for number, (queue, place) in zip(numbers, sample.draw(numbers, random), strict=True):
+        for number, (queue, role) in zip(numbers, sample.draw(numbers, random), strict=True):
             created = now_ms / 1000 - 7200 - (jobs - number) * 30 * DAY / jobs
             job_id = uuid(random)
             exitcode = 0 if random.random() < 0.9 else 1 + int(random.random() * 3)
-            record = _record(
-                random, job_id, queue, place, bodies[int(random.random() * BODIES)], created, now_ms / 1000, exitcode
-            )
+            record = _record(random, job_id, queue, role, bodies[int(random.random() * BODIES)], created, now_ms / 1000, exitcode)
             position = None
-            if place == "queued":
+            if role == "queued":
                 position = waiting[queue]
                 waiting[queue] += 1
-            state = State.FAILED if place == "finished" and exitcode else STATES[place]
+            state = State.FAILED if role == "finished" and exitcode else STATES[role]
             yield GeneratedJob(id=job_id, queue=queue, name=queue, state=state, position=position, record=record)
 
 
-def _record(random: Random, job_id: str, queue: str, place: str, words: str, created: float, now: float, exitcode: int) -> Record:
+def _record(random: Random, job_id: str, queue: str, role: str, words: str, created: float, now: float, exitcode: int) -> Record:
     """One job whose story is drawn to fit its place."""
     chance = random.random
     payload: dict[str, Any] = {"uuid": job_id, "queue_name": queue, "reference_uuid": uuid(random)}
@@ -85,7 +83,7 @@ def _record(random: Random, job_id: str, queue: str, place: str, words: str, cre
     fields: dict[bytes, bytes] = {}
     scores: dict[str, float] = {}
     started = created + chance() * 3600
-    match place:
+    match role:
         case "dispatched":
             scores["dispatched"] = round(now - 0.1 - chance() * 5, 6)
             fields[b"dispatched_at"] = _stamp(scores["dispatched"]).encode()
@@ -94,16 +92,16 @@ def _record(random: Random, job_id: str, queue: str, place: str, words: str, cre
             payload |= {"dispatched_at": dispatched_at, "started_at": started_at}
             fields |= {b"dispatched_at": dispatched_at.encode(), b"started_at": started_at.encode()}
             fields[b"worker_uuid"] = uuid(random).encode()
-    if place == "processing":
+    if role == "processing":
         # Workers say every three seconds that they are busy.
         scores = dict.fromkeys(("processing", "seen"), round(now - 0.1 - chance() * 3, 6)) | {"progress": round(chance(), 3)}
-    elif place == "finished":
+    elif role == "finished":
         scores["finished"] = round(started + 0.01 + chance() ** 4 * 3600, 6)
         stderr = ERRORS[int(chance() * len(ERRORS))] if exitcode else ""
         payload |= {"finished_at": scores["finished"], "exitcode": exitcode, "stdout": "frame=500\nok ✓", "stderr": stderr}
         fields[b"finished_at"] = repr(scores["finished"]).encode()
     fields[b"json"] = json.dumps(payload, separators=(",", ":")).encode()
-    return Record(place, fields, scores)
+    return Record(role, fields, scores)
 
 
 def _stamp(seconds: float) -> str:

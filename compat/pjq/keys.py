@@ -44,7 +44,7 @@ EARLIEST, LATEST = 1e9, 1e11
 LISTS = ("queued", "js_queued")
 """Popped from their tail."""
 
-PLACES = frozenset({*STATES, "progress", "js_progress"})
+CONTAINERS = frozenset({*STATES, "progress", "js_progress"})
 """All containers of job ids."""
 
 WORKERS = frozenset({"idle", "busy", "seen", "js_idle"})
@@ -58,7 +58,7 @@ TICK_MS = 3_000
 LEASE_MS = 9_000
 """So long after its dispatch a job that nobody has accepted goes back; so long after its last word a worker is forgotten."""
 
-PREFIX_FINDER = PrefixFinder(PATTERNS, {*PLACES, *WORKERS}, prefix="(?:.*:)?")
+PREFIX_FINDER = PrefixFinder(PATTERNS, {*CONTAINERS, *WORKERS}, prefix="(?:.*:)?")
 """A job's own key could be anybody's, but every job that is to run stands in a container."""
 
 _UUID = re.compile("[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")

@@ -38,7 +38,7 @@ WRITABLE = frozenset({"dispatched", "processing"})
 class Passthrough:
     """The differences between a stored job and the standard record of the same job."""
 
-    place: str | None = None
+    role: str | None = None
     fields: Mapping[bytes, bytes | None] = field(factory=dict)
     scores: Mapping[str, float] = field(factory=dict)
     found: Mapping[str, Any] = field(factory=dict)
@@ -48,11 +48,11 @@ class Passthrough:
         """What the job's extra remembers. Raises MalformedValue if that is not what ``to_extra`` makes."""
         extra = job.extra.get(NAME, {})
         try:
-            place = extra.get("state")
-            if not isinstance(place, str | None):
+            role = extra.get("state")
+            if not isinstance(role, str | None):
                 raise TypeError
             return cls(
-                place=place,
+                role=role,
                 fields={to_bytes(name): optional(value, bytes) for name, value in extra.get("fields", {}).items()},
                 scores={str(role): float(score) for role, score in extra.get("scores", {}).items()},
                 found=dict(extra.get("found", {})),
@@ -63,20 +63,20 @@ class Passthrough:
     @classmethod
     def of_difference(cls, job: Job, stored: Record, found: Mapping[str, Any]) -> Passthrough:
         """What must be remembered of a job just read, for the writer to make ``stored`` of it again."""
-        expected = standard(job, place_of(job, stored.place), text_of(job))
+        expected = standard(job, role_of(job, stored.role), text_of(job))
         fields: dict[bytes, bytes | None] = {
             name: value for name, value in stored.fields.items() if expected.fields.get(name) != value
         }
         fields.update((name, None) for name in expected.fields if name not in stored.fields)
         scores = {role: score for role, score in stored.scores.items() if expected.scores.get(role) != score}
         bound = bool(scores) or job.state is State.ACTIVE
-        return cls(stored.place if bound else None, fields, scores, found)
+        return cls(stored.role if bound else None, fields, scores, found)
 
     def to_extra(self) -> dict[str, Any]:
         """The mapping for ``Job.extra``; empty if there is nothing to remember."""
         extra: dict[str, Any] = {}
-        if self.place:
-            extra["state"] = self.place
+        if self.role:
+            extra["state"] = self.role
         if self.fields:
             extra["fields"] = {to_text(name): value for name, value in self.fields.items()}
         if self.scores:
@@ -88,8 +88,8 @@ class Passthrough:
     def applied(self, record: Record) -> Record:
         """The record that reproduces the stored job, provided that it has not changed since; ``record``: its standard one."""
         fields = {**record.fields, **self.fields}
-        scores = {**record.scores, **self.scores} if self.place == record.place else record.scores
-        return Record(record.place, {name: value for name, value in fields.items() if value is not None}, scores)
+        scores = {**record.scores, **self.scores} if self.role == record.role else record.scores
+        return Record(record.role, {name: value for name, value in fields.items() if value is not None}, scores)
 
     def applied_loosely(self, record: Record) -> Record:
         """The record of a job that has changed since it was read: only what no canonical field speaks for still holds."""
@@ -101,7 +101,7 @@ DERIVED = frozenset(b"json dispatched_at started_at worker_uuid finished_at leas
 """Hash fields that follow from canonical ones."""
 
 
-def place_of(job: Job, read_from: str | None) -> str:
+def role_of(job: Job, read_from: str | None) -> str:
     """The container in which the job is written; ``read_from``: where it was.
 
     An active job that no worker of pjq has waits: it would be active for ever.
@@ -114,10 +114,10 @@ def place_of(job: Job, read_from: str | None) -> str:
 def record_for(job: Job) -> Record:
     """The hash and the scores that a job gets. Raises MalformedValue if its extra is not the reader's."""
     passthrough = Passthrough.of(job)
-    place = place_of(job, passthrough.place)
-    if job.state is State.ACTIVE and place == "queued":
+    role = role_of(job, passthrough.role)
+    if job.state is State.ACTIVE and role == "queued":
         job = evolve(job, state=State.WAITING)
-    plain = record = standard(job, place, text_of(job))
+    plain = record = standard(job, role, text_of(job))
     if passthrough.fields or passthrough.scores:
         record = passthrough.applied(plain)
         # Texts of the time when the job was read hold as long as they don't contradict what it is now.
@@ -132,7 +132,7 @@ def expressed(job: Job) -> Job:
     passthrough = Passthrough.of(job)
     if None not in passthrough.fields.values():
         return job
-    usual = standard(job, place_of(job, passthrough.place), text_of(job)).fields
+    usual = standard(job, role_of(job, passthrough.role), text_of(job)).fields
     fields = {name: raw for name, raw in passthrough.fields.items() if raw is not None or name in usual}
     own = evolve(passthrough, fields=fields).to_extra()
     others = {name: each for name, each in job.extra.items() if name != NAME}

@@ -20,7 +20,7 @@ from ...schema.text import to_text
 from ...schema.totals import Totals
 from ..numbers import LARGEST
 from ..overflow import FIELD
-from .keys import JS_1, LISTS, PLACES, WORKERS, is_uuid, layout
+from .keys import CONTAINERS, JS_1, LISTS, WORKERS, is_uuid, layout
 from .passthrough import job_of
 from .record import canonical
 from .view import View, view_of
@@ -83,7 +83,7 @@ def tally(fact: Fact, totals: Totals) -> None:
         totals.name("misfits", [to_text(fact.key)])
         if fact.role == "idle" and fact.redis_type == "zset":
             totals.count("trace", "js-3")
-    elif fact.role in PLACES:
+    elif fact.role in CONTAINERS:
         _tally_place(fact, queue, totals)
     else:
         _tally_workers(fact, queue, totals)
@@ -143,7 +143,7 @@ def read(subject: Subject, keyspace: Keyspace) -> Job | None:
 
 def _position(view: View, totals: Totals) -> int | None:
     """What the first program left behind is older than all that stands in a list of today's."""
-    own = view.at(view.place or "")
+    own = view.at(view.role or "")
     if own is None or own.queue != view.queue:
         return None
     older = totals.maxima.get(("length:js_queued", view.queue), 0) if own.role == "queued" else 0

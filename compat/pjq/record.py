@@ -27,7 +27,7 @@ FINISHED = frozenset({State.COMPLETED, State.FAILED})
 class Record:
     """A job as pjq stores it."""
 
-    place: str | None
+    role: str | None
     """The role of the container that tells its state; ``finished`` also for one that only its hash says to be."""
     fields: Mapping[bytes, bytes]
     """The hash."""
@@ -44,7 +44,7 @@ def state_of(record: Record) -> State:
     raw = record.fields.get(b"json")
     if raw is None:
         return State.UNKNOWN
-    match record.place:
+    match record.role:
         case "finished":
             return State.FAILED if has_failed(members_of(raw) or {}) else State.COMPLETED
         case "processing" | "dispatched" | "js_leased":
@@ -67,7 +67,7 @@ def canonical(job_id: str, queue: str, record: Record, extra: Mapping[str, Any] 
     touched.append(whole_score(scores.get("js_leased")))
     progress = scores.get("progress", scores.get("js_progress"))
     # Who has a job that was dispatched and not yet accepted stands nowhere; the hash may name an earlier worker.
-    worker = None if record.place == "dispatched" else get(b"worker_uuid")
+    worker = None if record.role == "dispatched" else get(b"worker_uuid")
     return Job(
         id=job_id,
         queue=queue,
@@ -83,7 +83,7 @@ def canonical(job_id: str, queue: str, record: Record, extra: Mapping[str, Any] 
         result=None if stdout is None else to_bytes(stdout),
         error=output(members, "stderr") if state is State.FAILED else None,
         worker=to_text(worker) if worker else None,
-        lease_expires_at=None if dispatched is None or record.place != "dispatched" else bounded(dispatched + LEASE_MS),
+        lease_expires_at=None if dispatched is None or record.role != "dispatched" else bounded(dispatched + LEASE_MS),
         extra={} if extra is None else extra,
     )
 
@@ -143,13 +143,13 @@ def _outcome(job: Job, members: Members) -> dict[str, Any]:
     return more
 
 
-def standard(job: Job, place: str, text: Text) -> Record:
+def standard(job: Job, role: str, text: Text) -> Record:
     """What the program itself would have written for a job in this place."""
     fields, scores = {b"json": text.raw}, {}
     times = (job.started_at, job.updated_at, job.finished_at, job.created_at)
     some_time = next((each for each in times if each is not None), 0)
     dispatched = some_time
-    match place:
+    match role:
         case "dispatched":
             if job.lease_expires_at is not None:
                 dispatched = job.lease_expires_at - LEASE_MS
@@ -160,14 +160,14 @@ def standard(job: Job, place: str, text: Text) -> Record:
         case "finished":
             scores["finished"] = (some_time if job.finished_at is None else job.finished_at) / 1000
             fields[b"finished_at"] = number_text(scores["finished"])
-    if place != "queued" or job.attempts:
+    if role != "queued" or job.attempts:
         fields[b"dispatched_at"] = to_bytes(timestamp_text(dispatched) or "")
     if job.started_at is not None and (started_at := timestamp_text(job.started_at)) is not None:
         fields[b"started_at"] = to_bytes(started_at)
-    if place == "finished" or (job.worker and place != "dispatched"):
+    if role == "finished" or (job.worker and role != "dispatched"):
         # Every finished job names its worker; an empty name is none.
         fields[b"worker_uuid"] = to_bytes(job.worker or "")
-    return Record(place, fields, scores)
+    return Record(role, fields, scores)
 
 
 def lost(job: Job, record: Record) -> dict[str, Any]:

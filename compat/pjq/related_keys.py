@@ -8,7 +8,7 @@ from ...schema.fact import Subject
 from ...schema.family import Keyspace
 from ...schema.key_refs import KeyRef, known_keys
 from ...schema.text import to_bytes
-from .keys import JS_1, PLACES, layout
+from .keys import CONTAINERS, JS_1, layout
 from .view import View, view_of
 
 MOST_QUEUES = 50
@@ -25,7 +25,7 @@ def related_keys(subject: Subject, keyspace: Keyspace) -> Iterator[KeyRef]:
     yield KeyRef(names.key("record", id=subject.job_id), "hash")
     own, worker = to_bytes(subject.job_id), view.fields.get(b"worker_uuid")
     for queue in sorted(queues):
-        for role in sorted(PLACES if keyspace.totals.names.get("js-1 keys") else PLACES - JS_1):
+        for role in sorted(CONTAINERS if keyspace.totals.names.get("js-1 keys") else CONTAINERS - JS_1):
             yield KeyRef(names.key(role, queue=queue), names.patterns[role].redis_types[0], (own,))
         if worker is not None:
             for role in ("idle", "busy", "seen"):

@@ -44,7 +44,7 @@ class View:
     fault: str | None = None
     """Why the program can't read its JSON."""
     queue: str = ""
-    place: str | None = None
+    role: str | None = None
     """The role of the container that tells its state; ``finished`` also for one that only its hash says to be."""
 
     @classmethod
@@ -62,11 +62,11 @@ class View:
                     view.places.setdefault(role, []).append(fact)
         if view.has_json:
             view.members, view.fault = parsed(view.fields[b"json"])
-        view.place = view._place()
+        view.role = view._role()
         view.queue = view._queue()
         return view
 
-    def _place(self) -> str | None:
+    def _role(self) -> str | None:
         if b"finished_at" in self.fields and "finished" not in self.places:
             return "finished"
         return next((role for role in STATES if role in self.places), None)
@@ -112,32 +112,32 @@ class View:
     def stored(self, totals: Totals) -> Record:
         """The job as it stands, in the place that counts."""
         scores: dict[str, float] = {}
-        for role in (self.place, _PROGRESS_OF.get(self.place or "")):
+        for role in (self.role, _PROGRESS_OF.get(self.role or "")):
             fact = None if role is None else self.at(role)
             if fact is not None and fact.score is not None:
                 scores[fact.role] = fact.score
-        accepted = self.at("processing") if self.place == "processing" else None
+        accepted = self.at("processing") if self.role == "processing" else None
         worker = self.text(b"worker_uuid")
         if accepted is not None and worker and is_busy(worker, accepted.queue or "", totals):
             seen = last_seen(worker, accepted.queue or "", totals)
             if seen is not None:
                 scores["seen"] = seen
-        return Record(self.place, self.fields, scores)
+        return Record(self.role, self.fields, scores)
 
     @property
     def state(self) -> State:
         """The canonical state."""
-        return state_of(Record(self.place, self.fields, {}))
+        return state_of(Record(self.role, self.fields, {}))
 
     def found(self) -> dict[str, Any]:
         """What a job is not written back with, for people: other containers, a time to live, an old layout."""
         found: dict[str, Any] = {}
-        if self.place in ("js_queued", "js_leased"):
+        if self.role in ("js_queued", "js_leased"):
             found["layout"] = "js-1"
         if self.record is not None and self.record.ttl_ms is not None:
             found["ttl"] = self.record.ttl_ms
         stands = self.all_places()
-        usual = {self.place, _PROGRESS_OF.get(self.place or "")} - {None}
+        usual = {self.role, _PROGRESS_OF.get(self.role or "")} - {None}
         if len(stands) != len(usual) or {fact.role for fact in stands} != usual or len({fact.queue for fact in stands}) != 1:
             found["places"] = [[fact.role, fact.queue or "", fact.index if fact.score is None else fact.score] for fact in stands]
         return found

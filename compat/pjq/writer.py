@@ -22,7 +22,7 @@ from ...schema.totals import Totals
 from ..generated import GeneratedJob
 from ..scripts import script
 from .keys import can_be_id, is_unicode, layout
-from .passthrough import WRITABLE, Passthrough, place_of, record_for
+from .passthrough import WRITABLE, Passthrough, record_for, role_of
 from .payload import members_of
 from .record import FINISHED
 
@@ -59,7 +59,7 @@ def incompatibilities(job: Job) -> Iterator[Finding]:
     except MalformedValue as reason:
         yield error(job, "PJQ-W7", str(reason))
         return
-    if job.state is State.ACTIVE and passthrough.place not in WRITABLE:
+    if job.state is State.ACTIVE and passthrough.role not in WRITABLE:
         yield warning(job, "PJQ-W9", "no worker of pjq has this active job: it is written as waiting")
 
 
@@ -84,7 +84,7 @@ def write(job: Job, target: Target) -> list[Command]:
     def key(role: str) -> bytes:
         return names.key(role, queue=job.queue)
 
-    own = {"processing", "progress"} if record.place == "processing" else {record.place}
+    own = {"processing", "progress"} if record.role == "processing" else {record.role}
     stored, fields = names.key("record", id=job.id), chain.from_iterable(record.fields.items())
     commands: list[Command] = []
     if target.generated:
@@ -92,7 +92,7 @@ def write(job: Job, target: Target) -> list[Command]:
     else:
         commands.append(("EVAL", _script("store"), 1, stored, *fields))
         commands += (("ZREM", key(role), job_id) for role in SCORED if role not in own)
-    if record.place == "queued":
+    if record.role == "queued":
         # Jobs that have no place at the source run first.
         commands.append(("ZADD", key("staged"), 0 if job.position is None else job.position + 1, job_id))
         return commands
@@ -102,7 +102,7 @@ def write(job: Job, target: Target) -> list[Command]:
         if role in own:
             commands.append(("ZADD", key(role), score, job_id))
     worker = record.fields.get(b"worker_uuid")
-    if record.place == "processing" and "seen" in record.scores and worker:
+    if record.role == "processing" and "seen" in record.scores and worker:
         commands += (("SADD", key("busy"), worker), ("ZADD", key("seen"), record.scores["seen"], worker))
     return commands
 
@@ -113,8 +113,8 @@ def write(job: Job, target: Target) -> list[Command]:
 def tally_written(job: Job, totals: Totals) -> None:
     """Adds what ``finish`` needs: which queues have jobs to put into their lists."""
     KeyFamily.tally_written(job, totals)
-    place = job.record.place if isinstance(job, GeneratedJob) else place_of(job, Passthrough.of(job).place)
-    if place == "queued":
+    role = job.record.role if isinstance(job, GeneratedJob) else role_of(job, Passthrough.of(job).role)
+    if role == "queued":
         totals.name("staged", [job.queue])
 
 

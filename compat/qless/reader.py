@@ -70,7 +70,7 @@ def _edges(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
     reverse = "waits" if match.role == "dependencies" else "releases"
     for member in entry.value:
         yield _fact(FactKind.NOTE, entry, match.role, job_id=owner, member=member)
-        yield _fact(FactKind.NOTE, entry, reverse, job_id=to_text(member), place=owner)
+        yield _fact(FactKind.NOTE, entry, reverse, job_id=to_text(member), label=owner)
 
 
 def _places(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
@@ -82,7 +82,7 @@ def _failed(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
     group = match.fields["group"]
     yield _fact(FactKind.NOTE, entry, "group_list", job_id=group, scope=Scope.GROUP, index=len(entry.value))
     for index, member in enumerate(entry.value, entry.offset):
-        yield _fact(FactKind.PLACE, entry, match.role, job_id=to_text(member), place=group, member=member, index=index)
+        yield _fact(FactKind.PLACE, entry, match.role, job_id=to_text(member), label=group, member=member, index=index)
 
 
 def _listing(name: str, role: str, scope: Scope) -> Callable[[Entry, KeyMatch], Iterator[Fact]]:
@@ -91,7 +91,7 @@ def _listing(name: str, role: str, scope: Scope) -> Callable[[Entry, KeyMatch], 
     def state(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
         owner = match.fields[name]
         yield _fact(FactKind.NOTE, entry, role, job_id=owner, scope=scope, index=len(entry.value))
-        yield from _members(entry, match, kind=FactKind.NOTE, place=owner)
+        yield from _members(entry, match, kind=FactKind.NOTE, label=owner)
 
     return state
 
@@ -112,7 +112,7 @@ def _hash_of(name: str, scope: Scope) -> Callable[[Entry, KeyMatch], Iterator[Fa
 
     def state(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
         owner = match.fields[name] if name else to_text(entry.key)
-        told = {"queue": match.fields.get("queue"), "place": match.fields.get("measure")}
+        told = {"queue": match.fields.get("queue"), "label": match.fields.get("measure")}
         yield _fact(FactKind.NOTE, entry, match.role, job_id=owner, scope=scope, values=entry.values, **told)
 
     return state
@@ -149,13 +149,13 @@ def _members(
     kind: FactKind,
     scope: Scope = Scope.JOB,
     queue: str | None = None,
-    place: str | None = None,
+    label: str | None = None,
 ) -> Iterator[Fact]:
     """One fact a member of a zset."""
     role, key, redis_type, ttl_ms = match.role, entry.key, entry.redis_type, entry.ttl_ms
     for index, (member, score) in enumerate(entry.value, entry.offset):
         job_id = to_text(member)
-        yield Fact(kind, role, key, redis_type, job_id, scope, queue, place, member, score, index, (), ttl_ms)
+        yield Fact(kind, role, key, redis_type, job_id, scope, queue, label, member, score, index, (), ttl_ms)
 
 
 def _fact(kind: FactKind, entry: Entry, role: str, **told: Any) -> Fact:
@@ -170,7 +170,7 @@ MOST_TOLD = 100
 
 def back_references(subject: Subject) -> Iterator[Fact]:
     """The answers to all who wait for this job: its state, whether it will release them, and whom it waits for itself."""
-    waiters = [fact.place or "" for fact in subject.in_role("waits")] if subject.scope == Scope.JOB else []
+    waiters = [fact.label or "" for fact in subject.in_role("waits")] if subject.scope == Scope.JOB else []
     if not waiters:
         return
     view = view_of(subject)
@@ -179,7 +179,7 @@ def back_references(subject: Subject) -> Iterator[Fact]:
     word = GONE if view.record is None else to_bytes(view.word)
     for waiter in waiters:
         values = (word, b"1" if waiter in view.dependents else b"0", *others)
-        yield Fact(FactKind.NOTE, "answer", source.key, source.redis_type, waiter, place=view.job_id, values=values)
+        yield Fact(FactKind.NOTE, "answer", source.key, source.redis_type, waiter, label=view.job_id, values=values)
 
 
 # Facts to totals

@@ -101,7 +101,7 @@ class QlessRepairContext(RepairContext[View]):
 
 def _out_of(places: Iterable[Fact], keyspace: Keyspace) -> Iterator[Command]:
     """Takes a job out of places; a group that is empty then is taken off the register."""
-    for key, role, group, member in dict.fromkeys((fact.key, fact.role, fact.place, fact.member) for fact in places):
+    for key, role, group, member in dict.fromkeys((fact.key, fact.role, fact.label, fact.member) for fact in places):
         if role == "failed":
             yield ("LREM", key, 0, member or b"")
             if keyspace.totals.sums["listed", group or ""] <= 1:
@@ -177,7 +177,7 @@ def _depends(context: QlessRepairContext) -> Iterator[Command]:
 def _listed_as_failed(context: QlessRepairContext) -> Iterator[Command]:
     view, group = context.view, context.view.stored.group
     yield from _out_of(in_queues(view), context.keyspace)
-    if group is not None and sum(fact.place == group for fact in view.where("failed")) != 1:
+    if group is not None and sum(fact.label == group for fact in view.where("failed")) != 1:
         key = context.key("failed", group=group)
         yield ("LREM", key, 0, context.id)
         yield ("LPUSH", key, context.id)
@@ -200,7 +200,7 @@ def _one_place(context: QlessRepairContext) -> Iterator[Command]:
     meant = _MEANT.get(view.word)
     right = next((view.own[role] for role in ((meant,) if meant else roles) if role in view.own), None)
     if view.word == "failed":
-        right = next((fact for fact in view.where("failed") if fact.place == view.stored.group), None)
+        right = next((fact for fact in view.where("failed") if fact.label == view.stored.group), None)
     elif view.word == "complete":
         right = next(iter(view.where("completed")), None)
     if right is not None and (meant or view.word in WAITING or view.word == "failed"):
@@ -242,7 +242,7 @@ def _history_alone(context: QlessRepairContext) -> Iterator[Command]:
 
 def _off_failed(context: QlessRepairContext) -> Iterator[Command]:
     facts = [fact for fact in context.view.where("failed") if fact.key == context.finding_key]
-    if len(facts) > 1 and context.view.word == "failed" and facts[0].place == context.view.stored.group:
+    if len(facts) > 1 and context.view.word == "failed" and facts[0].label == context.view.stored.group:
         yield from (("LREM", context.finding_key, 0, context.id), ("LPUSH", context.finding_key, context.id))
     else:
         yield from _out_of(facts, context.keyspace)

@@ -45,7 +45,7 @@ def _worker(_finding: Finding, subject: Subject, keyspace: Keyspace) -> Iterator
 def _statistics(_finding: Finding, subject: Subject, _keyspace: Keyspace) -> Iterator[Command]:
     for fact in subject.in_role("statistics"):
         fields = fact.fields
-        if fact.place == "stats":
+        if fact.label == "stats":
             failed, failures = (whole(fields.get(name, b"0")) for name in (b"failed", b"failures"))
             kept = max(0, failed or 0)
             yield ("HSET", fact.key, "failed", kept, "failures", max(kept, failures or 0))

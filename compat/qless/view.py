@@ -86,7 +86,7 @@ class View:
         return view
 
     def _add(self, fact: Fact) -> None:
-        place = fact.place or ""
+        label = fact.label or ""
         match fact.role:
             case "record":
                 self.record = fact
@@ -96,23 +96,23 @@ class View:
             case "tracked":
                 self.tracked = fact
             case "tagged":
-                self.tagged[place] = fact
+                self.tagged[label] = fact
             case "held":
-                self.held[place] = fact
+                self.held[label] = fact
             case "slots":
-                self.slots[place] = fact
+                self.slots[label] = fact
             case "pending":
-                self.pending[place] = fact
+                self.pending[label] = fact
             case "dependencies":
                 self.dependencies[to_text(fact.member or b"")] = fact
             case "dependents":
                 self.dependents[to_text(fact.member or b"")] = fact
             case "waits":
-                self.waiting_for_it[place] = fact
+                self.waiting_for_it[label] = fact
             case "releases":
-                self.releasing_it[place] = fact
+                self.releasing_it[label] = fact
             case "answer":
-                self.answers[place] = fact
+                self.answers[label] = fact
             case "beats":
                 self.beats.append(fact)
             case role if role in EXCLUSIVE:

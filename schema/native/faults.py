@@ -38,7 +38,7 @@ class FaultTarget:
         self.record = self.names.job(job.id)
         self.stored: Stored = standard(job, Passthrough.of(job))
         self.worker = to_bytes(job.worker or "")
-        self.place: bytes = (
+        self.place_key: bytes = (
             self.names.held(job.worker or "") if self.stored.role == "held" else getattr(self.names, self.stored.role or "done")
         )
 
@@ -51,7 +51,7 @@ class FaultTarget:
         return ("HSET", self.record, name, value)
 
     def leave(self) -> Command:
-        return ("ZREM", self.place, self.id)
+        return ("ZREM", self.place_key, self.id)
 
 
 def _second_place(target: FaultTarget) -> Iterator[Command]:
@@ -66,7 +66,7 @@ def _lease_lost(target: FaultTarget) -> Iterator[Command]:
 
 def _between_places(target: FaultTarget) -> Iterator[Command]:
     if target.is_in_queue:
-        yield ("ZADD", target.place, repr((target.stored.score or 0.0) + 0.5), target.id)
+        yield ("ZADD", target.place_key, repr((target.stored.score or 0.0) + 0.5), target.id)
 
 
 def _score_forgotten(target: FaultTarget) -> Iterator[Command]:
@@ -76,7 +76,7 @@ def _score_forgotten(target: FaultTarget) -> Iterator[Command]:
 
 def _overdue(target: FaultTarget) -> Iterator[Command]:
     if target.state is State.SCHEDULED:
-        yield ("ZADD", target.place, target.now_ms - LATE_MS - LATER_MS, target.id)
+        yield ("ZADD", target.place_key, target.now_ms - LATE_MS - LATER_MS, target.id)
 
 
 def _lapsed(target: FaultTarget) -> Iterator[Command]:
@@ -111,7 +111,7 @@ def _deliveries_lost(target: FaultTarget) -> Iterator[Command]:
 
 def _due_time_lost(target: FaultTarget) -> Iterator[Command]:
     if target.state is State.SCHEDULED:
-        yield ("ZADD", target.place, "inf", target.id)
+        yield ("ZADD", target.place_key, "inf", target.id)
 
 
 _FAULTS: Mapping[str, Callable[[FaultTarget], Iterator[Command]]] = {

@@ -66,20 +66,20 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
             yield about_job(named["id"], values=tuple(entry.value))
         case "tag" | "blocked":
             for member in entry.value:
-                yield about_job(to_text(member), member=member, place=named.get("label", role))
+                yield about_job(to_text(member), member=member, label=named.get("label", role))
         case "waiting" | "scheduled" | "held" | "dead" | "done":
             for index, (member, score) in enumerate(entry.value, entry.offset):
-                yield about_job(to_text(member), member=member, score=score, index=index, place=named.get("consumer"))
+                yield about_job(to_text(member), member=member, score=score, index=index, label=named.get("consumer"))
         case "outbox":
             for member, score in entry.value:
                 yield about_job(to_text(member), member=member, score=score)
         case "unique":
-            yield about_job(to_text(entry.value), place=named["label"], values=(entry.value,))
+            yield about_job(to_text(entry.value), label=named["label"], values=(entry.value,))
         case "consumers":
             for member, score in entry.value:
                 yield about(member=member, score=score)
         case _:
-            yield about(values=entry.values, place=named.get("name"))
+            yield about(values=entry.values, label=named.get("name"))
 
 
 # Facts to totals
@@ -121,7 +121,7 @@ def tally(fact: Fact, totals: Totals) -> None:
         case "forwarding":
             totals.name("looked at", map(to_text, fact.values))
         case "exchange":
-            totals.name(bindings_label(fact.place or ""), (to_text(name) for name in fact.fields if Binding.parse(name)))
+            totals.name(bindings_label(fact.label or ""), (to_text(name) for name in fact.fields if Binding.parse(name)))
         case "wake":
             totals.count("tokens", queue, len(fact.values))
         case "waiting" | "held":
@@ -188,9 +188,9 @@ class View:
         if place is None:
             return Stored(self.fields, needs=self.needs)
         lease = None
-        if place.place is not None and place.role == "held":
-            lease = totals.maxima.get(("lease", consumer_label(self.queue, place.place)))
-        holder = place.place if place.role == "held" else None
+        if place.label is not None and place.role == "held":
+            lease = totals.maxima.get(("lease", consumer_label(self.queue, place.label)))
+        holder = place.label if place.role == "held" else None
         return Stored(self.fields, place.role, place.score, holder, lease, self.needs)
 
 

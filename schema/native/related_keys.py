@@ -24,7 +24,7 @@ def related_keys(subject: Subject, keyspace: Keyspace) -> Iterator[KeyRef]:
     for place in (keys.waiting, keys.scheduled, keys.dead, keys.done, keys.outbox):
         yield KeyRef(place, "zset", (own,))
     yield KeyRef(keys.blocked, "set", (own,))
-    holders = {place.place for place in view.places if place.role == "held" and place.place}
+    holders = {place.label for place in view.places if place.role == "held" and place.label}
     if b"consumer" in view.fields:
         holders.add(to_text(view.fields[b"consumer"]))
     for holder in holders:

@@ -88,8 +88,8 @@ def _two_places(view: View, _keyspace: Keyspace) -> Iterator[Command]:
 
 def _holder_unknown(view: View, keyspace: Keyspace) -> Iterator[Command]:
     for place in view.places:
-        if place.role == "held" and place.place is not None:
-            yield ("ZADD", _keys(view, keyspace).consumers, "NX", keyspace.now_ms - 1, to_bytes(place.place))
+        if place.role == "held" and place.label is not None:
+            yield ("ZADD", _keys(view, keyspace).consumers, "NX", keyspace.now_ms - 1, to_bytes(place.label))
 
 
 def _odd_score(view: View, _keyspace: Keyspace) -> Iterator[Command]:

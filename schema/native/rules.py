@@ -55,9 +55,9 @@ def _two_places(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
 
 def _holder_unknown(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     for place in view.places:
-        if place.role == "held" and _lease(view, place.place, keyspace) is None:
+        if place.role == "held" and _lease(view, place.label, keyspace) is None:
             yield _violation(
-                view, f"held by {show(place.place or '')}, which has no lease: nobody will ever reclaim it", place.key
+                view, f"held by {show(place.label or '')}, which has no lease: nobody will ever reclaim it", place.key
             )
 
 
@@ -126,7 +126,7 @@ def _overdue(view: View, keyspace: Keyspace) -> Iterator[Violation]:
 
 def _lapsed(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     for place in view.places:
-        lease = _lease(view, place.place, keyspace) if place.role == "held" else None
+        lease = _lease(view, place.label, keyspace) if place.role == "held" else None
         if lease is not None and lease < keyspace.now_ms - LATE_MS:
             yield _violation(
                 view, f"its consumer's lease ended {ago(lease, keyspace.now_ms)}: no consumer looks at this queue", place.key
@@ -169,14 +169,14 @@ def _unique_without_holder(view: View, _keyspace: Keyspace) -> Iterator[Violatio
     for key in view.unique_keys:
         # One with a TTL is held for that time, whatever becomes of the job.
         if key.ttl_ms is None and not holds_unique(view, key):
-            has_ended = "has ended" if view.fields.get(b"unique") == to_bytes(key.place or "") else "does not hold it"
-            yield _violation(view, f"has the unique key {show(key.place or '', 80)!r}, but {has_ended}", key.key)
+            has_ended = "has ended" if view.fields.get(b"unique") == to_bytes(key.label or "") else "does not hold it"
+            yield _violation(view, f"has the unique key {show(key.label or '', 80)!r}, but {has_ended}", key.key)
 
 
 def holds_unique(view: View, key: Fact) -> bool:
     """Whether the job holds the dedup key that names it."""
     ended = any(place.role in ("dead", "done") for place in view.places)
-    return view.fields.get(b"unique") == to_bytes(key.place or "") and not ended
+    return view.fields.get(b"unique") == to_bytes(key.label or "") and not ended
 
 
 def _lease(view: View, consumer: str | None, keyspace: Keyspace) -> int | None:

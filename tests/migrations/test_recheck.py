@@ -76,7 +76,7 @@ def _refs(subject: Subject, keyspace: Keyspace) -> list[Any]:
 def _stated(subject: Subject) -> set[Any]:
     """What the facts say. Sets have no order, and of ranks in sorted sets no rule speaks: an index counts in lists alone."""
     return {
-        (fact.role, fact.key, fact.member, fact.score, fact.place, fact.values, fact.redis_type == "list" and fact.index)
+        (fact.role, fact.key, fact.member, fact.score, fact.label, fact.values, fact.redis_type == "list" and fact.index)
         for fact in subject.facts
     }
 

@@ -43,7 +43,7 @@ FACT = st.builds(
     job_id=NAMES | st.none(),
     scope=NAMES,
     queue=NAMES | st.none(),
-    place=NAMES | st.none(),
+    label=NAMES | st.none(),
     member=st.binary() | st.none(),
     score=st.floats(allow_nan=False) | st.none(),
     index=st.integers(0, 1 << 62) | st.none(),

@@ -46,11 +46,11 @@ def head_is_an_original(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
 def is_in_its_list(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     own = view.own_list
     stays = view.is_job and view.status != "canceled" and not view.is_dying
-    if stays and own is not None and all(fact.place != own for fact in view.lists):
+    if stays and own is not None and all(fact.label != own for fact in view.lists):
         key = layout(keyspace.prefix).key("hashes", hashed=own)
         yield view.violation(f"missing in {show(key)}: it can never expire")
     for fact in view.lists:
-        if fact.index != 0 and (not view.is_job or fact.place != own):
+        if fact.index != 0 and (not view.is_job or fact.label != own):
             found = f"a hash of {show(to_text(view.fields.get(b'hash', b'')))!r}" if view.is_job else "no record"
             yield view.violation(
                 f"in {show(fact.key)} with {found}: what ends the list aborts, or ends this job too", key=fact.key

@@ -74,7 +74,7 @@ def waits_for_all(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
 )
 def tagged_rightly(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     for fact in view.tagged:
-        if not view.is_job or fact.place not in view.tags:
+        if not view.is_job or fact.label not in view.tags:
             found = "no longer has this tag" if view.is_job else "has no record"
             yield view.violation(f"a job in {show(fact.key)} {found}", key=fact.key)
 
@@ -97,7 +97,7 @@ def untagged(view: View) -> list[str]:
     """The tags of a job in whose sets it should stand, and does not."""
     if not view.is_job or view.is_dying:
         return []
-    found = {fact.place for fact in view.tagged}
+    found = {fact.label for fact in view.tagged}
     return [tag for tag in dict.fromkeys(view.tags) if tag not in found]
 
 
@@ -112,9 +112,9 @@ def child_knows_parent(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     raw = view.fields.get(b"parent")
     parent = to_text(raw) if raw is not None and view.is_job else None
     for fact in view.child_of:
-        if fact.place != parent:
+        if fact.label != parent:
             found = "names another parent" if view.is_job else "has no record"
             yield view.violation(f"a child in {show(fact.key)} {found}", key=fact.key)
-    if parent is not None and not view.is_dying and all(fact.place != parent for fact in view.child_of):
+    if parent is not None and not view.is_dying and all(fact.label != parent for fact in view.child_of):
         key = layout(keyspace.prefix).key("children", id=parent)
         yield view.violation(f"missing in {show(key)}: canceling the parent leaves it running")

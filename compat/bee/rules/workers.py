@@ -29,7 +29,7 @@ def running_is_held(view: View, keyspace: Keyspace) -> Iterator[Violation]:
         return
     if "locks" not in view.own:
         yield view.violation(f"missing in {own_key(view, keyspace, 'locks')}: nothing ever brings it back")
-    elif all(fact.place != view.worker for fact in view.held):
+    elif all(fact.label != view.worker for fact in view.held):
         key = layout(keyspace.prefix).key("held", worker=view.worker)
         detail = f"missing in {show(key)}: its lock is not renewed, and it will be taken from a live worker"
         yield view.violation(detail, severity=Severity.WARNING)
@@ -44,11 +44,11 @@ def running_is_held(view: View, keyspace: Keyspace) -> Iterator[Violation]:
 )
 def held_is_running(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     for fact in view.held:
-        if view.status != "running" or fact.place != view.worker:
+        if view.status != "running" or fact.label != view.worker:
             found = f"status {show(view.status, 40)!r}" if view.is_job else "there is no record"
             if view.status == "running":
                 found = f"it runs on {show(view.worker)!r}"
-            worker = show(fact.place or "")
+            worker = show(fact.label or "")
             yield view.violation(f"worker {worker!r} holds it, but {found}: the next heartbeat locks it anew", key=fact.key)
 
 
@@ -88,7 +88,7 @@ def lock_is_renewed(view: View, keyspace: Keyspace) -> Iterator[Violation]:
 def no_lock_was_waited_for(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     for fact in view.waits:
         count = whole(fact.values[0])
-        if view.status == "running" and fact.place == view.worker and count in (1, 2, 3):
+        if view.status == "running" and fact.label == view.worker and count in (1, 2, 3):
             yield view.violation(f"its lock has run out {count} of 4 times: its worker may be dead", key=fact.key)
         elif fact.ttl_ms is None:
             yield view.violation("a counter of expired locks that nobody needs, and that never goes away", key=fact.key)

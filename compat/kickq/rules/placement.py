@@ -30,7 +30,7 @@ book: Rulebook[View] = Rulebook(view_of)
     repair="put the id into the set of its state, and take it out of the others",
 )
 def is_in_one_set(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
-    words = {fact.place for fact in view.sets}
+    words = {fact.label for fact in view.sets}
     if not view.known or words == {view.word}:
         return
     if len(words) > 1:

@@ -35,7 +35,7 @@ def index_of(view: View, keyspace: Keyspace, role: str) -> str:
 )
 def member_has_hash(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.record is None and view.places:
-        waits = any(fact.place == WORDS[State.WAITING] and fact.role == "by_type" for fact in view.places)
+        waits = any(fact.label == WORDS[State.WAITING] and fact.role == "by_type" for fact in view.places)
         cost = "; it will eat a wake-up token and a job's turn" if waits else ""
         yield view.violation(f"listed without a hash in {keys_of(view.places)}{cost}")
 
@@ -104,10 +104,10 @@ def is_in_one_state(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     others = [
         fact
         for fact in view.places
-        if fact.role != "all" and (fact.place != view.word or (fact.role == "by_type" and fact.queue != view.queue))
+        if fact.role != "all" and (fact.label != view.word or (fact.role == "by_type" and fact.queue != view.queue))
     ]
     if others:
-        runs = any(fact.place in (WORDS[State.WAITING], WORDS[State.SCHEDULED]) for fact in others)
+        runs = any(fact.label in (WORDS[State.WAITING], WORDS[State.SCHEDULED]) for fact in others)
         detail = f"the hash says {show(view.word or '')}, but it is also in {keys_of(others)}"
         yield view.violation(detail + (": it may run again" if runs else ""), severity=None if runs else Severity.WARNING)
 
@@ -176,7 +176,7 @@ def members_have_one_form(view: View, keyspace: Keyspace) -> Iterator[Violation]
             wrong[fact.key] = fact
     if wrong:
         facts = list(wrong.values())
-        finished = all(fact.place not in (WORDS[State.WAITING], WORDS[State.SCHEDULED], WORDS[State.ACTIVE]) for fact in facts)
+        finished = all(fact.label not in (WORDS[State.WAITING], WORDS[State.SCHEDULED], WORDS[State.ACTIVE]) for fact in facts)
         detail = f"member {show(facts[0].member or b'')!r} in {keys_of(facts)}: kue in its present version never removes it"
         yield view.violation(detail, key=facts[0].key, severity=Severity.WARNING if finished else None)
 

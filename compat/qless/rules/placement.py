@@ -122,7 +122,7 @@ def is_listed_as_failed(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if not view.is_job or view.word != "failed":
         return
     group = view.stored.group
-    listed = sum(fact.place == group for fact in view.where("failed"))
+    listed = sum(fact.label == group for fact in view.where("failed"))
     if group is not None and listed != 1:
         yield view.violation(f"failed, and listed {listed} times under its group {show(group, 60)!r}")
     if in_queues(view):
@@ -250,7 +250,7 @@ def completed_is_complete(view: View, _keyspace: Keyspace) -> Iterator[Violation
     repair="take the job off the list",
 )
 def failed_has_failed(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
-    listed = Counter((fact.key, fact.place) for fact in view.where("failed"))
+    listed = Counter((fact.key, fact.label) for fact in view.where("failed"))
     for (key, group), times in listed.items():
         if view.record is None:
             yield view.violation(f"listed in {show(key)} without a hash: putting the group back stops here", key=key)

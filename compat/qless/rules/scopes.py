@@ -142,7 +142,7 @@ def worker_is_registered(subject: Subject, _keyspace: Keyspace) -> Iterator[Viol
 def statistics_add_up(subject: Subject, _keyspace: Keyspace) -> Iterator[Violation]:
     for fact in subject.in_role("statistics"):
         fields = fact.fields
-        if fact.place == "stats":
+        if fact.label == "stats":
             failed, failures = (whole(fields.get(name, b"0")) for name in (b"failed", b"failures"))
             if failed is None or failures is None or not 0 <= failed <= failures:
                 yield Violation(f"{failed} failed jobs of {failures} failures", fact.key, fact.queue)

@@ -254,7 +254,7 @@ def test_keys_of_others_are_left_alone() -> None:
 )
 def test_a_queue_may_have_any_name(key: bytes, redis_type: str, role: str, place: str) -> None:
     [fact] = FAMILY.facts(Entry(key, redis_type, [b"a:\xff"]), "kickq")
-    assert (fact.role, fact.queue or fact.place or "", fact.job_id) == (role, place, "a:\udcff")
+    assert (fact.role, fact.queue or fact.label or "", fact.job_id) == (role, place, "a:\udcff")
 
 
 @pytest.mark.parametrize(
