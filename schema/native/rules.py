@@ -24,7 +24,7 @@ LATE_MS = 60_000
 """Due jobs and lapsed leases are seen at the next poll of any consumer, at most a lease later. What is older, nobody sees."""
 
 STALE_MS = 300_000
-"""Every client that consumes looks after dead letters on their way, at least twice a minute. What is older, nobody carries."""
+"""Every client that consumes looks after dead letters on their way, at least twice a minute. What is older, nobody forwards."""
 
 Check = Callable[[View, Keyspace], Iterator[Violation]]
 
@@ -79,23 +79,23 @@ def _score_inexact(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
         if place.role in ("waiting", "held") and place.score is not None and whole_score(place.score) is not None:
             inexact = abs(place.score) > 2**53 or not place.score.is_integer()
             if inexact:
-                yield _violation(view, f"has the place {place.score!r}, which is no priority and sequence", place.key)
+                yield _violation(view, f"has the score {place.score!r}, which is no priority and sequence", place.key)
 
 
 def _score_unreadable(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     for place in view.places:
         if place.role in ("waiting", "held") and whole_score(place.score) is None:
-            yield _violation(view, f"has the place {place.score!r}, which is none", place.key)
+            yield _violation(view, f"has the score {place.score!r}, which is none", place.key)
 
 
 def _score_forgotten(*roles: str) -> Check:
-    """Whether a job in such a place remembers one in waiting that can't be read."""
+    """Whether a job in such a place remembers a score in waiting that can't be read."""
 
     def check(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
         own, score = view.own_place, view.fields.get(b"score")
         if own is not None and own.role in roles and score is not None and number(score) is None:
             yield _violation(
-                view, f"remembers the place {show(score, 40)!r}; it will go ahead of all others of the middle priority"
+                view, f"remembers the score {show(score, 40)!r}; it will go ahead of all others of the middle priority"
             )
 
     return check
@@ -254,7 +254,7 @@ def _unregistered(keyspace: Keyspace) -> Iterator[Violation]:
 
 def _not_looked_at(keyspace: Keyspace) -> Iterator[Violation]:
     for queue in sorted(_known(keyspace, "forwarding") - _known(keyspace, "looked at")):
-        detail = "has a dead letter exchange, but is not listed as such: its letters wait for a consumer of its own"
+        detail = "has a dead letter exchange, but is not listed as such: its dead letters wait for a consumer of its own"
         yield Violation(detail, _meta(queue, keyspace), queue)
 
 
@@ -285,8 +285,8 @@ def _about_queues(
 
 ERROR, WARNING = Severity.ERROR, Severity.WARNING
 
-EXACT_PLACES = "Places in waiting are exact; a job whose place can't be read is not carried"
-REMEMBERED_PLACES = "Remembered places are whole numbers; a job that would go by another one is not carried"
+EXACT_SCORES = "Scores in waiting are exact; a job whose score can't be read is not carried"
+REMEMBERED_SCORES = "Remembered scores are whole numbers; a job that would go by another one is not carried"
 KEPT = "What a migration kept can be read; otherwise the job is not carried"
 DELIVERIES = "Deliveries are counted in whole numbers; a job that has yet to run is not carried without"
 DUE = "A scheduled job has a time when it is due; otherwise it is not carried"
@@ -298,10 +298,10 @@ RULES = (
     _about_job(3, "Every job stands in one place only", ERROR, Harm.DUPLICATE, _two_places, "keep the first place"),
     _about_job(4, "Every holder has a lease", ERROR, Harm.LOST, _holder_unknown, "put the job back in waiting"),
     _about_job(5, "Every job has a sound message or a payload", ERROR, Harm.POISON, _no_message, "move the job to dead", True),
-    _about_job(6, EXACT_PLACES, WARNING, Harm.LATE, _score_unreadable, assumes=FIRST),
-    _about_job(6, EXACT_PLACES, WARNING, Harm.LATE, _score_inexact),
-    _about_job(7, REMEMBERED_PLACES, WARNING, Harm.LATE, _score_forgotten("scheduled", "blocked"), assumes=FIRST),
-    _about_job(7, REMEMBERED_PLACES, WARNING, Harm.LATE, _score_forgotten("dead")),
+    _about_job(6, EXACT_SCORES, WARNING, Harm.LATE, _score_unreadable, assumes=FIRST),
+    _about_job(6, EXACT_SCORES, WARNING, Harm.LATE, _score_inexact),
+    _about_job(7, REMEMBERED_SCORES, WARNING, Harm.LATE, _score_forgotten("scheduled", "blocked"), assumes=FIRST),
+    _about_job(7, REMEMBERED_SCORES, WARNING, Harm.LATE, _score_forgotten("dead")),
     _about_job(8, "A blocked job waits for something", ERROR, Harm.LOST, _blocked_by_nothing, "put the job in waiting"),
     _about_job(9, "Due jobs are promoted", WARNING, Harm.LATE, _overdue, "start a consumer"),
     _about_job(10, "Lapsed leases are reclaimed", WARNING, Harm.LATE, _lapsed, "start a consumer"),
@@ -309,14 +309,14 @@ RULES = (
     _about_queues(12, "Queues have a schema that this version knows", ERROR, Harm.LOST, _other_schema, "update ferryman"),
     _about_queues(13, "Jobs belong to a queue that exists", ERROR, Harm.LOST, _jobs_without_queue, "declare the queue"),
     _about_queues(14, "Where jobs wait, one token does", WARNING, Harm.LATE, _tokens, "publish, or start a consumer"),
-    _about_queues(15, "Sequences are above every place given", WARNING, Harm.LATE, _sequence_behind, "raise the sequence"),
+    _about_queues(15, "Sequences are above every one given", WARNING, Harm.LATE, _sequence_behind, "raise the sequence"),
     _about_queues(16, "Keys under the prefix are ours", WARNING, Harm.COSMETIC, _odd_keys, "move the key away"),
     _about_queues(17, "Only keys of temporary queues expire", ERROR, Harm.LOST, _expiring, "PERSIST the key"),
     _about_queues(18, "Lasting queues are listed", WARNING, Harm.COSMETIC, _unregistered, "declare the queue again"),
     _about_job(
-        19, "Dead letters are carried on", WARNING, Harm.LATE, _dead_letter_stale, "start a consumer, or let them stay dead"
+        19, "Dead letters are forwarded", WARNING, Harm.LATE, _dead_letter_stale, "start a consumer, or let them stay dead"
     ),
-    _about_job(20, "Only dead jobs are letters", ERROR, Harm.DUPLICATE, _outbox_not_dead, "strike the job off the outbox"),
+    _about_job(20, "Only dead jobs are in the outbox", ERROR, Harm.DUPLICATE, _outbox_not_dead, "take the job out of the outbox"),
     _about_job(21, "Unique keys name who holds them", WARNING, Harm.LEAK, _unique_without_holder, "delete the key"),
     _about_queues(22, "Queues that forward are listed", WARNING, Harm.LATE, _not_looked_at, "list the queue"),
     _about_job(23, DELIVERIES, ERROR, Harm.POISON, _deliveries_lost, assumes="as if it had never been delivered"),
