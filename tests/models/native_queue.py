@@ -82,7 +82,7 @@ class QueueModel:
         self.count("reclaimed", moved)
         return moved
 
-    def bury(self, job: str, reason: str) -> None:
+    def dead_letter(self, job: str, reason: str) -> None:
         self.dead.add(job)
         self.jobs[job].reason = reason
         self.release_key(job)
@@ -100,16 +100,16 @@ class QueueModel:
     def end(self, job: str) -> None:
         """The job exists no more."""
         self.release_key(job)
-        self.exhume(job)
+        self.remove_dead(job)
         del self.jobs[job]
 
-    def exhume(self, job: str) -> None:
+    def remove_dead(self, job: str) -> None:
         self.dead.discard(job)
         if job in self.outbox:
             self.outbox.remove(job)
 
-    def carry(self, arrived: list[bool]) -> int:
-        """What becomes of the first letters of the outbox."""
+    def forward(self, arrived: list[bool]) -> int:
+        """What becomes of the first dead letters of the outbox."""
         for job, has_arrived in zip(self.outbox[: len(arrived)], arrived, strict=True):
             self.outbox.remove(job)
             if has_arrived:
@@ -124,7 +124,7 @@ class QueueModel:
             if expires_at is None or expires_at > now:
                 return
             self.waiting.remove(job)
-            self.bury(job, "expired")
+            self.dead_letter(job, "expired")
 
     def take(self, consumer: str, n: int, lease: int, limit: int, now: int) -> list[str]:
         self.leases[consumer] = now + lease
@@ -137,9 +137,9 @@ class QueueModel:
             job = self.jobs[name]
             self.waiting.remove(name)
             if job.expires_at is not None and job.expires_at <= now:
-                self.bury(name, "expired")
+                self.dead_letter(name, "expired")
             elif job.deliveries >= limit:
-                self.bury(name, "delivery_limit")
+                self.dead_letter(name, "delivery_limit")
             else:
                 job.deliveries += 1
                 job.last_holder = consumer
@@ -147,10 +147,10 @@ class QueueModel:
                 taken.append(name)
         self.count("delivered", len(taken))
         self.count("redelivered", sum(self.jobs[name].deliveries > 1 for name in taken))
-        self.register(consumer, lease, now)
+        self.renew_lease(consumer, lease, now)
         return taken
 
-    def register(self, consumer: str, lease: int, now: int) -> None:
+    def renew_lease(self, consumer: str, lease: int, now: int) -> None:
         self.leases[consumer] = now + (lease if self.held.get(consumer) else 2 * lease)
 
     def next_event(self, consumer: str, lease: int, now: int) -> int:
@@ -176,7 +176,7 @@ class QueueModel:
     def _has_come_back(self, job: str) -> bool:
         return job in self.waiting or (job in self.dead and self.jobs[job].reason == "delivery_limit")
 
-    def put_back(self, consumer: str, job: str) -> bool:
+    def return_job(self, consumer: str, job: str) -> bool:
         if not self.holds(consumer, job):
             return False
         self.held[consumer].remove(job)
@@ -185,14 +185,14 @@ class QueueModel:
         return True
 
     def requeue(self, consumer: str, job: str) -> bool:
-        back = self.put_back(consumer, job)
+        back = self.return_job(consumer, job)
         self.count("requeued", int(back))
         return back
 
     def release(self, consumer: str, jobs: list[str]) -> int:
         released = 0
         for job in jobs:
-            if self.put_back(consumer, job):
+            if self.return_job(consumer, job):
                 self.jobs[job].deliveries -= 1
                 released += 1
         self.count("released", released)
@@ -202,13 +202,13 @@ class QueueModel:
         if not self.holds(consumer, job):
             return False
         self.held[consumer].remove(job)
-        self.bury(job, "rejected")
+        self.dead_letter(job, "rejected")
         return True
 
     def renew(self, consumer: str, lease: int, now: int) -> bool:
         if consumer not in self.leases:
             return False
-        self.register(consumer, lease, now)
+        self.renew_lease(consumer, lease, now)
         return True
 
     def forget(self, consumer: str) -> int:
@@ -241,7 +241,7 @@ class QueueModel:
     def revive(self, job: str) -> bool:
         if job not in self.dead:
             return False
-        self.exhume(job)
+        self.remove_dead(job)
         self.waiting.add(job)
         unique = self.jobs[job].unique
         self.jobs[job] = ModelJob(self.jobs[job].score, unique=unique)

@@ -202,15 +202,15 @@ class NativeQueue(RuleBasedStateMachine):
 
     @precondition(lambda self: self.model.outbox)
     @rule(arrived=st.lists(st.booleans(), min_size=1, max_size=3))
-    def carry(self, arrived: list[bool]) -> None:
-        letters = self.send(self.scripts.outbox(QUEUE, limit=len(arrived), now=self.now))
+    def forward(self, arrived: list[bool]) -> None:
+        outbox = self.send(self.scripts.outbox(QUEUE, limit=len(arrived), now=self.now))
         self.model.promote(self.now)
         self.model.expire_first(self.now)
-        assert letters is not None
-        assert [letter.job.id for letter in letters.dead_letters] == self.model.outbox[: len(arrived)]
-        settled = list(zip(letters.dead_letters, arrived, strict=False))
-        carried = self.send(self.scripts.forwarded(QUEUE, settled, now=self.now))
-        assert carried == self.model.carry(arrived[: len(settled)])
+        assert outbox is not None
+        assert [letter.job.id for letter in outbox.dead_letters] == self.model.outbox[: len(arrived)]
+        forwarded = list(zip(outbox.dead_letters, arrived, strict=False))
+        ended = self.send(self.scripts.forwarded(QUEUE, forwarded, now=self.now))
+        assert ended == self.model.forward(arrived[: len(forwarded)])
 
     # After every step
 

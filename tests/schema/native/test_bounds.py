@@ -142,7 +142,7 @@ def test_a_purge_of_many_jobs_counts_all_of_them_over_its_calls(send: Send) -> N
     assert [(part.jobs, part.more) for part in parts] == [(MAX_PER_CALL, True), (MAX_PER_CALL, True), (500, False)]
 
 
-# Dead letters, and looking
+# Dead letters, and searching
 
 
 def test_dead_jobs_are_shown_up_to_a_limit_of_bytes(send: Send) -> None:

@@ -322,7 +322,7 @@ def test_any_content_gives_jobs_and_findings_and_never_an_error(found: list[Entr
             assert isinstance(stored_with_overflow(job, Passthrough.of(job)).fields, dict)
 
 
-# What can't be carried
+# What can't be written
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def forwarding(send: Send, client: redis.Redis) -> redis.Redis:
     return client
 
 
-def bury(send: Send) -> None:
+def make_dead(send: Send) -> None:
     """Publishes two jobs, and rejects one of them."""
     publish(send, 1, 2)
     send(scripts.take("q", "ann", 1, LEASE, now=NOW))
@@ -62,7 +62,7 @@ def bury(send: Send) -> None:
 
 
 def test_a_letter_is_stale_when_nobody_has_carried_it_for_long(send: Send, forwarding: redis.Redis) -> None:
-    bury(send)
+    make_dead(send)
     assert found(forwarding, NOW + STALE_MS) == []
     (finding,) = found(forwarding, NOW + STALE_MS + 2)
     assert (finding.rule, finding.job_id, finding.queue) == ("NATIVE-19", "p-1", "q")
@@ -75,7 +75,7 @@ def test_a_letter_is_stale_when_nobody_has_carried_it_for_long(send: Send, forwa
 def test_letters_of_a_queue_that_has_no_exchange_any_more_can_stay_dead(
     send: Send, server: Server, forwarding: redis.Redis
 ) -> None:
-    bury(send)
+    make_dead(send)
     address, later = Address.parse(server.url()), NOW + 10**9
     assert applied(address, ["NATIVE-19"], later)[0].outcome is not Outcome.MENDED, "somebody may still carry it"
     send(scripts.declare("q", {"x-max-length": 9}))
@@ -126,7 +126,7 @@ def test_a_dedup_key_of_a_job_that_has_ended_is_found_and_deleted(
 
 
 def life(client: redis.Redis) -> Iterator[Step]:
-    """Jobs with dedup keys are published, taken, acked, rejected, put back, revived and carried on, for ever."""
+    """Jobs with dedup keys are published, taken, acked, rejected, put back, revived and forwarded, for ever."""
     for first in count(0, 20):
         ids = [f"p-{n}" for n in range(first, first + 20)]
         yield partial(run, client, scripts.publish("q", "p", [Publication(each, BODY, unique=each) for each in ids]))
@@ -135,9 +135,9 @@ def life(client: redis.Redis) -> Iterator[Step]:
             yield partial(run, client, scripts.reject("q", "ann", each, "rejected"))
         yield partial(run, client, scripts.requeue("q", "ann", ids[10:15]))
         yield partial(run, client, scripts.revive("q", ids[:5]))
-        letters = run(client, scripts.outbox("q"))
-        assert letters is not None
-        yield partial(run, client, scripts.forwarded("q", [(letter, True) for letter in letters.dead_letters]))
+        outbox = run(client, scripts.outbox("q"))
+        assert outbox is not None
+        yield partial(run, client, scripts.forwarded("q", [(letter, True) for letter in outbox.dead_letters]))
         yield partial(run, client, scripts.take("q", "ann", 20, LEASE))
         yield partial(run, client, scripts.ack("q", "ann", ids))
 
@@ -159,9 +159,9 @@ def test_audits_of_a_queue_in_full_swing_find_nothing(
 
 
 def audited(server: Server) -> list[Finding]:
-    """What an audit in the midst of it tells."""
-    told: list[Finding] = []
+    """What an audit in the midst of it finds."""
+    findings: list[Finding] = []
     with server.client() as client:
         now = int(client.time()[0]) * 1000
-    LocalEngine(PACE).audit(Address.parse(server.url()), now, told.append)
-    return [each for each in told if each.rule in LEFT]
+    LocalEngine(PACE).audit(Address.parse(server.url()), now, findings.append)
+    return [each for each in findings if each.rule in LEFT]

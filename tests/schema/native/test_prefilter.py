@@ -73,15 +73,15 @@ def test_no_rule_finds_anything_in_a_job_that_is_accepted(job, changes, missing,
     if score is not None:
         place = Entry(place.key, "zset", [(place.value[0][0], score)])
     prefilter = FAMILY.prefilter(PREFIX, NOW)
-    sound, index_members = accept(prefilter, value), prefilter.index_members(place)
-    accepted = sound is not None and index_members.numbers == [prefilter.record(record.key)]
+    taken, index_members = accept(prefilter, value), prefilter.index_members(place)
+    accepted = taken is not None and index_members.numbers == [prefilter.record(record.key)]
     event(f"accepted: {accepted}, changed: {bool(changes or missing or score)}")
     if not accepted:
         return
     seen = read_keyspace(FAMILY, [record, place], PREFIX, NOW)
     assert [finding for finding in seen.findings() if finding.job_id is not None] == []
     (read,) = seen.jobs()
-    assert (read.queue, read.state, read.created_at) == (index_members.group.queue, index_members.group.state, sound.created_at)
+    assert (read.queue, read.state, read.created_at) == (index_members.group.queue, index_members.group.state, taken.created_at)
     stated = join([fact for entry in (record, place) for fact in FAMILY.facts(entry, PREFIX)])
     made = subject_of(record, place)
     assert (made.job_id, made.scope, set(made.facts)) == (stated.job_id, stated.scope, set(stated.facts))
@@ -107,16 +107,21 @@ def test_jobs_that_are_late_are_accepted_for_a_transfer() -> None:
 
 def test_nearly_all_jobs_are_accepted() -> None:
     prefilter = FAMILY.prefilter(PREFIX, NOW)
-    told = Counter((job.state in UNHELD, accept(prefilter, stored(job)[0].value) is not None) for job in JOBS)
-    assert told[True, False] == 0 < told[True, True]
+    counts = Counter((job.state in UNHELD, accept(prefilter, stored(job)[0].value) is not None) for job in JOBS)
+    assert counts[True, False] == 0 < counts[True, True]
 
 
 def test_only_places_where_nobody_holds_a_job_are_accepted() -> None:
     prefilter = FAMILY.prefilter(PREFIX, NOW)
     entries = [entry for job in JOBS for entry in stored(job)[1]]
-    told = {entry.key.rpartition(b"}:")[2].split(b":")[0]: prefilter.index_members(entry) for entry in entries}
-    assert {role for role, members in told.items() if members is not None} == {b"waiting", b"scheduled", b"dead", b"done"}
-    assert {b"held", b"consumers"} <= told.keys()
+    by_role = {entry.key.rpartition(b"}:")[2].split(b":")[0]: prefilter.index_members(entry) for entry in entries}
+    assert {role for role, members in by_role.items() if members is not None} == {
+        b"waiting",
+        b"scheduled",
+        b"dead",
+        b"done",
+    }
+    assert {b"held", b"consumers"} <= by_role.keys()
 
 
 @given(st.sampled_from(PLAIN))

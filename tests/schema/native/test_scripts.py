@@ -21,9 +21,9 @@ def test_a_piece_consists_of_definitions(piece: str) -> None:
 @pytest.mark.parametrize("transition", TRANSITIONS)
 def test_a_script_carries_what_it_uses_of_the_pieces_and_nothing_else(transition: str) -> None:
     text = script(transition).text
-    carried = [definition for piece in PIECES for definition in definitions(piece) if definition in text]
-    assert carried
-    for definition in carried:
+    included = [definition for piece in PIECES for definition in definitions(piece) if definition in text]
+    assert included
+    for definition in included:
         rest = text.replace(definition, "")
         assert any(re.search(rf"\b{name}\b", rest) for name in names(definition)), f"nobody uses {definition}"
     assert "\n--" not in text

@@ -51,8 +51,8 @@ def test_names_of_records(those: list[bytes]) -> None:
     st.lists(st.none() | fields, min_size=1, max_size=3),
 )
 def test_records_are_accepted_as_one_by_one(those, missing) -> None:
-    told, found = accept_both(PREFILTER, BATCH, without([stored(job)[0].value | changes for job, changes in those], missing))
-    times = [sound.created_at for sound in told if sound is not None]
+    singly, found = accept_both(PREFILTER, BATCH, without([stored(job)[0].value | changes for job, changes in those], missing))
+    times = [each.created_at for each in singly if each is not None]
     assert found.take(found.at != NOT_ACCEPTED).created_at.tolist() == [UNDATED if time is None else time for time in times]
 
 

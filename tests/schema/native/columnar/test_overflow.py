@@ -35,9 +35,9 @@ def overflow_of(columns: OverflowColumns, row: int) -> Overflow | None:
     if columns.has("logs")[row]:
         start = int(lines.counts[:row].sum())
         fields["logs"] = tuple(lines.items[start + index] for index in range(lines.counts[row]))
-    kept = Overflow.decode(b'{"fields":{},"extra":%b,"at":[],"native":false}' % extra[row]).extra
-    assert families >= kept.keys()
-    return Overflow(fields, kept, [columns.roles[row].decode(), float(columns.scores[row])])
+    others = Overflow.decode(b'{"fields":{},"extra":%b,"at":[],"native":false}' % extra[row]).extra
+    assert families >= others.keys()
+    return Overflow(fields, others, [columns.roles[row].decode(), float(columns.scores[row])])
 
 
 @settings(max_examples=500)
@@ -48,9 +48,9 @@ def test_what_is_plainly_aside_is_what_is_aside(rows, way: Way, data: st.DataObj
     texts = []
     for job, random in rows:
         fields = {name: getattr(job, name) for name in FIELDS if random.random() < 0.7}
-        place, score = random.choice(["waiting", "dead", "x"]), random.choice([0, 7, 2**53, -(2**45), random.randrange(2**53)])
+        role, score = random.choice(["waiting", "dead", "x"]), random.choice([0, 7, 2**53, -(2**45), random.randrange(2**53)])
         extra = random.choice([{}, job.extra])
-        text = Overflow(fields, extra, [place, float(score)], random.random() < 0.1).encode()
+        text = Overflow(fields, extra, [role, float(score)], random.random() < 0.1).encode()
         if random.random() < 0.5:
             at = random.randrange(len(text) + 1)
             text = text[:at] + random.choice([b"", b",", b"}", b"0", b"=", b"-", b'"']) + text[at + random.randrange(2) :]
@@ -80,11 +80,11 @@ def test_what_families_keep_is_told_in_order(extra: dict[str, Any]) -> None:
     text = b'{"fields":{},"extra":%b,"at":["x",1.0],"native":false}' % encode_tagged(extra)
     columns = OverflowColumns.of(BinaryViews.of([text]))
     try:
-        kept = Overflow.decode(text).extra
+        others = Overflow.decode(text).extra
     except MalformedValue:
         assert not columns.are_plain.any()
         return
     assert columns.are_plain.all()
     found, families = columns.extra()
-    assert found.to_list() == [encode_tagged(kept, ordered=True)]
-    assert families == kept.keys()
+    assert found.to_list() == [encode_tagged(others, ordered=True)]
+    assert families == others.keys()

@@ -67,7 +67,7 @@ def test_jobs_in_a_table_are_written_as_each_of_them(like, others, fields, data)
         data.draw(st.lists(values, min_size=len(rows), max_size=len(rows)))
         for values in (st.integers(0, 2**45) | st.none(), st.integers(-256, 255))
     )
-    check([evolve(job, position=place, rank=turn) for job, place, turn in zip(rows, position, rank, strict=True)])
+    check([evolve(job, position=position, rank=rank) for job, position, rank in zip(rows, position, rank, strict=True)])
 
 
 @given(st.lists(any_jobs(), min_size=1, max_size=3))
@@ -127,9 +127,9 @@ def keys_of(job: Job, number: int, changes: dict[bytes, bytes], missing: set[byt
 
 def check_read(those: list[Keys]) -> int:
     """How many of the jobs are in tables."""
-    sound, prefilter = accepted_jobs(those), FAMILY.prefilter(PREFIX, NOW)
-    subjects, tabled = list(sound.subjects(prefilter)), 0
-    for table in BATCH.tables(sound, KEYSPACE.totals):
+    accepted, prefilter = accepted_jobs(those), FAMILY.prefilter(PREFIX, NOW)
+    subjects, tabled = list(accepted.subjects(prefilter)), 0
+    for table in BATCH.tables(accepted, KEYSPACE.totals):
         mine = list(compress(subjects, table.rows.tolist()))
         read, made = [in_order(FAMILY.read(subject, KEYSPACE)) for subject in mine], jobs_of(table)
         assert list(map(repr, made)) == list(map(repr, read))
