@@ -262,6 +262,12 @@ def has(data: Any, start: int, text: Any) -> Any:
 
 
 @compiled
+def starts_with(data: Any, at: int, end: int, text: Any) -> bool:
+    """Whether a text stands here, all of it before the end."""
+    return at + len(text) <= end and has(data, at, text)
+
+
+@compiled
 def _int_between(data: Any, starts: Any, sizes: Any, before: Any, after: Any) -> Any:
     numbers = np.empty(len(starts), np.int64)
     for row in range(len(starts)):

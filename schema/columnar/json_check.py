@@ -196,12 +196,12 @@ def _scalar(data: Any, at: int, end: int) -> int:
     if byte == 45:
         at += 1
     first = at
-    at = _digits(data, at, end)
+    at = after_digits(data, at, end)
     if at == first or at > first + MOST_DIGITS or (data[first] == 48 and at > first + 1):
         return -1
     if at < end and data[at] == 46:
         first = at + 1
-        at = _digits(data, first, end)
+        at = after_digits(data, first, end)
         if at == first or at > first + MOST_DIGITS:
             return -1
     if at < end and (data[at] == 101 or data[at] == 69):
@@ -209,14 +209,15 @@ def _scalar(data: Any, at: int, end: int) -> int:
         if at < end and (data[at] == 43 or data[at] == 45):
             at += 1
         first = at
-        at = _digits(data, first, end)
+        at = after_digits(data, first, end)
         if at == first or at > first + 2:
             return -1
     return at
 
 
 @compiled
-def _digits(data: Any, at: int, end: int) -> int:
+def after_digits(data: Any, at: int, end: int) -> int:
+    """The position after decimal digits, of which there may be none."""
     while at < end and 48 <= data[at] <= 57:
         at += 1
     return at

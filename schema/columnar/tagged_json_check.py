@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from .binary_views import MOST_DIGITS, BinaryViews, has
+from .binary_views import MOST_DIGITS, BinaryViews, has, starts_with
 from .build import DIGITS, PADDING
 from .jit import compiled
+from .json_check import after_digits
 
 DEEPEST = 8
 """Deeper texts are not plain."""
@@ -30,7 +31,8 @@ def check_tagged_json(texts: BinaryViews) -> tuple[Any, BinaryViews]:
     return are_plain, BinaryViews(texts.data, *names)
 
 
-_BYTES = np.frombuffer(b'{"b64":"', np.uint8)
+BYTES = np.frombuffer(b'{"b64":"', np.uint8)
+"""How tagged JSON begins what stands for bytes."""
 _B64, _FLOAT, _PLAIN = (np.frombuffer(mark, np.uint8) for mark in (b"b64", b"float", b"plain"))
 _NULL, _TRUE, _FALSE = (np.frombuffer(word, np.uint8) for word in (b"null", b"true", b"false"))
 
@@ -53,8 +55,8 @@ def _is_plain(data: Any, at: int, end: int, lasts: Any) -> bool:
         if at >= end:
             return False
         byte = data[at]
-        if byte == 123 and depth > 1 and _stands(data, at, end, _BYTES):
-            at = _base64(data, at + len(_BYTES), end)
+        if byte == 123 and depth > 1 and starts_with(data, at, end, BYTES):
+            at = after_bytes(data, at, end)
         elif byte == 123:
             if depth == DEEPEST or at + 1 >= end:
                 return False
@@ -85,11 +87,6 @@ def _is_plain(data: Any, at: int, end: int, lasts: Any) -> bool:
         at = _name(data, at + 1, end, lasts[depth - 1])
         if at < 0:
             return False
-
-
-@compiled
-def _stands(data: Any, at: int, end: int, text: Any) -> bool:
-    return at + len(text) <= end and has(data, at, text)
 
 
 @compiled
@@ -126,8 +123,11 @@ def _name(data: Any, at: int, end: int, last: Any) -> int:
 
 
 @compiled
-def _base64(data: Any, at: int, end: int) -> int:
-    """The position after bytes, of which the first character stands here; -1 where ``encode_tagged`` writes others."""
+def after_bytes(data: Any, at: int, end: int) -> int:
+    """The position after bytes as ``encode_tagged`` writes them; -1 where it writes others, or none stand here."""
+    if not starts_with(data, at, end, BYTES):
+        return -1
+    at += len(BYTES)
     first = at
     while at < end and DIGITS[data[at]] < 64:
         at += 1
@@ -146,14 +146,13 @@ def _base64(data: Any, at: int, end: int) -> int:
 def _word(data: Any, at: int, end: int) -> int:
     """The position after a whole number of few digits, true, false or null; -1 for all else."""
     for word in (_NULL, _TRUE, _FALSE):
-        if _stands(data, at, end, word):
+        if starts_with(data, at, end, word):
             return at + len(word)
     is_negative = data[at] == 45
     if is_negative:
         at += 1
     first = at
-    while at < end and 48 <= data[at] <= 57:
-        at += 1
+    at = after_digits(data, at, end)
     if not 0 < at - first <= MOST_DIGITS or (data[first] == 48 and (at - first > 1 or is_negative)):
         return -1
     return at

@@ -17,30 +17,30 @@ from pyspark.sql import SparkSession
 
 CYCLES = """
 import gc
-from ferryman.spark.worker import MANY, settle
+from ferryman.spark.worker import MANY, prepare_process
 
-settle()
+prepare_process()
 loaded = gc.get_freeze_count()
 assert loaded > MANY
 circle = []
 circle.append(circle)
-settle()
+prepare_process()
 assert gc.get_freeze_count() == loaded, "few values are not worth it, and may be garbage one day"
 del circle
 assert gc.collect() == 1
 more = [[] for _ in range(2 * MANY)]
-settle()
+prepare_process()
 assert gc.get_freeze_count() > loaded + MANY
 """
 MEMORY = """
 import numpy as np
-from ferryman.spark.worker import settle
+from ferryman.spark.worker import prepare_process
 
 def resident():
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("VmRSS:")) >> 10
 
-settle()
+prepare_process()
 before = resident()
 batch = np.ones(64 << 20, np.uint8)
 del batch

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from ...columnar.binary_views import BinaryViews, has
-from ...columnar.build import ALPHABET, PADDING, base64_decode, scatter
+from ...columnar.binary_views import BinaryViews, has, starts_with
+from ...columnar.build import base64_decode, scatter
 from ...columnar.jit import compiled
 from ...columnar.jobtable import BinaryLists
-from ...columnar.tagged_json_check import check_tagged_json
+from ...columnar.json_check import after_digits
+from ...columnar.tagged_json_check import BYTES as BEFORE_BYTES
+from ...columnar.tagged_json_check import after_bytes, check_tagged_json
 from ...tagged_json import encode_tagged
 from ..overflow import extra_of
 
@@ -38,13 +40,11 @@ NONE = -1
 _KINDS = np.array(list(FIELDS.values()), np.int64)
 _NAMES = [f'"{name}":'.encode() for name in FIELDS]
 _ENDS = np.cumsum([0, *map(len, _NAMES)])
-_HEAD, _MIDDLE, _AT, _TAIL, _BYTES = (
-    np.frombuffer(text, np.uint8) for text in (b'{"fields":{', b'},"extra":', b',"at":["', b'.0],"native":false}', b'{"b64":"')
+_HEAD, _MIDDLE, _AT, _TAIL = (
+    np.frombuffer(text, np.uint8) for text in (b'{"fields":{', b'},"extra":', b',"at":["', b'.0],"native":false}')
 )
 _ALL_NAMES = np.frombuffer(b"".join(_NAMES), np.uint8)
-_TEXTS = (_HEAD, _MIDDLE, _AT, _TAIL, _BYTES)
-_IS_BASE64 = np.zeros(256, np.bool_)
-_IS_BASE64[ALPHABET] = True
+_TEXTS = (_HEAD, _MIDDLE, _AT, _TAIL)
 
 
 @frozen(eq=False)
@@ -72,7 +72,7 @@ class OverflowColumns:
         """What these texts hold."""
         spans = np.zeros((2, len(FIELDS) + 3, len(texts)), np.int64)
         are_plain = np.zeros(len(texts), np.bool_)
-        _walk(texts.data, texts.starts, texts.sizes, spans[0], spans[1], are_plain, _KINDS, _ENDS, _ALL_NAMES, _IS_BASE64, _TEXTS)
+        _walk(texts.data, texts.starts, texts.sizes, spans[0], spans[1], are_plain, _KINDS, _ENDS, _ALL_NAMES, _TEXTS)
         *fields, extra, roles, scores = (BinaryViews(texts.data, *found) for found in spans.transpose(1, 0, 2))
         are_tagged, families = check_tagged_json(extra)
         others = np.flatnonzero(are_plain & ~are_tagged)
@@ -142,34 +142,15 @@ def _there(texts: BinaryViews) -> BinaryViews:
 
 
 @compiled
-def _starts_with(data: Any, at: int, end: int, text: Any) -> bool:
-    return at + len(text) <= end and has(data, at, text)
-
-
-@compiled
 def _number(data: Any, at: int, end: int) -> int:
     """Where the number ends that begins here, of at most 16 digits, without zeros before it; -1 for none."""
     first = at
-    while at < end and 48 <= data[at] <= 57:
-        at += 1
+    at = after_digits(data, at, end)
     return at if 0 < at - first <= 16 and (data[first] != 48 or at - first == 1) else -1
 
 
 @compiled
-def _base64(data: Any, at: int, end: int, is_base64: Any) -> int:
-    """Where the text in base64 ends that begins here and ends before a quotation mark; -1 for none."""
-    first = at
-    while at < end and is_base64[data[at]]:
-        at += 1
-    padding = 0
-    while at < end and data[at] == PADDING and padding < 2:
-        at += 1
-        padding += 1
-    return at if at < end and data[at] == 34 and (at - first) % 4 == 0 else -1
-
-
-@compiled
-def _value(data: Any, at: int, end: int, kind: int, is_base64: Any, opening: Any) -> Any:
+def _value(data: Any, at: int, end: int, kind: int) -> Any:
     """Where the value begins and ends that stands here, and where what comes after it does; -1, -1, -1 for none."""
     nothing = (-1, -1, -1)
     if kind in (WHOLE, SIGNED):
@@ -184,28 +165,19 @@ def _value(data: Any, at: int, end: int, kind: int, is_base64: Any, opening: Any
         stop = at + 2
         if stop >= end or not 48 <= data[at] <= 57 or data[at + 1] != 46:
             return nothing
-        while stop < end and 48 <= data[stop] <= 57:
-            stop += 1
+        stop = after_digits(data, stop, end)
         return (at, stop, stop) if 1 <= stop - at - 2 <= 17 else nothing
     if kind == BYTES:
-        if not _starts_with(data, at, end, opening):
-            return nothing
-        first = at + len(opening)
-        stop = _base64(data, first, end, is_base64)
-        if stop < 0 or stop + 1 >= end or data[stop + 1] != 125:
-            return nothing
-        return first, stop, stop + 2
+        after = after_bytes(data, at, end)
+        return (at + len(BEFORE_BYTES), after - 2, after) if after >= 0 else nothing
     if at >= end or data[at] != 91:
         return nothing
     first = at + 1
     at = first
     while True:
-        if not _starts_with(data, at, end, opening):
+        at = after_bytes(data, at, end)
+        if at < 0 or at >= end:
             return nothing
-        at = _base64(data, at + len(opening), end, is_base64)
-        if at < 0 or at + 2 >= end or data[at + 1] != 125:
-            return nothing
-        at += 2
         if data[at] == 93:
             return first, at, at + 1
         if data[at] != 44:
@@ -224,15 +196,14 @@ def _walk(
     kinds: Any,
     ends: Any,
     names: Any,
-    is_base64: Any,
     texts: Any,
 ) -> None:
-    head, middle, at_text, tail, opening = texts
+    head, middle, at_text, tail = texts
     fields = len(kinds)
     for row in range(len(starts)):
         at, end = starts[row], starts[row] + sizes[row]
         found_sizes[:fields, row] = NONE
-        if not _starts_with(data, at, end, head):
+        if not starts_with(data, at, end, head):
             continue
         at += len(head)
         is_first, is_valid = True, True
@@ -241,15 +212,15 @@ def _walk(
             begin = at
             if not is_first and begin < end and data[begin] == 44:
                 begin += 1
-            if (not is_first and begin == at) or not _starts_with(data, begin, end, name):
+            if (not is_first and begin == at) or not starts_with(data, begin, end, name):
                 continue
-            first, stop, after = _value(data, begin + len(name), end, kinds[field], is_base64, opening)
+            first, stop, after = _value(data, begin + len(name), end, kinds[field])
             if after < 0:
                 is_valid = False
                 break
             found_starts[field, row], found_sizes[field, row] = first, stop - first
             at, is_first = after, False
-        if not is_valid or not _starts_with(data, at, end, middle):
+        if not is_valid or not starts_with(data, at, end, middle):
             continue
         at += len(middle)
         # The extra of others may have any form: what comes after it is found from the end.
