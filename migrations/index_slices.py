@@ -1,7 +1,7 @@
-"""Strips: a long zset, cut for several tasks so that each finds neighbours together.
+"""IndexSlices: a long zset, cut for several tasks so that each finds neighbours together.
 
 A zset stands in the order of scores, and of members where these are the same. Where members are ids and scores a few priorities,
-each priority has a run of rising ids. A strip is what lies between two ids in all runs, and has a part of each: whoever reads
+each priority has a run of rising ids. A slice is what lies between two ids in all runs, and has a part of each: whoever reads
 these side by side meets ids that follow one another.
 
     score 0   | 1 2 | 5 6 | 9
@@ -16,39 +16,41 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from ..schema.connection.pipeline import PipelineConnection
-from .key_splits import Border, KeyPart, between, borders_at, length_in
+from .key_splits import Border, KeySplit, between, borders_at, length_in
 from .long_keys import CHUNK
 
 SAMPLES = 128
-"""Members for each strip by which is known how the others stand."""
+"""Members for each slice by which is known how the others stand."""
 MOST_RUNS = 16
-"""With more runs of members that rise, a strip is a range of ranks instead: of more parts each is too small."""
+"""With more runs of members that rise, a slice is a range of ranks instead: of more parts each is too small."""
 
-Strip = list[KeyPart]
+IndexSlice = list[KeySplit]
 
 
-def cut_strips(pipe: PipelineConnection, key: bytes, number: int) -> list[Strip]:
-    """At most so many strips of a zset, one where there are few members. Together they have all; the last part has no end."""
+def cut_slices(pipe: PipelineConnection, key: bytes, number: int) -> list[IndexSlice]:
+    """At most so many slices of a zset, one where there are few members. Together they have all; the last part has no end."""
     length = length_in(pipe.call([("ZCARD", key)])[0])
     number = min(number, length // CHUNK)
     ranks, samples = _samples(pipe, key, length, number * SAMPLES)
     if not samples:
         return [between(key, "zset", None, [0, length], [(), ()])]
-    at = [len(samples) * strip // number for strip in range(1, number)]
+    at = [len(samples) * index_slice // number for index_slice in range(1, number)]
     members = [member for member, _score in samples]
     in_order = sorted(members)
     limits = [in_order[index] for index in at]
-    strips = [bisect_left(limits, member) for member in members]
+    index_slices = [bisect_left(limits, member) for member in members]
     ends = [
-        index for index in range(len(samples) - 1) if strips[index + 1] != strips[index] or members[index + 1] < members[index]
+        index
+        for index in range(len(samples) - 1)
+        if index_slices[index + 1] != index_slices[index] or members[index + 1] < members[index]
     ]
     if len(ends) >= MOST_RUNS * number:
-        ends, strips = at, [bisect_left(at, index) for index in range(len(samples))]
+        ends, index_slices = at, [bisect_left(at, index) for index in range(len(samples))]
     offsets = [0, *(ranks[index] for index in ends), length]
-    parts = between(key, "zset", None, offsets, [(), *(samples[index] for index in ends), ()])
-    found: list[Strip] = [[] for _ in range(number)]
-    for part, end in zip(parts, [*ends, -1], strict=True):
-        found[strips[end]].append(part)
+    splits = between(key, "zset", None, offsets, [(), *(samples[index] for index in ends), ()])
+    found: list[IndexSlice] = [[] for _ in range(number)]
+    for split, end in zip(splits, [*ends, -1], strict=True):
+        found[index_slices[end]].append(split)
     return list(filter(None, found))
 
 

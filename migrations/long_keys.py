@@ -5,7 +5,7 @@ therefore what it saw last and looks for that again in each reply, which also ho
 zset by its order, which the zset itself keeps, an item of a list by the few items that stood together there.
 
 Only reads, and no command holds the server longer than one chunk takes. Called by ``reading.py`` (a key from its second chunk
-on) and ``key_splits.py`` (a part of a key).
+on) and ``key_splits.py`` (a split of a key).
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ WHOLE = Sizes()
 Scored = tuple[bytes, float]
 """A member of a zset and its score."""
 Members = TypeVar("Members", bound=Sequence[Scored])
-Run = tuple[bytes, ...]
+Anchor = tuple[bytes, ...]
 """A few neighbours in a list, by which the place behind them is known again. Empty where nothing can be known by them."""
 
-RUN = 4
+ANCHOR = 4
 MARGIN = 100
 """Items of a list before the expected ones that each reply also holds: so far it may have shifted at no cost."""
 REACH = 8
-"""Chunks of a list, on each side of where it is expected, in which a run is looked for."""
+"""Chunks of a list, on each side of where it is expected, in which an anchor is looked for."""
 
 
 def zset_chunks(
@@ -97,19 +97,19 @@ def _order(item: Scored) -> tuple[float, bytes]:
     return item[1], item[0]
 
 
-def run_before(items: Sequence[bytes]) -> Run:
-    """The run at the end of some items. Empty if they repeat each other, as tokens do: those are as good as one another."""
-    run = tuple(items[-RUN:])
-    return run if len(set(run)) == RUN else ()
+def anchor_before(items: Sequence[bytes]) -> Anchor:
+    """The anchor at the end of some items. Empty if they repeat each other, as tokens do: those are as good as one another."""
+    anchor = tuple(items[-ANCHOR:])
+    return anchor if len(set(anchor)) == ANCHOR else ()
 
 
 def list_chunks(
-    pipe: PipelineConnection, key: bytes, sizes: Sizes, index: int, after: Run, until: Run = (), count: int | None = None
+    pipe: PipelineConnection, key: bytes, sizes: Sizes, index: int, after: Anchor, until: Anchor = (), count: int | None = None
 ) -> Iterator[list[bytes]]:
-    """The items of a list behind one run, up to and with another; about ``index`` stands the first of them.
+    """The items of a list behind one anchor, up to and with another; about ``index`` stands the first of them.
 
     ``count``: as many as these were; None = all to the end of the list. Items that stand still are read once as long as others
-    come and go at the ends of the list. Where a run is gone, index and count decide in its place.
+    come and go at the ends of the list. Where an anchor is gone, index and count decide in its place.
     """
     left, size = count, sizes.items
     while True:
@@ -129,27 +129,27 @@ def list_chunks(
             yield fresh
         if left == 0:
             return
-        index, after = index + len(fresh), run_before([*after, *fresh])
+        index, after = index + len(fresh), anchor_before([*after, *fresh])
 
 
-def find(pipe: PipelineConnection, key: bytes, run: Run, index: int, reach: int = REACH) -> int | None:
-    """The index behind a run, or behind what stands of it, looked for around ``index``; None if nothing of it is there."""
-    found = _seek(pipe, key, run, index, LIST_CHUNK, reach)
+def find(pipe: PipelineConnection, key: bytes, anchor: Anchor, index: int, reach: int = REACH) -> int | None:
+    """The index behind an anchor, or behind what stands of it, looked for around ``index``; None if nothing of it is there."""
+    found = _seek(pipe, key, anchor, index, LIST_CHUNK, reach)
     return None if found is None else found[0]
 
 
 def _seek(
-    pipe: PipelineConnection, key: bytes, run: Run, index: int, size: int, reach: int = REACH
+    pipe: PipelineConnection, key: bytes, anchor: Anchor, index: int, size: int, reach: int = REACH
 ) -> tuple[int, list[bytes]] | None:
-    """The index behind a run, and about ``size`` of the items there; None if nothing of the run is found."""
-    if not run:
+    """The index behind an anchor, and about ``size`` of the items there; None if nothing of the anchor is found."""
+    if not anchor:
         return None
     for start, stop in _windows(index, size, reach):
         items = pipe.ask("LRANGE", key, start, stop)
         has_more = start + len(items) > stop
-        end = _end_of(run, items, index - start)
+        end = _end_of(anchor, items, index - start)
         if end is None:
-            end = _end_of_rest(run, items[: -len(run)] if has_more else items)
+            end = _end_of_rest(anchor, items[: -len(anchor)] if has_more else items)
         if end is not None:
             behind = items[end:]
             if not behind and has_more:
@@ -168,16 +168,18 @@ def _windows(index: int, size: int, reach: int) -> Iterator[tuple[int, int]]:
         yield behind - LIST_CHUNK, behind + LIST_CHUNK - 1
 
 
-def _end_of(run: Run, items: Sequence[bytes], expected: int) -> int | None:
-    """The position in ``items`` behind a run: where it is expected, or else the nearest one; None if it is not among them."""
-    if not run:
+def _end_of(anchor: Anchor, items: Sequence[bytes], expected: int) -> int | None:
+    """The position in ``items`` behind an anchor: where it is expected, or else the nearest one; None if it is not among them."""
+    if not anchor:
         return None
-    if expected >= len(run) and tuple(items[expected - len(run) : expected]) == run:
+    if expected >= len(anchor) and tuple(items[expected - len(anchor) : expected]) == anchor:
         return expected
-    ends = [at for at, item in enumerate(items, 1) if item == run[-1] and tuple(items[max(0, at - len(run)) : at]) == run]
+    ends = [
+        at for at, item in enumerate(items, 1) if item == anchor[-1] and tuple(items[max(0, at - len(anchor)) : at]) == anchor
+    ]
     return min(ends, key=lambda end: abs(end - expected), default=None)
 
 
-def _end_of_rest(run: Run, items: Sequence[bytes]) -> int | None:
-    """The position behind the last item of a run that is still among the items; None if none is."""
-    return next((items.index(item) + 1 for item in reversed(run) if item in items), None)
+def _end_of_rest(anchor: Anchor, items: Sequence[bytes]) -> int | None:
+    """The position behind the last item of an anchor that is still among the items; None if none is."""
+    return next((items.index(item) + 1 for item in reversed(anchor) if item in items), None)

@@ -17,7 +17,7 @@ from ..schema.connection.pipeline import PipelineConnection, mapping
 from ..schema.fact import Entry
 from ..schema.family import Command
 from ..schema.text import to_text
-from .long_keys import WHOLE, Sizes, list_chunks, run_before, scored, zset_chunks
+from .long_keys import WHOLE, Sizes, anchor_before, list_chunks, scored, zset_chunks
 from .throttle import Pace
 
 Chunk = TypeVar("Chunk", bound=Sized)
@@ -238,7 +238,7 @@ def _further(pipe: PipelineConnection, head: _Head) -> Iterator[tuple[int, Any]]
     match head.kind:
         case "list":
             read = head.sizes.items
-            yield from numbered(read, list_chunks(pipe, head.key, head.sizes, read, run_before(head.reply)))
+            yield from numbered(read, list_chunks(pipe, head.key, head.sizes, read, anchor_before(head.reply)))
         case "zset":
             read = _zset_head(head.sizes)
             yield from numbered(read, zset_chunks(pipe, head.key, head.sizes, read, scored(head.reply[-2:])[-1]))

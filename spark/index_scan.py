@@ -1,6 +1,6 @@
 """Indexed: the records of jobs, found by an index in which all of them stand (schema/index.py), instead of by a scan.
 
-A scan costs the server half as much for each key of a keyspace as its record does; an index costs next to nothing. Strips of it
+A scan costs the server half as much for each key of a keyspace as its record does; an index costs next to nothing. Slices of it
 (migrations/index_slices.py) bring records in the order in which they lie in the server's memory, most likely. What an index lacks
 is not read: a record that it has lost is for audits to find. Only reads from the server. Called by the data source.
 """
@@ -16,8 +16,8 @@ import redis
 from attrs import frozen
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from ..migrations.index_slices import Strip, cut_strips
-from ..migrations.key_splits import KeyPart
+from ..migrations.index_slices import IndexSlice, cut_slices
+from ..migrations.key_splits import KeySplit
 from ..migrations.long_keys import Sizes
 from ..migrations.scan import node, nothing_expires, same_server
 from ..migrations.throttle import Pace, Throttle
@@ -53,8 +53,8 @@ def index_of(address: Address) -> Index:
     return index
 
 
-def cut_index(client: redis.Redis, address: Address, number: int) -> list[Strip]:
-    """At most so many strips of the index. Raises ServerError when there is none."""
+def cut_index(client: redis.Redis, address: Address, number: int) -> list[IndexSlice]:
+    """At most so many slices of the index. Raises ServerError when there is none."""
     index = index_of(address)
     with open_pipeline(client) as pipe:
         if pipe.ask("TYPE", index.key) not in (b"zset", "zset"):
@@ -62,22 +62,22 @@ def cut_index(client: redis.Redis, address: Address, number: int) -> list[Strip]
                 f"{address.display()}: there is no sorted set {to_text(index.key)!r}, by which to find records; check db and "
                 "prefix, or leave out option 'by' to look for them among all keys"
             )
-        return cut_strips(pipe, index.key, number)
+        return cut_slices(pipe, index.key, number)
 
 
-def names_by_index(replies: RespReader, strip: Strip, address: Address, pace: Pace) -> Iterator[BinaryViews]:
-    """The names of the records of all members of a strip of the index, some thousands at a time.
+def names_by_index(replies: RespReader, index_slice: IndexSlice, address: Address, pace: Pace) -> Iterator[BinaryViews]:
+    """The names of the records of all members of a slice of the index, some thousands at a time.
 
     Whoever stands in the index all the while, with the same score, is named once.
     """
-    return merge_streams(_names(replies, part, address, pace) for part in strip)
+    return merge_streams(_names(replies, split, address, pace) for split in index_slice)
 
 
-def _names(replies: RespReader, part: KeyPart, address: Address, pace: Pace) -> Iterator[BinaryViews]:
+def _names(replies: RespReader, split: KeySplit, address: Address, pace: Pace) -> Iterator[BinaryViews]:
     index, most = index_of(address), pace.throttle.sizes.members
     # In chunks of one size the last is not much larger than what is left.
-    sizes = Sizes(members=min(most, part.count // (part.count // most + 1) + SPARE))
-    for found in pace.through(read_members(replies, part, sizes)):
+    sizes = Sizes(members=min(most, split.count // (split.count // most + 1) + SPARE))
+    for found in pace.through(read_members(replies, split, sizes)):
         members = found.members
         begins = _behind(members.data, members.starts, members.sizes, index.mark)
         ids = BinaryViews(members.data, begins, members.sizes - (begins - members.starts))
@@ -88,9 +88,9 @@ def _names(replies: RespReader, part: KeyPart, address: Address, pace: Pace) -> 
 class IndexPartition(InputPartition):  # type: ignore[misc]
     """The part of one task, of an index."""
 
-    strip: Strip
+    index_slice: IndexSlice
     tasks: int
-    """How many strips there are."""
+    """How many slices there are."""
     run_id: str | None
 
 
@@ -106,8 +106,8 @@ class IndexReader(DataSourceReader):  # type: ignore[misc]
 
     def partitions(self) -> Sequence[IndexPartition]:
         with open_client(self.address) as client:
-            strips = cut_index(client, self.address, self.number)
-            return [IndexPartition(strip, len(strips), node(client).run_id) for strip in strips]
+            index_slices = cut_index(client, self.address, self.number)
+            return [IndexPartition(index_slice, len(index_slices), node(client).run_id) for index_slice in index_slices]
 
     def read(self, partition: IndexPartition) -> Iterator[pa.RecordBatch]:
         prepare_process()
@@ -115,7 +115,7 @@ class IndexReader(DataSourceReader):  # type: ignore[misc]
         with open_client(self.address) as client, same_server(client, partition.run_id), open_pipeline(client) as pipe:
             replies = RespReader(pipe, no_ttls=nothing_expires(client, self.address.db))
             yield from self.projection.read(
-                replies, names_by_index(replies, partition.strip, self.address, pace), pace, self.address
+                replies, names_by_index(replies, partition.index_slice, self.address, pace), pace, self.address
             )
 
 

@@ -1,7 +1,7 @@
 """LongKeys: the second step of a snapshot: keys of so many items that one task alone would read them for long.
 
-The task that meets such a key does not read it; it leaves the key's parts (migrations/key_splits.py) in its summary row. When all
-other keys have been read, the parts are, one by each task. Called by snapshot.py.
+The task that meets such a key does not read it; it leaves the key's splits (migrations/key_splits.py) in its summary row. When
+all other keys have been read, the splits are, one by each task. Called by snapshot.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from redis.crc import key_slot
 from ..migrations.cluster_scan import REDIRECTED, Cluster
 from ..migrations.engine import Progress
 from ..migrations.fact_reader import NewFactReader
-from ..migrations.key_splits import KeyPart, cut, read_part
+from ..migrations.key_splits import KeySplit, cut, read_split
 from ..migrations.scan import Cursors, node
 from ..migrations.throttle import Throttle
 from ..schema.connection.address import Address, Kind
@@ -50,35 +50,35 @@ class LongKeys:
 
     by_cursor: bool
     """See ``positions_known``."""
-    _parts: dict[bytes, list[KeyPart]] = field(factory=dict)
+    _splits: dict[bytes, list[KeySplit]] = field(factory=dict)
 
     def set_aside(self, pipe: PipelineConnection, key: bytes, kind: str, ttl_ms: int | None) -> bool:
-        """Cuts a key into parts for the second step, if that can be done."""
+        """Cuts a key into splits for the second step, if that can be done."""
         # A batch of keys may be read a second time, when a slot has moved.
-        self._parts[key] = cut(pipe, key, kind, ttl_ms, by_cursor=self.by_cursor)
-        return bool(self._parts[key])
+        self._splits[key] = cut(pipe, key, kind, ttl_ms, by_cursor=self.by_cursor)
+        return bool(self._splits[key])
 
     def to_json(self) -> dict[str, Any]:
         """For the summary row of the task."""
-        return {"parts": [part.to_json() for parts in self._parts.values() for part in parts]}
+        return {"parts": [split.to_json() for splits in self._splits.values() for split in splits]}
 
 
 def read_long_keys(
     spark: SparkSession, address: Address, throttle: Throttle, facts: Results[Fact], new_reader: NewFactReader, progress: Progress
 ) -> None:
     """Reads all keys that the tasks behind ``facts`` have set aside, and adds what they state."""
-    parts = [KeyPart.from_json(part) for summary in map(json.loads, facts.summaries()) for part in summary["parts"]]
-    if parts:
-        steps = spark.range(0, len(parts), 1, len(parts))
+    splits = [KeySplit.from_json(split) for summary in map(json.loads, facts.summaries()) for split in summary["parts"]]
+    if splits:
+        steps = spark.range(0, len(splits), 1, len(splits))
         run_step(
-            steps, _reading(address, throttle, parts, new_reader), FACTS, facts.path, "reading long keys", progress, more=True
+            steps, _reading(address, throttle, splits, new_reader), FACTS, facts.path, "reading long keys", progress, more=True
         )
 
 
 def _reading(
-    address: Address, throttle: Throttle, parts: Sequence[KeyPart], new_reader: NewFactReader
+    address: Address, throttle: Throttle, splits: Sequence[KeySplit], new_reader: NewFactReader
 ) -> Callable[[Batches], Batches]:
-    """The task that reads the parts whose numbers it is given, for a FactReader to make facts of."""
+    """The task that reads the splits whose numbers it is given, for a FactReader to make facts of."""
 
     def read(rows: Batches) -> Batches:
         reader = new_reader()
@@ -86,13 +86,13 @@ def _reading(
         def facts() -> Iterator[Fact]:
             pace = throttle.pace()
             for index in (index for row in rows for index in row.column("id").to_pylist()):
-                part = parts[index]
-                with _pipeline(address, part) as pipe:
-                    if part.kind == "zset" and isinstance(reader, KeyRowWriter):
-                        for zset in pace.through(read_members(RespReader(pipe), part, throttle.sizes)):
+                split = splits[index]
+                with _pipeline(address, split) as pipe:
+                    if split.redis_type == "zset" and isinstance(reader, KeyRowWriter):
+                        for zset in pace.through(read_members(RespReader(pipe), split, throttle.sizes)):
                             yield from reader.zset(zset)
                         continue
-                    for entry in pace.through(read_part(pipe, part, throttle.sizes)):
+                    for entry in pace.through(read_split(pipe, split, throttle.sizes)):
                         yield from reader.facts(entry)
             yield from reader.rest()
 
@@ -105,17 +105,17 @@ def _reading(
 
 
 @contextlib.contextmanager
-def _pipeline(address: Address, part: KeyPart) -> Iterator[PipelineConnection]:
-    """A pipeline to the server that has the key. Raises ServerError that names the part."""
-    name = f"{to_text(part.key)!r}"
-    with located(f"reading part {part.number + 1} of {part.of} of {name}"):
+def _pipeline(address: Address, split: KeySplit) -> Iterator[PipelineConnection]:
+    """A pipeline to the server that has the key. Raises ServerError that names the split."""
+    name = f"{to_text(split.key)!r}"
+    with located(f"reading part {split.number + 1} of {split.of} of {name}"):
         if address.kind is not Kind.CLUSTER:
             with open_client(address) as client, open_pipeline(client) as pipe:
                 yield pipe
             return
         with server_errors(address), Cluster(address) as cluster:
             try:
-                with open_pipeline(cluster.owner_of(key_slot(part.key))) as pipe:
+                with open_pipeline(cluster.owner_of(key_slot(split.key))) as pipe:
                     yield pipe
             except REDIRECTED:
                 raise ServerError(f"{address.display()}: {name} moves to another node; try again when it has settled") from None

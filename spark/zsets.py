@@ -18,7 +18,7 @@ import numpy as np
 import redis
 from attrs import define, frozen
 
-from ..migrations.key_splits import KeyPart, member_at
+from ..migrations.key_splits import KeySplit, member_at
 from ..migrations.long_keys import Scored, Sizes, member_chunks, scored
 from ..migrations.reading import is_wrong_type, numbered
 from ..schema.columnar.binary_views import BinaryViews
@@ -50,16 +50,16 @@ class _Members(Sequence[Scored]):
 
 def read_zset(replies: RespReader, key: bytes, ttl_ms: int | None, sizes: Sizes) -> Iterator[Zset]:
     """All members of a zset; none if the key is none any more."""
-    return read_members(replies, KeyPart(key, "zset", ttl_ms, 0, 0, 0, 1), sizes)
+    return read_members(replies, KeySplit(key, "zset", ttl_ms, 0, 0, 0, 1), sizes)
 
 
-def read_members(replies: RespReader, part: KeyPart, sizes: Sizes) -> Iterator[Zset]:
-    """The members of a part of a zset, as from ``read_part``."""
-    read = _Reader(replies, part.key).read
-    chunks = member_chunks(read, sizes, part.offset, member_at(part.after), member_at(part.until))
+def read_members(replies: RespReader, split: KeySplit, sizes: Sizes) -> Iterator[Zset]:
+    """The members of a split of a zset, as from ``read_split``."""
+    read = _Reader(replies, split.key).read
+    chunks = member_chunks(read, sizes, split.offset, member_at(split.after), member_at(split.until))
     try:
-        for offset, members in numbered(part.offset, chunks):
-            yield Zset(part.key, part.ttl_ms, offset, members.names, members.scores)
+        for offset, members in numbered(split.offset, chunks):
+            yield Zset(split.key, split.ttl_ms, offset, members.names, members.scores)
     except redis.exceptions.ResponseError as error:
         if not is_wrong_type(error):
             raise

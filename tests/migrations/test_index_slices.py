@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 import redis
 from ferryman.migrations import index_slices
-from ferryman.migrations.index_slices import Strip, cut_strips
-from ferryman.migrations.key_splits import read_part
+from ferryman.migrations.index_slices import IndexSlice, cut_slices
+from ferryman.migrations.key_splits import read_split
 from ferryman.schema.connection.pipeline import PipelineConnection, open_pipeline
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -21,52 +21,52 @@ def fill(client: redis.Redis, members: int, score: str) -> None:
     client.eval(f"for n = 0, ARGV[1] - 1 do redis.call('zadd', KEYS[1], {score}, string.format('%08d', n)) end", 1, KEY, members)
 
 
-def members(pipe: PipelineConnection, strip: Strip) -> list[list[int]]:
+def members(pipe: PipelineConnection, index_slice: IndexSlice) -> list[list[int]]:
     """Those of each part."""
-    return [[int(member) for entry in read_part(pipe, part) for member, _ in entry.value] for part in strip]
+    return [[int(member) for entry in read_split(pipe, split) for member, _ in entry.value] for split in index_slice]
 
 
 def flat(found: list[list[int]]) -> list[int]:
-    return [member for part in found for member in part]
+    return [member for split in found for member in split]
 
 
 @pytest.mark.parametrize("number", [1, 4, 5])
 def test_a_strip_has_the_ids_between_two_of_every_priority(client: redis.Redis, number: int) -> None:
     fill(client, 60_000, "n % 100 == 0 and -1.5 or n % 3")
     with open_pipeline(client) as pipe:
-        found = [members(pipe, strip) for strip in cut_strips(pipe, KEY, number)]
-    assert sorted(flat([flat(strip) for strip in found])) == list(range(60_000))
-    assert [len(strip) for strip in found] == [4] * number
-    bounds = [60_000 * strip // number for strip in range(number + 1)]
-    for strip, (first, end) in zip(found, pairwise(bounds), strict=True):
-        assert sum(first <= member < end for member in flat(strip)) > 0.95 * len(flat(strip))
+        found = [members(pipe, index_slice) for index_slice in cut_slices(pipe, KEY, number)]
+    assert sorted(flat([flat(index_slice) for index_slice in found])) == list(range(60_000))
+    assert [len(index_slice) for index_slice in found] == [4] * number
+    bounds = [60_000 * index_slice // number for index_slice in range(number + 1)]
+    for index_slice, (first, end) in zip(found, pairwise(bounds), strict=True):
+        assert sum(first <= member < end for member in flat(index_slice)) > 0.95 * len(flat(index_slice))
         # Those before the first border of a score may be the last of the score before.
-        assert sum(member > following for part in strip for member, following in pairwise(part)) <= len(strip)
+        assert sum(member > following for split in index_slice for member, following in pairwise(split)) <= len(index_slice)
 
 
 def test_with_too_many_runs_a_strip_is_a_range_of_ranks(client: redis.Redis) -> None:
     fill(client, 45_000, "n * 7919 % 45000")
     with open_pipeline(client) as pipe:
-        found = cut_strips(pipe, KEY, 8)
-        assert [len(strip) for strip in found] == [1] * 4
+        found = cut_slices(pipe, KEY, 8)
+        assert [len(index_slice) for index_slice in found] == [1] * 4
         ranked = list(map(int, client.zrange(KEY, 0, -1)))
-        assert flat([flat(members(pipe, strip)) for strip in found]) == ranked
-    assert all(10_000 < strip[0].count < 12_500 for strip in found)
+        assert flat([flat(members(pipe, index_slice)) for index_slice in found]) == ranked
+    assert all(10_000 < index_slice[0].count < 12_500 for index_slice in found)
 
 
 @pytest.mark.parametrize("kept", [0, 3, 9_000])
 def test_a_zset_of_few_members_is_one_strip_which_has_no_end(client: redis.Redis, kept: int) -> None:
     fill(client, kept, "n % 5")
     with open_pipeline(client) as pipe:
-        ((part,),) = cut_strips(pipe, KEY, 4)
-    assert (part.offset, part.count, part.after, part.until) == (0, kept, (), ())
+        ((split,),) = cut_slices(pipe, KEY, 4)
+    assert (split.offset, split.count, split.after, split.until) == (0, kept, (), ())
 
 
 def test_a_key_that_is_no_zset_any_more_is_an_empty_strip(client: redis.Redis) -> None:
     client.set(KEY, "text")
     with open_pipeline(client) as pipe:
-        ((part,),) = cut_strips(pipe, KEY, 4)
-        assert members(pipe, [part]) == [[]]
+        ((split,),) = cut_slices(pipe, KEY, 4)
+        assert members(pipe, [split]) == [[]]
 
 
 @given(
@@ -84,9 +84,9 @@ def test_each_member_that_stays_is_in_one_part_whatever_goes(
     with pytest.MonkeyPatch.context() as patch, open_pipeline(client) as pipe:
         patch.setattr(index_slices, "CHUNK", 10)
         patch.setattr(index_slices, "SAMPLES", 5)
-        cut = cut_strips(pipe, KEY, number)
+        cut = cut_slices(pipe, KEY, number)
         if gone:
             client.zrem(KEY, *(f"{n:08}" for n in gone))
-        found = flat([flat(members(pipe, strip)) for strip in cut])
+        found = flat([flat(members(pipe, index_slice)) for index_slice in cut])
     assert sorted(found) == [n for n in range(len(scores)) if n not in gone]
     assert len(cut) <= max(1, min(number, len(scores) // 10))

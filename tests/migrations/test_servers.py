@@ -13,7 +13,7 @@ import pytest
 import redis
 from attrs import evolve
 from ferryman.migrations import key_splits
-from ferryman.migrations.key_splits import cut, read_part
+from ferryman.migrations.key_splits import cut, read_split
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.rdbfile import RdbFile
 from ferryman.migrations.scan import CursorRange, Cursors, node, ranges, scan_range, split_slots
@@ -130,12 +130,12 @@ def test_parts_of_sets_and_hashes_hold_every_item_that_stands_still(
     client.eval(f"local n = 'word' redis.call({add})", 0)
     found: Counter[bytes] = Counter()
     with open_pipeline(client) as pipe:
-        parts = cut(pipe, b"key", kind_of_key, None, by_cursor=True)
-        for entry in (entry for part in parts for entry in read_part(pipe, part)):
+        splits = cut(pipe, b"key", kind_of_key, None, by_cursor=True)
+        for entry in (entry for split in splits for entry in read_split(pipe, split)):
             found.update(list(entry.value))
             command = random.choice((add, take))
             client.eval(f"for n = 4001, ARGV[1] do redis.call({command}) end", 0, random.randrange(4_001, 20_000))
-    assert len(parts) == 8
+    assert len(splits) == 8
     assert {number for number in range(1, 4_001) if found[b"%d" % number] != 1} == set()
 
 
