@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 import redis
-from ferryman.migrations.generate import Filling, fill
+from ferryman.migrations.generate import KeyspaceSpec, generate_keyspace
 from ferryman.schema.connection.address import Address
 from ferryman.schema.family import family_names
 
@@ -33,20 +33,20 @@ def main(jobs: int, seed: int, processes: int | None, families: tuple[str, ...])
     """Fills one database after the other."""
     with tempfile.TemporaryDirectory() as folder, installed_servers()[-1].start(Path(folder)) as server:
         for name in families or family_names():
-            measure(server, name, Filling(jobs, seed, NOW), processes or os.cpu_count() or 1)
+            measure(server, name, KeyspaceSpec(jobs, seed, NOW), processes or os.cpu_count() or 1)
 
 
-def measure(server: Server, name: str, filling: Filling, processes: int) -> None:
+def measure(server: Server, name: str, spec: KeyspaceSpec, processes: int) -> None:
     """Prints the line of one family."""
-    client, jobs = server.client(), filling.jobs
+    client, jobs = server.client(), spec.jobs
     client.flushall()
     before = client_seconds(), server_seconds(client)
-    filled = fill(Address.parse(server.url(family=name)), filling, processes=processes)
+    generated = generate_keyspace(Address.parse(server.url(family=name)), spec, processes=processes)
     spent, served = client_seconds() - before[0], server_seconds(client) - before[1]
     at_best = jobs * (os.cpu_count() or 1) / (spent + served)
     click.echo(
-        f"{name:10} {jobs / filled.seconds:9,.0f} jobs/s, at best {at_best:9,.0f}; a job: {spent / jobs * 1e6:5.1f} µs client, "
-        f"{served / jobs * 1e6:5.1f} µs server; {client.dbsize():,} keys"
+        f"{name:10} {jobs / generated.seconds:9,.0f} jobs/s, at best {at_best:9,.0f}; a job: "
+        f"{spent / jobs * 1e6:5.1f} µs client, {served / jobs * 1e6:5.1f} µs server; {client.dbsize():,} keys"
     )
 
 

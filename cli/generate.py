@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from attrs import evolve
 
-from ..migrations.generate import Filled, Filling, fill
+from ..migrations.generate import GeneratedKeyspace, KeyspaceSpec, generate_keyspace
 from ..schema.connection.address import DEFAULT_FAMILY, Address
 from ..schema.errors import UsageError
 from ..schema.family import family_names, get_family
@@ -49,25 +49,25 @@ def command(
     if family is not None:
         is_default = url.family == DEFAULT_FAMILY == url.prefix
         url = evolve(url, family=family, prefix=get_family(family).default_prefix if is_default else url.prefix)
-    filling = Filling(jobs, seed, moment(url, now_ms), _numbers(faults))
+    spec = KeyspaceSpec(jobs, seed, moment(url, now_ms), _numbers(faults))
     with output.progress() as progress:
-        filled = fill(url, filling, progress, processes)
+        generated = generate_keyspace(url, spec, progress, processes)
     if output.json:
         output.line(
             {
                 "family": url.family,
                 "prefix": url.prefix,
-                "jobs": filled.census.jobs,
+                "jobs": generated.census.jobs,
                 "seed": seed,
-                "now_ms": filling.now_ms,
-                "by_state": dict(sorted(filled.census.by_state.items())),
-                "by_queue": dict(sorted(filled.census.by_queue.items())),
-                "damage": dict(filled.faults),
-                "seconds": round(filled.seconds, 3),
+                "now_ms": spec.now_ms,
+                "by_state": dict(sorted(generated.census.by_state.items())),
+                "by_queue": dict(sorted(generated.census.by_queue.items())),
+                "damage": dict(generated.faults),
+                "seconds": round(generated.seconds, 3),
             }
         )
     else:
-        _show(output, url, filling, filled)
+        _show(output, url, spec, generated)
     return Status.FINE
 
 
@@ -82,13 +82,13 @@ def _numbers(faults: tuple[str, ...]) -> dict[str, int]:
     return numbers
 
 
-def _show(output: Output, url: Address, filling: Filling, filled: Filled) -> None:
+def _show(output: Output, url: Address, spec: KeyspaceSpec, generated: GeneratedKeyspace) -> None:
     """The result for people."""
-    states = ", ".join(f"{number:,} {state}" for state, number in sorted(filled.census.by_state.items()))
-    rate = filled.census.jobs / max(filled.seconds, 0.001)
-    output.say(f"{url.display()}: {filled.census.jobs:,} jobs in {len(filled.census.by_queue)} queues ({states})", "bold")
-    output.say(f"{filled.seconds:.1f} s, {rate:,.0f} jobs/s; seed {filling.seed}, --now {filling.now_ms}")
-    for rule, wanted in filling.faults.items():
-        injected = filled.faults[rule]
+    states = ", ".join(f"{number:,} {state}" for state, number in sorted(generated.census.by_state.items()))
+    rate = generated.census.jobs / max(generated.seconds, 0.001)
+    output.say(f"{url.display()}: {generated.census.jobs:,} jobs in {len(generated.census.by_queue)} queues ({states})", "bold")
+    output.say(f"{generated.seconds:.1f} s, {rate:,.0f} jobs/s; seed {spec.seed}, --now {spec.now_ms}")
+    for rule, wanted in spec.faults.items():
+        injected = generated.faults[rule]
         short = "" if injected == wanted else f" of {wanted}: no more jobs fit"
         output.say(f"{rule} broken at {injected} jobs{short}", "yellow")

@@ -27,7 +27,7 @@ from ..schema.job import State
 from ..schema.text import show
 from ..schema.totals import Totals
 from .globs import covering
-from .key_sample import Glance, Key, at_server, at_source
+from .key_sample import Key, KeySample, at_server, at_source
 from .reading import BATCH
 from .run import is_of_journal
 from .source import open_source
@@ -127,37 +127,37 @@ def detect(address: Address, most_keys: int = MOST_KEYS, most_seconds: float = M
         return _judged(at_server(client, pipe, most_keys, deadline), deadline)
 
 
-def _judged(glance: Glance, deadline: float) -> Detection:
+def _judged(key_sample: KeySample, deadline: float) -> Detection:
     """What the keys speak for. Reads the values of some."""
-    candidates = _nominated(glance.keys)
-    sample = _Sample.of(glance.keys)
-    finished = glance.finished and len(candidates) <= MOST_CANDIDATES
+    candidates = _nominated(key_sample.keys)
+    sample = _Sample.of(key_sample.keys)
+    finished = key_sample.finished and len(candidates) <= MOST_CANDIDATES
     chosen = sample.chosen if candidates else []
     for start in range(0, len(chosen), BATCH):
         if time.monotonic() > deadline:
             finished = False
             break
-        for entry, weight in glance.read(chosen[start : start + BATCH]):
+        for entry, weight in key_sample.read(chosen[start : start + BATCH]):
             sample.count(entry)
             for candidate in candidates:
                 candidate.look(entry, weight)
     known = _without_shadowed(candidates)
     everything = set().union(*(candidate.known for candidate in known))
-    detected = [candidate.detected(sample, everything, glance.now_ms) for candidate in known]
+    detected = [candidate.detected(sample, everything, key_sample.now_ms) for candidate in known]
     detected.sort(key=lambda each: (not each.fits, -each.jobs, each.family, each.prefix))
-    strange = {key: sample.weight(key) for key in sample.read_keys} if candidates else dict.fromkeys(dict(glance.keys), 1.0)
+    strange = {key: sample.weight(key) for key in sample.read_keys} if candidates else dict.fromkeys(dict(key_sample.keys), 1.0)
     strange = {key: weight for key, weight in strange.items() if key not in everything}
     journal = {key: strange.pop(key) for key in list(strange) if is_of_journal(key)}
     return Detection(
         tuple(detected),
-        glance.size,
-        len(glance.keys),
+        key_sample.size,
+        len(key_sample.keys),
         len(sample.read_keys),
         not finished,
         round(sum(strange.values())),
         tuple(show(key, 60) for key in sorted(strange)[:EXAMPLES]),
         round(sum(journal.values())),
-        glance.hidden,
+        key_sample.hidden,
     )
 
 

@@ -46,40 +46,42 @@ MULTI, EXEC = PackedCommands.of([("MULTI",)]), PackedCommands.of([("EXEC",)])
 
 
 @define
-class Held:
+class WatchedFence:
     """The fence that a connection watches since its last transaction, for who sends one after the other: the next under the same
     fence need not ask first. To be used with one client alone."""
 
     _socket: Any = None
-    _look: Sequence[Command] = ()
+    _question: Sequence[Command] = ()
     _replies: Sequence[Any] = ()
 
-    def note(self, pipe: PipelineConnection, look: Sequence[Command], replies: Sequence[Any]) -> None:
-        """Remembers what was answered when the connection looked last."""
-        self._socket, self._look, self._replies = pipe.socket, look, replies
+    def note(self, pipe: PipelineConnection, question: Sequence[Command], replies: Sequence[Any]) -> None:
+        """Remembers what was answered when the connection asked last."""
+        self._socket, self._question, self._replies = pipe.socket, question, replies
 
-    def replies(self, pipe: PipelineConnection, look: Sequence[Command]) -> Sequence[Any] | None:
-        """What was answered to the same look, if the connection has watched since then; once."""
-        replies = self._replies if self._socket is pipe.socket and self._look == look else None
+    def replies(self, pipe: PipelineConnection, question: Sequence[Command]) -> Sequence[Any] | None:
+        """What was answered to the same question, if the connection has watched since then; once."""
+        replies = self._replies if self._socket is pipe.socket and self._question == question else None
         self._socket = None
         return replies
 
 
-def transact(pipe: PipelineConnection, fence: Fence, commands: Sequence[PackedCommands], held: Held | None = None) -> list[Any]:
+def transact(
+    pipe: PipelineConnection, fence: Fence, commands: Sequence[PackedCommands], watched: WatchedFence | None = None
+) -> list[Any]:
     """Applies all commands at once, if the fence holds, and returns their replies.
 
-    ``held``: what the last transaction has left for this one, and this leaves for the next; without it no WATCH is left behind.
-    Raises StaleWriter when the fence has fallen, ServerError naming the key when the server refuses a command, and one of
-    REDIRECTED when the keys are at another node: nothing is applied then, but for PartlyApplied.
+    ``watched``: the fence that the last transaction has left watched for this one, and this leaves for the next; without it no
+    WATCH is left behind. Raises StaleWriter when the fence has fallen, ServerError naming the key when the server refuses a
+    command, and one of REDIRECTED when the keys are at another node: nothing is applied then, but for PartlyApplied.
     """
-    look = _look(fence)
-    following = [] if held is None else [PackedCommands.of(look)]
+    question = _question(fence)
+    following = [] if watched is None else [PackedCommands.of(question)]
     while True:
-        _hold(pipe, fence, look, held)
+        _watch(pipe, fence, question, watched)
         replies = pipe.call_packed([MULTI, *commands, EXEC, *following])
-        if held is not None:
-            replies, told = replies[: -len(look)], replies[-len(look) :]
-            held.note(pipe, look, told)
+        if watched is not None:
+            replies, told = replies[: -len(question)], replies[-len(question) :]
+            watched.note(pipe, question, told)
         results = replies[-1]
         if isinstance(results, list):
             break
@@ -105,18 +107,18 @@ def _refused(commands: Sequence[PackedCommands], replies: Sequence[Any]) -> tupl
     return next(islice(singly, faulty, None)), replies[faulty]
 
 
-def _look(fence: Fence) -> list[Command]:
+def _question(fence: Fence) -> list[Command]:
     """What watches a fence, and then asks how it stands."""
     watch: Command = ("WATCH", *dict.fromkeys(condition.key for condition in fence))
     return [watch, *(("HGET", condition.key, condition.field) for condition in fence)]
 
 
-def _hold(pipe: PipelineConnection, fence: Fence, look: Sequence[Command], held: Held | None) -> None:
+def _watch(pipe: PipelineConnection, fence: Fence, question: Sequence[Command], watched: WatchedFence | None) -> None:
     """WATCHes the fence's keys and compares. Raises StaleWriter, with nothing watched, when the fence has fallen."""
-    replies = None if held is None else held.replies(pipe, look)
+    replies = None if watched is None else watched.replies(pipe, question)
     if replies is None:
         # What was watched for another fence may have been touched, even by this connection.
-        _, *replies = pipe.call([("UNWATCH",), *look])
+        _, *replies = pipe.call([("UNWATCH",), *question])
     for reply in replies:
         if isinstance(reply, Exception):
             raise reply

@@ -1,4 +1,4 @@
-"""Fill: writes generated keyspaces of any size, with injected faults, for tests, demos and benchmarks.
+"""Generate: writes generated keyspaces of any size, with injected faults, for tests, demos and benchmarks.
 
 Jobs come from the family's own generator and go through its own writer, so what stands there afterwards is what a migration
 would have written. The same arguments give the same keyspace, however many processes write it: each writes one
@@ -40,7 +40,7 @@ PATIENCE_S = 0.2
 
 
 @frozen
-class Filling:
+class KeyspaceSpec:
     """What to generate."""
 
     jobs: int
@@ -55,7 +55,7 @@ class Filling:
 
 
 @define
-class Filled:
+class GeneratedKeyspace:
     """What was generated."""
 
     census: Census
@@ -64,31 +64,33 @@ class Filled:
     seconds: float
 
 
-def fill(address: Address, filling: Filling, progress: Progress = silent, processes: int | None = None) -> Filled:
+def generate_keyspace(
+    address: Address, spec: KeyspaceSpec, progress: Progress = silent, processes: int | None = None
+) -> GeneratedKeyspace:
     """Writes the keyspace. Raises UsageError where jobs stand already, and for a rule that can't be broken on purpose."""
     family = address.key_family
-    check_injectable(family, filling.faults)
+    check_injectable(family, spec.faults)
     if processes is None:
-        processes = os.cpu_count() or 1 if filling.jobs > ALONE else 1
+        processes = os.cpu_count() or 1 if spec.jobs > ALONE else 1
     started = time.monotonic()
-    target = filling.target(address.prefix)
+    target = spec.target(address.prefix)
     with open_client(address) as client:
         found = occupant(client, family, address.prefix)
         if found is not None:
             raise UsageError(f"{address.display()} holds jobs already ({show(found, 60)}); generate into an empty keyspace")
         if processes == 1:
-            written, census = _write_shard(address, filling, UNSHARDED, lambda done: progress("writing jobs", done, filling.jobs))
+            written, census = _write_shard(address, spec, UNSHARDED, lambda done: progress("writing jobs", done, spec.jobs))
         else:
-            written, census = _write_together(address, filling, processes, progress)
+            written, census = _write_together(address, spec, processes, progress)
         injected: Counter[str] = Counter()
         send_last(family.finish(target, written), ServerStore(client).ask)
         with open_pipeline(client) as pipe:
             bulk = Bulk(pipe)
-            for rule, commands in _faults(family, filling, target):
+            for rule, commands in _faults(family, spec, target):
                 bulk.put(commands)
                 injected[rule] += 1
             bulk.finish()
-    return Filled(census, injected, time.monotonic() - started)
+    return GeneratedKeyspace(census, injected, time.monotonic() - started)
 
 
 def check_injectable(family: KeyFamily, rules: Iterable[str]) -> None:
@@ -102,13 +104,13 @@ def check_injectable(family: KeyFamily, rules: Iterable[str]) -> None:
 # Jobs
 
 
-def _write_shard(address: Address, filling: Filling, shard: Shard, tell: Callable[[int], object]) -> tuple[Totals, Census]:
+def _write_shard(address: Address, spec: KeyspaceSpec, shard: Shard, tell: Callable[[int], object]) -> tuple[Totals, Census]:
     """Writes the jobs of one shard; ``tell`` hears now and then how many there are."""
-    family, target = address.key_family, filling.target(address.prefix)
+    family, target = address.key_family, spec.target(address.prefix)
     totals, census = Totals(), Census()
     with open_client(address) as client, open_pipeline(client) as pipe:
         bulk = Bulk(pipe)
-        for job in family.generate_records(filling.jobs, filling.seed, filling.now_ms, shard):
+        for job in family.generate_records(spec.jobs, spec.seed, spec.now_ms, shard):
             family.tally_written(job, totals)
             census.count(job)
             if bulk.put(family.write(job, target)):
@@ -118,26 +120,26 @@ def _write_shard(address: Address, filling: Filling, shard: Shard, tell: Callabl
     return totals, census
 
 
-def _write_together(address: Address, filling: Filling, processes: int, progress: Progress) -> tuple[Totals, Census]:
+def _write_together(address: Address, spec: KeyspaceSpec, processes: int, progress: Progress) -> tuple[Totals, Census]:
     """The same by several processes, of which this one is the first."""
     context = get_context("spawn")
     done = context.Array("q", processes)
-    share = (address, filling, processes)
+    share = (address, spec, processes)
     with ProcessPoolExecutor(processes - 1, mp_context=context, initializer=_share_counts, initargs=(done,)) as pool:
         others = [pool.submit(_write_in_process, *share, number) for number in range(1, processes)]
 
         def tell(own: int) -> None:
             done[0] = own
-            progress("writing jobs", sum(done[:]), filling.jobs)
+            progress("writing jobs", sum(done[:]), spec.jobs)
 
-        totals, census = _write_shard(address, filling, Shard(0, processes), tell)
+        totals, census = _write_shard(address, spec, Shard(0, processes), tell)
         while _go_on(others):
             tell(census.jobs)
         for other in others:
             other_totals, other_census = other.result()
             totals.merge(Totals.from_json(other_totals))
             census.merge(other_census)
-    progress("writing jobs", census.jobs, filling.jobs)
+    progress("writing jobs", census.jobs, spec.jobs)
     return totals, census
 
 
@@ -156,23 +158,23 @@ def _share_counts(done: Any) -> None:
     _done = done
 
 
-def _write_in_process(address: Address, filling: Filling, processes: int, number: int) -> tuple[str, Census]:
-    totals, census = _write_shard(address, filling, Shard(number, processes), partial(_done.__setitem__, number))
+def _write_in_process(address: Address, spec: KeyspaceSpec, processes: int, number: int) -> tuple[str, Census]:
+    totals, census = _write_shard(address, spec, Shard(number, processes), partial(_done.__setitem__, number))
     return totals.to_json(), census
 
 
 # Faults
 
 
-def _faults(family: KeyFamily, filling: Filling, target: Target) -> Iterator[tuple[str, list[Command]]]:
+def _faults(family: KeyFamily, spec: KeyspaceSpec, target: Target) -> Iterator[tuple[str, list[Command]]]:
     """What breaks the rules: each at other jobs, which lie spread over the keyspace as far as there are enough that fit."""
-    left = Counter({rule: number for rule, number in filling.faults.items() if number > 0})
+    left = Counter({rule: number for rule, number in spec.faults.items() if number > 0})
     used: set[tuple[str, str]] = set()
     if not left:
         return
-    for step in dict.fromkeys((max(1, filling.jobs // (4 * left.total())), 1)):
+    for step in dict.fromkeys((max(1, spec.jobs // (4 * left.total())), 1)):
         shard = Shard(0, max(1, step // BLOCK_SIZE))
-        for number, job in enumerate(family.generate(filling.jobs, filling.seed, filling.now_ms, shard)):
+        for number, job in enumerate(family.generate(spec.jobs, spec.seed, spec.now_ms, shard)):
             if number % (step // shard.count) or (job.queue, job.id) in used:
                 continue
             found = _breakable(family, left, job, target)

@@ -1,4 +1,4 @@
-"""Glance: some keys of a database, for detection: the names of many, and the values of those that are asked for.
+"""KeySample: some keys of a database, for detection: the names of many, and the values of those that are asked for.
 
 Only reads, never calls KEYS, and stops after so many keys or seconds. Called by ``detect.py``.
 """
@@ -32,7 +32,7 @@ Read = Callable[[Sequence[Key]], Iterator[tuple[Entry, float]]]
 
 
 @frozen
-class Glance:
+class KeySample:
     """What was seen of a database."""
 
     size: int
@@ -46,14 +46,14 @@ class Glance:
     """Keys at which the user may not look."""
 
 
-def at_server(client: redis.Redis, pipe: PipelineConnection, most_keys: int, deadline: float) -> Glance:
+def at_server(client: redis.Redis, pipe: PipelineConnection, most_keys: int, deadline: float) -> KeySample:
     """Looks at a server's database, until ``deadline`` (of the monotonic clock)."""
     size = int(pipe.ask("DBSIZE"))
     keys, finished, hidden = _names(pipe, most_keys, deadline)
-    return Glance(size, keys, finished, clock_ms(client), lambda those: _read(pipe, those), hidden)
+    return KeySample(size, keys, finished, clock_ms(client), lambda those: _read(pipe, those), hidden)
 
 
-def at_source(source: Source, most_keys: int, deadline: float) -> Glance:
+def at_source(source: Source, most_keys: int, deadline: float) -> KeySample:
     """Looks at the beginning of a source that can only be read from one end to the other, and keeps it in memory."""
     now_ms = source.clock_ms()
     found: defaultdict[bytes, list[Entry]] = defaultdict(list)
@@ -64,10 +64,10 @@ def at_source(source: Source, most_keys: int, deadline: float) -> Glance:
             break
         found[entry.key].append(entry)
     keys = [(key, entries[0].redis_type) for key, entries in found.items()]
-    return Glance(max(source.size(), len(keys)), keys, finished, now_ms, lambda those: _kept(found, those))
+    return KeySample(max(source.size(), len(keys)), keys, finished, now_ms, lambda those: _in_memory(found, those))
 
 
-def _kept(found: dict[bytes, list[Entry]], keys: Sequence[Key]) -> Iterator[tuple[Entry, float]]:
+def _in_memory(found: dict[bytes, list[Entry]], keys: Sequence[Key]) -> Iterator[tuple[Entry, float]]:
     return ((entry, 1.0) for key, _ in keys for entry in found[key])
 
 

@@ -24,7 +24,7 @@ from .compare import judge_all
 from .drift import Watch
 from .engine import Census, Difference, Progress, Report, Summary, Verification, silent
 from .fact_reader import FactReader
-from .gc_paused import hoarding
+from .gc_paused import gc_paused
 from .order import listing_order, order_difference, pop_orders
 from .packed_jobs import identity
 from .partition_writer import open_partition
@@ -75,7 +75,7 @@ class LocalEngine:
     def __init__(self, throttle: Throttle = UNTHROTTLED) -> None:
         self.throttle = throttle
 
-    @hoarding()
+    @gc_paused()
     def audit(self, source: Address, now_ms: int, report: Report[Finding], progress: Progress = silent) -> Census:
         """See Engine.audit."""
         reading = self._read(source, now_ms, progress, prefiltered=True)
@@ -99,7 +99,7 @@ class LocalEngine:
         census.passing, census.unconfirmed = confirmation.passing, confirmation.unconfirmed
         return census
 
-    @hoarding()
+    @gc_paused()
     def migrate(
         self,
         source: Address,
@@ -138,7 +138,7 @@ class LocalEngine:
         summary.seconds = time.monotonic() - started
         return summary
 
-    @hoarding()
+    @gc_paused()
     def verify(
         self, source: Address, target: Address, plan: Plan, report: Report[Difference], progress: Progress = silent
     ) -> Verification:
@@ -176,13 +176,13 @@ class LocalEngine:
 
     def jobs(self, source: Address, now_ms: int, queue: str | None = None, state: State | None = None) -> Iterator[Job]:
         """See Engine.jobs."""
-        with hoarding():
+        with gc_paused():
             reading = self._read(source, now_ms, silent)
             wanted = (job for job in reading.jobs() if queue in (None, job.queue) and state in (None, job.state))
             found = sorted(wanted, key=listing_order)
         yield from found
 
-    @hoarding()
+    @gc_paused()
     def queues(self, source: Address, now_ms: int) -> list[QueueStatus]:
         """See Engine.queues."""
         reading = self._read(source, now_ms, silent)

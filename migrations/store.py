@@ -23,7 +23,7 @@ from ..schema.errors import ServerError
 from ..schema.family import Command, KeyFamily
 from . import probes
 from .cluster_scan import PAUSE, REDIRECTED, REST_SECONDS, Cluster
-from .fence import Fence, Held, transact
+from .fence import Fence, WatchedFence, transact
 from .slots import common_tag, keys_of, must_fit
 
 T = TypeVar("T")
@@ -62,14 +62,14 @@ class ServerStore(Store):
 
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
-        self._held = Held()
+        self._watched = WatchedFence()
 
     def tag(self, commands: Sequence[Command]) -> bytes | None:
         return None
 
     def apply_packed(self, fence: Fence, commands: Sequence[PackedCommands]) -> list[Any]:
         with open_pipeline(self._client) as pipe:
-            return transact(pipe, fence, commands, self._held)
+            return transact(pipe, fence, commands, self._watched)
 
     def ask(self, commands: Sequence[Command]) -> list[Any]:
         with open_pipeline(self._client) as pipe:

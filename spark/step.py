@@ -25,7 +25,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from ..migrations.engine import Progress, silent
-from ..migrations.gc_paused import hoarding
+from ..migrations.gc_paused import gc_paused
 from .failures import located, spark_errors, work_errors
 from .tables import ROWS, Table
 from .worker import prepare_process
@@ -121,7 +121,7 @@ def run_light_step(frame: DataFrame, task: Callable[[Batches], str], phase: str,
 
     def part(rows: Batches) -> Batches:
         prepare_process()
-        with hoarding(), work_errors("the folder of --work"):
+        with gc_paused(), work_errors("the folder of --work"):
             yield pa.RecordBatch.from_arrays([pa.array([task(rows)])], ["answer"])
 
     answers: list[str] = []

@@ -22,7 +22,7 @@ from statistics import mean, median
 import click
 from attrs import field, frozen
 from ferryman.migrations.engine import Verification
-from ferryman.migrations.generate import Filling, fill
+from ferryman.migrations.generate import KeyspaceSpec, generate_keyspace
 from ferryman.migrations.plan import Plan
 from ferryman.schema.connection.address import Address
 from ferryman.schema.family import Command
@@ -94,7 +94,7 @@ class Bench:
     def run(self) -> None:
         """Everything."""
         figures = self.figures
-        figures.note("generate", self._rate(lambda: fill(self._live, Filling(self._jobs, 1, NOW))))
+        figures.note("generate", self._rate(lambda: generate_keyspace(self._live, KeyspaceSpec(self._jobs, 1, NOW))))
         path = saved(self._source)
         snapshot = Address.parse(f"ferryman+rdb://{path}?family=kue")
         limits = self._limits_of_reading()
@@ -162,7 +162,7 @@ class Bench:
         """A plain script, which does the work of a migration with fewer jobs."""
         with tempfile.TemporaryDirectory() as folder, installed_servers()[-1].start(Path(folder)) as small:
             live, jobs = Address.parse(small.url(0, family="kue")), min(SAMPLE, self._jobs)
-            fill(live, Filling(jobs, 1, NOW))
+            generate_keyspace(live, KeyspaceSpec(jobs, 1, NOW))
             plan = Plan.between(live, self._new, NOW)
             return self._rate(lambda: plain.migrate(small.client(), self._target.client(), plan), jobs)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 from ferryman.migrations.engine import Verification
-from ferryman.migrations.generate import Filling, fill
+from ferryman.migrations.generate import KeyspaceSpec, generate_keyspace
 from ferryman.migrations.plan import Plan
 from ferryman.schema.connection.address import Address
 from ferryman.spark.engine import SparkEngine
@@ -54,7 +54,7 @@ def _costs(family: str, jobs: int) -> list[float]:
         kind.start(Path(target_folder)) as target,
     ):
         ways = Address.parse(source.url(0, family=family)), Address.parse(target.url(0))
-        fill(ways[0], Filling(jobs, 1, NOW))
+        generate_keyspace(ways[0], KeyspaceSpec(jobs, 1, NOW))
         return [seconds / jobs * 1e6 for seconds in _measured(*ways)]
 
 

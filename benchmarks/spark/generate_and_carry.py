@@ -19,7 +19,7 @@ from typing import Any
 import click
 from attrs import define
 from ferryman.migrations.bulk import joined
-from ferryman.migrations.generate import Filling, fill
+from ferryman.migrations.generate import KeyspaceSpec, generate_keyspace
 from ferryman.migrations.plan import Plan, decide
 from ferryman.migrations.source import open_source
 from ferryman.migrations.subjects import SubjectBuilder
@@ -92,7 +92,7 @@ def main(jobs: int, rounds: int) -> None:
     """Goes over the same jobs step by step."""
     with tempfile.TemporaryDirectory() as folder, installed_servers()[-1].start(Path(folder)) as server:
         source, target = Address.parse(server.url(family="kue")), Address.parse(server.url(1))
-        fill(source, Filling(jobs, 1, NOW), processes=1)
+        generate_keyspace(source, KeyspaceSpec(jobs, 1, NOW), processes=1)
         subjects, keyspace = gathered(source)
     bench, plan, kue = Bench(jobs, rounds), Plan.between(source, target, NOW), keyspace.family
     bench.time("the simplest script", lambda: plainly(subjects))

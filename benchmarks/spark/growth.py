@@ -19,7 +19,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import click
-from ferryman.migrations.generate import Filling, fill
+from ferryman.migrations.generate import KeyspaceSpec, generate_keyspace
 from ferryman.migrations.plan import Plan
 from ferryman.schema.connection.address import Address
 from ferryman.spark.engine import SparkEngine
@@ -47,7 +47,7 @@ def main(sizes: tuple[int, ...], migrate: bool, warm: bool) -> None:
                 each.mkdir()
             with kind.start(folders[0]) as source, kind.start(folders[1]) as target:
                 addresses = Address.parse(source.url(0, family="kue")), Address.parse(target.url(0))
-                fill(addresses[0], Filling(jobs, 1, NOW))
+                generate_keyspace(addresses[0], KeyspaceSpec(jobs, 1, NOW))
                 for work in ("audit", "migrate") if migrate else ("audit",):
                     with ProcessPoolExecutor(1, get_context("spawn")) as fresh:
                         seconds, own, resident = fresh.submit(_measured, work, *addresses, warm).result()

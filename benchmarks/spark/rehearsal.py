@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from ferryman.migrations.generate import Filling, fill
+from ferryman.migrations.generate import KeyspaceSpec, generate_keyspace
 from ferryman.migrations.plan import Plan
 from ferryman.schema.connection.address import Address
 from ferryman.spark.engine import SparkEngine
@@ -41,7 +41,7 @@ def _all_once(*, reads: bool = False) -> None:
     kind = installed_servers()[-1]
     with tempfile.TemporaryDirectory() as folder, kind.start(Path(folder)) as server:
         live, target = Address.parse(server.url(0, family="kue")), Address.parse(server.url(1))
-        fill(live, Filling(JOBS, 1, NOW))
+        generate_keyspace(live, KeyspaceSpec(JOBS, 1, NOW))
         snapshot = Address.parse(f"ferryman+rdb://{saved(server)}?family=kue")
         if reads:
             spark = session()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from ferryman.compat.kue import FAMILY
 from ferryman.compat.kue.generate import generate
-from ferryman.migrations.gc_paused import hoarding
+from ferryman.migrations.gc_paused import gc_paused
 from ferryman.migrations.local import LocalEngine
 from ferryman.schema.connection.address import Address
 from ferryman.testing.keyspaces import store
@@ -41,7 +41,7 @@ def test_a_keyspace_is_listed_without_a_look_at_all_that_lives(server: Server, e
 
 
 def test_the_collector_is_as_before_also_after_an_error(eager: tuple[int, int, int]) -> None:
-    @hoarding()
+    @gc_paused()
     def fail() -> None:
         assert gc.get_threshold() != eager
         raise ZeroDivisionError

@@ -1,11 +1,11 @@
-"""Filled keyspaces are what the family's own writer makes of the generated jobs, whatever the number of processes."""
+"""Generated keyspaces are what the family's own writer makes of the generated jobs, whatever the number of processes."""
 
 from __future__ import annotations
 
 import pytest
 import redis
 from attrs import evolve
-from ferryman.migrations.generate import Filling, fill
+from ferryman.migrations.generate import KeyspaceSpec, generate_keyspace
 from ferryman.schema.connection.address import Address
 from ferryman.schema.errors import ServerError
 from ferryman.schema.fact import Entry
@@ -29,7 +29,7 @@ def lasting(keyspace: dict[bytes, Entry]) -> dict[bytes, Entry]:
 @each_family
 def test_a_filled_keyspace_is_what_the_writer_makes_of_the_generated_jobs(server: Server, client: redis.Redis, name: str) -> None:
     family = get_family(name)
-    filled = fill(Address.parse(server.url(family=name)), Filling(JOBS, 5, NOW), processes=1)
+    generated = generate_keyspace(Address.parse(server.url(family=name)), KeyspaceSpec(JOBS, 5, NOW), processes=1)
     found = lasting(dump(client))
     client.flushdb()
     jobs = list(family.generate(JOBS, 5, NOW))
@@ -37,8 +37,8 @@ def test_a_filled_keyspace_is_what_the_writer_makes_of_the_generated_jobs(server
     expected = lasting(dump(client))
     assert found.keys() == expected.keys()
     assert [key for key in expected if found[key] != expected[key]] == []
-    assert filled.census.jobs == JOBS
-    assert filled.census.by_state == {
+    assert generated.census.jobs == JOBS
+    assert generated.census.by_state == {
         state: sum(job.state == state for job in jobs) for state in {str(job.state) for job in jobs}
     }
 
@@ -46,23 +46,23 @@ def test_a_filled_keyspace_is_what_the_writer_makes_of_the_generated_jobs(server
 @pytest.mark.parametrize("name", ["bee", "kombu"])
 def test_several_processes_write_what_one_would(server: Server, client: redis.Redis, name: str) -> None:
     rule = next(rule.id for rule in get_family(name).rules if rule.id in get_family(name).injectable)
-    filling = Filling(2 * BLOCK_SIZE + 100, 3, NOW, {rule: 2})
+    spec = KeyspaceSpec(2 * BLOCK_SIZE + 100, 3, NOW, {rule: 2})
     address = Address.parse(server.url(family=name))
-    fill(address, filling, processes=1)
+    generate_keyspace(address, spec, processes=1)
     alone = lasting(dump(client))
     client.flushdb()
     calls: list[int] = []
-    filled = fill(address, filling, lambda _phase, done, _total: calls.append(done), processes=2)
+    generated = generate_keyspace(address, spec, lambda _phase, done, _total: calls.append(done), processes=2)
     assert lasting(dump(client)) == alone
-    assert filled.census.jobs == filling.jobs
-    assert calls[-1] == filling.jobs
+    assert generated.census.jobs == spec.jobs
+    assert calls[-1] == spec.jobs
 
 
 def test_a_server_that_refuses_a_command_is_an_error_that_names_it(server: Server, client: redis.Redis) -> None:
     client.config_set("maxmemory", 1)
     try:
         with pytest.raises(ServerError, match=r"refuses SADD .*(OOM|maxmemory)"):
-            fill(Address.parse(server.url(family="kue")), Filling(50, 1, NOW), processes=1)
+            generate_keyspace(Address.parse(server.url(family="kue")), KeyspaceSpec(50, 1, NOW), processes=1)
     finally:
         client.config_set("maxmemory", 0)
 
