@@ -1,6 +1,6 @@
-"""Watch: what one look at a living keyspace sees: the numbers of its queues, and what an operator wants to be told of.
+"""Poll: what one poll of a living keyspace sees: the numbers of its queues, and what an operator wants to know of.
 
-A look is as cheap as the family allows: totals are counted by the lengths of indexes where these tell, and only read from the
+A poll is as cheap as the family allows: totals are counted by the lengths of indexes where these tell, and only read from the
 jobs elsewhere. Called by the data source and its streams.
 """
 
@@ -50,7 +50,7 @@ class Event:
 
     kind: EventKind
     at_ms: int
-    """The moment of the look that saw it, by the server's clock."""
+    """The moment of the poll that saw it, by the server's clock."""
     job_id: str | None
     queue: str | None
     name: str | None = None
@@ -65,7 +65,7 @@ class Event:
 
     @property
     def identity(self) -> int:
-        """64 bits by which two looks know the same event. A finding's detail is none of it: it may tell the time.
+        """64 bits by which two polls know the same event. A finding's detail is none of it: it may tell the time.
 
         Two different ones of n share them with a probability of n²/2^65.
         """
@@ -123,7 +123,7 @@ def _read(address: Address, throttle: Throttle, now_ms: int | None) -> tuple[int
 
 
 def events(address: Address, throttle: Throttle = UNTHROTTLED) -> Iterator[Event]:
-    """Everything that stands there now: all findings, and every job that has failed for good. Raises ServerError."""
+    """Everything that is there now: all findings, and every job that has failed for good. Raises ServerError."""
     with read_in_one_task(address, throttle=throttle) as read_keyspace:
         keyspace = read_keyspace.keyspace
         family, now_ms = keyspace.family, keyspace.now_ms

@@ -25,11 +25,11 @@ action on a table reads the server again: write it to Parquet first. Options for
 
 Options for streams (stream.py): url, and
     table            totals or events
-    every            seconds between two looks (default: 5 for totals, 60 for events); 0: as often as the query's trigger asks
-    patience         seconds for which a look waits for a server that is away (default 30)
-    throttle         how fast a look reads, as on the command line (default: polite)
+    every            seconds between two polls (default: 5 for totals, 60 for events); 0: as often as the query's trigger asks
+    patience         seconds for which a poll waits for a server that is away (default 30)
+    throttle         how fast a poll reads, as on the command line (default: polite)
     state            for events: a folder, of this query alone, that is kept as long as its checkpoint
-    startingOffsets  for events: earliest (default) tells what stands at the beginning, latest only what comes after
+    startingOffsets  for events: earliest (default) reports what is there at the beginning, latest only what comes after
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ from .rdbcolumns import unproven
 from .resp_views import RespReader
 from .single_task import read_in_one_task
 from .sink import Sink, begin
-from .stream import EventsStream, Stream, TotalsStream, Watch
+from .stream import EventsStream, PollOptions, Stream, TotalsStream
 from .tables import FACTS, FINDINGS, JOBS, Table, batches, fact_bytes, job_bytes
 from .user_schema import is_whole, selecting
 from .worker import prepare_process
@@ -146,15 +146,15 @@ class Ferryman(DataSource):  # type: ignore[misc]
             raise UsageError(f"a stream of the table {table} has all of its columns: leave .schema(…) out, and use .select(…)")
         every = _seconds(self.options, "every", 60 if table == "events" else 5)
         patience = _seconds(self.options, "patience", 30)
-        watch = Watch(address, round(1000 * every), patience, _throttle(self.options, "polite"))
+        polling = PollOptions(address, round(1000 * every), patience, _throttle(self.options, "polite"))
         match table:
             case "totals":
-                return TotalsStream(watch)
+                return TotalsStream(polling)
             case "events":
                 start = self.options.get("startingOffsets", "earliest")
                 if start not in ("earliest", "latest"):
                     raise UsageError(f"option 'startingOffsets' must be earliest or latest, not {start!r}")
-                return EventsStream(watch, _option(self.options, "state"), silently=start == "latest")
+                return EventsStream(polling, _option(self.options, "state"), silently=start == "latest")
             case _:
                 raise UsageError(f"the table {table} is no stream; there are: totals, events")
 

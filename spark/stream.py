@@ -1,12 +1,12 @@
 """Streams: a living keyspace as a table that grows, for ``spark.readStream.format("ferryman")``.
 
     table    rows
-    totals   every queue with the number of its jobs in each state, again at each look
-    events   new dead letters, and new findings of the audit's rules, when they are told for the first time
+    totals   every queue with the number of its jobs in each state, again at each poll
+    events   new dead letters, and new findings of the audit's rules, when they are reported for the first time
 
-Both look again when ``every`` seconds have passed, and a batch is what one look has to say. Its offset is the moment of the
-look, so a query goes on from its checkpoint; what the events have told stands in a folder (stream_state.py). A look is one
-task's. Called by the data source.
+Both poll again when ``every`` seconds have passed, and a batch is what one poll has found. Its offset is the moment of the poll,
+so a query goes on from its checkpoint; what the events have reported is in a folder (stream_state.py). A poll is one task's.
+Called by the data source.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from ..migrations.throttle import Throttle
 from ..schema.connection.address import Address
 from ..schema.errors import ServerError
 from .poll import TOTALS, events, totals
-from .stream_state import BEGINNING, Told
+from .stream_state import BEGINNING, StreamState
 from .tables import batches
 
 T = TypeVar("T")
 
 AT = "at_ms"
-"""The one field of an offset: when to look, by the driver's clock."""
+"""The one field of an offset: when to poll, by the driver's clock."""
 RETRY_SECONDS = 0.5
-"""Between two attempts to look at a server that is away."""
+"""Between two attempts to poll a server that is away."""
 REFUSALS = (
     redis.exceptions.AuthenticationError,
     redis.exceptions.AuthorizationError,
@@ -43,29 +43,29 @@ REFUSALS = (
 
 
 @frozen
-class Look(InputPartition):  # type: ignore[misc]
-    """One look: the part of the one task of a batch."""
+class PollPartition(InputPartition):  # type: ignore[misc]
+    """One poll: the partition of the one task of a batch."""
 
     last: int
     number: int
 
 
 @frozen
-class Watch:
-    """What both streams are told by their options."""
+class PollOptions:
+    """What the options of both streams say."""
 
     address: Address
     every_ms: int
-    patience: float
-    """Seconds for which a look waits for a server that is away."""
+    patience_s: float
+    """Seconds for which a poll waits for a server that is away."""
     throttle: Throttle
 
-    def patiently(self, look: Callable[[], T]) -> T:
-        """Looks, again and again while the server is away. Raises the last ServerError when patience ends."""
-        deadline = time.monotonic() + self.patience
+    def retry(self, poll: Callable[[], T]) -> T:
+        """Polls, again and again while the server is away. Raises the last ServerError when that takes too long."""
+        deadline = time.monotonic() + self.patience_s
         while True:
             try:
-                return look()
+                return poll()
             except ServerError as error:
                 if isinstance(error.__cause__, REFUSALS) or time.monotonic() > deadline:
                     raise
@@ -73,10 +73,10 @@ class Watch:
 
 
 class Stream(DataSourceStreamReader):  # type: ignore[misc]
-    """A stream of looks."""
+    """A stream of polls."""
 
-    def __init__(self, watch: Watch) -> None:
-        self.watch = watch
+    def __init__(self, options: PollOptions) -> None:
+        self.options = options
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         return {AT: BEGINNING}
@@ -84,44 +84,44 @@ class Stream(DataSourceStreamReader):  # type: ignore[misc]
     # Spark 4.2 and later would pass more; what takes nothing works with every version.
     def latestOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         now_ms = time.time_ns() // 1_000_000
-        return {AT: now_ms - now_ms % max(1, self.watch.every_ms)}
+        return {AT: now_ms - now_ms % max(1, self.options.every_ms)}
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[Look]:
-        return [Look(start[AT], end[AT])] if start != end else []
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[PollPartition]:
+        return [PollPartition(start[AT], end[AT])] if start != end else []
 
 
 class TotalsStream(Stream):
-    """The table ``totals``. A batch that is read twice is looked at twice."""
+    """The table ``totals``. A batch that is read twice is polled twice."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, Look):
+        if not isinstance(partition, PollPartition):
             return  # Spark reads no partition at all as one that is none.
-        watch = self.watch
-        yield from batches(TOTALS, watch.patiently(lambda: list(totals(watch.address, watch.throttle))))
+        options = self.options
+        yield from batches(TOTALS, options.retry(lambda: list(totals(options.address, options.throttle))))
 
 
 class EventsStream(Stream):
     """The table ``events``. A batch that is read twice is the same."""
 
-    def __init__(self, watch: Watch, state: str, *, silently: bool) -> None:
-        super().__init__(watch)
-        self._told = Told(Path(state))
+    def __init__(self, options: PollOptions, state: str, *, silently: bool) -> None:
+        super().__init__(options)
+        self._state = StreamState(Path(state))
         self._silently = silently
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        self._told.begin()
+        self._state.begin()
         return super().initialOffset()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, Look):
+        if not isinstance(partition, PollPartition):
             return
-        if self._told.events(partition.number) is None:
-            self.watch.patiently(lambda: self._look(partition))
-        yield from self._told.events(partition.number) or ()
+        if self._state.events(partition.number) is None:
+            self.options.retry(lambda: self._poll(partition))
+        yield from self._state.events(partition.number) or ()
 
     def commit(self, end: dict[str, int]) -> None:
-        self._told.forget(end[AT])
+        self._state.prune(end[AT])
 
-    def _look(self, look: Look) -> None:
-        seen = events(self.watch.address, self.watch.throttle)
-        self._told.tell(seen, look.last, look.number, silently=self._silently)
+    def _poll(self, poll: PollPartition) -> None:
+        seen = events(self.options.address, self.options.throttle)
+        self._state.record(seen, poll.last, poll.number, silently=self._silently)

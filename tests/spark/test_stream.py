@@ -20,7 +20,7 @@ from ferryman.schema.job import Job, State
 from ferryman.schema.native.scripts.queue_scripts import QueueScripts
 from ferryman.spark.poll import totals as queue_totals
 from ferryman.spark.source import Ferryman
-from ferryman.spark.stream import Watch
+from ferryman.spark.stream import PollOptions
 from ferryman.testing.keyspaces import store
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -53,8 +53,8 @@ class Watcher:
         writer = frame.writeStream.foreachBatch(self._take).option("checkpointLocation", str(self.folder / "checkpoint"))
         return writer.trigger(**trigger).start()
 
-    def look(self) -> list[Row]:
-        """A query that makes one look and ends; the next one goes on from the checkpoint."""
+    def poll(self) -> list[Row]:
+        """A query that makes one poll and ends; the next one goes on from the checkpoint."""
         query = self.start(availableNow=True)
         assert query.awaitTermination(SECONDS)
         return self.batches[-1][1]
@@ -98,37 +98,37 @@ def lose(client: redis.Redis, number: int) -> None:
         assert client.zrem(index, padded(str(number)))
 
 
-def told(rows: list[Row]) -> set[tuple[str, str]]:
+def reported(rows: list[Row]) -> set[tuple[str, str]]:
     return {(row.kind, row.job_id) for row in rows if row.job_id}
 
 
-def test_totals_are_the_numbers_of_every_look(totals: Watcher, server: Server, client: redis.Redis) -> None:
+def test_totals_are_the_numbers_of_every_poll(totals: Watcher, server: Server, client: redis.Redis) -> None:
     for name in ("mail", "idle"):
         client.sadd("ferryman:queues", name)
         run(client, SCRIPTS.declare(name, {}))
     run(client, SCRIPTS.publish("mail", "p", jobs(1, 2, 3)))
-    first = totals.look()
+    first = totals.poll()
     assert numbers(first) == {("mail", "waiting"): 3}
     assert {(row.queue, row.state) for row in first} == {(name, str(state)) for name in ("mail", "idle") for state in State}
     run(client, SCRIPTS.take("mail", "worker", 2, LEASE))
-    second = totals.look()
+    second = totals.poll()
     assert numbers(second) == {("mail", "waiting"): 1, ("mail", "active"): 2}
     assert {(row.url, row.family) for row in second} == {(server.url(), "ferryman")}
     assert first[0].at_ms < second[0].at_ms
     assert {row.at_ms for row in second} == {second[0].at_ms}
 
 
-def test_events_are_told_once_whatever_restarts_lie_between(events: Watcher, client: redis.Redis) -> None:
+def test_events_are_reported_once_whatever_restarts_lie_between(events: Watcher, client: redis.Redis) -> None:
     fail(client, 1)
     lose(client, 2)
-    assert told(events.look()) == {("dead letter", "1")}
+    assert reported(events.poll()) == {("dead letter", "1")}
     fail(client, 3)
-    second = events.look()
-    assert told(second) == {("finding", "2"), ("dead letter", "3")}
+    second = events.poll()
+    assert reported(second) == {("finding", "2"), ("dead letter", "3")}
     (dead,) = (row for row in second if row.kind == "dead letter")
     assert (dead.queue, dead.name, dead.detail, dead.died_at) == ("mail", "mail", "boom 3", NOW + 3)
     assert all(row.rule and row.severity and row.key and row.detail for row in second if row.kind == "finding")
-    assert events.look() == []
+    assert events.poll() == []
 
 
 def test_a_batch_that_failed_comes_again_with_the_same_rows(events: Watcher, client: redis.Redis) -> None:
@@ -145,12 +145,12 @@ def test_a_batch_that_failed_comes_again_with_the_same_rows(events: Watcher, cli
         writer.trigger(availableNow=True).start().awaitTermination(SECONDS)
     client.flushall()
     fail(client, 2)
-    events.look()
-    events.look()
+    events.poll()
+    events.poll()
     (first, *others) = events.batches
     assert first == given[0]
-    assert told(first[1]) == {("dead letter", "1")}
-    # Whether the run that repeats a batch makes a look of its own after it depends on the version of Spark.
+    assert reported(first[1]) == {("dead letter", "1")}
+    # Whether the run that repeats a batch makes a poll of its own after it depends on the version of Spark.
     assert [row.job_id for _, rows in others for row in rows if row.kind == "dead letter"] == ["2"]
 
 
@@ -181,7 +181,7 @@ def test_a_server_that_stays_away_ends_the_query_with_its_name_and_without_its_p
     url = f"ferryman://:sesame@127.0.0.1:{free_port()}/0"
     watcher = Watcher(spark, tmp_path, {"url": url, "table": "totals", "patience": "0"})
     with pytest.raises(StreamingQueryException, match=r"ferryman://:\*\*\*@127.0.0.1:\d+/0.*can't be reached") as caught:
-        watcher.look()
+        watcher.poll()
     assert "sesame" not in str(caught.value)
 
 
@@ -189,9 +189,9 @@ def test_wrong_credentials_are_not_waited_for(tmp_path: Path) -> None:
     with SERVERS[0].start(tmp_path) as guarded:
         guarded.client().config_set("requirepass", "sesame")
         address = Address.parse(guarded.url().replace("//", "//:swordfish@"))
-        endless = Watch(address, every_ms=0, patience=1e9, throttle=UNTHROTTLED)
+        endless = PollOptions(address, every_ms=0, patience=1e9, throttle=UNTHROTTLED)
         with pytest.raises(ServerError, match="refuses the credentials"):
-            endless.patiently(lambda: list(queue_totals(address)))
+            endless.retry(lambda: list(queue_totals(address)))
 
 
 def wrong_options(url: str) -> Iterator[tuple[dict[str, str], str]]:
