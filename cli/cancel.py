@@ -8,7 +8,7 @@ import click
 
 from ..schema.connection.address import Address
 from ..schema.native.scripts.results import Task
-from ..transport.celery.revoked_tasks import announce
+from ..transport.celery.revoked_tasks import report_revoked
 from ..transport.publish.revocation import removals
 from .broker import open_broker
 from .options import address_argument, output_option
@@ -44,7 +44,7 @@ def command(app: Any, url: Address, task_ids: tuple[str, ...], queues: tuple[str
     finally:
         if app is not None and removed:
             with app.connection_for_write() as connection:
-                announce(app, removed, connection.transport)
+                report_revoked(app, removed, connection.transport)
     for task_id in sorted(set(task_ids).difference(task.task for task in removed)):
         output.note(f"not found, or begun already: {task_id}")
     return Status.FINE

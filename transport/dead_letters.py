@@ -28,19 +28,19 @@ from ..schema.native.scripts.publication import Publication
 from ..schema.native.scripts.results import DeadLetter, DeadLetterOutbox
 from ..schema.text import to_bytes, to_text
 from .errors import CONNECTION_ERRORS, BrokerFull
-from .message import Content, content, kombu_types
+from .message import Content, content, encode_kombu_type
 from .publish.sender import OutgoingMessage, Sender
 from .session import Session
 
 logger = logging.getLogger("ferryman.transport")
 
-FIRST_LOOK = 1.0
+FIRST_POLL = 1.0
 """Seconds after which a consuming connection first asks which queues have a dead letter exchange: not every one lives as long."""
-LOOK = 10.0
+POLL_INTERVAL = 10.0
 """Seconds between such questions."""
-RETRY = 5.0
+RETRY_INTERVAL = 5.0
 """Seconds after which letters are tried again that could not be forwarded, because something is damaged."""
-PATIENCE = 1.0
+FULL_INTERVAL = 1.0
 """Seconds after which letters are tried again whose target was full."""
 BATCH = 100
 """Letters forwarded at once."""
@@ -56,57 +56,57 @@ class DeadLetters:
         self._session = session
         self._sender = Sender(session, self.mark, creates=False, is_ordered=True)
         self._lock = threading.Lock()
-        self._look_at: dict[str, float] = {}
+        self._next_poll: dict[str, float] = {}
         """Queue -> when to look into its outbox, on the monotonic clock."""
         self._marked = False
-        self._ask_at = time.monotonic() + FIRST_LOOK
+        self._discover_at = time.monotonic() + FIRST_POLL
         self.forwarding: set[str] = set()
         """The queues of this connection's consumers that have a dead letter exchange."""
 
     def mark(self, queue: str) -> None:
         """There are letters in this queue, or may soon be: it is looked at from now on."""
-        self._look_at[queue] = 0.0
+        self._next_poll[queue] = 0.0
         self._marked = True
 
     def forward(self) -> None:
         """Forwards the letters of marked queues. Raises connection errors."""
         if self._marked:
-            self._visit_due()
+            self._poll_due()
 
     def poll(self) -> None:
         """For consuming connections, from time to time: looks at every queue whose time has come. Raises connection errors."""
         now = time.monotonic()
-        if now >= self._ask_at:
-            self._ask_at = now + LOOK
+        if now >= self._discover_at:
+            self._discover_at = now + POLL_INTERVAL
             for queue in self._session.link.command("SMEMBERS", keys.forwarding(self._session.settings.prefix)):
-                self._look_at.setdefault(to_text(queue), 0.0)
+                self._next_poll.setdefault(to_text(queue), 0.0)
         if self.seconds_left == 0:
-            self._visit_due()
+            self._poll_due()
 
     @property
     def seconds_left(self) -> float:
         """Seconds until ``poll`` has something to do."""
-        return max(0.0, min([self._ask_at, *list(self._look_at.values())]) - time.monotonic())
+        return max(0.0, min([self._discover_at, *list(self._next_poll.values())]) - time.monotonic())
 
-    def _visit_due(self) -> None:
+    def _poll_due(self) -> None:
         # Only one thread at a time. What another one has just marked, this one may leave to it.
         if not self._lock.acquire(blocking=False):
             return
         try:
             self._marked = False
             now = time.monotonic()
-            for queue in [queue for queue, at in list(self._look_at.items()) if at <= now]:
-                self._look_at[queue] = math.inf
-                next_look = time.monotonic() + self._visit(queue)
+            for queue in [queue for queue, at in list(self._next_poll.items()) if at <= now]:
+                self._next_poll[queue] = math.inf
+                next_poll = time.monotonic() + self._poll_queue(queue)
                 # It may have been marked meanwhile.
-                self._look_at[queue] = min(self._look_at[queue], next_look)
-                if self._look_at[queue] == math.inf:
-                    del self._look_at[queue]
+                self._next_poll[queue] = min(self._next_poll[queue], next_poll)
+                if self._next_poll[queue] == math.inf:
+                    del self._next_poll[queue]
         finally:
             self._lock.release()
 
-    def _visit(self, queue: str) -> float:
-        """Forwards some letters of a queue. Gives the seconds until the next visit; infinite where none can come any more."""
+    def _poll_queue(self, queue: str) -> float:
+        """Forwards some letters of a queue. Gives the seconds until the next poll; infinite where none can come any more."""
         try:
             outbox = self._session.link.run(self._session.scripts.outbox(queue, limit=BATCH))
             if outbox is None:
@@ -114,20 +114,20 @@ class DeadLetters:
             settled = self._forward(queue, outbox)
             self._session.link.run(self._session.scripts.forwarded(queue, settled))
         except CONNECTION_ERRORS:
-            self._look_at[queue] = 0.0
+            self._next_poll[queue] = 0.0
             raise
         except (FerrymanError, redis.exceptions.ResponseError) as error:
-            logger.error("the dead letters of queue %r can't be carried on, trying again: %s", queue, error)
-            return RETRY
+            logger.error("the dead letters of queue %r can't be forwarded, trying again: %s", queue, error)
+            return RETRY_INTERVAL
         if len(settled) < len(outbox.dead_letters):
-            return PATIENCE
+            return FULL_INTERVAL
         if len(settled) == BATCH:
             return 0.0
         return max(0, outbox.next_poll_ms - outbox.now) / 1000
 
     def _forward(self, queue: str, outbox: DeadLetterOutbox) -> list[tuple[DeadLetter, bool]]:
         """Publishes letters, up to the first that can't be stored now. For each: whether a queue has taken it."""
-        messages = {letter.number: addressed(queue, letter, outbox, self._targets) for letter in outbox.dead_letters}
+        messages = {letter.number: dead_letter_message(queue, letter, outbox, self._targets) for letter in outbox.dead_letters}
         sendable = [message for message in messages.values() if message is not None]
         try:
             unroutable = self._sender.send(sendable)
@@ -161,7 +161,7 @@ def _settled(
     return settled
 
 
-def addressed(queue: str, letter: DeadLetter, outbox: DeadLetterOutbox, targets: Targets) -> OutgoingMessage | None:
+def dead_letter_message(queue: str, letter: DeadLetter, outbox: DeadLetterOutbox, targets: Targets) -> OutgoingMessage | None:
     """A dead job as the message that its dead letter exchange gets; None for one that no queue could use.
 
     Its expiration is left out, or it would expire again at once. One that comes back to a queue in which it has died, and has not
@@ -203,7 +203,7 @@ def _frame(found: Content, headers: Mapping[str, Any], properties: Mapping[str, 
         "headers": headers,
         "properties": properties,
     }
-    return codec.encode(head, found.body, kombu_types)
+    return codec.encode(head, found.body, encode_kombu_type)
 
 
 def with_death(headers: Mapping[str, Any], death: Mapping[str, Any]) -> dict[str, Any]:
@@ -215,9 +215,9 @@ def with_death(headers: Mapping[str, Any], death: Mapping[str, Any]) -> dict[str
         deaths.remove(same)
         number = same.get("count")
         death = {**death, "count": number + 1 if isinstance(number, int) else 1}
-    told = {name: death[name] for name in ("reason", "queue", "exchange")}
-    first = {f"x-first-death-{name}": value for name, value in told.items()}
-    last = {f"x-last-death-{name}": value for name, value in told.items()}
+    last_death = {name: death[name] for name in ("reason", "queue", "exchange")}
+    first = {f"x-first-death-{name}": value for name, value in last_death.items()}
+    last = {f"x-last-death-{name}": value for name, value in last_death.items()}
     return {**first, **headers, **last, "x-death": [death, *deaths]}
 
 

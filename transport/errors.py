@@ -55,7 +55,7 @@ class ConnectionLost(redis.exceptions.ConnectionError):
     """A connection that looks open does not answer any more."""
 
 
-class NotNow(redis.exceptions.ConnectionError):
+class Unavailable(redis.exceptions.ConnectionError):
     """The server can do nothing for us at the moment, for a reason that passes by itself or that an operator sees to."""
 
 
@@ -63,10 +63,10 @@ class NotDurable(ServerError, redis.exceptions.ConnectionError):
     """A message is stored, but not as safely as the option ``durability`` demands. kombu repeats it, which stores none twice."""
 
 
-PASSING = ("NOREPLICAS", "MASTERDOWN", "UNBLOCKED", "BUSY", "MISCONF")
+TRANSIENT = ("NOREPLICAS", "MASTERDOWN", "UNBLOCKED", "BUSY", "MISCONF")
 """Error words that redis-py has no connection error for: too few replicas, a failover, a long script, a full disk."""
 
 
-def passing(error: redis.exceptions.ResponseError) -> Exception:
-    """The error itself, or NotNow for one that asks for patience: a worker must wait then, not die."""
-    return NotNow(str(error)) if str(error).startswith(PASSING) else error
+def transient(error: redis.exceptions.ResponseError) -> Exception:
+    """The error itself, or Unavailable for one that passes by itself: a worker must wait then, not die."""
+    return Unavailable(str(error)) if str(error).startswith(TRANSIENT) else error

@@ -1,7 +1,7 @@
 """Flower's broker page and its ``/api/queues/length``, for ``ferryman://``.
 
 Flower makes the client that asks for queue lengths in a class that knows its own URL schemes only, and has no place where
-others could register. So each new transport calls ``teach``: where Flower's module is loaded, which is in Flower's process
+others could register. So each new transport calls ``install``: where Flower's module is loaded, which is in Flower's process
 alone, that class learns our schemes. Nothing here may disturb a Flower that has changed: it goes on without us then.
 """
 
@@ -48,8 +48,8 @@ class QueueLengths:
         ]
 
 
-def teach() -> None:
-    """Has Flower make QueueLengths for our URLs, if it is loaded and has not learnt it yet."""
+def install() -> None:
+    """Has Flower make QueueLengths for our URLs, if it is loaded and it is not installed yet."""
     factory = getattr(sys.modules.get(MODULE), "Broker", None)
     known = getattr(factory, "__new__", None)
     if factory is None or known is None or hasattr(factory, "knows_ferryman"):

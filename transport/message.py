@@ -31,15 +31,15 @@ UNIQUE_KEY = "x-unique-key"
 UNIQUE_TTL = "x-unique-ttl"
 """Header: ms for which the key is held; without it, until the message is finished."""
 
-MARK = b'"__type__"'
+TYPE_MARK = b'"__type__"'
 """What kombu's form of a date, a UUID, a decimal or bytes begins with."""
 
-kombu_types = JSONEncoder().default
+encode_kombu_type = JSONEncoder().default
 """kombu's JSON form of a value that JSON has none for; what ``redis://`` accepts in a header is accepted here."""
 
 
-def revive(value: dict[str, Any]) -> Any:
-    """The value behind ``kombu_types``. An object that only looks like one stays as it is."""
+def decode_kombu_type(value: dict[str, Any]) -> Any:
+    """The value behind ``encode_kombu_type``. An object that only looks like one stays as it is."""
     try:
         return object_hook(value)
     except (ArithmeticError, AttributeError, TypeError, ValueError):
@@ -60,13 +60,13 @@ def publication(job_id: str, message: Mapping[str, Any]) -> Publication:
         raise UsageError(f"the header {UNIQUE_KEY} must be a text, not {unique!r}")
     return Publication(
         job_id,
-        codec.encode(head, raw, kombu_types),
+        codec.encode(head, raw, encode_kombu_type),
         priority=_priority(properties.get("priority")),
         due_ms=_due_ms(headers.get("eta")),
-        ttl_ms=_whole(properties.get("expiration"), "expiration"),
-        delay_ms=_whole(headers.get(DELAY), f"the header {DELAY} (ms)"),
+        ttl_ms=_integer(properties.get("expiration"), "expiration"),
+        delay_ms=_integer(headers.get(DELAY), f"the header {DELAY} (ms)"),
         unique=unique,
-        unique_ttl_ms=_whole(headers.get(UNIQUE_TTL), f"the header {UNIQUE_TTL} (ms)"),
+        unique_ttl_ms=_integer(headers.get(UNIQUE_TTL), f"the header {UNIQUE_TTL} (ms)"),
     )
 
 
@@ -78,7 +78,7 @@ def _priority(value: Any) -> int:
         return 0
 
 
-def _whole(value: Any, what: str) -> int | None:
+def _integer(value: Any, what: str) -> int | None:
     if value is None:
         return None
     try:
@@ -116,7 +116,7 @@ def content(job_id: str, queue: str, fields: Mapping[bytes, bytes]) -> Content:
     frame = fields.get(b"message")
     if frame is None:
         return _task(job_id, queue, fields)
-    head, body = codec.decode(frame, revive if MARK in frame else None)
+    head, body = codec.decode(frame, decode_kombu_type if TYPE_MARK in frame else None)
     headers, properties = head.get("headers") or {}, head.get("properties") or {}
     if not isinstance(headers, dict) or not isinstance(properties, dict):
         raise MalformedValue(f"message {job_id!r} has headers or properties that are no JSON object")
@@ -157,13 +157,13 @@ def _task(job_id: str, queue: str, fields: Mapping[bytes, bytes]) -> Content:
 
 def is_task(found: Content) -> bool:
     """Whether a message asks for a Celery task, in protocol 2 by its headers, in protocol 1 by its body, if that is JSON."""
-    told: Any = found.headers
-    if "task" not in told and found.content_type == JSON_HEAD["content-type"] and "compression" not in told:
+    names: Any = found.headers
+    if "task" not in names and found.content_type == JSON_HEAD["content-type"] and "compression" not in names:
         try:
-            told = load_json(found.body)
+            names = load_json(found.body)
         except MalformedValue:
             return False
-    return isinstance(told, dict) and bool(told.get("task") and told.get("id"))
+    return isinstance(names, dict) and bool(names.get("task") and names.get("id"))
 
 
 class Message(KombuMessage):  # type: ignore[misc]

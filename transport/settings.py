@@ -35,9 +35,9 @@ KOMBU_OPTIONS = frozenset(
     | {"on_revive", "retry_errors"}
 )
 """Options that kombu reads by itself. It writes the policy of a publish that it retries among them, too."""
-OF_FILES = frozenset({"checksum"})
+FILE_OPTIONS = frozenset({"checksum"})
 """Options that snapshot files alone have."""
-OBJECTS = frozenset({"socket_keepalive", "socket_keepalive_options", "credential_provider", "deadletter_queue"})
+NOT_IN_URLS = frozenset({"socket_keepalive", "socket_keepalive_options", "credential_provider", "deadletter_queue"})
 """Options that have no place in a URL."""
 
 _warned: set[str] = set()
@@ -57,7 +57,7 @@ class Settings:
     remove_revoked: bool = True
     """Whether Celery's ``revoke`` also removes the tasks from their queues."""
     queue_order: str = "round_robin"
-    """Which of several queues is asked first: each in turn, ``sorted`` by name, or ``priority``: as they were consumed."""
+    """Which of several queues is polled first: each in turn, ``sorted`` by name, or ``priority``: as they were consumed."""
     deadletter_queue: str | None = None
     """kombu's option: the queue for messages to a direct exchange that no queue wants."""
     connection_arguments: Mapping[str, Any] = field(factory=dict, repr=False)
@@ -94,16 +94,16 @@ class Settings:
 
         Raises UsageError for an unknown option or a URL that can't be used; the text never holds the password.
         """
-        given = {name: value for name, value in (client.transport_options or {}).items() if _is_given(name, value)}
+        given = {name: value for name, value in (client.transport_options or {}).items() if _is_set(name, value)}
         address = _address(client, given)
         for name in address.ignored:
-            _say_once(f"the URL's {name}", IGNORED_OPTIONS[name])
+            _warn_once(f"the URL's {name}", IGNORED_OPTIONS[name])
         prefix = given.pop("prefix", None) or _prefix(given.pop("global_keyprefix", None))
         if prefix:
             address = evolve(address, prefix=str(prefix))
         if given.pop("family", address.family) != "ferryman" or address.family != "ferryman":
             raise UsageError("as a broker, ferryman:// serves its own key family; leave family= out of the URL")
-        arguments = _from_objects(address, given, client)
+        arguments = _connection_arguments(address, given, client)
         options = {**address.options, **_options(address, given)}
         if client.connect_timeout:
             arguments.setdefault("socket_connect_timeout", client.connect_timeout)
@@ -172,10 +172,10 @@ def _check_alternates(urls: Sequence[str], sentinels: Sequence[str]) -> None:
         )
 
 
-def _is_given(name: str, value: Any) -> bool:
+def _is_set(name: str, value: Any) -> bool:
     """None is the default, as on ``redis://``; but ours for a timeout is not to wait for ever."""
     if value is None and name == "socket_timeout":
-        _say_once(f"{name}=None", f"after {SOCKET_TIMEOUT:g} s without an answer a server counts as gone")
+        _warn_once(f"{name}=None", f"after {SOCKET_TIMEOUT:g} s without an answer a server counts as gone")
     return value is not None
 
 
@@ -185,11 +185,11 @@ def _prefix(given: Any) -> str | None:
         return None
     prefix = without_braces(str(given))
     if prefix != given:
-        _say_once(f"a brace in global_keyprefix {given!r}", f"each queue has a hash tag of its own; keys begin with {prefix!r}")
+        _warn_once(f"a brace in global_keyprefix {given!r}", f"each queue has a hash tag of its own; keys begin with {prefix!r}")
     return prefix
 
 
-def _from_objects(address: Address, given: Mapping[str, Any], client: Any) -> dict[str, Any]:
+def _connection_arguments(address: Address, given: Mapping[str, Any], client: Any) -> dict[str, Any]:
     """redis-py's arguments that no URL can say."""
     arguments: dict[str, Any] = {"socket_timeout": SOCKET_TIMEOUT}
     arguments |= {name: given[name] for name in ("socket_keepalive", "socket_keepalive_options") if name in given}
@@ -208,7 +208,7 @@ def _from_objects(address: Address, given: Mapping[str, Any], client: Any) -> di
 def _options(address: Address, given: Mapping[str, Any]) -> dict[str, Any]:
     options = {}
     for name, value in given.items():
-        if name in OPTIONS and name not in OBJECTS | OF_FILES:
+        if name in OPTIONS and name not in NOT_IN_URLS | FILE_OPTIONS:
             try:
                 options[name] = OPTIONS[name](str(value))
             except ValueError as error:
@@ -216,14 +216,14 @@ def _options(address: Address, given: Mapping[str, Any]) -> dict[str, Any]:
         elif name in SENTINEL_OPTIONS and address.kind is Kind.SENTINEL:
             continue
         elif name in IGNORED_OPTIONS:
-            _say_once(f"the transport option {name}", IGNORED_OPTIONS[name])
-        elif name not in KOMBU_OPTIONS | OBJECTS:
-            known = ", ".join(sorted({"prefix", *OPTIONS, *OBJECTS} - OF_FILES))
+            _warn_once(f"the transport option {name}", IGNORED_OPTIONS[name])
+        elif name not in KOMBU_OPTIONS | NOT_IN_URLS:
+            known = ", ".join(sorted({"prefix", *OPTIONS, *NOT_IN_URLS} - FILE_OPTIONS))
             raise UsageError(f"unknown transport option {name!r}; known are: {known}")
     return options
 
 
-def _say_once(what: str, reason: str) -> None:
+def _warn_once(what: str, reason: str) -> None:
     if what not in _warned:
         _warned.add(what)
         logger.warning("%s means nothing to ferryman://: %s", what, reason)

@@ -54,8 +54,8 @@ class Transport(base.Transport):  # type: ignore[misc]
 
     def __init__(self, client: Any, **_: Any) -> None:
         super().__init__(client)
-        flower.teach()
-        scheduled_tasks.teach()
+        flower.install()
+        scheduled_tasks.install()
         self.session = Session.of(Settings.of(client))
         self.dead_letters = DeadLetters(self.session)
         self.channels: list[Channel] = []

@@ -87,7 +87,7 @@ def test_what_is_no_task_is_left_out_and_a_damaged_queue_keeps_none_from_being_t
 
 
 def test_a_worker_of_another_broker_answers_as_before():
-    scheduled_tasks.teach()
+    scheduled_tasks.install()
     assert Panel.data["scheduled"] is Panel.data["dump_schedule"]
     with Celery("elsewhere", broker="memory://", set_as_current=False) as app, app.connection() as connection:
         consumer = SimpleNamespace(timer=Timer(), connection=connection, task_consumer=app.amqp.TaskConsumer(connection))

@@ -1,7 +1,7 @@
-"""Celery's table of requests, of which Celery before 5.6 forgets to strike off those that a lost connection has ended.
+"""Celery's table of requests, of which Celery before 5.6 forgets to remove those that a lost connection has ended.
 
-A channel of a lost connection gives back the messages that nobody has any more (``Channel.leave_behind``). That table would keep
-them for ever, unrun. Called by the channel, from the renewer's thread.
+A channel of a lost connection gives back the messages that nobody has any more. That table would keep them for ever, unrun.
+Called by ``Leases.release_unstarted``, from the renewer's thread.
 """
 
 from __future__ import annotations

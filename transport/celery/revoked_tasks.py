@@ -1,4 +1,4 @@
-"""Announcement: what an app, its results and its monitors learn of tasks that were revoked before any worker had them.
+"""What an app, its results and its monitors learn of tasks that were revoked before any worker had them.
 
 A worker that discards a revoked task tells the result backend, which fails the chord that waits for it, sends the event
 ``task-revoked`` to monitors, and fires the signal ``task_revoked``. Nobody would, once a task has left its queue; so who removes
@@ -48,7 +48,7 @@ def revoking_app() -> Any:
     return None
 
 
-def announce(app: Any, removed: Sequence[Task], transport: base.Transport) -> None:
+def report_revoked(app: Any, removed: Sequence[Task], transport: base.Transport) -> None:
     """Does for tasks that are gone from their queues what a worker does for one that it discards.
 
     ``transport``: by which events go; another connection of the app's pools might have to wait for the caller's own. Never fails:

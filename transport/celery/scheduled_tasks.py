@@ -1,7 +1,7 @@
 """Schedule: what a worker says to ``celery inspect scheduled``: also the tasks that wait for their time in the broker.
 
 On other transports a task with an ETA is delivered at once and waits in a worker, which is what Celery's command lists. Here it
-stays in Redis until it is due, so that list would always be empty. ``teach``, called for each new transport, puts a command in
+stays in Redis until it is due, so that list would always be empty. ``install``, called for each new transport, puts a command in
 its place that adds the next ones of the queues that the worker consumes. A worker of another broker answers as before.
 """
 
@@ -46,8 +46,8 @@ class Due(NamedTuple):
     job_id: str
 
 
-def teach() -> None:
-    """Has this process's workers list what waits in the broker, if Celery's commands are loaded and have not learnt it yet."""
+def install() -> None:
+    """Has this process's workers list what waits in the broker, if Celery's commands are loaded and it is not installed yet."""
     commands: dict[str, Any] = getattr(getattr(sys.modules.get(MODULE), "Panel", None), "data", {})
     known = commands.get(COMMANDS[0])
     if known is None or hasattr(known, "knows_ferryman"):

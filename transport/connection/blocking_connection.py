@@ -22,9 +22,9 @@ class BlockingConnection:
     ``wait`` sends it, ``readable`` and ``fileno`` are for event loops, ``receive`` takes the reply. Used by one thread.
     """
 
-    def __init__(self, client: redis.Redis, patience: float, on_close: Callable[[int], None]) -> None:
+    def __init__(self, client: redis.Redis, timeout: float, on_close: Callable[[int], None]) -> None:
         self._client = client
-        self._patience = patience
+        self._timeout = timeout
         """Seconds after a command's own time in which its reply must have come."""
         self._connection: Any = None
         self._overdue = 0.0
@@ -45,7 +45,7 @@ class BlockingConnection:
             connection.connect()
             self._connection = connection
         self._connection.send_packed_command(self._connection.pack_command(*arguments))
-        self._overdue = time.monotonic() + seconds + self._patience
+        self._overdue = time.monotonic() + seconds + self._timeout
         self._command = arguments
         self.waiting = True
 

@@ -1,7 +1,7 @@
 """ClusterLink: the link to a Redis Cluster. Each call goes to the node that owns its keys; the nodes' redirections are followed.
 
 All keys of a queue share a slot, and so do those of every other call, so a call is one node's business. While a slot moves from
-one node to another, its nodes ask for patience (TRYAGAIN): the link waits as long as it would for a reply. A node that can't be
+one node to another, its nodes say TRYAGAIN: the link waits as long as it would for a reply. A node that can't be
 reached is a connection error of the whole link, and the next one reads the map of slots anew.
 """
 
@@ -19,25 +19,25 @@ from ...schema.connection.call import Argument, Call, Command
 from ...schema.connection.permission import Forbidden
 from ...schema.errors import UsageError
 from ...schema.text import to_bytes
-from ..errors import CONNECTION_ERRORS, NotNow
+from ..errors import CONNECTION_ERRORS, Unavailable
 from .link import AnyCall, NodeLink, ServerLink
 
 Node = tuple[str, int]
 """Host and port."""
 
-PAUSE = 0.05
+RETRY_INTERVAL = 0.05
 """Seconds between attempts while a slot is on the move."""
-REDIRECTED = (MovedError, AskError, TryAgainError, ClusterDownError)
+REDIRECTIONS = (MovedError, AskError, TryAgainError, ClusterDownError)
 
 
 class ClusterLink(ServerLink):
     """A connection to each node that is needed."""
 
-    def __init__(self, seeds: Sequence[Node], client_of: Callable[[str, int], redis.Redis], patience: float) -> None:
+    def __init__(self, seeds: Sequence[Node], client_of: Callable[[str, int], redis.Redis], timeout: float) -> None:
         super().__init__()
         self._seeds = seeds
         self._client_of = client_of
-        self._patience = patience
+        self._timeout = timeout
         """Seconds for which calls may be sent from one node to another."""
         self._links: dict[Node, NodeLink] = {}
         self._owners: dict[int, Node] = {}
@@ -48,24 +48,24 @@ class ClusterLink(ServerLink):
     def replies(self, calls: Sequence[AnyCall]) -> list[Any]:
         with self._lock:
             found: dict[int, Any] = {}
-            open_ends = list(range(len(calls)))
-            deadline = time.monotonic() + self._patience
-            while open_ends:
-                self._send_to_owners(calls, open_ends, found)
-                open_ends = [at for at in open_ends if isinstance(found[at], REDIRECTED)]
-                if open_ends and time.monotonic() > deadline:
-                    raise NotNow(f"the cluster did not come to rest: {found[open_ends[0]]}")
-                self._follow(calls, open_ends, found)
-                open_ends = [at for at in open_ends if isinstance(found[at], REDIRECTED)]
+            pending = list(range(len(calls)))
+            deadline = time.monotonic() + self._timeout
+            while pending:
+                self._send_to_owners(calls, pending, found)
+                pending = [at for at in pending if isinstance(found[at], REDIRECTIONS)]
+                if pending and time.monotonic() > deadline:
+                    raise Unavailable(f"the cluster did not come to rest: {found[pending[0]]}")
+                self._follow(calls, pending, found)
+                pending = [at for at in pending if isinstance(found[at], REDIRECTIONS)]
             return [found[at] for at in range(len(calls))]
 
-    def run_confirmed(self, calls: Sequence[AnyCall], question: Command[int]) -> tuple[list[Any], int]:
+    def run_confirmed(self, calls: Sequence[AnyCall], confirmation: Command[int]) -> tuple[list[Any], int]:
         with self._lock:
             results = self.run_all(calls)
             nodes = {self.owner(key_of(call)) for call in calls}
-            replies = [reply for node in sorted(nodes) for reply in self._send_to(node, [question])]
+            replies = [reply for node in sorted(nodes) for reply in self._send_to(node, [confirmation])]
             self._raise_first(replies)
-        return results, min(map(question.parse, replies))
+        return results, min(map(confirmation.parse, replies))
 
     def _send_to_owners(self, calls: Sequence[AnyCall], which: Sequence[int], found: dict[int, Any]) -> None:
         by_node: dict[Node, list[int]] = {}
@@ -75,7 +75,7 @@ class ClusterLink(ServerLink):
             found.update(zip(those, self._send_to(node, [calls[at] for at in those]), strict=True))
 
     def _follow(self, calls: Sequence[AnyCall], which: Sequence[int], found: dict[int, Any]) -> None:
-        """Does what the redirections say; those that only ask for patience stay as they are."""
+        """Does what the redirections say; those that only say TRYAGAIN stay as they are."""
         errors = [found[at] for at in which]
         for at, error in zip(which, errors, strict=True):
             if isinstance(error, AskError) and not isinstance(error, MovedError):
@@ -83,7 +83,7 @@ class ClusterLink(ServerLink):
                 words = call.eval() if isinstance(call, Call) else call.words
                 _, found[at] = self._send_to((error.host, error.port), [_plain("ASKING"), _plain(*words)])
         if any(isinstance(error, (TryAgainError, ClusterDownError)) for error in errors):
-            time.sleep(PAUSE)
+            time.sleep(RETRY_INTERVAL)
         if any(isinstance(error, (MovedError, ClusterDownError)) for error in errors):
             self._read_map()
 
@@ -107,12 +107,12 @@ class ClusterLink(ServerLink):
                 self._read_map()
             slot = key_slot(key)
             if slot not in self._owners:
-                raise NotNow(f"slot {slot} of the cluster belongs to no node")
+                raise Unavailable(f"slot {slot} of the cluster belongs to no node")
             return self._owners[slot]
 
     def _read_map(self) -> None:
         """Asks any node for the owners of all slots. Raises the last connection error when none answers."""
-        failure: Exception = NotNow("the cluster has no nodes")
+        failure: Exception = Unavailable("the cluster has no nodes")
         for host, port in dict.fromkeys([*self._links, *self._seeds]):
             link = NodeLink(self._client_of(host, port))
             try:

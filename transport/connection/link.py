@@ -22,7 +22,7 @@ from redis.sentinel import SentinelManagedConnection
 from ...schema.connection import incapable, permission
 from ...schema.connection.call import Argument, Call, Command
 from ...schema.errors import FerrymanError, UsageError
-from ..errors import CONNECTION_ERRORS, passing
+from ..errors import CONNECTION_ERRORS, transient
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ pack: Callable[[tuple[Argument, ...]], bytes] = hiredis.pack_command  # type: ig
 
 IDLE = 1.0
 """Seconds after which a connection may have been closed by the server or by somebody in between: it is looked at before use."""
-PIECE = 1 << 20
+SEND_BYTES = 1 << 20
 """Bytes that are sent at once."""
 
 AnyCall = Call[Any] | Command[Any]
@@ -68,8 +68,8 @@ class ServerLink(ABC):
         return [_outcome(call, reply) for call, reply in zip(calls, replies, strict=True)]
 
     @abstractmethod
-    def run_confirmed(self, calls: Sequence[AnyCall], question: Command[int]) -> tuple[list[Any], int]:
-        """Sends calls and then a question to every server that they went to; gives the results and the lowest answer."""
+    def run_confirmed(self, calls: Sequence[AnyCall], confirmation: Command[int]) -> tuple[list[Any], int]:
+        """Sends calls and then a confirmation to every server that they went to; gives the results and its lowest reply."""
 
     def command(self, *words: Argument) -> Any:
         """One plain command and its raw reply."""
@@ -119,18 +119,18 @@ class NodeLink(ServerLink):
             return []
         with self._lock:
             replies = self._send([call.words for call in calls])
-            self._teach(calls, replies)
+            self._rerun_unknown(calls, replies)
             return self._explain_all(calls, replies)
 
-    def run_confirmed(self, calls: Sequence[AnyCall], question: Command[int]) -> tuple[list[Any], int]:
+    def run_confirmed(self, calls: Sequence[AnyCall], confirmation: Command[int]) -> tuple[list[Any], int]:
         with self._lock:
-            *replies, answer = self._send([call.words for call in (*calls, question)])
-            if self._teach(calls, replies):
-                (answer,) = self._send([question.words])  # it was asked before everything was done
-            self._raise_first(self._explain_all([*calls, question], [*replies, answer]))
-        return [call.parse(reply) for call, reply in zip(calls, replies, strict=True)], question.parse(answer)
+            *replies, confirmed = self._send([call.words for call in (*calls, confirmation)])
+            if self._rerun_unknown(calls, replies):
+                (confirmed,) = self._send([confirmation.words])  # it was asked before everything was done
+            self._raise_first(self._explain_all([*calls, confirmation], [*replies, confirmed]))
+        return [call.parse(reply) for call, reply in zip(calls, replies, strict=True)], confirmation.parse(confirmed)
 
-    def _teach(self, calls: Sequence[AnyCall], replies: list[Any]) -> bool:
+    def _rerun_unknown(self, calls: Sequence[AnyCall], replies: list[Any]) -> bool:
         """Runs anew, in the place of its reply, what failed because the server did not know a script. Whether there was any."""
         unknown = {at: calls[at] for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)}
         again = {at: call.eval() for at, call in unknown.items() if isinstance(call, Call)}
@@ -157,7 +157,7 @@ class NodeLink(ServerLink):
     def _send(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
         connection = self._open()
         try:
-            connection.send_packed_command(_pieces(b"".join(map(pack, commands))))
+            connection.send_packed_command(_segments(b"".join(map(pack, commands))))
             replies = [read_reply(connection) for _ in commands]
             self._used = time.monotonic()
             return replies
@@ -169,7 +169,7 @@ class NodeLink(ServerLink):
 
     def _open(self) -> Any:
         if self._connection is not None and self._pid != os.getpid():
-            # After a fork the socket belongs to the parent; the child lets go of it without a word.
+            # After a fork the socket belongs to the parent; the child drops it and sends nothing.
             self._connection = None
         if self._connection is not None and time.monotonic() - self._used > IDLE and is_stale(self._connection):
             self.close()
@@ -203,26 +203,26 @@ def new_connection(client: redis.Redis) -> Any:
     return pool.connection_class(**pool.connection_kwargs)
 
 
-def _pieces(data: bytes) -> Sequence[bytes | memoryview]:
+def _segments(data: bytes) -> Sequence[bytes | memoryview]:
     """What is sent at once: a timeout is for each piece, and a large message may take longer."""
-    if len(data) <= PIECE:
+    if len(data) <= SEND_BYTES:
         return [data]
     view = memoryview(data)
-    return [view[first : first + PIECE] for first in range(0, len(view), PIECE)]
+    return [view[first : first + SEND_BYTES] for first in range(0, len(view), SEND_BYTES)]
 
 
 def is_stale(connection: Any) -> bool:
     """Whether a connection on which no reply is outstanding should not be used any more."""
     try:
-        return bool(connection.can_read(0)) or _is_deposed(connection)
+        return bool(connection.can_read(0)) or _is_demoted(connection)
     except CONNECTION_ERRORS:
         return True
 
 
-def _is_deposed(connection: Any) -> bool:
+def _is_demoted(connection: Any) -> bool:
     """Whether the Sentinels call another server master now.
 
-    A master that was frozen or cut off goes on taking messages for some seconds, and loses them when it is told.
+    A master that was frozen or cut off goes on taking messages for some seconds, and loses them when it is demoted.
     """
     if not isinstance(connection, SentinelManagedConnection):
         return False
@@ -263,4 +263,4 @@ def read_reply(connection: Any) -> Any:
     try:
         return connection.read_response()
     except redis.exceptions.ResponseError as error:
-        return passing(error)
+        return transient(error)

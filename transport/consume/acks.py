@@ -32,7 +32,7 @@ Outcome = tuple[Verdict, ...] | Exception
 logger = logging.getLogger("ferryman.transport")
 
 LINGER = 0.002
-"""Seconds that an ack may be kept back for company."""
+"""Seconds that an ack may wait for others, to leave with them."""
 FLUSH_AFTER = 0.02
 """Seconds after which an ack is sent by the renewer's thread, if nobody else has done so."""
 BATCH = 100

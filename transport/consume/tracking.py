@@ -3,7 +3,7 @@
 A blocking pop can't wait for keys in several slots, and a worker with many queues must not need a connection for each. The
 server's own cache invalidation (CLIENT TRACKING with prefixes, since Redis 6.0) can: it names every key that changes under one of
 the prefixes asked for, whatever its slot, and here a prefix is the whole name of a key. A connection is its own listener.
-Nothing is consumed by being told, and whoever begins to listen looks once for what happened before.
+Nothing is consumed by hearing of it, and whoever begins to listen looks once for what happened before.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ CHANNEL = "__redis__:invalidate"
 class Listener:
     """A connection to one node that hears of changes. Used by one thread."""
 
-    def __init__(self, client: redis.Redis, patience: float, on_close: Callable[[int], None]) -> None:
+    def __init__(self, client: redis.Redis, timeout: float, on_close: Callable[[int], None]) -> None:
         self._client = client
-        self._patience = patience
+        self._timeout = timeout
         self._on_close = on_close
         self._connection: Any = None
         self._ping_at = 0.0
@@ -70,7 +70,7 @@ class Listener:
             raise ConnectionLost("a node of the cluster has not answered; the connection is taken for dead")
         if self._overdue is None and now > self._ping_at:
             self._connection.send_command("PING")
-            self._overdue = now + self._patience
+            self._overdue = now + self._timeout
         return names & self.keys
 
     def fileno(self) -> int | None:
@@ -94,12 +94,12 @@ class Tracker:
         self,
         link: ClusterLink,
         client_of: Callable[[str, int], redis.Redis],
-        patience: float,
+        timeout: float,
         on_close: Callable[[int], None],
     ) -> None:
         self._link = link
         self._client_of = client_of
-        self._patience = patience
+        self._timeout = timeout
         self._on_close = on_close
         self._listeners: dict[Node, Listener] = {}
         self._tracked: set[bytes] = set()
@@ -122,7 +122,7 @@ class Tracker:
             listener = self._listeners.get(node)
             if listener is None:
                 client = self._client_of(*node)
-                listener = self._listeners[node] = Listener(client, self._patience, self._on_close)
+                listener = self._listeners[node] = Listener(client, self._timeout, self._on_close)
             if not wanted <= listener.keys:
                 self._changed |= wanted - listener.keys
                 listener.listen(frozenset(wanted))

@@ -9,7 +9,7 @@ import socket
 class Waker:
     """A file descriptor that any thread can make readable, to end a poll.
 
-    A pair of sockets, not a pipe: under eventlet, reading an empty pipe blocks, whatever the pipe has been told.
+    A pair of sockets, not a pipe: under eventlet, reading an empty pipe blocks, even where the pipe is set not to.
     """
 
     def __init__(self) -> None:

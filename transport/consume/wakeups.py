@@ -122,7 +122,7 @@ class ClusterWakeups:
         return [self._queues[token] for token in self._tracker.changed(self._queues)]
 
     def pass_on(self, queue: str) -> None:
-        """Every consumer has heard of it; nothing is kept from any."""
+        """Every consumer has heard of it; nobody else has to be woken."""
 
     def sockets(self) -> list[int]:
         return self._tracker.sockets()

@@ -56,7 +56,7 @@ class GeventLeaseRenewer:
             wait = min((self._renew_if_late(holder) for holder in list(self._holders)), default=IDLE)
 
     def _renew_if_late(self, holder: Leaseholder) -> float:
-        """Renews what is late. Seconds until it is time to look again."""
+        """Renews what is late. Seconds until the next look."""
         interval = holder.renewal_interval
         now = time.monotonic()
         late_in = holder.renewed_at + LATE * interval - now

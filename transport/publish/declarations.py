@@ -89,7 +89,7 @@ class Declarations(StdChannel):  # type: ignore[misc]
             self.session.link.run(self.session.exchanges.fanout_delete(exchange))
         for queue in {binding.queue for binding in table.bindings}:
             self.session.link.run(self.session.scripts.bump_routes(queue))
-        routes.gone(exchange)
+        routes.deleted(exchange)
 
     def exchange_bind(self, *_: Any, **__: Any) -> None:
         """Exchanges bound to exchanges are RabbitMQ's own."""
@@ -170,18 +170,18 @@ class Declarations(StdChannel):  # type: ignore[misc]
     ) -> None:
         """Removes a binding, for every process."""
         if exchange:
-            gone = pattern(self.session.routes.type_of(exchange), arguments)
-            self._unbind(queue, exchange, lambda binding: binding == Binding(queue, routing_key, gone))
+            unbound = pattern(self.session.routes.type_of(exchange), arguments)
+            self._unbind(queue, exchange, lambda binding: binding == Binding(queue, routing_key, unbound))
 
     def _unbind(self, queue: str, exchange: str, which: Callable[[Binding], bool]) -> None:
         table = self.session.routes.refresh(exchange)
-        gone = [binding for binding in table.bindings if binding.queue == queue and which(binding)]
-        if not gone:
+        unbound = [binding for binding in table.bindings if binding.queue == queue and which(binding)]
+        if not unbound:
             return
-        self.topology.forget_bindings(exchange, gone)
-        for first in range(0, len(gone), MAX_PER_CALL):
-            self.session.link.run(self.session.exchanges.unbind_all(exchange, gone[first : first + MAX_PER_CALL]))
-        if any(binding.pattern == FANOUT for binding in gone):
+        self.topology.forget_bindings(exchange, unbound)
+        for first in range(0, len(unbound), MAX_PER_CALL):
+            self.session.link.run(self.session.exchanges.unbind_all(exchange, unbound[first : first + MAX_PER_CALL]))
+        if any(binding.pattern == FANOUT for binding in unbound):
             self.session.link.run(self.session.exchanges.fanout_unbind(exchange, queue))
             self._fanout.unbind(queue)
         self.session.link.run(self.session.scripts.bump_routes(queue))

@@ -26,7 +26,7 @@ class Durability:
     """A promise: so many replicas have it, or it is on the server's disk."""
 
     option: str
-    patience: float
+    timeout: float
     """Seconds to wait for an answer, ``socket_timeout``."""
 
     @property
@@ -38,7 +38,7 @@ class Durability:
     @property
     def command(self) -> Command[int]:
         """Asks how many have what this connection has written."""
-        ms = round(max(self.patience - MARGIN, self.patience / 2) * 1000)
+        ms = round(max(self.timeout - MARGIN, self.timeout / 2) * 1000)
         if self.option == "fsync":
             return Command(("WAITAOF", 1, 0, ms), lambda reply: int(reply[0]))
         return Command(("WAIT", self.needed, ms), int)

@@ -22,7 +22,7 @@ from ...schema.native import keys
 from ...schema.native.scripts.queue_scripts import QueueScripts
 from ...schema.native.scripts.results import Task
 from ...schema.text import to_text
-from ..celery.revoked_tasks import announce, revoking_app
+from ..celery.revoked_tasks import report_revoked, revoking_app
 from ..connection.link import ServerLink
 from ..errors import CHANNEL_ERRORS, CONNECTION_ERRORS
 from ..session import Session
@@ -49,9 +49,9 @@ def revoke(where: Any, task_ids: str | Iterable[str], queues: Iterable[str] | No
         removed: list[Task] = []
         try:
             for task in _revoke(session, wanted, queues):
-                removed.append(task)  # what is gone when an error comes must be announced too
+                removed.append(task)  # what is gone when an error comes must be reported too
         finally:
-            announce(where, removed, connection.transport)
+            report_revoked(where, removed, connection.transport)
     return len(removed)
 
 
@@ -108,7 +108,7 @@ def on_broadcast(session: Session, message: Mapping[str, Any], transport: base.T
     """A message was broadcast to workers: if it revokes tasks, those that still stand in queues are removed as well.
 
     A revoke for certain workers only is theirs alone. Never fails: the broadcast is out, and workers act on it. ``transport``:
-    the session's own, for ``announce``.
+    the session's own, for ``report_revoked``.
     """
     app = revoking_app()
     task_ids = revoked_by(message, is_own=app is not None)
@@ -117,11 +117,11 @@ def on_broadcast(session: Session, message: Mapping[str, Any], transport: base.T
     removed: list[Task] = []
     try:
         for task in _revoke(session, task_ids, None, TIMEOUT):
-            removed.append(task)  # what is gone when an error comes must be announced too
+            removed.append(task)  # what is gone when an error comes must be reported too
     except (*CONNECTION_ERRORS, *CHANNEL_ERRORS) as error:
         logger.warning("revoked tasks could not be removed from their queues, workers will discard them: %s", error)
     if app is not None:
-        announce(app, removed, transport)
+        report_revoked(app, removed, transport)
 
 
 def revoked_by(message: Mapping[str, Any], *, is_own: bool = False) -> set[str]:

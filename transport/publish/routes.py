@@ -58,7 +58,7 @@ class Routes:
         self._types[exchange] = exchange_type
         self.forget(exchange)
 
-    def declare_again(self, exchange: str) -> None:
+    def redeclare(self, exchange: str) -> None:
         """Declares an exchange as this connection did before, if it did; the server has lost it."""
         if exchange in self._declared:
             self._link.run(self._declared[exchange])
@@ -119,7 +119,7 @@ class Routes:
         """Drops what is cached, because this connection changed it."""
         self._tables.pop(exchange, None)
 
-    def gone(self, exchange: str) -> None:
+    def deleted(self, exchange: str) -> None:
         """This connection has deleted the exchange."""
         self.forget(exchange)
         self._declared.pop(exchange, None)

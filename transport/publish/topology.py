@@ -61,7 +61,7 @@ class Topology:
         self._declare(queue, self._queues.get(queue, {}))
         for (exchange, binding), life in list(self._bindings.items()):
             if binding.queue == queue:
-                self._session.routes.declare_again(exchange)
+                self._session.routes.redeclare(exchange)
                 self._bind(exchange, binding, life)
 
     def forget(self, queue: str) -> None:
