@@ -45,13 +45,13 @@ class Rulebook(Generic[V]):
         *,
         repair: str | None = None,
         refuses: bool = False,
-        of_record: bool = False,
+        record_only: bool = False,
         assumes: str | None = None,
     ) -> Callable[[JobCheck[V]], JobCheck[V]]:
         """Registers a check of one job. The arguments are those of Rule."""
 
         def register(check: JobCheck[V]) -> JobCheck[V]:
-            rule = Rule(rule_id, title, severity, harm, repair, refuses, of_record, assumes, check, view_of=self._view_of)
+            rule = Rule(rule_id, title, severity, harm, repair, refuses, record_only, assumes, check, view_of=self._view_of)
             self._rules.append(rule)
             return check
 

@@ -261,7 +261,7 @@ class _Candidate:
             return
         for fact in self.family.facts(entry, self.prefix):
             self.family.tally(fact, self.totals)
-            if fact.role in self.family.unclaimed:
+            if fact.role in self.family.ambiguous_roles:
                 continue
             (self.odd if fact.kind is FactKind.ODD else self.known).add(entry.key)
             if fact.kind is not FactKind.ODD:

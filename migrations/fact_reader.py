@@ -31,12 +31,13 @@ class FactReader:
 
     def facts(self, entry: Entry) -> Iterator[Fact]:
         """What an entry states, as far as it must be known job by job."""
-        summary, roles, uncarried = self._summary, self._family.reference_roles, self._family.uncarried | self._family.unclaimed
+        summary, roles = self._summary, self._family.reference_roles
+        left_behind = self._family.left_behind_roles | self._family.ambiguous_roles
         is_carried = isinstance(entry.value, list | dict) and not entry.value  # the key has gone
         for fact in self._family.facts(entry, self._prefix):
             self._family.tally(fact, summary.totals)
             is_odd = fact.kind is FactKind.ODD and fact.member is None
-            is_carried = is_carried or not (is_odd or fact.role in uncarried)
+            is_carried = is_carried or not (is_odd or fact.role in left_behind)
             if fact.role in roles:
                 summary.references += 1
             summary.about_jobs += fact.job_id is not None

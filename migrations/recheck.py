@@ -173,7 +173,7 @@ class _Suspect:
     def of(cls, subject: Subject, findings: Sequence[Finding], keyspace: Keyspace) -> _Suspect:
         rules = {finding.rule for finding in findings}
         of_record = dict.fromkeys(KeyRef(fact.key, fact.redis_type) for fact in subject.of_kind(FactKind.RECORD))
-        by_record = rules <= keyspace.family.of_record and bool(of_record)
+        by_record = rules <= keyspace.family.record_only_rules and bool(of_record)
         refs = of_record if by_record else dict.fromkeys(keyspace.family.related_keys(subject, keyspace))
         weight = sum(len(value) for fact in subject.facts for value in fact.values)
         return cls(subject.scope, subject.job_id, list(findings), refs, subject, by_record, len(findings), weight, rules)

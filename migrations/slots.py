@@ -44,7 +44,7 @@ def common_tag(commands: Iterable[Command]) -> bytes:
 
 def must_fit(family: KeyFamily, prefix: str) -> None:
     """Raises UsageError, with what to write instead, for a keyspace whose jobs would lie across the slots of a cluster."""
-    if not family.has_tags(prefix):
+    if not family.has_hash_tags(prefix):
         tagged = f"{{{prefix or family.name}}}"
         raise UsageError(
             f"the keys of one {family.name} job lie in several slots of a cluster, which can't store them as one; give the "

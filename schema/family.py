@@ -19,8 +19,8 @@ from attrs import evolve, field, frozen
 from .choices import NO_CHOICES, Choices
 from .errors import UnknownFamily, UsageError
 from .fact import Entry, Fact, Subject
-from .index import Index
 from .job import Job, State
+from .job_index import JobIndex
 from .key_refs import CountCheck, KeyRef
 from .keys import hash_tag
 from .prefilter import Prefilter
@@ -92,11 +92,11 @@ class KeyFamily(ABC):
     """
     ids_by_queue: ClassVar[bool] = False
     """True for a family in which jobs of two queues may have the same id."""
-    running_down: ClassVar[tuple[tuple[str, str], ...]] = ()
+    countdowns: ClassVar[tuple[tuple[str, str], ...]] = ()
     """Where numbers stand in what the family keeps in ``extra`` that get smaller by themselves: times left to live, in ms."""
-    unclaimed: ClassVar[frozenset[str]] = frozenset()
+    ambiguous_roles: ClassVar[frozenset[str]] = frozenset()
     """The roles of facts about keys that are somebody else's unless the whole keyspace tells otherwise."""
-    uncarried: ClassVar[frozenset[str]] = frozenset()
+    left_behind_roles: ClassVar[frozenset[str]] = frozenset()
     """The roles of keys that hold what belongs to no job and is not made anew at a target either: statistics, settings."""
     names_records: ClassVar[bool] = True
     """False for a family in which a name doesn't tell whether a hash is a job's record: any hash may be one, or none is."""
@@ -132,7 +132,7 @@ class KeyFamily(ABC):
         Never raises for any bytes in key or value.
         """
 
-    def index(self, prefix: str) -> Index | None:
+    def job_index(self, prefix: str) -> JobIndex | None:
         """Where all jobs stand, as long as the keyspace is sound; None for a family that keeps no such key."""
         return None
 
@@ -239,7 +239,7 @@ class KeyFamily(ABC):
         """
         return None
 
-    def has_tags(self, prefix: str) -> bool:
+    def has_hash_tags(self, prefix: str) -> bool:
         """Whether all keys of a job share a hash tag, and so a slot of a cluster: here, where the prefix holds one for all."""
         name = to_bytes(prefix)
         return hash_tag(name) != name
@@ -327,9 +327,9 @@ class KeyFamily(ABC):
         return frozenset(rule.id for rule in self._refusing if rule.assumes is not None)
 
     @cached_property
-    def of_record(self) -> frozenset[str]:
+    def record_only_rules(self) -> frozenset[str]:
         """The rules (by id) that look at nothing but a job's record."""
-        others = {rule.id for rule in self.rules if not rule.of_record}
+        others = {rule.id for rule in self.rules if not rule.record_only}
         return frozenset(rule.id for rule in self.rules) - others
 
     @cached_property

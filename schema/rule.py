@@ -76,7 +76,7 @@ class Rule(Generic[K]):
 
     Exactly one of ``subject`` and ``keyspace`` is given. ``refuses``: a job that breaks this rule is not carried to another
     keyspace; the migration names the rule and leaves the job where it is. ``assumes``: it refuses because a value is lost, and
-    a user who accepts the rule has the job carried with this one instead: then it does not refuse any more. ``of_record``: the
+    a user who accepts the rule has the job carried with this one instead: then it does not refuse any more. ``record_only``: the
     check looks at nothing but the job's own record and the time, so it finds the same for as long as the record is the same.
     """
 
@@ -86,7 +86,7 @@ class Rule(Generic[K]):
     harm: Harm
     repair: str | None = None
     refuses: bool = False
-    of_record: bool = False
+    record_only: bool = False
     assumes: str | None = None
     """What the job is carried with, for people, as in "due at once"."""
     subject: SubjectCheck[K] | None = field(default=None, repr=False)

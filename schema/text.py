@@ -89,7 +89,7 @@ def load_json(raw: bytes) -> Any:
         raise MalformedValue(f"not JSON: {show(str(error))}") from None
 
 
-def glance_json(raw: bytes) -> Any:
+def load_json_fast(raw: bytes) -> Any:
     """The same at a quarter of the cost, but that numbers which 64 bits don't hold may be rounded. Raises MalformedValue."""
     if orjson is not None and raw.count(b"[") + raw.count(b"{") <= MAX_JSON_DEPTH and not _LONG_NUMBER.search(raw):
         # What it accepts is strict JSON; what it refuses may be for limits of its own.
@@ -103,7 +103,7 @@ def is_json(raw: bytes | None) -> bool:
     if raw is None:
         return False
     try:
-        glance_json(raw)
+        load_json_fast(raw)
     except MalformedValue:
         return False
     return True

@@ -1,4 +1,4 @@
-"""Indexed: the records of jobs, found by an index in which all of them stand (schema/index.py), instead of by a scan.
+"""Indexed: the records of jobs, found by an index in which all of them stand (schema/job_index.py), instead of by a scan.
 
 A scan costs the server half as much for each key of a keyspace as its record does; an index costs next to nothing. Slices of it
 (migrations/index_slices.py) bring records in the order in which they lie in the server's memory, most likely. What an index lacks
@@ -29,7 +29,7 @@ from ..schema.connection.connect import open_client
 from ..schema.connection.pipeline import open_pipeline
 from ..schema.errors import ServerError, UsageError
 from ..schema.family import family_names, get_family
-from ..schema.index import Index
+from ..schema.job_index import JobIndex
 from ..schema.text import to_text
 from .key_scan import merge_streams
 from .projection import Projection
@@ -41,11 +41,11 @@ SPARE = 100
 """Members for which a chunk has room besides: others may have come since the index was cut."""
 
 
-def index_of(address: Address) -> Index:
+def index_of(address: Address) -> JobIndex:
     """The index of a keyspace. Raises UsageError for a family that has none."""
-    index = address.key_family.index(address.prefix)
+    index = address.key_family.job_index(address.prefix)
     if index is None:
-        those = [name for name in family_names() if get_family(name).index("") is not None]
+        those = [name for name in family_names() if get_family(name).job_index("") is not None]
         raise UsageError(
             f"the family {address.family} keeps no index of all jobs, by which to read their records ({', '.join(those)} does): "
             "leave out option 'by'"
@@ -79,9 +79,9 @@ def _names(replies: RespReader, split: KeySplit, address: Address, pace: Pace) -
     sizes = Sizes(members=min(most, split.count // (split.count // most + 1) + SPARE))
     for found in pace.through(read_members(replies, split, sizes)):
         members = found.members
-        begins = _behind(members.data, members.starts, members.sizes, index.mark)
+        begins = _behind(members.data, members.starts, members.sizes, index.separator)
         ids = BinaryViews(members.data, begins, members.sizes - (begins - members.starts))
-        yield concat_rows(len(ids), [index.head, ids])
+        yield concat_rows(len(ids), [index.prefix, ids])
 
 
 @frozen

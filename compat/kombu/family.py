@@ -37,7 +37,7 @@ class Kombu(KeyFamily):
     choosable = repairs.CHOOSABLE
     injectable = faults.INJECTABLE
     parameters = PARAMETERS
-    unclaimed = frozenset({reader.UNCLAIMED})
+    ambiguous_roles = frozenset({reader.UNCLAIMED})
 
     read = staticmethod(reader.read)
     has_twin = staticmethod(reader.has_twin)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from ...schema.fact import Subject
 from ...schema.family import KeyFamily, Keyspace
-from ...schema.index import Index
 from ...schema.job import Job
+from ...schema.job_index import JobIndex
 from ...schema.keys import glob_escape
 from ...schema.prefilter import Prefilter
 from ...schema.rule import Finding
@@ -36,7 +36,7 @@ class Kue(KeyFamily):
     default_prefix = "q"
     rules = RULES
     keeps_extra = True
-    uncarried = frozenset({"work_time", "settings"})
+    left_behind_roles = frozenset({"work_time", "settings"})
     ids_by_queue = True
     repairable = repairs.REPAIRABLE
     choosable = repairs.CHOOSABLE
@@ -60,9 +60,9 @@ class Kue(KeyFamily):
     def globs(self, prefix: str) -> tuple[str, ...]:
         return (glob_escape(prefix) + ":*", *LOCKS)
 
-    def index(self, prefix: str) -> Index:
+    def job_index(self, prefix: str) -> JobIndex:
         names = layout(prefix)
-        return Index(names.key("all"), names.key("record", id=""), ord("|"))
+        return JobIndex(names.key("all"), names.key("record", id=""), ord("|"))
 
     def prefilter(self, prefix: str, now_ms: int, *, for_transfer: bool = False) -> Prefilter:
         return KuePrefilter(prefix, now_ms, for_transfer=for_transfer)

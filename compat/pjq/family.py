@@ -26,7 +26,7 @@ class Pjq(KeyFamily):
     rules = RULES
     keeps_extra = True
     repairable = repairs.REPAIRABLE
-    running_down = (("found", "ttl"),)
+    countdowns = (("found", "ttl"),)
     choosable = repairs.CHOOSABLE
     injectable = faults.INJECTABLE
 

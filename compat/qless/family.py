@@ -23,7 +23,7 @@ class Qless(KeyFamily):
     title = "qless and reqless, the job queue in Lua for many languages (2012 to 2024)"
     default_prefix = "ql"
     rules = RULES
-    uncarried = reader.UNCARRIED
+    left_behind_roles = reader.UNCARRIED
     keeps_extra = True
     reference_roles = frozenset({"waits"})
     repairable = repairs.REPAIRABLE

@@ -39,7 +39,7 @@ class Native(KeyFamily):
     rules = RULES
     keeps_extra = True
     ids_by_queue = True
-    uncarried = frozenset({"stats", "exchange", "fanout", "cursors"})
+    left_behind_roles = frozenset({"stats", "exchange", "fanout", "cursors"})
     repairable = repairs.REPAIRABLE
     injectable = faults.INJECTABLE
 
@@ -82,7 +82,7 @@ class Native(KeyFamily):
     def consumers(self, keyspace: Keyspace) -> Mapping[str, int]:
         return reader.consumers(keyspace.totals, keyspace.now_ms)
 
-    def has_tags(self, prefix: str) -> bool:
+    def has_hash_tags(self, prefix: str) -> bool:
         return True
 
     def expressed(self, job: Job, now_ms: int) -> Job:

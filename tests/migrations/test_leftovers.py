@@ -104,7 +104,7 @@ def of_others(family: KeyFamily, keys: dict[bytes, Entry], prefix: str) -> set[b
     return {
         key
         for key, facts in about.items()
-        if all((fact.kind is FactKind.ODD and fact.role == "nameless") or fact.role in family.unclaimed for fact in facts)
+        if all((fact.kind is FactKind.ODD and fact.role == "nameless") or fact.role in family.ambiguous_roles for fact in facts)
         or any(key.startswith(other.encode()) for other in others)
     }
 

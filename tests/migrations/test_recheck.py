@@ -163,7 +163,7 @@ def test_rules_of_the_record_look_at_nothing_else(system: str) -> None:
         for subject in reading_of.subjects.values():
             alone = evolve(subject, facts=tuple(subject.of_kind(FactKind.RECORD)))
             found = [
-                [each for each in family.findings(seen, reading_of.keyspace) if each.rule in family.of_record]
+                [each for each in family.findings(seen, reading_of.keyspace) if each.rule in family.record_only_rules]
                 for seen in (subject, alone)
                 if seen.facts
             ]

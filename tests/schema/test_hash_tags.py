@@ -35,5 +35,5 @@ def test_a_key_lies_in_the_slot_of_its_tag(key: bytes) -> None:
 @pytest.mark.parametrize("name", family_names())
 def test_a_prefix_with_a_tag_keeps_every_family_in_one_slot(name: str) -> None:
     family = get_family(name)
-    assert family.has_tags("plain") is (name == "ferryman")
-    assert family.has_tags("{q}")
+    assert family.has_hash_tags("plain") is (name == "ferryman")
+    assert family.has_hash_tags("{q}")

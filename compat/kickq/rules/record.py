@@ -251,7 +251,7 @@ def time_fits_schedule(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     Severity.ERROR,
     Harm.LOST,
     refuses=True,
-    of_record=True,
+    record_only=True,
     assumes="without those limits",
 )
 def has_limits(view: View, _keyspace: Keyspace) -> Iterator[Violation]:

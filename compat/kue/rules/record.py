@@ -65,7 +65,7 @@ def unreadable(view: View) -> list[bytes]:
     Harm.LEAK,
     repair="write the type that its index names; delete the hash and log of what is no job any more",
     refuses=True,
-    of_record=True,
+    record_only=True,
 )
 def has_type(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.record is not None and not view.is_job:
@@ -80,7 +80,7 @@ def has_type(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     Harm.LOST,
     repair="write the state that its indexes name; where none does, let the job wait (--requeue)",
     refuses=True,
-    of_record=True,
+    record_only=True,
 )
 def has_known_state(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.is_job and view.state is State.UNKNOWN:
@@ -97,7 +97,7 @@ def has_known_state(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     Harm.POISON,
     repair="set priority 0 and put the job into its indexes",
     refuses=True,
-    of_record=True,
+    record_only=True,
     assumes="without a priority: it runs as its score in the index says, or like one of priority 0",
 )
 def has_priority_to_run(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
@@ -111,7 +111,7 @@ def has_priority_to_run(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     Severity.ERROR,
     Harm.POISON,
     repair="set priority 0 and put the job into its indexes",
-    of_record=True,
+    record_only=True,
 )
 def has_priority(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.is_job and view.state not in TO_RUN:
@@ -147,7 +147,7 @@ def is_not_overdue(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     Severity.WARNING,
     Harm.LOST,
     repair="if that worker is dead, let the job wait again (choose it with --older-than or --worker)",
-    of_record=True,
+    record_only=True,
 )
 def has_live_worker(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     if view.state is not State.ACTIVE or view.has_ttl:
@@ -181,7 +181,7 @@ def lease_is_not_over(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     Harm.DUPLICATE,
     repair="complete the job: its result is written already",
     refuses=True,
-    of_record=True,
+    record_only=True,
 )
 def is_not_finished(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.state is State.ACTIVE and view.fields.get(b"progress") == b"100" and b"duration" in view.fields:
@@ -194,14 +194,14 @@ def is_not_finished(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     Severity.ERROR,
     Harm.POISON,
     refuses=True,
-    of_record=True,
+    record_only=True,
 )
 def has_payload_to_run(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.is_job and view.state not in FINISHED and not is_json(view.fields.get(b"data")):
         yield view.violation(f"{_payload(view)}: the worker that takes the job drops it")
 
 
-@book.about_jobs("KUE-18", PAYLOAD, Severity.WARNING, Harm.POISON, of_record=True)
+@book.about_jobs("KUE-18", PAYLOAD, Severity.WARNING, Harm.POISON, record_only=True)
 def has_payload(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.state in FINISHED and not is_json(view.fields.get(b"data")):
         yield view.violation(f"{_payload(view)}: kue can't show the job, nor run it again")
@@ -213,7 +213,12 @@ def _payload(view: View) -> str:
 
 
 @book.about_jobs(
-    "KUE-19", "The backoff is JSON that kue understands", Severity.ERROR, Harm.POISON, repair="remove the backoff", of_record=True
+    "KUE-19",
+    "The backoff is JSON that kue understands",
+    Severity.ERROR,
+    Harm.POISON,
+    repair="remove the backoff",
+    record_only=True,
 )
 def has_backoff(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     raw = view.fields.get(b"backoff")
@@ -231,7 +236,7 @@ def has_backoff(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     Severity.ERROR,
     Harm.POISON,
     repair="remove the fields that are not JSON",
-    of_record=True,
+    record_only=True,
 )
 def has_readable_results(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     wrong = [name for name in (b"result", b"progress_data") if name in view.fields and not is_json(view.fields[name])]
@@ -248,7 +253,7 @@ def has_readable_results(view: View, _keyspace: Keyspace) -> Iterator[Violation]
     Severity.ERROR,
     Harm.LOST,
     refuses=True,
-    of_record=True,
+    record_only=True,
     assumes="without those",
 )
 def has_readable_limits(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
@@ -277,7 +282,7 @@ def has_attempts(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     Severity.ERROR,
     Harm.LOST,
     repair="requeue the job for its next attempt",
-    of_record=True,
+    record_only=True,
 )
 def retry_is_not_lost(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     made, allowed = whole(view.fields.get(b"attempts", b"0")), whole(view.fields.get(b"max_attempts", b"1"))
@@ -320,7 +325,7 @@ def does_not_expire(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
             yield view.violation(f"{show(fact.key)} vanishes in {span(fact.ttl_ms)}", key=fact.key)
 
 
-@book.about_jobs("KUE-30", "A job's times and end are consistent", Severity.INFO, Harm.COSMETIC, of_record=True)
+@book.about_jobs("KUE-30", "A job's times and end are consistent", Severity.INFO, Harm.COSMETIC, record_only=True)
 def times_are_consistent(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     now = view.state
     if now is State.UNKNOWN:

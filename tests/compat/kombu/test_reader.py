@@ -268,7 +268,7 @@ def test_unacked_messages_under_another_name_are_found_by_what_they_are() -> Non
     ids=lambda entry: entry.key.decode(),
 )
 def test_keys_of_others_are_left_alone(entry: Entry) -> None:
-    assert [fact for fact in FAMILY.facts(entry, "") if fact.role not in FAMILY.unclaimed] == []
+    assert [fact for fact in FAMILY.facts(entry, "") if fact.role not in FAMILY.ambiguous_roles] == []
 
 
 def test_under_a_prefix_every_list_is_a_queue() -> None:
