@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.machinery import PathFinder
 from typing import Any
 
-from ..schema.columnar.jit import load_kept
+from ..schema.columnar.jit import load_cached
 from ..schema.family import family_names, get_family
 
 MODULES = ("pyspark.worker", "ferryman.spark.engine", "ferryman.spark.source", "pandas")
@@ -23,7 +23,7 @@ def load_loops() -> None:
     """Loads the loops of all families, and what is kept of their machine code."""
     for family in map(get_family, family_names()):
         family.batch_prefilter(family.default_prefix, 0)
-    load_kept()
+    load_cached()
 
 
 def silently(work: Callable[..., int]) -> Callable[..., int]:

@@ -26,7 +26,7 @@ MOST_DIGITS = 18
 """So many are no more than 64 bits hold, whichever they are."""
 _POWERS = np.array([float(f"1e{power}") for power in range(23)])
 """Powers of ten that a float holds exactly."""
-OFFSETS = 2**31 - 1
+MOST_BYTES = 2**31 - 1
 """Most bytes of an Arrow array of binary values."""
 
 
@@ -74,7 +74,7 @@ class BinaryViews:
         has_nulls = bool(are_null.any())
         sizes = np.where(are_null, 0, self.sizes) if has_nulls else self.sizes
         total = int(sizes.sum())
-        if total > OFFSETS:
+        if total > MOST_BYTES:
             raise OverflowError(f"{total} bytes are too many for one column")
         dense, offsets = np.empty(total, np.uint8), np.empty(len(self) + 1, np.int32)
         _gather(self.data, self.starts, sizes, dense, offsets)
@@ -107,8 +107,8 @@ class BinaryViews:
 
     def parse_canonical_ints(self) -> tuple[Any, Any]:
         """The whole number of up to MOST_DIGITS digits behind each value (int64), and which (bool) are how it is written."""
-        numbers, are_exact = _parse_canonical_ints(self.data, self.starts, self.sizes)
-        return numbers, are_exact
+        numbers, are_canonical = _parse_canonical_ints(self.data, self.starts, self.sizes)
+        return numbers, are_canonical
 
     def parse_floats(self) -> Any:
         """``float`` of each value of few digits, perhaps with a point among them (float64); NaN for all others."""
@@ -220,7 +220,7 @@ def _parse_ints(data: Any, starts: Any, sizes: Any) -> Any:
 
 @compiled
 def _parse_canonical_ints(data: Any, starts: Any, sizes: Any) -> Any:
-    numbers, are_exact = np.zeros(len(starts), np.int64), np.zeros(len(starts), np.bool_)
+    numbers, are_canonical = np.zeros(len(starts), np.int64), np.zeros(len(starts), np.bool_)
     for row in range(len(starts)):
         at, end = starts[row], starts[row] + sizes[row]
         is_negative = at < end and data[at] == 45
@@ -229,8 +229,8 @@ def _parse_canonical_ints(data: Any, starts: Any, sizes: Any) -> Any:
         number = _parse_int(data, at, end)
         if number != NO_NUMBER and (data[at] != 48 or (end - at == 1 and not is_negative)):
             numbers[row] = -number if is_negative else number
-            are_exact[row] = True
-    return numbers, are_exact
+            are_canonical[row] = True
+    return numbers, are_canonical
 
 
 @compiled

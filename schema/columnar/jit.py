@@ -1,7 +1,7 @@
-"""Compiled: functions as machine code, made by numba, which needs the extra ``spark``.
+"""Jit: functions as machine code, made by numba, which needs the extra ``spark``.
 
 For loops over the bytes of millions of values (binary_views.py). One that copies short texts byte by byte takes ten times as long
-as C's own function, so what loops do to several bytes at once stands here too. What is kept of a function is made anew when its
+as C's own function, so what loops do to several bytes at once stands here too. What is cached of a function is made anew when its
 own file changes, but not when one changes whose functions it calls: who changes such a one while developing deletes
 ``__pycache__``.
 """
@@ -19,8 +19,8 @@ from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_MADE: list[Any] = []
-"""What numba has made of all functions so far."""
+_COMPILED: list[Any] = []
+"""All functions that numba has compiled so far."""
 
 
 def compiled(function: F) -> F:
@@ -34,17 +34,17 @@ def compiled(function: F) -> F:
     except RuntimeError:  # no place to keep it
         made = njit(nogil=True)(function)
     else:
-        _MADE.append(made)
+        _COMPILED.append(made)
     return made
 
 
-def load_kept() -> None:
-    """Loads the machine code that is kept of all functions known by now, so that processes forked from this one have it.
+def load_cached() -> None:
+    """Loads the machine code that is cached of all functions known by now, so that processes forked from this one have it.
 
     numba has no word for that. Where a later version is other inside, functions are loaded when they are first called, as ever.
     """
     with contextlib.suppress(AttributeError):
-        for made in _MADE:
+        for made in _COMPILED:
             for signature, *_ in made._cache._cache_file._load_index():
                 made.compile(signature)
 

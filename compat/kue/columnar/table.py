@@ -117,8 +117,8 @@ class _Reading:
 
     def _number(self, name: bytes) -> Any:
         """A column of numbers, which must be written as kue does."""
-        numbers, are_exact = self._exact[name]
-        self.rows &= are_exact & (numbers >= 0)
+        numbers, are_canonical = self._exact[name]
+        self.rows &= are_canonical & (numbers >= 0)
         return numbers
 
     def _read_priority(self) -> None:
@@ -150,8 +150,8 @@ class _Reading:
         if b"delay" not in self._fields:
             self.keep(b"delay", wait > 0)
             return
-        delay, are_exact = self._exact[b"delay"]
-        self.keep(b"delay", ~are_exact | (delay != wait) | (wait <= 0))
+        delay, are_canonical = self._exact[b"delay"]
+        self.keep(b"delay", ~are_canonical | (delay != wait) | (wait <= 0))
 
     def _read_end(self) -> None:
         started_at = self.columns.get("started_at")

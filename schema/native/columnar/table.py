@@ -238,8 +238,8 @@ def _own_columns(fields: Mapping[bytes, BinaryViews], state: State, scores: Any)
     are_migrated = np.ones(len(scores), bool)
     for field, name in NUMBERS.items():
         if field in fields:
-            columns[name], are_exact = fields[field].parse_canonical_ints()
-            are_migrated &= are_exact
+            columns[name], are_canonical = fields[field].parse_canonical_ints()
+            are_migrated &= are_canonical
     match state:
         case State.WAITING:
             columns["rank"] = scores // RANK_STEP
@@ -251,8 +251,8 @@ def _own_columns(fields: Mapping[bytes, BinaryViews], state: State, scores: Any)
             columns["finished_at"] = scores
             are_migrated &= fields[b"reason"].equals(FAILED)
     if b"score" in fields:
-        waiting_scores, are_exact = fields[b"score"].parse_canonical_ints()
+        waiting_scores, are_canonical = fields[b"score"].parse_canonical_ints()
         # A score that no migration gives is kept with its job.
-        are_migrated &= are_exact & (waiting_scores % RANK_STEP < IMPORTED) & (np.abs(waiting_scores) <= EXACT)
+        are_migrated &= are_canonical & (waiting_scores % RANK_STEP < IMPORTED) & (np.abs(waiting_scores) <= EXACT)
         columns["rank"] = waiting_scores // RANK_STEP
     return columns, are_migrated
