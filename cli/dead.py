@@ -57,7 +57,7 @@ class Choice:
         """Those of all queues, by queue, in the order in which they died."""
         for queue in broker.queues(self.queues):
             seen = 0
-            while letters := broker.link.run(broker.scripts.dead(queue, seen=seen, limit=PAGE)):
+            while letters := broker.link.run(broker.scripts.dead_letters(queue, seen=seen, limit=PAGE)):
                 seen += len(letters)
                 yield from filter(self._fits, (Dead.of(queue, letter) for letter in letters))
 

@@ -103,7 +103,7 @@ class Scene:
         self.repeat(step)
 
     def dead(self) -> Iterator[list[str]]:
-        while letters := self.send(self.scripts.dead(QUEUE, limit=100)):
+        while letters := self.send(self.scripts.dead_letters(QUEUE, limit=100)):
             yield [letter.job.id for letter in letters]
 
     def delete(self) -> None:

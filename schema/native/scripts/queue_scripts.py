@@ -230,7 +230,7 @@ class QueueScripts:
         return self._call("reject", queue, now, args, bool)
 
     def requeue(self, queue: str, consumer: str, ids: Sequence[str], *, now: int | None = None) -> Call[tuple[bool, ...]]:
-        """Puts held jobs back to their old places, to be delivered again. For each id: False if it is not held any more."""
+        """Puts held jobs back where they waited, to be delivered again. For each id: False if it is not held any more."""
         return self._call("requeue", queue, now, (_member(consumer), *map(to_bytes, ids)), results.flags)
 
     def release(self, queue: str, consumer: str, ids: Sequence[str] | None, *, now: int | None = None) -> Call[int]:
@@ -242,7 +242,7 @@ class QueueScripts:
         return self._call("release", queue, now, (_member(consumer), *which), int)
 
     def forget(self, queue: str, consumer: str, *, now: int | None = None) -> Call[int]:
-        """A consumer's clean end: releases all it holds and strikes it off. Gives how many jobs went back.
+        """A consumer's clean end: releases all it holds and unregisters it. Gives how many jobs went back.
 
         Up to MAX_PER_CALL of them; call again while it gives MAX_PER_CALL.
         """
@@ -264,9 +264,11 @@ class QueueScripts:
         """
         return self._call("outbox", queue, now, (_positive(limit),), results.outbox)
 
-    def dead(self, queue: str, *, seen: int = 0, limit: int = 100, now: int | None = None) -> Call[tuple[DeadLetter, ...]]:
+    def dead_letters(
+        self, queue: str, *, seen: int = 0, limit: int = 100, now: int | None = None
+    ) -> Call[tuple[DeadLetter, ...]]:
         """Up to ``limit`` dead jobs after the first ``seen``, in the order in which they died; of large ones fewer."""
-        return self._call("dead", queue, now, (seen, _positive(limit)), results.dead)
+        return self._call("dead_letters", queue, now, (seen, _positive(limit)), results.dead_letters)
 
     def forwarded(self, queue: str, dead_letters: Iterable[tuple[DeadLetter, bool]], *, now: int | None = None) -> Call[int]:
         """Takes dead letters out of the outbox: those with True have arrived and end here, the others stay dead.
@@ -289,7 +291,7 @@ class QueueScripts:
         return self._call("advance", queue, now, (_positive(limit), 0), lambda reply: results.advanced(reply).promoted)
 
     def reclaim(self, queue: str, *, limit: int = MAX_PER_CALL, now: int | None = None) -> Call[int]:
-        """Moves what lapsed consumers held back to its old places, at most ``limit``. Gives how many."""
+        """Moves what lapsed consumers held back where it waited, at most ``limit``. Gives how many."""
         return self._call("advance", queue, now, (0, _positive(limit)), lambda reply: results.advanced(reply).reclaimed)
 
     def size(self, queue: str, *, by_priority: bool = False, now: int | None = None) -> Call[Size]:
@@ -357,7 +359,7 @@ class QueueScripts:
         return self._call("find", queue, now, args, results.found)
 
     def revive(self, queue: str, ids: Sequence[str], *, now: int | None = None) -> Call[tuple[bool, ...]]:
-        """Puts dead jobs back to their old places with no deliveries and no expiry. False: not dead, or no message left."""
+        """Puts dead jobs back where they waited, with no deliveries and no expiry. False: not dead, or no message left."""
         return self._call("revive", queue, now, tuple(map(to_bytes, ids)), results.flags)
 
     def _call(

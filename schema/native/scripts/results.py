@@ -275,10 +275,10 @@ def outbox(reply: Any) -> DeadLetterOutbox | None:
     return DeadLetterOutbox(_name(exchange), key, now, next_poll, tuple(_dead_letter(each, order) for each in dead_letters))
 
 
-def dead(reply: Any) -> tuple[DeadLetter, ...]:
-    descending, *dead_letters = reply
+def dead_letters(reply: Any) -> tuple[DeadLetter, ...]:
+    descending, *found = reply
     order = DESCENDING if descending else ASCENDING
-    return tuple(_dead_letter(each, order) for each in dead_letters)
+    return tuple(_dead_letter(each, order) for each in found)
 
 
 def _name(raw: bytes) -> str:

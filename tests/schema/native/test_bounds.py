@@ -152,8 +152,8 @@ def test_dead_jobs_are_shown_up_to_a_limit_of_bytes(send: Send) -> None:
     outbox = send(scripts.outbox("q", now=10))
     assert [letter.job.id for letter in outbox.dead_letters] == ["p-0"]
     assert outbox.next_poll_ms == outbox.now
-    assert [letter.job.id for letter in send(scripts.dead("q"))] == ["p-0"]
-    assert [letter.job.id for letter in send(scripts.dead("q", seen=2))] == ["p-2"]
+    assert [letter.job.id for letter in send(scripts.dead_letters("q"))] == ["p-0"]
+    assert [letter.job.id for letter in send(scripts.dead_letters("q", seen=2))] == ["p-2"]
 
 
 def test_a_search_says_how_many_jobs_it_has_looked_at(send: Send) -> None:

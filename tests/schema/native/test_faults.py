@@ -77,7 +77,7 @@ def every_call(queue: str) -> list[Call[Any]]:
         scripts.remove(queue, "p-1"),
         scripts.revive(queue, ["p-1"]),
         scripts.find(queue, ["task"]),
-        scripts.dead(queue),
+        scripts.dead_letters(queue),
         scripts.outbox(queue),
         scripts.forwarded(queue, []),
     ]

@@ -86,7 +86,7 @@ def test_a_job_of_another_system_is_its_own_task(send: Send, client: redis.Redis
 def test_dead_jobs_are_shown_page_by_page_as_they_died(send: Send) -> None:
     send(scripts.declare("q", {"x-max-length": 2}))
     send(scripts.publish("q", "p", jobs(*range(5)), now=1_000))
-    pages = [send(scripts.dead("q", seen=seen, limit=2)) for seen in (0, 2)]
+    pages = [send(scripts.dead_letters("q", seen=seen, limit=2)) for seen in (0, 2)]
     assert [[letter.job.id for letter in page] for page in pages] == [["p-0", "p-1"], ["p-2"]]
     assert [(letter.number, letter.died_at) for letter in pages[1]] == [(0, 1_000)]
 

@@ -83,7 +83,7 @@ def test_letters_of_a_queue_that_has_no_exchange_any_more_can_stay_dead(
     assert "has none any more" in finding.detail
     assert [each.outcome for each in applied(address, ["NATIVE-19"], later)] == [Outcome.MENDED]
     assert found(forwarding, later) == []
-    assert [letter.job.id for letter in send(scripts.dead("q"))] == ["p-1"]
+    assert [letter.job.id for letter in send(scripts.dead_letters("q"))] == ["p-1"]
 
 
 def test_dedup_keys_are_sound_wherever_their_jobs_have_gone(send: Send, forwarding: redis.Redis) -> None:

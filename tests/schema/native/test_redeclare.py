@@ -150,7 +150,7 @@ def test_what_a_shorter_queue_has_no_room_for_is_dead_with_the_reason(send: Send
     assert send(scripts.size("q")).waiting == 4
     send(scripts.publish("q", "p", jobs(5)))
     assert ids(send(scripts.take("q", "ann", 9, LEASE))) == ["p-4", "p-5"]
-    assert [letter.job.fields[b"reason"] for letter in send(scripts.dead("q"))] == [b"maxlen"] * 3
+    assert [letter.job.fields[b"reason"] for letter in send(scripts.dead_letters("q"))] == [b"maxlen"] * 3
 
 
 def test_letters_wait_for_an_exchange_that_comes_back(send: Send) -> None:
@@ -158,7 +158,7 @@ def test_letters_wait_for_an_exchange_that_comes_back(send: Send) -> None:
     fill(send)
     send(scripts.declare("q", {"x-max-length": 9}))
     assert send(scripts.outbox("q")) is None
-    assert [letter.job.id for letter in send(scripts.dead("q"))] == ["p-1"]
+    assert [letter.job.id for letter in send(scripts.dead_letters("q"))] == ["p-1"]
     send(scripts.declare("q", {"x-dead-letter-exchange": "tombs"}))
     box = send(scripts.outbox("q"))
     assert (box.exchange, [letter.job.id for letter in box.dead_letters]) == ("tombs", ["p-1"])

@@ -46,7 +46,7 @@ local function return_job(consumer, id)
   return true
 end
 
--- Moves back what consumers hold whose lease has ended, at most `limit` jobs, and strikes those consumers off. Returns how
+-- Moves back what consumers hold whose lease has ended, at most `limit` jobs, and unregisters those consumers. Returns how
 -- many.
 local function reclaim(now, limit)
   local moved = 0

@@ -31,7 +31,7 @@ local RANK_STEP = 2 ^ 45
 -- Sequences below this belong to migrated jobs, which so stay ahead of what is published while they are being written.
 local IMPORTED = '1099511627776' -- 2^40
 
--- Most jobs that one call promotes, reclaims, gives back or erases: some milliseconds of the server's time.
+-- Most jobs that one call promotes, reclaims, returns or deletes: some milliseconds of the server's time.
 local MAX_PER_CALL = 1000
 
 -- Bytes of messages that one call reads (2 to 3 ms a MB, because Lua and the reply have copies of their own), and that one call

@@ -4,10 +4,10 @@
 -- KEYS      the queue's, see _queue.lua
 -- ARGV[1]   now
 -- ARGV[2]   'waiting' or 'scheduled'
--- ARGV[3]   most jobs to look at; fewer if their messages are large
--- ARGV[4]   how many have been looked at
+-- ARGV[3]   most jobs to scan; fewer if their messages are large
+-- ARGV[4]   how many have been scanned
 -- ARGV[5…]  task ids
--- Result    {1 if there is more, how many were looked at, {id, task id, message or '' …}}
+-- Result    {1 if there is more, how many were scanned, {id, task id, message or '' …}}
 --
 -- A job without a message came from another system: its own id is its task's.
 
@@ -49,16 +49,16 @@ end
 return reply_of(function()
   open_queue()
   local ids = call('ZRANGE', key, -seen - limit, -seen - 1)
-  local found, looked, bytes = {}, 0, 0
-  while looked < #ids and bytes <= MAX_READ_BYTES do
-    local id = ids[#ids - looked]
+  local found, scanned, bytes = {}, 0, 0
+  while scanned < #ids and bytes <= MAX_READ_BYTES do
+    local id = ids[#ids - scanned]
     local message = attempt('HGET', JOB .. id, 'message')
-    looked, bytes = looked + 1, bytes + (message and #message or 0)
+    scanned, bytes = scanned + 1, bytes + (message and #message or 0)
     local task = message and task_of(message) or not message and wanted[id] and id
     if task then
       append(found, id, task)
       append(found, message or '')
     end
   end
-  return {(#ids == limit or looked < #ids) and 1 or 0, looked, found}
+  return {(#ids == limit or scanned < #ids) and 1 or 0, scanned, found}
 end)

@@ -3,7 +3,7 @@
 -- KEYS      the queue's, see _queue.lua
 -- ARGV[1]   now
 -- ARGV[2]   consumer
--- ARGV[3]   'some': the ids that follow; 'all': whatever the consumer holds; 'leave': the same, and the consumer is struck off, in
+-- ARGV[3]   'some': the ids that follow; 'all': whatever the consumer holds; 'leave': the same, and the consumer is unregistered, in
 --           the call after which it holds nothing
 -- ARGV[4…]  ids
 -- Result    how many went back; of 'all' and 'leave' there may be more if it is MAX_PER_CALL
