@@ -92,13 +92,12 @@ class Passthrough:
             extra["dying"] = self.dying
         return extra
 
-    def applied(self, job: Job) -> Record:
-        """What reproduces the stored job, as far as that is still true of it."""
+    def record(self, job: Job) -> Record:
+        """The record for the job as it is now: exactly what was stored, as far as that does not contradict the job."""
         word = word_for(job, self.status)
         stored = standard(job, word)
         fields = {name: raw for name, raw in self.fields.items() if is_readable(name, raw)}
         exact = self._changed(stored, fields, word)
-        # Texts of the time when the job was read hold as long as they don't contradict what it is now.
         contradicted = lost(job, exact)
         if contradicted and contradicted.keys() - lost(job, stored).keys():
             others = {name: raw for name, raw in fields.items() if raw is not None and name not in DERIVED}

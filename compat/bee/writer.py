@@ -90,7 +90,7 @@ def record_for(job: Job, target: Target) -> Record:
     passthrough = Passthrough.of(job)
     held_elsewhere = job.state is State.ACTIVE and passthrough.status != "running"
     written = evolve(job, state=State.WAITING) if held_elsewhere else job
-    stored = readable(passthrough.applied(written))
+    stored = readable(passthrough.record(written))
     role = stored.role
     scores = {}
     if role is not None:

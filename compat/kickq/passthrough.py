@@ -81,7 +81,7 @@ class Passthrough:
             item |= {name: None for name in base if name not in stored.item}
         word = _word_kept(job, stored, _merged(base, item))
         passthrough = cls(state=word, read_as=_document_state(job), item=item)
-        expected = passthrough.applied(job, base)
+        expected = passthrough.exact(job, base)
         fields = _changed(expected.fields, stored.fields)
         scores = {role: score for role, score in stored.scores.items() if expected.scores.get(role, score) != score}
         # The members are the same now; their order may not be.
@@ -111,7 +111,7 @@ class Passthrough:
         """Whether a worker of kickq had the job."""
         return WORDS.get(self.state or "") is State.ACTIVE
 
-    def applied(self, job: Job, base: Members) -> Record:
+    def exact(self, job: Job, base: Members) -> Record:
         """The record that reproduces the stored job, provided that it has not changed since. ``base``: its standard document."""
         same = self.read_as == _document_state(job)
         item = _merged(base, {name: m for name, m in self.item.items() if same or name not in OF_STATE})
@@ -123,7 +123,7 @@ class Passthrough:
         text = self.text if self.text is not None and same and _means(self.text, item) else None
         return Record({name: value for name, value in fields.items() if value is not None}, item, scores, text)
 
-    def applied_loosely(self, job: Job, base: Members) -> Record:
+    def loose(self, job: Job, base: Members) -> Record:
         """The record of a job that has changed since it was read: only what no canonical field speaks for still holds."""
         others = {name: member for name, member in self.item.items() if name not in DERIVED}
         record = standard(job, _merged(base, others))
@@ -136,11 +136,11 @@ class Passthrough:
         It is exactly what was stored, as far as that does not contradict the job.
         """
         base = standard_item(job)
-        exact = self.applied(job, base)
+        exact = self.exact(job, base)
         missing = lost(job, exact)
         if not missing or missing.keys() <= lost(job, standard(job, base)).keys():
             return exact, missing
-        loose = self.applied_loosely(job, base)
+        loose = self.loose(job, base)
         return loose, lost(job, loose)
 
 

@@ -25,7 +25,7 @@ from ...schema.text import to_bytes, to_text
 from ..extra import optional, plain_score
 from ..overflow import FIELD, Overflow
 from .keys import WORDS, Form, is_borrowed
-from .record import Record, lost, readable, standard
+from .record import Record, is_readable, lost, readable, standard
 
 NAME = "kue"
 
@@ -100,7 +100,17 @@ class Passthrough:
             extra["search_words"] = _plain_counts(self.search_words)
         return extra
 
-    def applied(self, job: Job) -> Record:
+    def record(self, job: Job) -> Record:
+        """The record for the job as it is now: exactly what was stored, as far as that does not contradict the job."""
+        plain = standard(job)
+        if not (self.fields or self.scores):
+            return plain
+        passthrough = evolve(self, fields={name: raw for name, raw in self.fields.items() if is_readable(name, raw)})
+        exact = passthrough.exact(job)
+        contradicted = lost(job, exact).keys() - lost(job, plain).keys()
+        return passthrough.loose(job) if contradicted else exact
+
+    def exact(self, job: Job) -> Record:
         """The record that reproduces the stored job, provided that it has not changed since."""
         record = standard(job)
         if not (self.fields or self.scores):
@@ -112,7 +122,7 @@ class Passthrough:
             {role: self.scores.get(role, score) if same_state else score for role, score in record.scores.items()},
         )
 
-    def applied_loosely(self, job: Job) -> Record:
+    def loose(self, job: Job) -> Record:
         """The record of a job that has changed since it was read: only what no canonical field speaks for still holds."""
         record = standard(job)
         others = {name: value for name, value in self.fields.items() if value is not None and name not in DERIVED}

@@ -24,7 +24,7 @@ from ...schema.totals import Totals
 from ..scripts import script
 from .keys import WORDS, keeps_number, layout, number_for, padded, valid_id
 from .passthrough import NAME, Passthrough, with_overflow
-from .record import Record, is_readable, lost, readable, standard
+from .record import Record, is_readable, lost, readable
 
 _script = partial(script, __package__)
 
@@ -82,7 +82,7 @@ def write(job: Job, target: Target) -> list[Command]:
     """The commands that store the job. Raises MalformedValue for a job that ``incompatibilities`` refuses."""
     passthrough = Passthrough.of(job)
     state = _written_state(job, passthrough)
-    record = passthrough.applied(job) if target.generated else record_for(job, state, passthrough)
+    record = passthrough.exact(job) if target.generated else record_for(job, state, passthrough)
     names = layout(target.prefix)
     number = number_for(job, state)
     key = names.key("record", id=number)
@@ -108,16 +108,7 @@ def write(job: Job, target: Target) -> list[Command]:
 def record_for(job: Job, state: State, passthrough: Passthrough) -> Record:
     """The hash and the scores that the job gets."""
     written = job if state is job.state else evolve(job, state=state)
-    record = standard(written)
-    if passthrough.fields or passthrough.scores:
-        passthrough = evolve(
-            passthrough, fields={name: raw for name, raw in passthrough.fields.items() if is_readable(name, raw)}
-        )
-        exact = passthrough.applied(written)
-        # Texts of the time when the job was read hold as long as they don't contradict what it is now.
-        contradicted = lost(written, exact).keys() - lost(written, record).keys()
-        record = passthrough.applied_loosely(written) if contradicted else exact
-    record = readable(record)
+    record = readable(passthrough.record(written))
     as_of = record.fields.get(b"updated_at")
     return with_overflow(job, record, lost(job, record), as_of, has_own_id=keeps_number(job, state))
 

@@ -85,13 +85,23 @@ class Passthrough:
             extra["found"] = dict(self.found)
         return extra
 
-    def applied(self, record: Record) -> Record:
+    def record(self, job: Job, plain: Record) -> Record:
+        """The record for the job as it is now: exactly what was stored, as far as that does not contradict the job.
+
+        ``plain``: the job's standard record.
+        """
+        if not (self.fields or self.scores):
+            return plain
+        exact = self.exact(plain)
+        return self.loose(plain) if lost(job, exact).keys() - lost(job, plain).keys() else exact
+
+    def exact(self, record: Record) -> Record:
         """The record that reproduces the stored job, provided that it has not changed since; ``record``: its standard one."""
         fields = {**record.fields, **self.fields}
         scores = {**record.scores, **self.scores} if self.role == record.role else record.scores
         return Record(record.role, {name: value for name, value in fields.items() if value is not None}, scores)
 
-    def applied_loosely(self, record: Record) -> Record:
+    def loose(self, record: Record) -> Record:
         """The record of a job that has changed since it was read: only what no canonical field speaks for still holds."""
         others = {name: value for name, value in self.fields.items() if value is not None and name not in DERIVED}
         return evolve(record, fields={**others, **record.fields})
@@ -117,12 +127,7 @@ def record_for(job: Job) -> Record:
     role = role_of(job, passthrough.role)
     if job.state is State.ACTIVE and role == "queued":
         job = evolve(job, state=State.WAITING)
-    plain = record = standard(job, role, text_of(job))
-    if passthrough.fields or passthrough.scores:
-        record = passthrough.applied(plain)
-        # Texts of the time when the job was read hold as long as they don't contradict what it is now.
-        if lost(job, record).keys() - lost(job, plain).keys():
-            record = passthrough.applied_loosely(plain)
+    record = passthrough.record(job, standard(job, role, text_of(job)))
     # A field of our name that was kept is an application's own.
     return record if FIELD in record.fields else _with_overflow(job, record, passthrough)
 

@@ -114,7 +114,16 @@ class Passthrough:
             extra["tracked"] = _plain(self.tracked)
         return extra
 
-    def applied(self, job: Job) -> Record:
+    def record(self, job: Job) -> Record:
+        """The record for the job as it is now: exactly what was stored, as far as that does not contradict the job."""
+        plain = standard(job)
+        if NAME not in job.extra:
+            return plain
+        exact = self.exact(job)
+        contradicted = lost(job, exact).keys() - lost(job, plain).keys()
+        return self.loose(job) if contradicted else exact
+
+    def exact(self, job: Job) -> Record:
         """The record that reproduces the stored job, provided that it has not changed since."""
         record = _of_layout(standard(job), self.fields)
         fields = {**record.fields, **self.fields}
@@ -128,7 +137,7 @@ class Passthrough:
             scores=scores,
         )
 
-    def applied_loosely(self, job: Job) -> Record:
+    def loose(self, job: Job) -> Record:
         """The record of a job that has changed since it was read: only what no canonical field speaks for still holds."""
         record = standard(job)
         others = {name: value for name, value in self.fields.items() if value is not None and name not in DERIVED}

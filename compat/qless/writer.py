@@ -25,7 +25,7 @@ from ..generated import GeneratedJob
 from ..scripts import script
 from .keys import layout
 from .passthrough import THROTTLED, Memberships, Passthrough, tagged_at, with_overflow
-from .record import FIRST_PLACE_S, NAME, RUNNING, WORDS, Record, lost, priority_of, score_text, standard, work_score
+from .record import FIRST_PLACE_S, NAME, RUNNING, WORDS, Record, lost, priority_of, score_text, work_score
 
 _script = partial(script, __package__)
 
@@ -116,12 +116,7 @@ def write(job: Job, target: Target) -> list[Command]:
 def record_for(job: Job, state: State, passthrough: Passthrough) -> Record:
     """Hash, history and places that the job gets."""
     written = job if state is job.state else evolve(job, state=state)
-    record = standard(written)
-    if NAME in job.extra:
-        exact = passthrough.applied(written)
-        # Texts of the time when the job was read hold as long as they don't contradict what it is now.
-        contradicted = lost(written, exact).keys() - lost(written, record).keys()
-        record = passthrough.applied_loosely(written) if contradicted else exact
+    record = passthrough.record(written)
     return with_overflow(job, record, lost(job, record))
 
 

@@ -90,7 +90,7 @@ def test_every_byte_of_a_record_is_in_the_job(case: Capture) -> None:
     from ferryman.compat.bee.passthrough import Passthrough
 
     for job in jobs(case).values():
-        assert Passthrough.of(job).applied(job).fields == keys(case)[f"bee:h:jobs:{job.id}".encode()].value
+        assert Passthrough.of(job).record(job).fields == keys(case)[f"bee:h:jobs:{job.id}".encode()].value
 
 
 @pytest.mark.parametrize(
