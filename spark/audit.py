@@ -9,7 +9,7 @@ from ..migrations.recheck import MOST, Confirmation, Found, confirming
 from ..migrations.throttle import Throttle
 from ..schema.rule import Finding
 from ..schema.totals import Totals
-from .audit_input import share
+from .audit_input import input_of
 from .snapshot import Snapshot, keyspace, subjects
 from .step import Batches, Results, run_step, with_summary
 from .tables import FINDINGS, batches
@@ -20,10 +20,10 @@ def findings(snapshot: Snapshot, path: str, progress: Progress = silent, again: 
 
     ``again``: look at a live source again, no faster than this with all tasks together, and tell what still holds.
     """
-    shared = share(snapshot)
-    tasks, frame = shared.tasks, shared.frame
+    jobs = input_of(snapshot)
+    tasks, frame = jobs.tasks, jobs.frame
     pace = None if again is None else again.shared(min(tasks, frame.sparkSession.sparkContext.defaultParallelism))
-    task = _checking(snapshot, shared.facts, pace, MOST // tasks)
+    task = _check_task(snapshot, jobs.facts, pace, MOST // tasks)
     return run_step(frame, task, FINDINGS, path, "checking jobs", progress)
 
 
@@ -37,9 +37,9 @@ def of_keyspace(snapshot: Snapshot, counted: Census | None = None) -> list[Findi
     if counted is None:
         return [*snapshot.remarks, *found]
     with confirming(snapshot.address, keyspace) as confirmation:
-        told = [*snapshot.remarks, *confirmation.told_of_keyspace(found)]
+        confirmed = [*snapshot.remarks, *confirmation.told_of_keyspace(found)]
     counted.passing += confirmation.passing
-    return told
+    return confirmed
 
 
 def census(found: Results[Finding], beside: Census) -> Census:
@@ -51,7 +51,7 @@ def census(found: Results[Finding], beside: Census) -> Census:
     return total
 
 
-def _checking(
+def _check_task(
     snapshot: Snapshot, facts: Callable[[Batches], Batches], again: Throttle | None, most: int
 ) -> Callable[[Batches], Batches]:
     """The task that checks the jobs of its partition, of which ``facts`` tells. ``most``: how many it looks at again."""

@@ -1,7 +1,8 @@
-"""Few: what an audit has to look at job by job, cut for its tasks.
+"""Audit input: the jobs that are facts, which an audit looks at one by one, cut for its tasks.
 
 Of a keyspace with a prefilter (key_rows.py) a hundredth of the jobs are facts. Spark takes a third of a second to join
-them by job however few they are; up to some number of them, each task looks through all for its own share. Called by audit.py.
+them by job however few they are; up to some number of them, each task reads them all and keeps those of its own jobs. Called by
+audit.py.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ MOST_BYTES = 64 << 20
 
 
 @frozen
-class Share:
+class AuditInput:
     """The jobs that are facts, for so many tasks."""
 
     tasks: int
@@ -38,7 +39,7 @@ class Share:
     """The facts of the jobs of a task, those of one job in a row, by what its partition of ``frame`` holds."""
 
 
-def share(snapshot: Snapshot) -> Share:
+def input_of(snapshot: Snapshot) -> AuditInput:
     """The jobs of a snapshot that are facts, for as many tasks as they keep busy."""
     spark = snapshot.facts.spark
     files = [*snapshot.facts.files(), *(snapshot.mismatched.files() if snapshot.mismatched else ())]
@@ -49,22 +50,22 @@ def share(snapshot: Snapshot) -> Share:
     cores = int(spark.sparkContext.defaultParallelism)
     tasks = min(snapshot.tasks, round_to_cores(max(rows // FACTS_A_TASK, cores), cores))
     if snapshot.references or rows > MOST_FACTS or size > MOST_BYTES:
-        return Share(tasks, snapshot.subjects(partitions=tasks), lambda facts: facts)
-    return Share(tasks, spark.range(0, tasks, 1, tasks), _finding(list(found), tasks))
+        return AuditInput(tasks, snapshot.subjects(partitions=tasks), lambda facts: facts)
+    return AuditInput(tasks, spark.range(0, tasks, 1, tasks), _facts_task(list(found), tasks))
 
 
-def _finding(files: Sequence[str], tasks: int) -> Callable[[Batches], Batches]:
-    """What finds the facts of the tasks whose numbers it is given."""
+def _facts_task(files: Sequence[str], tasks: int) -> Callable[[Batches], Batches]:
+    """What reads the facts of the tasks whose numbers it is given."""
 
     def find(rows: Batches) -> Batches:
         numbers = [number for row in rows for number in row.column("id").to_pylist()]
-        facts = pa.Table.from_batches(_of_jobs(files, tasks, numbers), FACTS.arrow)
+        facts = pa.Table.from_batches(_facts_of(files, tasks, numbers), FACTS.arrow)
         yield from facts.sort_by([(name, "ascending") for name in JOB_KEY]).to_batches(ROWS)
 
     return find
 
 
-def _of_jobs(files: Sequence[str], tasks: int, numbers: Sequence[int]) -> Batches:
+def _facts_of(files: Sequence[str], tasks: int, numbers: Sequence[int]) -> Batches:
     """The facts of the jobs of the tasks with these numbers."""
     for path in files:
         with parquet.ParquetFile(path) as file:
@@ -74,7 +75,7 @@ def _of_jobs(files: Sequence[str], tasks: int, numbers: Sequence[int]) -> Batche
 
 
 def _tasks_of(ids: pa.Array, tasks: int) -> Any:
-    """The task that looks at each of these jobs: at all with one id the same."""
+    """The task that looks at each of these jobs; the same for all with the same id."""
     found = ids.dictionary_encode()
     numbers = [crc32(job_id.encode()) % tasks for job_id in found.dictionary.to_pylist()]
     return np.array(numbers, int)[found.indices.to_numpy()]

@@ -27,7 +27,7 @@ from ..migrations.engine import Difference, Progress, Report, Verification
 from ..migrations.plan import Plan
 from .job_digests import DIGESTS, SIDES, JobDigest, SideView, digest_work, side_work
 from .job_hasher import JobHasher
-from .job_selection import choose
+from .job_selection import select_jobs
 from .order_check import Positions, PositionsFile
 from .shuffle import read_bucket
 from .snapshot import Snapshot
@@ -83,8 +83,8 @@ def compare_keyspaces(
         for side in (source, target):
             path, phase = f"{folder}/differing-{side.name}", f"reading differing {side.name} jobs"
             differing = mismatches.where(functions.col("expected") == (side is source))
-            chosen = choose(differing.selectExpr("scope", "subject as job_id", "part"), f"{path}-chosen")
-            shown.append(side.snapshot.work(side_work(side.view), SIDES, path, phase, progress, chosen).frame())
+            selected = select_jobs(differing.selectExpr("scope", "subject as job_id", "part"), f"{path}-chosen")
+            shown.append(side.snapshot.work(side_work(side.view), SIDES, path, phase, progress, selected).frame())
         by_job = shown[0].unionByName(shown[1]).repartition(tasks, "queue", "id").sortWithinPartitions("queue", "id")
         found = run_step(by_job, _compare_task(plan), DIFFERENCES, f"{folder}/differences", "comparing jobs", progress)
         outcome.matched += sum(json.loads(summary)["matched"] for summary in found.summaries())

@@ -112,7 +112,7 @@ class SparkEngine:
         with self._snapshot(source, plan.now_ms, progress, tasks, found, for_transfer=True) as (snapshot, folder):
             path = f"{folder}/carried"
             if dry_run:
-                counted = snapshot.work(migrate.counting(plan), FINDINGS, path, "counting jobs", progress)
+                counted = snapshot.work(migrate.dry_run_work(plan), FINDINGS, path, "counting jobs", progress)
                 summary, _ = migrate.outcome(counted, report)
                 summary.left_behind = leftovers.told(snapshot.left)
                 summary.drift = watch.since(before)
@@ -122,7 +122,7 @@ class SparkEngine:
                     writer = journal.begin(store, source, target, plan, f"{LAYOUT}{tasks}", earlier, reading)
                 if reading:
                     keep_on_error(folder)
-                work, path = migrate.writing(plan, target, writer, folder), f"{path}-{writer.token}"
+                work, path = migrate.write_work(plan, target, writer, folder), f"{path}-{writer.token}"
                 done = snapshot.work(work, FINDINGS, path, "writing jobs", progress)
                 summary, written = migrate.outcome(done, report)
                 summary.left_behind = leftovers.told(snapshot.left)

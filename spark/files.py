@@ -58,7 +58,7 @@ def read_files(
     while True:
         pieces = [(name, piece) for name, those in plans.items() for piece in those]
         steps = spark.range(0, len(pieces), 1, len(pieces))
-        task = _reading(address, now_ms, pieces, new_reader)
+        task = _read_task(address, now_ms, pieces, new_reader)
         facts = run_step(steps, task, FACTS, f"{path}-{attempt}" if attempt else path, f"reading {address.family} keys", progress)
         proofs = _proofs(facts, len(pieces))
         better = _better(plans, proofs)
@@ -116,7 +116,7 @@ def _remarks(pieces: Sequence[tuple[str, Piece]], proofs: Sequence[Proof]) -> li
     return [remark for name in announced for remark in unread_keys(name, announced[name], keys[name])]
 
 
-def _reading(
+def _read_task(
     address: Address, now_ms: int, pieces: Sequence[tuple[str, Piece]], new_reader: NewFactReader
 ) -> Callable[[Batches], Batches]:
     """The task that decodes the pieces it is given, for a FactReader to make facts of."""

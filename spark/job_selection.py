@@ -1,4 +1,4 @@
-"""Chosen: some jobs of a snapshot, of which a second step wants to know more than the first has told.
+"""Job selection: some jobs of a snapshot that a second step looks at again.
 
 As a table for jobs that are facts, and as a file for each part for those that are none. Called by comparison.py.
 """
@@ -16,22 +16,22 @@ from .tables import decode_text
 
 
 @frozen
-class Chosen:
-    """The jobs in a folder."""
+class JobSelection:
+    """The selected jobs, in a folder."""
 
     frame: DataFrame = field(repr=False)
     """The columns ``scope`` and ``job_id``."""
     path: str
 
 
-def choose(jobs: DataFrame, path: str) -> Chosen:
+def select_jobs(jobs: DataFrame, path: str) -> JobSelection:
     """Jobs by the columns ``scope``, ``job_id`` and ``part``: the part of ``Snapshot.work`` to which they belong."""
     jobs.repartition("part").write.partitionBy("part").parquet(uri(path))
-    return Chosen(jobs.sparkSession.read.schema("scope string, job_id string, part string").parquet(uri(path)), path)
+    return JobSelection(jobs.sparkSession.read.schema("scope string, job_id string, part string").parquet(uri(path)), path)
 
 
-def chosen_of(path: str, part: str) -> frozenset[tuple[str, str]]:
-    """The scopes and ids of the chosen jobs of a part."""
+def selected_ids(path: str, part: str) -> frozenset[tuple[str, str]]:
+    """The scopes and ids of the selected jobs of a part."""
     folder = Path(path, f"part={part}")
     if not folder.exists():
         return frozenset()

@@ -20,7 +20,7 @@ from .tables import JOBS, batches, encode_text, job_bytes
 
 def jobs(snapshot: Snapshot, path: str) -> Results[Job]:
     """Every job of a snapshot that has a record, as a table in the folder ``path``."""
-    return snapshot.work(_reading, JOBS, path, "reading jobs")
+    return snapshot.work(_read_task, JOBS, path, "reading jobs")
 
 
 def listed(snapshot: Snapshot, path: str, queue: str | None, state: State | None) -> Iterator[Job]:
@@ -35,7 +35,7 @@ def listed(snapshot: Snapshot, path: str, queue: str | None, state: State | None
 
 def queues(snapshot: Snapshot, path: str) -> list[QueueStatus]:
     """Every queue of a snapshot with its numbers, by name."""
-    counts = snapshot.work(_counting(snapshot.now_ms), JOBS, path, "counting jobs")
+    counts = snapshot.work(_count_work(snapshot.now_ms), JOBS, path, "counting jobs")
     parts = (QueueStatus.from_dict(part) for summary in counts.summaries() for part in json.loads(summary))
     return statuses(parts, snapshot.keyspace)
 
@@ -53,13 +53,13 @@ def _listing_order() -> list[Column]:
     ]
 
 
-def _reading(_part: str, jobs: Jobs) -> Batches:
+def _read_task(_part: str, jobs: Jobs) -> Batches:
     keyspace = jobs.keyspace
     found = filter(None, jobs.in_order(lambda subject: keyspace.family.read(subject, keyspace)))
     yield from with_summary(batches(JOBS, found, job_bytes), JOBS, str)
 
 
-def _counting(now_ms: int) -> Work:
+def _count_work(now_ms: int) -> Work:
     def count(_part: str, jobs: Jobs) -> Batches:
         keyspace = jobs.keyspace
         described = jobs.in_order(lambda subject: keyspace.family.describe(subject, keyspace))

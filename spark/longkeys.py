@@ -71,11 +71,11 @@ def read_long_keys(
     if splits:
         steps = spark.range(0, len(splits), 1, len(splits))
         run_step(
-            steps, _reading(address, throttle, splits, new_reader), FACTS, facts.path, "reading long keys", progress, more=True
+            steps, _read_task(address, throttle, splits, new_reader), FACTS, facts.path, "reading long keys", progress, more=True
         )
 
 
-def _reading(
+def _read_task(
     address: Address, throttle: Throttle, splits: Sequence[KeySplit], new_reader: NewFactReader
 ) -> Callable[[Batches], Batches]:
     """The task that reads the splits whose numbers it is given, for a FactReader to make facts of."""

@@ -35,7 +35,7 @@ SENDERS = 2
 """Tasks of a machine that send batches at the same time: one for which the server works, and one that is ready when it has."""
 
 
-def counting(plan: Plan) -> Work:
+def dry_run_work(plan: Plan) -> Work:
     """The work of a dry run: decides about every job, and writes nothing."""
 
     def count(part: str, jobs: Jobs) -> Batches:
@@ -58,7 +58,7 @@ def counting(plan: Plan) -> Work:
     return count
 
 
-def writing(plan: Plan, target: Address, run: Run, folder: str) -> Work:
+def write_work(plan: Plan, target: Address, run: Run, folder: str) -> Work:
     """The work that writes the jobs of a part. ``folder``: of this run alone, shared by all executors.
 
     Its counts tell what this run has written, whichever attempt of the task it was that sent it.

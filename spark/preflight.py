@@ -42,11 +42,11 @@ def check(spark: SparkSession, folder: str, progress: Progress = silent) -> None
             )
 
     number = context.defaultParallelism
-    asked = spark.range(0, number, 1, number).mapInArrow(_visiting(folder), "id bigint")
-    run_action(spark, lambda: asked.write.format("noop").mode("overwrite").save(), "waiting for executors", wait)
+    visits = spark.range(0, number, 1, number).mapInArrow(_visit_task(folder), "id bigint")
+    run_action(spark, lambda: visits.write.format("noop").mode("overwrite").save(), "waiting for executors", wait)
 
 
-def _visiting(folder: str) -> Callable[[Batches], Batches]:
+def _visit_task(folder: str) -> Callable[[Batches], Batches]:
     """The task that writes into the folder, which is new, so that there can be no other of its name."""
 
     def visit(rows: Batches) -> Batches:

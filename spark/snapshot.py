@@ -44,7 +44,7 @@ from ..schema.totals import Totals
 from .failures import work_errors
 from .files import read_files
 from .hashes import read_hashes, read_lists
-from .job_selection import Chosen, chosen_of
+from .job_selection import JobSelection, selected_ids
 from .jobs import FactJobs, Jobs, KeyRowJobs
 from .key_rows import KeyRowWriter
 from .key_scan import KeyList, list_keys
@@ -105,7 +105,7 @@ class Snapshot:
         parts = [str(part) for part in range(self.tasks)]
         return parts + [f"{ACCEPTED_PART}{part}" for part in parts] if has_prefilter(self.address) else parts
 
-    def subjects(self, only: Chosen | None = None, partitions: int | None = None) -> DataFrame:
+    def subjects(self, only: JobSelection | None = None, partitions: int | None = None) -> DataFrame:
         """The facts about jobs, so that each partition has all facts of its jobs, those of one job in a row.
 
         ``partitions``: how many, instead of ``tasks``. The same facts always give the same partitions in the same order.
@@ -129,7 +129,7 @@ class Snapshot:
         return facts.join(functions.broadcast(names), JOB_KEY, "left_semi").select(facts.columns)
 
     def work(
-        self, work: Work, table: Table[T], path: str, phase: str, progress: Progress = silent, only: Chosen | None = None
+        self, work: Work, table: Table[T], path: str, phase: str, progress: Progress = silent, only: JobSelection | None = None
     ) -> Results[T]:
         """Does ``work`` on every job, part by part: see ``step.run_step``. ``only``: on these jobs.
 
@@ -140,8 +140,8 @@ class Snapshot:
             done = run_step(self.subjects(only), self._on_facts(work), table, path, phase, progress)
         if self.key_rows is not None:
             steps = self.facts.spark.range(0, self.tasks, 1, self.tasks)
-            chosen = None if only is None else only.path
-            task = self._on_key_rows(work, self.key_rows, chosen)
+            selected = None if only is None else only.path
+            task = self._on_key_rows(work, self.key_rows, selected)
             done = run_step(steps, task, table, path, phase, progress, more=done is not None)
         assert done is not None, "without key rows nothing was accepted"
         return done
@@ -154,13 +154,13 @@ class Snapshot:
 
         return task
 
-    def _on_key_rows(self, work: Work, key_rows: KeyRows, chosen: str | None) -> Callable[[Batches], Batches]:
+    def _on_key_rows(self, work: Work, key_rows: KeyRows, selected: str | None) -> Callable[[Batches], Batches]:
         known = self._known()
 
         def task(rows: Batches) -> Batches:
             keyspace = known()
             for bucket in (bucket for row in rows for bucket in row.column("id").to_pylist()):
-                ids = None if chosen is None else chosen_of(chosen, f"{ACCEPTED_PART}{bucket}")
+                ids = None if selected is None else selected_ids(selected, f"{ACCEPTED_PART}{bucket}")
                 yield from work(f"{ACCEPTED_PART}{bucket}", KeyRowJobs(keyspace, key_rows, bucket, ids))
 
         return task

@@ -70,7 +70,7 @@ from .single_task import read_in_one_task
 from .sink import Sink, begin
 from .stream import EventsStream, PollOptions, Stream, TotalsStream
 from .tables import FACTS, FINDINGS, JOBS, Table, batches, fact_bytes, job_bytes
-from .user_schema import is_whole, selecting
+from .user_schema import is_full_schema, with_user_schema
 from .worker import prepare_process
 
 TABLES: Mapping[str, Table[Any] | None] = {
@@ -105,7 +105,7 @@ class Ferryman(DataSource):  # type: ignore[misc]
         return table.ddl if table else "key binary"
 
     def reader(self, schema: Any) -> DataSourceReader:
-        return selecting(self._reader(), schema, _table(self.options), self._columns())
+        return with_user_schema(self._reader(), schema, _table(self.options), self._columns())
 
     def _columns(self) -> pa.Schema:
         table, projection = TABLES[_table(self.options)], _projection(self.options)
@@ -142,7 +142,7 @@ class Ferryman(DataSource):  # type: ignore[misc]
         if address.kind is Kind.RDB:
             raise UsageError(f"{address.display()} is a snapshot, which never changes: use spark.read")
         table = _table(self.options)
-        if not is_whole(schema, self._columns()):
+        if not is_full_schema(schema, self._columns()):
             raise UsageError(f"a stream of the table {table} has all of its columns: leave .schema(…) out, and use .select(…)")
         every = _seconds(self.options, "every", 60 if table == "events" else 5)
         patience = _seconds(self.options, "patience", 30)

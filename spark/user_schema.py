@@ -1,4 +1,4 @@
-"""Selection: some columns of a table, in the order and under the names of the schema that a reader was given by ``.schema(…)``.
+"""User schema: some columns of a table, in the order and under the names of the schema that a reader was given by ``.schema(…)``.
 
 Called by the data source. A schema chooses; it neither renames nor converts.
 """
@@ -18,7 +18,7 @@ from ..schema.errors import UsageError
 
 
 @frozen
-class SelectingReader(DataSourceReader):  # type: ignore[misc]
+class UserSchemaReader(DataSourceReader):  # type: ignore[misc]
     """Reads what another reader reads, and gives out some columns of it."""
 
     reader: DataSourceReader
@@ -35,15 +35,15 @@ class SelectingReader(DataSourceReader):  # type: ignore[misc]
             yield pa.RecordBatch.from_arrays(arrays, schema=self.columns) if arrays else batch.select([])
 
 
-def selecting(reader: DataSourceReader, wanted: Any, table: str, columns: pa.Schema) -> DataSourceReader:
+def with_user_schema(reader: DataSourceReader, wanted: Any, table: str, columns: pa.Schema) -> DataSourceReader:
     """The reader of the wanted columns of a table that has ``columns``; of all if ``wanted`` is no StructType.
 
     Raises UsageError that names the column that the table lacks.
     """
-    if is_whole(wanted, columns):
+    if is_full_schema(wanted, columns):
         return reader
-    chosen = to_arrow_schema(wanted)
-    for field, arrow in zip(wanted.fields, chosen, strict=True):
+    selected = to_arrow_schema(wanted)
+    for field, arrow in zip(wanted.fields, selected, strict=True):
         if arrow.name not in columns.names:
             raise UsageError(f"the table {table} has no column {arrow.name!r}; it has: {', '.join(columns.names)}")
         own = columns.field(arrow.name)
@@ -54,10 +54,10 @@ def selecting(reader: DataSourceReader, wanted: Any, table: str, columns: pa.Sch
             )
         if own.nullable and not arrow.nullable:
             raise UsageError(f"column {arrow.name!r} of the table {table} may be null; leave 'not null' out of the schema")
-    return SelectingReader(reader, chosen)
+    return UserSchemaReader(reader, selected)
 
 
-def is_whole(wanted: Any, columns: pa.Schema) -> bool:
+def is_full_schema(wanted: Any, columns: pa.Schema) -> bool:
     """Whether a schema, which Spark gives as a StructType, is that of the whole table."""
     return not isinstance(wanted, StructType) or bool(to_arrow_schema(wanted).equals(columns))
 

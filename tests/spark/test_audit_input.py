@@ -1,4 +1,4 @@
-"""What an audit looks at job by job: each job's facts are in one share, together."""
+"""What an audit looks at job by job: all facts of a job are read by one task, in a row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ferryman.compat.kue import FAMILY
 from ferryman.compat.kue.generate import generate
 from ferryman.schema.connection.address import Address
 from ferryman.spark import audit_input
-from ferryman.spark.audit_input import Share, share
+from ferryman.spark.audit_input import AuditInput, input_of
 from ferryman.spark.snapshot import JOB_KEY, Snapshot, take
 from ferryman.spark.step import SUMMARY, Batches, run_step, with_summary
 from ferryman.spark.tables import FACTS
@@ -39,14 +39,14 @@ def snapshot(spark: SparkSession, source: Address, tmp_path: Path) -> Snapshot:
     return take(spark, source, NOW, str(tmp_path / "facts"), 3)
 
 
-def rows_of(shared: Share, path: Path) -> list[pa.Table]:
+def rows_of(audited: AuditInput, path: Path) -> list[pa.Table]:
     """The facts that each task finds, in their order, those of one task in a table."""
-    facts, columns = shared.facts, FACTS.arrow.names
+    facts, columns = audited.facts, FACTS.arrow.names
 
     def task(rows: Batches) -> Batches:
         yield from with_summary((batch.select(columns) for batch in facts(rows)), FACTS, str)
 
-    results = run_step(shared.frame, task, FACTS, str(path), "sharing")
+    results = run_step(audited.frame, task, FACTS, str(path), "reading")
     tables = (parquet.read_table(file) for file in results.files())
     return [table.filter(table.column(SUMMARY).is_null()).select(columns) for table in tables]
 
@@ -55,12 +55,12 @@ def counted(tables: list[pa.Table]) -> Counter[str]:
     return Counter(repr(row) for table in tables for row in table.to_pylist())
 
 
-def test_each_job_is_in_one_share_and_its_facts_in_a_row(
+def test_each_job_is_read_by_one_task_and_its_facts_in_a_row(
     snapshot: Snapshot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cut = rows_of(share(snapshot), tmp_path / "cut")
+    cut = rows_of(input_of(snapshot), tmp_path / "cut")
     monkeypatch.setattr(audit_input, "MOST_FACTS", 0)
-    joined = rows_of(share(snapshot), tmp_path / "joined")
+    joined = rows_of(input_of(snapshot), tmp_path / "joined")
     assert counted(cut) == counted(joined)
     assert sum(map(len, cut)) == snapshot.subjects().count() > 100
     for tables in (cut, joined):
@@ -74,4 +74,4 @@ def test_each_job_is_in_one_share_and_its_facts_in_a_row(
 def test_a_sound_keyspace_leaves_nothing_to_share(spark: SparkSession, server: Server, tmp_path: Path) -> None:
     store(server.client(), FAMILY, "q", [job for job in JOBS if not job.ttl and job.state.value == "completed"], NOW)
     snapshot = take(spark, Address.parse(server.url(0, family="kue")), NOW, str(tmp_path / "facts"), 3)
-    assert sum(map(len, rows_of(share(snapshot), tmp_path / "cut"))) == 0
+    assert sum(map(len, rows_of(input_of(snapshot), tmp_path / "cut"))) == 0

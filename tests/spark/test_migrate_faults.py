@@ -163,7 +163,7 @@ class Attempts:
 
     def work(self, name: str) -> Results[Finding]:
         """One attempt, or more where one fails, of every part."""
-        work = migrate.writing(self._plan, self._target, self.run, str(self._folder))
+        work = migrate.write_work(self._plan, self._target, self.run, str(self._folder))
         return self._snapshot.work(work, FINDINGS, f"{self._folder}/{name}", "writing jobs")
 
     def commit(self, results: Results[Finding]) -> None:
