@@ -5,7 +5,7 @@ could find anything in it, provided that the job stands in exactly the places wh
 engine then compares places claimed with places found by one number for each job: the sum of the hashes of all places found, less
 those of all claimed. Only jobs where it is not zero, or that are not accepted, become facts, subjects and findings. A family
 whose records don't say where their jobs stand claims one index for each, ANYWHERE. One whose jobs have no keys, but are items of
-lists, has a Prefilter that accepts these (``items``): a job is sound then if there is one such item, and it is not unverified.
+lists, has a Prefilter that accepts these (``items``): a job is sound then if there is one such item, and no fact speaks of it.
 
 A Prefilter never decides that something is wrong; it only says what need not be looked at. Hashes have 64 bits: a job that
 stands elsewhere is taken for sound with a probability of 2^-64. Pure. Implemented in a family's ``prefilter.py``, called by

@@ -1,4 +1,4 @@
-"""Textjson: whether texts are JSON, told of thousands at once (jit.py). Called by binary_views.py.
+"""JSON check: whether texts are JSON, told of thousands at once (jit.py). Called by binary_views.py.
 
 Never says so of a text of which ``is_json`` (text.py) does not. It may not say so of what is unusual: numbers of many digits, or
 deep nesting. tests/schema/columnar/test_json_check.py. Pure.

@@ -46,7 +46,7 @@ def accept_both(
     told = [accept(prefilter, record) for record in records]
     found = batch.accept({name: BinaryViews.of([record.get(name) for record in records]) for name in batch.fields})
     groups = [None if at == NOT_ACCEPTED else found.groups[at] for at in found.at.tolist()]
-    assert groups == [None if sound is None else sound.group for sound in told]
+    assert groups == [None if accepted is None else accepted.group for accepted in told]
     return told, found
 
 

@@ -44,24 +44,24 @@ def as_is(record: dict[bytes, bytes], lease: float, *, for_transfer: bool = Fals
     ``lease``: its score where the prefilter does not say one.
     """
     prefilter, job_id = FAMILY.prefilter(PREFIX, NOW, for_transfer=for_transfer), "7"
-    sound = accept(prefilter, record)
-    if sound is None:
+    accepted = accept(prefilter, record)
+    if accepted is None:
         return [], None
     member = padded(job_id).encode()
     entries = [
         Entry(f"{PREFIX}:job:{job_id}".encode(), "hash", record),
-        Entry(f"{PREFIX}:job:types".encode(), "set", [to_bytes(sound.group.queue)]),
+        Entry(f"{PREFIX}:job:types".encode(), "set", [to_bytes(accepted.group.queue)]),
         Entry(f"{PREFIX}:ids".encode(), "string", job_id.encode()),
     ]
-    for index_key, score in zip(sound.group.index_keys, sound.scores, strict=True):
+    for index_key, score in zip(accepted.group.index_keys, accepted.scores, strict=True):
         entries.append(Entry(index_key.key, "zset", [(member, score if index_key.is_scored else lease)]))
         index_members = prefilter.index_members(entries[-1])
         if index_members.numbers == [None]:
             return [], None
         assert index_members.key == index_key
-    if sound.group.state is State.WAITING:
-        entries.append(Entry(f"{PREFIX}:".encode() + to_bytes(sound.group.queue) + b":jobs", "list", [b"1"]))
-    return entries, sound
+    if accepted.group.state is State.WAITING:
+        entries.append(Entry(f"{PREFIX}:".encode() + to_bytes(accepted.group.queue) + b":jobs", "list", [b"1"]))
+    return entries, accepted
 
 
 @settings(max_examples=400)
@@ -69,14 +69,14 @@ def as_is(record: dict[bytes, bytes], lease: float, *, for_transfer: bool = Fals
 def test_no_rule_finds_anything_in_a_job_that_is_accepted(job, changes, missing, lease) -> None:
     stored = stored_as(job)
     record = {name: value for name, value in {**stored, **changes}.items() if name not in missing}
-    entries, sound = as_is(record, lease)
-    event(f"accepted: {sound is not None}, active: {job.state is State.ACTIVE}, changed: {record != stored}")
-    if sound is None:
+    entries, accepted = as_is(record, lease)
+    event(f"accepted: {accepted is not None}, active: {job.state is State.ACTIVE}, changed: {record != stored}")
+    if accepted is None:
         return
     seen = read_keyspace(FAMILY, entries, PREFIX, NOW)
     assert seen.findings() == []
     (read,) = seen.jobs()
-    assert (read.queue, read.state, read.created_at) == (sound.group.queue, sound.group.state, sound.created_at)
+    assert (read.queue, read.state, read.created_at) == (accepted.group.queue, accepted.group.state, accepted.created_at)
     assert FAMILY.prefilter(PREFIX, NOW).is_settled(read.queue, seen.keyspace.totals)
 
 
@@ -84,8 +84,8 @@ def test_no_rule_finds_anything_in_a_job_that_is_accepted(job, changes, missing,
 @given(st.sampled_from(ALL_JOBS), st.dictionaries(fields, edges, max_size=2), st.sets(fields, max_size=2), leases)
 def test_no_rule_that_refuses_finds_anything_in_a_job_that_is_accepted_for_a_transfer(job, changes, missing, lease) -> None:
     record = {name: value for name, value in {**stored_as(job), **changes}.items() if name not in missing}
-    entries, sound = as_is(record, lease, for_transfer=True)
-    if sound is None:
+    entries, accepted = as_is(record, lease, for_transfer=True)
+    if accepted is None:
         assert as_is(record, lease) == ([], None)
         return
     seen = read_keyspace(FAMILY, entries, PREFIX, NOW)
@@ -94,16 +94,17 @@ def test_no_rule_that_refuses_finds_anything_in_a_job_that_is_accepted_for_a_tra
     assert found <= {"KUE-14", "KUE-15", "KUE-16"}
     assert not any(FAMILY.refusals(subject, seen.keyspace) for subject in seen.subjects.values())
     (read,) = seen.jobs()
-    assert (read.queue, read.state, read.created_at) == (sound.group.queue, sound.group.state, sound.created_at)
+    assert (read.queue, read.state, read.created_at) == (accepted.group.queue, accepted.group.state, accepted.created_at)
 
 
 @given(st.sampled_from(JOBS), st.lists(st.binary(max_size=9), max_size=3), st.integers(0, 99))
 def test_the_subject_of_a_job_is_what_its_keys_state(job, lines, rank) -> None:
     record = stored_as(job)
-    sound = accept(FAMILY.prefilter(PREFIX, NOW), record)
+    accepted = accept(FAMILY.prefilter(PREFIX, NOW), record)
     member = padded("7").encode()
     members = [
-        Member(index_key.key, member, score, rank) for index_key, score in zip(sound.group.index_keys, sound.scores, strict=True)
+        Member(index_key.key, member, score, rank)
+        for index_key, score in zip(accepted.group.index_keys, accepted.scores, strict=True)
     ]
     logs = [Entry(f"{PREFIX}:job:7:log".encode(), "list", lines)] if lines else []
     keys = [Entry(f"{PREFIX}:job:7".encode(), "hash", record), *logs]
@@ -122,10 +123,10 @@ def test_records_are_accepted_together_as_one_by_one(those) -> None:
     records = [{name: record[name] for name in names} for record in records]
     groups, scores, created_at = prefilter.accept({name: [record[name] for record in records] for name in names})
     for row, record in enumerate(records):
-        sound = accept(prefilter, record)
-        assert groups[row] == (sound and sound.group)
-        if sound:
-            assert (tuple(column[row] for column in scores), created_at[row]) == (sound.scores, sound.created_at)
+        accepted = accept(prefilter, record)
+        assert groups[row] == (accepted and accepted.group)
+        if accepted:
+            assert (tuple(column[row] for column in scores), created_at[row]) == (accepted.scores, accepted.created_at)
 
 
 def test_generated_jobs_are_accepted_unless_nobody_knows_how_long_they_may_run() -> None:

@@ -55,12 +55,12 @@ def test_records_are_accepted_as_one_by_one(those, missing, for_transfer) -> Non
     told, found = accept_both(
         prefilter, KueBatchPrefilter(prefilter), without([stored_as(job) | changes for job, changes in those], missing)
     )
-    for row, sound in enumerate(told):
-        if sound is not None:
-            assert tuple(column[row] for column in found.scores) == sound.scores
-            assert found.created_at[row] == sound.created_at
+    for row, accepted in enumerate(told):
+        if accepted is not None:
+            assert tuple(column[row] for column in found.scores) == accepted.scores
+            assert found.created_at[row] == accepted.created_at
     part = found.take(found.at != NOT_ACCEPTED)
-    assert part.created_at.tolist() == [sound.created_at for sound in told if sound is not None]
+    assert part.created_at.tolist() == [accepted.created_at for accepted in told if accepted is not None]
 
 
 @given(

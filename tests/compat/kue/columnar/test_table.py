@@ -37,15 +37,16 @@ numbers = st.one_of(
 
 def stored(job_id: int, record: dict[bytes, bytes], rank: int, lines: list[bytes], lease: float = NOW + 1_000) -> Keys | None:
     """The keys of the job with this record, if it is accepted. ``lease``: its score as an active job."""
-    sound = accept(FAMILY.prefilter(PREFIX, NOW, for_transfer=True), record)
-    if sound is None:
+    accepted = accept(FAMILY.prefilter(PREFIX, NOW, for_transfer=True), record)
+    if accepted is None:
         return None
     member = padded(str(job_id)).encode()
     scores = [
-        score if index_key.is_scored else lease for index_key, score in zip(sound.group.index_keys, sound.scores, strict=True)
+        score if index_key.is_scored else lease
+        for index_key, score in zip(accepted.group.index_keys, accepted.scores, strict=True)
     ]
     members = [
-        Member(index_key.key, member, score, rank) for index_key, score in zip(sound.group.index_keys, scores, strict=True)
+        Member(index_key.key, member, score, rank) for index_key, score in zip(accepted.group.index_keys, scores, strict=True)
     ]
     log = b"%b:job:%d:log" % (PREFIX.encode(), job_id)
     # A long one comes in parts.
@@ -79,12 +80,12 @@ def test_jobs_in_a_table_are_those_that_the_reader_makes_of_each(data: st.DataOb
         groups[job.record[b"type"], job.record[b"state"]].append(job)
     prefilter = FAMILY.prefilter(PREFIX, NOW, for_transfer=True)
     for those in groups.values():
-        sound = accepted_jobs(those)
-        read = [FAMILY.read(subject, KEYSPACE) for subject in sound.subjects(prefilter)]
-        tables = list(BATCH.tables(sound, KEYSPACE.totals))
+        accepted = accepted_jobs(those)
+        read = [FAMILY.read(subject, KEYSPACE) for subject in accepted.subjects(prefilter)]
+        tables = list(BATCH.tables(accepted, KEYSPACE.totals))
         event(f"{those[0].record[b'state'].decode()}, tables: {len(tables)}, kept: {any(job.extra for job in read)}")
         for table in tables:
-            assert_goes_over(table, list(compress(sound.subjects(prefilter), table.rows.tolist())))
+            assert_goes_over(table, list(compress(accepted.subjects(prefilter), table.rows.tolist())))
             made, expected = jobs_of(table), list(compress(read, table.rows.tolist()))
             assert list(map(repr, made)) == list(map(repr, map(in_order, expected)))
             assert [(job.position, job.rank) for job in made] == [(job.position, job.rank) for job in expected]
