@@ -234,6 +234,7 @@ _FAULTS: Mapping[str, Callable[[BeeFaultTarget], list[Command]]] = {
     "BEE-34": _ended_twice,
     "BEE-35": _due_time_lost,
     "BEE-36": lambda target: [("HSET", target.record, FIELD, DAMAGED)],
+    "BEE-37": lambda target: target.sets("submitted", b"soon"),
 }
 
 INJECTABLE = frozenset(_FAULTS)

@@ -189,6 +189,7 @@ _FAULTS: Mapping[str, Callable[[KickqFaultTarget], Iterator[Command]]] = {
     "KICKQ-26": _other_time,
     "KICKQ-27": _limit_lost,
     "KICKQ-28": lambda target: iter([("HSET", target.record, FIELD, DAMAGED)]),
+    "KICKQ-29": lambda target: iter([target.document(createTime="soon"), target.put(createTime="soon")]),
 }
 
 INJECTABLE = frozenset(_FAULTS)

@@ -183,6 +183,7 @@ _FAULTS: Mapping[str, Callable[[KueFaultTarget], Iterator[Command]]] = {
     "KUE-31": lambda _place: iter([("SET", LOCKS[0], "held")]),
     "KUE-32": _due_time_lost,
     "KUE-33": lambda target: iter([("HSET", target.record, FIELD, DAMAGED)]),
+    "KUE-34": lambda target: iter([target.set(started_at="soon")]),
 }
 
 INJECTABLE = frozenset(_FAULTS)

@@ -18,7 +18,7 @@ from ..numbers import number, wholes
 from ..overflow import FIELD, why_unreadable
 from .keys import BORROWED, EARLIEST_TIME, WORDS, Form, is_borrowed, layout
 from .passthrough import decoded
-from .record import INDEXES, SHORTEST_LEASE, state_of
+from .record import INDEXES, SHORTEST_LEASE, progress_of, state_of
 from .rules.record import LATE_MS
 
 KNOWN = frozenset({State.WAITING, State.SCHEDULED, State.ACTIVE, State.COMPLETED, State.FAILED})
@@ -49,6 +49,7 @@ class KuePrefilter(Prefilter):
         """The index of active jobs, in which scores are leases, of which records don't know."""
         self._groups = Memo(self._group)
         self._scores = Memo(priority_of)
+        self._progress = Memo(progress_of)
         self._indexes = Memo(self._index)
 
     def group(self, queue: bytes, word: bytes) -> JobGroup | None:
@@ -105,6 +106,13 @@ class KuePrefilter(Prefilter):
                 groups[row] = None
         for row, limit in enumerate(ttls):
             if limit < 0:
+                groups[row] = None
+        for name in (b"started_at", b"failed_at", b"duration"):
+            for row, time in enumerate(_wholes(records[name]) if name in records else ()):
+                if time < 0:
+                    groups[row] = None
+        for row, raw in enumerate(records.get(b"progress", ())):
+            if self._progress[raw] is None:
                 groups[row] = None
         for row, raw in enumerate(records.get(FIELD, ())):
             if why_unreadable(raw, decoded) is not None:

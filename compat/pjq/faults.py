@@ -118,6 +118,7 @@ _FAULTS: dict[tuple[str, str], Fault] = {
     ],
     ("PJQ-25", "processing"): _long_silent,
     ("PJQ-27", "any"): lambda target: [("HSET", target.record, FIELD, DAMAGED)],
+    ("PJQ-28", "processing"): lambda target: [("HSET", target.record, "started_at", "soon")],
 }
 """By rule and container of the job."""
 

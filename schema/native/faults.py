@@ -139,6 +139,7 @@ _FAULTS: Mapping[str, Callable[[FaultTarget], Iterator[Command]]] = {
     "NATIVE-22": lambda target: iter([("HSET", target.names.meta, "dead_letter_exchange", '"graves"')]),
     "NATIVE-23": _deliveries_lost,
     "NATIVE-24": _due_time_lost,
+    "NATIVE-25": lambda target: iter([target.set("delivered_at", "soon")]),
 }
 
 INJECTABLE = frozenset(_FAULTS)

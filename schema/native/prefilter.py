@@ -68,8 +68,8 @@ class NativePrefilter(Prefilter):
             rejected.update(row for row, reason in enumerate(records[b"reason"]) if reason == CANCELLED)
         if b"score" in records:
             rejected.update(row for row, score in enumerate(records[b"score"]) if number(score) is None)
-        if b"deliveries" in records:
-            rejected.update(row for row, count in enumerate(records[b"deliveries"]) if whole(count) is None)
+        for name in (b"deliveries", b"delivered_at"):
+            rejected.update(row for row, value in enumerate(records.get(name, ())) if whole(value) is None)
         if b"payload" not in records:
             rejected.update(row for row, message in enumerate(records[b"message"]) if not is_message(message))
         if Overflow.FIELD in records:

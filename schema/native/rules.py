@@ -103,8 +103,15 @@ def _score_forgotten(*roles: str) -> Check:
 
 def _deliveries_lost(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     raw, own = view.fields.get(b"deliveries"), view.own_place
-    if own is not None and own.role not in ("dead", "done") and raw is not None and whole(raw) is None:
+    if own is not None and raw is not None and whole(raw) is None:
         yield _violation(view, f"has {show(raw, 40)!r} deliveries: the next one fails")
+
+
+def _times_lost(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
+    wrong = [name for name in (b"published_at", b"delivered_at") if name in view.fields and whole(view.fields[name]) is None]
+    if wrong:
+        texts = ", ".join(f"{name.decode()} {show(view.fields[name], 40)!r}" for name in wrong)
+        yield _violation(view, f"has times that can't be read: {texts}")
 
 
 def _due_time_lost(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
@@ -288,7 +295,8 @@ ERROR, WARNING = Severity.ERROR, Severity.WARNING
 EXACT_SCORES = "Scores in waiting are exact; a job whose score can't be read is not carried"
 REMEMBERED_SCORES = "Remembered scores are whole numbers; a job that would go by another one is not carried"
 KEPT = "What a migration kept can be read; otherwise the job is not carried"
-DELIVERIES = "Deliveries are counted in whole numbers; a job that has yet to run is not carried without"
+DELIVERIES = "Deliveries are counted in whole numbers; otherwise the job is not carried"
+TIMES = "When a job was published and delivered can be read; otherwise it is not carried"
 DUE = "A scheduled job has a time when it is due; otherwise it is not carried"
 FIRST = "to run before all others of the middle priority"
 
@@ -300,8 +308,7 @@ RULES = (
     _about_job(5, "Every job has a sound message or a payload", ERROR, Harm.POISON, _no_message, "move the job to dead", True),
     _about_job(6, EXACT_SCORES, WARNING, Harm.LATE, _score_unreadable, assumes=FIRST),
     _about_job(6, EXACT_SCORES, WARNING, Harm.LATE, _score_inexact),
-    _about_job(7, REMEMBERED_SCORES, WARNING, Harm.LATE, _score_forgotten("scheduled", "blocked"), assumes=FIRST),
-    _about_job(7, REMEMBERED_SCORES, WARNING, Harm.LATE, _score_forgotten("dead")),
+    _about_job(7, REMEMBERED_SCORES, WARNING, Harm.LATE, _score_forgotten("scheduled", "blocked", "dead"), assumes=FIRST),
     _about_job(8, "A blocked job waits for something", ERROR, Harm.LOST, _blocked_by_nothing, "put the job in waiting"),
     _about_job(9, "Due jobs are promoted", WARNING, Harm.LATE, _overdue, "start a consumer"),
     _about_job(10, "Lapsed leases are reclaimed", WARNING, Harm.LATE, _lapsed, "start a consumer"),
@@ -321,6 +328,7 @@ RULES = (
     _about_queues(22, "Queues that forward are listed", WARNING, Harm.LATE, _not_looked_at, "list the queue"),
     _about_job(23, DELIVERIES, ERROR, Harm.POISON, _deliveries_lost, assumes="as if it had never been delivered"),
     _about_job(24, DUE, ERROR, Harm.LOST, _due_time_lost, assumes="due at once"),
+    _about_job(25, TIMES, WARNING, Harm.COSMETIC, _times_lost, assumes="without those"),
 )
 """All rules. Jobs stay at the source (``refuses``) when nothing could run at the target: no place, or no message; or when a value
 of theirs is lost, unless the user accepts what they would get instead."""

@@ -43,6 +43,9 @@ DEFAULTS: Mapping[str, Mapping[str, object]] = {
 }
 """What the software itself takes for a field that is not there, as docs/families.md tells."""
 
+STAND_ELSEWHERE = {("kombu", "priority")}
+"""What becomes None where another key says otherwise, or where the software itself takes it for none."""
+
 COPIED = {"payload", "result"}
 """Fields that no reader can make up, but in another spelling than that of the document in which they stand."""
 
@@ -90,6 +93,10 @@ def _check(family: KeyFamily, seen: KeyspaceReading, subject: Subject, job: Job,
         if (name == "due_at" and job.state is not State.SCHEDULED) or (family.name, name) == ("kombu", "priority"):
             lost = False  # kombu takes a priority that it can't read for none, and the list tells where the message stands
         assert not lost, f"{change.what} of {job.state} job {job.id}: {name} was {value!r}, and nothing says that it is lost"
+        # An infinite score in an index is a time that never comes, or came always.
+        is_damaged = not change.removed and not change.what.startswith("score ")
+        emptied = is_damaged and now in (None, ()) and (family.name, name) not in STAND_ELSEWHERE
+        assert not emptied, f"{change.what} of {job.state} job {job.id}: {name} was {value!r}, is gone, and the job goes over"
         stands = now is None or name in FOLLOWING | COPIED or _stands(now, change.entries)
         assert stands or named, f"{change.what} of {job.state} job {job.id}: {name} was {value!r}, and is {now!r}"
 

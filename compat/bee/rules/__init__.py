@@ -1,4 +1,4 @@
-"""The rules of bee keyspaces, BEE-1 to BEE-36: numbers, harms and meaning are those of the family's specification.
+"""The rules of bee keyspaces, BEE-1 to BEE-37: numbers, harms and meaning are those of the family's specification.
 
 A record that does not name itself is no job, and breaks no further rule but those about its leftovers. Jobs stay at the source
 (``refuses``) when nobody could tell where they go on (BEE-4, 6, 7), could run them (a payload that can't be read, BEE-2), or may

@@ -13,6 +13,7 @@ from ....schema.text import show, to_text
 from ...numbers import whole
 from ...overflow import FIELD, about_overflow
 from ...rulebook import Rulebook
+from ...unreadable import ASSUMED, about_unreadable
 from .. import lua_json
 from ..history import fitting
 from ..keys import STATES_OF
@@ -28,9 +29,12 @@ USUAL = (b"worker", b"submitted", b"retries", b"history", b"tags")
 SHAPES = (b"options", b"tags", b"history", b"result", b"dependants")
 """Fields that bee's scripts decode, beside the payload."""
 
-READABLE = "What a record holds as JSON can be read; without payload or options, a job that has yet to run is not carried"
+COPIED = frozenset({b"data", b"result"})
+"""Fields that are carried byte for byte, whatever they hold."""
+
+READABLE = "What a record holds as JSON can be read; otherwise the job is not carried, unless it is only its result"
 COMPLETE = "Every record names itself and has all fields; without one that bee needs, a job that has yet to run is not carried"
-OPTIONS = "The options are numbers where bee counts with them; where they are not, a job that has yet to run is not carried"
+OPTIONS = "The options are numbers where bee counts with them; where one that other systems have is none, the job is not carried"
 RETRIES = "A job was not tried more often than it may be; one that does not say how often is not carried to run"
 ONCE = "A job ends once, in the hands of a worker; one that was completed and would run again is not carried"
 KEYS_MAKE_SENSE = "Every key under the prefix is one of bee's, and has the right Redis type"
@@ -91,15 +95,16 @@ def has_payload_to_run(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
         yield view.violation(f"payload {show(raw, 40)!r} is not JSON: the pop that takes the job aborts")
 
 
-@book.about_jobs("BEE-2", READABLE, Severity.ERROR, Harm.POISON, refuses=True, assumes="without its options")
-def has_options_to_run(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
-    if view.is_unfinished and b"options" in unreadable(view):
-        yield view.violation(_undecodable(view, [b"options"]))
+@book.about_jobs("BEE-2", READABLE, Severity.ERROR, Harm.POISON, refuses=True, assumes=ASSUMED)
+def has_readable_fields(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
+    wrong = [name for name in unreadable(view) if name not in COPIED]
+    if wrong:
+        yield view.violation(_undecodable(view, wrong))
 
 
 @book.about_jobs("BEE-2", READABLE, Severity.ERROR, Harm.POISON, repair="remove a result that can't be read")
 def is_decodable(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
-    wrong = [name for name in unreadable(view) if not (name == b"options" and view.is_unfinished)]
+    wrong = [name for name in unreadable(view) if name in COPIED]
     if wrong:
         yield view.violation(_undecodable(view, wrong))
 
@@ -127,7 +132,7 @@ def unreadable(view: View) -> list[bytes]:
     assumes="without those",
 )
 def options_are_numbers_to_run(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
-    if view.is_unfinished and _decides(view):
+    if view.is_job and _decides(view):
         yield from _no_numbers(view)
 
 
@@ -139,13 +144,17 @@ def options_are_numbers_to_run(view: View, _keyspace: Keyspace) -> Iterator[Viol
     repair="set the options at fault to what bee takes where nobody says otherwise",
 )
 def options_are_numbers(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
-    if view.is_job and not (view.is_unfinished and _decides(view)):
+    if view.is_job and not _decides(view):
         yield from _no_numbers(view)
 
 
 def _decides(view: View) -> bool:
-    """Whether an option is wrong that a job has in other systems too: how often, how long and in which order it runs."""
-    return not {"retries", "priority", "timeout"}.isdisjoint(_wrong(view))
+    """Whether an option is wrong that a job has in other systems too: how often, how long and in which order it runs.
+
+    One that a finished job lacks decides nothing any more.
+    """
+    wrong = {"retries", "priority", "timeout"}.intersection(_wrong(view))
+    return not wrong.isdisjoint(wrong if view.is_unfinished else view.options or ())
 
 
 def _wrong(view: View) -> list[str]:
@@ -262,3 +271,11 @@ def ended_once(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
 
 
 about_overflow(book, "BEE-36", lambda view: view.fields.get(FIELD))
+
+
+def _unreadable_time(view: View) -> dict[str, bytes]:
+    raw = view.fields.get(b"submitted")
+    return {"submitted": raw} if view.is_job and raw is not None and whole(raw) is None else {}
+
+
+about_unreadable(book, "BEE-37", _unreadable_time)

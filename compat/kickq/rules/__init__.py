@@ -1,4 +1,4 @@
-"""The rules of kickq keyspaces, KICKQ-1 to KICKQ-28: numbers, harms and meaning are those of the family's specification.
+"""The rules of kickq keyspaces, KICKQ-1 to KICKQ-29: numbers, harms and meaning are those of the family's specification.
 
 Jobs stay at the source (``refuses``) when nobody could run them right at the target: a document that is cut or unreadable
 before the job has run (KICKQ-2), no known state (KICKQ-3). So do jobs that have yet to run and have lost their due time, their

@@ -16,6 +16,7 @@ from ....schema.text import ago, show, span, to_text
 from ...numbers import number_text
 from ...overflow import FIELD, about_overflow
 from ...rulebook import Rulebook
+from ...unreadable import about_unreadable
 from ..keys import FINISHED, SCHEDULED_WORDS, as_sent
 from ..passthrough import decoded, time_role
 from ..record import RUN_STATES, as_integer, as_number, truthy
@@ -24,7 +25,7 @@ from ..view import View, view_of
 SLACK_MS = 2000
 """What a run may take longer than its limit before its worker must be dead."""
 
-RUNS = "The runs are a list, numbered from 1, and each has ended; without a list, a job that has yet to run is not carried"
+RUNS = "The runs are a list, numbered from 1, and each has ended; without a list, the job is not carried"
 
 book: Rulebook[View] = Rulebook(view_of)
 
@@ -43,7 +44,7 @@ def does_not_expire(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
 
 @book.about_jobs(
     "KICKQ-2",
-    "A job's document is whole; without it, a job that has yet to run is not carried",
+    "A job's document is whole; without it, the job is not carried",
     Severity.ERROR,
     Harm.LOST,
     refuses=True,
@@ -54,7 +55,12 @@ def has_document_to_run(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
 
 
 @book.about_jobs(
-    "KICKQ-2", "A job's document is whole; without it, a job that has yet to run is not carried", Severity.WARNING, Harm.LOST
+    "KICKQ-2",
+    "A job's document is whole; without it, the job is not carried",
+    Severity.WARNING,
+    Harm.LOST,
+    refuses=True,
+    assumes="as its state says, with what can be read of it",
 )
 def has_document(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.state in FINISHED and not view.readable:
@@ -179,7 +185,15 @@ def has_runs_to_go_on(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
         yield from _without_runs(view)
 
 
-@book.about_jobs("KICKQ-22", RUNS, Severity.ERROR, Harm.LOST, repair="replace null by an empty list")
+@book.about_jobs(
+    "KICKQ-22",
+    RUNS,
+    Severity.ERROR,
+    Harm.LOST,
+    repair="replace null by an empty list",
+    refuses=True,
+    assumes="without its runs",
+)
 def has_runs(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.state in FINISHED:
         yield from _without_runs(view)
@@ -247,7 +261,7 @@ def time_fits_schedule(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
 
 @book.about_jobs(
     "KICKQ-27",
-    "How often and how long a job may run are numbers; otherwise one that has yet to run is not carried",
+    "How often and how long a job may run are numbers; otherwise it is not carried",
     Severity.ERROR,
     Harm.LOST,
     refuses=True,
@@ -255,7 +269,7 @@ def time_fits_schedule(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     assumes="without those limits",
 )
 def has_limits(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
-    if not view.readable or view.state in FINISHED:
+    if not view.readable:
         return
     item, value = view.stored.item, view.stored.value
     counts = [name for switch, name in (("retry", "retryTimes"), ("ghostRetry", "ghostTimes")) if truthy(value(switch))]
@@ -267,3 +281,16 @@ def has_limits(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
 
 
 about_overflow(book, "KICKQ-28", lambda view: view.stored.fields.get(FIELD), decoded)
+
+
+def _unreadable_times(view: View) -> dict[str, bytes]:
+    """Times of the document for which nothing else stands."""
+    if not view.readable:
+        return {}
+    item, value, time = view.stored.item, view.stored.value, view.stored.time
+    wrong = [name for name in ("createTime", "updateTime") if value(name) is not None and time(name) is None]
+    wrong += ["finishTime"] if value("finishTime") is not None and as_integer(value("finishTime")) is None else []
+    return {name: item[name].text for name in wrong}
+
+
+about_unreadable(book, "KICKQ-29", _unreadable_times)

@@ -23,10 +23,10 @@ from ...overflow import FIELD, why_unreadable
 from ..keys import BORROWED, EARLIEST_TIME, LARGEST_ID
 from ..passthrough import decoded
 from ..prefilter import ID_DIGITS, JSON, LATEST, LOG, NEEDED, KuePrefilter, priority_of
-from ..record import INDEXES, SHORTEST_LEASE
+from ..record import INDEXES, SHORTEST_LEASE, progress_of
 from .table import read_table
 
-OTHERS = frozenset({b"attempts", b"progress", b"removeOnComplete", b"failed_at", b"error", b"ttl", b"duration"})
+OTHERS = frozenset({b"attempts", b"progress", b"removeOnComplete", b"failed_at", b"error", b"ttl", b"duration", b"started_at"})
 """Fields that tell something about jobs in some states."""
 
 
@@ -38,6 +38,7 @@ class KueBatchPrefilter(BatchPrefilter):
     def __init__(self, prefilter: KuePrefilter) -> None:
         self._prefilter = prefilter
         self._scores = Memo(priority_of)
+        self._progress = Memo(progress_of)
 
     def records(self, keys: BinaryViews) -> Any:
         return _ids(keys.int_between(self._prefilter.head))
@@ -83,6 +84,11 @@ class KueBatchPrefilter(BatchPrefilter):
         is_accepted &= ~there[b"ttl"] | (lease >= 0)
         for name in JSON:
             is_accepted &= ~there[name] | records[name].are_json()
+        for name in (b"started_at", b"failed_at", b"duration"):
+            is_accepted &= ~there[name] | (records[name].map_ints(whole, NO_NUMBER) >= 0)
+        codes, texts = records[b"progress"].dictionary_encode()
+        is_told = np.array([self._progress[text] is not None for text in texts] or [False])[codes]
+        is_accepted &= ~there[b"progress"] | is_told
         for row in np.flatnonzero(there[FIELD] & is_accepted).tolist():
             is_accepted[row] = why_unreadable(records[FIELD][row], decoded) is None
         by_state = np.select([is_due, is_active], [due.astype(np.float64), 0.0], score)

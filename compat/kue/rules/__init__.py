@@ -1,4 +1,4 @@
-"""The rules of kue keyspaces, KUE-1 to KUE-33: numbers, harms and meaning are those of the family's specification.
+"""The rules of kue keyspaces, KUE-1 to KUE-34: numbers, harms and meaning are those of the family's specification.
 
 A rule looks only at jobs to which it applies: a hash without a type is no job (KUE-2), and breaks no further rule but those
 about its leftovers. Jobs stay at the source (``refuses``) when nobody could run them right at the target, or must not run

@@ -14,9 +14,10 @@ from ....schema.text import ago, is_json, show, span, to_text
 from ...numbers import number, whole
 from ...overflow import FIELD, about_overflow
 from ...rulebook import Rulebook
+from ...unreadable import about_unreadable
 from ..keys import Era
 from ..passthrough import decoded
-from ..record import SHORTEST_LEASE, due_at, is_function
+from ..record import SHORTEST_LEASE, due_at, is_function, progress_of
 from ..view import View, view_of
 
 LATE_MS = 3000
@@ -29,26 +30,25 @@ TO_RUN = frozenset({State.WAITING, State.SCHEDULED, State.ACTIVE})
 LIMITS = (b"attempts", b"max_attempts", b"ttl")
 """Whole numbers; kue reads a missing one as 0 attempts, 1 that is allowed, and no limit."""
 
-PRIORITY = "The priority is a finite number; without one, a job that has yet to run is not carried"
+PRIORITY = "The priority is a finite number; a job is not carried with another one, nor one that has yet to run without"
 
 PAYLOAD = "The payload of a job is JSON; without that, one that has yet to run is not carried"
 
-ATTEMPTS = "A job says how often and how long it may run; where that can't be read, one that has yet to run is not carried"
+ATTEMPTS = "A job says how often and how long it may run; where that can't be read, it is not carried"
 
 book: Rulebook[View] = Rulebook(view_of)
 
 
 def are_silent(view: View) -> bool:
     """Whether no rule of this folder that refuses can find anything: of nearly all jobs, at a glance."""
-    if FIELD in view.fields:
+    if FIELD in view.fields or _unreadable_values(view) or unreadable(view):
         return False
     if view.state in FINISHED:
-        return True
+        return b"priority" not in view.fields or number(view.fields[b"priority"]) is not None
     return (
         view.state in (State.WAITING, State.SCHEDULED)
         and is_json(view.fields.get(b"data"))
         and number(view.fields.get(b"priority")) is not None
-        and not unreadable(view)
         and (view.state is State.WAITING or view.due_at is not None)
     )
 
@@ -101,7 +101,7 @@ def has_known_state(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     assumes="without a priority: it runs as its score in the index says, or like one of priority 0",
 )
 def has_priority_to_run(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
-    if view.state in TO_RUN:
+    if view.state in TO_RUN or (view.is_job and b"priority" in view.fields):
         yield from _without_priority(view)
 
 
@@ -114,7 +114,7 @@ def has_priority_to_run(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     record_only=True,
 )
 def has_priority(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
-    if view.is_job and view.state not in TO_RUN:
+    if view.is_job and view.state not in TO_RUN and b"priority" not in view.fields:
         yield from _without_priority(view)
 
 
@@ -257,7 +257,7 @@ def has_readable_results(view: View, _keyspace: Keyspace) -> Iterator[Violation]
     assumes="without those",
 )
 def has_readable_limits(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
-    wrong = unreadable(view) if view.state in TO_RUN else []
+    wrong = unreadable(view) if view.is_job else []
     if wrong:
         texts = ", ".join(f"{to_text(name)} {show(view.fields[name], 40)!r}" for name in wrong)
         yield view.violation(f"no whole number: {texts}")
@@ -265,7 +265,7 @@ def has_readable_limits(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
 
 @book.about_jobs("KUE-21", ATTEMPTS, Severity.WARNING, Harm.LOST, repair="set max_attempts to 1")
 def has_attempts(view: View, keyspace: Keyspace) -> Iterator[Violation]:
-    if not view.is_job or Era.of(keyspace.totals) < Era.V0_8 or (view.state in TO_RUN and unreadable(view)):
+    if not view.is_job or Era.of(keyspace.totals) < Era.V0_8 or unreadable(view):
         return
     raw = view.fields.get(b"max_attempts")
     allowed, made = whole(raw), whole(view.fields.get(b"attempts", b"0"))
@@ -332,7 +332,7 @@ def times_are_consistent(view: View, _keyspace: Keyspace) -> Iterator[Violation]
         return
     created_at, updated_at = view.whole(b"created_at"), view.whole(b"updated_at")
     promote_at = view.whole(b"promote_at")
-    wrong = [f"{name} is no time" for name, value in (("created_at", created_at), ("updated_at", updated_at)) if value is None]
+    wrong = [f"{name} is missing" for name in ("created_at", "updated_at") if name.encode() not in view.fields]
     if created_at is not None and updated_at is not None and updated_at < created_at:
         wrong.append("updated before it was created")
     if created_at is not None and promote_at is not None and promote_at < created_at:
@@ -359,3 +359,18 @@ def has_due_time(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
 
 
 about_overflow(book, "KUE-33", lambda view: view.fields.get(FIELD), decoded)
+
+
+TIMES = (b"created_at", b"updated_at", b"started_at", b"failed_at", b"duration")
+
+
+def _unreadable_values(view: View) -> dict[str, bytes]:
+    if not view.is_job:
+        return {}
+    wrong = {to_text(name): view.fields[name] for name in TIMES if name in view.fields and whole(view.fields[name]) is None}
+    if progress_of(view.fields.get(b"progress")) is None:
+        wrong["progress"] = view.fields[b"progress"]
+    return wrong
+
+
+about_unreadable(book, "KUE-34", _unreadable_values)

@@ -1,4 +1,4 @@
-"""The rules of pjq keyspaces, PJQ-1 to PJQ-27: numbers, harms and meaning are those of the family's specification.
+"""The rules of pjq keyspaces, PJQ-1 to PJQ-28: numbers, harms and meaning are those of the family's specification.
 
 A rule looks only at jobs to which it applies: without a payload a job breaks PJQ-2 or PJQ-4 and no rule about what its hash
 says. Jobs stay at the source (``refuses``) when nobody could run them (PJQ-1 to PJQ-4), or when nothing tells whether they

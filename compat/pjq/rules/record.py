@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from ....schema.family import Keyspace
 from ....schema.job import State
 from ....schema.rule import Harm, Severity, Violation
-from ....schema.text import show, span
+from ....schema.text import show, span, to_bytes, to_text
+from ...numbers import number
 from ...overflow import FIELD, about_overflow
 from ...rulebook import Rulebook, keys_of
+from ...timestamps import parse_timestamp
+from ...unreadable import about_unreadable
 from ..passthrough import decoded
 from ..payload import key_texts
 from ..view import View, view_of
@@ -54,7 +57,7 @@ def queued_has_payload(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
 
 @book.about_jobs(
     "PJQ-3",
-    "The payload of a job is a JSON object in UTF-8; otherwise a job that is to run is not carried",
+    "The payload of a job is a JSON object in UTF-8; otherwise the job is not carried",
     Severity.ERROR,
     Harm.POISON,
     refuses=True,
@@ -66,9 +69,11 @@ def payload_can_be_run(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
 
 @book.about_jobs(
     "PJQ-3",
-    "The payload of a job is a JSON object in UTF-8; otherwise a job that is to run is not carried",
+    "The payload of a job is a JSON object in UTF-8; otherwise the job is not carried",
     Severity.WARNING,
     Harm.LEAK,
+    refuses=True,
+    assumes="without it, as completed",
 )
 def payload_can_be_read(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.fault is not None and view.is_contained and view.state not in TO_RUN:
@@ -127,3 +132,20 @@ def does_not_expire(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
 
 
 about_overflow(book, "PJQ-27", lambda view: view.fields.get(FIELD), decoded)
+
+
+def _unreadable_times(view: View) -> dict[str, bytes]:
+    """Times of the hash, and of the payload, that are neither dates nor what else the program reads there."""
+    wrong = {}
+    started, finished = (view.fields.get(name) for name in (b"started_at", b"finished_at"))
+    if started is not None and parse_timestamp(to_text(started)) is None:
+        wrong["started_at"] = started
+    if finished is not None and number(finished) is None and parse_timestamp(to_text(finished)) is None:
+        wrong["finished_at"] = finished
+    created = (view.members or {}).get("created_at")
+    if created is not None and parse_timestamp(created) is None:
+        wrong["created_at"] = to_bytes(str(created))
+    return wrong
+
+
+about_unreadable(book, "PJQ-28", _unreadable_times)

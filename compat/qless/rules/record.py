@@ -14,9 +14,10 @@ from ....schema.text import show, to_text
 from ...numbers import number, whole
 from ...overflow import FIELD, about_overflow
 from ...rulebook import Rulebook
+from ...unreadable import ASSUMED
 from .. import history, lua_json
 from ..passthrough import decoded
-from ..record import RUNNING
+from ..record import RUNNING, milliseconds
 from ..view import View, view_of
 
 NEEDED = (b"klass", b"data", b"priority", b"tags", b"state", b"queue", b"retries", b"remaining")
@@ -24,8 +25,8 @@ NEEDED_AT_FIRST = (b"data", b"priority", b"tags", b"state", b"queue")
 """What the hash of every job holds, beside its id; of the first weeks."""
 
 RECORD = "Every job hash has an id, a known state and all fields; otherwise a job that has yet to run is not carried"
-NUMBERS = "Priority, retries and times are numbers; otherwise a job that has yet to run is not carried"
-READABLE = "Data, tags, failure, throttles and history are JSON of the right form; without such data a job is not carried to run"
+NUMBERS = "Priority, retries and times are numbers; otherwise the job is not carried"
+READABLE = "Data, tags, failure, throttles and history are JSON of the right form; otherwise the job is not carried"
 
 TO_RUN = frozenset({State.WAITING, State.SCHEDULED, State.BLOCKED, State.ACTIVE})
 
@@ -106,6 +107,8 @@ def has_numbers_to_run(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     Severity.ERROR,
     Harm.POISON,
     repair="write the next whole number; priority 0 for one that is none",
+    refuses=True,
+    assumes=ASSUMED,
 )
 def has_numbers(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.is_job:
@@ -141,23 +144,32 @@ def has_data(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
         yield view.violation(f"data {show(raw, 40)!r} is not JSON: the worker that pops the job fails")
 
 
+@book.about_jobs("QLESS-25", READABLE, Severity.ERROR, Harm.POISON)
+def had_data(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
+    raw = view.fields.get(b"data")
+    if view.is_job and view.state not in TO_RUN and raw is not None and not lua_json.is_json(raw):
+        yield view.violation(f"data {show(raw, 40)!r} is not JSON")
+
+
 @book.about_jobs(
     "QLESS-25",
     READABLE,
     Severity.ERROR,
     Harm.POISON,
     repair="write an empty list for tags, and remove a failure that can't be read",
+    refuses=True,
+    assumes=ASSUMED,
 )
 def has_readable_fields(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if not view.is_job:
         return
     stored = view.stored
-    read = {b"tags": stored.tags, b"failure": stored.failure, b"throttles": stored.throttles}
+    failed_at = (stored.failure or {}).get("when", 0)
+    failure = stored.failure if milliseconds(failed_at) is not None else None
+    read = {b"tags": stored.tags, b"failure": failure, b"throttles": stored.throttles}
     wrong = [name for name, value in read.items() if value is None]
     if b"history" in view.fields and not history.read_field(view.fields[b"history"])[1]:
         wrong.append(b"history")
-    if view.state not in TO_RUN and b"data" in view.fields and not lua_json.is_json(view.fields[b"data"]):
-        wrong.append(b"data")
     if wrong:
         texts = ", ".join(f"{to_text(name)} {show(view.fields[name], 40)!r}" for name in wrong)
         yield view.violation(f"not JSON of the right form: {texts}")

@@ -29,7 +29,7 @@ from .table import read_tables
 class NativeBatchPrefilter(BatchPrefilter):
     """What a NativePrefilter says."""
 
-    fields = (b"payload", b"message", b"published_at", b"reason", b"score", b"deliveries", Overflow.FIELD)
+    fields = (b"payload", b"message", b"published_at", b"reason", b"score", b"deliveries", b"delivered_at", Overflow.FIELD)
 
     def __init__(self, prefilter: NativePrefilter) -> None:
         self._prefilter = prefilter
@@ -53,7 +53,8 @@ class NativeBatchPrefilter(BatchPrefilter):
         is_accepted &= ~there[b"published_at"] | (created_at != UNDATED)
         is_accepted &= ~records[b"reason"].equals(CANCELLED)
         is_accepted &= ~there[b"score"] | (records[b"score"].map_ints(whole, UNDATED) != UNDATED)
-        is_accepted &= ~there[b"deliveries"] | (records[b"deliveries"].map_ints(whole, UNDATED) != UNDATED)
+        for name in (b"deliveries", b"delivered_at"):
+            is_accepted &= ~there[name] | (records[name].map_ints(whole, UNDATED) != UNDATED)
         for row in np.flatnonzero(there[b"message"] & ~there[b"payload"]).tolist():
             is_accepted[row] &= is_message(records[b"message"][row])
         is_accepted[there[Overflow.FIELD]] &= _are_readable(records[Overflow.FIELD].take(there[Overflow.FIELD]))

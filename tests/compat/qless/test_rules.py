@@ -79,7 +79,7 @@ def test_every_recurring_job_is_named_as_what_stays(case: Capture) -> None:
 
 def test_only_what_could_not_be_run_right_elsewhere_is_refused() -> None:
     crashed = {"sched-evicted", "inf-priority", "nan-priority", "fractional-retries"}
-    told = [("crashed", crashed), ("crashed-reqless", set()), ("odd", {"delay-huge"}), ("healthy", set())]
+    told = [("crashed", crashed), ("crashed-reqless", set()), ("odd", {"delay-huge", "tags-object"}), ("healthy", set())]
     for name, refused in told:
         case = capture("qless", name)
         seen = read_keyspace(FAMILY, case.entries(), case.prefix, case.captured_at_ms)

@@ -248,6 +248,7 @@ FAULTS: dict[str, Callable[[redis.Redis], object]] = {
     "NATIVE-21": lambda client: client.set(q.unique("k"), "p-8"),
     "NATIVE-22": lambda client: client.hset(q.meta, "dead_letter_exchange", '"graves"'),
     "NATIVE-23": lambda client: client.hset(q.job("p-8"), "deliveries", "many"),
+    "NATIVE-25": lambda client: client.hset(q.job("p-8"), "published_at", "soon"),
     "NATIVE-24": lambda client: client.zadd(q.scheduled, {client.zrange(q.scheduled, 0, 0)[0]: "inf"}),  # type: ignore[index]
 }
 
