@@ -19,14 +19,14 @@ MODULES = ("pyspark.worker", "ferryman.spark.engine", "ferryman.spark.source", "
 """pyarrow loads pandas when it first makes an array of a list."""
 
 
-def load_loops() -> None:
-    """Loads the loops of all families, and what is kept of their machine code."""
+def load_kernels() -> None:
+    """Loads the kernels of all families, and their cached machine code."""
     for family in map(get_family, family_names()):
         family.batch_prefilter(family.default_prefix, 0)
     load_cached()
 
 
-def silently(work: Callable[..., int]) -> Callable[..., int]:
+def quietly(work: Callable[..., int]) -> Callable[..., int]:
     """The same, for which it is no error that Java goes away: so ends each session. Then it returns 1, and the process ends."""
 
     def worker(*arguments: Any) -> int:
@@ -44,7 +44,7 @@ if __name__ == "__main__":
         sys.path[:] = others
     for name in MODULES:
         import_module(name)
-    load_loops()
+    load_kernels()
     daemon = import_module("pyspark.daemon")
-    daemon.worker = silently(daemon.worker)  # type: ignore[attr-defined]
+    daemon.worker = quietly(daemon.worker)  # type: ignore[attr-defined]
     daemon.manager()

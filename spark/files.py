@@ -80,11 +80,11 @@ def _proofs(facts: Results[Fact], number: int) -> list[Proof]:
 
 def _better(plans: dict[str, list[Piece]], proofs: Sequence[Proof]) -> dict[str, list[Piece]]:
     """The same plans if everything is proven, else others. Raises ServerError when there is nothing left to try."""
-    rest = iter(proofs)
+    all_proofs = iter(proofs)
     better: dict[str, list[Piece]] = {}
     for name, pieces in plans.items():
-        said = [next(rest) for _ in pieces]
-        wrong = {index for index, proof in enumerate(said) if not proof.whole}
+        of_file = [next(all_proofs) for _ in pieces]
+        wrong = {index for index, proof in enumerate(of_file) if not proof.whole}
         if wrong:
             joined = RdbFile.joined(pieces, wrong)
             if joined == pieces:
@@ -92,7 +92,7 @@ def _better(plans: dict[str, list[Piece]], proofs: Sequence[Proof]) -> dict[str,
                     raise file.damaged(pieces[min(wrong)], "the decoder does not understand it")
             better[name] = joined
             continue
-        before = [pieces[0].db, *(proof.last_db for proof in said[:-1])]
+        before = [pieces[0].db, *(proof.last_db for proof in of_file[:-1])]
         better[name] = [evolve(piece, db=db) for piece, db in zip(pieces, before, strict=True)]
     return better
 
@@ -123,29 +123,29 @@ def _read_task(
 
     def read(rows: Batches) -> Batches:
         reader = new_reader()
-        said: list[tuple[int, bool, int, int, int, int]] = []
+        proofs: list[tuple[int, bool, int, int, int, int]] = []
 
         def facts() -> Iterator[Fact]:
             for index in (index for row in rows for index in row.column("id").to_pylist()):
                 name, piece = pieces[index]
-                told = Decoded()
+                decoded = Decoded()
                 with open_file(name, address) as file:
                     try:
                         # Should it be no piece in the end, all that the step has left is thrown away.
                         if isinstance(reader, KeyRowWriter):
-                            for found in unproven(file, piece, address.db, now_ms, told):
+                            for found in unproven(file, piece, address.db, now_ms, decoded):
                                 yield from reader.found(found)
                         else:
-                            for row in file.unproven(piece, address.db, now_ms, told):
+                            for row in file.unproven(piece, address.db, now_ms, decoded):
                                 yield from reader.row(*row)
                     except NotAPiece:
-                        said.append((index, False, 0, 0, 0, 0))
+                        proofs.append((index, False, 0, 0, 0, 0))
                     else:
-                        said.append((index, True, told.last_db, told.announced, told.keys, file.crc(piece)))
+                        proofs.append((index, True, decoded.last_db, decoded.announced, decoded.keys, file.crc(piece)))
             yield from reader.rest()
 
         def summary() -> str:
-            return json.dumps({**reader.close().to_json(), "pieces": said})
+            return json.dumps({**reader.close().to_json(), "pieces": proofs})
 
         yield from with_summary(batches(FACTS, facts(), fact_bytes), FACTS, summary)
 

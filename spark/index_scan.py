@@ -65,28 +65,28 @@ def cut_index(client: redis.Redis, address: Address, number: int) -> list[IndexS
         return cut_slices(pipe, index.key, number)
 
 
-def names_by_index(replies: RespReader, index_slice: IndexSlice, address: Address, pace: Pace) -> Iterator[BinaryViews]:
-    """The names of the records of all members of a slice of the index, some thousands at a time.
+def keys_by_index(replies: RespReader, index_slice: IndexSlice, address: Address, pace: Pace) -> Iterator[BinaryViews]:
+    """The keys of the records of all members of a slice of the index, some thousands at a time.
 
-    Whoever stands in the index all the while, with the same score, is named once.
+    Whoever is in the index all the while, with the same score, comes once.
     """
-    return merge_streams(_names(replies, split, address, pace) for split in index_slice)
+    return merge_streams(_keys(replies, split, address, pace) for split in index_slice)
 
 
-def _names(replies: RespReader, split: KeySplit, address: Address, pace: Pace) -> Iterator[BinaryViews]:
+def _keys(replies: RespReader, split: KeySplit, address: Address, pace: Pace) -> Iterator[BinaryViews]:
     index, most = index_of(address), pace.throttle.sizes.members
     # In chunks of one size the last is not much larger than what is left.
     sizes = Sizes(members=min(most, split.count // (split.count // most + 1) + SPARE))
     for found in pace.through(read_members(replies, split, sizes)):
         members = found.members
-        begins = _behind(members.data, members.starts, members.sizes, index.separator)
+        begins = _after_separator(members.data, members.starts, members.sizes, index.separator)
         ids = BinaryViews(members.data, begins, members.sizes - (begins - members.starts))
         yield concat_rows(len(ids), [index.prefix, ids])
 
 
 @frozen
 class IndexPartition(InputPartition):  # type: ignore[misc]
-    """The part of one task, of an index."""
+    """The partition of one task, of an index."""
 
     index_slice: IndexSlice
     tasks: int
@@ -115,12 +115,12 @@ class IndexReader(DataSourceReader):  # type: ignore[misc]
         with open_client(self.address) as client, same_server(client, partition.run_id), open_pipeline(client) as pipe:
             replies = RespReader(pipe, no_ttls=nothing_expires(client, self.address.db))
             yield from self.projection.read(
-                replies, names_by_index(replies, partition.index_slice, self.address, pace), pace, self.address
+                replies, keys_by_index(replies, partition.index_slice, self.address, pace), pace, self.address
             )
 
 
 @compiled
-def _behind(data: Any, starts: Any, sizes: Any, mark: int) -> Any:
+def _after_separator(data: Any, starts: Any, sizes: Any, mark: int) -> Any:
     """Where the rest of each text begins behind the first such byte, or the text itself if it has none."""
     begins = np.empty(len(starts), np.int64)
     for row in range(len(starts)):

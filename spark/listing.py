@@ -20,7 +20,7 @@ from .tables import JOBS, batches, encode_text, job_bytes
 
 def jobs(snapshot: Snapshot, path: str) -> Results[Job]:
     """Every job of a snapshot that has a record, as a table in the folder ``path``."""
-    return snapshot.work(_read_task, JOBS, path, "reading jobs")
+    return snapshot.work(_read_work, JOBS, path, "reading jobs")
 
 
 def listed(snapshot: Snapshot, path: str, queue: str | None, state: State | None) -> Iterator[Job]:
@@ -53,7 +53,7 @@ def _listing_order() -> list[Column]:
     ]
 
 
-def _read_task(_part: str, jobs: Jobs) -> Batches:
+def _read_work(_part: str, jobs: Jobs) -> Batches:
     keyspace = jobs.keyspace
     found = filter(None, jobs.in_order(lambda subject: keyspace.family.read(subject, keyspace)))
     yield from with_summary(batches(JOBS, found, job_bytes), JOBS, str)

@@ -7,8 +7,8 @@
 Gives what ``RdbFile.unproven`` gives. Before anything is given out, the whole piece is walked over without decoding;
 rdb_boundary.py helps over streams and the values of modules. Where something stands of which only rdb-py knows what it means, it
 gets the whole piece; where a value is not exactly as servers write it, or is a hash whose fields expire, it gets that value. So
-there is one judge of what is odd: what is decoded here never is. What makes no sense is not shown to rdb-py, which would make
-room for whatever size it reads, and ends the process when there is none.
+unusual values have one decoder, which is rdb-py. What makes no sense is not shown to rdb-py, which would make room for whatever
+size it reads, and ends the process when there is none.
 
 Only reads. Called by Spark tasks.
 """
@@ -26,7 +26,7 @@ from ..migrations.rdb_boundary import VALKEY, NoRecord
 from ..migrations.rdbfile import END, Decoded, NotAPiece, Part, Piece, RdbFile, Row
 from ..schema.columnar.binary_views import BinaryViews
 from .columns import NO_TTL, Hashes, Lists, Zset
-from .rdbwalk import BINARY_ZSET, EXPIRING, HANDED, HASH, LIST, LONGEST_INTEGER, NONSENSE, RECORD, STATE, UNKNOWN, ZSET, walk
+from .rdbwalk import BINARY_ZSET, EXPIRING, FOR_RDBPY, HASH, INVALID, LIST, LONGEST_INTEGER, RECORD, STATE, UNKNOWN, ZSET, walk
 from .rdbwords import bits, decode, is_ascending
 
 MOST_KEYS = 5_000
@@ -43,36 +43,36 @@ DIGITS_OF_SCORE = re.compile(rb"-?(\d+(\.\d+)?(e[+-]?\d+)?|inf)")
 
 
 def unproven(
-    file: RdbFile, piece: Piece, db: int, now_ms: int, told: Decoded | None = None
+    file: RdbFile, piece: Piece, db: int, now_ms: int, decoded: Decoded | None = None
 ) -> Iterator[Hashes | Lists | Zset | Row]:
     """As ``RdbFile.unproven``, but hashes and short lists of many keys come together as columns, and zsets as columns of members.
 
     All else comes as rows. None of it counts unless the last is followed by no NotAPiece.
     """
-    told = told or Decoded()
+    decoded = decoded or Decoded()
     seen = Decoded()
     try:
         for _ in _tables(file, piece, db, now_ms, seen):
             pass
-    except _OnlyForRdbPy:
-        yield from file.unproven(piece, db, now_ms, told)
+    except _NeedsRdbPy:
+        yield from file.unproven(piece, db, now_ms, decoded)
         return
     for table in _tables(file, piece, db, now_ms, Decoded()):
-        handed = [table[table["kind"] == HANDED]]
-        if len(handed[0]) < len(table):
-            chunk = _Chunk.of(file, piece, table[table["kind"] != HANDED], now_ms)
+        for_rdbpy = [table[table["kind"] == FOR_RDBPY]]
+        if len(for_rdbpy[0]) < len(table):
+            chunk = _Chunk.of(file, piece, table[table["kind"] != FOR_RDBPY], now_ms)
             yield from chunk.decoded()
-            handed += chunk.odd
-        yield from _rows(file, piece, np.concatenate(handed), now_ms)
-    told.keys, told.last_db = seen.keys, seen.last_db
-    told.announced += seen.announced
+            for_rdbpy += chunk.undecoded
+        yield from _rows(file, piece, np.concatenate(for_rdbpy), now_ms)
+    decoded.keys, decoded.last_db = seen.keys, seen.last_db
+    decoded.announced += seen.announced
 
 
-class _OnlyForRdbPy(Exception):
+class _NeedsRdbPy(Exception):
     """Something in the piece is understood by rdb-py at most."""
 
 
-def _tables(file: RdbFile, piece: Piece, db: int, now_ms: int, told: Decoded) -> Iterator[Any]:
+def _tables(file: RdbFile, piece: Piece, db: int, now_ms: int, decoded: Decoded) -> Iterator[Any]:
     """The living keys of a database in a piece, as arrays of RECORD. Raises NotAPiece and _OnlyForRdbPy."""
     length = piece.end - piece.start
     if piece.end == file.length:
@@ -89,13 +89,13 @@ def _tables(file: RdbFile, piece: Piece, db: int, now_ms: int, told: Decoded) ->
         if rows == UNKNOWN:
             state["at"] = _after_unread(file, piece.start + int(state["at"][0])) - piece.start
             continue
-        if rows == NONSENSE:
+        if rows == INVALID:
             raise NotAPiece(f"somewhere after byte {piece.start + state['at'][0]} stands no record")
         if rows:
             yield table[:rows]
     if state["at"][0] != length:
         raise NotAPiece("the piece ends inside a record")
-    told.keys, told.last_db, told.announced = (int(state[name][0]) for name in ("keys", "db", "announced"))
+    decoded.keys, decoded.last_db, decoded.announced = (int(state[name][0]) for name in ("keys", "db", "announced"))
 
 
 def _after_unread(file: RdbFile, at: int) -> int:
@@ -105,7 +105,7 @@ def _after_unread(file: RdbFile, at: int) -> int:
             return file.dialect.record(file.data, at)
     except (NoRecord, IndexError):
         raise NotAPiece(f"what stands at byte {at} is no record") from None
-    raise _OnlyForRdbPy
+    raise _NeedsRdbPy
 
 
 def _noted(file: RdbFile, start: int, length: int, state: Any, db: int, now_ms: int, table: Any) -> int:
@@ -122,10 +122,10 @@ def _rows(file: RdbFile, piece: Piece, records: Any, now_ms: int) -> Iterator[Ro
     parts: list[Part] = list(zip(begins.tolist(), ends.tolist(), strict=True))
     for row in np.flatnonzero(np.isin(records["code"], EXPIRING)).tolist():
         parts[row] = file.living(int(begins[row]), int(ends[row]), now_ms)
-    told = Decoded()
+    decoded = Decoded()
     # No record names its database: all of these are of the wanted one, whichever that is.
-    yield from file.rows(parts, piece.db, piece.db, now_ms, told)
-    if told.keys != len(records):
+    yield from file.rows(parts, piece.db, piece.db, now_ms, decoded)
+    if decoded.keys != len(records):
         raise NotAPiece("rdb-py finds other records here")
 
 
@@ -141,7 +141,7 @@ class _Chunk:
     shift: int
     """The buffer's place in the piece."""
     now_ms: int
-    odd: list[Any]
+    undecoded: list[Any]
     """Records that are not decoded here, by their places in the piece."""
 
     @classmethod
@@ -154,7 +154,7 @@ class _Chunk:
         return cls(buffer, records, end - shift, shift, now_ms, [])
 
     def decoded(self) -> Iterator[Hashes | Lists | Zset]:
-        """What they hold; ``odd`` is complete afterwards."""
+        """What they hold; ``undecoded`` is complete afterwards."""
         for kind, columns in ((HASH, Hashes), (LIST, Lists)):
             records, keys, counts, words = self._words(kind)
             if len(keys):
@@ -162,7 +162,7 @@ class _Chunk:
         yield from self._zsets()
 
     def _words(self, kind: int) -> tuple[Any, BinaryViews, Any, BinaryViews]:
-        """The records of a kind that are not odd, their keys, how many words each has, and the words."""
+        """The records of a kind that can be decoded here, their keys, how many words each has, and the words."""
         records = self.records[self.records["kind"] == kind]
         keys, words = (
             BinaryViews(self.buffer, *np.empty((2, size), np.int64)) for size in (len(records), int(records["words"].sum()))
@@ -197,7 +197,7 @@ class _Chunk:
     def _leave(self, records: Any) -> None:
         left = records.copy()
         _move(left, self.shift)
-        self.odd.append(left)
+        self.undecoded.append(left)
 
 
 def _move(records: Any, by: int) -> None:

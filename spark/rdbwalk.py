@@ -28,7 +28,7 @@ MOST_ROOM = 64 << 20
 MOST_GROWTH = 88
 """LZF's longest copy is 264 bytes and takes 3."""
 
-NONSENSE = -1
+INVALID = -1
 """Stands for a position, or a number of words, where there is none that makes sense."""
 UNKNOWN = -2
 """Stands for a position after what only rdb_boundary.py or rdb-py can pass."""
@@ -40,8 +40,8 @@ SHORT = 0x40
 LONGEST_INTEGER = 20
 """Characters of one of 64 bits."""
 
-HANDED, HASH, LIST, ZSET = 0, 1, 2, 3
-"""What becomes of a record; HANDED: it is handed to rdb-py."""
+FOR_RDBPY, HASH, LIST, ZSET = 0, 1, 2, 3
+"""What becomes of a record; FOR_RDBPY: it is handed to rdb-py."""
 
 PLAIN_HASH, BINARY_ZSET, PACKED_ZSET, PACKED_HASH, QUICKLIST = 4, 5, 12, 13, 14
 """Type codes."""
@@ -60,38 +60,38 @@ STATE = np.dtype([(name, np.int64) for name in ("at", "db", "keys", "announced",
 _LAYOUTS = {
     # code: what becomes of it, bytes before it, whether a number of items stands there, and what makes up each item: lengths,
     # strings, bytes (-1: a score as text); whether the strings are packed
-    0: (HANDED, 0, 0, 0, 1, 0, 0),  # string
-    1: (HANDED, 0, 1, 0, 1, 0, 0),  # list
-    2: (HANDED, 0, 1, 0, 1, 0, 0),  # set
-    3: (HANDED, 0, 1, 0, 1, -1, 0),  # zset
+    0: (FOR_RDBPY, 0, 0, 0, 1, 0, 0),  # string
+    1: (FOR_RDBPY, 0, 1, 0, 1, 0, 0),  # list
+    2: (FOR_RDBPY, 0, 1, 0, 1, 0, 0),  # set
+    3: (FOR_RDBPY, 0, 1, 0, 1, -1, 0),  # zset
     PLAIN_HASH: (HASH, 0, 1, 0, 2, 0, 0),
     BINARY_ZSET: (ZSET, 0, 1, 0, 1, 8, 0),
-    9: (HANDED, 0, 0, 0, 1, 0, 0),  # hash as zipmap
-    10: (HANDED, 0, 0, 0, 1, 0, 0),  # list as ziplist
-    11: (HANDED, 0, 0, 0, 1, 0, 0),  # set as intset
+    9: (FOR_RDBPY, 0, 0, 0, 1, 0, 0),  # hash as zipmap
+    10: (FOR_RDBPY, 0, 0, 0, 1, 0, 0),  # list as ziplist
+    11: (FOR_RDBPY, 0, 0, 0, 1, 0, 0),  # set as intset
     PACKED_ZSET: (ZSET, 0, 0, 0, 1, 0, 1),
     PACKED_HASH: (HASH, 0, 0, 0, 1, 0, 1),
     QUICKLIST: (LIST, 0, 1, 0, 1, 0, 1),
     16: (HASH, 0, 0, 0, 1, 0, 1),  # as listpack
     17: (ZSET, 0, 0, 0, 1, 0, 1),  # as listpack
     18: (LIST, 0, 1, 1, 1, 0, 1),  # of listpacks and plain items
-    20: (HANDED, 0, 0, 0, 1, 0, 0),  # set as listpack
-    EXPIRING_HASH: (HANDED, 0, 1, 1, 2, 0, 0),  # hashes whose fields expire, from here on
-    23: (HANDED, 0, 0, 0, 1, 0, 0),
-    24: (HANDED, 8, 1, 1, 2, 0, 0),
-    25: (HANDED, 8, 0, 0, 1, 0, 0),
-    VALKEY_HASH: (HANDED, 0, 1, 0, 2, 8, 0),
+    20: (FOR_RDBPY, 0, 0, 0, 1, 0, 0),  # set as listpack
+    EXPIRING_HASH: (FOR_RDBPY, 0, 1, 1, 2, 0, 0),  # hashes whose fields expire, from here on
+    23: (FOR_RDBPY, 0, 0, 0, 1, 0, 0),
+    24: (FOR_RDBPY, 8, 1, 1, 2, 0, 0),
+    25: (FOR_RDBPY, 8, 0, 0, 1, 0, 0),
+    VALKEY_HASH: (FOR_RDBPY, 0, 1, 0, 2, 8, 0),
 }
 EXPIRING = (EXPIRING_HASH, 23, 24, 25, VALKEY_HASH)
 """Hashes whose fields may have expired."""
 KIND, BEFORE, COUNTED, LENGTHS, STRINGS, AFTER, PACKED = range(7)
 """What stands where in a layout."""
-LAYOUT = np.full((VALKEY_HASH + 1, 7), NONSENSE, np.int64)
+LAYOUT = np.full((VALKEY_HASH + 1, 7), INVALID, np.int64)
 for _code, _layout in _LAYOUTS.items():
     LAYOUT[_code] = _layout
 for _code in (6, 7, 15, 19, 21, *range(26, 64), *range(0xF0, 0xF4), 0xF6, 0xF7):  # modules, streams, and what is yet to come
     LAYOUT[_code] = UNKNOWN
-"""The layout of each type code; that of a remark about the file is all NONSENSE."""
+"""The layout of each type code; that of a remark about the file is all INVALID."""
 
 signed: Any = np.int64
 """Makes a signed number of a byte, or of another unsigned one: of both together numba makes a float."""
@@ -101,7 +101,7 @@ signed: Any = np.int64
 def walk(data: Any, state: Any, wanted: int, now_ms: int, table: Any, most_bytes: int) -> int:
     """Goes on from where the state says, and notes the living keys of one database, until the table or its bytes are full.
 
-    How many it has noted; NONSENSE where it comes no further, UNKNOWN where it has noted nothing and comes no further by itself.
+    How many it has noted; INVALID where it comes no further, UNKNOWN where it has noted nothing and comes no further by itself.
     """
     at, end = state[0].at, len(data)
     rows, room = 0, 0
@@ -109,16 +109,16 @@ def walk(data: Any, state: Any, wanted: int, now_ms: int, table: Any, most_bytes
         begin = at
         code, expiry, at = _opening(data, at, end)
         if at < 0:
-            return NONSENSE
+            return INVALID
         if code == EXPIRING_HASH and state[0].is_valkey:
             code = VALKEY_HASH
         if LAYOUT[code, KIND] == UNKNOWN:
             state[0].at = begin
             return UNKNOWN if rows == 0 else rows
         if LAYOUT[code, KIND] < 0:
-            number, at = _remark(data, at, end, code) if at == begin + 1 else (0, NONSENSE)
+            number, at = _remark(data, at, end, code) if at == begin + 1 else (0, INVALID)
             if at < 0:
-                return NONSENSE
+                return INVALID
             if code == 0xFE:
                 state[0].db = number
             elif code == 0xFB and state[0].db == wanted:
@@ -127,10 +127,10 @@ def walk(data: Any, state: Any, wanted: int, now_ms: int, table: Any, most_bytes
         key = at
         value = string_at(data, key, end)[4]
         if value < 0:
-            return NONSENSE
+            return INVALID
         at, kind, words, needed = _measured(data, value, end, code)
         if at < 0:
-            return NONSENSE
+            return INVALID
         if state[0].db != wanted:
             continue
         state[0].keys += 1
@@ -142,7 +142,7 @@ def walk(data: Any, state: Any, wanted: int, now_ms: int, table: Any, most_bytes
         record.room = needed + (value - key) * MOST_GROWTH if data[key] >= 0xC0 else needed
         rows += 1
         room = at - table[0].begin if rows == 1 else room + at - table[rows - 2].end
-        room += record.room if kind != HANDED else 0
+        room += record.room if kind != FOR_RDBPY else 0
     state[0].at = at
     return rows
 
@@ -170,7 +170,7 @@ def _opening(data: Any, at: int, end: int) -> Any:
                 break
         else:
             return signed(code), expiry, at
-    return 0, NO_TTL, NONSENSE
+    return 0, NO_TTL, INVALID
 
 
 @compiled
@@ -188,18 +188,18 @@ def _remark(data: Any, at: int, end: int, code: int) -> Any:
     elif code == 0xF5:  # a library of functions
         strings = 1
     else:
-        return 0, NONSENSE
+        return 0, INVALID
     first = 0
     for index in range(lengths):
         number, at = length_at(data, at, end)
         if at < 0:
-            return 0, NONSENSE
+            return 0, INVALID
         if index == 0:
             first = number
     for _ in range(strings):
         at = string_at(data, at, end)[4]
         if at < 0:
-            return 0, NONSENSE
+            return 0, INVALID
     return first, at
 
 
@@ -214,14 +214,14 @@ def _measured(data: Any, at: int, end: int, code: int) -> Any:
     if LAYOUT[code, COUNTED]:
         number, at = length_at(data, at, end)
     if at < 0 or number > end - at:
-        return NONSENSE, kind, 0, 0
+        return INVALID, kind, 0, 0
     words, room = 0, 0
     for _ in range(number):
         for _ in range(lengths):
             node, at = length_at(data, at, end)
             # Of a node of another kind rdb-py does not find the end, and reads what follows as whatever it may be.
             if at < 0 or (kind == LIST and node != PLAIN_NODE and node != PACKED_NODE):
-                return NONSENSE, kind, 0, 0
+                return INVALID, kind, 0, 0
         for _ in range(strings):
             if not packed and at < end and data[at] < SHORT:
                 at += 1 + signed(data[at])
@@ -229,7 +229,7 @@ def _measured(data: Any, at: int, end: int, code: int) -> Any:
                 continue
             form, _, _, size, at = string_at(data, at, end)
             if at < 0:
-                return NONSENSE, kind, 0, 0
+                return INVALID, kind, 0, 0
             # What is packed takes at least two bytes for each word, and no number grows to more than twice as many.
             words += size // 2 + 1 if packed else 1
             room += (size if form != PLAIN else 0) + (2 * size if packed else 0)
@@ -239,14 +239,14 @@ def _measured(data: Any, at: int, end: int, code: int) -> Any:
         elif more < 0:
             at = _text_of_score(data, at, end)
         if at < 0 or at > end:
-            return NONSENSE, kind, 0, 0
+            return INVALID, kind, 0, 0
     if kind != ZSET:
         most = 2 * MOST_WORDS if kind == HASH else MOST_WORDS
         if words > most and (not packed or number > most):
-            kind = HANDED
+            kind = FOR_RDBPY
         words = min(words, most)
     if number == 0 or room > MOST_ROOM + 4 * (at - start):
-        kind = HANDED
+        kind = FOR_RDBPY
     return at, kind, words, room
 
 
@@ -254,7 +254,7 @@ def _measured(data: Any, at: int, end: int, code: int) -> Any:
 def _text_of_score(data: Any, at: int, end: int) -> int:
     """The position after a score as text; 253 to 255 stand for what has no digits."""
     if at >= end:
-        return NONSENSE
+        return INVALID
     return at + 1 if data[at] >= 253 else at + 1 + data[at]
 
 
@@ -265,17 +265,17 @@ def _text_of_score(data: Any, at: int, end: int) -> int:
 def length_at(data: Any, at: int, end: int) -> Any:
     """A length and the position after it; lengths of encoded strings are not among them."""
     if at >= end:
-        return 0, NONSENSE
+        return 0, INVALID
     first = signed(data[at])
     if first < SHORT:
         return first, at + 1
     size = 1 if first < 0x80 else 4 if first == 0x80 else 8 if first == 0x81 else 0
     if size == 0 or size > end - at - 1:
-        return 0, NONSENSE
+        return 0, INVALID
     number = first & 0x3F if size == 1 else 0
     for index in range(at + 1, at + 1 + size):
         number = number << 8 | signed(data[index])
-    return (number, at + 1 + size) if number >= 0 else (0, NONSENSE)
+    return (number, at + 1 + size) if number >= 0 else (0, INVALID)
 
 
 @compiled
@@ -285,19 +285,19 @@ def string_at(data: Any, at: int, end: int) -> Any:
         first = data[at]
         if first <= 0xC2:
             size = 1 << (first - 0xC0)
-            return INTEGER, at + 1, size, LONGEST_INTEGER, at + 1 + size if size < end - at else NONSENSE
+            return INTEGER, at + 1, size, LONGEST_INTEGER, at + 1 + size if size < end - at else INVALID
         if first != 0xC3:
-            return LZF, at, 0, 0, NONSENSE
+            return LZF, at, 0, 0, INVALID
         stored, at = length_at(data, at + 1, end)
         if at < 0:
-            return LZF, at, 0, 0, NONSENSE
+            return LZF, at, 0, 0, INVALID
         size, at = length_at(data, at, end)
         if at < 0 or stored > end - at or not 0 < size <= stored * MOST_GROWTH:
-            return LZF, at, 0, 0, NONSENSE
+            return LZF, at, 0, 0, INVALID
         return LZF, at, stored, size, at + stored
     size, at = length_at(data, at, end)
     if at < 0 or size > end - at:
-        return PLAIN, at, 0, 0, NONSENSE
+        return PLAIN, at, 0, 0, INVALID
     return PLAIN, at, size, size, at + size
 
 

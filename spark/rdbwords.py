@@ -22,11 +22,11 @@ from .rdbwalk import (
     BINARY_ZSET,
     COUNTED,
     INTEGER,
+    INVALID,
     LAYOUT,
     LENGTHS,
     LIST,
     LONGEST_INTEGER,
-    NONSENSE,
     PACKED,
     PLAIN,
     PLAIN_NODE,
@@ -48,12 +48,12 @@ def decode(
 ) -> tuple[int, int]:
     """Fills in the key of each record, how many words it has, and these; how many all have, and where there is room now.
 
-    A record with something odd has NONSENSE words.
+    A record that can't be decoded here has INVALID words.
     """
     word = 0
     for row in range(len(records)):
         record = records[row]
-        counts[row] = NONSENSE
+        counts[row] = INVALID
         key_starts[row], key_sizes[row], at, room = _text(data, record.key, record.value, free)
         if at != record.value:
             continue
@@ -73,14 +73,14 @@ def _value(data: Any, code: int, at: int, end: int, free: int, starts: Any, size
     if LAYOUT[code, COUNTED]:
         number, at = length_at(data, at, end)
     if at < 0:
-        return NONSENSE, free
+        return INVALID, free
     lengths, strings, packed = LAYOUT[code, LENGTHS], LAYOUT[code, STRINGS], LAYOUT[code, PACKED]
     node = 0
     for _ in range(number):
         if lengths:
             node, at = length_at(data, at, end)
             if at < 0:
-                return NONSENSE, free
+                return INVALID, free
         for _ in range(strings):
             if not packed and at < end and data[at] < SHORT and word < most:
                 starts[word], sizes[word] = at + 1, data[at]
@@ -89,7 +89,7 @@ def _value(data: Any, code: int, at: int, end: int, free: int, starts: Any, size
                 continue
             start, size, at, free = _text(data, at, end, free)
             if at < 0 or word >= most:
-                return NONSENSE, free
+                return INVALID, free
             if not packed or node == PLAIN_NODE:
                 starts[word], sizes[word] = start, size
                 word += 1
@@ -98,14 +98,14 @@ def _value(data: Any, code: int, at: int, end: int, free: int, starts: Any, size
             else:
                 word, free = _listpack(data, start, start + size, free, starts, sizes, word, most)
             if word < 0:
-                return NONSENSE, free
+                return INVALID, free
         if code == BINARY_ZSET:
             if word >= most or end - at < 8:
-                return NONSENSE, free
+                return INVALID, free
             starts[word], sizes[word] = at, 8
             word += 1
             at += 8
-    return (word, free) if at == end else (NONSENSE, free)
+    return (word, free) if at == end else (INVALID, free)
 
 
 @compiled
@@ -113,11 +113,11 @@ def _listpack(data: Any, start: int, end: int, free: int, starts: Any, sizes: An
     """Fills in the words of a listpack; how many there are now, and where there is room now."""
     first, at, last = word, start + 6, end - 1
     if at > last or data[last] != 0xFF or _unsigned(data, start, 4) != end - start:
-        return NONSENSE, free
+        return INVALID, free
     while at < last:
         form, before, size = _listpack_entry(data, at, last)
         if form < 0 or size > last - at - before or word >= most or len(data) - free < LONGEST_INTEGER:
-            return NONSENSE, free
+            return INVALID, free
         starts[word], sizes[word] = at + before, size
         if form == INTEGER:
             number = number_at(data, at + before, size)
@@ -131,9 +131,9 @@ def _listpack(data: Any, start: int, end: int, free: int, starts: Any, sizes: An
         word += 1
         at = _after_back_length(data, at + before + size, last, before + size)
         if at < 0:
-            return NONSENSE, free
+            return INVALID, free
     number = _unsigned(data, start + 4, 2)
-    return (word, free) if at == last and (number == word - first or number == 0xFFFF) else (NONSENSE, free)
+    return (word, free) if at == last and (number == word - first or number == 0xFFFF) else (INVALID, free)
 
 
 @compiled
@@ -150,12 +150,12 @@ def _listpack_entry(data: Any, at: int, end: int) -> Any:
     if first < 0xE0:
         return INTEGER, 0, 2
     if first < 0xF0:
-        return (PLAIN, 2, (first & 0x0F) << 8 | signed(data[at + 1])) if at + 1 < end else (NONSENSE, 0, 0)
+        return (PLAIN, 2, (first & 0x0F) << 8 | signed(data[at + 1])) if at + 1 < end else (INVALID, 0, 0)
     if first == 0xF0:
-        return (PLAIN, 5, _unsigned(data, at + 1, 4)) if at + 4 < end else (NONSENSE, 0, 0)
+        return (PLAIN, 5, _unsigned(data, at + 1, 4)) if at + 4 < end else (INVALID, 0, 0)
     if first <= 0xF3:
         return INTEGER, 1, first - 0xEF
-    return (INTEGER, 1, 8) if first == 0xF4 else (NONSENSE, 0, 0)
+    return (INTEGER, 1, 8) if first == 0xF4 else (INVALID, 0, 0)
 
 
 @compiled
@@ -163,11 +163,11 @@ def _after_back_length(data: Any, at: int, end: int, length: int) -> int:
     """The position after what tells the length of the entry before it, if it tells that it is this one."""
     size = 1 if length <= 127 else 2 if length < 16383 else 3 if length < 2097151 else 4 if length < 268435455 else 5
     if size > end - at:
-        return NONSENSE
+        return INVALID
     for index in range(size):
         byte = (length >> (7 * (size - 1 - index))) & 127
         if data[at + index] != (byte | 128 if index else byte):
-            return NONSENSE
+            return INVALID
     return at + size
 
 
@@ -176,7 +176,7 @@ def _ziplist(data: Any, start: int, end: int, free: int, starts: Any, sizes: Any
     """Fills in the words of a ziplist; how many there are now, and where there is room now."""
     first, at, last = word, start + 10, end - 1
     if at > last or data[last] != 0xFF or _unsigned(data, start, 4) != end - start:
-        return NONSENSE, free
+        return INVALID, free
     entry, previous = at, 0
     while at < last:
         entry = at
@@ -185,10 +185,10 @@ def _ziplist(data: Any, start: int, end: int, free: int, starts: Any, sizes: Any
             told, size = _unsigned(data, at + 1, 4), 5
         at += size
         if told != previous or at >= last:
-            return NONSENSE, free
+            return INVALID, free
         form, before, size = _ziplist_entry(data, at, last)
         if form < 0 or size > last - at - before or word >= most or len(data) - free < LONGEST_INTEGER:
-            return NONSENSE, free
+            return INVALID, free
         starts[word], sizes[word] = at + before, size
         if form == INTEGER:
             number = number_at(data, at + before, size) if size else signed(data[at]) - 0xF1
@@ -199,7 +199,7 @@ def _ziplist(data: Any, start: int, end: int, free: int, starts: Any, sizes: Any
         previous = at - entry
     number = _unsigned(data, start + 8, 2)
     is_whole = (number == word - first or number == 0xFFFF) and _unsigned(data, start + 4, 4) == entry - start
-    return (word, free) if is_whole else (NONSENSE, free)
+    return (word, free) if is_whole else (INVALID, free)
 
 
 @compiled
@@ -212,10 +212,10 @@ def _ziplist_entry(data: Any, at: int, end: int) -> Any:
     if first < 0x40:
         return PLAIN, 1, first
     if first < 0x80:
-        return (PLAIN, 2, (first & 0x3F) << 8 | signed(data[at + 1])) if at + 1 < end else (NONSENSE, 0, 0)
+        return (PLAIN, 2, (first & 0x3F) << 8 | signed(data[at + 1])) if at + 1 < end else (INVALID, 0, 0)
     if first == 0x80:
         if at + 4 >= end:
-            return NONSENSE, 0, 0
+            return INVALID, 0, 0
         size = signed(0)
         for index in range(at + 1, at + 5):
             size = size << 8 | signed(data[index])
@@ -223,7 +223,7 @@ def _ziplist_entry(data: Any, at: int, end: int) -> Any:
     if 0xF1 <= first <= 0xFD:
         return INTEGER, 1, 0
     size = 2 if first == 0xC0 else 4 if first == 0xD0 else 8 if first == 0xE0 else 3 if first == 0xF0 else 1
-    return (INTEGER, 1, size) if size > 1 or first == 0xFE else (NONSENSE, 0, 0)
+    return (INTEGER, 1, size) if size > 1 or first == 0xFE else (INVALID, 0, 0)
 
 
 @compiled
@@ -297,11 +297,11 @@ def _text(data: Any, at: int, end: int, free: int) -> Any:
     if at < 0 or form == PLAIN:
         return start, stored, at, free
     if size > len(data) - free:
-        return start, 0, NONSENSE, free
+        return start, 0, INVALID, free
     if form == INTEGER:
         size = _write_number(data, free, number_at(data, start, stored))
     elif not _inflate(data, start, start + stored, free, size):
-        return start, 0, NONSENSE, free
+        return start, 0, INVALID, free
     return free, size, at, free + size
 
 

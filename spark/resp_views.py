@@ -1,8 +1,8 @@
 """RESP views: what a server answers to many commands at once, as slices of the bytes that came (binary_views.py).
 
-hiredis makes an object of every word, which takes longer than the server needs to send it. Here compiled loops find the words of
-arrays, and numbers; any other reply (an error, most likely) is left to hiredis and to callers, who ask again in another
-way. Only for RESP2, which clients of connection/connect.py speak. Called by hashes.py and zsets.py.
+hiredis makes an object of every word, which takes longer than the server needs to send it. Here compiled kernels find the words
+of arrays, and numbers; any other reply (an error, most likely) is left to hiredis and to callers, who ask again in another way.
+Only for RESP2, which clients of connection/connect.py speak. Called by hashes.py and zsets.py.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _grown(array: Any) -> Any:
 
 
 MORE, UNEXPECTED, FULL = 0, 1, 2
-"""What a loop needs at its end: more bytes; nothing, as a reply is unexpected; room for more strings."""
+"""What a kernel needs at its end: more bytes; nothing, as a reply is unexpected; room for more strings."""
 
 
 @compiled

@@ -168,12 +168,12 @@ class Ferryman(DataSource):  # type: ignore[misc]
 
 @frozen
 class WholePartition(InputPartition):  # type: ignore[misc]
-    """The part of the only task."""
+    """The partition of the only task."""
 
 
 @frozen
 class RangePartition(InputPartition):  # type: ignore[misc]
-    """The part of one task of several."""
+    """The partition of one task of several."""
 
     range: ScanRange
     tasks: int
@@ -183,7 +183,7 @@ class RangePartition(InputPartition):  # type: ignore[misc]
 
     @contextlib.contextmanager
     def client(self, address: Address) -> Iterator[redis.Redis]:
-        """The server of this part. Raises ServerError, also when it is not the same at the end, or a slot has moved."""
+        """The server of this partition. Raises ServerError, also when it is not the same at the end, or a slot has moved."""
         with self.range.client(address) as client, same_server(client, self.range.run_id):
             if self.owners is None:
                 yield client
@@ -266,7 +266,7 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
 
 @frozen
 class FilePartition(InputPartition):  # type: ignore[misc]
-    """The part of one task, of a snapshot file."""
+    """The partition of one task, of a snapshot file."""
 
     path: str
     piece: Piece

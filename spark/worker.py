@@ -8,20 +8,20 @@ from functools import cache
 
 import pyarrow as pa
 
-MANY = 20_000
+GC_THRESHOLD = 20_000
 """So many values take a millisecond to search for cycles."""
 TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD = -1, -2, -3
 """Names of settings in the GNU C library's malloc.h."""
-KEPT_BYTES = 1 << 30
-STEP_BYTES = 16 << 20
+MALLOC_KEEP_BYTES = 1 << 30
+MALLOC_STEP_BYTES = 16 << 20
 
 
 def prepare_process() -> None:
     """Takes what is loaded by now out of all later searches for cycles, and lets freed memory stay with the process."""
     _keep_memory()
-    # Spark's workers search after each task. Loops that were compiled meanwhile (schema/columnar/jit.py) are hundreds of
+    # Spark's workers search after each task. Kernels that were compiled meanwhile (schema/columnar/jit.py) are hundreds of
     # thousands of values, so this is not for the first task alone.
-    if len(gc.get_objects()) > MANY:
+    if len(gc.get_objects()) > GC_THRESHOLD:
         gc.freeze()
 
 
@@ -31,6 +31,7 @@ def _keep_memory() -> None:
     which takes an eighth of the time of a task that reads."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        for setting, value in ((TRIM_THRESHOLD, KEPT_BYTES), (TOP_PAD, STEP_BYTES), (MMAP_THRESHOLD, KEPT_BYTES)):
+        settings = (TRIM_THRESHOLD, MALLOC_KEEP_BYTES), (TOP_PAD, MALLOC_STEP_BYTES), (MMAP_THRESHOLD, MALLOC_KEEP_BYTES)
+        for setting, value in settings:
             mallopt(setting, value)
         pa.set_memory_pool(pa.system_memory_pool())

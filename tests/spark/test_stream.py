@@ -189,7 +189,7 @@ def test_wrong_credentials_are_not_waited_for(tmp_path: Path) -> None:
     with SERVERS[0].start(tmp_path) as guarded:
         guarded.client().config_set("requirepass", "sesame")
         address = Address.parse(guarded.url().replace("//", "//:swordfish@"))
-        endless = PollOptions(address, every_ms=0, patience=1e9, throttle=UNTHROTTLED)
+        endless = PollOptions(address, every_ms=0, patience_s=1e9, throttle=UNTHROTTLED)
         with pytest.raises(ServerError, match="refuses the credentials"):
             endless.retry(lambda: list(queue_totals(address)))
 

@@ -11,26 +11,26 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from ferryman.spark.daemon import silently
+from ferryman.spark.daemon import quietly
 from ferryman.spark.step import Batches
 from pyspark.sql import SparkSession
 
 CYCLES = """
 import gc
-from ferryman.spark.worker import MANY, prepare_process
+from ferryman.spark.worker import GC_THRESHOLD, prepare_process
 
 prepare_process()
 loaded = gc.get_freeze_count()
-assert loaded > MANY
+assert loaded > GC_THRESHOLD
 circle = []
 circle.append(circle)
 prepare_process()
 assert gc.get_freeze_count() == loaded, "few values are not worth it, and may be garbage one day"
 del circle
 assert gc.collect() == 1
-more = [[] for _ in range(2 * MANY)]
+more = [[] for _ in range(2 * GC_THRESHOLD)]
 prepare_process()
-assert gc.get_freeze_count() > loaded + MANY
+assert gc.get_freeze_count() > loaded + GC_THRESHOLD
 """
 MEMORY = """
 import numpy as np
@@ -52,13 +52,13 @@ def test_a_task_finds_loaded_what_it_needs(spark: SparkSession) -> None:
     def look(_rows: Batches) -> Batches:
         daemon = Path(f"/proc/{os.getppid()}/cmdline").read_text().split("\0")
         there = [name for name in ("numba", "pyarrow", "ferryman.spark.engine") if name in sys.modules]
-        told = [*daemon, str(sys.modules["pyspark"].__file__), *there]
-        yield pa.RecordBatch.from_arrays([pa.array(told)], ["told"])
+        seen = [*daemon, str(sys.modules["pyspark"].__file__), *there]
+        yield pa.RecordBatch.from_arrays([pa.array(seen)], ["seen"])
 
-    told = [row.told for row in spark.range(1).mapInArrow(look, "told string").collect()]
-    assert "ferryman.spark.daemon" in told
-    assert {"numba", "pyarrow", "ferryman.spark.engine"} <= set(told)
-    assert not any("pyspark.zip" in each for each in told)
+    seen = [row.seen for row in spark.range(1).mapInArrow(look, "seen string").collect()]
+    assert "ferryman.spark.daemon" in seen
+    assert {"numba", "pyarrow", "ferryman.spark.engine"} <= set(seen)
+    assert not any("pyspark.zip" in each for each in seen)
 
 
 KEPT = """
@@ -67,9 +67,9 @@ from ferryman.schema.columnar import binary_views
 from ferryman.schema.columnar.binary_views import BinaryViews
 
 if sys.argv[1:] == ["load"]:
-    from ferryman.spark.daemon import load_loops
+    from ferryman.spark.daemon import load_kernels
 
-    load_loops()
+    load_kernels()
     assert "ferryman.compat.kue.columnar.batch_prefilter" in sys.modules
     assert binary_views._int_between.overloads, "what was kept is not loaded"
 assert BinaryViews.of([b"q:job:7"]).int_between(b"q:job:").tolist() == [7]
@@ -118,8 +118,8 @@ def test_a_worker_whose_java_has_gone_ends() -> None:
     def worker(*_: object) -> int:
         raise BrokenPipeError
 
-    assert silently(worker)("socket", True) == 1
-    assert silently(lambda *_: 0)("socket", True) == 0
+    assert quietly(worker)("socket", True) == 1
+    assert quietly(lambda *_: 0)("socket", True) == 0
 
 
 def test_what_has_been_loaded_is_left_alone_and_what_comes_later_is_not(tmp_path: Path) -> None:
