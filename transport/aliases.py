@@ -1,4 +1,4 @@
-"""Teaches kombu the ``ferryman`` URL schemes.
+"""Registers the ``ferryman`` URL schemes with kombu.
 
 kombu has no entry point for transports. The one group it loads early is ``kombu.serializers``, so the entry point there names
 SERIALIZER below, and the aliases are registered as a side effect: ``Celery(broker="ferryman://…")`` works with no import. There

@@ -1,4 +1,4 @@
-"""Between kombu's messages and the jobs that stand in Redis.
+"""Message: between kombu's messages and the jobs in Redis.
 
 Outwards: the dict that ``prepare_message`` makes becomes a frame (head and raw body) and the few facts the broker acts on:
 priority, due time, expiration, dedup key. Inwards: a job's fields become a kombu Message. A job that came from another system

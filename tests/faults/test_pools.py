@@ -78,7 +78,7 @@ def test_acks_of_greenlets_and_of_the_lease_renewer_do_not_get_in_each_others_wa
 
 
 @needs("gevent")
-def test_the_gevent_renewer_renews_what_is_late_until_it_is_told_to_leave_it(server, client):
+def test_the_gevent_renewer_renews_what_is_late_until_it_is_to_leave_it(server, client):
     with Connection(server.url(), transport_options={"lease": 1}) as connection, connection.SimpleQueue("q") as queue:
         queue.put("held")
         message = queue.get(timeout=10)
@@ -89,9 +89,9 @@ def test_the_gevent_renewer_renews_what_is_late_until_it_is_told_to_leave_it(ser
 
         channel.renewer.remove(channel.leases)  # so nobody else renews it
         spare, before = GeventLeaseRenewer(), lease_ends()
-        spare.watch(channel.leases)
+        spare.add(channel.leases)
         wait_until(lambda: lease_ends() > before)
-        spare.leave(channel.leases)
+        spare.remove(channel.leases)
         time.sleep(0.5)  # for a renewal that was under way
         last = lease_ends()
         time.sleep(1.0)

@@ -238,7 +238,7 @@ def test_a_letter_arrives_once_wherever_the_connection_is_cut(server, connection
     assert not client.exists(DEAD, "ferryman:{work}:outbox", "ferryman:{work}:waiting")
 
 
-def test_two_who_carry_the_same_letters_store_each_once(server, channel, client):
+def test_two_who_forward_the_same_letters_store_each_once(server, channel, client):
     bury_at(channel, "work")
     forwarding(channel)
     for n in range(300):
@@ -256,10 +256,10 @@ def test_two_who_carry_the_same_letters_store_each_once(server, channel, client)
                 letters.mark("work")
                 letters.forward()
 
-    carriers = [threading.Thread(target=forward) for _ in range(3)]
-    for carrier in carriers:
-        carrier.start()
-    for carrier in carriers:
-        carrier.join(60)
+    forwarders = [threading.Thread(target=forward) for _ in range(3)]
+    for forwarder in forwarders:
+        forwarder.start()
+    for forwarder in forwarders:
+        forwarder.join(60)
     assert client.zcard("ferryman:{grave}:waiting") == 300
     assert not client.exists(DEAD)

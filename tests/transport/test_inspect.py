@@ -69,10 +69,10 @@ def test_the_next_ones_of_all_queues_come_first_and_no_more_than_were_asked_for(
 
 
 def test_large_messages_are_not_all_read_but_one_at_least(server, transport, monkeypatch):
-    monkeypatch.setattr(scheduled_tasks, "BYTES", 30_000)
+    monkeypatch.setattr(scheduled_tasks, "MAX_BYTES", 30_000)
     send(server, [(NOTE, ["x" * 20_000], {"countdown": 60 + n, "task_id": str(n)}) for n in range(3)])
     assert ids(transport, ["celery"]) == ["0"]
-    monkeypatch.setattr(scheduled_tasks, "BYTES", 10)
+    monkeypatch.setattr(scheduled_tasks, "MAX_BYTES", 10)
     assert ids(transport, ["celery"]) == ["0"]
 
 

@@ -1,4 +1,4 @@
-"""What an app, its results and its monitors learn of tasks that were revoked before any worker had them.
+"""Revoked tasks: what an app, its results and its monitors learn of tasks that were revoked before any worker had them.
 
 A worker that discards a revoked task tells the result backend, which fails the chord that waits for it, sends the event
 ``task-revoked`` to monitors, and fires the signal ``task_revoked``. Nobody would, once a task has left its queue; so who removes

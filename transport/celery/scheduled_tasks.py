@@ -1,4 +1,4 @@
-"""Schedule: what a worker says to ``celery inspect scheduled``: also the tasks that wait for their time in the broker.
+"""Scheduled tasks: what a worker says to ``celery inspect scheduled``: also the tasks that wait for their time in the broker.
 
 On other transports a task with an ETA is delivered at once and waits in a worker, which is what Celery's command lists. Here it
 stays in Redis until it is due, so that list would always be empty. ``install``, called for each new transport, puts a command in
@@ -30,9 +30,9 @@ COMMANDS = ("scheduled", "dump_schedule")
 """The command, and its old name."""
 LIMIT = 100
 """Tasks that are listed unless ``limit`` says otherwise."""
-MOST = 1000
+MAX_TASKS = 1000
 """Tasks that are listed at most."""
-BYTES = 4_000_000
+MAX_BYTES = 4_000_000
 """Size of the messages that are read at most, but for the first: they come whole, though only their heads are wanted."""
 PRIORITY = 6
 """What Celery gives each ETA in its timer; nothing to do with the task's own."""
@@ -72,7 +72,7 @@ def _in_broker(state: Any, limit: int) -> list[dict[str, Any]]:
         return []
     try:
         queues = sorted({queue.name for queue in task_consumer.queues})
-        return list(upcoming(session, queues, min(max(int(limit), 0), MOST), state.hostname))
+        return list(upcoming(session, queues, min(max(int(limit), 0), MAX_TASKS), state.hostname))
     except (*CONNECTION_ERRORS, *CHANNEL_ERRORS) as error:
         logger.warning("the tasks that wait in the broker can't be listed: %s", error)
         return []
@@ -84,17 +84,17 @@ def upcoming(session: Session, queues: Sequence[str], limit: int, hostname: str)
     What is damaged is left out. Raises connection errors.
     """
     scripts = session.scripts
-    listed = _answered(session, [(queue, scripts.upcoming(queue, limit)) for queue in queues] if limit else [])
+    listed = _successful(session, [(queue, scripts.upcoming(queue, limit)) for queue in queues] if limit else [])
     next_ones = heapq.nsmallest(limit, (Due(at, queue, job_id) for queue, jobs in listed for job_id, at in jobs))
-    sizes = _answered(session, [(due, scripts.message_size(due.queue, due.job_id)) for due in next_ones])
-    for due, fields in _answered(session, [(due, scripts.message(due.queue, due.job_id)) for due in _fitting(sizes)]):
+    sizes = _successful(session, [(due, scripts.message_size(due.queue, due.job_id)) for due in next_ones])
+    for due, fields in _successful(session, [(due, scripts.message(due.queue, due.job_id)) for due in _fitting(sizes)]):
         entry = _entry(due, fields, hostname)
         if entry is not None:
             yield entry
 
 
-def _answered(session: Session, calls: Sequence[tuple[T, Command[Any]]]) -> list[tuple[T, Any]]:
-    """What was asked about, with the answer; without what is answered by an error."""
+def _successful(session: Session, calls: Sequence[tuple[T, Command[Any]]]) -> list[tuple[T, Any]]:
+    """What each call is about, with its result; without those that failed."""
     outcomes = session.link.outcomes([call for _, call in calls])
     answers = [(about, answer) for (about, _), answer in zip(calls, outcomes, strict=True)]
     for about, error in answers:
@@ -109,7 +109,7 @@ def _fitting(sizes: Sequence[tuple[Due, int]]) -> list[Due]:
     total = 0
     for due, size in sizes:
         total += size
-        if fitting and total > BYTES:
+        if fitting and total > MAX_BYTES:
             break
         fitting.append(due)
     return fitting

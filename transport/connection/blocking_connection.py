@@ -32,7 +32,7 @@ class BlockingConnection:
         """The command under way."""
         self.waiting = False
         self._on_close = on_close
-        """Told the file descriptor of a socket that is about to be closed."""
+        """Called with the file descriptor of a socket that is about to be closed."""
 
     def wait(self, seconds: float, *arguments: Argument) -> None:
         """Sends a command that blocks for at most ``seconds``, whose reply ``receive`` will bring."""

@@ -42,7 +42,7 @@ class ClusterLink(ServerLink):
         self._links: dict[Node, NodeLink] = {}
         self._owners: dict[int, Node] = {}
         """Slot -> the node that has it."""
-        self.map_version = 0
+        self.slots_version = 0
         """Grows with each change of the map of slots."""
 
     def replies(self, calls: Sequence[AnyCall]) -> list[Any]:
@@ -132,7 +132,7 @@ class ClusterLink(ServerLink):
                 owners.update(dict.fromkeys(range(first, last + 1), node))
             if owners != self._owners:
                 self._owners = owners
-                self.map_version += 1
+                self.slots_version += 1
             return
         self.failed = True
         raise failure

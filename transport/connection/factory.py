@@ -50,7 +50,7 @@ class LinkFactory:
         return NodeLink(self.client(**overrides))
 
     def blocking(self, on_close: Callable[[int], None]) -> BlockingConnection:
-        """A new connection for blocking commands; ``on_close`` is told the file descriptor of each socket before it is closed."""
+        """A new connection for blocking commands; ``on_close`` gets the file descriptor of each socket before it is closed."""
         return BlockingConnection(self.client(), self.reply_timeout, on_close)
 
 

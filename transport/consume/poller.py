@@ -1,6 +1,6 @@
 """Poller: brings messages from the server to the channels of one connection, from an event loop or from ``drain_events``.
 
-A queue is either *hot*, there may be something to take, or quiet. Hot queues are asked at once, as far as their channel's
+A queue is either *hot*, there may be something to take, or quiet. Hot queues are polled at once, as far as their channel's
 prefetch limit leaves room; for the quiet ones it waits until they are woken (``wakeups.py``). To be woken too late costs time,
 never a message, and the time is bounded, because every take also says when something will happen by itself (a scheduled message
 due, another consumer's lease lapsing) and each queue is polled from time to time in any case.
@@ -45,7 +45,7 @@ MESSAGE_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, 
 """Errors of a Celery worker's handler that mean that its message is malformed. It becomes a dead letter: it would end a worker
 that has no event loop, and one that has would hold it for ever."""
 BUSY_INTERVAL = 0.05
-"""Seconds after which a worker that takes only what it can work on at once is asked again whether it is free."""
+"""Seconds after which a worker that takes only what it can work on at once is checked again."""
 POLL_AHEAD = 5.0
 """Seconds: a queue whose time comes so soon is polled along with one whose time has come."""
 RETRY_INTERVAL = 5.0
@@ -302,7 +302,7 @@ class Poller:
                     quiet[queue].next_poll = now + min(seconds or 0.0, self._wakeups.poll_interval)
 
     def _in_order(self) -> list[str]:
-        """The queues in the order in which to ask them now."""
+        """The queues in the order in which to poll them now."""
         queues = list(self._watches)
         match self._session.settings.queue_order:
             case "sorted":

@@ -1,7 +1,7 @@
 """QoS: what a channel has been given and has not settled, and how much more it may take.
 
-Celery binds its own ``can_consume`` over the one here (``worker_disable_prefetch``), so everybody asks the method and nobody
-the counts behind it. Acks come from any thread; dict operations used here are atomic.
+Celery binds its own ``can_consume`` over the one here (``worker_disable_prefetch``), so everybody calls the method and nobody
+reads the counts behind it. Acks come from any thread; dict operations used here are atomic.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class QoS:
         return max(self.prefetch_count - len(self._unsettled), 0)
 
     def room(self, limit: int) -> int:
-        """How many deliveries to ask for, at most ``limit``; 0 if none may come now.
+        """How many deliveries to take, at most ``limit``; 0 if none may come now.
 
-        Without a prefetch limit it is one: what is taken and not yet worked on is kept from other consumers.
+        Without a prefetch limit it is one: what is taken and not yet worked on is withheld from other consumers.
         """
         if not self.can_consume():
             return 0

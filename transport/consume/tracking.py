@@ -104,18 +104,18 @@ class Tracker:
         self._listeners: dict[Node, Listener] = {}
         self._tracked: set[bytes] = set()
         self._changed: set[bytes] = set()
-        self._map_version = -1
+        self._slots_version = -1
 
     def track(self, names: Iterable[bytes]) -> None:
         """Hears of these keys too; each counts as changed at first. Raises connection errors."""
         new = set(names) - self._tracked
-        if not new and self._map_version == self._link.map_version:
+        if not new and self._slots_version == self._link.slots_version:
             return
         self._tracked |= new
         by_node: dict[Node, set[bytes]] = {}
         for name in self._tracked:
             by_node.setdefault(self._link.owner(name), set()).add(name)
-        self._map_version = self._link.map_version
+        self._slots_version = self._link.slots_version
         for node in [node for node in self._listeners if node not in by_node]:
             self._listeners.pop(node).close()
         for node, wanted in by_node.items():

@@ -19,7 +19,7 @@ from functools import partial
 from ..connection.factory import LinkCache
 from .leaseholder import Leaseholder
 
-LATE = 1.5
+LATE_AFTER = 1.5
 """Renewal intervals without a renewal after which this one sees to it: half a lease, so there is as much left for it."""
 
 RETRY_AFTER = 1.0
@@ -35,31 +35,31 @@ class GeventLeaseRenewer:
     def __init__(self) -> None:
         from gevent.monkey import get_original
 
-        self._news = get_original("queue", "SimpleQueue")()
+        self._requests = get_original("queue", "SimpleQueue")()
         self._holders: weakref.WeakSet[Leaseholder] = weakref.WeakSet()
         self._links = LinkCache()
         get_original("_thread", "start_new_thread")(self._run, ())
 
-    def watch(self, holder: Leaseholder) -> None:
+    def add(self, holder: Leaseholder) -> None:
         """Renews this channel's leases when they are late, from now on."""
-        self._news.put(partial(self._holders.add, holder))
+        self._requests.put(partial(self._holders.add, holder))
 
-    def leave(self, holder: Leaseholder) -> None:
+    def remove(self, holder: Leaseholder) -> None:
         """Leaves this channel's leases alone from now on."""
-        self._news.put(partial(self._holders.discard, holder))
+        self._requests.put(partial(self._holders.discard, holder))
 
     def _run(self) -> None:
         wait = IDLE
         while True:
             with contextlib.suppress(queue.Empty):
-                self._news.get(timeout=wait)()  # in one breath, to keep no channel in memory while it waits
+                self._requests.get(timeout=wait)()  # in one breath, to keep no channel in memory while it waits
             wait = min((self._renew_if_late(holder) for holder in list(self._holders)), default=IDLE)
 
     def _renew_if_late(self, holder: Leaseholder) -> float:
         """Renews what is late. Seconds until the next look."""
         interval = holder.renewal_interval
         now = time.monotonic()
-        late_in = holder.renewed_at + LATE * interval - now
+        late_in = holder.renewed_at + LATE_AFTER * interval - now
         if late_in > 0:
             return min(late_in, IDLE)
         try:

@@ -59,7 +59,7 @@ class LeaseRenewer:
             self._due.pop(holder, None)
             self._orphans.pop(holder, None)
         if self._gevent_renewer is not None:
-            self._gevent_renewer.leave(holder)
+            self._gevent_renewer.remove(holder)
 
     def wake(self) -> None:
         """Has pending acks sent soon."""
@@ -74,7 +74,7 @@ class LeaseRenewer:
                 self._gevent_renewer = gevent_renewer()
                 atexit.register(self._flush_at_exit)
         if self._gevent_renewer is not None:
-            self._gevent_renewer.watch(holder)
+            self._gevent_renewer.add(holder)
         self._awake.set()
 
     def _schedule(self, holder: Leaseholder, seconds: float) -> None:

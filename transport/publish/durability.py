@@ -1,4 +1,4 @@
-"""Durability: what a publish waits for beyond the server's own word, by the option ``durability``.
+"""Durability: what a publish waits for beyond the server's own reply, by the option ``durability``.
 
 The server is asked in the same round trip (WAIT, WAITAOF). A publish that could not be confirmed in time is stored nevertheless,
 and repeating it, as kombu does after any connection error, stores nothing twice.

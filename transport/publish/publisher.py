@@ -31,7 +31,7 @@ UNCONFIRMED = "_ferryman_unconfirmed"
 
 
 OnReturn = Callable[[NoRoute, OutgoingMessage], None]
-"""Told of each mandatory message that no queue takes. It may raise the error."""
+"""Called with each mandatory message that no queue takes. It may raise the error."""
 
 
 class Publisher:

@@ -1,4 +1,4 @@
-"""Revoking: taking tasks that nobody has begun out of their queues, by task id, whether or not any worker runs.
+"""Revocation: taking tasks that nobody has begun out of their queues, by task id, whether or not any worker runs.
 
 Celery's own ``app.control.revoke`` tells the workers that listen, and only they remember it. A connection that sees that
 broadcast go out also removes the tasks (option ``remove_revoked``), for a bounded time; ``revoke`` here does the same and nothing
@@ -111,7 +111,7 @@ def on_broadcast(session: Session, message: Mapping[str, Any], transport: base.T
     the session's own, for ``report_revoked``.
     """
     app = revoking_app()
-    task_ids = revoked_by(message, is_own=app is not None)
+    task_ids = revoked_ids(message, is_own=app is not None)
     if not task_ids:
         return
     removed: list[Task] = []
@@ -124,7 +124,7 @@ def on_broadcast(session: Session, message: Mapping[str, Any], transport: base.T
         report_revoked(app, removed, transport)
 
 
-def revoked_by(message: Mapping[str, Any], *, is_own: bool = False) -> set[str]:
+def revoked_ids(message: Mapping[str, Any], *, is_own: bool = False) -> set[str]:
     """The ids of the tasks that a remote control message revokes everywhere; none for all others.
 
     ``is_own``: it was made by a Celery app of this process, so that it may be read whatever its type, be it pickle.

@@ -58,8 +58,8 @@ class Sender:
     ) -> None:
         """``creates``: a message to the default exchange makes a queue that was never declared, as on ``redis://``.
 
-        ``is_ordered``: the numbers of the ids are those of ``QueueScripts.publish(ordered=True)``. ``on_dead_letters`` is told
-        each queue in which storing a message made others dead letters.
+        ``is_ordered``: the numbers of the ids are those of ``QueueScripts.publish(ordered=True)``. ``on_dead_letters`` is called
+        with each queue in which storing a message made others dead letters.
         """
         self._session = session
         self._on_dead_letters = on_dead_letters
