@@ -75,13 +75,13 @@ def fitting(word: str | None, state: State) -> tuple[str, ...]:
 def history_text(job: Job, word: str | None) -> bytes:
     """The events for a record with this status word, as JSON."""
     own = _own_text(job.history)
-    told = _told(job) if own is None else list(job.history)
+    story = _story(job) if own is None else list(job.history)
     wanted = fitting(word, job.state)
-    if own is not None and (not wanted or told[-1]["event"] in wanted):
+    if own is not None and (not wanted or story[-1]["event"] in wanted):
         return own
-    if wanted and told[-1]["event"] not in wanted:
-        _close(told, job, wanted)
-    return lua_json.dump(told) or b"{}"
+    if wanted and story[-1]["event"] not in wanted:
+        _close(story, job, wanted)
+    return lua_json.dump(story) or b"{}"
 
 
 def _own_text(history: Sequence[Event]) -> bytes | None:
@@ -90,7 +90,7 @@ def _own_text(history: Sequence[Event]) -> bytes | None:
     return lua_json.dump(list(history)) if history and known else None
 
 
-def _told(job: Job) -> list[Event]:
+def _story(job: Job) -> list[Event]:
     """What happened before the last event, as far as the job knows."""
     story: list[Event] = [_event("submitted", job.created_at)]
     ended = job.state in (State.ACTIVE, State.COMPLETED, State.FAILED)

@@ -74,8 +74,8 @@ class Passthrough:
         # A job that has yet to end and is to vanish is damage.
         dying = None if stored.dying == expected.dying or status in UNFINISHED else stored.dying
         bound = scores or needs is not None or dying is not None or b"history" in fields
-        told = bound or status != word_for(job, None) or status == "running"
-        return cls(status if told else None, scores, fields, needs, dying)
+        keeps_status = bound or status != word_for(job, None) or status == "running"
+        return cls(status if keeps_status else None, scores, fields, needs, dying)
 
     def to_extra(self) -> dict[str, Any]:
         """The mapping for ``Job.extra``; empty if there is nothing to remember."""

@@ -46,35 +46,35 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
 
 
 def _stated(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
-    told, role = match.fields, match.role
+    named, role = match.fields, match.role
     about = partial(_fact, entry, role)
     match role:
         case "record":
-            yield about(FactKind.RECORD, told["id"], values=entry.values)
-            yield from _claims(entry, told["id"])
+            yield about(FactKind.RECORD, named["id"], values=entry.values)
+            yield from _claims(entry, named["id"])
         case "queue" | "delayed" | "locks" | "expires":
             for index, (member, score) in enumerate(entry.value, entry.offset):
-                placed = partial(about, FactKind.PLACE, to_text(member), queue=told["queue"])
+                placed = partial(about, FactKind.PLACE, to_text(member), queue=named["queue"])
                 yield placed(member=member, score=score, index=index)
         case "hashes":
             # How many there are is told only by a list that came in one piece.
             length = (b"%d" % len(entry.value),) if entry.offset == 0 else ()
             for index, member in enumerate(entry.value, entry.offset):
-                list_of = partial(about, FactKind.PLACE, to_text(member), label=told["hashed"])
+                list_of = partial(about, FactKind.PLACE, to_text(member), label=named["hashed"])
                 yield list_of(member=member, index=index, values=length)
         case "tag" | "held" | "children":
-            label = told.get("tag", told.get("worker", told.get("id")))
+            label = named.get("tag", named.get("worker", named.get("id")))
             for member in entry.value:
                 yield about(FactKind.NOTE, to_text(member), label=label, member=member)
         case "dependencies":
             for member in entry.value:
-                yield about(FactKind.NOTE, told["id"], member=member)
-                yield _fact(entry, "needed", FactKind.NOTE, to_text(member), member=to_bytes(told["id"]))
+                yield about(FactKind.NOTE, named["id"], member=member)
+                yield _fact(entry, "needed", FactKind.NOTE, to_text(member), member=to_bytes(named["id"]))
         case "lock_waits":
-            yield about(FactKind.NOTE, told["id"], label=told["worker"], values=(entry.value,))
+            yield about(FactKind.NOTE, named["id"], label=named["worker"], values=(entry.value,))
         case "bees":
             for member, score in entry.value:
-                yield about(FactKind.REGISTRY, None, queue=told["queue"], member=member, score=score)
+                yield about(FactKind.REGISTRY, None, queue=named["queue"], member=member, score=score)
         case "hive":
             yield about(FactKind.REGISTRY, None, values=(entry.value,))
         case "scripts":

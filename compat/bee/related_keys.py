@@ -45,4 +45,4 @@ def related_keys(subject: Subject, keyspace: Keyspace) -> Iterator[KeyRef]:
 def _others(view: View) -> set[str]:
     """The job's original, and the jobs that it waits for."""
     original = view.fields.get(b"duplicate")
-    return {*view.needs, *(each.job_id for each in view.told), *({to_text(original)} if original is not None else ())}
+    return {*view.needs, *(each.job_id for each in view.awaited), *({to_text(original)} if original is not None else ())}

@@ -184,7 +184,7 @@ def _list(context: BeeRepairContext) -> Iterator[Command]:
 def _release(context: BeeRepairContext) -> Iterator[Command]:
     """What bee does when what a job waits for ends: the last one to end lets it run, or start its delay."""
     view = context.view
-    ended = {told.job_id for told in view.told if told.status not in UNFINISHED}
+    ended = {awaited.job_id for awaited in view.awaited if awaited.status not in UNFINISHED}
     if not ended:
         return
     leave: Command = ("SREM", context.key("dependencies", id=view.job_id), *map(to_bytes, sorted(ended)))

@@ -77,7 +77,8 @@ class View:
     expected: list[str] = field(factory=list)
     """Jobs that have yet to end, and have this one among those that wait for them."""
     original: Original | None = None
-    told: list[Dependency] = field(factory=list)
+    awaited: list[Dependency] = field(factory=list)
+    """What it knows of the jobs that it waits for."""
 
     @classmethod
     def of(cls, subject: Subject) -> View:
@@ -111,7 +112,7 @@ class View:
                     view.original = Original(status, State(state))
                 case "dependency":
                     status, lists, lost = map(to_text, fact.values)
-                    view.told.append(Dependency(fact.label or "", status, bool(lists), bool(lost)))
+                    view.awaited.append(Dependency(fact.label or "", status, bool(lists), bool(lost)))
         return view
 
     # The record

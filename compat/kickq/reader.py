@@ -39,17 +39,17 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
             role = NAMELESS if misfit is None else misfit.role
             yield Fact(FactKind.ODD, role, entry.key, entry.redis_type, ttl_ms=entry.ttl_ms)
         return
-    role, told = match.role, match.fields
+    role, named = match.role, match.fields
     about = partial(Fact, role=role, key=entry.key, redis_type=entry.redis_type, ttl_ms=entry.ttl_ms)
     match role:
         case "record":
-            yield about(FactKind.RECORD, job_id=told["id"], values=entry.values)
+            yield about(FactKind.RECORD, job_id=named["id"], values=entry.values)
         case "queue":
             for index, member in enumerate(entry.value, entry.offset):
-                yield about(FactKind.PLACE, job_id=to_text(member), queue=told["queue"], member=member, index=index)
+                yield about(FactKind.PLACE, job_id=to_text(member), queue=named["queue"], member=member, index=index)
         case "state":
             for member in entry.value:
-                yield about(FactKind.PLACE, job_id=to_text(member), label=told["state"], member=member)
+                yield about(FactKind.PLACE, job_id=to_text(member), label=named["state"], member=member)
         case "time_index" | "scheduled" | "purge":
             for member, score in entry.value:
                 yield about(FactKind.PLACE, job_id=to_text(member), member=member, score=score)

@@ -104,7 +104,7 @@ def _pattern(routing_key: str) -> str:
     return "^" + r"\.".join({"*": r"[^\.]+", "#": ".*?"}.get(word, word) for word in words) + "$"
 
 
-def lane_of(queue: str, totals: Totals) -> tuple[str, int] | None:
+def bucket_of(queue: str, totals: Totals) -> tuple[str, int] | None:
     """The queue and the bucket of a list whose name holds another separator than the usual one; None for any other list.
 
     Of messages that were sent by name, the list itself tells (``reader.py``); here a binding table had to.

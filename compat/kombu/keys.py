@@ -175,12 +175,12 @@ def is_unicode(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def lane(queue: str, step: int) -> str:
+def bucket_label(queue: str, step: int) -> str:
     """A bucket as label of the totals."""
     return f"{queue}{SEP}{step}"
 
 
-def lane_parts(label: str) -> tuple[str, int]:
-    """The queue and the step behind ``lane``."""
+def parse_bucket_label(label: str) -> tuple[str, int]:
+    """The queue and the step behind ``bucket_label``."""
     queue, _, step = label.rpartition(SEP)
     return queue, int(step)

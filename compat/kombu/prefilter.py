@@ -1,4 +1,4 @@
-"""Sound messages at a glance: those that wait in their list, and in which no rule of the package ``rules`` can find anything.
+"""The prefilter of kombu accepts messages that wait in their list, and in which no rule can find anything.
 
 Any message that a consumer can take is sound as long as it waits once, no consumer has it, and its list is a queue of this
 keyspace. Messages that a consumer has, those that came from another family, and those of Celery 3 are left to the rules.
@@ -18,11 +18,11 @@ from ...schema.prefilter import Item, JobGroup, Member, Prefilter
 from ...schema.text import to_bytes
 from ...schema.totals import Totals
 from ..timestamps import parse_timestamp
-from .bindings import is_of_another_prefix, lane_of
-from .keys import DEFAULT_QUEUE, LISTS, SEP, USUAL, Settings, is_control, lane, layout
+from .bindings import bucket_of, is_of_another_prefix
+from .keys import DEFAULT_QUEUE, LISTS, SEP, USUAL, Settings, bucket_label, is_control, layout
 from .passthrough import HEADER
 from .reader import is_meant_elsewhere, looks_like_message
-from .record import Glance, decode, glance, unreadable
+from .record import Envelope, decode, decode_envelope, unreadable
 
 
 class KombuPrefilter(Prefilter):
@@ -46,7 +46,7 @@ class KombuPrefilter(Prefilter):
         queue, step, is_certain = self._lists[entry.key]
         if int(step) not in self._settings.steps:
             return None  # whether these are other steps, the priorities of all of them tell
-        messages = list(map(_glance, entry.value))
+        messages = list(map(_envelope_in, entry.value))
         for raw, message in zip(entry.value, messages, strict=True):
             if message is None and not _states_by_itself(raw, queue, is_certain):
                 return None
@@ -58,7 +58,7 @@ class KombuPrefilter(Prefilter):
         known = [(index, each) for index, (each, item) in enumerate(zip(messages, items, strict=True)) if each and item]
         if known:
             last, _ = known[-1]
-            totals.maximum("length", entry.offset + last + 1, lane(queue, int(step)))
+            totals.maximum("length", entry.offset + last + 1, bucket_label(queue, int(step)))
             by_name = sum(message.exchange == "" and message.routing_key == queue for _, message in known)
             totals.count("sent by name", queue, by_name)
         return items
@@ -73,7 +73,7 @@ class KombuPrefilter(Prefilter):
         return Subject(tag, queue, (fact,), prefiltered=True)
 
     def is_settled(self, queue: str, totals: Totals) -> bool:
-        return not is_of_another_prefix(queue, totals) and lane_of(queue, totals) is None
+        return not is_of_another_prefix(queue, totals) and bucket_of(queue, totals) is None
 
     def _list(self, key: bytes) -> tuple[str, str, bool] | None:
         """The queue and the bucket of a list, and whether its name alone proves that it is one; None for any other key."""
@@ -85,7 +85,7 @@ class KombuPrefilter(Prefilter):
         is_certain = bool(self._prefix) or is_bucket or queue == DEFAULT_QUEUE
         return queue, match.fields.get("step", "0"), is_certain
 
-    def _item(self, message: Glance, queue: str) -> Item | None:
+    def _item(self, message: Envelope, queue: str) -> Item | None:
         """A waiting message; None where it takes a closer look."""
         if not isinstance(message.headers.get("task"), str) or HEADER in message.headers:
             return None
@@ -102,9 +102,9 @@ def _group(told: tuple[str, State]) -> JobGroup:
     return JobGroup(queue, state, ())
 
 
-def _glance(raw: bytes) -> Glance | None:
+def _envelope_in(raw: bytes) -> Envelope | None:
     try:
-        return glance(raw)
+        return decode_envelope(raw)
     except MalformedValue:
         return None
 

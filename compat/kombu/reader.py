@@ -23,7 +23,7 @@ from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
 from ..memo import remember_last
 from . import bindings
-from .bindings import bindings_of, lane_of
+from .bindings import bindings_of, bucket_of
 from .keys import (
     DEFAULT_QUEUE,
     LISTS,
@@ -32,11 +32,11 @@ from .keys import (
     SEP,
     USUAL,
     Settings,
+    bucket_label,
     is_control,
     is_reply,
-    lane,
-    lane_parts,
     layout,
+    parse_bucket_label,
     settings_of,
     step_of,
     steps_of,
@@ -60,18 +60,18 @@ def facts(entry: Entry, prefix: str, settings: Settings = USUAL) -> Iterator[Fac
     match = next(layout(prefix, settings).matches(entry.key), None)
     if match is None:
         return
-    role, told = match.role, match.fields
+    role, named = match.role, match.fields
     if role in LISTS:
         is_bucket = role == "bucket" and settings.separator == SEP
         if entry.redis_type == "list":
-            step = told.get("step", "0")
-            yield from _list_facts(entry, told["queue"], step, settings, certain=bool(prefix) or is_bucket)
+            step = named.get("step", "0")
+            yield from _list_facts(entry, named["queue"], step, settings, certain=bool(prefix) or is_bucket)
             return
-        if is_bucket or told["queue"] == DEFAULT_QUEUE:
+        if is_bucket or named["queue"] == DEFAULT_QUEUE:
             yield Fact(FactKind.ODD, role, entry.key, entry.redis_type, ttl_ms=entry.ttl_ms)
-        elif is_plausible(told["queue"]):
+        elif is_plausible(named["queue"]):
             # Should it be the name of a queue, a binding table will tell.
-            yield Fact(FactKind.TOKEN, UNCLAIMED, entry.key, entry.redis_type, queue=told["queue"])
+            yield Fact(FactKind.TOKEN, UNCLAIMED, entry.key, entry.redis_type, queue=named["queue"])
         if entry.redis_type == "hash":
             # The name of the hash is an option; that of a keyspace under another prefix ends like the usual one.
             yield from _held_facts(entry, certain=False, label=_other_prefix(entry.key, prefix, b"unacked"))
@@ -107,7 +107,7 @@ def facts(entry: Entry, prefix: str, settings: Settings = USUAL) -> Iterator[Fac
         case "mutex":
             yield about(FactKind.TOKEN)
         case "binding" | "permanent":
-            yield about(FactKind.REGISTRY, label=told["exchange"], values=tuple(entry.value))
+            yield about(FactKind.REGISTRY, label=named["exchange"], values=tuple(entry.value))
         case "deadlines":
             yield about(FactKind.REGISTRY, values=tuple(exchange for exchange, _ in entry.value))
 
@@ -135,7 +135,7 @@ def _other_prefix(key: bytes, prefix: str, end: bytes) -> str | None:
 def _list_facts(entry: Entry, queue: str, step: str, settings: Settings, *, certain: bool) -> Iterator[Fact]:
     """The messages of a list, if it is one of kombu's."""
     if settings.sep is None and step == "0" and not is_control(queue):
-        found = _lane_in(queue, entry.value)
+        found = _bucket_in(queue, entry.value)
         if found is not None:
             queue, sep, step = found
             yield Fact(FactKind.REGISTRY, "separator", entry.key, entry.redis_type, values=(to_bytes(sep),))
@@ -167,7 +167,7 @@ def _list_facts(entry: Entry, queue: str, step: str, settings: Settings, *, cert
 _LANE = re.compile(r"(.*\D)([1-9][0-9]{0,8})", re.DOTALL)
 
 
-def _lane_in(queue: str, items: Sequence[bytes]) -> tuple[str, str, str] | None:
+def _bucket_in(queue: str, items: Sequence[bytes]) -> tuple[str, str, str] | None:
     """Queue, separator and bucket of a list, where its messages name the queue with which the list's name begins.
 
     kombu puts a message into a bucket of no more than its priority, so a queue that was only renamed is none.
@@ -244,7 +244,7 @@ def tally(fact: Fact, totals: Totals, settings: Settings = USUAL) -> None:
     queue = fact.queue or ""
     match fact.role:
         case "waiting":
-            label = lane(queue, step_in(fact))
+            label = bucket_label(queue, step_in(fact))
             totals.maximum("length", (fact.index or 0) + 1, label)
             totals.count("sent by name", queue, int(fact.member == to_bytes(queue)))
         case "claim":
@@ -286,27 +286,27 @@ def _tally_bindings(fact: Fact, totals: Totals, settings: Settings) -> None:
 # Facts to a job
 
 
-Lanes = Mapping[tuple[str, int], tuple[int, int]]
+BucketSpans = Mapping[tuple[str, int], tuple[int, int]]
 """For each bucket of each queue: how many messages are popped before its first one, and how many it has."""
 
 
-def _lanes(totals: Totals) -> Lanes:
+def _bucket_spans(totals: Totals) -> BucketSpans:
     lengths: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for (measure, label), length in totals.maxima.items():
         if measure == "length":
-            queue, step = lane_parts(label)
-            queue, step = lane_of(queue, totals) or (queue, step)
+            queue, step = parse_bucket_label(label)
+            queue, step = bucket_of(queue, totals) or (queue, step)
             lengths[queue].append((step, length))
-    lanes = {}
+    spans = {}
     for queue, buckets in lengths.items():
         before = 0
         for step, length in sorted(buckets):
-            lanes[queue, step] = (before, length)
+            spans[queue, step] = (before, length)
             before += length
-    return lanes
+    return spans
 
 
-lanes_of = remember_last(_lanes)
+bucket_spans_of = remember_last(_bucket_spans)
 """The buckets in complete totals, worked out once for all jobs."""
 
 
@@ -322,7 +322,7 @@ def read(subject: Subject, keyspace: Keyspace) -> Job | None:
     steps, visibility_ms = steps_of(keyspace), settings_of(keyspace).visibility_ms
     step = view.step(steps)
     if view.waiting:
-        queue, step = lane_of(queue, keyspace.totals) or (queue, step)
+        queue, step = bucket_of(queue, keyspace.totals) or (queue, step)
     record, bound = view.record(view.message), known.by_queue.get(queue, ())
     position = _position(view, queue, step, keyspace.totals)
     placed = PlacedRecord(queue, record, text_of(view.own), step, keyspace.now_ms, bound, position, steps, visibility_ms)
@@ -346,5 +346,5 @@ def _position(view: View, queue: str, step: int, totals: Totals) -> int | None:
     if not view.waiting:
         return None
     own = view.waiting[0]
-    before, length = lanes_of(totals).get((queue, step), (0, 0))
+    before, length = bucket_spans_of(totals).get((queue, step), (0, 0))
     return before + max(0, length - 1 - (own.index or 0))

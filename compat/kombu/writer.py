@@ -24,7 +24,7 @@ from ..generated import GeneratedJob
 from ..scripts import script
 from ..timestamps import parse_timestamp
 from .bindings import Bindings, default_bindings, register
-from .keys import STEPS, USUAL, Settings, bucket_key, can_be_queue, is_unicode, lane, lane_parts, layout, step_of
+from .keys import STEPS, USUAL, Settings, bucket_key, bucket_label, can_be_queue, is_unicode, layout, parse_bucket_label, step_of
 from .passthrough import Passthrough, PlacedRecord, head_of, with_overflow
 from .record import Message, Record, eta_text, task_of
 
@@ -198,7 +198,7 @@ def tally_written(job: Job, totals: Totals) -> None:
     KeyFamily.tally_written(job, totals)
     passthrough = Passthrough.of(job)
     step = passthrough.step if passthrough.step is not None else 0
-    totals.name("lanes", [lane(job.queue, step)])
+    totals.name("buckets", [bucket_label(job.queue, step)])
     for binding in default_bindings(job.queue) if passthrough.bindings is None else passthrough.bindings:
         register(totals, binding.exchange, binding.member(job.queue))
 
@@ -214,8 +214,8 @@ def finish(target: Target, written: Totals, settings: Settings = USUAL) -> list[
                     ("SADD", names.key(role, exchange=binding.exchange), to_bytes(binding.member(queue, settings.separator)))
                 )
     steps: dict[str, set[int]] = {}
-    for label in written.names.get("lanes", ()):
-        queue, step = lane_parts(label)
+    for label in written.names.get("buckets", ()):
+        queue, step = parse_bucket_label(label)
         steps.setdefault(queue, set(settings.steps)).add(step)
     for queue in sorted(steps):
         order = sorted(steps[queue])

@@ -59,26 +59,26 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
             role = NAMELESS if misfit is None else misfit.role
             yield Fact(FactKind.ODD, role, entry.key, entry.redis_type, ttl_ms=entry.ttl_ms)
         return
-    role, told = match.role, match.fields
+    role, named = match.role, match.fields
     about = partial(Fact, KINDS[role], role, entry.key, entry.redis_type, ttl_ms=entry.ttl_ms)
     match role:
         case "record":
-            yield about(told["id"], values=entry.values)
+            yield about(named["id"], values=entry.values)
         case "log":
-            yield about(told["id"], values=tuple(entry.value), index=entry.offset)
+            yield about(named["id"], values=tuple(entry.value), index=entry.offset)
         case "all" | "by_state" | "by_type" | "search_word":
-            yield from _member_facts(entry, role, told)
+            yield from _member_facts(entry, role, named)
         case "search_object":
             for code, score in _scored(entry):
-                yield about(told["id"], member=code, score=score)
+                yield about(named["id"], member=code, score=score)
         case _:
-            yield about(queue=told.get("queue"), values=entry.values)
+            yield about(queue=named.get("queue"), values=entry.values)
 
 
-def _member_facts(entry: Entry, role: str, told: Mapping[str, str]) -> Iterator[Fact]:
+def _member_facts(entry: Entry, role: str, named: Mapping[str, str]) -> Iterator[Fact]:
     """One fact a member; a member that names no job is odd."""
     kind = KINDS[role]
-    queue, label = told.get("queue"), told.get("state", told.get("code"))
+    queue, label = named.get("queue"), named.get("state", named.get("code"))
     for index, (member, score) in enumerate(_scored(entry), entry.offset):
         job_id = member_id(member)
         yield Fact(

@@ -118,9 +118,9 @@ def due_of(fields: Mapping[bytes, bytes], score: float | None) -> int | None:
 
     kue 0.9 and later promotes by the score. A score that is no time is a priority of an older version, or damage.
     """
-    told = whole_score(score)
-    if told is not None and told > EARLIEST_TIME:
-        return told
+    time = whole_score(score)
+    if time is not None and time > EARLIEST_TIME:
+        return time
     promote_at = whole(fields.get(b"promote_at"))
     return due_at(fields) if promote_at is None else promote_at
 

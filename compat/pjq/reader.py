@@ -37,11 +37,11 @@ def facts(entry: Entry, prefix: str) -> Iterator[Fact]:
     match = next(layout(prefix).matches(entry.key), None)
     if match is None:
         return
-    role, told = match.role, match.fields
+    role, named = match.role, match.fields
     if role == "record":
-        yield from _record_facts(entry, told["id"])
+        yield from _record_facts(entry, named["id"])
         return
-    about = partial(Fact, role=role, key=entry.key, redis_type=entry.redis_type, queue=told["queue"], ttl_ms=entry.ttl_ms)
+    about = partial(Fact, role=role, key=entry.key, redis_type=entry.redis_type, queue=named["queue"], ttl_ms=entry.ttl_ms)
     if entry.redis_type not in match.pattern.redis_types or role.startswith("staged"):
         yield about(FactKind.ODD)
     elif role in WORKERS:

@@ -33,8 +33,8 @@ def related_keys(subject: Subject, keyspace: Keyspace) -> Iterator[KeyRef]:
 
 
 def _queues(view: View, keyspace: Keyspace) -> set[str]:
-    told = {fact.queue or "" for fact in view.all_places()}
+    queues = {fact.queue or "" for fact in view.all_places()}
     named = (view.members or {}).get("queue_name")
     if isinstance(named, str):
-        told.add(named)
-    return told or set(keyspace.totals.names.get("queues", ()))
+        queues.add(named)
+    return queues or set(keyspace.totals.names.get("queues", ()))

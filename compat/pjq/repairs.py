@@ -96,10 +96,10 @@ def _in_one_place(view: View, keyspace: Keyspace) -> list[Command]:
 def _with_progress(running: str, progress: str) -> JobRepair:
     def mend(view: View, keyspace: Keyspace) -> list[Command]:
         at_work = {fact.queue: fact for fact in view.places.get(running, ())}
-        told = {fact.queue: fact for fact in view.places.get(progress, ())}
+        progressing = {fact.queue: fact for fact in view.places.get(progress, ())}
         names, member = layout(keyspace.prefix), to_bytes(view.job_id)
-        missing = [("ZADD", names.key(progress, queue=queue or ""), 0, member) for queue in at_work if queue not in told]
-        return [*missing, *(_out_of(fact) for queue, fact in told.items() if queue not in at_work)]
+        missing = [("ZADD", names.key(progress, queue=queue or ""), 0, member) for queue in at_work if queue not in progressing]
+        return [*missing, *(_out_of(fact) for queue, fact in progressing.items() if queue not in at_work)]
 
     return mend
 

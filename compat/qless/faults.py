@@ -53,8 +53,8 @@ class QlessFaultTarget(FaultTarget):
         self.worker = to_text(self.stored.fields.get(b"worker", b""))
         self.lock = self.stored.scores.get("locks", 0.0)
 
-    def key(self, role: str, **told: str) -> bytes:
-        return self.names.key(role, **{"id": self.job.id, "queue": self.job.queue, **told})
+    def key(self, role: str, **names: str) -> bytes:
+        return self.names.key(role, **{"id": self.job.id, "queue": self.job.queue, **names})
 
     def set(self, name: str, value: bytes | str | int) -> Command:
         return ("HSET", self.record, name, value)

@@ -91,7 +91,7 @@ def generate_records(jobs: int, seed: int, now_ms: int, shard: Shard = UNSHARDED
                 priority=priority,
                 payload=b'{"n":%d,"body":%b}' % (number, bodies[int(random.random() * len(bodies))]),
                 max_attempts=6,
-                **story.told(drawn, created_at, parents),
+                **story.fields(drawn, created_at, parents),
             )
             made = story.stored(job)
             if made.state is State.WAITING:
@@ -107,7 +107,7 @@ class _Story:
     now_ms: int
     throttles: bool
 
-    def told(self, state: State, created_at: int, parents: deque[str]) -> dict[str, Any]:
+    def fields(self, state: State, created_at: int, parents: deque[str]) -> dict[str, Any]:
         """The canonical fields that tell how a job has come into its state."""
         fields: dict[str, Any] = {"created_at": created_at, "attempts": 0}
         if self.random.random() >= 0.7:

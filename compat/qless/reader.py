@@ -112,8 +112,8 @@ def _hash_of(name: str, scope: Scope) -> Callable[[Entry, KeyMatch], Iterator[Fa
 
     def state(entry: Entry, match: KeyMatch) -> Iterator[Fact]:
         owner = match.fields[name] if name else to_text(entry.key)
-        told = {"queue": match.fields.get("queue"), "label": match.fields.get("measure")}
-        yield _fact(FactKind.NOTE, entry, match.role, job_id=owner, scope=scope, values=entry.values, **told)
+        named = {"queue": match.fields.get("queue"), "label": match.fields.get("measure")}
+        yield _fact(FactKind.NOTE, entry, match.role, job_id=owner, scope=scope, values=entry.values, **named)
 
     return state
 
@@ -158,8 +158,8 @@ def _members(
         yield Fact(kind, role, key, redis_type, job_id, scope, queue, label, member, score, index, (), ttl_ms)
 
 
-def _fact(kind: FactKind, entry: Entry, role: str, **told: Any) -> Fact:
-    return Fact(kind, role, entry.key, entry.redis_type, ttl_ms=entry.ttl_ms, **told)
+def _fact(kind: FactKind, entry: Entry, role: str, **named: Any) -> Fact:
+    return Fact(kind, role, entry.key, entry.redis_type, ttl_ms=entry.ttl_ms, **named)
 
 
 # What jobs tell each other

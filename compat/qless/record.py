@@ -244,13 +244,13 @@ def group_and_message(job: Job) -> tuple[str, str]:
 
 def standard(job: Job) -> Record:
     """What qless itself would have written for this job. A state that it has no word for is left out."""
-    happened, told = _events(job)
-    fields = _standard_fields(job, told)
+    happened, last_queue = _events(job)
+    fields = _standard_fields(job, last_queue)
     depends_on = tuple(sorted(set(job.depends_on))) if job.state is State.BLOCKED else ()
     return Record(fields, tuple(happened), _standard_scores(job), depends_on)
 
 
-def _standard_fields(job: Job, told: str) -> dict[bytes, bytes]:
+def _standard_fields(job: Job, last_queue: str) -> dict[bytes, bytes]:
     """The hash. ``told``: the last queue that the history tells."""
     retries = DEFAULT_RETRIES if job.max_attempts is None else max(0, job.max_attempts - 1)
     spent = (job.attempts or 0) - (job.state is State.ACTIVE)
@@ -266,7 +266,7 @@ def _standard_fields(job: Job, told: str) -> dict[bytes, bytes]:
         b"worker": to_bytes(job.worker or "") if job.state is State.ACTIVE else b"",
         b"expires": b"" if failing else b"0",
         # A completed job is in no queue; its history tells the last one.
-        b"queue": b"" if job.state is State.COMPLETED and told == job.queue else to_bytes(job.queue),
+        b"queue": b"" if job.state is State.COMPLETED and last_queue == job.queue else to_bytes(job.queue),
         b"retries": b"%d" % retries,
         b"remaining": b"%d" % (retries if fresh else max(-1, retries - max(0, spent))),
     }
@@ -303,9 +303,9 @@ def _events(job: Job) -> tuple[list[bytes], str]:
     try:
         own = history.write_list(job.history)
         logged = tuple(map(history.log_line, history.foreign(job.history)))
-        told = _last_queue(job.history)
-        if own and logged == job.logs and (job.queue or not told):
-            return own, told
+        last_queue = _last_queue(job.history)
+        if own and logged == job.logs and (job.queue or not last_queue):
+            return own, last_queue
     except MalformedValue:
         pass
     worker = job.worker or ""

@@ -54,10 +54,10 @@ class QlessRepairContext(RepairContext[View]):
         self.now_s = keyspace.now_ms / 1000
         self.record = self.key("record")
 
-    def key(self, role: str, **told: str) -> bytes:
+    def key(self, role: str, **names: str) -> bytes:
         """A key of the job, in the queue that its hash names."""
         queue = to_text(self.view.fields.get(b"queue", b""))
-        return layout(self.keyspace.prefix).key(role, **{"id": self.view.job_id, "queue": queue, **told})
+        return layout(self.keyspace.prefix).key(role, **{"id": self.view.job_id, "queue": queue, **names})
 
     def set(self, name: str, value: bytes | int) -> Command:
         return ("HSET", self.record, name, value)

@@ -133,8 +133,8 @@ def expressed(job: Job) -> Job:
     score = Passthrough.of_difference(evolve(job, state=state), record, Memberships()).scores.get("work")
     if score is None:
         return job
-    told = evolve(passthrough, state=to_text(record.fields[b"state"]), scores={**passthrough.scores, "work": score})
-    return evolve(job, extra={**job.extra, NAME: told.to_extra()})
+    bound = evolve(passthrough, state=to_text(record.fields[b"state"]), scores={**passthrough.scores, "work": score})
+    return evolve(job, extra={**job.extra, NAME: bound.to_extra()})
 
 
 def _written_state(job: Job, passthrough: Passthrough) -> State:

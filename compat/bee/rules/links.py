@@ -26,7 +26,7 @@ book: Rulebook[View] = Rulebook(view_of)
 )
 def dependencies_end(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.status == "new":
-        for dependency in view.told:
+        for dependency in view.awaited:
             why = broken(dependency)
             if why is not None:
                 yield view.violation(f"waits for job {show(dependency.job_id, 60)}, which {why}: blocked for ever")

@@ -8,8 +8,8 @@ from ....schema.family import Keyspace
 from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import to_bytes
 from ...rulebook import Rulebook
-from ..bindings import is_of_another_prefix, lane_of
-from ..keys import SEP, bucket_key, lane_parts, layout, settings_of, steps_of
+from ..bindings import bucket_of, is_of_another_prefix
+from ..keys import SEP, bucket_key, layout, parse_bucket_label, settings_of, steps_of
 from ..reader import UNCLAIMED
 from ..view import View, view_of
 
@@ -26,7 +26,7 @@ book: Rulebook[View] = Rulebook(view_of)
 def is_consumed(keyspace: Keyspace) -> Iterator[Violation]:
     totals = keyspace.totals
     for queue in totals.labels("sent by name"):
-        is_known = queue in totals.names.get("bound", ()) or is_of_another_prefix(queue, totals) or lane_of(queue, totals)
+        is_known = queue in totals.names.get("bound", ()) or is_of_another_prefix(queue, totals) or bucket_of(queue, totals)
         if not totals.sums["sent by name", queue] and not is_known:
             detail = f"{_waiting(keyspace, queue)} messages in a list that is bound to no exchange"
             yield Violation(
@@ -38,7 +38,7 @@ def _waiting(keyspace: Keyspace, queue: str) -> int:
     return sum(
         length
         for (measure, label), length in keyspace.totals.maxima.items()
-        if measure == "length" and lane_parts(label)[0] == queue
+        if measure == "length" and parse_bucket_label(label)[0] == queue
     )
 
 
@@ -66,8 +66,8 @@ def lock_ends(keyspace: Keyspace) -> Iterator[Violation]:
 def bucket_is_read(keyspace: Keyspace) -> Iterator[Violation]:
     settings, steps = settings_of(keyspace), steps_of(keyspace)
     for (measure, label), length in sorted(keyspace.totals.maxima.items()):
-        queue, step = lane_parts(label) if measure == "length" else ("", 0)
-        queue, step = lane_of(queue, keyspace.totals) or (queue, step)
+        queue, step = parse_bucket_label(label) if measure == "length" else ("", 0)
+        queue, step = bucket_of(queue, keyspace.totals) or (queue, step)
         if step not in steps and not is_of_another_prefix(queue, keyspace.totals):
             detail = f"{length} messages in bucket {step}, which only consumers read whose priority_steps name it"
             yield Violation(detail, bucket_key(keyspace.prefix, queue, step, settings), queue)

@@ -186,8 +186,8 @@ def throttled_is_pending(view: View, _keyspace: Keyspace) -> Iterator[Violation]
             key = next(iter(view.pending.values())).key
             yield view.violation(f"waits for throttle {_throttles(view)} without a hash: the release fails there", key=key)
     elif throttled and (view.word != "throttled" or len(view.pending) != 1):
-        told = f"pending for {_throttles(view)}" if view.pending else "pending for no throttle"
-        yield view.violation(f"{show(view.word, 40)}, in {show(throttled[0].key)}, and {told}", key=throttled[0].key)
+        detail = f"pending for {_throttles(view)}" if view.pending else "pending for no throttle"
+        yield view.violation(f"{show(view.word, 40)}, in {show(throttled[0].key)}, and {detail}", key=throttled[0].key)
     elif view.pending and not throttled:
         key = next(iter(view.pending.values())).key
         yield view.violation(f"pending for throttle {_throttles(view)}, but not throttled in its queue", key=key)

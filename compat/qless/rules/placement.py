@@ -201,8 +201,8 @@ def lock_is_not_over(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     for fact in view.where("locks") if view.is_job and view.word in RUNNING else ():
         if fact.score is not None and fact.score * 1000 <= keyspace.now_ms:
             over = ago(fact.score * 1000, keyspace.now_ms)
-            told = " after the courtesy to its worker" if view.has_grace else ""
-            yield view.violation(f"the lock was over {over}{told}, and nobody has popped since", key=fact.key)
+            detail = " after the courtesy to its worker" if view.has_grace else ""
+            yield view.violation(f"the lock was over {over}{detail}, and nobody has popped since", key=fact.key)
 
 
 @book.about_jobs(

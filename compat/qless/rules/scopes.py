@@ -75,8 +75,8 @@ def tag_is_counted(subject: Subject, keyspace: Keyspace) -> Iterator[Violation]:
     counter, jobs = first(subject, "tags"), size(subject, "tag_jobs")
     counted = None if counter is None else counter.score
     if counted != jobs or jobs == 0:
-        told = "no counter" if counted is None else f"counted {counted:g} times"
-        yield Violation(f"{told}, {jobs} jobs have the tag", layout(keyspace.prefix).key("tags"))
+        detail = "no counter" if counted is None else f"counted {counted:g} times"
+        yield Violation(f"{detail}, {jobs} jobs have the tag", layout(keyspace.prefix).key("tags"))
 
 
 @about(
