@@ -39,9 +39,9 @@ class Sample:
 
     def entries(self) -> Iterator[Entry]:
         """Every key of the capture."""
-        packed = files(self.package).joinpath("data", f"{self.name}.jsonl.gz").read_bytes()
+        compressed = files(self.package).joinpath("data", f"{self.name}.jsonl.gz").read_bytes()
         # Not splitlines: payloads hold line separators of other alphabets.
-        return read_capture(gzip.decompress(packed).decode("utf-8").split("\n"))
+        return read_capture(gzip.decompress(compressed).decode("utf-8").split("\n"))
 
 
 def read_capture(lines: Iterable[str]) -> Iterator[Entry]:

@@ -174,23 +174,23 @@ class KeyRowWriter(PrefilteringReader):
         records, codes, field_sets = fields(found.counts, found.words, batch.fields)
         accepted = batch.accept(records)
         is_accepted = (accepted.at != NOT_ACCEPTED) & (found.ttls < 0) & (numbers != NO_NUMBER)
-        marked = np.zeros(len(field_sets), np.int64)
+        field_set_hashes = np.zeros(len(field_sets), np.int64)
         for code in np.unique(codes[is_accepted]).tolist():
             if self.remembers(field_sets[code]):
-                marked[code] = self._field_set(field_sets[code])
+                field_set_hashes[code] = self._field_set(field_sets[code])
             else:
                 is_accepted &= codes != code
         if is_accepted.any():
             rows = np.flatnonzero(is_accepted)
             rows = rows[np.argsort(buckets_of(numbers[rows], self._buckets), kind="stable")]
-            self._add_accepted(found, rows, numbers[rows], marked[codes[rows]], accepted.take(rows), batch)
+            self._add_accepted(found, rows, numbers[rows], field_set_hashes[codes[rows]], accepted.take(rows), batch)
         for entry in found.take(~is_accepted).entries():
             yield from self.unverified(entry)
 
     def _add_accepted(
-        self, found: Hashes, rows: Any, numbers: Any, shape: Any, accepted: AcceptedColumns, batch: BatchPrefilter
+        self, found: Hashes, rows: Any, numbers: Any, field_set: Any, accepted: AcceptedColumns, batch: BatchPrefilter
     ) -> None:
-        """Records that the prefilter accepts, those of a bucket in a row. ``shape``: the hash of the fields of each."""
+        """Records that the prefilter accepts, those of a bucket in a row. ``field_set``: the hash of the fields of each."""
         self._summary.has_content = True
         keys, counts = found.keys.take(rows), found.counts[rows] // 2
         batch.tally_accepted(keys, numbers, self._summary.totals)
@@ -199,7 +199,7 @@ class KeyRowWriter(PrefilteringReader):
         values = np.repeat(found.begins()[rows] + 1 - 2 * ends[:-1], counts) + 2 * np.arange(ends[-1])
         groups, at, scores, created_at = accepted.groups, accepted.at, accepted.scores, pa.array(accepted.created_at)
         texts = found.words.take(values).to_arrow()
-        self._records.add(_records(keys.to_arrow(), numbers, pa.array(shape), ends, texts, groups, at, scores, created_at))
+        self._records.add(_records(keys.to_arrow(), numbers, pa.array(field_set), ends, texts, groups, at, scores, created_at))
 
     def close(self) -> ReadSummary:
         self._flush_owned_lists()
@@ -317,7 +317,7 @@ class _LazyFile:
 def _records(
     keys: pa.Array,
     numbers: Any,
-    shape: pa.Array,
+    field_set: pa.Array,
     ends: Any,
     texts: pa.Array,
     groups: Sequence[JobGroup],
@@ -327,9 +327,9 @@ def _records(
 ) -> pa.RecordBatch:
     """The key rows of records; each takes away the placement hashes of all places that it claims.
 
-    ``shape``: the hashes of their fields; ``texts``: the values of these, of one record after the other; ``ends``: where those of
-    each begin, and the last end. ``at_group``: which of the groups is that of each; ``scores``: for each index of a group, those
-    there.
+    ``field_set``: the hashes of their fields; ``texts``: the values of these, of one record after the other; ``ends``: where
+    those of each begin, and the last end. ``at_group``: which of the groups is that of each; ``scores``: for each index of a
+    group, those there.
     """
     rows = len(keys)
     bases = np.array([[index_key.base for index_key in group.index_keys] for group in groups], np.uint64)
@@ -343,7 +343,7 @@ def _records(
         home=pa.array(np.array([group.hash for group in groups], np.int64)[at_group]),
         created_at=created_at,
         key=keys,
-        shape=shape,
+        shape=field_set,
         values=_lists(ends, texts),
     )
 
