@@ -37,7 +37,7 @@ def escape(name: str) -> str:
 
 
 def unescape(tag: str) -> str:
-    """The inverse of ``escape``. Text that ``escape`` never writes passes as it is; ``is_escaped`` tells."""
+    """The inverse of ``escape``. Text that ``escape`` never writes passes as it is; ``is_escaped`` says which."""
     return tag.replace("%7B", "{").replace("%7D", "}").replace("%25", "%")
 
 

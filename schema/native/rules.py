@@ -294,7 +294,7 @@ ERROR, WARNING = Severity.ERROR, Severity.WARNING
 
 EXACT_SCORES = "Scores in waiting are exact; a job whose score can't be read is not carried"
 REMEMBERED_SCORES = "Remembered scores are whole numbers; a job that would go by another one is not carried"
-KEPT = "What a migration kept can be read; otherwise the job is not carried"
+OVERFLOW = "What a migration kept can be read; otherwise the job is not carried"
 DELIVERIES = "Deliveries are counted in whole numbers; otherwise the job is not carried"
 TIMES = "When a job was published and delivered can be read; otherwise it is not carried"
 DUE = "A scheduled job has a time when it is due; otherwise it is not carried"
@@ -305,14 +305,14 @@ RULES = (
     _about_job(2, "Every job stands in a place", ERROR, Harm.LOST, _hash_without_place, "put the job back in waiting", True),
     _about_job(3, "Every job stands in one place only", ERROR, Harm.DUPLICATE, _two_places, "keep the first place"),
     _about_job(4, "Every holder has a lease", ERROR, Harm.LOST, _holder_unknown, "put the job back in waiting"),
-    _about_job(5, "Every job has a sound message or a payload", ERROR, Harm.POISON, _no_message, "move the job to dead", True),
+    _about_job(5, "Every job has a valid message or a payload", ERROR, Harm.POISON, _no_message, "move the job to dead", True),
     _about_job(6, EXACT_SCORES, WARNING, Harm.LATE, _score_unreadable, assumes=FIRST),
     _about_job(6, EXACT_SCORES, WARNING, Harm.LATE, _score_inexact),
     _about_job(7, REMEMBERED_SCORES, WARNING, Harm.LATE, _score_forgotten("scheduled", "blocked", "dead"), assumes=FIRST),
     _about_job(8, "A blocked job waits for something", ERROR, Harm.LOST, _blocked_by_nothing, "put the job in waiting"),
     _about_job(9, "Due jobs are promoted", WARNING, Harm.LATE, _overdue, "start a consumer"),
     _about_job(10, "Lapsed leases are reclaimed", WARNING, Harm.LATE, _lapsed, "start a consumer"),
-    _about_job(11, KEPT, WARNING, Harm.COSMETIC, _overflow_malformed, assumes="as the rest of its hash tells"),
+    _about_job(11, OVERFLOW, WARNING, Harm.COSMETIC, _overflow_malformed, assumes="as the rest of its hash says"),
     _about_queues(12, "Queues have a schema that this version knows", ERROR, Harm.LOST, _other_schema, "update ferryman"),
     _about_queues(13, "Jobs belong to a queue that exists", ERROR, Harm.LOST, _jobs_without_queue, "declare the queue"),
     _about_queues(14, "Where jobs wait, one token does", WARNING, Harm.LATE, _tokens, "publish, or start a consumer"),

@@ -50,7 +50,7 @@ T = TypeVar("T")
 REMEMBERED_MS = 600_000
 
 
-#: How many jobs one call removes or gives back; together some milliseconds of the server's time (``lua/_queue.lua``).
+#: How many jobs, or bindings, one call works on: some milliseconds of the server's time (``lua/_common.lua``).
 MAX_PER_CALL = 1000
 
 #: Bytes of messages that one ``take`` gives.

@@ -15,8 +15,8 @@
 -- Lua 5.1 unpacks at most some 8,000 values into a call; commands over many members go in slices of this many values.
 local SLICE = 2000
 
--- Most bindings, or bound queues, of an exchange that one call looks at: some milliseconds of the server's time.
-local PART = 1000
+-- Most jobs, or bindings of an exchange, that one call works on: some milliseconds of the server's time. As in queue_scripts.py.
+local MAX_PER_CALL = 1000
 
 -- Ends the script with a refusal: the words of its reply.
 local function refuse(...)

@@ -31,15 +31,15 @@ local function cursor_of(queue, now)
   return nil
 end
 
--- Removes expired cursors, of more than PART some, and the stream with the last one. Returns how many queues are bound, and when the
--- last expires: of more than PART, when their key does.
+-- Removes expired cursors, of more than MAX_PER_CALL some, and the stream with the last one. Returns how many queues are bound, and
+-- when the last expires: of more than MAX_PER_CALL, when their key does.
 local function sweep(now)
   local number, last = call('HLEN', CURSORS), 0
   local some
-  if number <= PART then
+  if number <= MAX_PER_CALL then
     some = call('HGETALL', CURSORS)
   else
-    some = call('HRANDFIELD', CURSORS, PART, 'WITHVALUES')
+    some = call('HRANDFIELD', CURSORS, MAX_PER_CALL, 'WITHVALUES')
     local left = call('PTTL', CURSORS)
     last = left >= 0 and now + left or math.huge
   end

@@ -31,9 +31,6 @@ local RANK_STEP = 2 ^ 45
 -- Sequences below this belong to migrated jobs, which so stay ahead of what is published while they are being written.
 local IMPORTED = '1099511627776' -- 2^40
 
--- Most jobs that one call promotes, reclaims, returns or deletes: some milliseconds of the server's time.
-local MAX_PER_CALL = 1000
-
 -- Bytes of messages that one call reads (2 to 3 ms a MB, because Lua and the reply have copies of their own), and that one call
 -- frees (0.2 ms a MB): it stops after the job that exceeds them.
 local MAX_READ_BYTES = 4 * 1024 * 1024

@@ -1,4 +1,5 @@
--- Lists the bindings of an exchange, and removes those that have expired: all at once, or PART after PART of very many.
+-- Lists the bindings of an exchange, and removes those that have expired: all at once, or of
+-- very many MAX_PER_CALL a call.
 --
 -- KEYS[1]   exchange hash, see _exchange.lua
 -- ARGV[1]   now
@@ -11,10 +12,10 @@
 
 -- Some fields with their values, and where the next ones begin.
 local function read(from)
-  if from == '0' and call('HLEN', KEYS[1]) <= PART then
+  if from == '0' and call('HLEN', KEYS[1]) <= MAX_PER_CALL then
     return call('HGETALL', KEYS[1]), '0'
   end
-  local found = call('HSCAN', KEYS[1], from, 'COUNT', PART)
+  local found = call('HSCAN', KEYS[1], from, 'COUNT', MAX_PER_CALL)
   return found[2], found[1]
 end
 
