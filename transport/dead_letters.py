@@ -6,7 +6,7 @@ Who does so at the same time or again publishes under the same number, and the t
 dead.
 
 Who meets dead letters: a consumer that takes from the queue or rejects, a publisher whose message made others leave, and every
-connection that consumes anything: it looks at all queues with such an exchange, because perhaps nobody consumes a queue in which
+connection that consumes anything: it polls all queues with such an exchange, because perhaps nobody consumes a queue in which
 messages only wait for their time to be over.
 """
 
@@ -39,11 +39,11 @@ FIRST_POLL = 1.0
 POLL_INTERVAL = 10.0
 """Seconds between such questions."""
 RETRY_INTERVAL = 5.0
-"""Seconds after which letters are tried again that could not be forwarded, because something is damaged."""
+"""Seconds after which dead letters are tried again that could not be forwarded, because something is damaged."""
 FULL_INTERVAL = 1.0
-"""Seconds after which letters are tried again whose target was full."""
+"""Seconds after which dead letters are tried again whose target was full."""
 BATCH = 100
-"""Letters forwarded at once."""
+"""Dead letters forwarded at once."""
 
 Targets = Callable[[str, str, Mapping[str, Any]], Sequence[str]]
 """The queues behind an exchange, for a routing key and headers."""
@@ -64,17 +64,17 @@ class DeadLetters:
         """The queues of this connection's consumers that have a dead letter exchange."""
 
     def mark(self, queue: str) -> None:
-        """There are letters in this queue, or may soon be: it is looked at from now on."""
+        """There are dead letters in this queue, or may soon be: it is polled from now on."""
         self._next_poll[queue] = 0.0
         self._marked = True
 
     def forward(self) -> None:
-        """Forwards the letters of marked queues. Raises connection errors."""
+        """Forwards the dead letters of marked queues. Raises connection errors."""
         if self._marked:
             self._poll_due()
 
     def poll(self) -> None:
-        """For consuming connections, from time to time: looks at every queue whose time has come. Raises connection errors."""
+        """For consuming connections, from time to time: polls every queue whose time has come. Raises connection errors."""
         now = time.monotonic()
         if now >= self._discover_at:
             self._discover_at = now + POLL_INTERVAL
@@ -106,7 +106,7 @@ class DeadLetters:
             self._lock.release()
 
     def _poll_queue(self, queue: str) -> float:
-        """Forwards some letters of a queue. Gives the seconds until the next poll; infinite where none can come any more."""
+        """Forwards some dead letters of a queue. Gives the seconds until the next poll; infinite where none can come any more."""
         try:
             outbox = self._session.link.run(self._session.scripts.outbox(queue, limit=BATCH))
             if outbox is None:
@@ -126,7 +126,7 @@ class DeadLetters:
         return max(0, outbox.next_poll_ms - outbox.now) / 1000
 
     def _forward(self, queue: str, outbox: DeadLetterOutbox) -> list[tuple[DeadLetter, bool]]:
-        """Publishes letters, up to the first that can't be stored now. For each: whether a queue has taken it."""
+        """Publishes dead letters, up to the first that can't be stored now. For each: whether a queue has taken it."""
         messages = {letter.number: dead_letter_message(queue, letter, outbox, self._targets) for letter in outbox.dead_letters}
         sendable = [message for message in messages.values() if message is not None]
         try:

@@ -3,7 +3,7 @@
 Acks that come in quick succession leave in one call, in an event loop at its next turn, in plain ``drain_events`` when what was
 taken together has been handed out; and in one round trip with the next take, if there is one to make. At any other time an ack
 is sent before ``basic_ack`` returns. An event loop keeps acks back for LINGER while its workers have enough to do, so that a few
-leave together. No ack waits longer than KEPT: the renewer's thread sends what a slow callback keeps back.
+leave together. No ack waits longer than FLUSH_AFTER: the renewer's thread sends what a slow callback keeps back.
 
 An ack that the connection may have swallowed is sent again over a fresh one. That is safe: acking twice changes nothing, and
 an ack that comes after its lease has lapsed takes back the copy that waits for redelivery.
