@@ -1,6 +1,6 @@
 """Numbers: decimal text found in Redis, read strictly, and written the way JavaScript and Redis write it.
 
-What is no number, or too large for a 64-bit column, is None: the caller keeps the text aside. Never raises for any bytes.
+What is no number, or too large for a 64-bit column, is None: the caller keeps the text as it is. Never raises for any bytes.
 Called by the readers and writers of every foreign family.
 """
 

@@ -1,6 +1,6 @@
 """Timestamps: ISO 8601 texts found in Redis, as Unix milliseconds and back.
 
-What is no timestamp, or none that a text of this form can name, is None: the caller keeps the text aside. Never raises for any
+What is no timestamp, or none that a text of this form can name, is None: the caller keeps the text as it is. Never raises for any
 text. Called by the readers and writers of foreign families.
 """
 

@@ -149,7 +149,7 @@ class Decision:
     findings: tuple[Finding, ...] = ()
     """Why it stays, or what of it is lost on the way."""
     is_alone: bool = False
-    """Its id is that of its keys, not one that was kept aside: keys can't give two jobs of the source the same queue and id."""
+    """Its id is that of its keys, not one in an overflow: keys can't give two jobs of the source the same queue and id."""
 
     @property
     def refused(self) -> bool:

@@ -49,7 +49,7 @@ class Target:
     generated: bool = False
     """True where only sound jobs of the family's own generator are written, each once, into a keyspace without any.
 
-    Then nothing older has to be taken away, and nothing is lost that must be put aside: writers don't look for either.
+    Then nothing older has to be taken away, and nothing overflows: writers don't look for either.
     """
     fresh: bool = False
     """True where nothing of a job stands but what the same commands have left: writers need not take anything away."""

@@ -162,7 +162,7 @@ def job_of(job_id: str, placed: PlacedRecord) -> Job:
     if overflow is not None:
         extra = {name: each for name, each in overflow.extra.items() if name not in (NAME, NATIVE)}
         kept_own = overflow.extra.get(NATIVE)
-        # Celery gives a task's headers to its next try, which is another message: what is aside was said of this one.
+        # Celery gives a task's headers to its next try, which is another message: the overflow speaks of this one.
         same_message = overflow.as_of == to_bytes(message.tag)
         job = overflow.restored(job, NAME, to_bytes(message.tag))
         if same_message:
@@ -203,7 +203,7 @@ def with_overflow(job: Job, placed: PlacedRecord) -> Record:
         return placed.record
     roomy = placed.record.message.without_header(HEADER)
     if roomy != placed.record.message:
-        # There were no headers, or one of the name that an application has taken: that is put aside as well.
+        # There were no headers, or one of the name that an application has taken: that overflows as well.
         placed = evolve(placed, record=evolve(placed.record, message=roomy))
         overflow = _overflow_of(job, placed) or overflow
     return evolve(placed.record, message=roomy.with_headers(**{HEADER: to_text(overflow.encode())}))

@@ -29,7 +29,7 @@ from ..overflow import FIELD, Overflow
 from .record import NAME, PLACES, Record, is_place, lost, priority_of, standard
 
 LASTING = frozenset({"unique_key"})
-"""All of what is put aside that stays true whatever qless does to the job; it has a notion of everything else."""
+"""All of the overflow that stays true whatever qless does to the job; it has a notion of everything else."""
 
 
 THROTTLED = "throttled"

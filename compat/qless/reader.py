@@ -276,7 +276,7 @@ def read(subject: Subject, keyspace: Keyspace) -> Job | None:
     job = canonical(view.job_id, stored)
     position, rank = _position(view, keyspace), _rank(view, job, keyspace)
     if FIELD in view.fields:
-        # A priority that was put aside may have been turned round, to run at the same rank.
+        # A priority in the overflow may have been turned round, to run at the same rank.
         turned = None if job.priority is None else rank_of(-job.priority)
         job = evolve(with_overflow_restored(job, stored), rank=turned)
     own = Passthrough.of_difference(job, stored, _memberships(view)).to_extra()

@@ -8,7 +8,7 @@ import pytest
 import redis
 from ferryman.schema.family import family_names, get_family
 
-from ..support.features import EMULATED, FEATURES, Kept, kept, table
+from ..support.features import EMULATED, FEATURES, Support, support_of, table
 from ..support.servers import installed_servers
 
 DOCS = Path(__file__).parents[2] / "docs" / "families.md"
@@ -29,6 +29,6 @@ def test_every_family_has_its_section_and_its_line_at_the_head() -> None:
 
 
 @pytest.mark.parametrize(("title", "name"), EMULATED)
-def test_what_is_emulated_is_nothing_that_is_put_aside_or_refused(client: redis.Redis, title: str, name: str) -> None:
+def test_what_is_emulated_neither_overflows_nor_is_refused(client: redis.Redis, title: str, name: str) -> None:
     feature = next(feature for feature in FEATURES if feature.title == title)
-    assert kept(get_family(name), feature, client) is Kept.EMULATED
+    assert support_of(get_family(name), feature, client) is Support.EMULATED

@@ -22,14 +22,14 @@ PLAIN = Job("7", "mail", "mail", State.WAITING, payload=b"{}", created_at=NOW - 
 LINE = b"a line that is easily found"
 
 
-class Kept(StrEnum):
+class Support(StrEnum):
     """What becomes of a feature."""
 
     OWN = "yes"
     """The system has it, and acts on it as far as it acts on such things."""
     EMULATED = "emulated"
     """Its workers get it by other means, in which something of it is lost."""
-    ASIDE = "aside"
+    OVERFLOW = "overflow"
     """The system does not know it. It is kept in the job's record, and comes back on the way back."""
     REFUSED = "refused"
     """Such a job is not carried."""
@@ -86,11 +86,11 @@ EMULATED = {
 ORDER = "order inside a priority"
 
 
-def kept(family: KeyFamily, feature: Feature, client: redis.Redis) -> Kept:
+def support_of(family: KeyFamily, feature: Feature, client: redis.Redis) -> Support:
     """What the family makes of the feature, tried in an empty database."""
     job = feature.job
     if any(finding.severity is Severity.ERROR for finding in family.incompatibilities(job)):
-        return Kept.REFUSED
+        return Support.REFUSED
     client.flushdb()
     store(client, family, family.default_prefix, [job], NOW)
     entries = dump(client)
@@ -100,20 +100,20 @@ def kept(family: KeyFamily, feature: Feature, client: redis.Redis) -> Kept:
     ]
     assert evolve(again, extra={}) == evolve(job, extra={})
     fields = feature.fields or tuple(name for name in feature.changes if name in ("id", "state") or hasattr(job, name))
-    if any(is_aside(name, entries) for name in fields):
-        return Kept.ASIDE
-    return Kept.EMULATED if (feature.title, family.name) in EMULATED else Kept.OWN
+    if any(is_in_overflow(name, entries) for name in fields):
+        return Support.OVERFLOW
+    return Support.EMULATED if (feature.title, family.name) in EMULATED else Support.OWN
 
 
-def is_aside(name: str, entries: Mapping[bytes, Any]) -> bool:
-    """Whether a canonical field stands among what was put aside, wherever in a keyspace the text of that is."""
+def is_in_overflow(name: str, entries: Mapping[bytes, Any]) -> bool:
+    """Whether a canonical field stands in an overflow, wherever in a keyspace the text of that is."""
     texts = repr([entry.value for entry in entries.values()]).replace("\\", "")
     _, _, rest = texts.partition('"fields":{')
     depth, end = 1, 0
     while depth and end < len(rest):
         depth += {"{": 1, "}": -1}.get(rest[end], 0)
         end += 1
-    # Log lines, which are bytes, are put aside elsewhere in some records.
+    # Log lines, which are bytes, overflow elsewhere in some records.
     return f'"{name}":' in rest[:end] or (name == "logs" and base64.b64encode(LINE).decode() in texts)
 
 
@@ -132,6 +132,6 @@ def table(names: Sequence[str], client: redis.Redis) -> str:
     """All of it as Markdown, one column a family."""
     families = [get_family(name) for name in names]
     rows = [["", *names], ["---"] * (len(names) + 1)]
-    rows += [[feature.title, *(str(kept(family, feature, client)) for family in families)] for feature in FEATURES]
+    rows += [[feature.title, *(str(support_of(family, feature, client)) for family in families)] for feature in FEATURES]
     rows.append([ORDER, *("yes" if order_is_kept(family, client) else "by id" for family in families)])
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)

@@ -1,4 +1,4 @@
-"""Whatever stands in the keys of kickq: a finding or a value kept aside, never an error, and never long."""
+"""Whatever stands in the keys of kickq: a finding or a value kept as it is, never an error, and never long."""
 
 from __future__ import annotations
 
