@@ -20,7 +20,7 @@ from ..schema.job import Job
 from ..schema.rule import Harm, Severity, Violation
 from ..schema.tagged_json import decode_tagged, encode_tagged
 from ..schema.text import load_json, to_bytes, to_text
-from .numbers import bounded
+from .numbers import int64_or_none
 from .rulebook import Rulebook
 
 FIELD = b"ferryman"
@@ -161,7 +161,7 @@ DAMAGED = b'{"as_of":"cut short'
 def _one_of(*types: type) -> Callable[[Any], Any]:
     def convert(value: Any) -> Any:
         # The exact type: a bool is an int to isinstance, but no time.
-        if type(value) not in types or (type(value) is int and bounded(value) is None):
+        if type(value) not in types or (type(value) is int and int64_or_none(value) is None):
             raise MalformedValue("an overflowed value has a type that its field can't hold")
         return value
 

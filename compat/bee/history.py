@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...schema.job import Job, State
-from ..numbers import bounded
+from ..numbers import int64_or_none
 from . import lua_json
 
 Event = Mapping[str, Any]
@@ -44,7 +44,7 @@ def event_time(event: Event) -> int | None:
     # Lua may have written a whole number as 1.79e+12.
     if isinstance(value, float) and math.isfinite(value):
         value = int(value)
-    return bounded(value) if type(value) is int else None
+    return int64_or_none(value) if type(value) is int else None
 
 
 def last_time(history: Iterable[Event], *wanted: str) -> int | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...schema.errors import MalformedValue
 from ...schema.text import MAX_JSON_DEPTH, load_json, to_bytes
-from ..numbers import bounded, number
+from ..numbers import int64_or_none, parse_number
 
 
 @lru_cache(maxsize=32)
@@ -54,13 +54,13 @@ def as_list(raw: bytes | None) -> list[Any] | None:
 def plain_number(value: Any) -> int | float | None:
     """A JSON number that 64 bits hold; None for everything else, true and false included."""
     if type(value) is int:
-        return bounded(value)
+        return int64_or_none(value)
     return value if isinstance(value, float) and math.isfinite(value) else None
 
 
 def numeric(value: Any) -> int | float | None:
     """The number that Lua's arithmetic makes of a JSON number or a string with one; None for everything else."""
-    return number(to_bytes(value).strip()) if isinstance(value, str) else plain_number(value)
+    return parse_number(to_bytes(value).strip()) if isinstance(value, str) else plain_number(value)
 
 
 def dependants(raw: bytes | None) -> tuple[str, ...]:

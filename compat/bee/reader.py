@@ -17,7 +17,7 @@ from ...schema.job import Job, State
 from ...schema.keys import KeyMatch
 from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
-from ..numbers import whole_score
+from ..numbers import score_to_int
 from ..overflow import FIELD
 from . import lua_json
 from .keys import SCRIPTS, UNFINISHED, layout
@@ -142,7 +142,7 @@ def tally(fact: Fact, totals: Totals) -> None:
         case "record":
             _tally_record(fact, totals)
         case "bees":
-            beat = whole_score(fact.score)
+            beat = score_to_int(fact.score)
             totals.maximum(f"heartbeat:{fact.queue}", 0 if beat is None else beat, to_text(fact.member or b""))
             totals.name("served", [fact.queue or ""])
         case "lock_waits" if fact.ttl_ms is None:

@@ -14,7 +14,7 @@ from attrs import evolve, field, frozen
 
 from ...schema.job import Job, State, differences
 from ...schema.text import to_bytes, to_text
-from ..numbers import bounded, whole, whole_score
+from ..numbers import int64_or_none, parse_int, score_to_int
 from . import lua_json
 from .history import Event, event_names, events, history_text, last_time
 from .keys import DYING, EVENTS, OPTIONS, OPTIONS_TTL, ROLE_OF, STATES_OF, UNFINISHED, WORDS
@@ -102,21 +102,21 @@ def canonical(job_id: str, stored: Record, extra: Mapping[str, Any] | None = Non
         state=state,
         priority=lua_json.numeric(options.get("priority", 0)),
         payload=get(b"data"),
-        created_at=whole(get(b"submitted")),
+        created_at=parse_int(get(b"submitted")),
         updated_at=last_time(history),
-        due_at=whole_score(stored.scores.get("delayed")) if state is State.SCHEDULED else None,
+        due_at=score_to_int(stored.scores.get("delayed")) if state is State.SCHEDULED else None,
         started_at=last_time(history, "popped"),
         finished_at=last_time(history, *EVENTS) if finished else None,
-        attempts=_attempts(status, history, whole(get(b"retries", b"0"))),
-        max_attempts=None if retries is None else bounded(int(retries) + 1),
+        attempts=_attempts(status, history, parse_int(get(b"retries", b"0"))),
+        max_attempts=None if retries is None else int64_or_none(int(retries) + 1),
         result=get(b"result") if state is State.COMPLETED and status != "duplicate" else None,
         error=to_text(error) if error else None,
         worker=to_text(get(b"worker", b"")) or None,
-        lease_expires_at=whole_score(stored.scores.get("locks")) if state is State.ACTIVE else None,
+        lease_expires_at=score_to_int(stored.scores.get("locks")) if state is State.ACTIVE else None,
         tags=_tags(get(b"tags")),
         depends_on=depends_on,
         unique_key=None if unique_key is None else to_text(unique_key),
-        ttl=bounded(int(timeout)) if timeout is not None and timeout > 0 else None,
+        ttl=int64_or_none(int(timeout)) if timeout is not None and timeout > 0 else None,
         history=history,
         extra={} if extra is None else extra,
     )
@@ -128,7 +128,7 @@ def _attempts(status: str, history: tuple[Event, ...], retries: int | None) -> i
         return event_names(history).count("popped")
     if retries is None:
         return None
-    return bounded(retries + 1) if _has_run(status) else retries
+    return int64_or_none(retries + 1) if _has_run(status) else retries
 
 
 def _has_run(status: str) -> bool:

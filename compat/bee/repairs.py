@@ -100,7 +100,7 @@ def _lock(context: BeeRepairContext) -> Iterator[Command]:
 
 def _requeue(context: BeeRepairContext) -> Iterator[Command]:
     """What bee's own script writes when a lock has run out for good: one retry is spent, and the job waits."""
-    view, retries = context.view, context.view.whole(b"retries")
+    view, retries = context.view, context.view.int_field(b"retries")
     history, allowed = lua_json.as_list(view.fields.get(b"history")), lua_json.plain_number((view.options or {}).get("retries"))
     if view.events[-1:] != ["popped"] or history is None:
         raise Unmendable("its history does not end with the pop: whether it may run again, its worker alone knew")

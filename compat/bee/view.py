@@ -18,7 +18,7 @@ from ...schema.job import State
 from ...schema.rule import Severity, Violation
 from ...schema.text import to_bytes, to_text
 from ..memo import remember_last
-from ..numbers import whole
+from ..numbers import parse_int
 from . import lua_json
 from .history import Event, event_names, events
 from .keys import DYING, SETS, UNFINISHED, hashed
@@ -223,9 +223,9 @@ class View:
         """The key to name in findings: the record, or where else the job shows up."""
         return (self.record or self.facts[0]).key
 
-    def whole(self, name: bytes) -> int | None:
+    def int_field(self, name: bytes) -> int | None:
         """The integer in a field of the hash."""
-        return whole(self.fields.get(name))
+        return parse_int(self.fields.get(name))
 
     def in_set(self, role: str) -> Iterator[Fact]:
         """Where sets of this role hold the job, whatever the queue."""

@@ -16,7 +16,7 @@ from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
-from ..numbers import whole
+from ..numbers import parse_int
 from ..overflow import FIELD
 from .keys import RUN_TRACE, WORDS, counted, layout
 from .passthrough import NAME, Passthrough, take_overflow, with_overflow_restored
@@ -85,8 +85,8 @@ def tally(fact: Fact, totals: Totals) -> None:
                 totals.sample("strange state", to_text(fact.key))
         case "ids":
             # A counter that is no number has given out no id that could be told.
-            totals.maximum("ids", whole(fact.values[0]) or 0)
-            totals.count("bad counter", number=int(whole(fact.values[0]) is None))
+            totals.maximum("ids", parse_int(fact.values[0]) or 0)
+            totals.count("bad counter", number=int(parse_int(fact.values[0]) is None))
 
 
 # Facts to a job

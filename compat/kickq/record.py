@@ -17,7 +17,7 @@ from ...schema.errors import MalformedValue
 from ...schema.job import Job, State, differences
 from ...schema.text import to_bytes, to_text
 from ..members import Member, Members, join, split
-from ..numbers import bounded, whole, whole_score
+from ..numbers import int64_or_none, parse_int, score_to_int
 from .keys import FINISHED, SCHEDULED_WORDS, WORDS, as_sent
 
 ITEM = b"itemData"
@@ -126,7 +126,7 @@ class Record:
     def time(self, name: str) -> int | None:
         """A time of the document; that of the hash where the document was cut."""
         found = as_integer(self.value(name))
-        return whole(self.fields.get(name.encode())) if found is None else found
+        return parse_int(self.fields.get(name.encode())) if found is None else found
 
 
 # Values of the document
@@ -135,7 +135,7 @@ class Record:
 def as_integer(value: Any) -> int | None:
     """The whole milliseconds in a JSON value; None for anything but a number that 64 bits hold."""
     number = as_number(value)
-    return None if number is None else bounded(int(number))
+    return None if number is None else int64_or_none(int(number))
 
 
 def as_number(value: Any) -> int | float | None:
@@ -206,7 +206,7 @@ def canonical(job_id: str, record: Record, extra: Mapping[str, Any] | None = Non
 def due_of(record: Record) -> int | None:
     """When a job is due that waits for a time, Unix ms: as the schedule says, or the document; None where neither does."""
     score = record.scores.get("scheduled")
-    return as_integer(record.value("scheduledFor")) if score is None else whole_score(score)
+    return as_integer(record.value("scheduledFor")) if score is None else score_to_int(score)
 
 
 def said_due(record: Record) -> int | float | None:
@@ -223,7 +223,7 @@ def _max_attempts(record: Record) -> int | None:
     """All runs that a job can get: the first one, retries, and those granted after a run that took too long."""
     runs = as_integer(record.value("retryTimes")) if truthy(record.value("retry")) else 1
     ghosts = as_integer(record.value("ghostTimes")) if truthy(record.value("ghostRetry")) else 0
-    return None if runs is None or ghosts is None else bounded(max(1, runs) + max(0, ghosts))
+    return None if runs is None or ghosts is None else int64_or_none(max(1, runs) + max(0, ghosts))
 
 
 def _ttl(record: Record) -> int | None:
@@ -239,7 +239,7 @@ def _event(run: Any) -> dict[str, Any]:
     return {
         "state": state if isinstance(state, str) else None,
         "started_at": started_at,
-        "finished_at": None if started_at is None or took is None else bounded(started_at + took),
+        "finished_at": None if started_at is None or took is None else int64_or_none(started_at + took),
         # Up to 0.2.4 the member had another name.
         "error": error_text(run.get("error", run.get("errorMessage"))),
     }

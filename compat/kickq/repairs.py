@@ -20,7 +20,7 @@ from ...schema.job import State
 from ...schema.rule import Finding
 from ...schema.text import show, to_bytes
 from ..members import Member, join
-from ..numbers import number_text, whole_score
+from ..numbers import number_text, score_to_int
 from .keys import FINISHED, SCHEDULED_WORDS, WORDS, layout
 from .record import ITEM, PURGE_MS, as_integer, as_number, said_due
 from .rules.record import mirrors
@@ -181,7 +181,7 @@ def _mirrored(view: View, keyspace: Keyspace) -> Iterator[Command]:
 
 def _time_of_schedule(view: View, keyspace: Keyspace) -> Iterator[Command]:
     score = view.times["purge" if view.state in FINISHED else "scheduled"].score
-    whole = whole_score(score)
+    whole = score_to_int(score)
     if score is not None and whole is not None:
         yield from _rewritten(view, keyspace, "scheduledFor", whole if whole == score else score)
 

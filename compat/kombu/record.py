@@ -21,7 +21,7 @@ from ...schema.errors import MalformedValue
 from ...schema.job import Job, State
 from ...schema.text import load_json, load_json_fast, to_bytes, to_text
 from ..memo import remember_last
-from ..numbers import bounded
+from ..numbers import int64_or_none
 from ..timestamps import EPOCH, MILLISECOND, parse_timestamp
 from .keys import STEPS, VISIBILITY_TIMEOUT_MS, step_of
 
@@ -229,7 +229,7 @@ def canonical(job_id: str, queue: str, record: Record, now_ms: int, visibility_m
         due_at=due_at,
         started_at=started_at,
         attempts=_whole(task.get("retries")),
-        lease_expires_at=None if started_at is None else bounded(started_at + visibility_ms),
+        lease_expires_at=None if started_at is None else int64_or_none(started_at + visibility_ms),
         ttl=_time_limit(task.get("timelimit")),
     )
 
@@ -267,7 +267,7 @@ def eta_text(due_at: int) -> str | None:
 
 
 def _milliseconds(seconds: float) -> int | None:
-    return bounded(int(seconds * 1000)) if math.isfinite(seconds) and abs(seconds) < 1e18 else None
+    return int64_or_none(int(seconds * 1000)) if math.isfinite(seconds) and abs(seconds) < 1e18 else None
 
 
 def _time_limit(limits: Any) -> int | None:
@@ -277,7 +277,7 @@ def _time_limit(limits: Any) -> int | None:
 
 
 def _whole(value: Any) -> int | None:
-    return bounded(value) if type(value) is int else None
+    return int64_or_none(value) if type(value) is int else None
 
 
 def _number(value: Any) -> int | float | None:

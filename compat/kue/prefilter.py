@@ -14,7 +14,7 @@ from ...schema.memo import Memo
 from ...schema.prefilter import Accepted, IndexKey, IndexMembers, JobGroup, Member, Prefilter, RecordColumns
 from ...schema.text import not_json, to_text
 from ...schema.totals import Totals
-from ..numbers import number, wholes
+from ..numbers import parse_ints, parse_number
 from ..overflow import FIELD, why_unreadable
 from .keys import BORROWED, EARLIEST_TIME, WORDS, Form, is_borrowed, layout
 from .passthrough import decoded
@@ -196,13 +196,13 @@ class KuePrefilter(Prefilter):
 
 def priority_of(raw: bytes) -> float | None:
     """The score of a job with this priority; None for one that is no number."""
-    value = number(raw)
+    value = parse_number(raw)
     return None if value is None else float(value)
 
 
 def _wholes(column: Sequence[bytes]) -> list[int]:
     """The numbers in a column; -1 for what is none."""
-    return [-1 if value is None else value for value in wholes(column)]
+    return [-1 if value is None else value for value in parse_ints(column)]
 
 
 def _padded_numbers(members: Sequence[bytes]) -> Sequence[int | None]:

@@ -17,7 +17,7 @@ from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
-from ..numbers import whole
+from ..numbers import parse_int
 from ..overflow import FIELD
 from .keys import EARLIEST_TIME, form, is_borrowed, layout, member_id
 from .passthrough import NAME, Passthrough, with_overflow_restored
@@ -129,7 +129,7 @@ def tally(fact: Fact, totals: Totals) -> None:
                 totals.count("strange tokens", fact.queue or "", strange)
         case "ids":
             # A counter that is no number has given out no id that could be told.
-            totals.maximum("ids", whole(fact.values[0]) or 0)
+            totals.maximum("ids", parse_int(fact.values[0]) or 0)
         case "types":
             totals.name("types", map(to_text, fact.values))
         case "lock":

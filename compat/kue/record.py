@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 
 from ...schema.job import Job, State, differences, rank_of
 from ...schema.text import is_json, to_bytes, to_text
-from ..numbers import bounded, number, number_text, whole, whole_score
+from ..numbers import int64_or_none, number_text, parse_int, parse_number, score_to_int
 from .keys import EARLIEST_TIME, STATES, WORDS, valid_id
 
 SHORTEST_LEASE = 100_000
@@ -52,32 +52,32 @@ def canonical(
     """
     get = record.fields.get
     queue = to_text(get(b"type", b""))
-    priority = number(get(b"priority"))
+    priority = parse_number(get(b"priority"))
     place, score_there = waiting
     state = state_of(record.fields)
-    ttl = whole(get(b"ttl"))
+    ttl = parse_int(get(b"ttl"))
     error = get(b"error")
     worker = get(b"workerId")
-    created_at = whole(get(b"created_at"))
-    updated_at = whole(get(b"updated_at"))
-    started_at = whole(get(b"started_at"))
+    created_at = parse_int(get(b"created_at"))
+    updated_at = parse_int(get(b"updated_at"))
+    started_at = parse_int(get(b"started_at"))
     due_at = finished_at = lease_expires_at = None
     match state:
         case State.SCHEDULED:
             due_at = due_of(record.fields, record.scores.get("by_state"))
         case State.COMPLETED:
-            duration = whole(get(b"duration"))
+            duration = parse_int(get(b"duration"))
             if started_at is None or duration is None:
                 # Before 0.9 the start is unknown; the last touch of a completed job is the best upper bound of its end.
                 finished_at = updated_at
             else:
-                finished_at = bounded(started_at + duration)
+                finished_at = int64_or_none(started_at + duration)
         case State.FAILED:
-            finished_at = whole(get(b"failed_at"))
+            finished_at = parse_int(get(b"failed_at"))
         case State.ACTIVE:
             score = record.scores.get("by_state")
             if ttl is not None and ttl > 0 and score is not None and score >= SHORTEST_LEASE:
-                lease_expires_at = whole_score(score)
+                lease_expires_at = score_to_int(score)
     return Job(
         id=job_id,
         queue=queue,
@@ -90,8 +90,8 @@ def canonical(
         due_at=due_at,
         started_at=started_at,
         finished_at=finished_at,
-        attempts=whole(get(b"attempts", b"0")),
-        max_attempts=whole(get(b"max_attempts", b"1")),
+        attempts=parse_int(get(b"attempts", b"0")),
+        max_attempts=parse_int(get(b"max_attempts", b"1")),
         progress=progress_of(get(b"progress")),
         result=get(b"result"),
         error=None if error is None else to_text(error),
@@ -108,9 +108,9 @@ def canonical(
 
 def due_at(fields: Mapping[bytes, bytes]) -> int | None:
     """When the hash alone says that a delayed job is due: what kue up to 0.8 goes by. None where a part of that is lost."""
-    base = whole(fields.get(b"failed_at", fields.get(b"created_at")))
-    delay = number(fields.get(b"delay"))
-    return None if base is None or delay is None else bounded(base + int(delay))
+    base = parse_int(fields.get(b"failed_at", fields.get(b"created_at")))
+    delay = parse_number(fields.get(b"delay"))
+    return None if base is None or delay is None else int64_or_none(base + int(delay))
 
 
 def due_of(fields: Mapping[bytes, bytes], score: float | None) -> int | None:
@@ -118,10 +118,10 @@ def due_of(fields: Mapping[bytes, bytes], score: float | None) -> int | None:
 
     kue 0.9 and later promotes by the score. A score that is no time is a priority of an older version, or damage.
     """
-    time = whole_score(score)
+    time = score_to_int(score)
     if time is not None and time > EARLIEST_TIME:
         return time
-    promote_at = whole(fields.get(b"promote_at"))
+    promote_at = parse_int(fields.get(b"promote_at"))
     return due_at(fields) if promote_at is None else promote_at
 
 
@@ -129,7 +129,7 @@ def progress_of(raw: bytes | None) -> float | None:
     """From 0 to 1, of a text in percent; None where it says anything else."""
     if raw is None:
         return 0.0
-    percent = number(raw)
+    percent = parse_number(raw)
     return percent / 100 if percent is not None and 0 <= percent <= 100 else None
 
 
@@ -218,7 +218,7 @@ def is_readable(name: bytes, raw: bytes | None) -> bool:
     """Whether kue can parse this text of a hash field (None: no such field); if not, the worker that takes the job drops it."""
     match name:
         case b"priority":
-            return number(raw) is not None
+            return parse_number(raw) is not None
         case b"data" | b"result" | b"progress_data":
             return raw is None or is_json(raw)
         case b"backoff":

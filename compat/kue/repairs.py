@@ -18,7 +18,7 @@ from ...schema.family import Command, Keyspace
 from ...schema.job import State
 from ...schema.rule import Finding
 from ...schema.text import is_json, show, to_bytes, to_text
-from ..numbers import number, number_text, whole
+from ..numbers import number_text, parse_int, parse_number
 from ..rulebook import keys_of
 from .keys import STATES, WORDS, Era, Form, form, layout, padded
 from .record import INDEXES, due_at, is_function
@@ -60,21 +60,21 @@ def _member(view: View, keyspace: Keyspace) -> bytes:
 def _score(view: View, keyspace: Keyspace, role: str, priority: float) -> int | float:
     """The score that the job should have in an index of its own."""
     if role == "by_state" and view.state is State.SCHEDULED and Era.of(keyspace.totals) >= Era.V0_9:
-        promote_at = view.whole(b"promote_at")
+        promote_at = view.int_field(b"promote_at")
         due = due_at(view.fields) if promote_at is None else promote_at
         if due is None:
             raise Unmendable("when it is due is lost")
         return max(0, due)
     if role == "by_state" and view.state is State.ACTIVE:
         # A lost lease begins anew: kue gives up on the worker after it.
-        return keyspace.now_ms + (view.whole(b"ttl") or 0) if view.has_ttl else -abs(priority)
+        return keyspace.now_ms + (view.int_field(b"ttl") or 0) if view.has_ttl else -abs(priority)
     return priority
 
 
 def _into(view: View, keyspace: Keyspace, role: str, priority: float | None = None) -> Iterator[Command]:
     """Puts the job into one of its indexes, with the token that a waiting one needs."""
     if priority is None:
-        priority = number(view.fields.get(b"priority"))
+        priority = parse_number(view.fields.get(b"priority"))
     if priority is None or (view.state is State.UNKNOWN and role != "all"):
         return
     key = _key(view, keyspace, role)
@@ -116,7 +116,7 @@ def _logs(view: View) -> Iterator[Command]:
 
 def _moved(view: View, keyspace: Keyspace, state: State) -> Iterator[Command]:
     """Puts the job into another state, as kue does it."""
-    priority = number(view.fields.get(b"priority"))
+    priority = parse_number(view.fields.get(b"priority"))
     if priority is None:
         return
     yield ("HSET", _key(view, keyspace, "record"), "state", WORDS[state], "updated_at", keyspace.now_ms)
@@ -180,7 +180,7 @@ def _requeued(view: View, keyspace: Keyspace, choices: Choices) -> Iterator[Comm
     """Takes a job from a worker that is gone: what kue's own ``inactive()`` writes."""
     if view.fields.get(b"progress") == b"100" and b"duration" in view.fields:
         raise Unmendable("its work is done and would run twice: --repair KUE-17 completes it")
-    times = (view.whole(name) for name in (b"started_at", b"updated_at"))
+    times = (view.int_field(name) for name in (b"started_at", b"updated_at"))
     since = max((time for time in times if time is not None), default=None)
     worker = view.fields.get(b"workerId")
     choices.check(keyspace.now_ms, since, None if worker is None else to_text(worker))
@@ -191,7 +191,7 @@ def _queued(view: View, keyspace: Keyspace) -> Iterator[Command]:
     """Lets a job wait."""
     if not is_json(view.fields.get(b"data")):
         raise Unmendable("its payload can't be read: the worker that takes it would drop it")
-    if number(view.fields.get(b"priority")) is None:
+    if parse_number(view.fields.get(b"priority")) is None:
         raise Unmendable("it has no priority to wait by: --repair KUE-11 first")
     yield from _moved(view, keyspace, State.WAITING)
 
@@ -206,14 +206,14 @@ def _priority(view: View, keyspace: Keyspace) -> Iterator[Command]:
 
 def _scores(view: View, _keyspace: Keyspace) -> Iterator[Command]:
     timed = view.state in (State.SCHEDULED, State.ACTIVE)
-    priority = number(view.fields.get(b"priority"))
+    priority = parse_number(view.fields.get(b"priority"))
     for role, fact in view.own.items():
         if priority is not None and fact.score != float(priority) and not (timed and role == "by_state"):
             yield ("ZADD", fact.key, number_text(priority), fact.member or b"")
 
 
 def _due_score(view: View, keyspace: Keyspace) -> Iterator[Command]:
-    fact, priority = view.own.get("by_state"), number(view.fields.get(b"priority"))
+    fact, priority = view.own.get("by_state"), parse_number(view.fields.get(b"priority"))
     if fact is not None and priority is not None:
         yield ("ZADD", fact.key, number_text(_score(view, keyspace, "by_state", priority)), fact.member or b"")
 
@@ -222,7 +222,7 @@ def _complete(view: View, keyspace: Keyspace) -> Iterator[Command]:
     if not view.fields.get(b"removeOnComplete"):
         moves = list(_moved(view, keyspace, State.COMPLETED))
         if moves:
-            made = max(0, view.whole(b"attempts") or 0)
+            made = max(0, view.int_field(b"attempts") or 0)
             yield from (*moves, ("HSET", _key(view, keyspace, "record"), "attempts", made + 1))
 
 
@@ -237,9 +237,9 @@ def _results(view: View, keyspace: Keyspace) -> Iterator[Command]:
 
 
 def _attempts(view: View, keyspace: Keyspace) -> Iterator[Command]:
-    allowed = whole(view.fields.get(b"max_attempts"))
+    allowed = parse_int(view.fields.get(b"max_attempts"))
     if allowed is None or allowed < 1:
-        made = whole(view.fields.get(b"attempts")) or 0
+        made = parse_int(view.fields.get(b"attempts")) or 0
         yield ("HSET", _key(view, keyspace, "record"), "max_attempts", max(1, made))
 
 

@@ -12,7 +12,7 @@ from ...schema.job import State
 from ...schema.rule import Severity, Violation
 from ...schema.text import to_text
 from ..memo import remember_last
-from ..numbers import whole
+from ..numbers import parse_int
 from .passthrough import Counts
 from .record import due_of, state_of
 
@@ -69,7 +69,7 @@ class View:
     @property
     def has_ttl(self) -> bool:
         """Whether kue gives up on the job when a worker takes too long."""
-        return (self.whole(b"ttl") or 0) > 0
+        return (self.int_field(b"ttl") or 0) > 0
 
     @property
     def due_at(self) -> int | None:
@@ -94,9 +94,9 @@ class View:
         plain = self.job_id.encode()
         return bool(self.own) and all(fact.member == plain for fact in self.own.values())
 
-    def whole(self, name: bytes) -> int | None:
+    def int_field(self, name: bytes) -> int | None:
         """The integer in a field of the hash."""
-        return whole(self.fields.get(name))
+        return parse_int(self.fields.get(name))
 
     def search_counts(self) -> tuple[Counts, Counts]:
         """What the search index says of the job: from its own key, and from the keys of the words."""

@@ -18,7 +18,7 @@ from ...schema.family import Keyspace
 from ...schema.job import Job, State
 from ...schema.text import to_text
 from ...schema.totals import Totals
-from ..numbers import LARGEST
+from ..numbers import MAX_INT64
 from ..overflow import FIELD
 from .keys import CONTAINERS, JS_1, LISTS, WORKERS, is_uuid, layout
 from .passthrough import job_of
@@ -117,7 +117,7 @@ def _microseconds(seconds: float) -> int:
     """Fine enough to give back every score that the program writes."""
     if math.isnan(seconds):
         return 0
-    return round(max(-LARGEST, min(seconds * 1e6, LARGEST)))
+    return round(max(-MAX_INT64, min(seconds * 1e6, MAX_INT64)))
 
 
 # Facts to a job

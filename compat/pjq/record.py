@@ -15,7 +15,7 @@ from attrs import frozen
 
 from ...schema.job import Job, State, differences
 from ...schema.text import to_bytes, to_text
-from ..numbers import bounded, number, number_text, whole_score
+from ..numbers import int64_or_none, number_text, parse_number, score_to_int
 from ..timestamps import parse_timestamp, timestamp_text
 from .keys import LEASE_MS
 from .payload import Members, Text, compose, has_failed, key_texts, members_of, output
@@ -64,7 +64,7 @@ def canonical(job_id: str, queue: str, record: Record, extra: Mapping[str, Any] 
     name, stdout = members.get("command"), output(members, "stdout") if state in FINISHED else None
     dispatched = milliseconds(scores.get("dispatched"))
     touched = [dispatched, milliseconds(scores.get("processing")), milliseconds(scores.get("finished"))]
-    touched.append(whole_score(scores.get("js_leased")))
+    touched.append(score_to_int(scores.get("js_leased")))
     progress = scores.get("progress", scores.get("js_progress"))
     # Who has a job that was dispatched and not yet accepted stands nowhere; the hash may name an earlier worker.
     worker = None if record.role == "dispatched" else get(b"worker_uuid")
@@ -83,7 +83,7 @@ def canonical(job_id: str, queue: str, record: Record, extra: Mapping[str, Any] 
         result=None if stdout is None else to_bytes(stdout),
         error=output(members, "stderr") if state is State.FAILED else None,
         worker=to_text(worker) if worker else None,
-        lease_expires_at=None if dispatched is None or record.role != "dispatched" else bounded(dispatched + LEASE_MS),
+        lease_expires_at=None if dispatched is None or record.role != "dispatched" else int64_or_none(dispatched + LEASE_MS),
         extra={} if extra is None else extra,
     )
 
@@ -91,7 +91,7 @@ def canonical(job_id: str, queue: str, record: Record, extra: Mapping[str, Any] 
 def finished_ms(record: Record) -> int | None:
     """When a job was finished: a number of seconds, as the program needs it, or a date, as workers are told to send it."""
     raw = record.fields.get(b"finished_at")
-    seconds = number(raw)
+    seconds = parse_number(raw)
     if seconds is None and raw is not None:
         found = parse_timestamp(_text(raw))
         if found is not None:
@@ -103,7 +103,7 @@ def milliseconds(seconds: float | None) -> int | None:
     """Seconds as milliseconds; None for what is no time that 64 bits hold."""
     if seconds is None or not math.isfinite(seconds) or abs(seconds) > 1e16:
         return None
-    return bounded(round(seconds * 1000))
+    return int64_or_none(round(seconds * 1000))
 
 
 def _text(raw: bytes | None) -> str | None:

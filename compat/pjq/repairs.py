@@ -19,7 +19,7 @@ from ...schema.fact import Fact, Subject
 from ...schema.family import Command, Keyspace
 from ...schema.rule import Finding
 from ...schema.text import to_bytes
-from ..numbers import number, number_text
+from ..numbers import number_text, parse_number
 from .keys import EARLIEST, LATEST, LEASE_MS, layout
 from .record import finished_ms
 from .rules.placement import EXACT
@@ -145,7 +145,7 @@ def _listed_as_finished(view: View, keyspace: Keyspace) -> list[Command]:
     if not named or b"dispatched_at" not in view.fields or b"worker_uuid" not in view.fields:
         return []
     raw = view.fields[b"finished_at"]
-    seconds = raw if number(raw) is not None else number_text(ended / 1000)
+    seconds = raw if parse_number(raw) is not None else number_text(ended / 1000)
     finished = layout(keyspace.prefix).key("finished", queue=view.queue)
     written: list[Command] = [] if seconds == raw else [("HSET", view.record.key, "finished_at", seconds)]
     return [*written, ("ZADD", finished, seconds, to_bytes(view.job_id))]
@@ -157,7 +157,7 @@ def _in_seconds(view: View, keyspace: Keyspace) -> list[Command]:
         seconds = (fact.score or 0) / 1000
         if (fact.score or 0) > LATEST and EARLIEST <= seconds <= keyspace.now_ms / 1000 + LEASE_MS / 1000:
             commands.append(("ZADD", fact.key, repr(seconds), fact.member or b""))
-    finished_at = number(view.fields.get(b"finished_at"))
+    finished_at = parse_number(view.fields.get(b"finished_at"))
     for fact in view.places.get("finished", ()):
         if finished_at is not None and abs(finished_at - (fact.score or 0)) > EXACT:
             commands.append(("ZADD", fact.key, view.fields[b"finished_at"], fact.member or b""))

@@ -19,7 +19,7 @@ from ...schema.job import Job, State, rank_of
 from ...schema.keys import KeyMatch
 from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
-from ..numbers import number
+from ..numbers import parse_number
 from ..overflow import FIELD
 from .history import LATEST
 from .keys import INDEXES, Generation, Scope, era_of, layout, time_part
@@ -249,7 +249,7 @@ def _tally_place(fact: Fact, totals: Totals) -> None:
 def _tally_config(fact: Fact, totals: Totals) -> None:
     for name, raw in fact.fields.items():
         option = to_text(name)
-        seconds = number(raw)
+        seconds = parse_number(raw)
         if option.endswith("heartbeat") and seconds is not None and 0 <= seconds < LATEST:
             totals.maximum("heartbeat", int(seconds), option)
         elif option == "max-job-history":

@@ -16,7 +16,7 @@ from attrs import field, frozen
 from ...schema.errors import MalformedValue
 from ...schema.job import Job, State, differences, rank_of
 from ...schema.text import to_bytes, to_text
-from ..numbers import bounded, number, whole
+from ..numbers import int64_or_none, parse_int, parse_number
 from . import history, lua_json
 from .history import Event
 
@@ -165,10 +165,10 @@ def canonical(job_id: str, record: Record, extra: Mapping[str, Any] | None = Non
     """The job that a record describes. What has no sensible value is None."""
     get = record.fields.get
     state, scores, happened = record.state, record.scores, record.events
-    retries, remaining = whole(get(b"retries")), whole(get(b"remaining"))
+    retries, remaining = parse_int(get(b"retries")), parse_int(get(b"remaining"))
     own = [event for event in happened if history.is_own(event)]
     popped, puts = history.named(own, "popped"), history.named(own, "put")
-    time = milliseconds(number(get(b"time")))
+    time = milliseconds(parse_number(get(b"time")))
     created_at = milliseconds(puts[0]["when"]) if puts else None
     if created_at is not None and time is not None and not popped and created_at <= time < created_at + 1000:
         created_at = time
@@ -189,13 +189,13 @@ def canonical(job_id: str, record: Record, extra: Mapping[str, Any] | None = Non
         case State.SCHEDULED:
             due_at = _due_at(scores.get("scheduled"))
         case State.BLOCKED:
-            due_at = milliseconds(number(get(b"scheduled")))
+            due_at = milliseconds(parse_number(get(b"scheduled")))
     return Job(
         id=job_id,
         queue=record.queue,
         name=to_text(get(b"klass", b"")),
         state=state,
-        priority=number(get(b"priority")),
+        priority=parse_number(get(b"priority")),
         payload=get(b"data"),
         created_at=created_at,
         updated_at=max((each for each in (*times, time) if each is not None), default=None),
@@ -203,7 +203,7 @@ def canonical(job_id: str, record: Record, extra: Mapping[str, Any] | None = Non
         started_at=started_at,
         finished_at=finished_at,
         attempts=_attempts(state, len(popped), retries, remaining),
-        max_attempts=None if retries is None else bounded(retries + 1),
+        max_attempts=None if retries is None else int64_or_none(retries + 1),
         error=_error(record),
         worker=worker or None,
         # A lock at 0 is one that was never given: see ``standard``.
@@ -221,7 +221,7 @@ def _attempts(state: State, popped: int, retries: int | None, remaining: int | N
     if retries is None or remaining is None:
         return popped
     spent = retries - remaining + (state is State.ACTIVE)
-    return max(popped, bounded(spent) or 0)
+    return max(popped, int64_or_none(spent) or 0)
 
 
 def _error(record: Record) -> str | None:

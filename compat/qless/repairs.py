@@ -19,7 +19,7 @@ from ...schema.family import Command, Keyspace
 from ...schema.job import State
 from ...schema.rule import Finding
 from ...schema.text import to_bytes, to_text
-from ..numbers import number, whole
+from ..numbers import parse_int, parse_number
 from ..repairs import RepairContext
 from . import lua_json
 from .keys import Generation, Scope, era_of, layout
@@ -64,13 +64,13 @@ class QlessRepairContext(RepairContext[View]):
 
     def into_queue(self) -> Iterator[Command]:
         """Puts the job into its queue, where it would stand had it never left."""
-        priority = number(self.view.fields.get(b"priority"))
+        priority = parse_number(self.view.fields.get(b"priority"))
         if priority is not None:
             yield ("ZADD", self.key("work"), score_text(self.work_score(priority)), self.id)
 
     def released(self) -> Iterator[Command]:
         """Lets a job run that depended on others."""
-        due = number(self.view.fields.get(b"scheduled"))
+        due = parse_number(self.view.fields.get(b"scheduled"))
         if due is not None and due > self.now_s:
             yield self.set("state", b"scheduled")
             yield from (("ZADD", self.key("scheduled"), score_text(due), self.id), ("HDEL", self.record, "scheduled"))
@@ -83,7 +83,7 @@ class QlessRepairContext(RepairContext[View]):
 
     def work_score(self, priority: int | float) -> float:
         """Of priority and time, in the order of the software in use."""
-        since = number(self.view.fields.get(b"time"))
+        since = parse_number(self.view.fields.get(b"time"))
         if since is None:
             puts = [event["when"] for event in self.view.stored.events if event["what"] == "put"]
             since = puts[-1] if puts else self.now_s
@@ -169,7 +169,8 @@ def _lock_lost(context: QlessRepairContext) -> Iterator[Command]:
 
 def _depends(context: QlessRepairContext) -> Iterator[Command]:
     if context.view.dependencies:
-        yield ("ZADD", context.key("depends"), score_text(number(context.view.fields.get(b"time")) or context.now_s), context.id)
+        since = parse_number(context.view.fields.get(b"time")) or context.now_s
+        yield ("ZADD", context.key("depends"), score_text(since), context.id)
     else:
         yield from context.released()
 
@@ -187,7 +188,7 @@ def _listed_as_failed(context: QlessRepairContext) -> Iterator[Command]:
 def _completed(context: QlessRepairContext) -> Iterator[Command]:
     yield from _out_of(in_queues(context.view), context.keyspace)
     if not context.view.where("completed"):
-        since = number(context.view.fields.get(b"time"))
+        since = parse_number(context.view.fields.get(b"time"))
         yield ("ZADD", context.key("completed"), score_text(context.now_s if since is None else since), context.id)
 
 
@@ -258,7 +259,7 @@ def _tags_agree(context: QlessRepairContext) -> Iterator[Command]:
             yield ("ZREM", fact.key, context.id)
             yield ("ZINCRBY", context.key("tags"), -1, to_bytes(tag))
     if context.finding_key == context.record:
-        since = number(view.fields.get(b"time")) or context.now_s
+        since = parse_number(view.fields.get(b"time")) or context.now_s
         for tag in dict.fromkeys(tags):
             if tag not in view.tagged:
                 yield ("ZADD", context.key("tagged", tag=tag), score_text(since), context.id)
@@ -291,10 +292,10 @@ def _dependencies_alone(context: QlessRepairContext) -> Iterator[Command]:
 def _numbers(context: QlessRepairContext) -> Iterator[Command]:
     fields = context.view.fields
     for name in (b"retries", b"remaining"):
-        value = number(fields.get(name))
-        if name in fields and whole(fields[name]) is None and value is not None and abs(value) < 2**53:
+        value = parse_number(fields.get(name))
+        if name in fields and parse_int(fields[name]) is None and value is not None and abs(value) < 2**53:
             yield context.set(name.decode(), math.floor(value))
-    if b"priority" in fields and number(fields[b"priority"]) is None:
+    if b"priority" in fields and parse_number(fields[b"priority"]) is None:
         yield context.set("priority", 0)
 
 
@@ -336,7 +337,7 @@ def _throttled(context: QlessRepairContext) -> Iterator[Command]:
 
 
 def _score_anew(context: QlessRepairContext) -> Iterator[Command]:
-    priority = number(context.view.fields.get(b"priority"))
+    priority = parse_number(context.view.fields.get(b"priority"))
     if priority is not None and context.finding_key != context.record:
         yield ("ZADD", context.finding_key, score_text(context.work_score(priority)), context.id)
 

@@ -11,7 +11,7 @@ from ...schema.fact import Subject
 from ...schema.family import Command, Keyspace
 from ...schema.rule import Finding
 from ...schema.text import to_bytes
-from ..numbers import whole
+from ..numbers import parse_int
 from .keys import layout
 from .record import score_text
 from .rules.scopes import CELL, first, size
@@ -46,12 +46,12 @@ def _statistics(_finding: Finding, subject: Subject, _keyspace: Keyspace) -> Ite
     for fact in subject.in_role("statistics"):
         fields = fact.fields
         if fact.label == "stats":
-            failed, failures = (whole(fields.get(name, b"0")) for name in (b"failed", b"failures"))
+            failed, failures = (parse_int(fields.get(name, b"0")) for name in (b"failed", b"failures"))
             kept = max(0, failed or 0)
             yield ("HSET", fact.key, "failed", kept, "failures", max(kept, failures or 0))
         elif all(b"-" not in name for name in fields):
-            seen = sum(whole(raw) or 0 for name, raw in fields.items() if CELL.fullmatch(name))
-            if whole(fields.get(b"total", b"0")) != seen:
+            seen = sum(parse_int(raw) or 0 for name, raw in fields.items() if CELL.fullmatch(name))
+            if parse_int(fields.get(b"total", b"0")) != seen:
                 yield ("HSET", fact.key, "total", seen)
 
 

@@ -15,7 +15,7 @@ from ...schema.job import State
 from ...schema.rule import Severity, Violation
 from ...schema.text import to_text
 from ..memo import remember_last
-from ..numbers import whole
+from ..numbers import parse_int
 from .keys import INDEXES, Scope
 from .record import Record
 
@@ -154,9 +154,9 @@ class View:
         """Every place of one role, in whatever queue."""
         return [fact for fact in self.places if fact.role == role]
 
-    def whole(self, name: bytes) -> int | None:
+    def int_field(self, name: bytes) -> int | None:
         """The integer in a field of the hash."""
-        return whole(self.fields.get(name))
+        return parse_int(self.fields.get(name))
 
     def violation(
         self, detail: str, *, key: bytes | None = None, severity: Severity | None = None, queue: str | None = None

@@ -17,17 +17,17 @@ from ..errors import MalformedValue
 from ..job import Job, differences
 from ..tagged_json import decode_tagged, encode_tagged
 from .record import (
-    LARGEST,
+    MAX_INT64,
     NAME,
     ROLE_OF,
     Passthrough,
     Stored,
     canonical,
     message_of,
+    score_to_int,
     standard,
     standard_at,
     waiting_score_of,
-    whole_score,
 )
 from .scripts.waiting_score import ASCENDING, RANK_STEP, PriorityOrder
 
@@ -127,7 +127,7 @@ def _checked(name: str, value: Any) -> Any:
     types = _TYPES.get(name)
     if types is None or type(value) not in types:
         raise MalformedValue("the overflow has a field that can't be there, or a value that its field can't have")
-    if type(value) is int and abs(value) > LARGEST:
+    if type(value) is int and abs(value) > MAX_INT64:
         raise MalformedValue("the overflow has a number that 64 bits can't hold")
     if isinstance(value, list):
         item = _ITEMS[name]
@@ -169,7 +169,7 @@ def job_of(job_id: str, queue: str, stored: Stored, order: PriorityOrder = ASCEN
             fields[Overflow.FIELD] = raw
         else:
             native, restored = overflow.native, overflow.fields_for(stored)
-    score = whole_score(stored.waiting_score)
+    score = score_to_int(stored.waiting_score)
     rank = None if score is None else score // RANK_STEP
     # A migration made the sequence of a position (``standard``), also for jobs that were not due yet.
     written = None if native or score is None else score % RANK_STEP - 1

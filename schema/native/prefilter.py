@@ -21,7 +21,7 @@ from . import codec
 from .keys import is_escaped, unescape
 from .layout import layout
 from .overflow import Overflow, is_plain
-from .record import CANCELLED, STATES, number, whole, whole_score
+from .record import CANCELLED, STATES, parse_int, parse_number, score_to_int
 from .rules import LATE_MS
 from .scripts.waiting_score import sequence_of
 
@@ -62,14 +62,14 @@ class NativePrefilter(Prefilter):
             return Accepted.none(rows)
         # Messages of kombu don't say when they were published.
         is_dated = b"published_at" in records
-        created_at = list(map(whole, records[b"published_at"])) if is_dated else [None] * rows
+        created_at = list(map(parse_int, records[b"published_at"])) if is_dated else [None] * rows
         rejected = {row for row, time in enumerate(created_at) if is_dated and time is None}
         if b"reason" in records:
             rejected.update(row for row, reason in enumerate(records[b"reason"]) if reason == CANCELLED)
         if b"score" in records:
-            rejected.update(row for row, score in enumerate(records[b"score"]) if number(score) is None)
+            rejected.update(row for row, score in enumerate(records[b"score"]) if parse_number(score) is None)
         for name in (b"deliveries", b"delivered_at"):
-            rejected.update(row for row, value in enumerate(records.get(name, ())) if whole(value) is None)
+            rejected.update(row for row, value in enumerate(records.get(name, ())) if parse_int(value) is None)
         if b"payload" not in records:
             rejected.update(row for row, message in enumerate(records[b"message"]) if not is_message(message))
         if Overflow.FIELD in records:
@@ -113,7 +113,7 @@ class NativePrefilter(Prefilter):
     def tally_index(self, entry: Entry, scores: Sequence[float], totals: Totals) -> None:
         index = self.index(entry.key)
         if scores and index is not None and index[1] == "waiting":
-            highest = max(sequence_of(whole_score(score) or 0) for score in scores)
+            highest = max(sequence_of(score_to_int(score) or 0) for score in scores)
             self.tally_waiting(index[0], len(scores), highest, totals)
 
     def tally_waiting(self, queue: str, members: int, highest: int, totals: Totals) -> None:
@@ -135,7 +135,7 @@ class NativePrefilter(Prefilter):
         return None if queue is None else (queue, to_text(name))
 
     def _is_late(self, due_at: float) -> bool:
-        return due_at < self.late or whole_score(due_at) is None
+        return due_at < self.late or score_to_int(due_at) is None
 
 
 def _queue(tag: bytes) -> str | None:

@@ -22,7 +22,7 @@ from . import codec
 from .keys import is_escaped, unescape
 from .layout import PLACES, WITH_TTL, layout
 from .overflow import job_of
-from .record import Stored, whole, whole_score
+from .record import Stored, parse_int, score_to_int
 from .routing import NO_HEADERS, queues_of
 from .scripts.exchange import Binding
 from .scripts.waiting_score import ASCENDING, DESCENDING, PriorityOrder, sequence_of
@@ -115,7 +115,7 @@ def tally(fact: Fact, totals: Totals) -> None:
         case "meta":
             _tally_meta(fact, queue, totals)
         case "consumers":
-            totals.maximum("lease", whole_score(fact.score) or 0, consumer_label(queue, to_text(fact.member or b"")))
+            totals.maximum("lease", score_to_int(fact.score) or 0, consumer_label(queue, to_text(fact.member or b"")))
         case "queues":
             totals.name("registered", map(to_text, fact.values))
         case "forwarding":
@@ -126,7 +126,7 @@ def tally(fact: Fact, totals: Totals) -> None:
             totals.count("tokens", queue, len(fact.values))
         case "waiting" | "held":
             totals.count(fact.role, queue)
-            score = whole_score(fact.score)
+            score = score_to_int(fact.score)
             if score is not None:
                 totals.maximum("highest sequence", sequence_of(score), queue)
         case "record":
@@ -145,7 +145,7 @@ def _tally_meta(fact: Fact, queue: str, totals: Totals) -> None:
     if fields.get(b"schema") != b"1":
         totals.name("other schema", [queue])
         totals.sample("other schema", to_text(fields.get(b"schema", b"")), queue)
-    totals.maximum("sequence", whole(fields.get(b"sequence", b"0")) or 0, queue)
+    totals.maximum("sequence", parse_int(fields.get(b"sequence", b"0")) or 0, queue)
 
 
 def order_of(queue: str, totals: Totals) -> PriorityOrder:

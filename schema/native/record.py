@@ -21,7 +21,7 @@ from .scripts.waiting_score import ASCENDING, IMPORTED, RANK_STEP, PriorityOrder
 NAME = "ferryman"
 """The family's name in URLs and in ``Job.extra``."""
 
-LARGEST = 2**63 - 1
+MAX_INT64 = 2**63 - 1
 
 STATES = {
     "waiting": State.WAITING,
@@ -102,7 +102,7 @@ class Stored:
     @property
     def waiting_score(self) -> float | None:
         """Its score in waiting: the one it has where it waits or is held, else what the hash remembers."""
-        return self.score if self.role in ("waiting", "held") else number(self.fields.get(b"score"))
+        return self.score if self.role in ("waiting", "held") else parse_number(self.fields.get(b"score"))
 
     @property
     def location(self) -> list[Any]:
@@ -110,24 +110,24 @@ class Stored:
         return [self.role, self.score]
 
 
-def whole(raw: bytes | None) -> int | None:
+def parse_int(raw: bytes | None) -> int | None:
     """The integer of a decimal text; None for anything else, and for what 64 bits can't hold."""
     if raw is None or len(raw) > 20:
         return None
     digits = raw.removeprefix(b"-")
     value = int(raw) if digits.isdigit() else None
-    return value if value is not None and abs(value) <= LARGEST else None
+    return value if value is not None and abs(value) <= MAX_INT64 else None
 
 
-def number(raw: bytes | None) -> float | None:
+def parse_number(raw: bytes | None) -> float | None:
     """A score as the hash remembers it; None for anything but a whole number."""
-    value = whole(raw)
+    value = parse_int(raw)
     return None if value is None else float(value)
 
 
-def whole_score(score: float | None) -> int | None:
+def score_to_int(score: float | None) -> int | None:
     """The integer part of a score; None for an infinite one."""
-    return None if score is None or not abs(score) <= LARGEST else int(score)
+    return None if score is None or not abs(score) <= MAX_INT64 else int(score)
 
 
 def message_of(fields: Mapping[bytes, bytes]) -> tuple[dict[str, Any], bytes, bytes] | None:
@@ -157,7 +157,7 @@ def canonical(job_id: str, queue: str, stored: Stored, order: PriorityOrder = AS
     if state is State.FAILED and get(b"reason") == CANCELLED:
         state = State.CANCELLED
     name, worker, error, unique = get(b"name", b""), get(b"consumer"), get(b"error"), get(b"unique")
-    score = whole_score(stored.waiting_score)
+    score = score_to_int(stored.waiting_score)
     return Job(
         id=job_id,
         queue=queue,
@@ -165,11 +165,11 @@ def canonical(job_id: str, queue: str, stored: Stored, order: PriorityOrder = AS
         state=state,
         priority=None if score is None else priority_of(score, order),
         payload=get(b"payload") if found is None else found[2],
-        created_at=whole(get(b"published_at")),
-        due_at=whole_score(stored.score) if stored.role == "scheduled" else whole(get(b"due_at")),
-        started_at=whole(get(b"delivered_at")),
-        finished_at=whole_score(stored.score) if stored.role in ("dead", "done") else None,
-        attempts=whole(get(b"deliveries")),
+        created_at=parse_int(get(b"published_at")),
+        due_at=score_to_int(stored.score) if stored.role == "scheduled" else parse_int(get(b"due_at")),
+        started_at=parse_int(get(b"delivered_at")),
+        finished_at=score_to_int(stored.score) if stored.role in ("dead", "done") else None,
+        attempts=parse_int(get(b"deliveries")),
         unique_key=None if unique is None else to_text(unique),
         error=None if error is None else to_text(error),
         worker=stored.holder if stored.holder is not None else None if worker is None else to_text(worker),
@@ -214,7 +214,7 @@ def standard_at(job: Job, passthrough: Passthrough, waiting_score: float | None)
         fields[b"delivered_at"] = b"%d" % job.started_at
     if job.attempts is not None:
         fields[b"deliveries"] = b"%d" % job.attempts
-    remembered = whole_score(waiting_score) if role in ("scheduled", "dead", "blocked") else None
+    remembered = score_to_int(waiting_score) if role in ("scheduled", "dead", "blocked") else None
     if remembered is not None:
         fields[b"score"] = b"%d" % remembered
     if job.worker is not None:

@@ -18,7 +18,7 @@ from ..text import to_bytes
 from . import codec, keys
 from .keys import QueueKeys
 from .reader import View, view_of
-from .record import number
+from .record import parse_number
 from .rules import forwards, holds_unique
 from .scripts.waiting_score import ASCENDING, IMPORTED
 
@@ -47,7 +47,7 @@ def _out_of(places: Iterable[Fact]) -> Iterator[Command]:
 def _to_waiting(view: View, keyspace: Keyspace) -> Iterator[Command]:
     """Puts the job where it once waited, or before the others of the middle priority if nothing says where."""
     names = _keys(view, keyspace)
-    remembered = number(view.fields.get(b"score"))
+    remembered = parse_number(view.fields.get(b"score"))
     score = 0 if remembered is None or abs(remembered) > EXACT else int(remembered)
     yield ("ZADD", names.waiting, score, to_bytes(view.job_id))
     yield from _token(view.queue, keyspace)

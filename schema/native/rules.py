@@ -18,7 +18,7 @@ from . import codec
 from .keys import OUTBOX_NUMBERS_PER_MS, QueueKeys
 from .overflow import Overflow
 from .reader import View, consumer_label, view_of
-from .record import number, whole, whole_score
+from .record import parse_int, parse_number, score_to_int
 
 LATE_MS = 60_000
 """Due jobs and lapsed leases are seen at the next poll of any consumer, at most a lease later. What is older, nobody sees."""
@@ -76,7 +76,7 @@ def _no_message(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
 
 def _score_inexact(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     for place in view.places:
-        if place.role in ("waiting", "held") and place.score is not None and whole_score(place.score) is not None:
+        if place.role in ("waiting", "held") and place.score is not None and score_to_int(place.score) is not None:
             inexact = abs(place.score) > 2**53 or not place.score.is_integer()
             if inexact:
                 yield _violation(view, f"has the score {place.score!r}, which is no priority and sequence", place.key)
@@ -84,7 +84,7 @@ def _score_inexact(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
 
 def _score_unreadable(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     for place in view.places:
-        if place.role in ("waiting", "held") and whole_score(place.score) is None:
+        if place.role in ("waiting", "held") and score_to_int(place.score) is None:
             yield _violation(view, f"has the score {place.score!r}, which is none", place.key)
 
 
@@ -93,7 +93,7 @@ def _score_forgotten(*roles: str) -> Check:
 
     def check(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
         own, score = view.own_place, view.fields.get(b"score")
-        if own is not None and own.role in roles and score is not None and number(score) is None:
+        if own is not None and own.role in roles and score is not None and parse_number(score) is None:
             yield _violation(
                 view, f"remembers the score {show(score, 40)!r}; it will go ahead of all others of the middle priority"
             )
@@ -103,12 +103,12 @@ def _score_forgotten(*roles: str) -> Check:
 
 def _deliveries_lost(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     raw, own = view.fields.get(b"deliveries"), view.own_place
-    if own is not None and raw is not None and whole(raw) is None:
+    if own is not None and raw is not None and parse_int(raw) is None:
         yield _violation(view, f"has {show(raw, 40)!r} deliveries: the next one fails")
 
 
 def _times_lost(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
-    wrong = [name for name in (b"published_at", b"delivered_at") if name in view.fields and whole(view.fields[name]) is None]
+    wrong = [name for name in (b"published_at", b"delivered_at") if name in view.fields and parse_int(view.fields[name]) is None]
     if wrong:
         texts = ", ".join(f"{name.decode()} {show(view.fields[name], 40)!r}" for name in wrong)
         yield _violation(view, f"has times that can't be read: {texts}")
@@ -116,7 +116,7 @@ def _times_lost(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
 
 def _due_time_lost(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     own = view.own_place
-    if own is not None and own.role == "scheduled" and whole_score(own.score) is None:
+    if own is not None and own.role == "scheduled" and score_to_int(own.score) is None:
         yield _violation(view, f"is scheduled for {own.score!r}, which is no time: when it is due is lost", own.key)
 
 

@@ -24,7 +24,7 @@ from ..totals import Totals
 from . import keys
 from .keys import QueueKeys
 from .overflow import Overflow, stored_with_overflow
-from .record import NAME, ROLE_OF, Passthrough, Stored, standard, waiting_score, whole_score
+from .record import NAME, ROLE_OF, Passthrough, Stored, score_to_int, standard, waiting_score
 from .scripts.loader import script
 from .scripts.waiting_score import ASCENDING, DESCENDING, sequence_of
 
@@ -108,7 +108,7 @@ def _into_place(job_id: bytes, job: Job, stored: Stored, names: QueueKeys, place
 
 def _text(score: float | None) -> str:
     """A score as Redis reads it back exactly."""
-    whole = whole_score(score)
+    whole = score_to_int(score)
     return str(whole) if whole is not None and whole == score else repr(score or 0.0)
 
 
@@ -120,7 +120,7 @@ def tally_written(job: Job, totals: Totals) -> None:
         totals.name("descending", [job.queue])
     if _holds_key(job):
         totals.name("unique", [job.queue])
-    score = None if job.state is State.COMPLETED else whole_score(waiting_score(job, passthrough))
+    score = None if job.state is State.COMPLETED else score_to_int(waiting_score(job, passthrough))
     if score is not None:
         totals.maximum("highest sequence", sequence_of(score), job.queue)
 

@@ -11,7 +11,7 @@ from ....schema.family import Keyspace
 from ....schema.job import State
 from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import ago, show, span
-from ...numbers import whole_score
+from ...numbers import score_to_int
 from ...rulebook import Rulebook, keys_of
 from .. import lua_json
 from ..keys import EARLIEST_TIME, layout
@@ -190,5 +190,5 @@ def scores_are_times(view: View, keyspace: Keyspace) -> Iterator[Violation]:
 )
 def has_due_time(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     score = view.stored.scores.get("delayed")
-    if view.state is State.SCHEDULED and whole_score(score) is None:
+    if view.state is State.SCHEDULED and score_to_int(score) is None:
         yield view.violation(f"delayed until {score!r}, which is no time: when it is due is lost")

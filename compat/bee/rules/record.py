@@ -10,7 +10,7 @@ from ....schema.family import Keyspace
 from ....schema.job import State
 from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import show, to_text
-from ...numbers import whole
+from ...numbers import parse_int
 from ...overflow import FIELD, about_overflow
 from ...rulebook import Rulebook
 from ...unreadable import ASSUMED, about_unreadable
@@ -212,7 +212,7 @@ def is_no_junk(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
 @book.about_jobs("BEE-32", RETRIES, Severity.WARNING, Harm.COSMETIC, refuses=True, assumes="without a number of attempts")
 def retries_are_told(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     raw = view.fields.get(b"retries")
-    if view.is_unfinished and not view.history and raw is not None and whole(raw) is None:
+    if view.is_unfinished and not view.history and raw is not None and parse_int(raw) is None:
         yield view.violation(f"retries {show(raw, 40)!r} is no count, and no history tells")
 
 
@@ -221,7 +221,7 @@ def retries_are_allowed(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     raw = view.fields.get(b"retries")
     if not view.is_job or raw is None:
         return
-    made, allowed = whole(raw), lua_json.plain_number((view.options or {}).get("retries"))
+    made, allowed = parse_int(raw), lua_json.plain_number((view.options or {}).get("retries"))
     if made is None and view.is_unfinished and not view.history:
         return
     if made is None or made < 0:
@@ -275,7 +275,7 @@ about_overflow(book, "BEE-36", lambda view: view.fields.get(FIELD))
 
 def _unreadable_time(view: View) -> dict[str, bytes]:
     raw = view.fields.get(b"submitted")
-    return {"submitted": raw} if view.is_job and raw is not None and whole(raw) is None else {}
+    return {"submitted": raw} if view.is_job and raw is not None and parse_int(raw) is None else {}
 
 
 about_unreadable(book, "BEE-37", _unreadable_time)

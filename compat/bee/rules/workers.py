@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ....schema.family import Keyspace
 from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import ago, show
-from ...numbers import whole
+from ...numbers import parse_int
 from ...rulebook import Rulebook
 from ..keys import layout
 from ..view import View, view_of
@@ -87,7 +87,7 @@ def lock_is_renewed(view: View, keyspace: Keyspace) -> Iterator[Violation]:
 )
 def no_lock_was_waited_for(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     for fact in view.waits:
-        count = whole(fact.values[0])
+        count = parse_int(fact.values[0])
         if view.status == "running" and fact.label == view.worker and count in (1, 2, 3):
             yield view.violation(f"its lock has run out {count} of 4 times: its worker may be dead", key=fact.key)
         elif fact.ttl_ms is None:

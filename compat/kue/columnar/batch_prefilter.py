@@ -18,7 +18,7 @@ from ....schema.job import State
 from ....schema.memo import Memo
 from ....schema.prefilter import IndexKey, JobGroup
 from ....schema.totals import Totals
-from ...numbers import whole
+from ...numbers import parse_int
 from ...overflow import FIELD, why_unreadable
 from ..keys import BORROWED, EARLIEST_TIME, LARGEST_ID
 from ..passthrough import decoded
@@ -48,10 +48,10 @@ class KueBatchPrefilter(BatchPrefilter):
 
     def accept(self, records: Mapping[bytes, BinaryViews]) -> AcceptedColumns:
         created, updated, due, allowed, lease = (
-            records[name].map_ints(whole, NO_NUMBER)
+            records[name].map_ints(parse_int, NO_NUMBER)
             for name in (b"created_at", b"updated_at", b"promote_at", b"max_attempts", b"ttl")
         )
-        used = np.where(records[b"attempts"].sizes == NULL, 0, records[b"attempts"].map_ints(whole, NO_NUMBER))
+        used = np.where(records[b"attempts"].sizes == NULL, 0, records[b"attempts"].map_ints(parse_int, NO_NUMBER))
         codes, texts = records[b"priority"].dictionary_encode()
         score = np.array([np.nan if value is None else value for value in map(self._scores.__getitem__, texts)])[codes]
         groups, at = self._at_group(records[b"type"], records[b"state"])
@@ -85,7 +85,7 @@ class KueBatchPrefilter(BatchPrefilter):
         for name in JSON:
             is_accepted &= ~there[name] | records[name].are_json()
         for name in (b"started_at", b"failed_at", b"duration"):
-            is_accepted &= ~there[name] | (records[name].map_ints(whole, NO_NUMBER) >= 0)
+            is_accepted &= ~there[name] | (records[name].map_ints(parse_int, NO_NUMBER) >= 0)
         codes, texts = records[b"progress"].dictionary_encode()
         is_told = np.array([self._progress[text] is not None for text in texts] or [False])[codes]
         is_accepted &= ~there[b"progress"] | is_told

@@ -18,7 +18,7 @@ from ....schema.columnar.build import Datum, base64_encode, concat_rows, masked
 from ....schema.columnar.jobtable import AcceptedJobs, Column, JobTable, Members
 from ....schema.job import Job, State, rank_of
 from ....schema.tagged_json import MARKS
-from ...numbers import number, number_text
+from ...numbers import number_text, parse_number
 from ...overflow import FIELD
 from ..keys import LARGEST_ID, WORDS
 from ..passthrough import NAME
@@ -181,7 +181,7 @@ def _is_plain_name(name: bytes) -> bool:
 
 def _whole_priorities(texts: list[bytes]) -> Any:
     """The number behind each text, if it is whole and written as kue does; _NOT_WHOLE for others."""
-    found = map(number, texts)
+    found = map(parse_number, texts)
     return np.array(
         [
             value if isinstance(value, int) and abs(value) <= LATEST and number_text(value) == text else _NOT_WHOLE

@@ -12,7 +12,7 @@ from ....schema.family import Keyspace
 from ....schema.job import State
 from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import show, to_text
-from ...numbers import number
+from ...numbers import parse_number
 from ...rulebook import Rulebook, keys_of
 from ..keys import WORDS, Era, Form, form, layout
 from ..record import due_at
@@ -120,7 +120,7 @@ def is_in_one_state(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     repair="set the scores to the priority",
 )
 def scores_are_priority(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
-    priority = number(view.fields.get(b"priority"))
+    priority = parse_number(view.fields.get(b"priority"))
     if view.state is State.UNKNOWN or priority is None:
         return
     times = view.state in (State.SCHEDULED, State.ACTIVE)
@@ -142,12 +142,12 @@ def due_score(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     if view.state is not State.SCHEDULED or place is None:
         return
     if Era.of(keyspace.totals) >= Era.V0_9:
-        promote_at = view.whole(b"promote_at")
+        promote_at = view.int_field(b"promote_at")
         due = due_at(view.fields) if promote_at is None else promote_at
         if due is not None and place.score != float(due):
             detail = f"due at {due}, but the score is {place.score:g}"
             yield view.violation(f"{detail}: kue goes by the score", key=place.key)
-    elif place.score != number(view.fields.get(b"priority")):
+    elif place.score != parse_number(view.fields.get(b"priority")):
         # Up to 0.8 the delay itself decides when; the score only sorts.
         yield view.violation(f"score {place.score:g} is not the priority", key=place.key, severity=Severity.WARNING)
 

@@ -11,7 +11,7 @@ from ....schema.family import Keyspace
 from ....schema.job import State
 from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import ago, is_json, show, span, to_text
-from ...numbers import number, whole
+from ...numbers import parse_int, parse_number
 from ...overflow import FIELD, about_overflow
 from ...rulebook import Rulebook
 from ...unreadable import about_unreadable
@@ -44,18 +44,18 @@ def are_silent(view: View) -> bool:
     if FIELD in view.fields or _unreadable_values(view) or unreadable(view):
         return False
     if view.state in FINISHED:
-        return b"priority" not in view.fields or number(view.fields[b"priority"]) is not None
+        return b"priority" not in view.fields or parse_number(view.fields[b"priority"]) is not None
     return (
         view.state in (State.WAITING, State.SCHEDULED)
         and is_json(view.fields.get(b"data"))
-        and number(view.fields.get(b"priority")) is not None
+        and parse_number(view.fields.get(b"priority")) is not None
         and (view.state is State.WAITING or view.due_at is not None)
     )
 
 
 def unreadable(view: View) -> list[bytes]:
     """The fields that tell how often and how long a job may run, and can't be read."""
-    return [name for name in LIMITS if name in view.fields and whole(view.fields[name]) is None]
+    return [name for name in LIMITS if name in view.fields and parse_int(view.fields[name]) is None]
 
 
 @book.about_jobs(
@@ -120,7 +120,7 @@ def has_priority(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
 
 def _without_priority(view: View) -> Iterator[Violation]:
     raw = view.fields.get(b"priority")
-    if number(raw) is None:
+    if parse_number(raw) is None:
         found = "no priority" if raw is None else f"priority {show(raw, 40)!r} is no number"
         yield view.violation(f"{found}: the next change of state takes the job out of every index")
 
@@ -152,7 +152,7 @@ def is_not_overdue(view: View, keyspace: Keyspace) -> Iterator[Violation]:
 def has_live_worker(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     if view.state is not State.ACTIVE or view.has_ttl:
         return
-    started_at, worker = view.whole(b"started_at"), view.fields.get(b"workerId")
+    started_at, worker = view.int_field(b"started_at"), view.fields.get(b"workerId")
     since = "for an unknown time" if started_at is None else f"for {span(keyspace.now_ms - started_at)}"
     holder = "an unknown worker" if worker is None else f"worker {show(worker)}"
     yield view.violation(f"active {since}, held by {holder}; should that be dead, the job stays active for ever")
@@ -268,7 +268,7 @@ def has_attempts(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     if not view.is_job or Era.of(keyspace.totals) < Era.V0_8 or unreadable(view):
         return
     raw = view.fields.get(b"max_attempts")
-    allowed, made = whole(raw), whole(view.fields.get(b"attempts", b"0"))
+    allowed, made = parse_int(raw), parse_int(view.fields.get(b"attempts", b"0"))
     if allowed is None or allowed < 1:
         found = "no max_attempts" if raw is None else f"max_attempts {show(raw, 40)!r}"
         yield view.violation(f"{found}: failures are not counted, and never tried again")
@@ -285,7 +285,7 @@ def has_attempts(view: View, keyspace: Keyspace) -> Iterator[Violation]:
     record_only=True,
 )
 def retry_is_not_lost(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
-    made, allowed = whole(view.fields.get(b"attempts", b"0")), whole(view.fields.get(b"max_attempts", b"1"))
+    made, allowed = parse_int(view.fields.get(b"attempts", b"0")), parse_int(view.fields.get(b"max_attempts", b"1"))
     if view.state is State.FAILED and made is not None and allowed is not None and made < allowed:
         yield view.violation(f"failed at attempt {made} of {allowed}: its worker died before the next one was queued")
 
@@ -302,7 +302,7 @@ def is_completed_fully(view: View, keyspace: Keyspace) -> Iterator[Violation]:
         return
     if view.fields.get(b"removeOnComplete"):
         yield view.violation("complete, and still there though it says removeOnComplete")
-    if (whole(view.fields.get(b"attempts", b"0")) or 0) < 1:
+    if (parse_int(view.fields.get(b"attempts", b"0")) or 0) < 1:
         yield view.violation("complete, but its worker died before it counted the attempt")
 
 
@@ -330,8 +330,8 @@ def times_are_consistent(view: View, _keyspace: Keyspace) -> Iterator[Violation]
     now = view.state
     if now is State.UNKNOWN:
         return
-    created_at, updated_at = view.whole(b"created_at"), view.whole(b"updated_at")
-    promote_at = view.whole(b"promote_at")
+    created_at, updated_at = view.int_field(b"created_at"), view.int_field(b"updated_at")
+    promote_at = view.int_field(b"promote_at")
     wrong = [f"{name} is missing" for name in ("created_at", "updated_at") if name.encode() not in view.fields]
     if created_at is not None and updated_at is not None and updated_at < created_at:
         wrong.append("updated before it was created")
@@ -367,7 +367,7 @@ TIMES = (b"created_at", b"updated_at", b"started_at", b"failed_at", b"duration")
 def _unreadable_values(view: View) -> dict[str, bytes]:
     if not view.is_job:
         return {}
-    wrong = {to_text(name): view.fields[name] for name in TIMES if name in view.fields and whole(view.fields[name]) is None}
+    wrong = {to_text(name): view.fields[name] for name in TIMES if name in view.fields and parse_int(view.fields[name]) is None}
     if progress_of(view.fields.get(b"progress")) is None:
         wrong["progress"] = view.fields[b"progress"]
     return wrong

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ....schema.family import Keyspace
 from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import ago, show, span, to_text
-from ...numbers import number
+from ...numbers import parse_number
 from ...rulebook import Rulebook, keys_of
 from ..keys import EARLIEST, LATEST, LEASE_MS
 from ..view import View, view_of
@@ -178,7 +178,7 @@ def scores_are_seconds(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
             effect = ": its lease never ends" if lasts else ""
             detail = f"{fact.score:.16g} in {show(fact.key)} is no time in seconds{effect}"
             yield view.violation(detail, key=fact.key, queue=fact.queue, severity=None if lasts else Severity.WARNING)
-    finished_at = number(view.fields.get(b"finished_at"))
+    finished_at = parse_number(view.fields.get(b"finished_at"))
     for fact in view.places.get("finished", ()):
         if b"finished_at" in view.fields and (finished_at is None or abs(finished_at - (fact.score or 0)) > EXACT):
             found = show(view.fields[b"finished_at"], 40)

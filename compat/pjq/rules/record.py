@@ -8,7 +8,7 @@ from ....schema.family import Keyspace
 from ....schema.job import State
 from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import show, span, to_bytes, to_text
-from ...numbers import number
+from ...numbers import parse_number
 from ...overflow import FIELD, about_overflow
 from ...rulebook import Rulebook, keys_of
 from ...timestamps import parse_timestamp
@@ -140,7 +140,7 @@ def _unreadable_times(view: View) -> dict[str, bytes]:
     started, finished = (view.fields.get(name) for name in (b"started_at", b"finished_at"))
     if started is not None and parse_timestamp(to_text(started)) is None:
         wrong["started_at"] = started
-    if finished is not None and number(finished) is None and parse_timestamp(to_text(finished)) is None:
+    if finished is not None and parse_number(finished) is None and parse_timestamp(to_text(finished)) is None:
         wrong["finished_at"] = finished
     created = (view.members or {}).get("created_at")
     if created is not None and parse_timestamp(created) is None:

@@ -14,7 +14,7 @@ from ....schema.family import Keyspace
 from ....schema.job import State
 from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import ago, show, span, to_text
-from ...numbers import number
+from ...numbers import parse_number
 from ...rulebook import Rulebook, keys_of
 from ..keys import INDEXES, RECENT_S, Generation, era_of
 from ..record import RUNNING, milliseconds
@@ -184,7 +184,7 @@ def lock_is_as_said(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if not view.is_job or view.has_grace:
         return
     raw = view.fields.get(b"expires", b"")
-    expires = number(raw)
+    expires = parse_number(raw)
     for fact in view.where("locks"):
         if expires is None or fact.score != float(expires):
             yield view.violation(f"the lock is over at {fact.score!r}, the hash says {show(raw, 40)!r}", key=fact.key)
@@ -221,7 +221,7 @@ def is_not_from_the_future(view: View, keyspace: Keyspace) -> Iterator[Violation
         if fact.score is not None and fact.score > now + beat + SLACK_S:
             late = span((fact.score - now) * 1000)
             yield view.violation(f"locked for {late}, where {beat} s are usual: clocks differ", key=fact.key)
-    put = number(view.fields.get(b"time"))
+    put = parse_number(view.fields.get(b"time"))
     if put is not None and put > now + SLACK_S:
         yield view.violation(f"put or popped {span((put - now) * 1000)} in the future: clocks differ")
 
@@ -272,7 +272,7 @@ def is_of_one_generation(view: View, keyspace: Keyspace) -> Iterator[Violation]:
         yield view.violation("both jid and id: written by two generations")
     if view.history_facts and b"history" in view.fields:
         yield view.violation("a history in the hash and another one as a list: the next read mixes them")
-    priority = number(view.fields.get(b"priority"))
+    priority = parse_number(view.fields.get(b"priority"))
     for fact in view.where("work"):
         if priority is None or fact.score is None or era_of(keyspace).generation < Generation.JID:
             continue

@@ -11,7 +11,7 @@ from ....schema.family import Keyspace
 from ....schema.job import State
 from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import show, to_text
-from ...numbers import number, whole
+from ...numbers import parse_int, parse_number
 from ...overflow import FIELD, about_overflow
 from ...rulebook import Rulebook
 from ...unreadable import ASSUMED
@@ -113,16 +113,17 @@ def has_numbers_to_run(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
 def has_numbers(view: View, _keyspace: Keyspace) -> Iterator[Violation]:
     if view.is_job:
         wrong = [] if view.state in TO_RUN else _counts(view)
-        wrong += [name for name in (b"expires", b"time") if view.fields.get(name) and number(view.fields.get(name)) is None]
+        wrong += [name for name in (b"expires", b"time") if view.fields.get(name) and parse_number(view.fields.get(name)) is None]
         yield from _no_numbers(view, wrong)
 
 
 def _counts(view: View) -> list[bytes]:
     """The fields that decide when and how often the job runs, and are no numbers."""
-    readers: dict[bytes, Callable[[bytes], float | None]] = {b"retries": whole, b"remaining": whole, b"priority": number}
+    parsers: dict[bytes, Callable[[bytes], float | None]] = {b"retries": parse_int, b"remaining": parse_int}
+    parsers[b"priority"] = parse_number
     if view.word == "depends":
-        readers[b"scheduled"] = number
-    return [name for name, read in readers.items() if name in view.fields and read(view.fields[name]) is None]
+        parsers[b"scheduled"] = parse_number
+    return [name for name, parse in parsers.items() if name in view.fields and parse(view.fields[name]) is None]
 
 
 def _no_numbers(view: View, wrong: list[bytes]) -> Iterator[Violation]:

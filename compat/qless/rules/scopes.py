@@ -12,7 +12,7 @@ from ....schema.fact import Fact, Subject
 from ....schema.family import Keyspace
 from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import show, to_text
-from ...numbers import number, whole
+from ...numbers import parse_int, parse_number
 from ...rulebook import Rulebook
 from ..keys import Scope, layout
 
@@ -143,14 +143,14 @@ def statistics_add_up(subject: Subject, _keyspace: Keyspace) -> Iterator[Violati
     for fact in subject.in_role("statistics"):
         fields = fact.fields
         if fact.label == "stats":
-            failed, failures = (whole(fields.get(name, b"0")) for name in (b"failed", b"failures"))
+            failed, failures = (parse_int(fields.get(name, b"0")) for name in (b"failed", b"failures"))
             if failed is None or failures is None or not 0 <= failed <= failures:
                 yield Violation(f"{failed} failed jobs of {failures} failures", fact.key, fact.queue)
         else:
-            cells = {name: whole(raw) for name, raw in fields.items() if CELL.fullmatch(name)}
+            cells = {name: parse_int(raw) for name, raw in fields.items() if CELL.fullmatch(name)}
             seen = sum(count or 0 for count in cells.values())
-            spread = number(fields.get(b"vk", b"0"))
-            if whole(fields.get(b"total", b"0")) != seen or any(b"-" in name for name in cells):
+            spread = parse_number(fields.get(b"vk", b"0"))
+            if parse_int(fields.get(b"total", b"0")) != seen or any(b"-" in name for name in cells):
                 yield Violation(f"{show(fields.get(b'total', b'0'), 30)} jobs in all, {seen} in the cells", fact.key, fact.queue)
             elif spread is None or spread < -1e-6:
                 yield Violation(f"a spread of {show(fields.get(b'vk', b''), 30)}", fact.key, fact.queue)
@@ -166,6 +166,6 @@ def statistics_add_up(subject: Subject, _keyspace: Keyspace) -> Iterator[Violati
 )
 def throttle_is_kept(subject: Subject, _keyspace: Keyspace) -> Iterator[Violation]:
     throttle, used = first(subject, "throttle"), size(subject, "throttle_slots")
-    maximum = None if throttle is None else whole(throttle.fields.get(b"maximum"))
+    maximum = None if throttle is None else parse_int(throttle.fields.get(b"maximum"))
     if throttle is not None and maximum is not None and 0 < maximum < used:
         yield Violation(f"{used} slots in use of at most {maximum}", throttle.key)

@@ -20,7 +20,7 @@ from ...totals import Totals
 from ..overflow import Overflow
 from ..prefilter import EXACT, SOMEWHERE, NativePrefilter, is_message, is_readable
 from ..reader import order_of
-from ..record import CANCELLED, whole
+from ..record import CANCELLED, parse_int
 from ..scripts.waiting_score import ASCENDING, RANK_STEP
 from .overflow import OverflowColumns
 from .table import read_tables
@@ -47,14 +47,14 @@ class NativeBatchPrefilter(BatchPrefilter):
 
     def accept(self, records: Mapping[bytes, BinaryViews]) -> AcceptedColumns:
         there = {name: column.sizes != NULL for name, column in records.items()}
-        created_at = records[b"published_at"].map_ints(whole, UNDATED)
+        created_at = records[b"published_at"].map_ints(parse_int, UNDATED)
         is_accepted = there[b"payload"] | there[b"message"]
         # Messages of kombu don't say when they were published.
         is_accepted &= ~there[b"published_at"] | (created_at != UNDATED)
         is_accepted &= ~records[b"reason"].equals(CANCELLED)
-        is_accepted &= ~there[b"score"] | (records[b"score"].map_ints(whole, UNDATED) != UNDATED)
+        is_accepted &= ~there[b"score"] | (records[b"score"].map_ints(parse_int, UNDATED) != UNDATED)
         for name in (b"deliveries", b"delivered_at"):
-            is_accepted &= ~there[name] | (records[name].map_ints(whole, UNDATED) != UNDATED)
+            is_accepted &= ~there[name] | (records[name].map_ints(parse_int, UNDATED) != UNDATED)
         for row in np.flatnonzero(there[b"message"] & ~there[b"payload"]).tolist():
             is_accepted[row] &= is_message(records[b"message"][row])
         is_accepted[there[Overflow.FIELD]] &= _are_readable(records[Overflow.FIELD].take(there[Overflow.FIELD]))

@@ -14,7 +14,7 @@ from attrs import field, frozen
 
 from ...errors import MalformedValue
 from ...text import load_json, show, to_text
-from ..record import whole
+from ..record import parse_int
 from .waiting_score import ASCENDING, DESCENDING, PriorityOrder, priority_of
 
 Verdict = Literal["acked", "cancelled", "lost"]
@@ -350,7 +350,7 @@ def size(reply: Any) -> Size:
 
 def counters(reply: Any) -> dict[str, int]:
     """What stands in meta under ``COUNTERS``; 0 for what is no number."""
-    return {name: whole(raw) or 0 for name, raw in zip(COUNTERS, reply, strict=True)}
+    return {name: parse_int(raw) or 0 for name, raw in zip(COUNTERS, reply, strict=True)}
 
 
 MESSAGE = (b"message", b"name", b"payload")

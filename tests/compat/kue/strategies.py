@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ferryman.compat.kue.keys import padded
-from ferryman.compat.numbers import number
+from ferryman.compat.numbers import parse_number
 from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job, State
 from hypothesis import strategies as st
@@ -141,7 +141,7 @@ def sound_records(draw: st.DrawFn) -> list[Entry]:
     word, queue = draw(state_words), draw(names).encode("utf-8", "surrogateescape")
     record = draw(st.dictionaries(fields, texts.filter(lambda raw: len(raw) < 1000), max_size=10))
     record |= {b"type": queue, b"state": word, b"data": draw(json_texts)}
-    record[b"priority"] = draw(numbers.filter(lambda raw: number(raw) is not None))
+    record[b"priority"] = draw(numbers.filter(lambda raw: parse_number(raw) is not None))
     for name in (b"result", b"progress_data", b"backoff"):
         if name in record:
             record[name] = draw(json_texts)

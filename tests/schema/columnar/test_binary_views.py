@@ -12,7 +12,7 @@ import hiredis
 import numpy as np
 import pyarrow as pa
 import pytest
-from ferryman.compat.numbers import PLAIN_DIGITS, whole
+from ferryman.compat.numbers import PLAIN_DIGITS, parse_int
 from ferryman.schema.columnar.binary_views import (
     MOST_DIGITS,
     NO_NUMBER,
@@ -143,7 +143,9 @@ def test_plain_digits_are_the_number_that_python_reads(case: tuple[BinaryViews, 
     found, values = case
     answers = found.parse_ints()
     assert answers.dtype == np.int64
-    assert answers.tolist() == [whole(value) if value.isdigit() and len(value) <= PLAIN_DIGITS else NO_NUMBER for value in values]
+    assert answers.tolist() == [
+        parse_int(value) if value.isdigit() and len(value) <= PLAIN_DIGITS else NO_NUMBER for value in values
+    ]
 
 
 decimals = st.one_of(
@@ -281,8 +283,8 @@ def test_fields_of_records_are_nulls_where_one_lacks_them(way: Way, records: lis
 @given(st.lists(st.none() | raws, min_size=1))
 def test_what_is_null_is_no_value(values: list[bytes | None]) -> None:
     texts = BinaryViews.of(values)
-    assert texts.map_ints(whole, -5).tolist() == [
-        -5 if value is None or whole(value) is None else whole(value) for value in values
+    assert texts.map_ints(parse_int, -5).tolist() == [
+        -5 if value is None or parse_int(value) is None else parse_int(value) for value in values
     ]
     assert texts.equals(b"").tolist() == [value == b"" for value in values]
     assert texts.are_json().tolist() == [value is not None and is_json(value) for value in values]
