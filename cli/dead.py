@@ -33,10 +33,10 @@ class Dead:
     reason: str
 
     @classmethod
-    def of(cls, queue: str, letter: DeadLetter) -> Dead:
-        fields = letter.job.fields
-        job = canonical(letter.job.id, queue, Stored(fields, "dead", float(letter.died_at)))
-        return cls(evolve(job, priority=letter.job.priority), to_text(fields.get(b"reason", b"")))
+    def of(cls, queue: str, dead_letter: DeadLetter) -> Dead:
+        fields = dead_letter.job.fields
+        job = canonical(dead_letter.job.id, queue, Stored(fields, "dead", float(dead_letter.died_at)))
+        return cls(evolve(job, priority=dead_letter.job.priority), to_text(fields.get(b"reason", b"")))
 
 
 @frozen
@@ -57,9 +57,9 @@ class Choice:
         """Those of all queues, by queue, in the order in which they died."""
         for queue in broker.queues(self.queues):
             seen = 0
-            while letters := broker.link.run(broker.scripts.dead_letters(queue, seen=seen, limit=PAGE)):
-                seen += len(letters)
-                yield from filter(self._fits, (Dead.of(queue, letter) for letter in letters))
+            while dead_letters := broker.link.run(broker.scripts.dead_letters(queue, seen=seen, limit=PAGE)):
+                seen += len(dead_letters)
+                yield from filter(self._fits, (Dead.of(queue, dead_letter) for dead_letter in dead_letters))
 
     def _fits(self, dead: Dead) -> bool:
         is_named = not self.ids or dead.job.id in self.ids

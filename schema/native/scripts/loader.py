@@ -1,7 +1,7 @@
 """The family's Lua scripts, read from ``lua/`` once each.
 
-One file is one transition. Files that begin with an underscore are pieces for all scripts of their kind; a script's name tells
-its kind. A piece consists of nothing but comments and ``local`` definitions, and a script carries only those definitions that it
+One file is one transition. Files that begin with an underscore are pieces for all scripts of their kind, which a script's name
+gives. A piece consists of nothing but comments and ``local`` definitions, and a script includes only those definitions that it
 uses: every call of a script runs through all of it, and making functions that nobody calls costs as much as a command or two.
 Called by ``queue_scripts.py``, ``exchange.py`` and ``../writer.py``.
 """
