@@ -38,6 +38,8 @@ from .source import open_source
 from .subjects import SubjectBuilder
 from .throttle import UNTHROTTLED, Throttle
 
+LARGEST_REPAIR, LARGEST_COMMAND = 20_000, 5_000
+"""Commands and looks that one repair may send, and words in one of them: more would hold the server for over 100 ms."""
 MOST_ROUNDS = 5
 """A repair may uncover what another one mends; more rounds than this only happen where repairs undo each other."""
 
@@ -302,6 +304,7 @@ def _script() -> Script:
 
 def send(client: redis.Redis, fix: PlannedRepair, digests: list[bytes]) -> bool:
     """Applies the commands at once. False: something has changed, and nothing was applied. Raises ServerError."""
+    _check_size(fix)
     keys = dict.fromkeys(key for command in (*fix.looks, *fix.commands) for key in keys_of(command))
     words: list[Any] = [len(fix.looks)]
     for look, digest in zip(fix.looks, digests, strict=True):
@@ -318,6 +321,17 @@ def send(client: redis.Redis, fix: PlannedRepair, digests: list[bytes]) -> bool:
         if isinstance(error.__cause__ or error, (redis.exceptions.ClusterCrossSlotError, redis.exceptions.MovedError)):
             raise RefusedRepair(f"{finding.rule} can't be mended here: its keys stand on several nodes of a cluster") from error
         raise RefusedRepair(f"{finding.rule} of {finding.key or 'the keyspace'} was not mended: {error}") from error
+
+
+def _check_size(fix: PlannedRepair) -> None:
+    """Raises RefusedRepair for one that would hold the server too long."""
+    number, longest = len(fix.looks) + len(fix.commands), max(map(len, (*fix.looks, *fix.commands)), default=0)
+    if number > LARGEST_REPAIR or longest > LARGEST_COMMAND:
+        raise RefusedRepair(
+            f"{fix.finding.rule} of {fix.finding.key or 'the keyspace'} was not mended: it takes {number} commands and looks at "
+            f"once, with up to {longest} words ({LARGEST_REPAIR} and {LARGEST_COMMAND} are the most), and would hold the server: "
+            "mend it by hand"
+        )
 
 
 def _is_applied(reply: Any) -> bool:

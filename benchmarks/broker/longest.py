@@ -17,6 +17,7 @@ from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
 from ferryman.schema.connection.address import Address
 from ferryman.schema.connection.call import Call, Command, run
+from ferryman.schema.native.scripts.exchange import Exchanges
 from ferryman.schema.native.scripts.publication import Publication
 from ferryman.schema.native.scripts.queue_scripts import MAX_PER_CALL, QueueScripts
 from ferryman.schema.native.scripts.results import Delivery
@@ -52,6 +53,7 @@ class Scene:
     client: redis.Redis
     filling: Filling
     scripts: QueueScripts = field(factory=QueueScripts)
+    exchanges: Exchanges = field(factory=Exchanges)
     number: int = 0
 
     def send(self, call: Call[T] | Command[T]) -> T:
@@ -121,6 +123,14 @@ class Scene:
             found = self.send(self.scripts.find(QUEUE, ["no task"], seen=seen))
             seen, more = seen + found.scanned, found.more
 
+    def add(self, command: Callable[[Any, str], object], names: Sequence[str]) -> None:
+        """Sends a plain command for each name."""
+        for first in range(0, len(names), MAX_PER_CALL):
+            with self.client.pipeline(transaction=False) as pipe:
+                for name in names[first : first + MAX_PER_CALL]:
+                    command(pipe, name)
+                pipe.execute()
+
     def migrate(self, server: Server, family: str) -> None:
         """Carries the queue to another system, in another database. Raises RuntimeError if something stays."""
         source, target = Address.parse(server.url("ferryman")), Address.parse(server.url("ferryman", 1) + f"?family={family}")
@@ -186,6 +196,36 @@ def _operations(scene: Scene, server: Server) -> Iterator[str]:
     scene.declare({"x-max-priority": 9})
     yield "make a temporary queue last"
     scene.delete()
+    yield from _of_names(scene)
+
+
+def _of_names(scene: Scene) -> Iterator[str]:
+    """What is about many names instead of many messages: as many of each as the filling has jobs."""
+    scripts, exchanges, client = scene.scripts, scene.exchanges, scene.client
+    names = [f"queue-{number:06d}" for number in range(scene.filling.jobs)]
+    scene.add(lambda pipe, name: pipe.hset("ferryman:exchange:e", f'["{name}","{name}",""]', ""), names)
+    found = scene.send(exchanges.bindings("e"))
+    while found.rest:
+        found = found.with_part(scene.send(exchanges.bindings("e", found.rest)))
+    for first in range(0, len(names), MAX_PER_CALL):
+        scene.send(exchanges.unbind_all("e", found.bindings[first : first + MAX_PER_CALL]))
+    yield "bindings of an exchange"
+    scene.add(lambda pipe, name: pipe.hset("ferryman:fanout:{e}:cursors", name, "0-1"), names)
+    scene.send(exchanges.fanout_bind("e", "last"))
+    scene.send(exchanges.fanout_publish("e", b"{}\n", 100))
+    scene.send(exchanges.fanout_delete("e"))
+    yield "broadcast"
+    for first in range(0, len(names), MAX_PER_CALL):
+        scene.send(scripts.poll(names[first : first + MAX_PER_CALL], "ann", LONG))
+    yield "look at quiet queues"
+    scene.declare()
+    keys = scripts.keys(QUEUE)
+    client.hset(keys.job("last"), "payload", "1")
+    client.sadd(keys.blocked, "last")
+    scene.add(lambda pipe, name: pipe.sadd(keys.needs("last"), name).sadd(keys.unblocks(name), "last"), names)
+    scene.repeat(lambda: scene.send(scripts.remove(QUEUE, "last")) == "more")
+    yield "remove a blocked job"
+    scene.delete()
 
 
 def _publish_one(scene: Scene) -> int:
@@ -214,6 +254,7 @@ OPERATIONS = (
     *("publish", "take", "ack", "release", "reclaim", "promote", "expire", "requeue dead letters", "dead letters to an exchange"),
     *("revoke", "purge", "delete", "redeclare with x-max-length", "redeclare with x-max-length-bytes", "keep a temporary queue"),
     *("make a temporary queue last", "migrate to kombu", "migrate to kickq", "migrate to pjq"),
+    *("bindings of an exchange", "broadcast", "look at quiet queues", "remove a blocked job"),
 )
 
 

@@ -132,7 +132,7 @@ def test_the_rules_for_a_cluster_are_enough(nodes: Cluster) -> None:
         for who, rule, keys in (
             ("clerk", "source", ["~from:*"]),
             ("writer", "target-ferryman", []),
-            ("judge", "verifier", ["~from:*"]),
+            ("judge", "verifier", ["~from:*", "+time"]),  # it reads the source as well
             ("auditor", "auditor", ["~from:*"]),
         ):
             words = [word for word in RULES[rule] if word not in KUE]
@@ -175,6 +175,35 @@ def test_a_reader_without_one_command_is_told_which(server: Server, client: redi
             assert f"grant +{word}" in outcome.error
             return
     pytest.fail(f"nothing reads by {word}")
+
+
+@pytest.mark.parametrize("word", sorted(commands_of(RULES["verifier"]) - NEVER_MISSED))
+def test_a_verifier_without_one_command_is_told_which(server: Server, client: redis.Redis, word: str) -> None:
+    for name in ("kue", "qless"):
+        client.flushall()
+        fill(server, name, damaged=False, jobs=60)
+        source, target = server.url(1, family=name), url(server, 2, "ferryman")
+        assert ferryman("migrate", source, server.url(2), "--lossy").status == 0
+        with server.client(2) as there:
+            there.rpush("ferryman:{mail}:wake", "1")
+            there.set("ferryman:{mail}:unique:key", "1")
+        with user(client, "clerk", [*RULES["verifier"], f"-{word}"]):
+            outcome = ferryman("verify", source, target)
+        if outcome.status == 3:
+            assert f"the user may not call {word.upper()}" in outcome.error
+            return
+    pytest.fail(f"nothing verifies by {word}")
+
+
+@pytest.mark.parametrize("pattern", [word for word in RULES["verifier"] if word.startswith("~")])
+def test_a_verifier_needs_each_of_its_patterns(server: Server, client: redis.Redis, pattern: str) -> None:
+    fill(server, "kue", damaged=False, jobs=60)
+    source, target = server.url(1, family="kue"), url(server, 2, "ferryman")
+    assert ferryman("migrate", source, server.url(2)).status == 0
+    with user(client, "clerk", [word for word in RULES["verifier"] if word != pattern]):
+        outcome = ferryman("verify", source, target)
+    assert outcome.status == 3
+    assert f"the user may not use key {pattern[1:-1]}" in outcome.error
 
 
 def test_a_repair_may_use_the_commands_of_its_table_and_no_other() -> None:

@@ -12,7 +12,9 @@ import ferryman.transport  # noqa: F401 - registers the URL schemes
 import pytest
 import redis
 from ferryman.schema.connection.connect import connect
-from kombu import Connection, Consumer, Producer, Queue
+from ferryman.schema.native.scripts.publication import Publication
+from ferryman.transport.publish.revocation import durable_queues
+from kombu import Connection, Consumer, Exchange, Producer, Queue
 from redis import CredentialProvider
 
 from ..support.acl import published_rules
@@ -178,7 +180,8 @@ def test_the_published_rules_name_the_commands_that_the_sources_send_and_no_othe
     sent = set(re.findall(r"(?:call|attempt|pcall|in_slices)\('([A-Z]+)'", scripts))
     sent_to_clusters = set()
     say = r"(?:command\(|Command\(\(|wait\(\w+, |_plain\(|return \()\"([A-Z]{3,})\"(?:, \"(SLOTS|ID|TRACKING)\")?"
-    for path in [*(ROOT / "transport").rglob("*.py"), *(ROOT / "schema" / "native").rglob("*.py"), ROOT / "schema" / "call.py"]:
+    folders = (ROOT / "transport", ROOT / "schema" / "native")
+    for path in [*(path for folder in folders for path in folder.rglob("*.py")), ROOT / "schema" / "connection" / "call.py"]:
         commands = {"|".join(filter(None, words)) for words in re.findall(say, path.read_text())}
         (sent_to_clusters if path.name in ("cluster_link.py", "tracking.py") else sent).update(commands)
     of_connections = {"SELECT", "PING", "CLIENT|SETNAME"}  # the database of the URL, health checks, client_name
@@ -186,6 +189,53 @@ def test_the_published_rules_name_the_commands_that_the_sources_send_and_no_othe
     of_errors = {"INFO"}  # for the version of a server that lacks something; it may be denied
     assert one - of_connections == sent - of_durability - of_errors
     assert more == sent_to_clusters - of_connections
+
+
+def test_each_command_of_the_published_rule_is_called(shop, client, server):
+    """So that taking one away would be refused. Those that a producer sends, a consumer, and who deletes and lists."""
+    client.config_resetstat()
+    many = [f'["q","{n}",""]' for n in range(1_500)]
+    with Connection(shop + "?client_name=shop&health_check_interval=1") as connection, connection.channel() as channel:
+        queue = Queue("q", Exchange("e"), "key", queue_arguments={"x-max-length-bytes": 10**9})
+        queue(channel).declare()
+        temporary = Queue("t", Exchange("news", "fanout"), expires=60)
+        temporary(channel).declare()
+        Queue("lasting", Exchange("news", "fanout"))(channel).declare()
+        received = []
+        with Consumer(channel, [queue, temporary], on_message=received.append):
+            producer = Producer(channel)
+            producer.publish(1, routing_key="key", exchange="e", headers={"unique": "k"})
+            producer.publish(2, exchange="news")
+            while len(received) < 2:
+                connection.drain_events(timeout=10)
+        for message in received:
+            message.ack()
+        session = channel.session
+        link, scripts, exchanges = session.link, session.scripts, session.exchanges
+        link.run(exchanges.fanout_publish("news", b"again", 100, True))
+        link.run(scripts.publish("q", "p", [Publication("p-1", b"{}\n", unique="k")]))
+        for n in ("one", "two"):
+            with server.client(2) as there:
+                there.sadd("ferryman:{q}:blocked", n)
+                there.sadd(f"ferryman:{{q}}:needs:{n}", "p-1")
+                there.sadd("ferryman:{q}:unblocks:p-1", n)
+        link.run(scripts.remove("q", "one"))
+        (job,) = link.run(scripts.take("q", "ann", 9, 60_000)).jobs
+        link.run(scripts.ack("q", "ann", [job.id]))
+        link.run(scripts.size("q", by_priority=True))
+        link.run(exchanges.count_unroutable("e"))
+        link.run(scripts.declare("t", {"x-max-length": 9}))
+        with server.client(2) as there:
+            there.hset("ferryman:exchange:e", mapping=dict.fromkeys(many, ""))
+            there.hset("ferryman:fanout:{news}:cursors", mapping={f"q{n}": "0-1" for n in range(1_500)})
+        link.run(exchanges.fanout_bind("news", "q"))
+        assert len(list(channel.list_bindings())) > 1_500
+        assert durable_queues(link, scripts) == ["lasting", "q"]
+        channel.queue_purge("q")
+        channel.queue_delete("q")
+    called = {name.removeprefix("cmdstat_") for name in client.info("commandstats")}
+    wanted = {word[1:] for word in published_rules()[0] if word.startswith("+")}
+    assert wanted - called - {"ping"} == set()
 
 
 def test_a_user_without_a_right_gets_an_error_that_names_it_and_nothing_is_lost(shop, client):

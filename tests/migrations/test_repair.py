@@ -8,7 +8,18 @@ import pytest
 import redis
 from ferryman.compat.kue import FAMILY as KUE
 from ferryman.migrations.preconditions import READING, looks
-from ferryman.migrations.repair import Outcome, PlannedRepair, applied, check_rules, note, planned, send
+from ferryman.migrations.repair import (
+    LARGEST_COMMAND,
+    LARGEST_REPAIR,
+    Outcome,
+    PlannedRepair,
+    RefusedRepair,
+    applied,
+    check_rules,
+    note,
+    planned,
+    send,
+)
 from ferryman.schema.connection.address import Address
 from ferryman.schema.connection.connect import connect
 from ferryman.schema.errors import FerrymanError, KeyspaceNotFound, ServerError, UsageError
@@ -224,3 +235,17 @@ def test_a_snapshot_file_is_planned_for_and_never_written_to() -> None:
     assert {each.outcome for each in planned(file, ["KUE-1"], case.captured_at_ms)} == {Outcome.PLANNED}
     with pytest.raises(UsageError, match="snapshot file"):
         applied(file, ["KUE-1"], case.captured_at_ms)
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [tuple(("ZREM", b"q:jobs", b"%d" % n) for n in range(LARGEST_REPAIR)), (("HDEL", b"q:job:1", *[b"f"] * LARGEST_COMMAND),)],
+    ids=["many", "long"],
+)
+def test_a_repair_that_would_hold_the_server_is_refused(client: redis.Redis, commands: tuple[Command, ...]) -> None:
+    client.zadd("q:jobs", {"1": 1})
+    finding = Finding("KUE-1", Severity.ERROR, "1", "q:job:1", None, "too much")
+    fix = PlannedRepair(finding, commands, looks(commands, None, ()))
+    with pytest.raises(RefusedRepair, match=r"KUE-1 of q:job:1 was not mended: it takes .* mend it by hand"):
+        send(client, fix, [b""] * len(fix.looks))
+    assert client.zcard("q:jobs") == 1
