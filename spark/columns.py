@@ -13,7 +13,8 @@ import numpy as np
 from attrs import frozen
 
 from ..migrations.rdbfile import Row
-from ..schema.columnar.binary_views import BinaryViews, ScratchBuffer, concat, fields
+from ..schema.columnar.binary_views import BinaryViews, ScratchBuffer, concat
+from ..schema.columnar.field_sets import select_fields
 from ..schema.connection.pipeline import mapping
 from ..schema.fact import Entry
 
@@ -88,7 +89,7 @@ class Hashes(Keys):
 
     def field_values(self, names: Sequence[bytes]) -> FieldValues:
         """The values of some fields."""
-        found, _, _ = fields(self.counts, self.words, names)
+        found, _, _ = select_fields(self.counts, self.words, names)
         starts, sizes = (
             np.stack([getattr(column, name) for column in found.values()], axis=1).ravel() for name in ("starts", "sizes")
         )

@@ -23,7 +23,8 @@ import pyarrow as pa
 from ..migrations.fact_reader import ReadSummary
 from ..migrations.prefiltering_reader import AcceptedRecords, PrefilteringReader
 from ..schema.columnar.batch_prefilter import NOT_ACCEPTED, UNDATED, AcceptedColumns, BatchPrefilter
-from ..schema.columnar.binary_views import NO_NUMBER, BinaryViews, ScratchBuffer, fields
+from ..schema.columnar.binary_views import NO_NUMBER, BinaryViews, ScratchBuffer
+from ..schema.columnar.field_sets import select_fields
 from ..schema.connection.address import Address
 from ..schema.connection.pipeline import mapping
 from ..schema.fact import Entry, Fact
@@ -171,7 +172,7 @@ class KeyRowWriter(PrefilteringReader):
         found = Hashes.concat(self._pending_hashes, self._scratch)
         self._pending_hashes, self._hash_rows, self._hash_bytes = [], 0, 0
         numbers = batch.records(found.keys)
-        records, codes, field_sets = fields(found.counts, found.words, batch.fields)
+        records, codes, field_sets = select_fields(found.counts, found.words, batch.fields)
         accepted = batch.accept(records)
         is_accepted = (accepted.at != NOT_ACCEPTED) & (found.ttls < 0) & (numbers != NO_NUMBER)
         field_set_hashes = np.zeros(len(field_sets), np.int64)

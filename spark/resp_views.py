@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..schema.columnar.binary_views import BinaryViews, resp_commands
+from ..schema.columnar.binary_views import BinaryViews
+from ..schema.columnar.build import resp_commands
 from ..schema.columnar.jit import compiled
 from ..schema.connection.pipeline import PipelineConnection
 from ..schema.family import Command

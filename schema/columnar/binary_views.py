@@ -142,42 +142,31 @@ class BinaryViews:
         return answers
 
 
-def field_sets(counts: Any, words: BinaryViews, step: int = 2) -> tuple[Any, list[int]]:
-    """A code for each of the records that these words make up, the same for those with the same fields in the same order.
-
-    ``counts``: how many words each has. Every ``step``-th is a name. The second value: the first record of each code.
-    """
-    codes, firsts = _field_sets(counts, words.data, words.starts, words.sizes, step)
-    return codes, firsts.tolist()
-
-
-def fields(
-    counts: Any, words: BinaryViews, names: Sequence[bytes]
-) -> tuple[dict[bytes, BinaryViews], Any, list[tuple[bytes, ...]]]:
-    """These fields of the records that these words make up, nulls where one lacks it.
-
-    And the code of each record that ``field_sets`` gives, and the names of the fields behind each code.
-    """
-    codes, firsts = field_sets(counts, words)
-    begins = np.cumsum(counts) - counts
-    those = [tuple(words.slice(begins[first], begins[first] + counts[first]).to_list()[::2]) for first in firsts]
-    offsets = np.full((len(firsts), len(names)), NULL, np.int64)
-    for code, there in enumerate(those):
-        for index, name in enumerate(names):
-            if name in there:
-                offsets[code, index] = 2 * there.index(name) + 1
-    starts, sizes = _fields(begins, codes, offsets, words.starts, words.sizes)
-    return {name: BinaryViews(words.data, starts[at], sizes[at]) for at, name in enumerate(names)}, codes, those
+def concat(parts: Sequence[BinaryViews], scratch: ScratchBuffer | None = None) -> BinaryViews:
+    """All of these, at least one, as one. ``scratch``: where they stand then, until the next ones do."""
+    if len(parts) == 1:
+        return parts[0]
+    shifts = np.cumsum([0, *(len(part.data) for part in parts)]).tolist()
+    data = np.empty(shifts[-1], np.uint8) if scratch is None else scratch.take(shifts[-1])
+    np.concatenate([part.data for part in parts], out=data)
+    return BinaryViews(
+        data,
+        np.concatenate([part.starts + shift for part, shift in zip(parts, shifts, strict=False)]),
+        np.concatenate([part.sizes for part in parts]),
+    )
 
 
-def resp_commands(keys: BinaryViews, *command: bytes) -> Any:
-    """One command for each key, which comes after the first word, as they go over the wire (uint8)."""
-    name, *others = command
-    before = b"*%d\r\n$%d\r\n%b\r\n$" % (1 + len(command), len(name), name)
-    after = b"".join([b"\r\n", *(b"$%d\r\n%b\r\n" % (len(word), word) for word in others)])
-    most = int(keys.sizes.sum()) + len(keys) * (len(before) + len(after) + 22)
-    found = np.empty(most, np.uint8)
-    return found[: _write_commands(keys.data, keys.starts, keys.sizes, _array(before), _array(after), found)]
+class ScratchBuffer:
+    """Memory that is used again and again: to get new memory from the system takes longer than to fill it."""
+
+    def __init__(self) -> None:
+        self._data = np.empty(0, np.uint8)
+
+    def take(self, size: int) -> Any:
+        """So many bytes, which were given out before."""
+        if size > len(self._data):
+            self._data = np.empty(size + size // 4, np.uint8)
+        return self._data[:size]
 
 
 def _array(text: bytes) -> Any:
@@ -331,101 +320,3 @@ def _dictionary_encode(data: Any, starts: Any, sizes: Any) -> Any:
         else:
             codes[row] = slots[at]
     return codes, firsts[:known]
-
-
-@compiled
-def _alike(data: Any, starts: Any, sizes: Any, one: int, other: int, count: int, step: int) -> bool:
-    for index in range(0, count, step):
-        if sizes[one + index] != sizes[other + index]:
-            return False
-        if not same(data, starts[one + index], data, starts[other + index], sizes[one + index]):
-            return False
-    return True
-
-
-@compiled
-def _field_sets(counts: Any, data: Any, starts: Any, sizes: Any, step: int) -> Any:
-    rows = len(counts)
-    codes, firsts, begins = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int64)
-    known, latest, begin = 0, 0, 0
-    for row in range(rows):
-        begins[row] = begin
-        # Few sets of fields follow one another in any order: the one before is most likely, and there are few others.
-        code = -1
-        for index in range(known):
-            each = (latest + index) % known
-            first = firsts[each]
-            if counts[first] == counts[row] and _alike(data, starts, sizes, begins[first], begin, counts[row], step):
-                code = each
-                break
-        if code < 0:
-            code = known
-            firsts[known] = row
-            known += 1
-        codes[row] = latest = code
-        begin += counts[row]
-    return codes, firsts[:known]
-
-
-@compiled
-def _fields(begins: Any, codes: Any, offsets: Any, starts: Any, sizes: Any) -> Any:
-    rows, names = len(begins), offsets.shape[1]
-    found_starts, found_sizes = np.zeros((names, rows), np.int64), np.full((names, rows), NULL, np.int64)
-    for row in range(rows):
-        for name in range(names):
-            offset = offsets[codes[row], name]
-            if offset != NULL:
-                found_starts[name, row] = starts[begins[row] + offset]
-                found_sizes[name, row] = sizes[begins[row] + offset]
-    return found_starts, found_sizes
-
-
-@compiled
-def _write_commands(data: Any, starts: Any, sizes: Any, before: Any, after: Any, out: Any) -> int:
-    at = 0
-    for row in range(len(starts)):
-        copy(out, at, before, 0, len(before))
-        at += len(before)
-        size, digits = sizes[row], 1
-        while size >= 10:
-            size //= 10
-            digits += 1
-        size = sizes[row]
-        for index in range(digits - 1, -1, -1):
-            out[at + index] = 48 + size % 10
-            size //= 10
-        at += digits
-        out[at], out[at + 1] = 13, 10
-        at += 2
-        copy(out, at, data, starts[row], sizes[row])
-        at += sizes[row]
-        copy(out, at, after, 0, len(after))
-        at += len(after)
-    return at
-
-
-def concat(parts: Sequence[BinaryViews], scratch: ScratchBuffer | None = None) -> BinaryViews:
-    """All of these, at least one, as one. ``scratch``: where they stand then, until the next ones do."""
-    if len(parts) == 1:
-        return parts[0]
-    shifts = np.cumsum([0, *(len(part.data) for part in parts)]).tolist()
-    data = np.empty(shifts[-1], np.uint8) if scratch is None else scratch.take(shifts[-1])
-    np.concatenate([part.data for part in parts], out=data)
-    return BinaryViews(
-        data,
-        np.concatenate([part.starts + shift for part, shift in zip(parts, shifts, strict=False)]),
-        np.concatenate([part.sizes for part in parts]),
-    )
-
-
-class ScratchBuffer:
-    """Memory that is used again and again: to get new memory from the system takes longer than to fill it."""
-
-    def __init__(self) -> None:
-        self._data = np.empty(0, np.uint8)
-
-    def take(self, size: int) -> Any:
-        """So many bytes, which were given out before."""
-        if size > len(self._data):
-            self._data = np.empty(size + size // 4, np.uint8)
-        return self._data[:size]

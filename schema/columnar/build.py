@@ -44,6 +44,14 @@ def resp_bulk(part: bytes | BinaryViews) -> Datum:
     return b"$%d\r\n%b\r\n" % (len(part), part) if isinstance(part, bytes) else LengthPrefixed(part, b"$", b"\r\n", b"\r\n")
 
 
+def resp_commands(keys: BinaryViews, *command: bytes) -> Any:
+    """One command for each key, which comes after the first word, as they go over the wire (uint8)."""
+    name, *others = command
+    before = b"*%d\r\n$%d\r\n%b\r\n$" % (1 + len(command), len(name), name)
+    after = b"".join([b"\r\n", *(b"$%d\r\n%b\r\n" % (len(word), word) for word in others)])
+    return concat_rows(len(keys), [LengthPrefixed(keys, before, b"\r\n", after)]).data
+
+
 def concat_rows(rows: int, parts: Iterable[Datum]) -> BinaryViews:
     """The parts of each row one after the other. The rows lie one after the other too, and fill their buffer."""
     those = list(_merged(parts))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +37,18 @@ def joined(values: list[bytes], before: list[bytes], after: list[bytes]) -> Bina
     half = len(values) // 2
     pieces = [BinaryViews.of(before), sliced(values[:half], after, before), BinaryViews.of(values[half:]), BinaryViews.of(after)]
     return concat(pieces).slice(len(before), len(before) + len(values))
+
+
+def numbered(keys: Iterable[object]) -> tuple[list[int], list[int]]:
+    """A number for each, in the order in which they first stand there, and where that is."""
+    numbers: dict[object, int] = {}
+    codes, firsts = [], []
+    for row, key in enumerate(keys):
+        if key not in numbers:
+            numbers[key] = len(numbers)
+            firsts.append(row)
+        codes.append(numbers[key])
+    return codes, firsts
 
 
 WAYS: list[Way] = [sliced, packed_again, parted, masked, turned, joined]

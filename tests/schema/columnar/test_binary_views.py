@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
-from itertools import product
 from random import Random
 
-import hiredis
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -19,28 +16,12 @@ from ferryman.schema.columnar.binary_views import (
     NULL,
     BinaryViews,
     concat,
-    field_sets,
-    fields,
-    resp_commands,
 )
 from ferryman.schema.text import is_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ...support.binary_views import WAYS, Way, joined, sliced, stored
-
-
-def numbered(keys: Iterable[object]) -> tuple[list[int], list[int]]:
-    """A number for each, in the order in which they first stand there, and where that is."""
-    numbers: dict[object, int] = {}
-    codes, firsts = [], []
-    for row, key in enumerate(keys):
-        if key not in numbers:
-            numbers[key] = len(numbers)
-            firsts.append(row)
-        codes.append(numbers[key])
-    return codes, firsts
-
+from ...support.binary_views import WAYS, Way, numbered, stored
 
 raws = st.binary(max_size=6) | st.sampled_from([b"", b"\0", b"\0\0", b"a", b"ab", b"b", b"x" * 300])
 
@@ -249,37 +230,6 @@ def test_texts_are_compared_to_one_value(case: tuple[BinaryViews, list[bytes]], 
         assert answers.tolist() == [each == value for each in values]
 
 
-names = st.sampled_from([b"", b"a", b"ab", b"abc", b"b", b"bc", b"c"])
-"""Some make the same text when put together."""
-
-
-def shaped(records: list[list[bytes]], way: Way, step: int) -> tuple[list[int], list[int]]:
-    """What ``field_sets`` says of these."""
-    words = way([word for record in records for word in record], [b"a", b"ab"], [b"c"])
-    codes, firsts = field_sets(np.array([len(record) for record in records], np.int64), words, step)
-    assert codes.dtype == np.int64
-    return codes.tolist(), firsts
-
-
-@given(st.sampled_from([1, 2, 3]), st.sampled_from(WAYS), st.data())
-def test_records_of_the_same_names_share_a_shape(step: int, way: Way, data: st.DataObject) -> None:
-    fields = st.tuples(names, *[raws] * (step - 1))
-    drawn = data.draw(st.lists(st.lists(fields, max_size=3), max_size=25))
-    records = [[word for field in record for word in field] for record in drawn]
-    assert shaped(records, way, step) == numbered(tuple(record[::step]) for record in records)
-
-
-@given(st.sampled_from(WAYS), st.lists(st.dictionaries(names, raws, max_size=4), max_size=25), st.sets(names, min_size=1))
-def test_fields_of_records_are_nulls_where_one_lacks_them(way: Way, records: list[dict[bytes, bytes]], those: set[bytes]) -> None:
-    words = way([word for record in records for pair in record.items() for word in pair], [b"a"], [b"c"])
-    counts, wanted = np.array([2 * len(record) for record in records], np.int64), sorted(those)
-    columns, codes, told = fields(counts, words, wanted)
-    assert list(columns) == wanted
-    for name, column in columns.items():
-        assert column.to_list() == [record.get(name) for record in records]
-    assert [told[code] for code in codes.tolist()] == [tuple(record) for record in records]
-
-
 @given(st.lists(st.none() | raws, min_size=1))
 def test_what_is_null_is_no_value(values: list[bytes | None]) -> None:
     texts = BinaryViews.of(values)
@@ -290,56 +240,3 @@ def test_what_is_null_is_no_value(values: list[bytes | None]) -> None:
     assert texts.are_json().tolist() == [value is not None and is_json(value) for value in values]
     codes, told = texts.dictionary_encode()
     assert [told[code] for code in codes.tolist()] == [value or b"" for value in values]
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ([b"a", b"1", b"bc", b"2"], [b"ab", b"1", b"c", b"2"]),
-        ([b"a", b"1", b"b", b"2"], [b"b", b"2", b"a", b"1"]),
-        ([b"a", b"1", b"b", b"2"], [b"a", b"1"]),
-        ([b"a", b"1", b"", b"2"], [b"a", b"1"]),
-        ([b"a", b"1"], []),
-        ([b"", b"1"], []),
-        ([b"a", b"1", b"a", b"1"], [b"a", b"1", b"b", b"1"]),
-    ],
-)
-def test_other_names_are_another_shape(one: list[bytes], other: list[bytes]) -> None:
-    assert shaped([one, other, one, one, other], sliced, 2) == ([0, 1, 0, 0, 1], [0, 1])
-    assert shaped([other, one, one, other], joined, 2) == ([0, 1, 1, 0], [0, 1])
-
-
-def test_two_names_are_two_words_away_by_default() -> None:
-    words = BinaryViews.of([b"a", b"1", b"a", b"2"])
-    assert field_sets(np.array([2, 2]), words)[0].tolist() == [0, 0]
-    assert field_sets(np.array([2, 2]), words, 1)[0].tolist() == [0, 1]
-
-
-def test_many_shapes_keep_their_numbers() -> None:
-    random = Random(1)
-    kinds = [[word for name in picked for word in (name, b"value")] for picked in product([b"a", b"b", b"ab", b""], repeat=3)]
-    records = random.choices(kinds, k=2000)
-    assert shaped(records, sliced, 2) == numbered(tuple(record[::2]) for record in records)
-
-
-# Commands
-
-
-def expected_commands(keys: list[bytes], name: bytes, *others: bytes) -> bytes:
-    """What hiredis makes of them."""
-    return b"".join(hiredis.pack_command((name, key, *others)) for key in keys)
-
-
-@given(stored(raws), st.lists(raws | st.sampled_from([b"HGETALL", b"LRANGE", b"0", b"-1"]), min_size=1, max_size=12))
-def test_commands_go_over_the_wire_as_hiredis_packs_them(case: tuple[BinaryViews, list[bytes]], command: list[bytes]) -> None:
-    keys, values = case
-    found = resp_commands(keys, *command)
-    assert found.dtype == np.uint8
-    assert found.tobytes() == expected_commands(values, *command)
-
-
-def test_commands_tell_the_size_of_keys_of_any_length() -> None:
-    sizes = [0, *(10**digit + more for digit in range(1, 7) for more in (-1, 0, 1)), 0]
-    keys = [b"k" * size for size in sizes]
-    assert resp_commands(BinaryViews.of(keys), b"HGET", b"f").tobytes() == expected_commands(keys, b"HGET", b"f")
-    assert resp_commands(BinaryViews.of(keys), b"GET").tobytes() == expected_commands(keys, b"GET")

@@ -21,6 +21,7 @@ from ferryman.schema.columnar.build import (
     masked,
     merge_runs,
     resp_bulk,
+    resp_commands,
     scatter,
 )
 from hiredis import pack_command
@@ -137,3 +138,23 @@ def test_texts_of_several_parts_are_put_in_rows(parts: list[list[bytes]], random
     expected = dict(zip(rows, chain.from_iterable(parts), strict=True))
     assert found.to_list() == [expected[row] for row in range(len(rows))]
     assert found.data.tobytes() == b"".join(found.to_list())
+
+
+def expected_commands(keys: list[bytes], name: bytes, *others: bytes) -> bytes:
+    """What hiredis makes of them."""
+    return b"".join(pack_command((name, key, *others)) for key in keys)
+
+
+@given(stored(raws), st.lists(raws | st.sampled_from([b"HGETALL", b"LRANGE", b"0", b"-1"]), min_size=1, max_size=12))
+def test_commands_go_over_the_wire_as_hiredis_packs_them(case: tuple[BinaryViews, list[bytes]], command: list[bytes]) -> None:
+    keys, values = case
+    found = resp_commands(keys, *command)
+    assert found.dtype == np.uint8
+    assert found.tobytes() == expected_commands(values, *command)
+
+
+def test_commands_tell_the_size_of_keys_of_any_length() -> None:
+    sizes = [0, *(10**digit + more for digit in range(1, 7) for more in (-1, 0, 1)), 0]
+    keys = [b"k" * size for size in sizes]
+    assert resp_commands(BinaryViews.of(keys), b"HGET", b"f").tobytes() == expected_commands(keys, b"HGET", b"f")
+    assert resp_commands(BinaryViews.of(keys), b"GET").tobytes() == expected_commands(keys, b"GET")
