@@ -23,8 +23,8 @@ from attrs import evolve, field, frozen
 from ...schema.errors import MalformedValue
 from ...schema.job import Job
 from ...schema.text import to_bytes, to_text
-from ..extra import optional, plain_score
 from ..overflow import FIELD, Overflow
+from ..passthrough import optional, plain_score
 from .history import event_names, fitting
 from .keys import SETS, UNFINISHED
 from .record import Record, canonical, is_readable, lost, standard, word_for

@@ -23,9 +23,9 @@ from attrs import evolve, field, frozen
 from ...schema.errors import MalformedValue
 from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
-from ..extra import optional, plain_score
 from ..members import Member, Members, split
 from ..overflow import FIELD, Overflow
+from ..passthrough import optional, plain_score
 from .keys import FINISHED, WORDS
 from .record import PURGE_MS, Record, lost, standard, standard_item, word_for
 

@@ -22,8 +22,8 @@ from attrs import evolve, field, frozen
 from ...schema.errors import MalformedValue
 from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
-from ..extra import optional, plain_score
 from ..overflow import FIELD, Overflow
+from ..passthrough import optional, plain_score
 from .keys import WORDS, Form, is_borrowed
 from .record import Record, is_readable, lost, readable, standard
 

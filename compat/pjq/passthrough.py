@@ -23,8 +23,8 @@ from attrs import evolve, field, frozen
 from ...schema.errors import MalformedValue
 from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
-from ..extra import optional
 from ..overflow import FIELD, Overflow
+from ..passthrough import optional
 from .payload import Text, payload_in
 from .record import FINISHED, Record, canonical, lost, standard, text_of
 

@@ -24,8 +24,8 @@ from attrs import evolve, field, frozen
 from ...schema.errors import MalformedValue
 from ...schema.job import Job, State
 from ...schema.text import to_bytes, to_text
-from ..extra import optional
 from ..overflow import FIELD, Overflow
+from ..passthrough import optional
 from .record import NAME, PLACES, Record, is_place, lost, priority_of, standard
 
 LASTING = frozenset({"unique_key"})

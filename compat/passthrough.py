@@ -1,6 +1,5 @@
-"""Extra: what readers keep of a job in ``Job.extra``, plain on its way in and checked on its way out.
-
-Called by each family's ``passthrough.py``.
+"""Passthrough: what each family's ``passthrough.py`` starts from. What readers remember of a job in ``Job.extra`` is plain on its
+way in and checked on its way out.
 """
 
 from __future__ import annotations
