@@ -252,7 +252,7 @@ def _own_columns(fields: Mapping[bytes, BinaryViews], state: State, scores: Any)
             are_migrated &= fields[b"reason"].equals(FAILED)
     if b"score" in fields:
         waiting_scores, are_canonical = fields[b"score"].parse_canonical_ints()
-        # A score that no migration gives is kept with its job.
+        # A score that no migration gives stays with its job, which no table holds.
         are_migrated &= are_canonical & (waiting_scores % RANK_STEP < IMPORTED) & (np.abs(waiting_scores) <= EXACT)
         columns["rank"] = waiting_scores // RANK_STEP
     return columns, are_migrated
