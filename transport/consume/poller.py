@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections import deque
 from collections.abc import Container
 from typing import Any
 
@@ -26,9 +25,10 @@ from ..connection.blocking_connection import BLOCK
 from ..connection.cluster_link import ClusterLink
 from ..dead_letters import DeadLetters
 from ..errors import CONNECTION_ERRORS, ConnectionLost
-from ..message import Content, Message, content
+from ..message import Content, content
 from ..session import Session
 from .acks import LINGER
+from .deliveries import PendingDeliveries, PendingDelivery
 from .fanout import ClusterFanout, Fanout, StreamFanout
 from .tracking import Tracker
 from .wake_timer import WakeTimer
@@ -39,11 +39,6 @@ logger = logging.getLogger("ferryman.transport")
 
 IDLE_INTERVAL = 1.0
 """Seconds between turns of an idle event loop, in which a connection that has gone silent is noticed."""
-PROPAGATED: tuple[type[Exception], ...] = (*CONNECTION_ERRORS, MemoryError, AssertionError)
-"""Errors of a callback that end the event loop; it reports all others and goes on, as kombu's does for file descriptors."""
-MESSAGE_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors of a Celery worker's handler that mean that its message is malformed. It becomes a dead letter: it would end a worker
-that has no event loop, and one that has would hold it for ever."""
 BUSY_INTERVAL = 0.05
 """Seconds after which a worker that takes only what it can work on at once is checked again."""
 POLL_AHEAD = 5.0
@@ -63,15 +58,6 @@ class Watch:
     """When to poll it in any case, on the monotonic clock."""
 
 
-@define
-class Ready:
-    """A message that has been taken and not yet handed to its consumer."""
-
-    channel: Channel
-    consumer: Consumer
-    message: Message
-
-
 class Poller:
     """One for each transport. Not thread-safe, but for ``changed``."""
 
@@ -81,7 +67,7 @@ class Poller:
         self._channels = channels
         """The transport's own list, of all channels that are open."""
         self._watches: dict[str, Watch] = {}
-        self._ready: deque[Ready] = deque()
+        self._ready = PendingDeliveries()
         self._turn = 0
         self._wakeups, self.fanout = self._new_waits()
         self._waker = Waker()
@@ -132,15 +118,12 @@ class Poller:
             self._waker.wake()
 
     def forget(self, channel: StdChannel) -> None:
-        """Drops what was taken for a channel that closes; the channel gives the jobs back."""
-        self._ready = deque(each for each in self._ready if each.channel is not channel)
+        """Drops all that was taken for a channel that closes; the channel gives the jobs back."""
+        self._ready.forget(channel)
 
     def drop(self, channel: StdChannel, tags: Container[int]) -> set[int]:
         """Drops what was taken for a channel and is others' now, if it is not handed out yet. Gives the tags of that."""
-        dropped = [ready for ready in self._ready if ready.channel is channel and ready.message.delivery_tag in tags]
-        for ready in dropped:
-            self._ready.remove(ready)
-        return {ready.message.delivery_tag for ready in dropped}
+        return self._ready.drop(channel, tags)
 
     # Plain drain_events
 
@@ -154,7 +137,7 @@ class Poller:
                     channel.acks.flush()
                 self._dead_letters.poll()
             if self._ready:
-                self._deliver_one()
+                self._ready.deliver_one()
                 return
             self._start_waits()
             left = BLOCK if deadline is None else deadline - time.monotonic()
@@ -212,7 +195,7 @@ class Poller:
             self._waker.wake()
             end = time.monotonic() + TIME_SLICE
             while self._ready and time.monotonic() < end:
-                self._deliver_guarded()
+                self._ready.deliver_guarded(self._loop)
                 if self._yields():
                     break
             return
@@ -337,29 +320,9 @@ class Poller:
             for delivery in taken.jobs:
                 message = channel.decode(queue, delivery, consumer)
                 if message is not None:
-                    self._ready.append(Ready(channel, consumer, message))
+                    self._ready.append(PendingDelivery(channel, consumer, message))
             if not watch.hot:
                 return
-
-    def _deliver_one(self) -> None:
-        ready = self._ready.popleft()
-        try:
-            ready.consumer.callback(ready.message)
-        except MESSAGE_ERRORS as error:
-            if not _is_workers(ready.consumer.callback):
-                raise
-            logger.exception("a message of queue %r makes no sense to the worker", ready.consumer.queue)
-            ready.channel.dead_letter(ready.message, error)
-
-    def _deliver_guarded(self) -> None:
-        """For event loops: an error of one callback is the loop's to report, as with any other callback of it."""
-        callback = self._ready[0].consumer.callback
-        try:
-            self._deliver_one()
-        except PROPAGATED:
-            raise
-        except Exception as error:  # noqa: BLE001 - it goes to the loop's own handler
-            self._loop.on_callback_error(callback, error)
 
     # Waiting
 
@@ -405,14 +368,8 @@ class Poller:
             except MalformedValue as error:
                 logger.error("broadcast %s to queue %r is no message and is left out: %s", job_id, queue, error)
                 return
-            self._ready.append(Ready(channel, consumer, channel.message(found, queue, None, consumer)))
+            self._ready.append(PendingDelivery(channel, consumer, channel.message(found, queue, None, consumer)))
             return
-
-
-def _is_workers(callback: Any) -> bool:
-    """Whether messages are handed to a Celery worker, which begins tasks, and not to code that sees to errors itself."""
-    handler = getattr(getattr(callback, "__self__", None), "on_message", None)
-    return str(getattr(handler, "__module__", "")).startswith("celery.worker")
 
 
 def _nothing(*_: Any) -> None:
