@@ -71,14 +71,14 @@ class Confirmation:
         all_of_them = list(findings)
         family, reader = self.keyspace.family, self.reader
         named = {_name(each): list(family.count_checks(each, self.keyspace)) for each in all_of_them}
-        doubtful = {name: numbers for name, numbers in named.items() if numbers}
+        unverified = {name: numbers for name, numbers in named.items() if numbers}
         latest: dict[_Name, Finding] = {}
         for _ in range(LOOKS):
-            if reader is None or not doubtful:
+            if reader is None or not unverified:
                 break
-            latest = {_name(each): each for each in family.keyspace_findings(self._counted_again(doubtful.values(), reader))}
-            for name in doubtful.keys() - latest.keys():
-                del doubtful[name], named[name]
+            latest = {_name(each): each for each in family.keyspace_findings(self._counted_again(unverified.values(), reader))}
+            for name in unverified.keys() - latest.keys():
+                del unverified[name], named[name]
         for each in all_of_them:
             if _name(each) in named:
                 yield latest.get(_name(each), each)
@@ -95,62 +95,62 @@ class Confirmation:
                     number.put(totals, reply)
         return evolve(self.keyspace, totals=totals)
 
-    def _block(self, broken: Iterator[Found]) -> list[_Suspect]:
+    def _block(self, broken: Iterator[Found]) -> list[_UnverifiedJob]:
         """The next jobs to look at together: not too many, and not too heavy; none when enough have been looked at."""
-        block: list[_Suspect] = []
+        block: list[_UnverifiedJob] = []
         weight = 0
         while len(block) < BLOCK and weight < BLOCK_BYTES and self.most > 0:
             found = next(broken, None)
             if found is None:
                 break
             self.most -= 1
-            suspect = _Suspect.of(*found, self.keyspace)
-            block.append(suspect)
-            weight += suspect.weight
+            job = _UnverifiedJob.of(*found, self.keyspace)
+            block.append(job)
+            weight += job.weight
         return block
 
-    def _confirmed(self, block: Sequence[_Suspect], reader: Reader) -> Iterator[Finding]:
-        restless = []
-        for suspect in block:
-            if suspect.refs:
-                restless.append(suspect)
+    def _confirmed(self, block: Sequence[_UnverifiedJob], reader: Reader) -> Iterator[Finding]:
+        unsettled = []
+        for job in block:
+            if job.refs:
+                unsettled.append(job)
             else:
-                self.unconfirmed += suspect.number
+                self.unconfirmed += job.number
         for _ in range(LOOKS):
-            if not restless:
+            if not unsettled:
                 break
-            answers = reader.read([list(suspect.refs) for suspect in restless])
-            restless = self._judged(restless, answers)
-        for suspect in restless:
-            suspect.keep_only_constant()
-        for suspect in block:
-            self.passing += max(0, suspect.number - len(suspect.findings))
-            yield from suspect.findings
+            answers = reader.read([list(job.refs) for job in unsettled])
+            unsettled = self._look_again(unsettled, answers)
+        for job in unsettled:
+            job.keep_only_constant()
+        for job in block:
+            self.passing += max(0, job.number - len(job.findings))
+            yield from job.findings
 
-    def _judged(self, suspects: Sequence[_Suspect], answers: Sequence[list[Entry] | None]) -> list[_Suspect]:
+    def _look_again(self, jobs: Sequence[_UnverifiedJob], answers: Sequence[list[Entry] | None]) -> list[_UnverifiedJob]:
         """Takes in one look at each; returns those that must be looked at again."""
         family, prefix = self.keyspace.family, self.keyspace.prefix
         totals = Totals()
         totals.merge(self.keyspace.totals)
         seen: list[Subject | None] = []
-        for suspect, entries in zip(suspects, answers, strict=True):
+        for job, entries in zip(jobs, answers, strict=True):
             builder = SubjectBuilder(family)
             for fact in dict.fromkeys(fact for entry in entries or () for fact in family.facts(entry, prefix)):
                 family.tally(fact, totals)
                 builder.add(fact)
-            seen.append(next((each for each in builder.subjects() if suspect.is_of(each)), None))
+            seen.append(next((each for each in builder.subjects() if job.is_of(each)), None))
         now = evolve(self.keyspace, totals=totals)
         again = []
-        for suspect, entries, subject in zip(suspects, answers, seen, strict=True):
+        for job, entries, subject in zip(jobs, answers, seen, strict=True):
             if entries is None:
-                self.unconfirmed += len(suspect.findings)
-            elif suspect.looked(subject, now):
-                again.append(suspect)
+                self.unconfirmed += len(job.findings)
+            elif job.update(subject, now):
+                again.append(job)
         return again
 
 
 @define
-class _Suspect:
+class _UnverifiedJob:
     """A job with findings, as it was last seen."""
 
     scope: str
@@ -170,7 +170,7 @@ class _Suspect:
     """The rules that were broken at every look."""
 
     @classmethod
-    def of(cls, subject: Subject, findings: Sequence[Finding], keyspace: Keyspace) -> _Suspect:
+    def of(cls, subject: Subject, findings: Sequence[Finding], keyspace: Keyspace) -> _UnverifiedJob:
         rules = {finding.rule for finding in findings}
         of_record = dict.fromkeys(KeyRef(fact.key, fact.redis_type) for fact in subject.of_kind(FactKind.RECORD))
         by_record = rules <= keyspace.family.record_only_rules and bool(of_record)
@@ -182,7 +182,7 @@ class _Suspect:
         """Whether this is about the same job."""
         return (subject.scope, subject.job_id) == (self.scope, self.job_id)
 
-    def looked(self, subject: Subject | None, keyspace: Keyspace) -> bool:
+    def update(self, subject: Subject | None, keyspace: Keyspace) -> bool:
         """Takes in a look at the job, None if nothing speaks of it. Returns whether another is needed."""
         if self.by_record:
             self.by_record = False
