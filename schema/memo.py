@@ -1,9 +1,17 @@
-"""Memo: a function's values, each found once; thousands of records share a few names. Called by prefilters and Spark's tables."""
+"""Memo: a function's values, remembered: all of them (Memo), or the last one (remember_last).
+
+Thousands of records share a few names; and a reader and all rules of a family look at one subject after the other, so that what
+they derive from it is derived once. Only for functions without side effects whose result nobody changes.
+Called by prefilters, Spark's tables and the views of the foreign families.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
+
+A = TypeVar("A")
+R = TypeVar("R")
 
 MOST = 100_000
 """Values that are remembered at once."""
@@ -20,3 +28,17 @@ class Memo(dict[Any, Any]):
             self.clear()
         value = self[argument] = self._function(argument)
         return value
+
+
+def remember_last(function: Callable[[A], R]) -> Callable[[A], R]:
+    """Keeps the newest result for the very same argument (the same object, not an equal one). Safe in threads."""
+    last: tuple[A, R] | None = None
+
+    def remembered(argument: A) -> R:
+        nonlocal last
+        seen = last
+        if seen is None or seen[0] is not argument:
+            seen = last = (argument, function(argument))
+        return seen[1]
+
+    return remembered

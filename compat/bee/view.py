@@ -15,9 +15,9 @@ from attrs import define, field, frozen
 
 from ...schema.fact import Fact, Subject
 from ...schema.job import State
+from ...schema.memo import remember_last
 from ...schema.rule import Severity, Violation
 from ...schema.text import to_bytes, to_text
-from ..memo import remember_last
 from ..numbers import parse_int
 from . import lua_json
 from .history import Event, event_names, events

@@ -9,9 +9,9 @@ from attrs import define, field
 
 from ...schema.fact import Fact, Subject
 from ...schema.job import State
+from ...schema.memo import remember_last
 from ...schema.rule import Severity, Violation
 from ...schema.text import to_bytes
-from ..memo import remember_last
 from .record import Record
 
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from attrs import field, frozen
 
+from ...schema.memo import remember_last
 from ...schema.totals import Totals
-from ..memo import remember_last
 from .keys import SEP
 
 MEASURE = "bindings"

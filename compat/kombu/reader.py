@@ -19,9 +19,9 @@ from ...schema.errors import MalformedValue
 from ...schema.fact import Entry, Fact, FactKind, Subject
 from ...schema.family import Keyspace
 from ...schema.job import Job, State
+from ...schema.memo import remember_last
 from ...schema.text import to_bytes, to_text
 from ...schema.totals import Totals
-from ..memo import remember_last
 from . import bindings
 from .bindings import bindings_of, bucket_of
 from .keys import (

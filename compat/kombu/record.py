@@ -19,8 +19,8 @@ from attrs import evolve, frozen
 
 from ...schema.errors import MalformedValue
 from ...schema.job import Job, State
+from ...schema.memo import remember_last
 from ...schema.text import load_json, load_json_fast, to_bytes, to_text
-from ..memo import remember_last
 from ..numbers import int64_or_none
 from ..timestamps import EPOCH, MILLISECOND, parse_timestamp
 from .keys import STEPS, VISIBILITY_TIMEOUT_MS, step_of

@@ -14,8 +14,8 @@ from attrs import define, field
 
 from ...schema.errors import MalformedValue
 from ...schema.fact import Fact, Subject
+from ...schema.memo import remember_last
 from ...schema.rule import Severity, Violation
-from ..memo import remember_last
 from .bindings import Bindings
 from .record import Message, Record, decode, decode_delivery
 

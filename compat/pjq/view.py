@@ -12,9 +12,9 @@ from attrs import define, field
 
 from ...schema.fact import Fact, Subject
 from ...schema.job import State
+from ...schema.memo import remember_last
 from ...schema.rule import Severity, Violation
 from ...schema.totals import Totals
-from ..memo import remember_last
 from .keys import LISTS, STATES
 from .payload import Members, parsed
 from .record import Record, state_of

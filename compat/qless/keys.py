@@ -14,9 +14,9 @@ from attrs import frozen
 
 from ...schema.family import Keyspace
 from ...schema.keys import KeyLayout, KeyMatch, KeyPattern, PrefixFinder
+from ...schema.memo import remember_last
 from ...schema.text import to_bytes
 from ...schema.totals import Totals
-from ..memo import remember_last
 
 _ANY = ".*"
 

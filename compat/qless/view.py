@@ -12,9 +12,9 @@ from attrs import define, field
 
 from ...schema.fact import Fact, Subject
 from ...schema.job import State
+from ...schema.memo import remember_last
 from ...schema.rule import Severity, Violation
 from ...schema.text import to_text
-from ..memo import remember_last
 from ..numbers import parse_int
 from .keys import INDEXES, Scope
 from .record import Record

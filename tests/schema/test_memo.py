@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ferryman.compat.memo import remember_last
+from ferryman.schema.memo import remember_last
 
 
 def test_the_same_object_is_computed_once_and_an_equal_one_again() -> None:
