@@ -70,7 +70,7 @@ class KuePrefilter(Prefilter):
         rows = len(records[next(iter(records))])
         if not records.keys() >= NEEDED:
             return Accepted.none(rows)
-        groups = [self._groups[told] for told in zip(records[b"type"], records[b"state"], strict=True)]
+        groups = [self._groups[pair] for pair in zip(records[b"type"], records[b"state"], strict=True)]
         scores = list(map(self._scores.__getitem__, records[b"priority"]))
         created_at = _wholes(records[b"created_at"])
         numbers = (_wholes(records[name]) for name in (b"updated_at", b"promote_at", b"max_attempts"))
@@ -162,13 +162,13 @@ class KuePrefilter(Prefilter):
 
     def tally_members(self, key: bytes, members: int, times: int, totals: Totals) -> None:
         """The same for so many members of an index, of whose scores so many are times."""
-        told = self._layout.parse(key, "zset")
-        if not members or told is None:
+        found = self._layout.parse(key, "zset")
+        if not members or found is None:
             return
         totals.count("members", Form.PADDED, members)
-        match told.role, told.fields.get("state"):
+        match found.role, found.fields.get("state"):
             case "by_type", "inactive":
-                totals.count("waiting", told.fields["queue"], members)
+                totals.count("waiting", found.fields["queue"], members)
             case "by_state", "delayed":
                 if times:
                     totals.count("trace", "0.9", times)
@@ -183,9 +183,9 @@ class KuePrefilter(Prefilter):
             raise ValueError(f"{key!r} is no index")
         return match.role, match.fields.get("queue"), match.fields.get("state")
 
-    def _group(self, told: tuple[bytes, bytes]) -> JobGroup | None:
+    def _group(self, pair: tuple[bytes, bytes]) -> JobGroup | None:
         """The group of all jobs of a type in a state; None where a rule must look."""
-        queue, word = told
+        queue, word = pair
         state = state_of({b"type": queue, b"state": word})
         if state not in KNOWN or not queue:
             return None

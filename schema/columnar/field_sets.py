@@ -35,10 +35,10 @@ def select_fields(
     begins = np.cumsum(counts) - counts
     those = [tuple(words.slice(begins[first], begins[first] + counts[first]).to_list()[::2]) for first in firsts]
     offsets = np.full((len(firsts), len(names)), NULL, np.int64)
-    for code, there in enumerate(those):
+    for code, present in enumerate(those):
         for index, name in enumerate(names):
-            if name in there:
-                offsets[code, index] = 2 * there.index(name) + 1
+            if name in present:
+                offsets[code, index] = 2 * present.index(name) + 1
     starts, sizes = _fields(begins, codes, offsets, words.starts, words.sizes)
     return {name: BinaryViews(words.data, starts[at], sizes[at]) for at, name in enumerate(names)}, codes, those
 

@@ -68,9 +68,9 @@ class KueBatchPrefilter(BatchPrefilter):
             & (allowed <= LATEST)
             & (allowed >= 1)
         )
-        there = {name: column.sizes != NULL for name, column in records.items()}
+        is_set = {name: column.sizes != NULL for name, column in records.items()}
         for name in NEEDED:
-            is_accepted &= there[name]
+            is_accepted &= is_set[name]
         states = [group.state for group in groups]
         is_due, is_done, is_failed, is_active = (
             np.array([found is state for found in states] or [False])[at]
@@ -79,17 +79,17 @@ class KueBatchPrefilter(BatchPrefilter):
         is_through = records[b"progress"].equals(b"100") & (records[b"removeOnComplete"].sizes <= 0)
         is_accepted &= ~is_due | (due >= self._prefilter.late)
         is_accepted &= ~is_done | ((used >= 1) & is_through)
-        is_accepted &= ~is_failed | ((used == allowed) & there[b"failed_at"] & there[b"error"])
-        is_accepted &= ~is_active | (((lease > 0) | self._prefilter.for_transfer) & ~there[b"duration"])
-        is_accepted &= ~there[b"ttl"] | (lease >= 0)
+        is_accepted &= ~is_failed | ((used == allowed) & is_set[b"failed_at"] & is_set[b"error"])
+        is_accepted &= ~is_active | (((lease > 0) | self._prefilter.for_transfer) & ~is_set[b"duration"])
+        is_accepted &= ~is_set[b"ttl"] | (lease >= 0)
         for name in JSON:
-            is_accepted &= ~there[name] | records[name].are_json()
+            is_accepted &= ~is_set[name] | records[name].are_json()
         for name in (b"started_at", b"failed_at", b"duration"):
-            is_accepted &= ~there[name] | (records[name].map_ints(parse_int, NO_NUMBER) >= 0)
+            is_accepted &= ~is_set[name] | (records[name].map_ints(parse_int, NO_NUMBER) >= 0)
         codes, texts = records[b"progress"].dictionary_encode()
         is_told = np.array([self._progress[text] is not None for text in texts] or [False])[codes]
-        is_accepted &= ~there[b"progress"] | is_told
-        for row in np.flatnonzero(there[FIELD] & is_accepted).tolist():
+        is_accepted &= ~is_set[b"progress"] | is_told
+        for row in np.flatnonzero(is_set[FIELD] & is_accepted).tolist():
             is_accepted[row] = why_unreadable(records[FIELD][row], decoded) is None
         by_state = np.select([is_due, is_active], [due.astype(np.float64), 0.0], score)
         return AcceptedColumns(groups, np.where(is_accepted, at, NOT_ACCEPTED), (score, by_state, score), created)
@@ -99,10 +99,10 @@ class KueBatchPrefilter(BatchPrefilter):
         by_type, queues = types.dictionary_encode()
         by_word, states = words.dictionary_encode()
         pairs, at = np.unique(by_type * len(states) + by_word, return_inverse=True)
-        told = [self._prefilter.group(queues[pair // len(states)], states[pair % len(states)]) for pair in pairs.tolist()]
-        groups = [group for group in told if group is not None]
+        by_pair = [self._prefilter.group(queues[pair // len(states)], states[pair % len(states)]) for pair in pairs.tolist()]
+        groups = [group for group in by_pair if group is not None]
         index = {group: number for number, group in enumerate(groups)}
-        return groups, np.array([NOT_ACCEPTED if group is None else index[group] for group in told], np.int64)[at]
+        return groups, np.array([NOT_ACCEPTED if group is None else index[group] for group in by_pair], np.int64)[at]
 
     def index_members(self, key: bytes, members: BinaryViews, scores: Any) -> IndexMemberColumns | None:
         if not self._prefilter.is_index(key):

@@ -108,9 +108,9 @@ class _Reading:
         kept = {name: those for name, those in sorted(self._kept.items()) if those[0].any()}
         lasting = None
         if kept or self._state is State.ACTIVE:
-            rows, fields, there = len(self.rows), *_fields(kept, len(self.rows))
-            lasting = concat_rows(rows, [masked(there, b'{"fields":'), fields, masked(there, b"}")])
-            self.columns["extra"] = _extra(fields, there, WORDS[self._state] if self._state is State.ACTIVE else None)
+            rows, fields, has_fields = len(self.rows), *_fields(kept, len(self.rows))
+            lasting = concat_rows(rows, [masked(has_fields, b'{"fields":'), fields, masked(has_fields, b"}")])
+            self.columns["extra"] = _extra(fields, has_fields, WORDS[self._state] if self._state is State.ACTIVE else None)
         job = Job("", queue, queue, self._state, **{name: value for name, value in common.items() if name not in self.columns})
         families = frozenset({NAME} if "extra" in self.columns else ())
         return JobTable.of(self.rows, job, self.columns, families, lasting=lasting if self._state is State.ACTIVE else None)
@@ -200,22 +200,22 @@ def _ranks(scores: Any) -> Any:
 def _fields(kept: Mapping[bytes, tuple[Any, BinaryViews | None]], jobs: int) -> tuple[BinaryViews, Any]:
     """The ``fields`` of each job's Passthrough, encoded; and which jobs (bool) have some. Else there is nothing."""
     parts: list[Datum] = []
-    there = np.zeros(jobs, bool)
+    has_fields = np.zeros(jobs, bool)
     for name, (unlike, texts) in kept.items():
-        parts.append(masked(there & unlike, b","))
+        parts.append(masked(has_fields & unlike, b","))
         head = f"{json.dumps(name.decode())}:".encode()
         if texts is None:
             parts.append(masked(unlike, head + b"null"))
         else:
             parts += masked(unlike, head + b'{"b64":"'), masked(unlike, base64_encode(texts)), masked(unlike, b'"}')
-        there = there | unlike
-    return concat_rows(jobs, [masked(there, b"{"), *parts, masked(there, b"}")]), there
+        has_fields = has_fields | unlike
+    return concat_rows(jobs, [masked(has_fields, b"{"), *parts, masked(has_fields, b"}")]), has_fields
 
 
-def _extra(fields: BinaryViews, there: Any, word: str | None) -> BinaryViews:
+def _extra(fields: BinaryViews, has_fields: Any, word: str | None) -> BinaryViews:
     """What ``Passthrough.to_extra`` gives for each job, encoded. ``word``: the state that is kept, if it is."""
     if word is None:
-        before = masked(there, f'{{"{NAME}":{{"fields":'.encode())
-        return concat_rows(len(there), [before, fields, masked(there, b"}}"), masked(~there, b"{}")])
-    before, between = masked(there, b'"fields":'), masked(there, b",")
-    return concat_rows(len(there), [f'{{"{NAME}":{{'.encode(), before, fields, between, f'"state":"{word}"}}}}'.encode()])
+        before = masked(has_fields, f'{{"{NAME}":{{"fields":'.encode())
+        return concat_rows(len(has_fields), [before, fields, masked(has_fields, b"}}"), masked(~has_fields, b"{}")])
+    before, between = masked(has_fields, b'"fields":'), masked(has_fields, b",")
+    return concat_rows(len(has_fields), [f'{{"{NAME}":{{'.encode(), before, fields, between, f'"state":"{word}"}}}}'.encode()])

@@ -46,18 +46,18 @@ class NativeBatchPrefilter(BatchPrefilter):
         return np.full(len(keys), NO_NUMBER)
 
     def accept(self, records: Mapping[bytes, BinaryViews]) -> AcceptedColumns:
-        there = {name: column.sizes != NULL for name, column in records.items()}
+        is_set = {name: column.sizes != NULL for name, column in records.items()}
         created_at = records[b"published_at"].map_ints(parse_int, UNDATED)
-        is_accepted = there[b"payload"] | there[b"message"]
+        is_accepted = is_set[b"payload"] | is_set[b"message"]
         # Messages of kombu don't say when they were published.
-        is_accepted &= ~there[b"published_at"] | (created_at != UNDATED)
+        is_accepted &= ~is_set[b"published_at"] | (created_at != UNDATED)
         is_accepted &= ~records[b"reason"].equals(CANCELLED)
-        is_accepted &= ~there[b"score"] | (records[b"score"].map_ints(parse_int, UNDATED) != UNDATED)
+        is_accepted &= ~is_set[b"score"] | (records[b"score"].map_ints(parse_int, UNDATED) != UNDATED)
         for name in (b"deliveries", b"delivered_at"):
-            is_accepted &= ~there[name] | (records[name].map_ints(parse_int, UNDATED) != UNDATED)
-        for row in np.flatnonzero(there[b"message"] & ~there[b"payload"]).tolist():
+            is_accepted &= ~is_set[name] | (records[name].map_ints(parse_int, UNDATED) != UNDATED)
+        for row in np.flatnonzero(is_set[b"message"] & ~is_set[b"payload"]).tolist():
             is_accepted[row] &= is_message(records[b"message"][row])
-        is_accepted[there[Overflow.FIELD]] &= _are_readable(records[Overflow.FIELD].take(there[Overflow.FIELD]))
+        is_accepted[is_set[Overflow.FIELD]] &= _are_readable(records[Overflow.FIELD].take(is_set[Overflow.FIELD]))
         return AcceptedColumns((SOMEWHERE,), np.where(is_accepted, 0, NOT_ACCEPTED), (np.zeros(len(is_accepted)),), created_at)
 
     def index_members(self, key: bytes, members: BinaryViews, scores: Any) -> IndexMemberColumns | None:

@@ -104,8 +104,8 @@ class OverflowColumns:
         """The values of a field of fractions (float64), where it is there."""
         texts = self._fields[name]
         numbers = np.zeros(len(texts))
-        there = texts.sizes != NONE
-        numbers[there] = texts.take(there).cast_floats()
+        is_set = texts.sizes != NONE
+        numbers[is_set] = texts.take(is_set).cast_floats()
         return numbers
 
     def raw(self, name: str) -> tuple[BinaryViews, Any]:

@@ -90,7 +90,7 @@ def write_table(table: JobTable, target: Target, written: Totals) -> CommandTabl
     words += Overflow.FIELD, overflow
     keys, ids = QueueKeys(target.prefix, common.queue), table.ids
     places = {"waiting": keys.waiting, "scheduled": keys.scheduled, "dead": keys.dead, "done": keys.done}
-    there = places[role]
+    zset = places[role]
     record = concat_rows(rows, [keys.job_prefix, ids])
     commands = concat_rows(rows, [b"*%d\r\n" % (2 + len(words)), resp_bulk(b"HSET"), resp_bulk(record), *map(resp_bulk, words)])
     members = concat_rows(rows, [resp_bulk(format_ints(scores)), resp_bulk(ids)])
@@ -98,7 +98,7 @@ def write_table(table: JobTable, target: Target, written: Totals) -> CommandTabl
     written.count(f"jobs:{common.state}", common.queue, rows)
     if role != "done":
         written.maximum("highest sequence", int((waiting_scores % RANK_STEP).max()), common.queue)
-    return CommandTable(commands, 1, there, members)
+    return CommandTable(commands, 1, zset, members)
 
 
 _ATTRIBUTES = (
@@ -159,8 +159,8 @@ def _overflow(
     logs = columns.get("logs")
     if logs is not None:
         lines = merge_runs(concat_rows(len(logs.items), [b",", *_base64(logs.items)]), logs.counts)
-        there = logs.counts > 0
-        parts += masked(there, b',"logs":['), _without_comma(lines), masked(there, b"]")
+        has_logs = logs.counts > 0
+        parts += masked(has_logs, b',"logs":['), _without_comma(lines), masked(has_logs, b"]")
     elif common.logs:
         parts.append(b',"logs":[%b]' % b",".join(b"".join(_base64(line)) for line in common.logs))
     extra = columns.get("extra", encode_tagged(common.extra) if common.extra else b"{}")
@@ -225,8 +225,8 @@ def read_tables(ids: BinaryViews, jobs: AcceptedJobs, queue: str) -> Iterator[Jo
     }
     which = sum(has << bit for bit, (has, _) in enumerate(some.values()))
     for code in np.unique(which[are_migrated]).tolist():
-        there = {name: column for bit, (name, (_, column)) in enumerate(some.items()) if code >> bit & 1}
-        table = JobTable.of(are_migrated & (which == code), Job("", queue, "", state), columns | there, families, queue)
+        present = {name: column for bit, (name, (_, column)) in enumerate(some.items()) if code >> bit & 1}
+        table = JobTable.of(are_migrated & (which == code), Job("", queue, "", state), columns | present, families, queue)
         if table is not None:
             yield table
 
