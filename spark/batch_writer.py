@@ -141,10 +141,10 @@ def _pack(segments: Sequence[_Segment], positions: Sequence[Any]) -> PackedJobs:
         numbers[positions_of_segment] = segment.numbers
     return PackedJobs(
         memoryview(identities.data),
-        _bounds(identities.sizes),
+        _offsets(identities.sizes),
         memoryview(commands.data),
-        _bounds(commands.sizes),
-        _bounds(numbers),
+        _offsets(commands.sizes),
+        _offsets(numbers),
         _members(segments, positions),
     )
 
@@ -159,10 +159,10 @@ def _members(segments: Sequence[_Segment], positions: Sequence[Any]) -> list[Pac
     for zset, those in by_zset.items():
         members, rows = zip(*those, strict=True)
         packed = scatter(members, _positions(rows))
-        found.append(PackedMembers(zset, np.sort(np.concatenate(rows)).tolist(), memoryview(packed.data), _bounds(packed.sizes)))
+        found.append(PackedMembers(zset, np.sort(np.concatenate(rows)).tolist(), memoryview(packed.data), _offsets(packed.sizes)))
     return found
 
 
-def _bounds(sizes: Any) -> list[int]:
+def _offsets(sizes: Any) -> list[int]:
     ends: list[int] = np.append(0, np.cumsum(sizes)).tolist()
     return ends

@@ -19,7 +19,7 @@ from ..schema.connection.pipeline import mapping
 from ..schema.fact import Entry
 
 NO_TTL = -1
-"""Stands for the time to live of a key that has none."""
+"""The time to live of a key that has none."""
 
 
 @frozen(eq=False)
@@ -134,7 +134,7 @@ class Zset:
     key: bytes
     ttl_ms: int | None
     offset: int
-    """How many members stand before these."""
+    """How many members come before these."""
     members: BinaryViews
     scores: Any
     """float64."""

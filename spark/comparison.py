@@ -1,4 +1,4 @@
-"""Comparison: whether a target holds what a plan promises for its source, for keyspaces of any size.
+"""Comparison: whether a target holds what a plan expects of its source, for keyspaces of any size.
 
     subjects -> digests (job_digests.py) -> by bucket: those that differ -> their subjects -> jobs, field by field
                                          -> positions of waiting jobs (order_check.py): are they in the same order?
@@ -68,7 +68,7 @@ def compare_keyspaces(
     """Reports every difference, and counts."""
     outcome = Verification(source.jobs, target.jobs, refused=source.refused)
 
-    def tell(difference: Difference) -> None:
+    def count_and_report(difference: Difference) -> None:
         outcome.count(difference)
         report(difference)
 
@@ -89,10 +89,10 @@ def compare_keyspaces(
         found = run_step(by_job, _compare_task(plan), DIFFERENCES, f"{folder}/differences", "comparing jobs", progress)
         outcome.matched += sum(json.loads(summary)["matched"] for summary in found.summaries())
         for difference in found.rows():
-            tell(difference)
+            count_and_report(difference)
     positions = Positions(tuple(sorted(file for summary in summaries for file in summary["positions"])), tasks)
     for difference in positions.differences(spark, progress):
-        tell(difference)
+        count_and_report(difference)
     return outcome
 
 

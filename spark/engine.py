@@ -34,7 +34,7 @@ from .job_hasher import JobHasher
 from .key_scan import DIGEST_FACTOR, round_to_cores, task_count
 from .resume import find_snapshot, keep_on_error, reopen_snapshot, work_folder
 from .session import local_tasks, session
-from .snapshot import Snapshot, must_speak, take
+from .snapshot import Snapshot, require_keyspace, take
 from .step import in_background
 from .tables import FINDINGS
 
@@ -146,7 +146,7 @@ class SparkEngine:
             def digest(address: Address, tasks: int, view: SideView, name: str, progress: Progress) -> SideDigests:
                 snapshot = take(spark, address, plan.now_ms, f"{folder}/{name}", tasks, progress, throttle, for_transfer=True)
                 if address is source:
-                    must_speak(snapshot)
+                    require_keyspace(snapshot)
                 return digest_side(snapshot, view, name, hasher, folder, buckets, progress)
 
             digest_target = partial(digest, target, self._number(target, DIGEST_FACTOR), ActualView(), "target")
@@ -159,7 +159,7 @@ class SparkEngine:
     def jobs(self, source: Address, now_ms: int, queue: str | None = None, state: State | None = None) -> Iterator[Job]:
         """See Engine.jobs."""
         with self._snapshot(source, now_ms, silent) as (snapshot, folder):
-            yield from listing.listed(snapshot, f"{folder}/jobs", queue, state)
+            yield from listing.list_jobs(snapshot, f"{folder}/jobs", queue, state)
 
     def queues(self, source: Address, now_ms: int) -> list[QueueStatus]:
         """See Engine.queues."""
@@ -198,7 +198,7 @@ class SparkEngine:
                 snapshot = reopen_snapshot(spark, source, now_ms, path, tasks)
             else:
                 snapshot = take(spark, source, now_ms, path, tasks, progress, self._throttle, for_transfer=for_transfer)
-            must_speak(snapshot)
+            require_keyspace(snapshot)
             yield snapshot, folder
 
     @contextlib.contextmanager

@@ -61,7 +61,7 @@ def read_files(
         task = _read_task(address, now_ms, pieces, new_reader)
         facts = run_step(steps, task, FACTS, f"{path}-{attempt}" if attempt else path, f"reading {address.family} keys", progress)
         proofs = _proofs(facts, len(pieces))
-        better = _better(plans, proofs)
+        better = _replan(plans, proofs)
         if better == plans:
             _must_match(address, plans, proofs)
             return facts, _remarks(pieces, proofs)
@@ -78,7 +78,7 @@ def _proofs(facts: Results[Fact], number: int) -> list[Proof]:
     return [proof or Proof(whole=False, last_db=0) for proof in proofs]
 
 
-def _better(plans: dict[str, list[Piece]], proofs: Sequence[Proof]) -> dict[str, list[Piece]]:
+def _replan(plans: dict[str, list[Piece]], proofs: Sequence[Proof]) -> dict[str, list[Piece]]:
     """The same plans if everything is proven, else others. Raises ServerError when there is nothing left to try."""
     all_proofs = iter(proofs)
     better: dict[str, list[Piece]] = {}

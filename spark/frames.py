@@ -5,7 +5,7 @@
     keyspace.jobs().groupBy("queue", "state").count().show()
 
 The server is read once, by parallel tasks, when ``read`` is called: all tables show the same moment, and asking them again
-costs the server nothing. They stand on Parquet files in a folder.
+costs the server nothing. They read Parquet files in a folder.
 """
 
 from __future__ import annotations

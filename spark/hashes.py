@@ -39,7 +39,7 @@ as many they would."""
 FIELDS_BATCH = 1000
 """The same where only some fields are asked for, of which its other clients notice even less."""
 
-AT_ONCE = 6 << 20
+REPLY_BYTES = 6 << 20
 """Bytes of replies that are looked at together: enough to forget what is done once for all of them, and few enough for a
 processor's cache."""
 BOUNDED = (b"HRANDFIELD", b"%d" % (SMALL_HASH + 1), b"WITHVALUES")
@@ -50,11 +50,11 @@ Values = Sequence[bytes | None]
 """The values of some fields of a hash; None where it lacks one."""
 
 
-Test = Callable[[BinaryViews], Any]
+KeyTest = Callable[[BinaryViews], Any]
 """Tells of each name of a key something that is true or false (bool)."""
 
 
-def record_test(family: KeyFamily, prefix: str) -> Test:
+def record_test(family: KeyFamily, prefix: str) -> KeyTest:
     """Tells of names of hashes whether they are those of jobs' records; true of all where a family's names don't tell."""
     if not family.names_records:
         return lambda keys: np.ones(len(keys), bool)
@@ -73,7 +73,7 @@ def record_test(family: KeyFamily, prefix: str) -> Test:
     return test
 
 
-def record_guess(family: KeyFamily, prefix: str) -> Test:
+def record_guess(family: KeyFamily, prefix: str) -> KeyTest:
     """Tells quickly of names whether they are those of jobs' records in all likelihood; false where nothing does."""
     batch = family.batch_prefilter(prefix, 0)
     if batch is not None:
@@ -114,8 +114,8 @@ def read_hashes(replies: RespReader, keys: BinaryViews, pace: Pace) -> Iterator[
     def again(batch: BinaryViews) -> None:
         reread.append(_hashes_by_reply(replies.pipe, batch.to_list()))
 
-    for _ in _in_batches(replies, keys, [*_asking_ttls(replies), BOUNDED], read, again, pace):
-        if pending and (reread or replies.held >= AT_ONCE):
+    for _ in _in_batches(replies, keys, [*_ttl_commands(replies), BOUNDED], read, again, pace):
+        if pending and (reread or replies.held_bytes >= REPLY_BYTES):
             yield _hashes_of(pending, replies.words())
             pending.clear()
         yield from reread
@@ -127,7 +127,7 @@ def read_hashes(replies: RespReader, keys: BinaryViews, pace: Pace) -> Iterator[
 def read_lists(replies: RespReader, keys: BinaryViews, pace: Pace) -> Iterator[tuple[Lists, list[bytes]]]:
     """The short lists among the keys, in batches, each with the keys that are left, as above."""
     most = pace.throttle.sizes.items
-    commands = [*_asking_ttls(replies), (b"LRANGE", b"0", b"%d" % (most - 1))]
+    commands = [*_ttl_commands(replies), (b"LRANGE", b"0", b"%d" % (most - 1))]
 
     def read(batch: BinaryViews) -> tuple[Lists, list[bytes]]:
         ttls = _ttls(replies, batch)
@@ -145,7 +145,7 @@ def read_lists(replies: RespReader, keys: BinaryViews, pace: Pace) -> Iterator[t
 
 def read_fields(replies: RespReader, keys: BinaryViews, fields: Sequence[bytes], pace: Pace) -> Iterator[FieldValues]:
     """These fields of the hashes among the keys, in batches. Keys of other types are left out."""
-    doubtful: list[bytes] = []
+    empty_or_gone: list[bytes] = []
 
     def read(batch: BinaryViews) -> FieldValues:
         _, values = replies.arrays(len(batch))
@@ -153,7 +153,7 @@ def read_fields(replies: RespReader, keys: BinaryViews, fields: Sequence[bytes],
         are_empty = (values.sizes.reshape(len(batch), -1) == NULL).all(axis=1)
         if not are_empty.any():
             return FieldValues(batch, values)
-        doubtful.extend(batch.take(are_empty).to_list())
+        empty_or_gone.extend(batch.take(are_empty).to_list())
         return FieldValues(batch.take(~are_empty), values.take(np.repeat(~are_empty, len(fields))))
 
     def again(batch: BinaryViews) -> FieldValues:
@@ -162,10 +162,10 @@ def read_fields(replies: RespReader, keys: BinaryViews, fields: Sequence[bytes],
     batches = _in_batches(replies, keys, [(b"HMGET", *fields)], read, again, pace, FIELDS_BATCH)
     yield from (found for found in batches if len(found.keys))
     size = pace.throttle.batch(BATCH)
-    for start in range(0, len(doubtful), size):
-        those = doubtful[start : start + size]
+    for start in range(0, len(empty_or_gone), size):
+        those = empty_or_gone[start : start + size]
         pace.begin()
-        answers = zip(those, _at_once(replies.pipe, those, fields), strict=True)
+        answers = zip(those, _read_atomically(replies.pipe, those, fields), strict=True)
         pace.end(len(those))
         found = _field_values({key: answer for key, answer in answers if answer is not None})
         if len(found.keys):
@@ -227,12 +227,12 @@ def _hashes_of(pending: Sequence[tuple[BinaryViews, Any, Any]], words: BinaryVie
     return found, keys_read.take(~are_small).to_list()
 
 
-def _asking_ttls(replies: RespReader) -> list[tuple[bytes]]:
+def _ttl_commands(replies: RespReader) -> list[tuple[bytes]]:
     return [] if replies.no_ttls else [(b"PTTL",)]
 
 
 def _ttls(replies: RespReader, keys_read: BinaryViews) -> Any:
-    """The times to live for which ``_asking_ttls`` has asked."""
+    """The times to live for which ``_ttl_commands`` have asked."""
     return np.full(len(keys_read), NO_TTL, np.int64) if replies.no_ttls else replies.integers(len(keys_read))
 
 
@@ -264,8 +264,8 @@ def _fields_by_reply(pipe: PipelineConnection, keys_read: Sequence[bytes], field
     (replies,) = pipe.ask_each(keys_read, (b"HMGET", *fields))
     nothing = [None] * len(fields)
     there = {key: reply for key, reply in zip(keys_read, replies, strict=True) if not is_wrong_type(reply)}
-    doubtful = [key for key, reply in there.items() if checked(reply) == nothing]
-    for key, answer in zip(doubtful, _at_once(pipe, doubtful, fields), strict=True):
+    empty_or_gone = [key for key, reply in there.items() if checked(reply) == nothing]
+    for key, answer in zip(empty_or_gone, _read_atomically(pipe, empty_or_gone, fields), strict=True):
         if answer is None:
             del there[key]
         else:
@@ -277,7 +277,7 @@ def _field_values(rows: Mapping[bytes, Values]) -> FieldValues:
     return FieldValues(BinaryViews.of(rows), BinaryViews.of(chain.from_iterable(rows.values())))
 
 
-def _at_once(pipe: PipelineConnection, keys: Sequence[bytes], fields: Sequence[bytes]) -> list[Values | None]:
+def _read_atomically(pipe: PipelineConnection, keys: Sequence[bytes], fields: Sequence[bytes]) -> list[Values | None]:
     """The fields of each key at a moment when it was a hash; None for one that is none, or is gone."""
     commands: list[Command] = []
     for key in keys:

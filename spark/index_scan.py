@@ -1,4 +1,4 @@
-"""Indexed: the records of jobs, found by an index in which all of them stand (schema/job_index.py), instead of by a scan.
+"""Index scan: the records of jobs, found by an index that has all of them (schema/job_index.py), instead of by a scan.
 
 A scan costs the server half as much for each key of a keyspace as its record does; an index costs next to nothing. Slices of it
 (migrations/index_slices.py) bring records in the order in which they lie in the server's memory, most likely. What an index lacks

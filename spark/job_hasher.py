@@ -46,8 +46,8 @@ class JobHasher:
 
     def digest(self, job: Job) -> bytes:
         """The digest of a job."""
-        kept: Any = job.extra if self.target.keeps_extra else job.extra.get(self.target.name)
-        return siphash_of(b"".join(map(_cell, _values(job))) + _extra_cell(kept), self.key)
+        extra: Any = job.extra if self.target.keeps_extra else job.extra.get(self.target.name)
+        return siphash_of(b"".join(map(_cell, _values(job))) + _extra_cell(extra), self.key)
 
     def digest_table(self, jobs: JobTable) -> pa.Array:
         """The digests of the jobs of a table (binary)."""
@@ -82,16 +82,16 @@ def _extra_cells(jobs: JobTable, target: KeyFamily) -> Datum:
     return BinaryViews.of([_extra_cell(decode_tagged(text).get(target.name)) for text in different]).take(codes)
 
 
-def _extra_cell(kept: Mapping[str, Any] | None) -> bytes:
-    """What is kept of a job, as it stands in the text; mappings with the same items are the same."""
-    if kept is None:
+def _extra_cell(extra: Mapping[str, Any] | None) -> bytes:
+    """A job's ``extra``, as it is in the text; mappings with the same items are the same."""
+    if extra is None:
         return b"n"
-    encoded = encode_tagged(kept, ordered=True) if kept else b"{}"
+    encoded = encode_tagged(extra, ordered=True) if extra else b"{}"
     return b"x%d:%b" % (len(encoded), encoded)
 
 
 def _cell(value: Any) -> bytes:
-    """A value as it stands in the text."""
+    """A value as it is in the text."""
     if value is None:
         return b"n"
     write = _CELLS.get(type(value))
@@ -99,28 +99,28 @@ def _cell(value: Any) -> bytes:
 
 
 def _text_cell(value: str) -> bytes:
-    mark, raw = b"s", to_bytes(value)
+    tag, raw = b"s", to_bytes(value)
     if not value.isascii() and to_text(raw) != value:  # it has surrogates that no bytes have made
-        mark, raw = b"S", value.encode("utf-8", "surrogatepass")
-    return b"%b%d:%b" % (mark, len(raw), raw)
+        tag, raw = b"S", value.encode("utf-8", "surrogatepass")
+    return b"%b%d:%b" % (tag, len(raw), raw)
 
 
 def _tuple_cell(values: tuple[Any, ...]) -> bytes:
     return b"t%d:%b" % (len(values), b"".join(map(_cell, values)))
 
 
-def _whole_cell(value: int) -> bytes:
+def _int_cell(value: int) -> bytes:
     try:
-        return b"i" + _WHOLE.pack(value)
+        return b"i" + _INT64.pack(value)
     except struct.error:  # of more than 64 bits
         return b"I%d;" % value
 
 
-_WHOLE, _FRACTION = struct.Struct("<q"), struct.Struct("<d")
+_INT64, _FLOAT64 = struct.Struct("<q"), struct.Struct("<d")
 _CELLS: Mapping[type, Any] = {
     bytes: lambda value: b"b%d:%b" % (len(value), value),
-    int: _whole_cell,
-    float: lambda value: b"f" + _FRACTION.pack(value),
+    int: _int_cell,
+    float: lambda value: b"f" + _FLOAT64.pack(value),
     bool: b"?%d;".__mod__,
     str: _text_cell,
     State: _text_cell,

@@ -4,7 +4,7 @@
             -> all others: facts, and a key row that says that their job is unverified
 
 A key row holds what one key says about one job, so that a live server need not be read again for it. placement_check.py makes
-jobs of the rows of those that stand where they claim, and facts of the rows of all others. Called by snapshot.py.
+jobs of the rows of those that are where they claim, and facts of the rows of all others. Called by snapshot.py.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class KeyRowWriter(PrefilteringReader):
         self._hash_rows += len(hashes)
         self._hash_bytes += hashes.size
         if self._hash_rows >= HASHES_TOGETHER or self._hash_bytes >= BYTES:
-            yield from self._look(self._batch)
+            yield from self._accept_buffered(self._batch)
 
     def lists(self, lists: Lists) -> Iterator[Fact]:
         """What many short lists state, as from ``facts``."""
@@ -153,7 +153,7 @@ class KeyRowWriter(PrefilteringReader):
         if len(known):
             self._summary.has_content = True
             members = zset.members.take(known).to_arrow()
-            self._note([group] if group else [])
+            self._note_groups([group] if group else [])
             group_hash, indexes = group.hash if group else 0, known + zset.offset
             self._others.add(_members(zset.key, index_members.key, group_hash, numbers[known], indexes, scores, members))
         for index in np.flatnonzero(~are_known).tolist():
@@ -163,9 +163,9 @@ class KeyRowWriter(PrefilteringReader):
     def rest(self) -> Iterator[Fact]:
         yield from super().rest()
         if self._batch is not None:
-            yield from self._look(self._batch)
+            yield from self._accept_buffered(self._batch)
 
-    def _look(self, batch: BatchPrefilter) -> Iterator[Fact]:
+    def _accept_buffered(self, batch: BatchPrefilter) -> Iterator[Fact]:
         """Looks at the pending hashes: the facts of those that are not accepted."""
         if not self._pending_hashes:
             return
@@ -195,7 +195,7 @@ class KeyRowWriter(PrefilteringReader):
         self._summary.has_content = True
         keys, counts = found.keys.take(rows), found.counts[rows] // 2
         batch.tally_accepted(keys, numbers, self._summary.totals)
-        self._note(accepted.groups[at] for at in np.unique(accepted.at).tolist())
+        self._note_groups(accepted.groups[at] for at in np.unique(accepted.at).tolist())
         ends = np.append(0, np.cumsum(counts))
         values = np.repeat(found.begins()[rows] + 1 - 2 * ends[:-1], counts) + 2 * np.arange(ends[-1])
         groups, at, scores, created_at = accepted.groups, accepted.at, accepted.scores, pa.array(accepted.created_at)
@@ -220,7 +220,7 @@ class KeyRowWriter(PrefilteringReader):
 
     def add_records(self, records: AcceptedRecords) -> None:
         groups = dict.fromkeys(records.groups)
-        self._note(groups)
+        self._note_groups(groups)
         index = {group: number for number, group in enumerate(groups)}
         rows, width = len(records.keys), len(records.names)
         self._records.add(
@@ -238,7 +238,7 @@ class KeyRowWriter(PrefilteringReader):
         )
 
     def add_items(self, entry: Entry, known: Sequence[tuple[int, Item]]) -> None:
-        self._note(dict.fromkeys(item.group for _, item in known))
+        self._note_groups(dict.fromkeys(item.group for _, item in known))
         self._records.add(_items(entry, known))
 
     def of_index(self, entry: Entry) -> Iterator[Fact]:
@@ -248,14 +248,14 @@ class KeyRowWriter(PrefilteringReader):
         known = [index for index, number in enumerate(index_members.numbers) if number is not None]
         if known:
             group, items = index_members.group, [entry.value[index] for index in known]
-            self._note([group] if group else [])
+            self._note_groups([group] if group else [])
             members, scores = zip(*items, strict=True)
             columns = [index_members.numbers[index] for index in known], np.array(known) + entry.offset, np.array(scores)
             group_hash = group.hash if group else 0
             self._others.add(_members(entry.key, index_members.key, group_hash, *columns, pa.array(members, pa.binary())))
         return self.of_index_members(entry, known)
 
-    def _note(self, groups: Iterable[JobGroup]) -> None:
+    def _note_groups(self, groups: Iterable[JobGroup]) -> None:
         self._summary.groups.update((group.hash, (group.queue, str(group.state))) for group in groups if group.state is not None)
 
     def add_owned_list(self, number: int, entry: Entry) -> None:

@@ -23,7 +23,7 @@ def jobs(snapshot: Snapshot, path: str) -> Results[Job]:
     return snapshot.work(_read_work, JOBS, path, "reading jobs")
 
 
-def listed(snapshot: Snapshot, path: str, queue: str | None, state: State | None) -> Iterator[Job]:
+def list_jobs(snapshot: Snapshot, path: str, queue: str | None, state: State | None) -> Iterator[Job]:
     """Jobs by queue and state; waiting jobs as they will run, and all others by id, numbers as numbers."""
     frame = jobs(snapshot, path).frame()
     if queue is not None:

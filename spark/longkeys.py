@@ -35,7 +35,7 @@ from .tables import FACTS, batches, fact_bytes
 from .zsets import read_members
 
 
-def positions_known(address: Address) -> bool:
+def cursors_are_positions(address: Address) -> bool:
     """Whether the cursors of a server, or of all masters, are positions, so that sets and hashes can be cut."""
     if address.kind is not Kind.CLUSTER:
         with open_client(address) as client:

@@ -1,9 +1,9 @@
 """Migrate: the tasks that decide about the jobs of a snapshot and write them to the target. Called by the engine.
 
 Each part of the snapshot is one part of the migration's journal, so a task that is tried again, a second copy of it, or a later
-run goes on where the part stands, and writers that were given up are refused (``migrations/partition_writer.py``). Every attempt
-decides about all jobs of its part, also of one that is done: findings and counts come from the attempt that Spark
-keeps, whichever wrote the jobs.
+run goes on at the count of the part, and writers that were given up are refused (``migrations/partition_writer.py``). Every
+attempt decides about all jobs of its part, also of one that is done: findings and counts come from the attempt that Spark keeps,
+whichever wrote the jobs.
 """
 
 from __future__ import annotations

@@ -88,15 +88,15 @@ class Positions:
         """For each queue whose waiting jobs would run in another order, the first that is elsewhere."""
         if not self.files:
             return
-        answers = run_light_step(few_tasks(spark, self.buckets), self._look, "comparing orders", progress)
+        answers = run_light_step(few_tasks(spark, self.buckets), self._check_ranges, "comparing orders", progress)
         disordered = disordered_queues(PositionRange(*each) for answer in answers for each in json.loads(answer))
         if disordered:
-            yield from _differences(self._of(spark, disordered))
+            yield from _differences(self._of_queues(spark, disordered))
 
-    def _look(self, rows: Batches) -> str:
+    def _check_ranges(self, rows: Batches) -> str:
         return json.dumps([each for positions in self._read(rows) for each in ranges(positions)])
 
-    def _of(self, spark: SparkSession, queues: Collection[str]) -> DataFrame:
+    def _of_queues(self, spark: SparkSession, queues: Collection[str]) -> DataFrame:
         """The positions of some queues."""
         wanted = pa.array(queues, pa.string())
 

@@ -1,4 +1,4 @@
-"""Placement check: whether each job stands exactly where its record says. The rules must look at those that do not.
+"""Placement check: whether each job is exactly in the indexes that its record implies. The rules must look at those that are not.
 
     key rows of a bucket -> by job: sum of all placement hashes -> 0: verified, counted, and grouped by kind for who reads jobs
                                                                 -> else: mismatches, whose key rows become facts
@@ -117,7 +117,7 @@ class KeyRows:
             & (np.add.reduceat(kind == RECORD, starts, dtype=int) == 1)
             & (np.bitwise_or.reduceat(kind, starts) & UNVERIFIED == 0)
         )
-        # Of a job that stands where it claims, this is the sum of one cell and zeros.
+        # Of a job that is where it claims, this is the sum of one cell and zeros.
         groups = np.add.reduceat(group, starts)
         is_verified &= ~np.isin(groups, list(self.unsettled))
         sizes, created = (np.add.reduceat(column, starts) for column in (size, created_at))
@@ -127,7 +127,7 @@ class KeyRows:
         return Verified(number[starts][is_verified], groups[is_verified], sizes[is_verified], created[is_verified], owners)
 
     def census(self, verified: Verified) -> Census:
-        """How many jobs are verified, where they stand, and how old they are."""
+        """How many jobs are verified, by queue and state, and how old they are."""
         census = Census()
         for group in np.unique(verified.groups).tolist():
             created_at = verified.created_at[verified.groups == group]
@@ -166,7 +166,7 @@ class KeyRows:
             yield self._groups(*self._wanted_rows(bucket, rows[verified.owners]), verified.groups[those])
 
     def prefilter(self) -> Prefilter:
-        """The keyspace as its family sees it at a glance."""
+        """The prefilter of the keyspace's family."""
         return prefilter_of(self.address, self.now_ms)
 
     def _read(self, bucket: int) -> Iterator[pa.RecordBatch]:
@@ -192,7 +192,7 @@ class KeyRows:
         kind, index, shape = (key_rows.column(name).fill_null(0).to_numpy() for name in ("kind", "index", "shape"))
         views = _RowViews.of(key_rows, index)
         kind = np.where(job == NOT_HERE, 0, kind)
-        # Each job has one record, and stands in as many places as all others, those of one group in the same.
+        # Each job has one record, and is in as many indexes as all others, those of one group in the same.
         of_records = np.flatnonzero(kind == RECORD)
         records: Any = np.empty(len(groups), np.int64)
         records[job[of_records]] = of_records
@@ -259,7 +259,7 @@ class _RowViews:
         return {name: self.values.take(begins + index) for index, name in enumerate(names)}
 
     def members(self, rows: Any) -> Members:
-        """What stands in an index."""
+        """Some members of an index."""
         return Members(self.values.take(self.ends[rows]), self.scores[rows], self.indexes[rows])
 
     def owned_lists(self, rows: Any, owned: Any) -> OwnedLists:

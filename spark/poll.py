@@ -19,7 +19,7 @@ from ..schema.connection.address import Address
 from ..schema.job import Job, State
 from ..schema.rule import Finding
 from .single_task import read_in_one_task
-from .tables import Table, bigint_column, text_column, word_column
+from .tables import Table, bigint_column, enum_column, text_column
 
 
 @frozen
@@ -80,7 +80,7 @@ TOTALS: Table[QueueTotal] = Table(
         text_column("url"),
         text_column("family"),
         text_column("queue"),
-        word_column("state", State),
+        enum_column("state", State),
         bigint_column("count"),
         bigint_column("at_ms"),
     ),
@@ -91,7 +91,7 @@ EVENTS: Table[Event] = Table(
     "events",
     Event,
     (
-        word_column("kind", EventKind),
+        enum_column("kind", EventKind),
         bigint_column("at_ms"),
         text_column("job_id"),
         text_column("queue"),

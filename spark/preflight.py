@@ -19,7 +19,7 @@ from .failures import located
 from .session import is_here
 from .step import Batches, run_action
 
-PATIENCE = 300.0
+TIMEOUT_SECONDS = 300.0
 """Seconds in which the first executor must have answered: a cluster may have to fetch images and to start machines."""
 
 
@@ -31,14 +31,14 @@ def check(spark: SparkSession, folder: str, progress: Progress = silent) -> None
     context = spark.sparkContext
     if is_here(context.master):
         return
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
 
     def wait(phase: str, done: int, total: int | None) -> None:
         progress(phase, done, total)
         if not done and time.monotonic() > deadline:
             raise ServerError(
-                f"{context.master}: no executor has answered in {PATIENCE:g} s; has the cluster a worker with so much memory "
-                "and so many cores free, and can it reach this machine?"
+                f"{context.master}: no executor has answered in {TIMEOUT_SECONDS:g} s; has the cluster a worker with so much "
+                "memory and so many cores free, and can it reach this machine?"
             )
 
     number = context.defaultParallelism

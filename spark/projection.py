@@ -26,7 +26,7 @@ from ..schema.errors import UsageError
 from ..schema.text import to_bytes
 from .columns import NO_TTL, DecodedKeys, FieldValues, Hashes, entries_of
 from .entries import ENTRIES, entry_bytes, hashes
-from .hashes import Test, read_fields, read_hashes, record_guess, record_test
+from .hashes import KeyTest, read_fields, read_hashes, record_guess, record_test
 from .resp_views import RespReader
 from .tables import BASE64, BYTES, ROWS, batches
 
@@ -188,7 +188,7 @@ class RecordFields(Projection):
         return pa.RecordBatch.from_arrays([column.to_arrow() for column in columns], schema=self.arrow)
 
 
-def _records(found: Iterable[DecodedKeys], is_record: Test) -> Iterator[Hashes]:
+def _records(found: Iterable[DecodedKeys], is_record: KeyTest) -> Iterator[Hashes]:
     """The records of jobs among all that is found."""
     for each in found:
         if isinstance(each, Hashes):

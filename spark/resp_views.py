@@ -57,13 +57,13 @@ class RespReader:
         number = len(commands)
         self.pipe.send([("MULTI",), *commands, ("EXEC",)])
         self._awaited += number + 2
-        self._pass(b"+OK\r\n" + number * b"+QUEUED\r\n" + b"*%d\r\n" % number)
+        self._skip(b"+OK\r\n" + number * b"+QUEUED\r\n" + b"*%d\r\n" % number)
         self._awaited -= 2  # what is left are the elements of the last reply
         counts, words = self.arrays(number)
         ends = np.cumsum(counts).tolist()
         return [words.slice(end - count, end) for count, end in zip(counts.tolist(), ends, strict=True)]
 
-    def _pass(self, expected: bytes) -> None:
+    def _skip(self, expected: bytes) -> None:
         """Skips these bytes. Raises UnexpectedReply if others come."""
         self._first, size = self._at, len(expected)
         while self._filled - self._at < size:
@@ -100,7 +100,7 @@ class RespReader:
         return counts
 
     @property
-    def held(self) -> int:
+    def held_bytes(self) -> int:
         """About how many bytes have come with the words that ``words`` would give."""
         return self._at if self._words else 0
 
@@ -159,7 +159,7 @@ MORE, UNEXPECTED, FULL = 0, 1, 2
 
 @compiled
 def _integer_line(data: Any, at: int, end: int) -> Any:
-    """The number that stands here and ends its line, and the position after that: -1 where the line is cut, -2 for no number."""
+    """The number here, which ends its line, and the position after that: -1 where the line is cut, -2 for no number."""
     sign = 1
     if at < end and data[at] == 45:
         sign = -1

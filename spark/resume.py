@@ -26,7 +26,7 @@ from .tables import FACTS
 
 PREFIX = "ferryman-"
 SNAPSHOT = "source"
-MARK = "unfinished"
+MARKER = "unfinished"
 PATTERN = set("*?[]{}\\")
 """Characters that make Spark take the name of a folder for a glob pattern."""
 
@@ -39,11 +39,11 @@ def work_folder(work: str | None, earlier: str | None = None) -> Iterator[str]:
     ones it goes while the process goes on: that takes seconds for gigabytes that the system has begun to write to its disk, and
     nobody looks there. Raises UsageError where none can be made, or Spark could not find it.
     """
-    path = earlier or _new(work)
+    path = earlier or _make_folder(work)
     try:
         yield path
     except BaseException:
-        if not (Path(path) / MARK).exists():
+        if not (Path(path) / MARKER).exists():
             shutil.rmtree(path, ignore_errors=True)
         raise
     removal = Thread(target=shutil.rmtree, args=(path,), kwargs={"ignore_errors": True}, name=f"removing {path}")
@@ -52,7 +52,7 @@ def work_folder(work: str | None, earlier: str | None = None) -> Iterator[str]:
         removal.join()
 
 
-def _new(work: str | None) -> str:
+def _make_folder(work: str | None) -> str:
     base = Path(work or tempfile.gettempdir()).absolute()
     if PATTERN & set(str(base)):
         raise UsageError(f"{base}: Spark would take this name for a pattern; let --work name a folder without any of *?[]{{}}\\")
@@ -67,7 +67,7 @@ def _new(work: str | None) -> str:
 def keep_on_error(path: str) -> None:
     """Lets a folder outlive errors."""
     with work_errors(path):
-        (Path(path) / MARK).touch()
+        (Path(path) / MARKER).touch()
 
 
 def find_snapshot(work: str | None, name: str | None) -> str | None:

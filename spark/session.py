@@ -111,9 +111,9 @@ def session(
                 "Spark shows the arguments of spark-submit in its event log and its web page: let the URL name its password by "
                 "password_env= or password_file="
             )
-        return _built(master, {**STEPS, **(settings or {})})
-    place = master or f"local[{local_tasks()},{TASK_ATTEMPTS}]"
-    _must_answer(place)
+        return _build(master, {**STEPS, **(settings or {})})
+    master_url = master or f"local[{local_tasks()},{TASK_ATTEMPTS}]"
+    _must_answer(master_url)
     folder = Path(tempfile.mkdtemp(prefix="ferryman-spark-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     logging = folder / "log4j2.properties"
@@ -123,12 +123,12 @@ def session(
         **STEPS,
         **TERMINAL,
         "spark.driver.extraJavaOptions": " ".join(java),
-        **({**ON_THIS_MACHINE, **_folders(folder, tables=tables)} if is_here(place) else {}),
+        **({**ON_THIS_MACHINE, **_folders(folder, tables=tables)} if is_here(master_url) else {}),
         **(settings or {}),
     }
     home = private_home(folder, find_java())
-    with _environment(JAVA_HOME=str(home), **_interpreter(place, chosen)):
-        return _built(place, chosen)
+    with _environment(JAVA_HOME=str(home), **_interpreter(master_url, chosen)):
+        return _build(master_url, chosen)
 
 
 def _folders(folder: Path, *, tables: bool) -> Mapping[str, str]:
@@ -167,7 +167,7 @@ def is_here(master: str) -> bool:
     return master == "local" or master.startswith("local[")
 
 
-def _built(master: str | None, settings: Mapping[str, str]) -> SparkSession:
+def _build(master: str | None, settings: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder
     if master is not None:
         builder = builder.master(master)

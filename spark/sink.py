@@ -1,7 +1,7 @@
 """Sink: writes a DataFrame of jobs to a keyspace, through the family's writer and in fenced batches.
 
 The frame has the columns of the table ``jobs``, of which ``id``, ``queue``, ``name`` and ``state`` must be there and the others
-may be missing. Jobs are added; a job whose id stands there already is replaced. Active jobs are stored as waiting ones, since
+may be missing. Jobs are added; a job whose id is there already is replaced. Active jobs are stored as waiting ones, since
 nobody would finish them. A job that the family can't express fails the write by name, unless option ``lossy`` is true and the
 loss is a small one. After the commit, or an abort, no task that lives on can write any more. Called by source.py.
 

@@ -48,7 +48,7 @@ from .job_selection import JobSelection, selected_ids
 from .jobs import FactJobs, Jobs, KeyRowJobs
 from .key_rows import KeyRowWriter
 from .key_scan import KeyList, list_keys
-from .longkeys import LongKeys, positions_known, read_long_keys
+from .longkeys import LongKeys, cursors_are_positions, read_long_keys
 from .placement_check import KeyRows
 from .resp_views import RespReader
 from .step import Batches, Results, few_tasks, run_step, with_summary
@@ -201,7 +201,7 @@ def take(
             share = throttle.shared(spark.sparkContext.defaultParallelism)
             keys = list_keys(spark, address, throttle, f"{path}-names", tasks, progress)
             steps = spark.range(0, keys.parts, 1, keys.parts)
-            task = _read_task(address, share, new_reader, keys, positions_known(address))
+            task = _read_task(address, share, new_reader, keys, cursors_are_positions(address))
             facts = run_step(steps, task, FACTS, path, f"reading {address.family} keys", progress)
             keys.remove()
             read_long_keys(spark, address, share, facts, new_reader, progress)
@@ -289,7 +289,7 @@ def _at_rest(address: Address) -> Iterator[None]:
         cluster.must_own(before)
 
 
-def must_speak(snapshot: Snapshot) -> None:
+def require_keyspace(snapshot: Snapshot) -> None:
     """Raises KeyspaceNotFound when the snapshot shows no keyspace."""
     if not snapshot.has_content:
         with open_source(snapshot.address) as source:

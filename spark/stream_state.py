@@ -5,7 +5,7 @@
     look-<number>/noticed    the same of what was seen for the first time, and is reported if it is seen again
 
 A poll's folder appears whole or not at all, and never changes: whoever asks for the same poll again gets the same. Two
-attempts of one task may make it side by side; the first one counts. Memory: some 35 bytes for each finding that stands. Called
+attempts of one task may make it side by side; the first one counts. Memory: some 35 bytes for each finding that holds. Called
 by the streams.
 """
 

@@ -1,7 +1,7 @@
 """Tables: facts, jobs and findings as Arrow batches, and back again without losing anything.
 
 Every table has one exact schema, because Spark compares batches with it by position, name and nullability. Text from Redis
-may hold bytes that are no UTF-8, which no string column can: such text stands as ``b64:`` and its base64, so that columns are
+may hold bytes that are no UTF-8, which no string column can: such text is written as ``b64:`` and its base64, so that columns are
 always valid, compare like the texts they stand for, and can be read back. Pure. Called by the data source and the engine.
 """
 
@@ -168,7 +168,7 @@ def decode_text(cell: str | None) -> str | None:
 
 
 def encode_json(value: Any, *, sort_keys: bool = False) -> str:
-    """JSON that gives the same value back: bytes stand as ``{"b64": …}``, other mappings with that key as ``{"map": …}``."""
+    """JSON that gives the same value back: bytes become ``{"b64": …}``, other mappings with that key as ``{"map": …}``."""
     if value == () or value == {}:
         return "[]" if value == () else "{}"
     tagged = _tagged(value)
@@ -243,7 +243,7 @@ def _binary(name: str) -> Column:
     return Column(name, "binary", pa.binary())
 
 
-def word_column(name: str, decode: Callable[[str], Any]) -> Column:
+def enum_column(name: str, decode: Callable[[str], Any]) -> Column:
     """A column of the words of an enumeration."""
     return Column(name, "string", pa.string(), str, decode, repeats=True)
 
@@ -270,7 +270,7 @@ FACTS: Table[Fact] = Table(
     "facts",
     Fact,
     (
-        word_column("kind", FactKind),
+        enum_column("kind", FactKind),
         text_column("role"),
         _binary("key"),
         text_column("redis_type"),
@@ -299,7 +299,7 @@ FINDINGS: Table[Finding] = Table(
     Finding,
     (
         text_column("rule"),
-        word_column("severity", Severity),
+        enum_column("severity", Severity),
         text_column("job_id"),
         text_column("key"),
         text_column("queue"),
@@ -310,7 +310,7 @@ FINDINGS: Table[Finding] = Table(
 """Broken rules."""
 
 
-WHOLE_NUMBERS = (
+INT_COLUMNS = (
     "created_at",
     "updated_at",
     "due_at",
@@ -324,12 +324,12 @@ WHOLE_NUMBERS = (
 )
 
 
-_whole_numbers = attrgetter(*WHOLE_NUMBERS)
+_int_values = attrgetter(*INT_COLUMNS)
 
 
 def _exact(job: Job) -> str | None:
     """The numbers of a job that their columns can't hold, as JSON; None for nearly all jobs."""
-    numbers = {name: number for name, number in zip(WHOLE_NUMBERS, _whole_numbers(job), strict=True) if _clip(number) != number}
+    numbers = {name: number for name, number in zip(INT_COLUMNS, _int_values(job), strict=True) if _clip(number) != number}
     if _from_double(_to_double(job.priority)) != job.priority:
         numbers["priority"] = job.priority
     return json.dumps(numbers) if numbers else None
@@ -350,10 +350,10 @@ JOBS: Table[Job] = Table(
         text_column("id"),
         text_column("queue"),
         text_column("name"),
-        word_column("state", State),
+        enum_column("state", State),
         Column("priority", "double", pa.float64(), _to_double, _from_double),
         _binary("payload"),
-        *(bigint_column(name) for name in WHOLE_NUMBERS[:7]),
+        *(bigint_column(name) for name in INT_COLUMNS[:7]),
         _double("progress"),
         _binary("result"),
         text_column("error"),

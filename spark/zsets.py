@@ -71,19 +71,19 @@ class _Reader:
 
     replies: RespReader
     key: bytes
-    are_alike: bool = True
+    scores_equal: bool = True
     """Whether the next members have one score, most likely."""
 
     def read(self, start: int, stop: int) -> _Members:
         """Both ends are included. Raises ResponseError where there is no zset."""
-        members = self._alike(start, stop) if self.are_alike else None
+        members = self._read_equal_scores(start, stop) if self.scores_equal else None
         if members is None:
             members = self._with_scores(start, stop)
             tail = members.scores[-1 - len(members) // 10 :]
-            self.are_alike = bool((tail == tail[-1:]).all())
+            self.scores_equal = bool((tail == tail[-1:]).all())
         return members
 
-    def _alike(self, start: int, stop: int) -> _Members | None:
+    def _read_equal_scores(self, start: int, stop: int) -> _Members | None:
         """None unless all have one score."""
         first, last = b"%d" % start, b"%d" % stop
         ranks = (first, last), (first, first, b"WITHSCORES"), (last, last, b"WITHSCORES"), (b"-1", b"-1", b"WITHSCORES")

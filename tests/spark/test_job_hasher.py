@@ -38,10 +38,10 @@ def test_jobs_that_differ_have_other_digests_and_the_same_jobs_the_same(
 
 def test_numbers_of_any_size_and_kind_are_told_apart() -> None:
     job = Job("7", "mail", "mail", State.WAITING)
-    wholes = [sign * (2**power + more) for power in (0, 31, 63, 64, 80) for more in (-1, 0, 1) for sign in (-1, 1)]
-    assert len({digest(evolve(job, created_at=number), KUE) for number in wholes}) == len(set(wholes))
-    fractions = [0.0, -0.0, 0.5, 1e-300, float("inf")]
-    assert len({digest(evolve(job, progress=number), KUE) for number in fractions}) == len(fractions)
+    ints = [sign * (2**power + more) for power in (0, 31, 63, 64, 80) for more in (-1, 0, 1) for sign in (-1, 1)]
+    assert len({digest(evolve(job, created_at=number), KUE) for number in ints}) == len(set(ints))
+    floats = [0.0, -0.0, 0.5, 1e-300, float("inf")]
+    assert len({digest(evolve(job, progress=number), KUE) for number in floats}) == len(floats)
 
 
 @given(jobs())

@@ -40,7 +40,7 @@ from ..support.topologies import wait_until
 NOW = 1_795_262_676_000
 JOBS = 1800
 PARTS = 3
-PATIENCE = 240.0
+TIMEOUT_SECONDS = 240.0
 DB = 2
 """The target's database; another has what an undisturbed migration writes."""
 
@@ -144,7 +144,7 @@ def test_a_worker_process_that_dies_costs_one_attempt(
     hold.wait()
     hold.kill()
     hold.release()
-    summary = migrating.result(PATIENCE)
+    summary = migrating.result(TIMEOUT_SECONDS)
     assert keyspace(server) == expected
     assert (summary.read, summary.written) == (JOBS, JOBS - sum(map(len, summary.refused.values())))
     assert set(ledger.stored().values()) == {1}
@@ -191,7 +191,7 @@ def test_an_attempt_that_was_given_up_writes_nothing_after_the_next_or_after_the
     with server.client(DB) as client:  # workers of the target have been quick
         client.delete(*keyspace(server))
     hold.release()
-    assert isinstance(zombie.exception(PATIENCE), StaleWriter)
+    assert isinstance(zombie.exception(TIMEOUT_SECONDS), StaleWriter)
     assert keyspace(server) == {}
 
 
@@ -217,7 +217,7 @@ def test_two_attempts_side_by_side_write_every_job_once(
     first.release()
     second.release()
     # They take the part from each other until one has no attempt left.
-    assert all(isinstance(each.exception(PATIENCE), StaleWriter | None) for each in attempting)
+    assert all(isinstance(each.exception(TIMEOUT_SECONDS), StaleWriter | None) for each in attempting)
     attempt(engine, source, target)
     assert keyspace(server) == expected
     assert set(ledger.stored().values()) == {1}
@@ -294,7 +294,7 @@ def test_a_run_with_a_work_folder_goes_on_with_what_the_one_before_has_read(
         mend = full(there)
         hold.release()
         with pytest.raises(ServerError, match="maxmemory"):
-            migrating.result(PATIENCE)
+            migrating.result(TIMEOUT_SECONDS)
         mend()
     assert len(list(tmp_path.iterdir())) == 1
     # The source has gone its way meanwhile, so nobody who reads it now could go on.
@@ -361,7 +361,7 @@ def test_a_target_that_refuses_half_way_is_one_error_and_the_rest_is_written_lat
         mend = refuse(client)
         try:
             hold.release()
-            failure = migrating.exception(PATIENCE)
+            failure = migrating.exception(TIMEOUT_SECONDS)
         finally:
             mend()
         assert isinstance(failure, ServerError)
