@@ -17,7 +17,8 @@ from typing import Any, Generic, TypeVar
 from ..schema.fact import Fact, Subject
 from ..schema.family import Keyspace
 from ..schema.rule import Harm, KeyspaceCheck, Rule, Severity, Violation
-from ..schema.text import show
+from ..schema.text import show, to_bytes
+from ..schema.totals import Totals
 
 V = TypeVar("V")
 
@@ -27,6 +28,14 @@ JobCheck = Callable[[V, Keyspace], Iterator[Violation]]
 def keys_of(facts: Iterable[Fact]) -> str:
     """The keys of some places, for a violation."""
     return ", ".join(sorted({show(fact.key) for fact in facts}))
+
+
+def unnamed(totals: Totals, measure: str, role: str, what: str) -> Iterator[Violation]:
+    """One violation for all that were counted beyond the samples that totals keep."""
+    samples = totals.samples.get((measure, role), [])
+    more = totals.sums[measure, role] - len(samples)
+    if more > 0:
+        yield Violation(f"and {more} more {what}, not named here", to_bytes(samples[-1]), severity=Severity.WARNING)
 
 
 class Rulebook(Generic[V]):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ....schema.family import Keyspace
 from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import show, to_bytes
-from ...rulebook import Rulebook
+from ...rulebook import Rulebook, unnamed
 from ..keys import layout
 from ..reader import NAMELESS
 from ..view import View, view_of
@@ -46,7 +46,4 @@ def keys_make_sense(keyspace: Keyspace) -> Iterator[Violation]:
                 queue = next((match.fields.get("queue") for match in names.matches(key)), None)
                 wanted = " or ".join(names.patterns[role].redis_types)
                 yield Violation(f"has the wrong Redis type; a key of this name must be a {wanted}", key, queue)
-        more = totals.sums["odd key", role] - len(totals.samples["odd key", role])
-        if more > 0:
-            last = to_bytes(totals.samples["odd key", role][-1])
-            yield Violation(f"and {more} more keys that make no sense, not named here", last, severity=Severity.WARNING)
+        yield from unnamed(totals, "odd key", role, "keys that make no sense")

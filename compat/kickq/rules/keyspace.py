@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from ....schema.family import Keyspace
 from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import to_bytes
-from ...rulebook import Rulebook
+from ...rulebook import Rulebook, unnamed
 from ..keys import layout
 from ..reader import NAMELESS
 from ..view import View, view_of
@@ -24,8 +24,7 @@ book: Rulebook[View] = Rulebook(view_of)
 def keys_make_sense(keyspace: Keyspace) -> Iterator[Violation]:
     totals, names = keyspace.totals, layout(keyspace.prefix)
     for role in totals.labels("odd key"):
-        samples = totals.samples["odd key", role]
-        for text in samples:
+        for text in totals.samples["odd key", role]:
             if role == NAMELESS:
                 yield Violation("no key of kickq's: it is left where it is", to_bytes(text), severity=Severity.WARNING)
             elif role.startswith("staged"):
@@ -34,9 +33,7 @@ def keys_make_sense(keyspace: Keyspace) -> Iterator[Violation]:
             else:
                 wanted = names.patterns[role].redis_types[0]
                 yield Violation(f"has the wrong Redis type; a key of this name must be a {wanted}", to_bytes(text))
-        more = totals.sums["odd key", role] - len(samples)
-        if more > 0:
-            yield Violation(f"and {more} more such keys, not named here", to_bytes(samples[-1]), severity=Severity.WARNING)
+        yield from unnamed(totals, "odd key", role, "such keys")
 
 
 @book.about_keyspace(

@@ -11,7 +11,7 @@ from ....schema.family import Keyspace
 from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import span, to_bytes
 from ....schema.totals import Totals
-from ...rulebook import Rulebook
+from ...rulebook import Rulebook, unnamed
 from ..keys import layout
 from ..reader import NAMELESS
 from ..view import View, view_of
@@ -80,14 +80,6 @@ def counter_is_ahead(keyspace: Keyspace) -> Iterator[Violation]:
         yield Violation(detail, layout(keyspace.prefix).key("ids"))
 
 
-def _unnamed(totals: Totals, measure: str, role: str, what: str) -> Iterator[Violation]:
-    """One violation for all that were counted beyond the kept samples."""
-    more = totals.sums[measure, role] - len(totals.samples[measure, role])
-    if more > 0:
-        last = totals.samples[measure, role][-1]
-        yield Violation(f"and {more} more {what}, not named here", to_bytes(last), severity=Severity.WARNING)
-
-
 @book.about_keyspace(
     "KUE-29",
     "Every key under the prefix is one of kue's, has the right Redis type, and does not run out",
@@ -106,7 +98,7 @@ def keys_make_sense(keyspace: Keyspace) -> Iterator[Violation]:
             else:
                 wanted = " or ".join(layout(keyspace.prefix).patterns[role].redis_types)
                 yield Violation(f"has the wrong Redis type; a key of this name must be a {wanted}", key, queue)
-        yield from _unnamed(totals, "odd key", role, "keys that make no sense")
+        yield from unnamed(totals, "odd key", role, "keys that make no sense")
     for role in totals.labels("odd member"):
         for text in totals.samples["odd member", role]:
             number = totals.sums["odd member", role]

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from ....schema.family import Keyspace
 from ....schema.rule import Harm, Severity, Violation
 from ....schema.text import to_bytes
-from ....schema.totals import Totals
-from ...rulebook import Rulebook
+from ...rulebook import Rulebook, unnamed
 from ..keys import Generation, era_of, layout
 from ..reader import NAMELESS
 from ..view import View, view_of
@@ -34,14 +33,6 @@ def queues_are_registered(keyspace: Keyspace) -> Iterator[Violation]:
             yield Violation("has jobs, but is not registered: no listing of queues shows it", to_bytes(queue), queue)
 
 
-def _unnamed(totals: Totals, measure: str, role: str, what: str) -> Iterator[Violation]:
-    """One violation for all that were counted beyond the kept samples."""
-    samples = totals.samples.get((measure, role), [])
-    more = totals.sums[measure, role] - len(samples)
-    if more > 0:
-        yield Violation(f"and {more} more {what}, not named here", to_bytes(samples[-1]), severity=Severity.WARNING)
-
-
 @book.about_keyspace(
     "QLESS-30",
     "Every key under the prefix is one of qless's, has the right type, and runs out only if it is a throttle set so",
@@ -57,7 +48,7 @@ def keys_make_sense(keyspace: Keyspace) -> Iterator[Violation]:
             else:
                 wanted = layout(keyspace.prefix).redis_type(role)
                 yield Violation(f"has the wrong Redis type; a key of this name must be a {wanted}", to_bytes(text))
-        yield from _unnamed(totals, "odd key", role, "keys that make no sense")
+        yield from unnamed(totals, "odd key", role, "keys that make no sense")
     for text in totals.samples.get(("beats", ""), ()):
         yield Violation("heartbeats of March 2012, which nothing reads", to_bytes(text), severity=Severity.INFO)
 
@@ -73,4 +64,4 @@ def keys_do_not_expire(keyspace: Keyspace) -> Iterator[Violation]:
     for role in keyspace.totals.labels("expiring"):
         for text in keyspace.totals.samples["expiring", role]:
             yield Violation("has a time to live, and will vanish", to_bytes(text))
-        yield from _unnamed(keyspace.totals, "expiring", role, "keys with a time to live")
+        yield from unnamed(keyspace.totals, "expiring", role, "keys with a time to live")
