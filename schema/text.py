@@ -145,7 +145,7 @@ def jsonable(value: Any) -> Any:
             except UnicodeDecodeError:
                 return {"b64": base64.b64encode(value).decode("ascii")}
         case str():
-            return value if _is_unicode(value) else jsonable(to_bytes(value))
+            return value if is_unicode(value) else jsonable(to_bytes(value))
         case Mapping():
             return {_json_key(key): jsonable(each) for key, each in value.items()}
         case tuple() | list():
@@ -175,10 +175,13 @@ def _json_key(key: Any) -> str:
     if isinstance(key, bytes):
         key = to_text(key)
     text = str(key)
-    return text if _is_unicode(text) else "b64:" + base64.b64encode(to_bytes(text)).decode("ascii")
+    return text if is_unicode(text) else "b64:" + base64.b64encode(to_bytes(text)).decode("ascii")
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
+    """Whether a text has a form in UTF-8: one that stands for other bytes (``to_text``) has lone surrogates."""
+    if text.isascii():
+        return True
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

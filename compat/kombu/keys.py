@@ -15,6 +15,7 @@ from attrs import frozen
 
 from ...schema.family import Keyspace
 from ...schema.keys import KeyLayout, KeyPattern, PrefixFinder
+from ...schema.text import is_unicode
 
 SEP = "\x06\x16"
 """Between a queue's name and its bucket, and between the parts of a binding."""
@@ -168,11 +169,6 @@ def can_be_queue(name: str, settings: Settings = USUAL) -> bool:
     if not is_unicode(name) or SEP in name or settings.separator in name or is_control(name):
         return False
     return [match.role for match in layout("", settings).matches(name.encode())] == ["queue"]
-
-
-def is_unicode(text: str) -> bool:
-    """Whether kombu could write the text: it encodes every name as UTF-8."""
-    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def bucket_label(queue: str, step: int) -> str:

@@ -18,13 +18,13 @@ from ...schema.family import Command, KeyFamily, Target
 from ...schema.incompatibilities import error, warning
 from ...schema.job import Job, State
 from ...schema.rule import Finding
-from ...schema.text import is_json, show, to_bytes
+from ...schema.text import is_json, is_unicode, show, to_bytes
 from ...schema.totals import Totals
 from ..generated import GeneratedJob
 from ..scripts import script
 from ..timestamps import parse_timestamp
 from .bindings import Bindings, default_bindings, register
-from .keys import STEPS, USUAL, Settings, bucket_key, bucket_label, can_be_queue, is_unicode, layout, parse_bucket_label, step_of
+from .keys import STEPS, USUAL, Settings, bucket_key, bucket_label, can_be_queue, layout, parse_bucket_label, step_of
 from .passthrough import Passthrough, PlacedRecord, head_of, with_overflow
 from .record import Message, Record, eta_text, task_of
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from ...schema.family import Keyspace
 from ...schema.keys import KeyLayout, KeyPattern, PrefixFinder
+from ...schema.text import is_unicode
 
 _ANY = {"queue": ".*"}
 
@@ -78,11 +79,6 @@ def is_uuid(job_id: str) -> bool:
 def can_be_id(job_id: str) -> bool:
     """Whether the program could store a job of this id, and a reader would take its key for one."""
     return is_unicode(job_id) and next(layout("").matches(job_id.encode())).role == "record"
-
-
-def is_unicode(text: str) -> bool:
-    """Whether the program could write the text: it encodes every id and name as UTF-8, and dies where that can't be."""
-    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 # Who wrote the keyspace

@@ -17,11 +17,11 @@ from ...schema.family import Command, KeyFamily, Target
 from ...schema.incompatibilities import error, warning
 from ...schema.job import Job, State
 from ...schema.rule import Finding
-from ...schema.text import load_json, show, to_bytes
+from ...schema.text import is_unicode, load_json, show, to_bytes
 from ...schema.totals import Totals
 from ..generated import GeneratedJob
 from ..scripts import script
-from .keys import can_be_id, is_unicode, layout
+from .keys import can_be_id, layout
 from .passthrough import WRITABLE, Passthrough, record_for, role_of
 from .payload import members_of
 from .record import FINISHED

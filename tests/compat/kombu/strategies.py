@@ -6,11 +6,12 @@ import base64
 import json
 from typing import Any
 
-from ferryman.compat.kombu.keys import can_be_queue, is_unicode
+from ferryman.compat.kombu.keys import can_be_queue
 from ferryman.compat.timestamps import EPOCH, MILLISECOND
 from ferryman.schema.fact import Entry
 from ferryman.schema.job import Job, State
 from ferryman.schema.native import codec
+from ferryman.schema.text import is_unicode
 from hypothesis import strategies as st
 
 from ...support.strategies import json_texts, kept_values, lines, whole_numbers
