@@ -69,8 +69,8 @@ def test_dead_letters_and_tasks_of_a_cluster_are_put_back_counted_and_cancelled_
         assert ferryman("dead", nodes.url(), "requeue", "--all", "--format", "json").lines() == [
             {"queue": queue, "action": "requeue", "number": 1} for queue in sorted(QUEUES[:3])
         ]
-        told = samples(ferryman("metrics", nodes.url()).stdout)
-        assert [told["ferryman_queue_messages", queue, "waiting", "0"] for queue in QUEUES[:3]] == [1, 1, 1]
+        measured = samples(ferryman("metrics", nodes.url()).stdout)
+        assert [measured["ferryman_queue_messages", queue, "waiting", "0"] for queue in QUEUES[:3]] == [1, 1, 1]
         assert ferryman("backlog", nodes.url()).stdout == "3\n"
         assert len(ferryman("cancel", nodes.url(), *QUEUES[:3], "--format", "json").lines()) == 3
         for queue in QUEUES[:3]:

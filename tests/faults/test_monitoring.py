@@ -127,8 +127,8 @@ def test_a_task_whose_countdown_is_over_waits_though_no_worker_looks(server):
     assert (page["messages"], page["messages_ready"], page["messages_unacknowledged"]) == (3, 2, 0)
     (line,) = ferryman("queues", server.url(), "--format", "json").lines()
     assert (line["waiting"], line["scheduled"], line["priorities"]) == (2, 1, {"0": 2})
-    told = samples(ferryman("metrics", server.url()).stdout)
-    assert told["ferryman_queue_waiting", "celery"] == told["ferryman_queue_backlog", "celery"] == 2
+    measured = samples(ferryman("metrics", server.url()).stdout)
+    assert measured["ferryman_queue_waiting", "celery"] == measured["ferryman_queue_backlog", "celery"] == 2
     (total,) = [each.count for each in totals(Address.parse(server.url())) if each.state is State.WAITING]
     assert total == 2
 
@@ -143,7 +143,7 @@ def test_prometheus_and_flower_tell_the_numbers_of_a_scan(server, ledger, client
         pages = asyncio.run(QueueLengths(server.url(), {}, None).queues(["celery", "other"]))
         outcome = ferryman("metrics", server.url())
         scan = {key.removeprefix(b"ferryman:").decode(): read(client, key) for key in client.scan_iter("ferryman:*")}
-    told = samples(outcome.stdout)
+    measured = samples(outcome.stdout)
     for page in pages:
         queue = page["name"]
         keys = {name.removeprefix(f"{{{queue}}}:"): value for name, value in scan.items() if name.startswith(f"{{{queue}}}:")}
@@ -152,14 +152,14 @@ def test_prometheus_and_flower_tell_the_numbers_of_a_scan(server, ledger, client
         priorities = Counter(str(int(score // RANK_STEP)) for score in waiting.values()) or Counter({"": 0})
         expected = {("waiting", priority): number for priority, number in priorities.items()}
         expected |= {("scheduled", ""): len(scheduled), ("active", ""): held, ("failed", ""): len(dead), ("completed", ""): 0}
-        states = {key[2:]: value for key, value in told.items() if key[:2] == ("ferryman_queue_messages", queue)}
+        states = {key[2:]: value for key, value in measured.items() if key[:2] == ("ferryman_queue_messages", queue)}
         assert states == expected
         here = len(waiting) + len(scheduled) + held
         assert (page["messages"], page["messages_ready"], page["messages_unacknowledged"]) == (here, len(waiting), held)
-        assert told["ferryman_queue_consumers", queue] == page["consumers"] == len(keys.get("consumers", {}))
-        assert told["ferryman_queue_published_total", queue] == int(keys["meta"][b"published"]) == here + len(dead)
+        assert measured["ferryman_queue_consumers", queue] == page["consumers"] == len(keys.get("consumers", {}))
+        assert measured["ferryman_queue_published_total", queue] == int(keys["meta"][b"published"]) == here + len(dead)
     listed = {each.decode() for each in client.smembers("ferryman:queues")}
-    assert {key[1] for key in told if key[0] == "ferryman_queue_up"} == listed
+    assert {key[1] for key in measured if key[0] == "ferryman_queue_up"} == listed
 
 
 def read(client: redis.Redis, key: bytes) -> Any:

@@ -54,8 +54,8 @@ def test_green_pools_run_tasks_at_once_or_when_due_answer_pings_and_stop(server,
 @pytest.mark.parametrize("pool", ["prefork", GREEN[0], *(pytest.param(pool, marks=pytest.mark.slow) for pool in OTHERS)])
 def test_a_running_worker_takes_up_a_queue_and_leaves_it_again(server, ledger, client, tmp_path, pool):
     def control(command: str) -> None:
-        told = celery(server, "control", command, "extra", "-d", "w1@test", "--timeout", "10")
-        assert "OK" in told.stdout, told.stdout + told.stderr
+        measured = celery(server, "control", command, "extra", "-d", "w1@test", "--timeout", "10")
+        assert "OK" in measured.stdout, measured.stdout + measured.stderr
 
     with worker(server, tmp_path, pool=pool):
         control("add_consumer")
@@ -73,8 +73,8 @@ def test_a_running_worker_takes_up_a_queue_and_leaves_it_again(server, ledger, c
 def test_acks_of_greenlets_and_of_the_lease_renewer_do_not_get_in_each_others_way(server):
     """gevent's sockets and locks must not be shared with real threads: whoever waits for one may wait for ever."""
     command = [sys.executable, "-m", "tests.support.green", server.url(), "500"]
-    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert (told.stdout, told.stderr) == ("acked True\n", "")
+    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (finished.stdout, finished.stderr) == ("acked True\n", "")
 
 
 @needs("gevent")

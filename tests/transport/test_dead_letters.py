@@ -32,7 +32,7 @@ def publish(channel, body, queue="work", **options):
     Producer(channel).publish(body, routing_key=queue, **options)
 
 
-def forwarding(channel, exchange="graves", queue="work", **arguments):
+def declare_forwarding(channel, exchange="graves", queue="work", **arguments):
     """Declares a queue whose dead letters go to an exchange."""
     channel.queue_declare(queue, arguments={"x-dead-letter-exchange": exchange, **arguments})
 
@@ -54,13 +54,13 @@ def drain(connection, queue, count, seconds=10.0):
     return messages
 
 
-def bury_at(channel, routing_key, queue="grave"):
+def bind_target(channel, routing_key, queue="grave"):
     Queue(queue, Exchange("graves", "direct"), routing_key=routing_key)(channel).declare()
 
 
 def test_a_rejected_message_arrives_with_its_death_and_everything_it_had(channel, client):
-    bury_at(channel, "work")
-    forwarding(channel)
+    bind_target(channel, "work")
+    declare_forwarding(channel)
     publish(channel, {"n": 1}, priority=7, headers={"own": "yes"}, expiration=3600, correlation_id="c")
     before = time.time()
     channel.basic_get("work").reject()
@@ -86,8 +86,8 @@ def test_a_rejected_message_arrives_with_its_death_and_everything_it_had(channel
 
 
 def test_messages_over_the_greatest_length_go_to_the_given_routing_key(channel):
-    bury_at(channel, "full")
-    forwarding(channel, **{"x-max-length": 2, "x-dead-letter-routing-key": "full"})
+    bind_target(channel, "full")
+    declare_forwarding(channel, **{"x-max-length": 2, "x-dead-letter-routing-key": "full"})
     for n in range(5):
         publish(channel, {"n": n})
     found = [channel.basic_get("grave") for _ in range(3)]
@@ -98,8 +98,8 @@ def test_messages_over_the_greatest_length_go_to_the_given_routing_key(channel):
 
 @NEEDS_BATCHES
 def test_messages_that_make_room_for_a_batch_go_on_as_well(channel):
-    bury_at(channel, "work")
-    forwarding(channel, **{"x-max-length": 2})
+    bind_target(channel, "work")
+    declare_forwarding(channel, **{"x-max-length": 2})
     producer = Producer(channel)
     with producer.batch():
         for n in range(5):
@@ -109,7 +109,7 @@ def test_messages_that_make_room_for_a_batch_go_on_as_well(channel):
 
 def test_messages_wait_for_their_time_in_a_queue_that_nobody_consumes(connection, channel):
     channel.queue_declare("work")
-    forwarding(channel, "", "later", **{"x-message-ttl": 300, "x-dead-letter-routing-key": "work"})
+    declare_forwarding(channel, "", "later", **{"x-message-ttl": 300, "x-dead-letter-routing-key": "work"})
     published = time.monotonic()
     for n in range(3):
         publish(channel, {"n": n}, queue="later")
@@ -128,7 +128,7 @@ def test_a_consumer_finds_queues_that_another_process_has_declared(server, chann
             received.extend(drain(other, "work", 1, seconds=30))
 
     consumer = threading.Thread(target=consume)
-    forwarding(channel, "", "later", **{"x-message-ttl": 100, "x-dead-letter-routing-key": "work"})
+    declare_forwarding(channel, "", "later", **{"x-message-ttl": 100, "x-dead-letter-routing-key": "work"})
     publish(channel, {"n": 1}, queue="later")
     consumer.start()
     consumer.join(30)
@@ -136,8 +136,8 @@ def test_a_consumer_finds_queues_that_another_process_has_declared(server, chann
 
 
 def test_a_message_delivered_too_often_goes_to_the_exchange(channel):
-    bury_at(channel, "work")
-    forwarding(channel, **{"x-delivery-limit": 2})
+    bind_target(channel, "work")
+    declare_forwarding(channel, **{"x-delivery-limit": 2})
     publish(channel, {"n": 1})
     for _ in range(2):
         channel.basic_get("work").requeue()
@@ -146,7 +146,7 @@ def test_a_message_delivered_too_often_goes_to_the_exchange(channel):
 
 
 def test_what_no_queue_takes_stays_dead_and_can_be_requeued(channel, client):
-    forwarding(channel, "nowhere")
+    declare_forwarding(channel, "nowhere")
     publish(channel, {"n": 1})
     channel.basic_get("work").reject()
     assert client.zcard(DEAD) == 1
@@ -154,8 +154,8 @@ def test_what_no_queue_takes_stays_dead_and_can_be_requeued(channel, client):
 
 
 def test_deaths_of_one_queue_and_reason_are_counted_and_the_last_comes_first(channel):
-    forwarding(channel, "", "work", **{"x-dead-letter-routing-key": "again"})
-    forwarding(channel, "", "again", **{"x-dead-letter-routing-key": "work"})
+    declare_forwarding(channel, "", "work", **{"x-dead-letter-routing-key": "again"})
+    declare_forwarding(channel, "", "again", **{"x-dead-letter-routing-key": "work"})
     publish(channel, {"n": 1})
     for queue in ("work", "again", "work"):
         channel.basic_get(queue).reject()
@@ -165,8 +165,8 @@ def test_deaths_of_one_queue_and_reason_are_counted_and_the_last_comes_first(cha
 
 
 def test_a_message_that_only_expires_from_queue_to_queue_does_not_go_round_for_ever(connection, channel, client):
-    forwarding(channel, "", "work", **{"x-message-ttl": 50, "x-dead-letter-routing-key": "again"})
-    forwarding(channel, "", "again", **{"x-message-ttl": 50, "x-dead-letter-routing-key": "work"})
+    declare_forwarding(channel, "", "work", **{"x-message-ttl": 50, "x-dead-letter-routing-key": "again"})
+    declare_forwarding(channel, "", "again", **{"x-message-ttl": 50, "x-dead-letter-routing-key": "work"})
     channel.queue_declare("other")
     publish(channel, {"n": 1})
     with connection.channel() as elsewhere, Consumer(elsewhere, [Queue("other", no_declare=True)], on_message=print):
@@ -178,9 +178,9 @@ def test_a_message_that_only_expires_from_queue_to_queue_does_not_go_round_for_e
     assert not client.exists(DEAD, "ferryman:{again}:outbox")
 
 
-def test_letters_wait_in_order_while_their_target_is_full(connection, channel, client):
+def test_dead_letters_wait_in_order_while_their_target_is_full(connection, channel, client):
     channel.queue_declare("grave", arguments={"x-max-length": 2, "x-overflow": "reject-publish"})
-    forwarding(channel, "", **{"x-dead-letter-routing-key": "grave"})
+    declare_forwarding(channel, "", **{"x-dead-letter-routing-key": "grave"})
     for n in range(5):
         publish(channel, {"n": n})
     for _ in range(5):
@@ -193,15 +193,15 @@ def test_letters_wait_in_order_while_their_target_is_full(connection, channel, c
 def test_a_broadcast_exchange_gets_dead_letters_too(connection, channel):
     queue = Queue("reader", Exchange("news", "fanout"))
     queue(channel).declare()
-    forwarding(channel, "news")
+    declare_forwarding(channel, "news")
     publish(channel, {"n": 1})
     channel.basic_get("work").reject()
     assert [message.payload for message in drain(connection, "reader", 1)] == [{"n": 1}]
 
 
 def test_what_is_no_message_stays_dead(channel, client):
-    bury_at(channel, "work")
-    forwarding(channel)
+    bind_target(channel, "work")
+    declare_forwarding(channel)
     publish(channel, {"n": 1})
     (job,) = client.zrange("ferryman:{work}:waiting", 0, -1)
     client.hset(b"ferryman:{work}:job:" + job, "message", b"\xff\xfe no frame")
@@ -211,9 +211,9 @@ def test_what_is_no_message_stays_dead(channel, client):
 
 
 @pytest.mark.parametrize("at", range(1, 7))
-def test_a_letter_arrives_once_wherever_the_connection_is_cut(server, connection, channel, client, at):
-    bury_at(channel, "work")
-    forwarding(channel)
+def test_a_dead_letter_arrives_once_wherever_the_connection_is_cut(server, connection, channel, client, at):
+    bind_target(channel, "work")
+    declare_forwarding(channel)
     with proxy(server) as between, Connection(between.url(lease=1)) as cut:
         for n in range(3):
             publish(channel, {"n": n})
@@ -238,9 +238,9 @@ def test_a_letter_arrives_once_wherever_the_connection_is_cut(server, connection
     assert not client.exists(DEAD, "ferryman:{work}:outbox", "ferryman:{work}:waiting")
 
 
-def test_two_who_forward_the_same_letters_store_each_once(server, channel, client):
-    bury_at(channel, "work")
-    forwarding(channel)
+def test_two_who_forward_the_same_dead_letters_store_each_once(server, channel, client):
+    bind_target(channel, "work")
+    declare_forwarding(channel)
     for n in range(300):
         publish(channel, {"n": n})
     live = QueueScripts()
@@ -250,11 +250,11 @@ def test_two_who_forward_the_same_letters_store_each_once(server, channel, clien
 
     def forward():
         with Connection(server.url()) as other, other.channel() as opened:
-            letters = opened.dead_letters
-            letters.mark("work")
+            dead_letters = opened.dead_letters
+            dead_letters.mark("work")
             while client.exists("ferryman:{work}:outbox"):
-                letters.mark("work")
-                letters.forward()
+                dead_letters.mark("work")
+                dead_letters.forward()
 
     forwarders = [threading.Thread(target=forward) for _ in range(3)]
     for forwarder in forwarders:

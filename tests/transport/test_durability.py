@@ -50,8 +50,8 @@ def wait_until_replicated(master):
     """Returns when a replica has said that it has everything (WAIT adds to that, and says less)."""
 
     def is_level():
-        told = client.info("replication")
-        return told["slave0"]["offset"] == told["master_repl_offset"]
+        replication = client.info("replication")
+        return replication["slave0"]["offset"] == replication["master_repl_offset"]
 
     with master.client() as client:
         wait_until(lambda: client.execute_command("WAIT", 1, 5000) == 1)
