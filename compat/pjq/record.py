@@ -76,7 +76,7 @@ def canonical(job_id: str, queue: str, record: Record, extra: Mapping[str, Any] 
         payload=raw if readable is not None else None,
         created_at=parse_timestamp(members.get("created_at")),
         updated_at=max((each for each in touched if each is not None), default=None),
-        started_at=parse_timestamp(_text(get(b"started_at"))),
+        started_at=started_ms(get(b"started_at")),
         finished_at=finished_ms(record) if state in FINISHED else None,
         attempts=int(b"dispatched_at" in record.fields or b"leased_at" in record.fields),
         progress=progress if progress is not None and 0 <= progress <= 1 else None,
@@ -86,6 +86,12 @@ def canonical(job_id: str, queue: str, record: Record, extra: Mapping[str, Any] 
         lease_expires_at=None if dispatched is None or record.role != "dispatched" else int64_or_none(dispatched + LEASE_MS),
         extra={} if extra is None else extra,
     )
+
+
+def started_ms(raw: bytes | None) -> int | None:
+    """When a job was begun: a date, as workers are told to send it, or a number of seconds."""
+    found = parse_timestamp(_text(raw))
+    return milliseconds(parse_number(raw)) if found is None else found
 
 
 def finished_ms(record: Record) -> int | None:

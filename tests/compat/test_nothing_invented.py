@@ -43,8 +43,8 @@ DEFAULTS: Mapping[str, Mapping[str, object]] = {
 }
 """What the software itself takes for a field that is not there, as docs/families.md tells."""
 
-STAND_ELSEWHERE = {("kombu", "priority")}
-"""What becomes None where another key says otherwise, or where the software itself takes it for none."""
+STAND_ELSEWHERE = {("kombu", "priority"), ("pjq", "created_at")}
+"""What becomes None where another key or the payload, which is its producer's own, says it, or the software takes it for none."""
 
 COPIED = {"payload", "result"}
 """Fields that no reader can make up, but in another spelling than that of the document in which they stand."""

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from ....schema.family import Keyspace
 from ....schema.job import State
 from ....schema.rule import Harm, Severity, Violation
-from ....schema.text import show, span, to_bytes, to_text
-from ...numbers import parse_number
+from ....schema.text import show, span, to_text
 from ...overflow import FIELD, about_overflow
 from ...rulebook import Rulebook, keys_of
-from ...timestamps import parse_timestamp
 from ...unreadable import about_unreadable
 from ..passthrough import decoded
 from ..payload import key_texts
+from ..record import started_ms
 from ..view import View, view_of
 
 TO_RUN = frozenset({State.WAITING, State.ACTIVE})
@@ -135,16 +134,12 @@ about_overflow(book, "PJQ-27", lambda view: view.fields.get(FIELD), decoded)
 
 
 def _unreadable_times(view: View) -> dict[str, bytes]:
-    """Times of the hash, and of the payload, that are neither dates nor what else the program reads there."""
+    """Times of the hash that are neither dates nor seconds. What stands in the payload is its producer's own."""
     wrong = {}
-    started, finished = (view.fields.get(name) for name in (b"started_at", b"finished_at"))
-    if started is not None and parse_timestamp(to_text(started)) is None:
-        wrong["started_at"] = started
-    if finished is not None and parse_number(finished) is None and parse_timestamp(to_text(finished)) is None:
-        wrong["finished_at"] = finished
-    created = (view.members or {}).get("created_at")
-    if created is not None and parse_timestamp(created) is None:
-        wrong["created_at"] = to_bytes(str(created))
+    for name in (b"started_at", b"finished_at"):
+        raw = view.fields.get(name)
+        if raw is not None and started_ms(raw) is None:
+            wrong[to_text(name)] = raw
     return wrong
 
 
