@@ -88,8 +88,8 @@ def check_rules(family: KeyFamily, rules: Collection[str], choices: Choices = NO
         reasons = "; ".join(_not_repairable(family, rule) for rule in rules)
         raise UsageError(f"{reasons}; rules that can be mended: {mendable}")
     if choices != NO_CHOICES and family.choosable.isdisjoint(rules):
-        asking = ", ".join(rule for rule in known if rule in family.choosable) or "none"
-        raise UsageError(f"none of these rules asks which jobs to choose; of {family.name}, these do: {asking}")
+        choosable = ", ".join(rule for rule in known if rule in family.choosable) or "none"
+        raise UsageError(f"none of these rules asks which jobs to choose; of {family.name}, these do: {choosable}")
 
 
 def _not_repairable(family: KeyFamily, rule_id: str) -> str:

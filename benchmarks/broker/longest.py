@@ -47,7 +47,7 @@ FILLINGS = (Filling(100_000, 500), Filling(500, 1 << 20), Filling(40, 12 << 20))
 
 
 @define
-class Scene:
+class LongQueue:
     """One queue, and a short way to do things to it until they are done."""
 
     client: redis.Redis
@@ -142,95 +142,95 @@ class Scene:
             client.flushdb(asynchronous=True)
 
 
-def _operations(scene: Scene, server: Server) -> Iterator[str]:
+def _operations(queue: LongQueue, server: Server) -> Iterator[str]:
     """Does one operation after the other, and names each when it is done."""
-    scripts, now = scene.scripts, 10**13
-    scene.declare()
-    scene.fill()
+    scripts, now = queue.scripts, 10**13
+    queue.declare()
+    queue.fill()
     yield "publish"
     for family in ("kombu", "kickq", "pjq"):
-        scene.migrate(server, family)
+        queue.migrate(server, family)
         yield f"migrate to {family}"
-    scene.find()
+    queue.find()
     yield "revoke"
-    scene.take("ann")
+    queue.take("ann")
     yield "take"
-    scene.repeat(lambda: scene.send(scripts.forget(QUEUE, "ann")) == MAX_PER_CALL)
+    queue.repeat(lambda: queue.send(scripts.forget(QUEUE, "ann")) == MAX_PER_CALL)
     yield "release"
-    scene.take("bob", SHORT)
-    scene.advance()
+    queue.take("bob", SHORT)
+    queue.advance()
     yield "reclaim"
-    scene.declare({"x-max-length-bytes": 1 << 40})
-    scene.advance()
+    queue.declare({"x-max-length-bytes": 1 << 40})
+    queue.advance()
     yield "redeclare with x-max-length-bytes"
-    scene.declare({"x-max-length": 1})
-    scene.repeat(lambda: _publish_one(scene) > 1)
+    queue.declare({"x-max-length": 1})
+    queue.repeat(lambda: _publish_one(queue) > 1)
     yield "redeclare with x-max-length"
-    scene.declare({"x-max-length": 1 << 40})
-    for ids in scene.dead():
-        scene.send(scripts.revive(QUEUE, ids))
+    queue.declare({"x-max-length": 1 << 40})
+    for ids in queue.dead():
+        queue.send(scripts.revive(QUEUE, ids))
     yield "requeue dead letters"
-    for jobs in scene.deliveries("cyd"):
-        scene.send(scripts.ack(QUEUE, "cyd", [job.id for job in jobs]))
+    for jobs in queue.deliveries("cyd"):
+        queue.send(scripts.ack(QUEUE, "cyd", [job.id for job in jobs]))
     yield "ack"
-    scene.fill(due_ms=now)
-    scene.advance(now)
+    queue.fill(due_ms=now)
+    queue.advance(now)
     yield "promote"
-    scene.repeat(lambda: scene.send(scripts.purge(QUEUE)).more)
+    queue.repeat(lambda: queue.send(scripts.purge(QUEUE)).more)
     yield "purge"
-    scene.fill(ttl_ms=1)
-    scene.take("dan")
+    queue.fill(ttl_ms=1)
+    queue.take("dan")
     yield "expire"
-    scene.delete()
+    queue.delete()
     yield "delete"
-    scene.declare({"x-dead-letter-exchange": "graves"})
-    scene.fill(ttl_ms=1)
-    scene.forward_dead_letters()
+    queue.declare({"x-dead-letter-exchange": "graves"})
+    queue.fill(ttl_ms=1)
+    queue.forward_dead_letters()
     yield "dead letters to an exchange"
-    scene.delete()
-    scene.declare({"x-expires": LONG})
-    scene.fill()
+    queue.delete()
+    queue.declare({"x-expires": LONG})
+    queue.fill()
     for moment in (now, now + LONG):
-        scene.advance(moment)
+        queue.advance(moment)
     yield "keep a temporary queue"
-    scene.declare({"x-max-priority": 9})
+    queue.declare({"x-max-priority": 9})
     yield "make a temporary queue last"
-    scene.delete()
-    yield from _of_names(scene)
+    queue.delete()
+    yield from _of_names(queue)
 
 
-def _of_names(scene: Scene) -> Iterator[str]:
+def _of_names(queue: LongQueue) -> Iterator[str]:
     """What is about many names instead of many messages: as many of each as the filling has jobs."""
-    scripts, exchanges, client = scene.scripts, scene.exchanges, scene.client
-    names = [f"queue-{number:06d}" for number in range(scene.filling.jobs)]
-    scene.add(lambda pipe, name: pipe.hset("ferryman:exchange:e", f'["{name}","{name}",""]', ""), names)
-    found = scene.send(exchanges.bindings("e"))
+    scripts, exchanges, client = queue.scripts, queue.exchanges, queue.client
+    names = [f"queue-{number:06d}" for number in range(queue.filling.jobs)]
+    queue.add(lambda pipe, name: pipe.hset("ferryman:exchange:e", f'["{name}","{name}",""]', ""), names)
+    found = queue.send(exchanges.bindings("e"))
     while found.rest:
-        found = found.with_part(scene.send(exchanges.bindings("e", found.rest)))
+        found = found.with_part(queue.send(exchanges.bindings("e", found.rest)))
     for first in range(0, len(names), MAX_PER_CALL):
-        scene.send(exchanges.unbind_all("e", found.bindings[first : first + MAX_PER_CALL]))
+        queue.send(exchanges.unbind_all("e", found.bindings[first : first + MAX_PER_CALL]))
     yield "bindings of an exchange"
-    scene.add(lambda pipe, name: pipe.hset("ferryman:fanout:{e}:cursors", name, "0-1"), names)
-    scene.send(exchanges.fanout_bind("e", "last"))
-    scene.send(exchanges.fanout_publish("e", b"{}\n", 100))
-    scene.send(exchanges.fanout_delete("e"))
+    queue.add(lambda pipe, name: pipe.hset("ferryman:fanout:{e}:cursors", name, "0-1"), names)
+    queue.send(exchanges.fanout_bind("e", "last"))
+    queue.send(exchanges.fanout_publish("e", b"{}\n", 100))
+    queue.send(exchanges.fanout_delete("e"))
     yield "broadcast"
     for first in range(0, len(names), MAX_PER_CALL):
-        scene.send(scripts.poll(names[first : first + MAX_PER_CALL], "ann", LONG))
+        queue.send(scripts.poll(names[first : first + MAX_PER_CALL], "ann", LONG))
     yield "look at quiet queues"
-    scene.declare()
+    queue.declare()
     keys = scripts.keys(QUEUE)
     client.hset(keys.job("last"), "payload", "1")
     client.sadd(keys.blocked, "last")
-    scene.add(lambda pipe, name: pipe.sadd(keys.needs("last"), name).sadd(keys.unblocks(name), "last"), names)
-    scene.repeat(lambda: scene.send(scripts.remove(QUEUE, "last")) == "more")
+    queue.add(lambda pipe, name: pipe.sadd(keys.needs("last"), name).sadd(keys.unblocks(name), "last"), names)
+    queue.repeat(lambda: queue.send(scripts.remove(QUEUE, "last")) == "more")
     yield "remove a blocked job"
-    scene.delete()
+    queue.delete()
 
 
-def _publish_one(scene: Scene) -> int:
-    scene.send(scene.scripts.publish(QUEUE, "p", [scene.publication(b"{}\n")]))
-    return scene.send(scene.scripts.size(QUEUE)).waiting
+def _publish_one(queue: LongQueue) -> int:
+    queue.send(queue.scripts.publish(QUEUE, "p", [queue.publication(b"{}\n")]))
+    return queue.send(queue.scripts.size(QUEUE)).waiting
 
 
 def _longest(server: Server) -> dict[str, float]:
@@ -242,7 +242,7 @@ def _longest(server: Server) -> dict[str, float]:
         for filling in FILLINGS:
             client.flushall()
             client.slowlog_reset()
-            for operation in _operations(Scene(client, filling), server):
+            for operation in _operations(LongQueue(client, filling), server):
                 slow: Any = client.slowlog_get(-1)
                 here = [entry["duration"] / 1000 for entry in slow if not entry["command"].startswith(b"SLOWLOG")]
                 longest[operation] = max([longest.get(operation, 0.0), *here])

@@ -79,11 +79,11 @@ def plan(profile: Profile, seed: int) -> list[PlannedFault]:
     planned = []
     for faults, every in ((WORKER_FAULTS, profile.worker_fault_every), (SERVER_FAULTS, profile.server_fault_every)):
         at = every * chance.uniform(0.8, 1.2)
-        deck: list[Fault] = []
+        left: list[Fault] = []
         while at < profile.duration:
-            if not deck:
-                deck = chance.sample(faults, len(faults))
-            fault = deck.pop()
+            if not left:
+                left = chance.sample(faults, len(faults))
+            fault = left.pop()
             worker = chance.randrange(len(profile.pools)) if fault in WORKER_FAULTS else None
             seconds = chance.choice(profile.freezes) if fault is Fault.FREEZE else chance.uniform(0.2, 1.5)
             planned.append(PlannedFault(at, fault, worker, seconds))

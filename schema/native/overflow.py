@@ -23,7 +23,7 @@ from .record import (
     Passthrough,
     Stored,
     canonical,
-    message_of,
+    decoded_message,
     score_to_int,
     standard,
     standard_at,
@@ -174,7 +174,7 @@ def job_of(job_id: str, queue: str, stored: Stored, order: PriorityOrder = ASCEN
     # A migration made the sequence of a position (``standard``), also for jobs that were not due yet.
     written = None if native or score is None else score % RANK_STEP - 1
     job = evolve(canonical(job_id, queue, stored, order), **restored, rank=rank, position=position)
-    found = message_of(fields)
+    found = decoded_message(fields)
     passthrough = Passthrough(
         None if found is None else found[1], stored.waiting_score if native else None, order if native else ASCENDING
     )

@@ -130,7 +130,7 @@ def score_to_int(score: float | None) -> int | None:
     return None if score is None or not abs(score) <= MAX_INT64 else int(score)
 
 
-def message_of(fields: Mapping[bytes, bytes]) -> tuple[dict[str, Any], bytes, bytes] | None:
+def decoded_message(fields: Mapping[bytes, bytes]) -> tuple[dict[str, Any], bytes, bytes] | None:
     """The head as value and as bytes, and the body, of a job with a message; None where it has none or a malformed one."""
     message = fields.get(b"message")
     if message is None:
@@ -152,7 +152,7 @@ def task_name(head: Mapping[str, Any]) -> str:
 def canonical(job_id: str, queue: str, stored: Stored, order: PriorityOrder = ASCENDING) -> Job:
     """The job that a hash and a place describe, without its ``extra`` and its overflow."""
     get = stored.fields.get
-    found = message_of(stored.fields)
+    found = decoded_message(stored.fields)
     state = STATES.get(stored.role or "", State.UNKNOWN)
     if state is State.FAILED and get(b"reason") == CANCELLED:
         state = State.CANCELLED

@@ -19,7 +19,7 @@ from ..support.brokers import FERRYMAN, finish, script
 from ..support.proxy import proxy
 from ..support.topologies import wait_until
 
-CREW = """
+CONSUMERS = """
     import json, sys, threading, time
     import ferryman.transport
     from kombu import Connection, Consumer, Queue
@@ -52,9 +52,9 @@ PER_CONSUMER = 2.5
 def test_idle_consumers_of_two_hundred_queues_send_few_commands_and_still_hear_at_once(server, client):
     lease, consumers, queues = 3, 3, 200
     with proxy(server) as between, FERRYMAN.connection(server) as connection:
-        crew = script(CREW, between.url(lease=lease), str(consumers), str(queues))
-        assert crew.stdout is not None
-        assert crew.stdout.readline() == "ready\n"
+        process = script(CONSUMERS, between.url(lease=lease), str(consumers), str(queues))
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
         registered = [f"ferryman:{{q{n}}}:consumers" for n in range(queues)]
         wait_until(lambda: all(client.zcard(key) == consumers for key in registered), 120)
         time.sleep(lease)  # a first round, in which each queue is looked at for itself
@@ -68,7 +68,7 @@ def test_idle_consumers_of_two_hundred_queues_send_few_commands_and_still_hear_a
             connection.Producer(channel).publish(time.time(), routing_key="q17")
             wait_until(lambda: client.hget("ferryman:{q17}:meta", "acked") == b"1", 2)
             assert Queue("q17")(channel).get() is None
-        assert len(waits(crew)) == 1
+        assert len(waits(process)) == 1
 
 
 @pytest.mark.slow
@@ -78,10 +78,10 @@ def test_two_hundred_idle_consumers_of_two_hundred_queues_are_cheap_and_hear_eve
     consumers, processes, queues, watched = 200, 4, 200, 60.0
     with Server() as server, server.client() as client, Connection(brokers.FERRYMAN.url(server)) as connection:
         # No process begins before the one before has all its consumers: they would wait for each other's declarations.
-        crews = []
+        running = []
         for _ in range(processes):
-            crews.append(script(CREW, brokers.FERRYMAN.url(server), str(consumers // processes), str(queues)))
-            assert crews[-1].stdout.readline() == "ready\n"
+            running.append(script(CONSUMERS, brokers.FERRYMAN.url(server), str(consumers // processes), str(queues)))
+            assert running[-1].stdout.readline() == "ready\n"
         registered = [f"ferryman:{{q{n}}}:consumers" for n in range(queues)]
         wait_until(lambda: all(client.zcard(key) == consumers for key in registered), 240)
         time.sleep(LEASE)  # a first round, in which each queue is looked at for itself
@@ -94,14 +94,14 @@ def test_two_hundred_idle_consumers_of_two_hundred_queues_are_cheap_and_hear_eve
                 connection.Producer(channel).publish(time.time(), routing_key=f"q{chance.randrange(queues)}")
                 time.sleep(0.02 * chance.uniform(0.5, 1.5))
         wait_until(lambda: sum(int(client.hget(f"ferryman:{{q{n}}}:meta", "acked") or 0) for n in range(queues)) == MESSAGES)
-        waited = [seconds for crew in crews for seconds in waits(crew)]
+        waited = [seconds for process in running for seconds in waits(process)]
     print(f"\n{counted.total / watched:.0f} commands/s, pick-up p99 {percentile(waited, 0.99) * 1000:.1f} ms")
     assert len(waited) == MESSAGES
     assert counted.total / watched <= consumers * PER_CONSUMER
 
 
-def waits(crew) -> list[float]:
+def waits(process) -> list[float]:
     """Lets the process end; gives how many seconds each message has waited for it."""
-    crew.stdin.write("\n")
-    waited: list[float] = json.loads(finish(crew))
+    process.stdin.write("\n")
+    waited: list[float] = json.loads(finish(process))
     return waited

@@ -65,19 +65,19 @@ def test_no_message_is_missing_however_often_consumers_are_killed(server, kills)
     with Connection(server.url()) as connection, connection.channel() as channel, server.client(1) as ledger:
         producer = Producer(channel)
         published = 0
-        crew = [bear(nursery) for _ in range(2)]
+        consumers = [bear(nursery) for _ in range(2)]
         try:
             for n in range(kills):
                 while published < (n + 1) * total // kills:
                     producer.publish(published, routing_key="q")
                     published += 1
                 time.sleep(rng.uniform(0.0, 0.05))
-                os.kill(crew.pop(0), signal.SIGKILL)
-                crew.append(bear(nursery))
+                os.kill(consumers.pop(0), signal.SIGKILL)
+                consumers.append(bear(nursery))
             wait_until(lambda: set(ledger.lrange("handled", 0, -1)) == {b"%d" % n for n in range(total)}, 60)
             wait_until(lambda: connection.transport.session.link.run(connection.transport.session.scripts.size("q")).held == 0)
         finally:
-            for pid in crew:
+            for pid in consumers:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             finish(nursery)
