@@ -93,7 +93,7 @@ class ReadSummary:
     """The files with their traces."""
 
     def to_json(self) -> dict[str, Any]:
-        """For the closing word of a task."""
+        """For the summary row of a task."""
         return {
             "totals": self.totals.to_json(),
             "speaks": self.has_content,
@@ -107,7 +107,7 @@ class ReadSummary:
 
     @classmethod
     def of(cls, words: Iterable[str]) -> ReadSummary:
-        """What all tasks have told, by their closing words."""
+        """What all tasks have read, by their summaries."""
         summary = cls()
         for word in map(json.loads, words):
             summary.totals.merge(Totals.from_json(word["totals"]))

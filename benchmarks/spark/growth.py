@@ -1,7 +1,7 @@
 """How audits and migrations with Spark grow with the keyspace: time a job, and the memory of the largest Python worker.
 
-Memory is told twice: what a worker has for itself, and with the pages of files that it reads. These are the system's, which takes
-them back when it wants to.
+Memory is shown twice: what a worker has for itself, and with the pages of files that it reads. The system takes these back when
+it wants to.
 
     python -m benchmarks.spark.growth --jobs 100000 --jobs 1000000 --jobs 5000000
 
@@ -95,8 +95,8 @@ class _Workers(threading.Thread):
 
 def _megabytes(folder: Path) -> tuple[int, int]:
     """What a process has in memory for itself, and all that it has there."""
-    told = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
-    own, resident = (int(told[name].split()[0]) // 1024 for name in ("RssAnon", "VmRSS"))
+    status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
+    own, resident = (int(status[name].split()[0]) // 1024 for name in ("RssAnon", "VmRSS"))
     return own, resident
 
 

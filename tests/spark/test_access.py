@@ -52,9 +52,9 @@ def test_the_rules_are_enough(engine: SparkEngine, server: Server, client: redis
     assert {entry["object"] for entry in client.acl_log()} <= {"client|setinfo"}
 
 
-@pytest.mark.parametrize(("taken", "told"), [("-hscan", "HSCAN on "), ("-zrange", "ZRANGE on ")])
+@pytest.mark.parametrize(("taken", "command"), [("-hscan", "HSCAN on "), ("-zrange", "ZRANGE on ")])
 def test_what_an_executor_may_not_do_is_one_line_on_the_driver(
-    engine: SparkEngine, server: Server, client: redis.Redis, taken: str, told: str
+    engine: SparkEngine, server: Server, client: redis.Redis, taken: str, command: str
 ) -> None:
     fill(client, "bee")
     with (
@@ -63,7 +63,7 @@ def test_what_an_executor_may_not_do_is_one_line_on_the_driver(
     ):
         engine.audit(address(server, 0, "bee", "clerk"), NOW, lambda _: None)
     error = str(caught.value)
-    assert f"the user may not call {told}bee:" in error
+    assert f"the user may not call {command}bee:" in error
     assert f"grant +{taken[1:]}" in error
     assert "\n" not in error
 

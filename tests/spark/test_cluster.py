@@ -39,12 +39,12 @@ def test_audits_listings_and_migrations_of_a_cluster(
             for words in commands(entry):
                 nodes.say(nodes.owner(entry.key), *words)  # type: ignore[arg-type]
         source = Address.parse(nodes.url(family="kue"))
-        told: list[list[Finding]] = [[], []]
+        reported: list[list[Finding]] = [[], []]
         counts = [
-            each.audit(source, case.captured_at_ms, found.append) for each, found in zip((engine, LOCAL), told, strict=True)
+            each.audit(source, case.captured_at_ms, found.append) for each, found in zip((engine, LOCAL), reported, strict=True)
         ]
         assert counts[0] == counts[1]
-        assert sorted(map(repr, told[0])) == sorted(map(repr, told[1]))
+        assert sorted(map(repr, reported[0])) == sorted(map(repr, reported[1]))
         assert list(engine.jobs(source, case.captured_at_ms)) == list(LOCAL.jobs(source, case.captured_at_ms))
         table = spark.read.format("ferryman").option("url", source.url())
         assert table.option("table", "keys").option("partitions", 3).load().count() == sum(1 for _ in case.entries())

@@ -54,10 +54,10 @@ def address_of(server: Server, query: str) -> Address:
 
 def failure(engine: SparkEngine, source: Address, progress: Progress = silent) -> FerrymanError:
     """The error with which an audit ends. Nothing may have been reported by then."""
-    told: list[Finding] = []
+    reported: list[Finding] = []
     with pytest.raises(FerrymanError) as caught:
-        engine.audit(source, NOW, told.append, progress)
-    assert told == []
+        engine.audit(source, NOW, reported.append, progress)
+    assert reported == []
     assert "\n" not in str(caught.value)
     return caught.value
 

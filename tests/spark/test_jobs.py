@@ -62,7 +62,7 @@ def batches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def parts_of(address: Address, keys: list[Entry], folder: Path, seed: int = 0) -> list[KeyRowJobs]:
-    """The sound jobs of a keyspace, in buckets, as two tasks leave them that have read the keys in some order."""
+    """The verified jobs of a keyspace, in buckets, as two tasks leave them that have read the keys in some order."""
     words = []
     for number in range(2):
         writer = KeyRowWriter(address, NOW, str(folder), BUCKETS)
@@ -313,8 +313,8 @@ def test_an_error_stops_what_is_done_beside() -> None:
 def test_an_interrupt_while_the_rest_is_waited_for_stops_it_too() -> None:
     begun, shown = threading.Event(), []
 
-    def interrupt(*told: object) -> None:
-        shown.append(told)
+    def interrupt(*shown_at: object) -> None:
+        shown.append(shown_at)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt), in_background(_busy(begun), interrupt) as (doing, _):

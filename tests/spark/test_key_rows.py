@@ -64,8 +64,8 @@ def test_fields_are_told_apart_by_their_hashes(field_sets: set[tuple[bytes, ...]
 
 @given(st.sets(st.lists(st.binary()).map(tuple)))
 def test_fields_of_any_name_reach_the_driver(field_sets: set[tuple[bytes, ...]]) -> None:
-    told = {hash_of_names(names): names for names in field_sets}
-    assert ReadSummary.of([json.dumps(ReadSummary(field_sets=told).to_json())]).field_sets == told
+    by_hash = {hash_of_names(names): names for names in field_sets}
+    assert ReadSummary.of([json.dumps(ReadSummary(field_sets=by_hash).to_json())]).field_sets == by_hash
 
 
 @pytest.mark.parametrize("by_column", [True, False])
@@ -102,7 +102,7 @@ def test_sound_jobs_become_no_facts(spark: SparkSession, server: Server, tmp_pat
 def test_where_no_job_is_a_fact_nobody_looks_for_facts(spark: SparkSession, server: Server, tmp_path: Path) -> None:
     client = server.client()
     store(client, FAMILY, "q", [job for job in JOBS if job.state is State.WAITING], NOW)
-    assert take(spark, address(server), NOW, str(tmp_path / "sound"), 3).all_accepted
+    assert take(spark, address(server), NOW, str(tmp_path / "undamaged"), 3).all_accepted
     client.zrem("q:jobs", *client.zrange("q:jobs", 0, 0))
     assert not take(spark, address(server), NOW, str(tmp_path / "mismatched"), 3).all_accepted
     client.flushall()
@@ -144,8 +144,8 @@ def test_messages_in_lists_are_left_out_too(engine: SparkEngine, spark: SparkSes
     snapshot = take(spark, source, NOW, str(tmp_path / "facts"), 3)
     assert snapshot.accepted.jobs == sum(job.state is not State.ACTIVE for job in jobs) > 300
     assert snapshot.totals == take(spark, source, NOW, str(tmp_path / "all"), 3, prefiltering=False).totals
-    sound = inject_all(client, KOMBU, "", jobs, NOW)
-    client.rpush(sound[0].queue, *client.lrange(sound[0].queue, 0, 1))
+    undamaged = inject_all(client, KOMBU, "", jobs, NOW)
+    client.rpush(undamaged[0].queue, *client.lrange(undamaged[0].queue, 0, 1))
     expected = audited(LocalEngine(), source)
     assert {finding.rule for finding in expected[0]} >= KOMBU.injectable
     assert audited(engine, source) == expected

@@ -29,10 +29,10 @@ def test_members_of_long_keys_are_told_once_with_their_indexes(
     take(spark, address, NOW, f"{tmp_path}/facts", 2, lambda phase, *_: phases.add(phase))
     assert "reading long keys" in phases
     facts = parquet.read_table(f"{tmp_path}/facts", columns=["role", "job_id", "index"]).to_pydict()
-    told: dict[str, list[tuple[int, str]]] = {"queue": [], "hashes": [], "tag": []}
+    by_role: dict[str, list[tuple[int, str]]] = {"queue": [], "hashes": [], "tag": []}
     for role, job_id, index in zip(*facts.values(), strict=True):
         if role is not None:  # a task's summary row
-            told[role].append((index, job_id))
-    assert sorted(told["queue"]) == list(enumerate(ranked))
-    assert sorted(told["hashes"]) == [(index, f"l{index + 1}") for index in range(SIZE)]
-    assert told["tag"] == [(None, "one")]
+            by_role[role].append((index, job_id))
+    assert sorted(by_role["queue"]) == list(enumerate(ranked))
+    assert sorted(by_role["hashes"]) == [(index, f"l{index + 1}") for index in range(SIZE)]
+    assert by_role["tag"] == [(None, "one")]

@@ -51,10 +51,10 @@ def seen(engine: Engine, source: Address) -> tuple[list[Job], list[Finding]]:
 
 
 @pytest.mark.parametrize(
-    "told", ["", "&sep=:&priority_steps=0,1,2,3,4,5,6,7,8,9&unacked_key=my_unacked&unacked_index_key=my_unacked_index"]
+    "options", ["", "&sep=:&priority_steps=0,1,2,3,4,5,6,7,8,9&unacked_key=my_unacked&unacked_index_key=my_unacked_index"]
 )
-def test_both_engines_find_the_settings(engine: SparkEngine, url: str, told: str) -> None:
-    source = Address.parse(url + told)
+def test_both_engines_find_the_settings(engine: SparkEngine, url: str, options: str) -> None:
+    source = Address.parse(url + options)
     jobs, findings = seen(LOCAL, source)
     assert {job.queue for job in jobs} == {"celery", "news"}
     assert len(jobs) == 21

@@ -19,16 +19,16 @@ TASKS = 3
 def test_every_step_ends_with_all_the_tasks_that_it_began_with(engine: SparkEngine, server: Server, client: redis.Redis) -> None:
     family = get_family("kue")
     store(client, family, "q", family.generate(600, 3, NOW), NOW)
-    told: defaultdict[str, list[tuple[int, int | None]]] = defaultdict(list)
+    phases: defaultdict[str, list[tuple[int, int | None]]] = defaultdict(list)
 
     def progress(phase: str, done: int, total: int | None) -> None:
-        told[phase].append((done, total))
+        phases[phase].append((done, total))
 
     engine.audit(Address.parse(server.url(family="kue")), NOW, lambda _: None, progress)
-    assert list(told)[:3] == ["starting Spark", "scanning kue keys", "reading kue keys"]
-    assert told["reading kue keys"][-1] == (TASKS, TASKS)
-    assert "checking jobs" in told
-    for phase, reports in told.items():
+    assert list(phases)[:3] == ["starting Spark", "scanning kue keys", "reading kue keys"]
+    assert phases["reading kue keys"][-1] == (TASKS, TASKS)
+    assert "checking jobs" in phases
+    for phase, reports in phases.items():
         if phase == "starting Spark":
             continue
         done = [number for number, _ in reports]

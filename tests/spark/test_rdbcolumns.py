@@ -120,18 +120,18 @@ Read = tuple[list[Row], Decoded] | None
 
 def one_by_one(file: RdbFile, piece: Piece, db: int = 0, now_ms: int = NOW) -> Read:
     """What rdb-py makes of a piece; None if it is none."""
-    told = Decoded()
+    decoded = Decoded()
     try:
-        return sorted(map(plain, RdbFile.unproven(file, piece, db, now_ms, told)), key=repr), told
+        return sorted(map(plain, RdbFile.unproven(file, piece, db, now_ms, decoded)), key=repr), decoded
     except NotAPiece:
         return None
 
 
 def in_columns(file: RdbFile, piece: Piece, db: int = 0, now_ms: int = NOW) -> Read:
     """What this reader makes of it."""
-    told = Decoded()
+    decoded = Decoded()
     try:
-        return rows(unproven(file, piece, db, now_ms, told)), told
+        return rows(unproven(file, piece, db, now_ms, decoded)), decoded
     except NotAPiece:
         return None
 

@@ -51,7 +51,7 @@ def source(server: Server, loaded: Capture) -> Address:
     return Address.parse(server.url(0, family=loaded.system, prefix=quote(loaded.prefix)))
 
 
-def told(run: Callable[[Callable[[T], None]], object]) -> list[T]:
+def reported(run: Callable[[Callable[[T], None]], object]) -> list[T]:
     """What a run reports, in an order that depends on nothing else."""
     found: list[T] = []
     run(found.append)
@@ -69,21 +69,21 @@ def keyspace(server: Server, db: int) -> dict[bytes, Entry]:
 
 def migrate(engine: Engine, source: Address, target: Address, plan: Plan) -> tuple[Summary, list[Finding]]:
     summaries: list[Summary] = []
-    findings = told(lambda report: summaries.append(engine.migrate(source, target, plan, report)))
+    findings = reported(lambda report: summaries.append(engine.migrate(source, target, plan, report)))
     return evolve(summaries[0], seconds=0), findings
 
 
 def verify(engine: Engine, source: Address, target: Address, plan: Plan) -> tuple[Verification, list[Difference]]:
     outcomes: list[Verification] = []
-    differences = told(lambda report: outcomes.append(engine.verify(source, target, plan, report)))
+    differences = reported(lambda report: outcomes.append(engine.verify(source, target, plan, report)))
     return evolve(outcomes[0], seconds=0), differences
 
 
 def test_an_audit_finds_the_same(engine: SparkEngine, loaded: Capture, source: Address) -> None:
     now = loaded.captured_at_ms
     censuses: list[Census] = []
-    findings = told(lambda report: censuses.append(engine.audit(source, now, report)))
-    assert findings == told(lambda report: censuses.append(LOCAL.audit(source, now, report)))
+    findings = reported(lambda report: censuses.append(engine.audit(source, now, report)))
+    assert findings == reported(lambda report: censuses.append(LOCAL.audit(source, now, report)))
     assert censuses[0] == censuses[1]
 
 
@@ -101,8 +101,8 @@ def test_jobs_are_answered_however_many_ask(engine: SparkEngine, server: Server,
     source = Address.parse(server.url(0, family=family, prefix=quote(case.prefix)))
     assert snapshot.take(session(), source, case.captured_at_ms, str(tmp_path / "facts"), 3).references
     assert list(engine.jobs(source, case.captured_at_ms)) == list(LOCAL.jobs(source, case.captured_at_ms))
-    findings = told(lambda report: engine.audit(source, case.captured_at_ms, report))
-    assert findings == told(lambda report: LOCAL.audit(source, case.captured_at_ms, report))
+    findings = reported(lambda report: engine.audit(source, case.captured_at_ms, report))
+    assert findings == reported(lambda report: LOCAL.audit(source, case.captured_at_ms, report))
 
 
 def test_jobs_are_listed_in_the_same_order(engine: SparkEngine, loaded: Capture, source: Address) -> None:

@@ -82,7 +82,7 @@ def test_findings_about_jobs_are_looked_at_again(
 ) -> None:
     source = Ferryman({"url": url, "table": "findings", "now": str(loaded.captured_at_ms)})
 
-    def told() -> set[str | None]:
+    def jobs_with_findings() -> set[str | None]:
         reader = source.reader(None)
         return {row["job_id"] for part in reader.partitions() for rows in reader.read(part) for row in rows.to_pylist()}
 
@@ -90,9 +90,9 @@ def test_findings_about_jobs_are_looked_at_again(
         client.flushall()
         return confirming(*arguments)
 
-    assert len(told()) > 2
+    assert len(jobs_with_findings()) > 2
     monkeypatch.setattr(data_source, "confirming", delete_and_confirm)
-    assert told() <= {None}
+    assert jobs_with_findings() <= {None}
 
 
 def test_frames_show_the_same_as_the_data_source(spark: SparkSession, loaded: Capture, url: str, server: Server) -> None:

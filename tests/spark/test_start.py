@@ -77,21 +77,21 @@ def test_an_installed_ferryman_is_found_by_spark_itself(tmp_path: Path, url: str
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_an_archive_of_classes_is_made_once_and_then_used(tmp_path: Path, url: str) -> None:
     archive = tmp_path / "spark classes.jsa"
-    told = []
+    starts = []
     for used in (False, True):
         done = run(ARCHIVED, url, FERRYMAN_JAVA_ARCHIVE=str(archive))
         assert (done.stdout.split()[1], done.stderr, done.returncode) == (str(used), "", 0)
-        told.append((done.stdout.split()[0], archive.stat().st_mtime_ns))
-    assert told[0] == told[1]
+        starts.append((done.stdout.split()[0], archive.stat().st_mtime_ns))
+    assert starts[0] == starts[1]
 
 
-@pytest.mark.parametrize(("name", "told"), [("we[i]rd", "take this name for a pattern"), ("nowhere", "no folder can be made")])
+@pytest.mark.parametrize(("name", "reason"), [("we[i]rd", "take this name for a pattern"), ("nowhere", "no folder can be made")])
 def test_a_folder_that_can_not_be_worked_in_is_named_before_spark_starts(
-    server: Server, client: redis.Redis, tmp_path: Path, name: str, told: str
+    server: Server, client: redis.Redis, tmp_path: Path, name: str, reason: str
 ) -> None:
     client.hset("q:job:1", "type", "mail")
     if name != "nowhere":
         (tmp_path / name).mkdir()
     engine = SparkEngine(work=str(tmp_path / name))
-    with pytest.raises(UsageError, match=rf"{re.escape(name)}: .*{told}"):
+    with pytest.raises(UsageError, match=rf"{re.escape(name)}: .*{reason}"):
         engine.audit(Address.parse(server.url(family="kue")), 0, lambda _: None, pytest.fail)

@@ -72,7 +72,7 @@ def totals(spark: SparkSession, server: Server, tmp_path: Path) -> Watcher:
 
 @pytest.fixture
 def events(spark: SparkSession, server: Server, tmp_path: Path) -> Watcher:
-    """Of a kue keyspace; its state stands in the checkpoint's folder, as the documentation advises."""
+    """Of a kue keyspace; its state is in the checkpoint's folder, as the documentation advises."""
     state = str(tmp_path / "checkpoint" / "ferryman")
     return Watcher(spark, tmp_path, {"url": server.url(family="kue"), "table": "events", "state": state})
 
@@ -92,7 +92,7 @@ def fail(client: redis.Redis, number: int) -> None:
 
 
 def lose(client: redis.Redis, number: int) -> None:
-    """A waiting job of kue that stands in no index."""
+    """A waiting job of kue that is in no index."""
     store(client, get_family("kue"), "q", [kue_job(number, State.WAITING)], NOW)
     for index in ("q:jobs", "q:jobs:inactive", "q:jobs:mail:inactive"):
         assert client.zrem(index, padded(str(number)))

@@ -67,15 +67,15 @@ def submit(cluster: Standalone, options: list[str], *arguments: str, **environme
 def check_carried(done: subprocess.CompletedProcess[str], server: Server, source: Address) -> None:
     """The application must have found and written what the local engine finds and writes."""
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    printed = json.loads(done.stdout)
     target, twin = Address.parse(server.url(1)), Address.parse(server.url(2))
     local, findings = LocalEngine(), list[Finding]()
-    census = local.audit(source, told["now_ms"], findings.append)
-    assert (told["jobs"], told["findings"]) == (census.jobs, Counter(finding.rule for finding in findings))
-    summary = local.migrate(source, twin, Plan.between(source, twin, told["now_ms"]), lambda _: None)
-    assert told["matched"] == told["written"] == summary.written > 0
+    census = local.audit(source, printed["now_ms"], findings.append)
+    assert (printed["jobs"], printed["findings"]) == (census.jobs, Counter(finding.rule for finding in findings))
+    summary = local.migrate(source, twin, Plan.between(source, twin, printed["now_ms"]), lambda _: None)
+    assert printed["matched"] == printed["written"] == summary.written > 0
     assert keyspace(server, 1) == keyspace(server, 2)
-    assert local.verify(source, target, Plan.between(source, target, told["now_ms"]), pytest.fail).differences == 0
+    assert local.verify(source, target, Plan.between(source, target, printed["now_ms"]), pytest.fail).differences == 0
 
 
 def keyspace(server: Server, db: int) -> dict[bytes, Entry]:

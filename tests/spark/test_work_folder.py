@@ -39,10 +39,10 @@ def test_a_full_folder_is_one_sentence(spark: SparkSession, source: Address, tmp
         with pytest.raises(ServerError) as caught:
             SparkEngine(spark, work=str(small), tasks=3).audit(source, NOW, lambda _: None)
         assert not list(small.iterdir())
-    told = str(caught.value)
-    assert told.startswith(f"{small}/ferryman-")
-    assert "there is no room left for what is read; make room, or let --work name a folder with more" in told
-    assert "\n" not in told
+    message = str(caught.value)
+    assert message.startswith(f"{small}/ferryman-")
+    assert "there is no room left for what is read; make room, or let --work name a folder with more" in message
+    assert "\n" not in message
 
 
 def test_a_migration_whose_folder_was_full_is_done_in_a_larger_one(
@@ -73,13 +73,13 @@ def test_a_folder_that_goes_away_is_one_sentence(spark: SparkSession, source: Ad
                 gone.append(folder)
                 shutil.rmtree(folder, ignore_errors=True)
 
-    told = ""
+    message = ""
     try:
         SparkEngine(spark, work=str(tmp_path), tasks=3).audit(source, NOW, lambda _: None, remove)
     except ServerError as error:
-        told = str(error)
+        message = str(error)
     if not gone:
         pytest.skip(f"an audit has no step {phase}")
-    assert told.startswith(f"{gone[0]}/")
-    assert "it is gone, or not the same folder on every machine; let --work name one that lasts" in told
-    assert "\n" not in told
+    assert message.startswith(f"{gone[0]}/")
+    assert "it is gone, or not the same folder on every machine; let --work name one that lasts" in message
+    assert "\n" not in message

@@ -97,9 +97,9 @@ print(*set(numbers.map(lambda _: os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED", "f
 """
 
 
-@pytest.mark.parametrize(("folder", "told"), [("short", "true"), (40 * "long", "false")])
+@pytest.mark.parametrize(("folder", "printed"), [("short", "true"), (40 * "long", "false")])
 def test_workers_speak_over_a_socket_of_this_machine_and_end_with_the_session_without_a_word(
-    tmp_path: Path, folder: str, told: str
+    tmp_path: Path, folder: str, printed: str
 ) -> None:
     script = tmp_path / "ends.py"
     script.write_text(ENDS)
@@ -110,7 +110,7 @@ def test_workers_speak_over_a_socket_of_this_machine_and_end_with_the_session_wi
         command = [sys.executable, str(script)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == told
+    assert done.stdout.strip() == printed
     assert "Traceback" not in done.stderr
 
 
