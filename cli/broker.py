@@ -28,7 +28,7 @@ class Broker:
     scripts: QueueScripts
 
     def queues(self, chosen: tuple[str, ...]) -> list[str]:
-        """The queues that were chosen; all that last, if none was."""
+        """The queues that were chosen; all durable ones, if none was."""
         return list(chosen) or durable_queues(self.link, self.scripts)
 
 

@@ -57,7 +57,7 @@ class DeadLetters:
         self._sender = Sender(session, self.mark, creates=False, is_ordered=True)
         self._lock = threading.Lock()
         self._next_poll: dict[str, float] = {}
-        """Queue -> when to look into its outbox, on the monotonic clock."""
+        """Queue -> when to poll its outbox, on the monotonic clock."""
         self._marked = False
         self._discover_at = time.monotonic() + FIRST_POLL
         self.forwarding: set[str] = set()

@@ -54,8 +54,8 @@ def test_green_pools_run_tasks_at_once_or_when_due_answer_pings_and_stop(server,
 @pytest.mark.parametrize("pool", ["prefork", GREEN[0], *(pytest.param(pool, marks=pytest.mark.slow) for pool in OTHERS)])
 def test_a_running_worker_takes_up_a_queue_and_leaves_it_again(server, ledger, client, tmp_path, pool):
     def control(command: str) -> None:
-        measured = celery(server, "control", command, "extra", "-d", "w1@test", "--timeout", "10")
-        assert "OK" in measured.stdout, measured.stdout + measured.stderr
+        reply = celery(server, "control", command, "extra", "-d", "w1@test", "--timeout", "10")
+        assert "OK" in reply.stdout, reply.stdout + reply.stderr
 
     with worker(server, tmp_path, pool=pool):
         control("add_consumer")

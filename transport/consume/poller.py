@@ -279,7 +279,7 @@ class Poller:
                 if channel.qos.can_consume():
                     together.setdefault(channel, []).append(queue)
         for channel, queues in together.items():
-            if len(queues) > 1:  # of one alone a take tells as much
+            if len(queues) > 1:  # one alone is taken from, at no more cost
                 for queue, seconds in zip(queues, channel.poll(queues), strict=True):
                     quiet[queue].hot = seconds is None
                     quiet[queue].next_poll = now + min(seconds or 0.0, self._wakeups.poll_interval)

@@ -26,7 +26,7 @@ RETRY_AFTER = 1.0
 """Seconds between attempts while the server can't be reached; the renewer's too."""
 
 IDLE = 60.0
-"""Seconds between looks when there is nothing to look after; the renewer's too."""
+"""Seconds between checks when there is nothing to renew; the renewer's too."""
 
 
 class GeventLeaseRenewer:
@@ -56,7 +56,7 @@ class GeventLeaseRenewer:
             wait = min((self._renew_if_late(holder) for holder in list(self._holders)), default=IDLE)
 
     def _renew_if_late(self, holder: Leaseholder) -> float:
-        """Renews what is late. Seconds until the next look."""
+        """Renews what is late. Seconds until the next check."""
         interval = holder.renewal_interval
         now = time.monotonic()
         late_in = holder.renewed_at + LATE_AFTER * interval - now

@@ -1,7 +1,8 @@
 """Leases: what a channel holds of its queues, until when, and what becomes of it when its connection or its lease is lost.
 
-A lease covers everything that one channel holds of one queue; a killed worker's messages go back when it lapses. Taking messages
-(re)starts it (``lua/take.lua``), and ``renewer.py`` renews it (``lua/renew.lua``) from a thread of its own.
+A lease covers everything that one channel holds of one queue; a killed worker's messages go back when it lapses. In Redis it is
+an entry of the queue's consumers (``schema/native/scripts/lua/_leases.lua``). Taking messages restarts it, and ``renewer.py``
+renews it from a thread of its own.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ class Leases:
     def renewals(self) -> list[tuple[str, Call[Any]]]:
         """(queue, call) for everything that must not lapse. Called by the renewer's thread.
 
-        Where nothing is held, looking for messages renews as well: what that has done lately is left alone.
+        Where nothing is held, polling renews as well: what that has done lately is left alone.
         """
         now, lease = time.monotonic(), self.settings.lease
         held = self._qos.queues()

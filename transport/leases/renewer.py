@@ -34,7 +34,7 @@ class LeaseRenewer:
 
     def __init__(self) -> None:
         self._due: weakref.WeakKeyDictionary[Leaseholder, float] = weakref.WeakKeyDictionary()
-        """When each channel is to be looked after next, on the monotonic clock."""
+        """When to renew each channel's leases next, on the monotonic clock."""
         self._orphans: dict[Leaseholder, float] = {}
         """Channels of lost connections that still hold something, and when what they hold lapses; only we may know them."""
         self._lock = threading.Lock()
@@ -48,7 +48,7 @@ class LeaseRenewer:
         self._watch(holder, holder.renewal_interval)
 
     def adopt(self, holder: Leaseholder) -> None:
-        """Looks after what a channel of a lost connection still holds, until that is settled; begins at once."""
+        """Renews what a channel of a lost connection still holds, until that is settled; begins at once."""
         with self._lock:
             self._orphans[holder] = time.monotonic() + holder.settings.lease
         self._watch(holder, 0.0)
@@ -103,7 +103,7 @@ class LeaseRenewer:
                 self._flush()
 
     def _renew_due(self) -> None:
-        """Looks after every channel whose time has come."""
+        """Renews the leases of every channel whose time has come."""
         now = time.monotonic()
         with self._lock:
             due = [holder for holder, at in self._due.items() if at <= now]

@@ -38,8 +38,8 @@ TIMEOUT = 2.0
 def revoke(where: Any, task_ids: str | Iterable[str], queues: Iterable[str] | None = None) -> int:
     """Removes tasks that wait or are scheduled, and gives how many there were. What a worker has taken is left alone.
 
-    ``where``: a Celery app, or a kombu ``Connection`` to a ``ferryman://`` broker. ``queues``: where to look; all that last, if
-    not given. The app's result backend and monitors learn of them. Raises UsageError for another broker, and connection errors.
+    ``where``: a Celery app, or a kombu ``Connection`` to a ``ferryman://`` broker. ``queues``: where to look; all durable ones
+    by default. The app's result backend and monitors learn of them. Raises UsageError for another broker, and connection errors.
     """
     wanted = {task_ids} if isinstance(task_ids, str) else set(task_ids)
     if isinstance(where, Connection):
