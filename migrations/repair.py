@@ -27,7 +27,7 @@ from ..schema.connection.call import Call, Script, run
 from ..schema.connection.connect import open_client
 from ..schema.connection.permission import Forbidden
 from ..schema.connection.pipeline import open_pipeline
-from ..schema.errors import ServerError, Unmendable, UsageError
+from ..schema.errors import ServerError, Unrepairable, UsageError
 from ..schema.fact import FactKind, Subject
 from ..schema.family import Command, KeyFamily, Keyspace
 from ..schema.rule import Finding, check_job
@@ -263,7 +263,7 @@ class _Search:
             commands = tuple(family.repair(finding, subject, keyspace, self.choices))
         except NotChosen as reason:
             return (), Outcome.SPARED, str(reason)
-        except Unmendable as reason:
+        except Unrepairable as reason:
             return (), Outcome.UNMENDABLE, str(reason)
         return commands, Outcome.UNMENDABLE, None if commands else "no command is safe here: it is for people to decide"
 

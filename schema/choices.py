@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from .errors import Unmendable
+from .errors import Unrepairable
 from .text import show, span
 
 
-class NotChosen(Unmendable):
+class NotChosen(Unrepairable):
     """The job is none of those that the user has chosen; it is left alone."""
 
 
@@ -28,17 +28,17 @@ class Choices:
     """A job of which no key tells the state waits."""
 
     def check(self, now_ms: int, since: float | None, worker: str | None) -> None:
-        """Raises NotChosen for a job that was not chosen, and Unmendable where that can't be told.
+        """Raises NotChosen for a job that was not chosen, and Unrepairable where that can't be told.
 
         ``since``: its last sign, Unix ms; ``worker``: who has it. None where the family's keys don't say.
         """
         if self.older_than is None and not self.workers:
             by = "--older-than" if worker is None else "--worker" if since is None else "--older-than or --worker"
-            raise Unmendable(f"keys can't tell whether its worker lives: choose the jobs with {by}")
+            raise Unrepairable(f"keys can't tell whether its worker lives: choose the jobs with {by}")
         if self.workers and worker is None:
-            raise Unmendable("no key says which worker has it: choose it with --older-than alone")
+            raise Unrepairable("no key says which worker has it: choose it with --older-than alone")
         if self.older_than is not None and since is None:
-            raise Unmendable("no key says since when: choose it with --worker alone")
+            raise Unrepairable("no key says since when: choose it with --worker alone")
         if self.workers and worker not in self.workers:
             raise NotChosen(f"worker {show(worker or '', 80)!r} has it, who is not named")
         if self.older_than is not None and since is not None and now_ms - since <= self.older_than:

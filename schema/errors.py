@@ -38,7 +38,7 @@ class MigrationRefused(UsageError):
     """The target, or what an earlier run left there, forbids this migration. Nothing was overwritten."""
 
 
-class Unmendable(FerrymanError):
+class Unrepairable(FerrymanError):
     """No command mends a finding safely; the text says why, and what to do."""
 
 

@@ -267,7 +267,7 @@ class KeyFamily(ABC):
     ) -> list[Command]:
         """The commands after which the finding is gone and nothing else has changed; none where that can't be done safely.
 
-        Raises Unmendable where there is more to say about why not. ``choices``: what keys can't tell and the user decides.
+        Raises Unrepairable where there is more to say about why not. ``choices``: what keys can't tell and the user decides.
         ``subject``: all that was read about the job of the finding; None for a finding about the keyspace. Whoever sends the
         commands makes sure that nothing of it has changed meanwhile, nor anything that stands where they write, nor the
         answers to reading commands that stand among them (``migrations/preconditions.py``, which lists the commands that may be

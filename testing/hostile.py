@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..migrations.preconditions import keys_of
 from ..schema.choices import NO_CHOICES, Choices
-from ..schema.errors import Unmendable
+from ..schema.errors import Unrepairable
 from ..schema.fact import Subject
 from ..schema.family import Command, KeyFamily, Keyspace, Target
 from ..schema.rule import Finding, Severity
@@ -54,7 +54,7 @@ def _repair(
     """The commands that mend a finding; none where the family says why not."""
     try:
         return family.repair(finding, subject, keyspace, choices)
-    except Unmendable:
+    except Unrepairable:
         return []
 
 

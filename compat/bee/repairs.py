@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ...schema.choices import NO_CHOICES, Choices
-from ...schema.errors import Unmendable
+from ...schema.errors import Unrepairable
 from ...schema.fact import Subject
 from ...schema.family import Command, Keyspace
 from ...schema.rule import Finding
@@ -103,9 +103,9 @@ def _requeue(context: BeeRepairContext) -> Iterator[Command]:
     view, retries = context.view, context.view.int_field(b"retries")
     history, allowed = lua_json.as_list(view.fields.get(b"history")), lua_json.plain_number((view.options or {}).get("retries"))
     if view.events[-1:] != ["popped"] or history is None:
-        raise Unmendable("its history does not end with the pop: whether it may run again, its worker alone knew")
+        raise Unrepairable("its history does not end with the pop: whether it may run again, its worker alone knew")
     if retries is None or allowed is None or retries >= allowed:
-        raise Unmendable("it has no retries left: any live worker of the queue fails it")
+        raise Unrepairable("it has no retries left: any live worker of the queue fails it")
     lock = view.own.get("locks")
     since = None if lock is None or lock.score is None else lock.score - LOCK_MS
     context.choices.check(context.now_ms, since, view.worker or None)
@@ -134,7 +134,7 @@ def _leave(context: BeeRepairContext) -> Iterator[Command]:
     """Out of the sorted set that the finding names, if it is one in which the job must not be."""
     view = context.view
     if view.record is not None and not view.is_job and b"data" in view.fields:
-        raise Unmendable("it is the place of a job that has only lost its jid: --repair BEE-1 first")
+        raise Unrepairable("it is the place of a job that has only lost its jid: --repair BEE-1 first")
     for fact in view.places:
         belongs = view.status in MEMBERS[fact.role] and fact.queue == view.queue
         if fact.key == context.finding_key and not belongs:
@@ -257,7 +257,7 @@ CHOOSABLE = frozenset({"BEE-16", "BEE-17"})
 
 
 def repair(finding: Finding, subject: Subject | None, keyspace: Keyspace, choices: Choices = NO_CHOICES) -> list[Command]:
-    """The commands after which the finding is gone; none where that can't be done safely. Raises Unmendable with the reason."""
+    """The commands after which the finding is gone; none where that can't be done safely. Raises Unrepairable with the reason."""
     if finding.rule == "BEE-28":
         # bee itself writes this at every connection of a hive.
         return [("SET", layout(keyspace.prefix).key("hive"), b'{"log":false}')]

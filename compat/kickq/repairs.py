@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ...schema.choices import NO_CHOICES, Choices
-from ...schema.errors import Unmendable
+from ...schema.errors import Unrepairable
 from ...schema.fact import Fact, Subject
 from ...schema.family import Command, Keyspace
 from ...schema.job import State
@@ -30,7 +30,7 @@ PROMOTED = "queued"
 
 
 def repair(finding: Finding, subject: Subject | None, keyspace: Keyspace, choices: Choices = NO_CHOICES) -> list[Command]:
-    """The commands that mend the finding; none where that is not safe. Raises Unmendable with the reason."""
+    """The commands that mend the finding; none where that is not safe. Raises Unrepairable with the reason."""
     if finding.repair is None:
         return []
     if subject is None:
@@ -190,15 +190,15 @@ def _stateless(view: View, keyspace: Keyspace, choices: Choices) -> Iterator[Com
     """Gives a job the state of the one set in which it is; one that is in none waits if the user says so."""
     words = {fact.label or "" for fact in view.sets}
     if b"state" in view.stored.fields:
-        raise Unmendable("the state is an application's own: let the application move it on")
+        raise Unrepairable("the state is an application's own: let the application move it on")
     if not view.readable:
-        raise Unmendable("its document can't be read")
+        raise Unrepairable("its document can't be read")
     if len(words) == 1 and words <= WORDS.keys():
         yield ("HSET", _key(view, keyspace, "record"), "state", *words)
     elif words:
-        raise Unmendable(f"it is in sets of several states: {', '.join(sorted(map(show, words)))}")
+        raise Unrepairable(f"it is in sets of several states: {', '.join(sorted(map(show, words)))}")
     elif not choices.requeue:
-        raise Unmendable("it is in no set of a state; with --requeue it waits")
+        raise Unrepairable("it is in no set of a state; with --requeue it waits")
     else:
         yield from _queued(view, keyspace, _before(view))
 

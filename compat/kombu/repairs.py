@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator
 
 from ...schema.choices import NO_CHOICES, Choices
-from ...schema.errors import Unmendable
+from ...schema.errors import Unrepairable
 from ...schema.fact import Subject
 from ...schema.family import Command, Keyspace
 from ...schema.rule import Finding
@@ -31,7 +31,7 @@ CHOOSABLE = frozenset({"KOMBU-5"})
 
 
 def repair(finding: Finding, subject: Subject | None, keyspace: Keyspace, choices: Choices = NO_CHOICES) -> list[Command]:
-    """The commands that mend the finding; none where that is not safe. Raises Unmendable with the reason."""
+    """The commands that mend the finding; none where that is not safe. Raises Unrepairable with the reason."""
     match finding.rule:
         case "KOMBU-2" if subject is not None:
             return list(_index(view_of(subject), keyspace))
@@ -68,7 +68,7 @@ def _restored(view: View, keyspace: Keyspace, choices: Choices) -> Iterator[Comm
     """What kombu's own restore writes: the message runs next in each queue to which it goes, marked as delivered before."""
     queues = bindings_of(keyspace.totals).queues(view.exchange, view.routing_key)
     if view.held is None or view.message is None or not queues or view.copies:
-        raise Unmendable("it can't be read, has no queue to go to, or waits in one already")
+        raise Unrepairable("it can't be read, has no queue to go to, or waits in one already")
     choices.check(keyspace.now_ms, None if view.since is None else view.since * 1000, None)
     value, _, _ = load_json(text_of(view.held))
     if isinstance(value.get("headers"), dict):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from ...schema.choices import NO_CHOICES, Choices
-from ...schema.errors import Unmendable
+from ...schema.errors import Unrepairable
 from ...schema.fact import Fact, Subject
 from ...schema.family import Command, Keyspace
 from ...schema.job import State
@@ -30,7 +30,7 @@ SLICE = 1000
 
 
 def repair(finding: Finding, subject: Subject | None, keyspace: Keyspace, choices: Choices = NO_CHOICES) -> list[Command]:
-    """The commands that mend the finding; none where that is not safe. Raises Unmendable with the reason."""
+    """The commands that mend the finding; none where that is not safe. Raises Unrepairable with the reason."""
     if finding.repair is None:
         return []
     if subject is None:
@@ -63,7 +63,7 @@ def _score(view: View, keyspace: Keyspace, role: str, priority: float) -> int | 
         promote_at = view.int_field(b"promote_at")
         due = due_at(view.fields) if promote_at is None else promote_at
         if due is None:
-            raise Unmendable("when it is due is lost")
+            raise Unrepairable("when it is due is lost")
         return max(0, due)
     if role == "by_state" and view.state is State.ACTIVE:
         # A lost lease begins anew: kue gives up on the worker after it.
@@ -155,23 +155,23 @@ def _hash_without_type(view: View, keyspace: Keyspace) -> Iterator[Command]:
     elif len(types) == 1:
         yield ("HSET", _key(view, keyspace, "record"), "type", to_bytes(types[0]))
     elif types:
-        raise Unmendable(f"indexes name several types ({', '.join(map(show, types))}): only people know which is right")
+        raise Unrepairable(f"indexes name several types ({', '.join(map(show, types))}): only people know which is right")
     else:
-        raise Unmendable("it holds a job, and no index names its type: only people know it")
+        raise Unrepairable("it holds a job, and no index names its type: only people know it")
 
 
 def _stateless(view: View, keyspace: Keyspace, choices: Choices) -> Iterator[Command]:
     """Gives a job the state that its indexes name; one that stands in none waits if the user says so."""
     if view.word is not None:
-        raise Unmendable("the state is an application's own: let the application move it on")
+        raise Unrepairable("the state is an application's own: let the application move it on")
     places = [fact for fact in view.places if fact.role != "all"]
     words = {fact.label or "" for fact in places}
     if len(words) == 1 and to_bytes(*words) in STATES:
         yield ("HSET", _key(view, keyspace, "record"), "state", *words)
     elif places:
-        raise Unmendable(f"indexes name several states, or one that is not kue's: {keys_of(places)}")
+        raise Unrepairable(f"indexes name several states, or one that is not kue's: {keys_of(places)}")
     elif not choices.requeue:
-        raise Unmendable("no index names its state; with --requeue it waits")
+        raise Unrepairable("no index names its state; with --requeue it waits")
     else:
         yield from _queued(view, keyspace)
 
@@ -179,7 +179,7 @@ def _stateless(view: View, keyspace: Keyspace, choices: Choices) -> Iterator[Com
 def _requeued(view: View, keyspace: Keyspace, choices: Choices) -> Iterator[Command]:
     """Takes a job from a worker that is gone: what kue's own ``inactive()`` writes."""
     if view.fields.get(b"progress") == b"100" and b"duration" in view.fields:
-        raise Unmendable("its work is done and would run twice: --repair KUE-17 completes it")
+        raise Unrepairable("its work is done and would run twice: --repair KUE-17 completes it")
     times = (view.int_field(name) for name in (b"started_at", b"updated_at"))
     since = max((time for time in times if time is not None), default=None)
     worker = view.fields.get(b"workerId")
@@ -190,9 +190,9 @@ def _requeued(view: View, keyspace: Keyspace, choices: Choices) -> Iterator[Comm
 def _queued(view: View, keyspace: Keyspace) -> Iterator[Command]:
     """Lets a job wait."""
     if not is_json(view.fields.get(b"data")):
-        raise Unmendable("its payload can't be read: the worker that takes it would drop it")
+        raise Unrepairable("its payload can't be read: the worker that takes it would drop it")
     if parse_number(view.fields.get(b"priority")) is None:
-        raise Unmendable("it has no priority to wait by: --repair KUE-11 first")
+        raise Unrepairable("it has no priority to wait by: --repair KUE-11 first")
     yield from _moved(view, keyspace, State.WAITING)
 
 
@@ -252,7 +252,7 @@ def _completed_fully(view: View, keyspace: Keyspace) -> Iterator[Command]:
 
 def _log_without_job(view: View, keyspace: Keyspace) -> Iterator[Command]:
     if not is_rest(view):
-        raise Unmendable("it is the log of a job that has only lost its type: --repair KUE-2 first")
+        raise Unrepairable("it is the log of a job that has only lost its type: --repair KUE-2 first")
     yield ("HEXISTS", _key(view, keyspace, "record"), "type")
     yield from _logs(view)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from itertools import chain
 
 from ...schema.choices import NO_CHOICES, Choices
-from ...schema.errors import Unmendable
+from ...schema.errors import Unrepairable
 from ...schema.fact import Fact, Subject
 from ...schema.family import Command, Keyspace
 from ...schema.rule import Finding
@@ -32,7 +32,7 @@ QueueRepair = Callable[[str, Workers, Keyspace], list[Command]]
 
 
 def repair(finding: Finding, subject: Subject | None, keyspace: Keyspace, choices: Choices = NO_CHOICES) -> list[Command]:
-    """The commands for one finding; none where nothing is safe. Raises Unmendable with the reason."""
+    """The commands for one finding; none where nothing is safe. Raises Unrepairable with the reason."""
     if subject is not None:
         if finding.rule in CHOOSABLE:
             return _requeued(view_of(subject), keyspace, choices)
@@ -125,9 +125,9 @@ def _requeued(view: View, keyspace: Keyspace, choices: Choices) -> list[Command]
     """From a worker that is gone to where the program puts a job that none accepted: it runs next."""
     places = view.all_places(("dispatched", "queued", "processing", "finished"))
     if len(places) != 1 or b"finished_at" in view.fields:
-        raise Unmendable("it stands in several places, or is finished: --repair PJQ-7 or PJQ-12 first")
+        raise Unrepairable("it stands in several places, or is finished: --repair PJQ-7 or PJQ-12 first")
     if view.members is None:
-        raise Unmendable("its payload can't be read: each dispatch of it would kill the program")
+        raise Unrepairable("its payload can't be read: each dispatch of it would kill the program")
     [processing], worker = places, view.text(b"worker_uuid")
     queue = processing.queue or ""
     seen = None if worker is None else last_seen(worker, queue, keyspace.totals)

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from ...schema.choices import NO_CHOICES, Choices
-from ...schema.errors import Unmendable
+from ...schema.errors import Unrepairable
 from ...schema.fact import Fact, Subject
 from ...schema.family import Command, Keyspace
 from ...schema.job import State
@@ -30,7 +30,7 @@ from .view import GONE, View, view_of
 
 
 def repair(finding: Finding, subject: Subject | None, keyspace: Keyspace, choices: Choices = NO_CHOICES) -> list[Command]:
-    """The commands that mend the finding; none where that is not safe. Raises Unmendable with the reason."""
+    """The commands that mend the finding; none where that is not safe. Raises Unrepairable with the reason."""
     if finding.repair is None:
         return []
     if subject is None:
@@ -126,11 +126,11 @@ def _stub(context: QlessRepairContext) -> Iterator[Command]:
     elif not view.is_job and all(name in view.fields for name in (b"data", b"klass", b"queue")):
         yield context.set("jid", context.id)
     elif not view.is_job:
-        raise Unmendable("it has lost more than its jid: only people can tell whether it is a job")
+        raise Unrepairable("it has lost more than its jid: only people can tell whether it is a job")
     elif view.state is State.UNKNOWN:
         words = {_WORDS_AT.get(fact.role, "") for fact in view.places}
         if view.word or len(words) != 1 or "" in words:
-            raise Unmendable("its places do not tell its state")
+            raise Unrepairable("its places do not tell its state")
         yield context.set("state", words.pop().encode())
 
 
@@ -142,9 +142,9 @@ def _timed_out(context: QlessRepairContext) -> Iterator[Command]:
     """What qless's own ``timeout`` writes, and out of the worker's set as at any other end; it goes to the next worker."""
     view, lock = context.view, context.view.own.get("locks")
     if lock is None or lock.score is None:
-        raise Unmendable("its lock stands in another queue: --repair QLESS-10 first")
+        raise Unrepairable("its lock stands in another queue: --repair QLESS-10 first")
     if view.stored.history is None:
-        raise Unmendable("it is of the first year of qless: run any worker on the queue")
+        raise Unrepairable("it is of the first year of qless: run any worker on the queue")
     worker = view.fields.get(b"worker")
     context.choices.check(context.keyspace.now_ms, lock.score * 1000, to_text(worker) if worker else None)
     yield ("RPUSH", context.key("history"), lua_json.dump([math.floor(context.now_s), "timed-out"]))

@@ -6,7 +6,7 @@ import pytest
 import redis
 from ferryman.migrations.repair import Outcome
 from ferryman.schema.choices import Choices, NotChosen
-from ferryman.schema.errors import Unmendable
+from ferryman.schema.errors import Unrepairable
 from ferryman.schema.family import get_family
 from ferryman.schema.job import Job, State
 from ferryman.testing.faults import StoredKeyspace, changed_keys
@@ -87,9 +87,9 @@ def test_the_jobs_of_one_worker_wait_again(server: Server, client: redis.Redis, 
 
 
 def test_where_no_key_names_the_worker_that_is_said() -> None:
-    with pytest.raises(Unmendable, match="no key says which worker"):
+    with pytest.raises(Unrepairable, match="no key says which worker"):
         Choices(workers=frozenset({"w"})).check(NOW, NOW - AGE, None)
-    with pytest.raises(Unmendable, match="no key says since when"):
+    with pytest.raises(Unrepairable, match="no key says since when"):
         Choices(older_than=1).check(NOW, None, "w")
 
 
