@@ -61,7 +61,7 @@ HASHES_TOGETHER = 5_000
 """How many hashes are looked at together, at least: so many come over a wire at once, of a file in more parts."""
 UNVERIFIED_TOGETHER = 40_000
 """How many unverified jobs are held before they become key rows."""
-FIELD_SETS = 1_000
+MAX_FIELD_SETS = 1_000
 """With how many combinations of fields a task remembers records. Where there are more, jobs are facts: the driver has all of
 these together."""
 OWNED_TOGETHER = 1_000
@@ -105,7 +105,7 @@ class KeyRowWriter(PrefilteringReader):
         self._hash_rows += len(hashes)
         self._hash_bytes += hashes.size
         if self._hash_rows >= HASHES_TOGETHER or self._hash_bytes >= BYTES:
-            yield from self._accept_buffered(self._batch)
+            yield from self._accept_pending(self._batch)
 
     def lists(self, lists: Lists) -> Iterator[Fact]:
         """What many short lists state, as from ``facts``."""
@@ -163,9 +163,9 @@ class KeyRowWriter(PrefilteringReader):
     def rest(self) -> Iterator[Fact]:
         yield from super().rest()
         if self._batch is not None:
-            yield from self._accept_buffered(self._batch)
+            yield from self._accept_pending(self._batch)
 
-    def _accept_buffered(self, batch: BatchPrefilter) -> Iterator[Fact]:
+    def _accept_pending(self, batch: BatchPrefilter) -> Iterator[Fact]:
         """Looks at the pending hashes: the facts of those that are not accepted."""
         if not self._pending_hashes:
             return
@@ -210,7 +210,7 @@ class KeyRowWriter(PrefilteringReader):
         return self._summary
 
     def remembers(self, names: tuple[bytes, ...]) -> bool:
-        return len(self._summary.field_sets) < FIELD_SETS or hash_of_names(names) in self._summary.field_sets
+        return len(self._summary.field_sets) < MAX_FIELD_SETS or hash_of_names(names) in self._summary.field_sets
 
     def _field_set(self, names: tuple[bytes, ...]) -> int:
         """The hash of these fields, of which the summary tells."""

@@ -72,7 +72,7 @@ def test_fields_of_any_name_reach_the_driver(field_sets: set[tuple[bytes, ...]])
 def test_records_with_fields_in_too_many_combinations_are_facts(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch, by_column: bool
 ) -> None:
-    monkeypatch.setattr(key_rows, "FIELD_SETS", 1)
+    monkeypatch.setattr(key_rows, "MAX_FIELD_SETS", 1)
     client = server.client()
     store(client, FAMILY, "q", [job for job in JOBS if job.state is State.WAITING], NOW)
     client.hset("q:job:9", "workers_own", "x")
