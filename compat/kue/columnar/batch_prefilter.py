@@ -87,8 +87,8 @@ class KueBatchPrefilter(BatchPrefilter):
         for name in (b"started_at", b"failed_at", b"duration"):
             is_accepted &= ~is_set[name] | (records[name].map_ints(parse_int, NO_NUMBER) >= 0)
         codes, texts = records[b"progress"].dictionary_encode()
-        is_told = np.array([self._progress[text] is not None for text in texts] or [False])[codes]
-        is_accepted &= ~is_set[b"progress"] | is_told
+        is_readable = np.array([self._progress[text] is not None for text in texts] or [False])[codes]
+        is_accepted &= ~is_set[b"progress"] | is_readable
         for row in np.flatnonzero(is_set[FIELD] & is_accepted).tolist():
             is_accepted[row] = why_unreadable(records[FIELD][row], decoded) is None
         by_state = np.select([is_due, is_active], [due.astype(np.float64), 0.0], score)
