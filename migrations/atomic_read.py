@@ -1,4 +1,4 @@
-"""Atomic: what speaks of a job, read at one moment, for keyspaces in which workers move jobs meanwhile.
+"""AtomicReader: what speaks of a job, read at one moment, for keyspaces in which workers move jobs meanwhile.
 
 All keys of one job make one transaction (MULTI … EXEC of reading commands), many transactions one round trip. What would hold
 the server for long is not read: a set or hash of many thousands of items as a whole, a search through a very long list. Neither
@@ -39,19 +39,19 @@ Nodes = Callable[[int], contextlib.AbstractContextManager[PipelineConnection]]
 
 
 @contextlib.contextmanager
-def open_reader(address: Address, throttle: Throttle = UNTHROTTLED) -> Iterator[Reader]:
+def open_reader(address: Address, throttle: Throttle = UNTHROTTLED) -> Iterator[AtomicReader]:
     """The reader of a server or a cluster, open for the length of the block. Raises ServerError."""
     if address.kind is Kind.CLUSTER:
         with server_errors(address), Cluster(address) as cluster:
-            yield Reader(lambda slot: open_pipeline(cluster.owner_of(slot)), throttle.pace(), has_slots=True)
+            yield AtomicReader(lambda slot: open_pipeline(cluster.owner_of(slot)), throttle.pace(), has_slots=True)
         return
     with open_client(address) as client:
         # Minutes may pass between two questions, in which a server may close the connection: each asks for one that is open.
-        yield Reader(lambda _slot: open_pipeline(client), throttle.pace())
+        yield AtomicReader(lambda _slot: open_pipeline(client), throttle.pace())
 
 
 @define
-class Reader:
+class AtomicReader:
     """Asks several questions at one moment, and remembers how much it has asked."""
 
     _nodes: Nodes

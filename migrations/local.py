@@ -31,7 +31,7 @@ from .partition_writer import open_partition
 from .plan import Decision, Plan, decide
 from .prefiltering_reader import InMemoryPrefilterReader, has_prefilter
 from .queues import QueueStatus, counted, statuses
-from .recheck import Found, confirming
+from .recheck import Found, open_recheck
 from .run import Run
 from .source import open_source
 from .store import Store, open_store
@@ -90,13 +90,13 @@ class LocalEngine:
                     census.count(job, now_ms)
                 yield subject, family.findings(subject, reading.keyspace)
 
-        with confirming(source, reading.keyspace, self.throttle) as confirmation:
-            of_keyspace = confirmation.told_of_keyspace(family.keyspace_findings(reading.keyspace))
+        with open_recheck(source, reading.keyspace, self.throttle) as recheck:
+            of_keyspace = recheck.still_holding_of_keyspace(family.keyspace_findings(reading.keyspace))
             for finding in (*reading.remarks, *of_keyspace):
                 report(finding)
-            for finding in confirmation.told(checked()):
+            for finding in recheck.still_holding(checked()):
                 report(finding)
-        census.passing, census.unconfirmed = confirmation.passing, confirmation.unconfirmed
+        census.passing, census.unconfirmed = recheck.passing, recheck.unconfirmed
         return census
 
     @gc_paused()

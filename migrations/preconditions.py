@@ -1,8 +1,8 @@
-"""Pinned: what must still be true at the moment in which a repair is applied, as reading commands with their answers.
+"""Preconditions: what must still be true at the moment in which a repair is applied, as reading commands with their answers.
 
-``looks`` says what to ask about a finding: everything that speaks of its job, and everything that its commands change. The
-answers are compared again, by digest, in the script that applies the commands (``lua/repair.lua``). Only commands of which the
-table below knows what they change can be sent that way. Pure. Called by ``repair.py``.
+``preconditions`` says what to ask about a finding: everything that speaks of its job, and everything that its commands change.
+The answers are compared again, by digest, in the script that applies the commands (``lua/repair.lua``). Only commands of which
+the table below knows what they change can be sent that way. Pure. Called by ``repair.py``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..schema.fact import Subject
 from ..schema.family import Command
 from ..schema.text import to_bytes
 
-Look = Command
+Precondition = Command
 """A command that only reads."""
 
 READING = frozenset(
@@ -34,9 +34,9 @@ UNORDERED: Mapping[str, int] = {"HGETALL": 2, "SMEMBERS": 1}
 """Replies without an order, by how many parts belong together."""
 
 
-def looks(commands: Sequence[Command], subject: Subject | None, shared: Collection[bytes]) -> tuple[Look, ...]:
+def preconditions(commands: Sequence[Command], subject: Subject | None, shared: Collection[bytes]) -> tuple[Precondition, ...]:
     """What to ask before the commands are sent, each question once. ``shared``: keys that speak of several jobs."""
-    questions = [look for command in commands for look in _about_changes(command)]
+    questions = [precondition for command in commands for precondition in _about_changes(command)]
     if subject is not None:
         questions += _about_job(subject, shared)
     return tuple(dict.fromkeys(questions))
@@ -57,7 +57,7 @@ def keys_of(command: Command) -> tuple[bytes, ...]:
     return tuple(key for key in keys if isinstance(key, bytes))
 
 
-def _about_job(subject: Subject, shared: Collection[bytes]) -> Iterator[Look]:
+def _about_job(subject: Subject, shared: Collection[bytes]) -> Iterator[Precondition]:
     for fact in subject.facts:
         key, member = fact.key, fact.member
         if key not in shared:
@@ -76,7 +76,7 @@ def _about_job(subject: Subject, shared: Collection[bytes]) -> Iterator[Look]:
                 yield _content(redis_type, key)
 
 
-def _content(redis_type: str, key: bytes) -> Look:
+def _content(redis_type: str, key: bytes) -> Precondition:
     """Asks for all of a key."""
     match redis_type:
         case "string":
@@ -92,19 +92,19 @@ def _content(redis_type: str, key: bytes) -> Look:
     return ("TYPE", key)
 
 
-def _about_changes(command: Command) -> Iterator[Look]:
+def _about_changes(command: Command) -> Iterator[Precondition]:
     """What stands where the command will write."""
     name = str(command[0])
     if name in READING:
         yield command
     elif name in _ITEMS:
-        look, members = _ITEMS[name]
+        precondition, members = _ITEMS[name]
         for member in members(command):
-            yield (look, command[1], member)
+            yield (precondition, command[1], member)
     else:
         for key in keys_of(command):
             yield ("TYPE", key)
-            yield from ((look, key) for look in _WHOLE.get(name, ("PTTL",)))
+            yield from ((precondition, key) for precondition in _WHOLE.get(name, ("PTTL",)))
 
 
 def _after_options(command: Command) -> Sequence[Any]:
@@ -145,10 +145,10 @@ any length; where the length matters, the repair asks for it itself."""
 # Answers
 
 
-def pin(look: Look, reply: Any) -> bytes:
+def digest_of(precondition: Precondition, reply: Any) -> bytes:
     """The digest of an answer, as the script works it out."""
-    size = UNORDERED.get(str(look[0]))
-    if look[0] == "PTTL" and isinstance(reply, int) and reply >= 0:
+    size = UNORDERED.get(str(precondition[0]))
+    if precondition[0] == "PTTL" and isinstance(reply, int) and reply >= 0:
         reply = b"expires"
     elif size and isinstance(reply, list):
         reply = sorted(_hexdigest(reply[start : start + size]) for start in range(0, len(reply), size))

@@ -1,4 +1,4 @@
-"""Confirm: whether what an audit has found of a live keyspace is so, or was only seen because jobs moved while it was read.
+"""Recheck: whether what an audit has found of a live keyspace is so, or was only seen because jobs moved while it was read.
 
 A scan reads keys at different moments, so a job that a worker moves meanwhile may be seen in two places or in none. Each job
 with findings is therefore looked at again, all that may speak of it at one moment, until two looks in a row see the same: what
@@ -22,7 +22,7 @@ from ..schema.family import Keyspace
 from ..schema.key_refs import CountCheck, KeyRef
 from ..schema.rule import Finding, Severity
 from ..schema.totals import Totals
-from .atomic_read import Reader, open_reader
+from .atomic_read import AtomicReader, open_reader
 from .subjects import SubjectBuilder
 from .throttle import UNTHROTTLED, Throttle
 
@@ -43,20 +43,20 @@ _Name = tuple[str, str, str | None, Severity]
 
 
 @define
-class Confirmation:
-    """Tells findings again that still hold, and counts the others. One for each audit, or part of one."""
+class Recheck:
+    """Passes on the findings that still hold, and counts the others. One for each audit, or part of one."""
 
     keyspace: Keyspace
     """As it was scanned."""
-    reader: Reader | None
-    """None for a source at rest: everything is told."""
+    reader: AtomicReader | None
+    """None for a source at rest: everything holds."""
     most: int = MOST
     passing: int = 0
     """Findings that were gone when they were looked at again."""
     unconfirmed: int = 0
     """Findings that are told as they were first seen: there were too many, or their keys can't be read at one moment."""
 
-    def told(self, found: Iterable[Found]) -> Iterator[Finding]:
+    def still_holding(self, found: Iterable[Found]) -> Iterator[Finding]:
         """The findings about jobs that hold, in the order of the jobs."""
         broken = ((subject, findings) for subject, findings in found if findings)
         if self.reader is not None:
@@ -66,7 +66,7 @@ class Confirmation:
             self.unconfirmed += 0 if self.reader is None else len(findings)
             yield from findings
 
-    def told_of_keyspace(self, findings: Iterable[Finding]) -> Iterator[Finding]:
+    def still_holding_of_keyspace(self, findings: Iterable[Finding]) -> Iterator[Finding]:
         """The findings about the keyspace that hold: what compares numbers must be so at every look at these."""
         all_of_them = list(findings)
         family, reader = self.keyspace.family, self.reader
@@ -85,7 +85,7 @@ class Confirmation:
             else:
                 self.passing += 1
 
-    def _counted_again(self, groups: Iterable[Sequence[CountCheck]], reader: Reader) -> Keyspace:
+    def _counted_again(self, groups: Iterable[Sequence[CountCheck]], reader: AtomicReader) -> Keyspace:
         """The keyspace with the present numbers of each group in its totals; with the old ones where they can't be had."""
         totals, groups = Totals(), list(groups)
         totals.merge(self.keyspace.totals)
@@ -109,7 +109,7 @@ class Confirmation:
             weight += job.weight
         return block
 
-    def _confirmed(self, block: Sequence[_UnverifiedJob], reader: Reader) -> Iterator[Finding]:
+    def _confirmed(self, block: Sequence[_UnverifiedJob], reader: AtomicReader) -> Iterator[Finding]:
         unsettled = []
         for job in block:
             if job.refs:
@@ -228,12 +228,10 @@ _STAND = attrgetter("role", "key", "member", "score", "label", "values")
 
 
 @contextlib.contextmanager
-def confirming(
-    address: Address, keyspace: Keyspace, throttle: Throttle = UNTHROTTLED, most: int = MOST
-) -> Iterator[Confirmation]:
-    """The confirmation of an audit of this source. Snapshot files don't move. Raises ServerError."""
+def open_recheck(address: Address, keyspace: Keyspace, throttle: Throttle = UNTHROTTLED, most: int = MOST) -> Iterator[Recheck]:
+    """The recheck of an audit of this source. Snapshot files don't move. Raises ServerError."""
     if address.kind is Kind.RDB:
-        yield Confirmation(keyspace, None)
+        yield Recheck(keyspace, None)
         return
     with open_reader(address, throttle) as reader:
-        yield Confirmation(keyspace, reader, most)
+        yield Recheck(keyspace, reader, most)

@@ -33,7 +33,7 @@ from ..schema.family import Command, KeyFamily, Keyspace
 from ..schema.rule import Finding, check_job
 from ..schema.totals import Totals
 from .engine import Progress, silent
-from .preconditions import Look, keys_of, looks, pin
+from .preconditions import Precondition, digest_of, keys_of, preconditions
 from .source import open_source
 from .subjects import SubjectBuilder
 from .throttle import UNTHROTTLED, Throttle
@@ -185,7 +185,11 @@ def _look_back(
         outcome = repairs[name].outcome
         if outcome is Outcome.MENDED and name in left:
             repairs[name] = Repair(left[name].finding, fix.commands, Outcome.REMAINS)
-        elif outcome is Outcome.CHANGED and name not in left and any(written.intersection(keys_of(look)) for look in fix.looks):
+        elif (
+            outcome is Outcome.CHANGED
+            and name not in left
+            and any(written.intersection(keys_of(precondition)) for precondition in fix.preconditions)
+        ):
             # Another repair of the same round was what changed it, and it is gone.
             repairs[name] = Repair(fix.finding, fix.commands, Outcome.MENDED)
 
@@ -202,7 +206,7 @@ class PlannedRepair:
 
     finding: Finding
     commands: tuple[Command, ...]
-    looks: tuple[Look, ...]
+    preconditions: tuple[Precondition, ...]
     outcome: Outcome = Outcome.UNMENDABLE
     """Where there are no commands."""
     reason: str | None = None
@@ -249,7 +253,9 @@ class _Search:
             commands, outcome, reason = self._mending(finding, subject, keyspace)
             scope = subject.scope if subject else ""
             name = (finding.rule, finding.repair, finding.job_id, finding.key, finding.queue, scope)
-            fixes[name] = PlannedRepair(finding, commands, looks(commands, subject, shared) if commands else (), outcome, reason)
+            fixes[name] = PlannedRepair(
+                finding, commands, preconditions(commands, subject, shared) if commands else (), outcome, reason
+            )
         return fixes
 
     def _mending(
@@ -288,13 +294,13 @@ class RefusedRepair(ServerError):
 def note(client: redis.Redis, fix: PlannedRepair) -> list[bytes]:
     """The digests of the answers to everything that must not change; none where a key has a type that the commands can't have."""
     with open_pipeline(client) as pipe:
-        replies = pipe.call(fix.looks)
+        replies = pipe.call(fix.preconditions)
     for reply in replies:
         if isinstance(reply, Forbidden):
             raise reply
         if isinstance(reply, Exception):
             return []
-    return [pin(look, reply) for look, reply in zip(fix.looks, replies, strict=True)]
+    return [digest_of(precondition, reply) for precondition, reply in zip(fix.preconditions, replies, strict=True)]
 
 
 @cache
@@ -305,10 +311,10 @@ def _script() -> Script:
 def send(client: redis.Redis, fix: PlannedRepair, digests: list[bytes]) -> bool:
     """Applies the commands at once. False: something has changed, and nothing was applied. Raises ServerError."""
     _check_size(fix)
-    keys = dict.fromkeys(key for command in (*fix.looks, *fix.commands) for key in keys_of(command))
-    words: list[Any] = [len(fix.looks)]
-    for look, digest in zip(fix.looks, digests, strict=True):
-        words += [len(look), *look, digest]
+    keys = dict.fromkeys(key for command in (*fix.preconditions, *fix.commands) for key in keys_of(command))
+    words: list[Any] = [len(fix.preconditions)]
+    for precondition, digest in zip(fix.preconditions, digests, strict=True):
+        words += [len(precondition), *precondition, digest]
     words.append(len(fix.commands))
     for command in fix.commands:
         words += [len(command), *command]
@@ -325,7 +331,7 @@ def send(client: redis.Redis, fix: PlannedRepair, digests: list[bytes]) -> bool:
 
 def _check_size(fix: PlannedRepair) -> None:
     """Raises RefusedRepair for one that would hold the server too long."""
-    number, longest = len(fix.looks) + len(fix.commands), max(map(len, (*fix.looks, *fix.commands)), default=0)
+    number, longest = len(fix.preconditions) + len(fix.commands), max(map(len, (*fix.preconditions, *fix.commands)), default=0)
     if number > LARGEST_REPAIR or longest > LARGEST_COMMAND:
         raise RefusedRepair(
             f"{fix.finding.rule} of {fix.finding.key or 'the keyspace'} was not mended: it takes {number} commands and looks at "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ..migrations.engine import Census, Progress, silent
-from ..migrations.recheck import MOST, Confirmation, Found, confirming
+from ..migrations.recheck import MOST, Found, Recheck, open_recheck
 from ..migrations.throttle import Throttle
 from ..schema.rule import Finding
 from ..schema.totals import Totals
@@ -36,9 +36,9 @@ def of_keyspace(snapshot: Snapshot, counted: Census | None = None) -> list[Findi
     found = keyspace.family.keyspace_findings(keyspace)
     if counted is None:
         return [*snapshot.remarks, *found]
-    with confirming(snapshot.address, keyspace) as confirmation:
-        confirmed = [*snapshot.remarks, *confirmation.told_of_keyspace(found)]
-    counted.passing += confirmation.passing
+    with open_recheck(snapshot.address, keyspace) as recheck:
+        confirmed = [*snapshot.remarks, *recheck.still_holding_of_keyspace(found)]
+    counted.passing += recheck.passing
     return confirmed
 
 
@@ -70,11 +70,11 @@ def _check_task(
 
         def found() -> Iterator[Finding]:
             if again is None:
-                yield from Confirmation(known, None).told(checked())
+                yield from Recheck(known, None).still_holding(checked())
                 return
-            with confirming(address, known, again, most) as confirmation:
-                yield from confirmation.told(checked())
-            counted.passing, counted.unconfirmed = confirmation.passing, confirmation.unconfirmed
+            with open_recheck(address, known, again, most) as recheck:
+                yield from recheck.still_holding(checked())
+            counted.passing, counted.unconfirmed = recheck.passing, recheck.unconfirmed
 
         yield from with_summary(batches(FINDINGS, found()), FINDINGS, counted.to_json)
 

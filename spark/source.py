@@ -48,7 +48,7 @@ from pyspark.sql.types import StructType
 
 from ..migrations.cluster_scan import REDIRECTED, Cluster, Owner
 from ..migrations.rdbfile import NotAPiece, Piece
-from ..migrations.recheck import confirming
+from ..migrations.recheck import open_recheck
 from ..migrations.scan import EVERYTHING, SCAN_COUNT, Span, entries, nothing_expires, same_server, scan_range
 from ..migrations.source import open_file, open_source, snapshot_paths
 from ..migrations.throttle import UNTHROTTLED, Throttle
@@ -340,9 +340,9 @@ class SingleTaskReader(DataSourceReader):  # type: ignore[misc]
                 yield from batches(JOBS, filter(None, read), job_bytes)
                 return
             found = ((subject, family.findings(subject, keyspace)) for subject in read_keyspace.subjects())
-            with confirming(self.address, keyspace, self.throttle) as confirmation:
-                yield from batches(FINDINGS, confirmation.told_of_keyspace(family.keyspace_findings(keyspace)))
-                yield from batches(FINDINGS, confirmation.told(found))
+            with open_recheck(self.address, keyspace, self.throttle) as recheck:
+                yield from batches(FINDINGS, recheck.still_holding_of_keyspace(family.keyspace_findings(keyspace)))
+                yield from batches(FINDINGS, recheck.still_holding(found))
 
 
 def _distinct(pages: Iterable[list[bytes]]) -> Iterator[list[bytes]]:

@@ -15,9 +15,9 @@ import pytest
 from attrs import evolve
 from ferryman.compat.kue.keys import padded
 from ferryman.migrations import local
-from ferryman.migrations.atomic_read import Reader, open_reader
+from ferryman.migrations.atomic_read import AtomicReader, open_reader
 from ferryman.migrations.local import LocalEngine
-from ferryman.migrations.recheck import LOOKS, Confirmation, confirming
+from ferryman.migrations.recheck import LOOKS, Recheck, open_recheck
 from ferryman.migrations.subjects import SubjectBuilder
 from ferryman.migrations.throttle import POLITE_BATCH, UNTHROTTLED, Throttle
 from ferryman.schema.connection import pipeline
@@ -108,7 +108,7 @@ def test_an_audit_while_jobs_move_tells_the_damage_and_nothing_else(moved: Moved
     assert not census.passing
     with moving(moved.server, moved.steps) as taken:
         with monkeypatch.context() as patch:
-            patch.setattr(local, "confirming", Unconfirmed)
+            patch.setattr(local, "open_recheck", NothingRechecked)
             false_ones = next((found for found in _audits(moved, engine) if found != moved.injected), None)
         assert false_ones is not None, "jobs did not move fast enough for this test to mean anything"
         assert false_ones > moved.injected
@@ -121,14 +121,14 @@ def _audits(moved: Moved, engine: LocalEngine) -> Iterator[set[tuple[str, str | 
     return (moved.errors(engine)[0] for _ in range(MOST_AUDITS))
 
 
-class Unconfirmed:
-    """In the place of ``confirming``: tells everything as it was first seen."""
+class NothingRechecked:
+    """In the place of ``open_recheck``: tells everything as it was first seen."""
 
     def __init__(self, _address: Address, keyspace: Keyspace, *_others: object) -> None:
-        self._confirmation = Confirmation(keyspace, None)
+        self._recheck = Recheck(keyspace, None)
 
-    def __enter__(self) -> Confirmation:
-        return self._confirmation
+    def __enter__(self) -> Recheck:
+        return self._recheck
 
     def __exit__(self, *_: object) -> None:
         pass
@@ -144,14 +144,14 @@ def test_a_job_that_never_stands_still_keeps_the_findings_that_every_look_shows(
     assert [finding.rule for finding in first] == ["KUE-4"]
     looks = itertools.count()
 
-    class Touching(Reader):
+    class Touching(AtomicReader):
         def read(self, groups: Any) -> Any:
             client.hset("q:job:1", "updated_at", 2_000_000_000_000 + next(looks))
             return super().read(groups)
 
     with open_client(Address.parse(server.url())) as opened, open_pipeline(opened) as pipe:
         reader = Touching(lambda _slot: nullcontext(pipe), UNTHROTTLED.pace())
-        assert [finding.rule for finding in Confirmation(keyspace, reader).told([(subject, first)])] == ["KUE-4"]
+        assert [finding.rule for finding in Recheck(keyspace, reader).still_holding([(subject, first)])] == ["KUE-4"]
     assert next(looks) == LOOKS
 
 
@@ -192,14 +192,14 @@ def test_where_no_other_rule_is_broken_the_record_is_looked_at(
         client.execute_command(*(word.format(id=subject.job_id, padded=padded(subject.job_id)) for word in change))
     looks: list[list[KeyRef]] = []
 
-    class Counting(Reader):
+    class Counting(AtomicReader):
         def read(self, groups: Any) -> Any:
             looks.append(list(groups[0]))
             return super().read(groups)
 
     with open_client(Address.parse(server.url())) as opened, open_pipeline(opened) as pipe:
         reader = Counting(lambda _slot: nullcontext(pipe), UNTHROTTLED.pace())
-        told = {each.rule for each in Confirmation(keyspace, reader).told([(subject, first)])}
+        told = {each.rule for each in Recheck(keyspace, reader).still_holding([(subject, first)])}
     assert told == rules
     assert looks[0] == [KeyRef(f"q:job:{subject.job_id}".encode(), "hash")]
     assert len(looks) == 1 + full_looks
@@ -213,10 +213,10 @@ def test_more_jobs_than_may_be_looked_at_again_are_told_as_they_were_seen(server
         server.client().hset(f"q:job:{number}", "workerId", "another")
     once = Finding("KUE-4", Severity.ERROR, None, "q:jobs", None, "once upon a time")
     found = [(subject, [once]) for subject in subjects]
-    with confirming(Address.parse(server.url(0, family="kue")), keyspace, most=2) as confirmation:
-        told = list(confirmation.told(iter(found)))
+    with open_recheck(Address.parse(server.url(0, family="kue")), keyspace, most=2) as recheck:
+        told = list(recheck.still_holding(iter(found)))
     assert told == [once] * 3
-    assert (confirmation.passing, confirmation.unconfirmed) == (2, 3)
+    assert (recheck.passing, recheck.unconfirmed) == (2, 3)
 
 
 def test_keys_that_would_hold_the_server_for_long_are_not_read_again(server: Server) -> None:

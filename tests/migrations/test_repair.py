@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import redis
 from ferryman.compat.kue import FAMILY as KUE
-from ferryman.migrations.preconditions import READING, looks
+from ferryman.migrations.preconditions import READING, preconditions
 from ferryman.migrations.repair import (
     LARGEST_COMMAND,
     LARGEST_REPAIR,
@@ -168,7 +168,7 @@ def test_a_user_who_may_not_write_one_of_the_keys_changes_none(
 
 def test_a_command_of_unknown_effect_is_refused() -> None:
     with pytest.raises(FerrymanError, match="EVAL"):
-        looks([("EVAL", "return 1", 0)], None, ())
+        preconditions([("EVAL", "return 1", 0)], None, ())
 
 
 # What is compared
@@ -208,7 +208,7 @@ def test_the_script_compares_any_content_as_it_was_noted(
         ("TYPE", b"nothing"),
         ("EXISTS", b"zset"),
     )
-    assert {str(look[0]) for look in questions} <= READING
+    assert {str(precondition[0]) for precondition in questions} <= READING
     fix = PlannedRepair(FINDING, (("SET", b"done", b"1"),), questions)
     digests = note(client, fix)
     changes: list[Callable[[], object]] = [
@@ -245,7 +245,7 @@ def test_a_snapshot_file_is_planned_for_and_never_written_to() -> None:
 def test_a_repair_that_would_hold_the_server_is_refused(client: redis.Redis, commands: tuple[Command, ...]) -> None:
     client.zadd("q:jobs", {"1": 1})
     finding = Finding("KUE-1", Severity.ERROR, "1", "q:job:1", None, "too much")
-    fix = PlannedRepair(finding, commands, looks(commands, None, ()))
+    fix = PlannedRepair(finding, commands, preconditions(commands, None, ()))
     with pytest.raises(RefusedRepair, match=r"KUE-1 of q:job:1 was not mended: it takes .* mend it by hand"):
-        send(client, fix, [b""] * len(fix.looks))
+        send(client, fix, [b""] * len(fix.preconditions))
     assert client.zcard("q:jobs") == 1

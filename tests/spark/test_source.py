@@ -12,7 +12,7 @@ from attrs import evolve
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
 from ferryman.migrations.reading import BATCH
-from ferryman.migrations.recheck import Confirmation, confirming
+from ferryman.migrations.recheck import Recheck, open_recheck
 from ferryman.schema.connection.address import Address
 from ferryman.schema.job import State
 from ferryman.schema.rule import Finding
@@ -86,12 +86,12 @@ def test_findings_about_jobs_are_looked_at_again(
         reader = source.reader(None)
         return {row["job_id"] for part in reader.partitions() for rows in reader.read(part) for row in rows.to_pylist()}
 
-    def delete_and_confirm(*arguments: Any) -> AbstractContextManager[Confirmation]:
+    def delete_and_recheck(*arguments: Any) -> AbstractContextManager[Recheck]:
         client.flushall()
-        return confirming(*arguments)
+        return open_recheck(*arguments)
 
     assert len(jobs_with_findings()) > 2
-    monkeypatch.setattr(data_source, "confirming", delete_and_confirm)
+    monkeypatch.setattr(data_source, "open_recheck", delete_and_recheck)
     assert jobs_with_findings() <= {None}
 
 
