@@ -137,11 +137,11 @@ def _measure(ref: KeyRef) -> str | None:
 def _commands(group: Group) -> list[Command]:
     """What is asked about the keys of a group: of a whole key its time to live as well, which rules ask for."""
     found: list[Command] = []
-    for key, kind, items in group:
+    for key, redis_type, items in group:
         if not items:
-            found += (_WHOLE[kind](key) if kind in _WHOLE else ("TYPE", key), ("PTTL", key))
-        elif kind in _ITEMS:
-            found.append((_ITEMS[kind], key, *items))
+            found += (_WHOLE[redis_type](key) if redis_type in _WHOLE else ("TYPE", key), ("PTTL", key))
+        elif redis_type in _ITEMS:
+            found.append((_ITEMS[redis_type], key, *items))
         else:
             found += (("LPOS", key, item, "COUNT", 0) for item in items)
     return found
@@ -163,14 +163,14 @@ def _entries(group: Group, replies: Sequence[Any]) -> list[Entry] | None:
     """What the answers to a transaction say; None if the server has refused a part of it."""
     found: list[Entry] = []
     answers = iter(replies)
-    for key, kind, items in group:
+    for key, redis_type, items in group:
         # Of an index, that one item is there or is not; of a list each item is asked for by itself.
-        asked = ((item,) for item in items) if items and kind not in _ITEMS else (items,)
+        asked = ((item,) for item in items) if items and redis_type not in _ITEMS else (items,)
         for those in asked:
             reply = next(answers)
             ttl_ms = None if those else next(answers)
             if not isinstance(reply, Exception):
-                found += _entries_of(key, kind, those, reply, ttl_ms if isinstance(ttl_ms, int) and ttl_ms >= 0 else None)
+                found += _entries_of(key, redis_type, those, reply, ttl_ms if isinstance(ttl_ms, int) and ttl_ms >= 0 else None)
             elif not _is_other_type(reply):
                 return None
     return found
@@ -181,27 +181,29 @@ def _is_other_type(error: Exception) -> bool:
     return str(error).startswith("WRONGTYPE")
 
 
-def _entries_of(key: bytes, kind: str, items: Sequence[bytes], reply: Any, ttl_ms: int | None) -> Iterator[Entry]:
+def _entries_of(key: bytes, redis_type: str, items: Sequence[bytes], reply: Any, ttl_ms: int | None) -> Iterator[Entry]:
     """The entries of a key, as far as something stands there."""
-    match kind:
+    match redis_type:
         case _ if not items:
-            if reply not in (None, [], {}) and kind in _WHOLE:
-                yield Entry(key, kind, _value(kind, reply), ttl_ms)
+            if reply not in (None, [], {}) and redis_type in _WHOLE:
+                yield Entry(key, redis_type, _value(redis_type, reply), ttl_ms)
         case "zset":
             # Ranks are not asked for: no rule is about them.
             for item, score in zip(items, reply, strict=True):
                 if score is not None:
-                    yield Entry(key, kind, [(item, float(score))])
+                    yield Entry(key, redis_type, [(item, float(score))])
         case "set":
-            yield from (Entry(key, kind, [item]) for item, is_there in zip(items, reply, strict=True) if is_there)
+            yield from (Entry(key, redis_type, [item]) for item, is_there in zip(items, reply, strict=True) if is_there)
         case "hash":
-            yield from (Entry(key, kind, {item: value}) for item, value in zip(items, reply, strict=True) if value is not None)
+            yield from (
+                Entry(key, redis_type, {item: value}) for item, value in zip(items, reply, strict=True) if value is not None
+            )
         case "list":
-            yield from (Entry(key, kind, [*items], offset=offset) for offset in reply or ())
+            yield from (Entry(key, redis_type, [*items], offset=offset) for offset in reply or ())
 
 
-def _value(kind: str, reply: Any) -> Any:
-    match kind:
+def _value(redis_type: str, reply: Any) -> Any:
+    match redis_type:
         case "zset":
             return scored(reply)
         case "hash":

@@ -128,7 +128,7 @@ class Look:
     mortal: frozenset[bytes] = frozenset()
     """The names of keys that will expire."""
     silent: frozenset[bytes] = frozenset()
-    """The kinds of names (``kind_of``) of which one has been seen to say nothing of jobs."""
+    """The patterns of names (``pattern_of``) of which one has been seen to say nothing of jobs."""
 
 
 class Watch:
@@ -174,7 +174,7 @@ class Watch:
                 return Drift(unseen="slots of the cluster have moved")
             names = set(self._names(nodes, before.spans))
             added = self._speaking(nodes, names - before.names)
-            candidates = [name for name in before.names - names - before.mortal if kind_of(name) not in before.silent]
+            candidates = [name for name in before.names - names - before.mortal if pattern_of(name) not in before.silent]
             stand = nodes.ask([("EXISTS", name) for name in candidates])
             gone = {name for name, stands in zip(candidates, stand, strict=True) if not stands}
             said = self._said(nodes, before.said)
@@ -212,14 +212,14 @@ class Watch:
     def _sample(
         self, nodes: _Nodes, names: Iterable[bytes]
     ) -> tuple[dict[bytes, int], dict[tuple[bytes, str], int], frozenset[bytes]]:
-        """What some keys of every kind say; the lengths of what their jobs stand in; and the kinds of names to leave alone."""
+        """What some keys of every kind say; the lengths of what their jobs stand in; and the patterns of names to leave alone."""
         said: dict[bytes, int] = {}
         silent = set()
         builder = SubjectBuilder(self._family)
         longer: list[tuple[bytes, str]] = []
         for key, kind, is_long, _, facts in self._read(nodes, spread(names, VALUES)):
             if not facts:
-                silent.add(kind_of(key))
+                silent.add(pattern_of(key))
             elif is_long:
                 longer.append((key, kind))
             else:
@@ -239,12 +239,12 @@ class Watch:
 
     def _speaking(self, nodes: _Nodes, names: Iterable[bytes]) -> list[bytes]:
         """Those of the keys that say something of jobs, and are there to stay; of many alike some are asked."""
-        kinds = defaultdict(list)
+        by_pattern = defaultdict(list)
         for name in names:
-            kinds[kind_of(name)].append(name)
-        asked = self._read(nodes, spread((name for those in kinds.values() for name in those), VALUES))
-        speaking = {kind_of(key) for key, _, _, ttl_ms, facts in asked if facts and ttl_ms is None}
-        return [name for kind in speaking for name in kinds[kind]]
+            by_pattern[pattern_of(name)].append(name)
+        asked = self._read(nodes, spread((name for those in by_pattern.values() for name in those), VALUES))
+        speaking = {pattern_of(key) for key, _, _, ttl_ms, facts in asked if facts and ttl_ms is None}
+        return [name for kind in speaking for name in by_pattern[kind]]
 
     def _read(self, nodes: _Nodes, keys: Iterable[bytes]) -> Iterator[tuple[bytes, str, bool, int | None, list[Fact]]]:
         """Name, type, whether it is too long to be read, time to live, and the facts about jobs, of each key that is there."""
@@ -266,17 +266,19 @@ class Watch:
 _VARIES = re.compile(rb"[0-9a-fA-F][0-9a-fA-F-]{7,}|[0-9]+")
 
 
-def kind_of(name: bytes) -> bytes:
+def pattern_of(name: bytes) -> bytes:
     """What all names have in common that differ only in their numbers."""
     return _VARIES.sub(b"#", name)
 
 
 def spread(names: Iterable[bytes], most: int) -> list[bytes]:
     """Some of the names, in which all kinds take turns; the same ones of the same names."""
-    by_kind = defaultdict(list)
+    by_pattern = defaultdict(list)
     for name in sorted(names):
-        by_kind[kind_of(name)].append(name)
-    turns = ((rank, name) for those in by_kind.values() for rank, name in enumerate(those[:: max(1, len(those) // most)][:most]))
+        by_pattern[pattern_of(name)].append(name)
+    turns = (
+        (rank, name) for those in by_pattern.values() for rank, name in enumerate(those[:: max(1, len(those) // most)][:most])
+    )
     return [name for _, name in sorted(turns)[:most]]
 
 

@@ -47,9 +47,9 @@ class FactReader:
             self._last_left = entry.key  # a large key comes in parts
             leftovers.count(entry.key, self._prefix, summary.left)
 
-    def row(self, key: bytes, kind: str, value: Any, ttl_ms: int | None) -> Iterator[Fact]:
+    def row(self, key: bytes, redis_type: str, value: Any, ttl_ms: int | None) -> Iterator[Fact]:
         """The same for a key in a snapshot file, whole."""
-        return self.facts(Entry(key, kind, value, ttl_ms))
+        return self.facts(Entry(key, redis_type, value, ttl_ms))
 
     def rest(self) -> Iterator[Fact]:
         """The facts that are still to come when the last entry has been given."""

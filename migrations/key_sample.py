@@ -80,13 +80,13 @@ def _names(pipe: PipelineConnection, most_keys: int, deadline: float) -> tuple[l
     while True:
         reply = pipe.ask("SCAN", cursor, "COUNT", PAGE)
         cursor, page = int(reply[0]), [key for key in reply[1] if key not in found]
-        for key, kind in zip(page, pipe.call(("TYPE", key) for key in page), strict=True):
-            if isinstance(kind, bytes) and kind != b"none":
-                found[key] = kind.decode()
-            elif isinstance(kind, ForbiddenKey):
+        for key, redis_type in zip(page, pipe.call(("TYPE", key) for key in page), strict=True):
+            if isinstance(redis_type, bytes) and redis_type != b"none":
+                found[key] = redis_type.decode()
+            elif isinstance(redis_type, ForbiddenKey):
                 hidden.add(key)
-            elif isinstance(kind, Forbidden):
-                raise kind
+            elif isinstance(redis_type, Forbidden):
+                raise redis_type
         if cursor == 0:
             return list(found.items()), True, len(hidden)
         if len(found) >= most_keys or time.monotonic() > deadline:

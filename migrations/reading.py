@@ -96,7 +96,7 @@ def read_entries(
     ``is_hash`` may be wrong, and only costs time then. ``set_aside`` is offered each key that is longer than its first part.
     """
     heads = _heads(pipe, list(keys), is_hash, sizes)
-    heads = [head for head in heads if not (_has_more(head) and set_aside(pipe, head.key, head.kind, head.ttl_ms))]
+    heads = [head for head in heads if not (_has_more(head) and set_aside(pipe, head.key, head.redis_type, head.ttl_ms))]
     entries = [entry for entry in map(_entry, heads) if entry is not None]
     if entries:
         yield entries
@@ -104,7 +104,7 @@ def read_entries(
         if _has_more(head):
             try:
                 for offset, value in _further(pipe, head):
-                    yield [Entry(head.key, head.kind, value, head.ttl_ms, offset)]
+                    yield [Entry(head.key, head.redis_type, value, head.ttl_ms, offset)]
             except redis.exceptions.ResponseError as error:
                 if not is_wrong_type(error):
                     raise
@@ -116,7 +116,7 @@ class _Head:
     """A key and the reply with its first chunk."""
 
     key: bytes
-    kind: str
+    redis_type: str
     ttl_ms: int | None
     reply: Any
     sizes: Sizes
@@ -139,18 +139,18 @@ def _heads(pipe: PipelineConnection, keys: Sequence[bytes], is_hash: Guess, size
         elif hit:
             if checked(told):
                 stand.append((key, "hash", _ttl(checked(ttl)), ("HGETALL", key) if told <= SMALL_HASH else first["hash"](key)))
-        elif (kind := _kind(told)) != MISSING:
-            stand.append((key, kind, _ttl(checked(ttl)), first[kind](key) if kind in first else None))
+        elif (redis_type := _type_in(told)) != MISSING:
+            stand.append((key, redis_type, _ttl(checked(ttl)), first[redis_type](key) if redis_type in first else None))
     replies = iter(pipe.call(read for *_, read in stand if read is not None))
     heads = []
-    for key, kind, ttl_ms, read in stand:
+    for key, redis_type, ttl_ms, read in stand:
         reply = None if read is None else next(replies)
         if is_wrong_type(reply):
             heads += _head_at_once(pipe, key, sizes)
         else:
             reply = checked(reply)
             whole = (b"0", reply) if read is not None and read[0] == "HGETALL" else reply
-            heads.append(_Head(key, kind, ttl_ms, whole, sizes))
+            heads.append(_Head(key, redis_type, ttl_ms, whole, sizes))
     return heads + (_heads(pipe, again, no_guess, sizes) if again else [])
 
 
@@ -159,12 +159,12 @@ def _head_at_once(pipe: PipelineConnection, key: bytes, sizes: Sizes) -> list[_H
     first = _first(sizes)
     reads = [read(key) for read in first.values()]
     replies = checked(pipe.call([("MULTI",), ("TYPE", key), ("PTTL", key), *reads, ("EXEC",)])[-1])
-    kind, ttl_ms = _kind(replies[0]), _ttl(checked(replies[1]))
-    by_kind = dict(zip(first, replies[2:], strict=True))
-    return [] if kind == MISSING else [_Head(key, kind, ttl_ms, checked(by_kind.get(kind)), sizes)]
+    redis_type, ttl_ms = _type_in(replies[0]), _ttl(checked(replies[1]))
+    by_type = dict(zip(first, replies[2:], strict=True))
+    return [] if redis_type == MISSING else [_Head(key, redis_type, ttl_ms, checked(by_type.get(redis_type)), sizes)]
 
 
-def _kind(reply: Any) -> str:
+def _type_in(reply: Any) -> str:
     return to_text(checked(reply))
 
 
@@ -202,16 +202,16 @@ def _zset_head(sizes: Sizes) -> int:
 
 def _entry(head: _Head) -> Entry | None:
     """The entry of a key or of its first chunk; None for a key that went away after its type was asked for."""
-    value = _value(head.kind, head.reply)
-    gone = value is None if head.kind == "string" else not value and not _has_more(head)
-    if gone and head.kind in _first(head.sizes):
+    value = _value(head.redis_type, head.reply)
+    gone = value is None if head.redis_type == "string" else not value and not _has_more(head)
+    if gone and head.redis_type in _first(head.sizes):
         return None
-    return Entry(head.key, head.kind, value, head.ttl_ms)
+    return Entry(head.key, head.redis_type, value, head.ttl_ms)
 
 
-def _value(kind: str, reply: Any) -> Any:
+def _value(redis_type: str, reply: Any) -> Any:
     """The value of an Entry behind a reply to ``_FIRST``, or to a later command of the same form."""
-    match kind:
+    match redis_type:
         case "zset":
             return scored(reply)
         case "set":
@@ -222,7 +222,7 @@ def _value(kind: str, reply: Any) -> Any:
 
 
 def _has_more(head: _Head) -> bool:
-    match head.kind:
+    match head.redis_type:
         case "list":
             return len(head.reply) == head.sizes.items
         case "zset":
@@ -235,7 +235,7 @@ def _has_more(head: _Head) -> bool:
 
 def _further(pipe: PipelineConnection, head: _Head) -> Iterator[tuple[int, Any]]:
     """The chunks after the first: offset and value."""
-    match head.kind:
+    match head.redis_type:
         case "list":
             read = head.sizes.items
             yield from numbered(read, list_chunks(pipe, head.key, head.sizes, read, anchor_before(head.reply)))
@@ -254,12 +254,12 @@ def numbered(offset: int, chunks: Iterable[Chunk]) -> Iterator[tuple[int, Chunk]
 
 
 def _cursor_chunks(pipe: PipelineConnection, head: _Head) -> Iterator[tuple[int, Any]]:
-    command = "SSCAN" if head.kind == "set" else "HSCAN"
+    command = "SSCAN" if head.redis_type == "set" else "HSCAN"
     reply = head.reply
-    offset = len(_value(head.kind, reply))
+    offset = len(_value(head.redis_type, reply))
     while cursor := int(reply[0]):
         reply = pipe.ask(command, head.key, cursor, "COUNT", head.sizes.members)
-        value = _value(head.kind, reply)
+        value = _value(head.redis_type, reply)
         if value:
             yield offset, value
         offset += len(value)

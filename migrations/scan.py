@@ -231,13 +231,13 @@ def scan_range(
     globs: Sequence[str],
     count: int = SCAN_COUNT,
     passed: Callable[[int], None] | None = None,
-    kind: str | None = None,
+    redis_type: str | None = None,
 ) -> Iterator[list[bytes]]:
     """The names of the keys in the range that one of the globs fits, page by page; a name may come twice.
 
-    ``kind``: leave out keys of other Redis types where SCAN itself can do that. ``passed`` is told each cursor to which all pages
-    have been given out. Globs without a wildcard cost no scan: their keys come first, in the span that has the start. Raises
-    ServerError when the cursors prove not to be positions after all.
+    ``redis_type``: leave out keys of other Redis types where SCAN itself can do that. ``passed`` is told each cursor to which all
+    pages have been given out. Globs without a wildcard cost no scan: their keys come first, in the span that has the start.
+    Raises ServerError when the cursors prove not to be positions after all.
     """
     selection = Selection.of(globs)
     if span.has_start and selection.exact and (there := _there(client, selection.exact)):
@@ -245,7 +245,7 @@ def scan_range(
     if selection.match is None:
         return
     cursor = span.first
-    words = ("MATCH", selection.match, "COUNT", count, *(("TYPE", kind) if kind else ()))
+    words = ("MATCH", selection.match, "COUNT", count, *(("TYPE", redis_type) if redis_type else ()))
     with open_pipeline(client) as pipe:
         while True:
             reply = pipe.ask("SCAN", cursor, *words)
