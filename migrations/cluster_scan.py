@@ -13,17 +13,16 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import redis
-from attrs import evolve
 from redis.crc import key_slot
-from redis.exceptions import AskError, ClusterDownError, MovedError, TryAgainError
 
-from ..schema.connection.address import Address, Kind
-from ..schema.connection.connect import connect
-from ..schema.connection.permission import Forbidden
+from ..schema.connection.address import Address
+from ..schema.connection.connect import connect_node
 from ..schema.connection.pipeline import PipelineConnection, open_pipeline
-from ..schema.errors import ServerError, UsageError
+from ..schema.connection.slot_map import REDIRECTIONS, Node, SlotMap
+from ..schema.errors import ServerError
 from ..schema.fact import Entry
 from ..schema.text import to_text
 from .globs import covering
@@ -32,9 +31,7 @@ from .reading import BATCH, Guess, SetAside, keep, no_guess, read_all
 from .scan import EVERYTHING, SCAN_COUNT, Cursors, Span, node, same_server, scan_range, split, split_slots
 from .throttle import UNTHROTTLED, Throttle
 
-NodeName = tuple[str, int]
-"""Host and port."""
-Owner = tuple[NodeName, int]
+Owner = tuple[Node, int]
 """A master, and the epoch of its slots: it begins a new one when it takes one over, so that a slot that has been away tells."""
 
 REST_SECONDS = 30.0
@@ -42,7 +39,6 @@ REST_SECONDS = 30.0
 PAUSE = 0.1
 FLAGS, EPOCH = 2, 6
 """Where these stand in a line of CLUSTER NODES (https://redis.io/docs/latest/commands/cluster-nodes/)."""
-REDIRECTED = (MovedError, AskError, TryAgainError, ClusterDownError)
 
 
 class Cluster:
@@ -51,8 +47,8 @@ class Cluster:
     def __init__(self, address: Address, throttle: Throttle = UNTHROTTLED) -> None:
         self._address = address
         self._pace = throttle.pace()
-        self._clients: dict[NodeName, redis.Redis] = {}
-        self._owners: Mapping[int, NodeName] = {}
+        self._clients: dict[Node, redis.Redis] = {}
+        self._slots = SlotMap(address.hosts)
 
     def __enter__(self) -> Cluster:
         self.refresh()
@@ -63,42 +59,28 @@ class Cluster:
             client.close()
         self._clients.clear()
 
-    def client(self, name: NodeName) -> redis.Redis:
+    def client(self, name: Node) -> redis.Redis:
         """A client for one node."""
         if name not in self._clients:
-            has_tls = any(option.startswith("ssl_") for option in self._address.options)
-            node = evolve(self._address, kind=Kind.TLS if has_tls else Kind.TCP, hosts=(name,))
-            self._clients[name] = connect(node)
+            self._clients[name] = connect_node(self._address, name)
         return self._clients[name]
 
     def owner_of(self, slot: int) -> redis.Redis:
         """A client for the node that owns a slot. Raises ServerError if none does."""
         return self.client(self._owner_of(slot))
 
-    def refresh(self) -> Mapping[int, NodeName]:
+    def refresh(self) -> Mapping[int, Node]:
         """Slot -> owner, as some node says it now. Raises UsageError when it is no node of a cluster."""
-        failure: Exception | None = None
-        for name in dict.fromkeys((*self._clients, *self._address.hosts)):
-            try:
-                with open_pipeline(self.client(name)) as pipe:
-                    ranges = pipe.ask("CLUSTER", "SLOTS")
-            except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError) as error:
-                failure = error
-                continue
-            except Forbidden:
-                raise
-            except redis.exceptions.ResponseError as error:
-                raise UsageError(f"{name[0]}:{name[1]} is no node of a cluster ({error}); write ferryman:// instead") from None
-            owners = {}
-            for first, last, (host, port, *_), *_ in ranges:
-                owners.update(dict.fromkeys(range(first, last + 1), (to_text(host) or name[0], int(port))))
-            self._owners = owners
-            return owners
-        raise failure or ServerError(f"{self._address.display()}: no nodes")
+        return self._slots.refresh(self._ask_slots, known=self._clients)
 
-    def masters(self) -> list[NodeName]:
+    def _ask_slots(self, name: Node) -> Sequence[Any]:
+        with open_pipeline(self.client(name)) as pipe:
+            ranges: Sequence[Any] = pipe.ask("CLUSTER", "SLOTS")
+            return ranges
+
+    def masters(self) -> list[Node]:
         """Every node that owns slots."""
-        return sorted(set(self._owners.values()))
+        return self._slots.masters()
 
     def clock_ms(self) -> int:
         """The clock of one of the masters."""
@@ -112,12 +94,12 @@ class Cluster:
         """About how many bytes of memory they fill; 0 where they don't say."""
         return sum(memory(self.client(name)) for name in self.masters())
 
-    def spans(self, name: NodeName, number: int) -> Sequence[Span]:
+    def spans(self, name: Node, number: int) -> Sequence[Span]:
         """The keys of a node in at most about this many spans, which can be scanned side by side."""
         client = self.client(name)
         if node(client).cursors is Cursors.SLOTS:
             with open_pipeline(client) as pipe:
-                return split_slots(pipe, [slot for slot, owner in self._owners.items() if owner == name], number)
+                return split_slots(pipe, [slot for slot, owner in self._slots.owners.items() if owner == name], number)
         return split(client, number)
 
     # Reading
@@ -161,7 +143,7 @@ class Cluster:
         waiting = list(names)
         deadline = time.monotonic() + REST_SECONDS
         while waiting:
-            by_node: dict[NodeName, list[bytes]] = {}
+            by_node: dict[Node, list[bytes]] = {}
             for name in waiting:
                 by_node.setdefault(self._owner(name), []).append(name)
             waiting = []
@@ -186,16 +168,16 @@ class Cluster:
         """The entries of these keys; None if one of them is elsewhere, and then nothing of any is given out."""
         try:
             return list(read_all(pipe, names, self._pace, is_hash, set_aside))
-        except REDIRECTED:
+        except REDIRECTIONS:
             return None
 
-    def _owner(self, name: bytes) -> NodeName:
+    def _owner(self, name: bytes) -> Node:
         return self._owner_of(key_slot(name))
 
-    def _owner_of(self, slot: int) -> NodeName:
-        if slot not in self._owners:
+    def _owner_of(self, slot: int) -> Node:
+        if slot not in self._slots.owners:
             raise ServerError(f"{self._address.display()}: slot {slot} belongs to no node; is the cluster down?")
-        return self._owners[slot]
+        return self._slots.owners[slot]
 
     # Slots that move
 
@@ -228,12 +210,12 @@ class Cluster:
 
     def keys_in(self, slot: int) -> list[bytes]:
         """The names of all keys in a slot."""
-        with open_pipeline(self.client(self._owners[slot])) as pipe:
+        with open_pipeline(self.client(self._slots.owners[slot])) as pipe:
             number = pipe.ask("CLUSTER", "COUNTKEYSINSLOT", slot)
             names: list[bytes] = pipe.ask("CLUSTER", "GETKEYSINSLOT", slot, number + 1000)
             return names
 
-    def _of_itself(self, name: NodeName) -> Sequence[str]:
+    def _of_itself(self, name: Node) -> Sequence[str]:
         """The words in which a node describes itself; slots that it gives away or takes over are in brackets."""
         with open_pipeline(self.client(name)) as pipe:
             nodes = to_text(pipe.ask("CLUSTER", "NODES"))

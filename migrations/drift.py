@@ -25,11 +25,12 @@ from redis.crc import key_slot
 from ..schema.connection.address import Address, Kind
 from ..schema.connection.connect import open_client, server_errors
 from ..schema.connection.pipeline import open_pipeline
+from ..schema.connection.slot_map import REDIRECTIONS, Node
 from ..schema.errors import FerrymanError
 from ..schema.fact import Entry, Fact
 from ..schema.family import Command, Keyspace
 from ..schema.text import show
-from .cluster_scan import REDIRECTED, Cluster, NodeName
+from .cluster_scan import Cluster
 from .counting import count
 from .globs import covering
 from .key_sample import LARGE, LENGTHS
@@ -57,7 +58,7 @@ PAGE = 1_000
 """Commands in one round trip."""
 EXAMPLES = 3
 
-_Part = tuple[NodeName | None, Span]
+_Part = tuple[Node | None, Span]
 """A part of the keys of a node; None for the one server."""
 _SAYS = attrgetter("kind", "role", "job_id", "scope", "member", "score", "label", "values")
 
@@ -117,7 +118,7 @@ class Look:
     """As in Drift."""
     spans: tuple[_Part, ...]
     """The parts whose names are looked at."""
-    owners: Mapping[int, NodeName] | None
+    owners: Mapping[int, Node] | None
     """Of a cluster's slots: who has what. When that changes, keys are elsewhere, and nothing can be said."""
     names: frozenset[bytes] = frozenset()
     """In these parts, and in those that come next to them."""
@@ -165,7 +166,7 @@ class Watch:
             return self._compared(before)
         except FerrymanError as error:
             return Drift(unseen=str(error))
-        except REDIRECTED:
+        except REDIRECTIONS:
             return Drift(unseen="slots of the cluster have moved")
 
     def _compared(self, before: Look) -> Drift:
@@ -292,9 +293,9 @@ class _Nodes:
 
     server: redis.Redis | None
     cluster: Cluster | None = None
-    owners: Mapping[int, NodeName] | None = None
+    owners: Mapping[int, Node] | None = None
 
-    def client(self, name: NodeName | None) -> redis.Redis:
+    def client(self, name: Node | None) -> redis.Redis:
         """A node's client; None for the one server."""
         if self.cluster is not None and name is not None:
             return self.cluster.client(name)
@@ -321,7 +322,7 @@ class _Nodes:
             wide += [(name, span) for span in spans[:2]]
         return narrow, wide
 
-    def _cut(self, name: NodeName | None, number: int) -> Sequence[Span]:
+    def _cut(self, name: Node | None, number: int) -> Sequence[Span]:
         if self.cluster is not None and name is not None:
             return self.cluster.spans(name, number)
         return ranges(number) if node(self.client(name)).cursors is Cursors.POSITIONS else [EVERYTHING]

@@ -20,10 +20,10 @@ from attrs import define, frozen
 
 from ..schema.connection.permission import Forbidden
 from ..schema.connection.pipeline import PackedCommands, PipelineConnection, has_errors
+from ..schema.connection.slot_map import REDIRECTIONS
 from ..schema.errors import ServerError, StaleWriter
 from ..schema.family import Command
 from ..schema.text import show
-from .cluster_scan import REDIRECTED
 
 
 @frozen
@@ -72,7 +72,7 @@ def transact(
 
     ``watched``: the fence that the last transaction has left watched for this one, and this leaves for the next; without it no
     WATCH is left behind. Raises StaleWriter when the fence has fallen, ServerError naming the key when the server refuses a
-    command, and one of REDIRECTED when the keys are at another node: nothing is applied then, but for PartlyApplied.
+    command, and one of REDIRECTIONS when the keys are at another node: nothing is applied then, but for PartlyApplied.
     """
     question = _question(fence)
     following = [] if watched is None else [PackedCommands.of(question)]
@@ -88,7 +88,7 @@ def transact(
         if results is None:  # one of the keys was touched in between: look at the fence again
             continue
         for reply in replies:
-            if isinstance(reply, REDIRECTED):
+            if isinstance(reply, REDIRECTIONS):
                 raise reply
         command, reason = _refused(commands, replies[1:-1]) or (None, results)
         raise ServerError(_refusal(command, reason))

@@ -19,10 +19,11 @@ from redis.crc import key_slot
 from ..schema.connection.address import Address, Kind
 from ..schema.connection.connect import open_client, server_errors
 from ..schema.connection.pipeline import PackedCommands, PipelineConnection, open_pipeline
+from ..schema.connection.slot_map import REDIRECTIONS
 from ..schema.errors import ServerError
 from ..schema.family import Command, KeyFamily
 from . import probes
-from .cluster_scan import PAUSE, REDIRECTED, REST_SECONDS, Cluster
+from .cluster_scan import PAUSE, REST_SECONDS, Cluster
 from .fence import Fence, WatchedFence, transact
 from .slots import common_tag, keys_of, must_fit
 
@@ -111,7 +112,7 @@ class ClusterStore(Store):
         while True:
             owner = self._owners.get(slot)
             if owner is not None:
-                with contextlib.suppress(*REDIRECTED), open_pipeline(self._cluster.client(owner)) as pipe:
+                with contextlib.suppress(*REDIRECTIONS), open_pipeline(self._cluster.client(owner)) as pipe:
                     return doing(pipe)
             if time.monotonic() > deadline:
                 raise ServerError(

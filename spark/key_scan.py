@@ -23,7 +23,7 @@ import redis
 from attrs import define, field, frozen
 from pyspark.sql import SparkSession
 
-from ..migrations.cluster_scan import Cluster, NodeName
+from ..migrations.cluster_scan import Cluster
 from ..migrations.engine import Progress, silent
 from ..migrations.prefiltering_reader import has_prefilter
 from ..migrations.scan import SCAN_COUNT, Span, node, same_server, scan_range, split
@@ -33,6 +33,7 @@ from ..schema.columnar.binary_views import MOST_DIGITS, BinaryViews, concat, fnv
 from ..schema.columnar.jit import compiled
 from ..schema.connection.address import Address, Kind
 from ..schema.connection.connect import open_client, server_errors
+from ..schema.connection.slot_map import Node
 from .failures import located, work_errors
 from .shuffle import ShuffleFile, read_bucket
 from .step import Batches, run_light_step
@@ -240,7 +241,7 @@ class ScanRange:
 
     span: Span
     run_id: str | None
-    node: NodeName | None = None
+    node: Node | None = None
     """None: the one server of the address."""
 
     def display(self, address: Address) -> str:

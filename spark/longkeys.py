@@ -15,7 +15,7 @@ from attrs import define, field
 from pyspark.sql import SparkSession
 from redis.crc import key_slot
 
-from ..migrations.cluster_scan import REDIRECTED, Cluster
+from ..migrations.cluster_scan import Cluster
 from ..migrations.engine import Progress
 from ..migrations.fact_reader import NewFactReader
 from ..migrations.key_splits import KeySplit, cut, read_split
@@ -24,6 +24,7 @@ from ..migrations.throttle import Throttle
 from ..schema.connection.address import Address, Kind
 from ..schema.connection.connect import open_client, server_errors
 from ..schema.connection.pipeline import PipelineConnection, open_pipeline
+from ..schema.connection.slot_map import REDIRECTIONS
 from ..schema.errors import ServerError
 from ..schema.fact import Fact
 from ..schema.text import to_text
@@ -117,5 +118,5 @@ def _pipeline(address: Address, split: KeySplit) -> Iterator[PipelineConnection]
             try:
                 with open_pipeline(cluster.owner_of(key_slot(split.key))) as pipe:
                     yield pipe
-            except REDIRECTED:
+            except REDIRECTIONS:
                 raise ServerError(f"{address.display()}: {name} moves to another node; try again when it has settled") from None

@@ -46,7 +46,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from ..migrations.cluster_scan import REDIRECTED, Cluster, Owner
+from ..migrations.cluster_scan import Cluster, Owner
 from ..migrations.rdbfile import NotAPiece, Piece
 from ..migrations.recheck import open_recheck
 from ..migrations.scan import EVERYTHING, SCAN_COUNT, Span, entries, nothing_expires, same_server, scan_range
@@ -56,6 +56,7 @@ from ..schema.columnar.binary_views import BinaryViews
 from ..schema.connection.address import Address, Kind
 from ..schema.connection.connect import server_errors
 from ..schema.connection.pipeline import open_pipeline
+from ..schema.connection.slot_map import REDIRECTIONS
 from ..schema.errors import ServerError, UsageError
 from .columns import entries_of
 from .entries import ENTRIES, entry_bytes
@@ -192,7 +193,7 @@ class RangePartition(InputPartition):  # type: ignore[misc]
                 cluster.must_own(self.owners)
                 try:
                     yield client
-                except REDIRECTED:
+                except REDIRECTIONS:
                     cluster.must_own(self.owners)
                     raise ServerError(f"{address.display()}: a slot was on the move during the scan; try again") from None
                 cluster.must_own(self.owners)

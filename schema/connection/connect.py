@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import redis
+from attrs import evolve
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 from redis.sentinel import Sentinel
@@ -19,6 +20,7 @@ from ..errors import ServerError, UsageError
 from . import incapable, permission, tls
 from .address import Address, Kind
 from .secret import Secret, credential_provider
+from .slot_map import Node
 
 CONNECT_TIMEOUT = 5.0
 """Seconds to wait for a server to accept, unless the URL says ``socket_connect_timeout``."""
@@ -70,6 +72,17 @@ def connect(
             raise UsageError(f"{address.display()} is a snapshot file, not a server")
     host, port = address.hosts[0]
     return redis.Redis(host=host, port=port, **arguments)
+
+
+def connect_node(address: Address, node: Node, **overrides: Any) -> redis.Redis:
+    """A client of one node of the cluster at this address, with the same user, TLS and timeouts."""
+    return connect(evolve(address, kind=Kind.TCP, hosts=(node,)), **overrides)
+
+
+def new_connection(client: redis.Redis) -> Any:
+    """A connection as the client's pool would make it. The pool counts, and refuses after so many that came to nothing."""
+    pool = client.connection_pool
+    return pool.connection_class(**pool.connection_kwargs)
 
 
 def _credentials(address: Address) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from typing import Any
 import redis
 
 from ...schema.connection.call import Argument
+from ...schema.connection.connect import new_connection
 from ..errors import ConnectionLost
-from .link import explain, is_stale, new_connection, read_reply
+from .link import explain, is_stale, read_reply
 
 BLOCK = 5.0
 """Seconds that a blocking command lasts at most; then the connection has shown that it lives."""

@@ -16,18 +16,13 @@ from redis.crc import key_slot
 from redis.exceptions import AskError, ClusterDownError, MovedError, TryAgainError
 
 from ...schema.connection.call import Argument, Call, Command
-from ...schema.connection.permission import Forbidden
-from ...schema.errors import UsageError
+from ...schema.connection.slot_map import REDIRECTIONS, Node, SlotMap
 from ...schema.text import to_bytes
 from ..errors import CONNECTION_ERRORS, Unavailable
 from .link import AnyCall, NodeLink, ServerLink
 
-Node = tuple[str, int]
-"""Host and port."""
-
 RETRY_INTERVAL = 0.05
 """Seconds between attempts while a slot is on the move."""
-REDIRECTIONS = (MovedError, AskError, TryAgainError, ClusterDownError)
 
 
 class ClusterLink(ServerLink):
@@ -35,15 +30,16 @@ class ClusterLink(ServerLink):
 
     def __init__(self, seeds: Sequence[Node], client_of: Callable[[str, int], redis.Redis], timeout: float) -> None:
         super().__init__()
-        self._seeds = seeds
+        self._slots = SlotMap(seeds)
         self._client_of = client_of
         self._timeout = timeout
         """Seconds for which calls may be sent from one node to another."""
         self._links: dict[Node, NodeLink] = {}
-        self._owners: dict[int, Node] = {}
-        """Slot -> the node that has it."""
-        self.slots_version = 0
+
+    @property
+    def slots_version(self) -> int:
         """Grows with each change of the map of slots."""
+        return self._slots.version
 
     def replies(self, calls: Sequence[AnyCall]) -> list[Any]:
         with self._lock:
@@ -103,45 +99,34 @@ class ClusterLink(ServerLink):
     def owner(self, key: bytes) -> Node:
         """The node that has a key. Raises connection errors."""
         with self._lock:
-            if not self._owners:
+            if not self._slots.owners:
                 self._read_map()
             slot = key_slot(key)
-            if slot not in self._owners:
+            if slot not in self._slots.owners:
                 raise Unavailable(f"slot {slot} of the cluster belongs to no node")
-            return self._owners[slot]
+            return self._slots.owners[slot]
 
     def _read_map(self) -> None:
         """Asks any node for the owners of all slots. Raises the last connection error when none answers."""
-        failure: Exception = Unavailable("the cluster has no nodes")
-        for host, port in dict.fromkeys([*self._links, *self._seeds]):
-            link = NodeLink(self._client_of(host, port))
-            try:
-                ranges = link.command("CLUSTER", "SLOTS")
-            except CONNECTION_ERRORS as error:
-                failure = error
-                continue
-            except Forbidden:
-                raise
-            except redis.exceptions.ResponseError as error:
-                raise UsageError(f"{host}:{port} is no node of a cluster ({error}); leave '+cluster' out of the URL") from None
-            finally:
-                link.close()
-            owners = {}
-            for first, last, (name, number, *_), *_ in ranges:
-                node = (name.decode() or host, int(number))
-                owners.update(dict.fromkeys(range(first, last + 1), node))
-            if owners != self._owners:
-                self._owners = owners
-                self.slots_version += 1
-            return
-        self.failed = True
-        raise failure
+        try:
+            self._slots.refresh(self._ask_slots, known=self._links)
+        except CONNECTION_ERRORS:
+            self.failed = True
+            raise
+
+    def _ask_slots(self, node: Node) -> Sequence[Any]:
+        link = NodeLink(self._client_of(*node))
+        try:
+            ranges: Sequence[Any] = link.command("CLUSTER", "SLOTS")
+            return ranges
+        finally:
+            link.close()
 
     def scan(self, pattern: str) -> Iterator[bytes]:
         with self._lock:
-            if not self._owners:
+            if not self._slots.owners:
                 self._read_map()
-            nodes = sorted(set(self._owners.values()))
+            nodes = self._slots.masters()
         for node in nodes:
             yield from self._link(node).scan(pattern)
 

@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 import redis
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
 from ...schema.connection.address import Address, Kind
-from ...schema.connection.connect import connect
+from ...schema.connection.connect import connect, connect_node
 from .blocking_connection import BlockingConnection
 from .cluster_link import ClusterLink
 from .link import NodeLink, ServerLink
@@ -39,8 +39,7 @@ class LinkFactory:
 
     def node_client(self, host: str, port: int, **overrides: Any) -> redis.Redis:
         """A new redis-py client for one node of the cluster."""
-        node = evolve(self.address, kind=Kind.TCP, hosts=((host, port),))
-        return connect(node, **{**self.arguments, **overrides})
+        return connect_node(self.address, (host, port), **{**self.arguments, **overrides})
 
     def link(self, **overrides: Any) -> ServerLink:
         """A new link to this address, of one server or of a cluster."""

@@ -21,6 +21,7 @@ from redis.sentinel import SentinelManagedConnection
 
 from ...schema.connection import incapable, permission
 from ...schema.connection.call import Argument, Call, Command
+from ...schema.connection.connect import new_connection
 from ...schema.errors import FerrymanError, UsageError
 from ..errors import CONNECTION_ERRORS, transient
 
@@ -195,12 +196,6 @@ class NodeLink(ServerLink):
         if self._connection is not None:
             self._connection.disconnect()
             self._connection = None
-
-
-def new_connection(client: redis.Redis) -> Any:
-    """A connection as the client's pool would make it. The pool counts, and refuses after so many that came to nothing."""
-    pool = client.connection_pool
-    return pool.connection_class(**pool.connection_kwargs)
 
 
 def _segments(data: bytes) -> Sequence[bytes | memoryview]:

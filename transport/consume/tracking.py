@@ -14,9 +14,10 @@ from typing import Any
 
 import redis
 
+from ...schema.connection.connect import new_connection
+from ...schema.connection.slot_map import Node
 from ..connection.blocking_connection import BLOCK
-from ..connection.cluster_link import ClusterLink, Node
-from ..connection.link import new_connection
+from ..connection.cluster_link import ClusterLink
 from ..errors import ConnectionLost
 
 CHANNEL = "__redis__:invalidate"
