@@ -13,6 +13,7 @@ one that gives another empty one. What the class attributes say is all that a fa
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Any, ClassVar
@@ -102,7 +103,8 @@ class FamilyConformance:
             metafunc.parametrize("other", others)
 
     @pytest.fixture(scope="class")
-    def keyspace_address(self) -> Iterator[Address]:
+    @classmethod
+    def keyspace_address(cls) -> Iterator[Address]:
         """A server whose databases 0 to 2 are emptied again and again."""
         with embedded_server() as address:
             yield address
@@ -110,11 +112,19 @@ class FamilyConformance:
     @pytest.fixture
     def stored(self, keyspace_address: Address) -> Iterator[StoredKeyspace]:
         """The keyspace under test, empty."""
-        prefix = self.family.default_prefix
-        address = evolve(keyspace_address, db=0, family=self.family.name, prefix=prefix)
-        with open_client(address) as client:
-            client.flushall()
-            yield StoredKeyspace(address, client, self.now_ms)
+        with _emptied(keyspace_address, self.family, self.now_ms) as stored:
+            yield stored
+
+    @pytest.fixture
+    def carried_address(self, keyspace_address: Address) -> Address:
+        """The same for what carries keyspaces from one database to another, where that shall be another server."""
+        return keyspace_address
+
+    @pytest.fixture
+    def carried(self, carried_address: Address) -> Iterator[StoredKeyspace]:
+        """The keyspace that is carried to another database, empty."""
+        with _emptied(carried_address, self.family, self.now_ms) as stored:
+            yield stored
 
     # What the family says of itself
 
@@ -265,47 +275,56 @@ class FamilyConformance:
         for rule in self.family.injectable:
             assert any(self.family.inject(rule, job, target) for job in jobs), rule
 
-    def test_a_migration_of_a_broken_keyspace_is_right(self, stored: StoredKeyspace, injected: str) -> None:
+    def test_a_migration_of_a_broken_keyspace_is_right(self, carried: StoredKeyspace, injected: str) -> None:
         """What is carried is right, and what is not is named, whichever rule two of its jobs break."""
-        made = stored.generate(20, 2)
-        commands = (self.family.inject(injected, job, Target(stored.prefix, self.now_ms)) for job in made)
+        made = carried.generate(20, 2)
+        commands = (self.family.inject(injected, job, Target(carried.prefix, self.now_ms)) for job in made)
         for _, each in zip(range(2), filter(None, commands), strict=False):
-            send(stored.client, each)
+            send(carried.client, each)
         for name in dict.fromkeys(("ferryman", self.family.name)):
-            target = _elsewhere(stored, 1, name)
-            differences = _carry(stored, target, self.now_ms, lossy=False)[2]
+            target = _elsewhere(carried, 1, name)
+            differences = _carry(carried, target, self.now_ms, lossy=False)[2]
             assert differences == [], name
 
     # The other families
 
-    def test_a_keyspace_goes_to_another_family_and_comes_back(self, stored: StoredKeyspace, other: str) -> None:
+    def test_a_keyspace_goes_to_another_family_and_comes_back(self, carried: StoredKeyspace, other: str) -> None:
         """What the target can't express is named first, rule by rule; all else is there, and comes back whole."""
-        stored.generate(PAIR_JOBS, 7)
-        here, there, back = self.family.name, _elsewhere(stored, 1, other), _elsewhere(stored, 2, self.family.name)
+        carried.generate(PAIR_JOBS, 7)
+        here, there, back = self.family.name, _elsewhere(carried, 1, other), _elsewhere(carried, 2, self.family.name)
         original = {
             (job.queue, job.id): requeued(job, here, self.now_ms) if job.state is State.ACTIVE else job
-            for job in _standing(stored)
+            for job in _standing(carried)
         }
         named = {place: list(get_family(other).incompatibilities(job)) for place, job in original.items()}
         refused = {place for place, found in named.items() if any(each.severity is Severity.ERROR for each in found)}
 
-        written, said, _ = _carry(stored, there, self.now_ms, lossy=False, dry_run=True)
+        written, said, _ = _carry(carried, there, self.now_ms, lossy=False, dry_run=True)
         assert written == sum(not found for found in named.values())
         told = {(finding.rule, finding.job_id) for finding in said}
         assert told >= {(each.rule, job_id) for (_, job_id), found in named.items() for each in found}
         with open_client(there) as client:
             assert client.dbsize() == 0
 
-        written, said, differences = _carry(stored, there, self.now_ms, lossy=True)
+        written, said, differences = _carry(carried, there, self.now_ms, lossy=True)
         assert written == len(original) - len(refused)
         assert {finding.job_id for finding in said} >= {job_id for _, job_id in refused}
         assert differences == []
         if not written:
             return
-        came, said, _ = _carry(StoredKeyspace(there, stored.client, self.now_ms), back, self.now_ms, lossy=True)
+        came, said, _ = _carry(StoredKeyspace(there, carried.client, self.now_ms), back, self.now_ms, lossy=True)
         assert (came, [finding for finding in said if finding.severity is Severity.ERROR]) == (written, [])
         returned = {(job.queue, job.id): job for job in ENGINE.jobs(back, self.now_ms)}
         assert returned == {place: job for place, job in original.items() if place not in refused}
+
+
+@contextlib.contextmanager
+def _emptied(server: Address, family: KeyFamily, now_ms: int) -> Iterator[StoredKeyspace]:
+    """The keyspace of a family in database 0 of a server that is emptied."""
+    address = evolve(server, db=0, family=family.name, prefix=family.default_prefix)
+    with open_client(address) as client:
+        client.flushall()
+        yield StoredKeyspace(address, client, now_ms)
 
 
 def _several(jobs: st.SearchStrategy[Job]) -> st.SearchStrategy[list[Job]]:

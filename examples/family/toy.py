@@ -126,7 +126,7 @@ class Toy(KeyFamily):
             payload=fields.get(b"payload"),
         )
         try:
-            return Overflow.decode(fields[FIELD]).restored(job, word) if FIELD in fields else job
+            return Overflow.decode(fields[FIELD]).restored(job, self.name, word) if FIELD in fields else job
         except MalformedValue:
             return job
 

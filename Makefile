@@ -1,0 +1,27 @@
+# What a change must pass, from the quickest to all of it. In an environment made by: pip install -e '.[dev]'
+
+.PHONY: lint format types quick test all bench
+
+lint:    ## style
+	ruff check .
+	ruff format --check .
+
+format:  ## mends what lint says, where that can be done
+	ruff check --fix .
+	ruff format .
+
+types:   ## mypy, strict, on the installed wheel: a checkout is a namespace over folders, which mypy does not follow
+	.ci/types
+
+quick:   ## the tests that need no worker, no Spark and no broken network: under two minutes on two cores
+	pytest -n auto -m quick
+
+test:    ## every test but the slow ones
+	pytest -n auto
+
+all:     ## everything that main must pass, in fresh environments
+	.ci/run
+
+bench:   ## the broker beside redis://, the Spark engine beside its limits
+	python -m benchmarks.broker
+	python -m benchmarks.spark
