@@ -48,8 +48,8 @@ def endpoint(scrape: Scrape, host: str, port: int) -> WSGIServer:
         if environ["PATH_INFO"].rstrip("/") != BACKLOG:
             pages: Iterable[bytes] = metrics(environ, start)
             return pages
-        status, told = _backlog(scrape, tuple(parse_qs(environ["QUERY_STRING"]).get("queue", ())))
-        body = dump_json(told).encode()
+        status, report = _backlog(scrape, tuple(parse_qs(environ["QUERY_STRING"]).get("queue", ())))
+        body = dump_json(report).encode()
         start(status, [("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
         return [body]
 

@@ -30,8 +30,8 @@ Content = Html | str | int | float | None
 
 def element(name: str, *content: Content, **attributes: str) -> Html:
     """An element; a name with ``_`` at its end stands for one that Python keeps for itself (``class_``)."""
-    told = "".join(f' {key.rstrip("_")}="{_safe(value)}"' for key, value in attributes.items())
-    return Html(f"<{name}{told}>{''.join(map(_source, content))}</{name}>")
+    rendered = "".join(f' {key.rstrip("_")}="{_safe(value)}"' for key, value in attributes.items())
+    return Html(f"<{name}{rendered}>{''.join(map(_source, content))}</{name}>")
 
 
 def joined(pieces: Iterable[Content]) -> Html:

@@ -123,12 +123,12 @@ def show_drift(output: Output, plan: Plan, drift: Drift, *, dry_run: bool) -> No
         output.say(f"Whether the source changed while it was read is not known: {drift.unseen}", "yellow")
     if not drift.is_changed:
         return
-    told = f"The source changed while it was read: {drift}"
+    message = f"The source changed while it was read: {drift}"
     if dry_run:
-        output.say(f"{told}. Stop its producers and workers before you migrate.", "bold yellow")
+        output.say(f"{message}. Stop its producers and workers before you migrate.", "bold yellow")
     else:
         output.say(
-            f"{told}: `ferryman verify` will differ. To carry it as it stands when it rests, stop its producers and workers, "
+            f"{message}: `ferryman verify` will differ. To carry it as it stands when it rests, stop its producers and workers, "
             f"delete the target's keys and the keys {journal_glob(plan.epoch)}, and migrate again.",
             "bold yellow",
         )

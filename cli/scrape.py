@@ -161,14 +161,14 @@ def exchange_metrics(dropped: Mapping[str, int]) -> list[Metric]:
 
 def _by_state(numbers: Numbers) -> dict[tuple[State, str], int]:
     """Messages by state and priority. Every state but the rarest is there, be it 0, so that a graph has no gaps."""
-    told: dict[tuple[State, str], int] = {}
+    found_by: dict[tuple[State, str], int] = {}
     for state in State:
         number = numbers.number(state)
         if state is State.WAITING and numbers.waiting:
-            told |= {(state, priority): each for priority, each in numbers.waiting.items()}
+            found_by |= {(state, priority): each for priority, each in numbers.waiting.items()}
         elif number or state not in RARE:
-            told[state, ""] = number
-    return told
+            found_by[state, ""] = number
+    return found_by
 
 
 def _label(name: str) -> str:

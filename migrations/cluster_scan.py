@@ -186,10 +186,10 @@ class Cluster:
         deadline = time.monotonic() + REST_SECONDS
         while True:
             owners = self.refresh()
-            told = {name: self._of_itself(name) for name in self.masters()}
-            moving = [name for name, words in told.items() if any(word.startswith("[") for word in words)]
+            described = {name: self._of_itself(name) for name in self.masters()}
+            moving = [name for name, words in described.items() if any(word.startswith("[") for word in words)]
             if not moving:
-                return {slot: (name, int(told[name][EPOCH])) for slot, name in owners.items()}
+                return {slot: (name, int(described[name][EPOCH])) for slot, name in owners.items()}
             if time.monotonic() > deadline:
                 raise self._restless(f"a slot of {moving[0][0]}:{moving[0][1]}")
             time.sleep(PAUSE)
@@ -205,8 +205,8 @@ class Cluster:
         if after == before:
             return
         moved = sum(slot not in after or after[slot][0] != name for slot, (name, _) in before.items())
-        told = f"{moved} slots have moved" if moved else "a slot has moved away and back"
-        raise ServerError(f"{self._address.display()}: {told} during the scan; try again when they have settled")
+        described = f"{moved} slots have moved" if moved else "a slot has moved away and back"
+        raise ServerError(f"{self._address.display()}: {described} during the scan; try again when they have settled")
 
     def keys_in(self, slot: int) -> list[bytes]:
         """The names of all keys in a slot."""

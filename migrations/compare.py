@@ -58,8 +58,8 @@ def judge_all(promises: Sequence[Promise], standing: Job | None, target: KeyFami
         return 0, list(judge(job, refused_by, standing, target))
     judged = [list(judge(job, None, standing, target)) for job in carried]
     equal = [found for found in judged if not found]
-    told = [] if equal else judged[-1]
-    return len(equal[:1]), [*told, *map(missing, carried[1:])]
+    differing = [] if equal else judged[-1]
+    return len(equal[:1]), [*differing, *map(missing, carried[1:])]
 
 
 def missing(promised: Job) -> Difference:

@@ -98,16 +98,16 @@ class Drift:
 
     def __str__(self) -> str:
         """The numbers for people."""
-        told = []
+        changes = []
         if self.jobs_before is not None and self.jobs_after is not None and self.jobs_before != self.jobs_after:
             more = self.jobs_after - self.jobs_before
             word = f"{more:,} jobs more" if more > 0 else f"{-more:,} jobs fewer"
-            told.append(f"{word} ({self.jobs_before:,} before, {self.jobs_after:,} after)")
+            changes.append(f"{word} ({self.jobs_before:,} before, {self.jobs_after:,} after)")
         if self.added or self.gone:
-            told.append(f"of {self.names:,} keys {self.added:,} are new and {self.gone:,} gone")
+            changes.append(f"of {self.names:,} keys {self.added:,} are new and {self.gone:,} gone")
         if self.differing:
-            told.append(f"{self.differing:,} of {self.sampled:,} sampled keys differ")
-        return "; ".join(told) + (f" (such as {', '.join(self.examples)})" if self.examples else "")
+            changes.append(f"{self.differing:,} of {self.sampled:,} sampled keys differ")
+        return "; ".join(changes) + (f" (such as {', '.join(self.examples)})" if self.examples else "")
 
 
 @frozen
@@ -334,8 +334,8 @@ class _Nodes:
             with open_pipeline(client) as pipe:
                 for start in range(0, len(indexes), PAGE):
                     page = indexes[start : start + PAGE]
-                    told = pipe.call(commands[index] for index in page)
-                    for index, reply in zip(page, told, strict=True):
+                    changes = pipe.call(commands[index] for index in page)
+                    for index, reply in zip(page, changes, strict=True):
                         replies[index] = None if is_wrong_type(reply) else checked(reply)
         return replies
 

@@ -80,8 +80,8 @@ def transact(
         _watch(pipe, fence, question, watched)
         replies = pipe.call_packed([MULTI, *commands, EXEC, *following])
         if watched is not None:
-            replies, told = replies[: -len(question)], replies[-len(question) :]
-            watched.note(pipe, question, told)
+            replies, answers = replies[: -len(question)], replies[-len(question) :]
+            watched.note(pipe, question, answers)
         results = replies[-1]
         if isinstance(results, list):
             break

@@ -69,10 +69,10 @@ class KeySplit:
         return asdict(self, value_serializer=lambda _part, _field, value: _plain(value))
 
     @classmethod
-    def from_json(cls, told: dict[str, Any]) -> KeySplit:
+    def from_json(cls, raw: dict[str, Any]) -> KeySplit:
         """The split behind ``to_json``."""
-        borders = {name: tuple(map(base64.b64decode, told[name])) for name in ("after", "until")}
-        return cls(**{**told, **borders, "key": base64.b64decode(told["key"])})
+        borders = {name: tuple(map(base64.b64decode, raw[name])) for name in ("after", "until")}
+        return cls(**{**raw, **borders, "key": base64.b64decode(raw["key"])})
 
 
 def _plain(value: Any) -> Any:

@@ -40,7 +40,7 @@ def count(key: bytes, prefix: str, groups: Counter[str]) -> None:
     groups[group if group in groups or len(groups) < MOST_COUNTED else OTHERS] += 1
 
 
-def told(groups: Counter[str]) -> dict[str, int]:
+def largest_groups(groups: Counter[str]) -> dict[str, int]:
     """How many keys of each group there are, the largest groups first, and the rest together at the end."""
     named = sorted(((group, number) for group, number in groups.items() if group != OTHERS), key=_largest_first)
     others = groups[OTHERS] + sum(number for _, number in named[MOST_TOLD:])

@@ -122,7 +122,7 @@ class LocalEngine:
         watch = Watch(source, target, self.throttle)
         before = watch.look()
         reading = self._read(source, plan.now_ms, progress)
-        summary = Summary(left_behind=leftovers.told(reading.left))
+        summary = Summary(left_behind=leftovers.largest_groups(reading.left))
         decisions = _decisions(reading, plan, progress, "counting jobs" if dry_run else "writing jobs")
         if dry_run:
             for decision in decisions:

@@ -32,7 +32,7 @@ def memory(client: redis.Redis) -> int:
         held, databases = client.info("memory").get("used_memory_dataset", 0), client.info("keyspace")
     except redis.exceptions.NoPermissionError:
         return 0
-    keys, all_keys = client.dbsize(), sum(told.get("keys", 0) for told in databases.values() if isinstance(told, dict))
+    keys, all_keys = client.dbsize(), sum(counts.get("keys", 0) for counts in databases.values() if isinstance(counts, dict))
     return int(held * min(1.0, keys / all_keys)) if keys > FEW_KEYS and all_keys else int(held)
 
 

@@ -47,8 +47,8 @@ class QueueStatus:
     def to_dict(self) -> dict[str, Any]:
         """For JSON: every state stands there, be it 0."""
         numbers = {str(state): self.states[state] for state in State}
-        told = {"oldest_ms": self.oldest_ms, "consumers": self.consumers, "priorities": dict(sorted(self.priorities.items()))}
-        return {"queue": self.queue, **numbers, **told}
+        others = {"oldest_ms": self.oldest_ms, "consumers": self.consumers, "priorities": dict(sorted(self.priorities.items()))}
+        return {"queue": self.queue, **numbers, **others}
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> QueueStatus:

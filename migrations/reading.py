@@ -133,13 +133,13 @@ def _heads(pipe: PipelineConnection, keys: Sequence[bytes], is_hash: Guess, size
     )
     stand: list[tuple[bytes, str, int | None, Command | None]] = []
     again: list[bytes] = []
-    for key, hit, told, ttl in zip(keys, guessed, answers[::2], answers[1::2], strict=True):
-        if hit and is_wrong_type(told):
+    for key, hit, answer, ttl in zip(keys, guessed, answers[::2], answers[1::2], strict=True):
+        if hit and is_wrong_type(answer):
             again.append(key)
         elif hit:
-            if checked(told):
-                stand.append((key, "hash", _ttl(checked(ttl)), ("HGETALL", key) if told <= SMALL_HASH else first["hash"](key)))
-        elif (redis_type := _type_in(told)) != MISSING:
+            if checked(answer):
+                stand.append((key, "hash", _ttl(checked(ttl)), ("HGETALL", key) if answer <= SMALL_HASH else first["hash"](key)))
+        elif (redis_type := _type_in(answer)) != MISSING:
             stand.append((key, redis_type, _ttl(checked(ttl)), first[redis_type](key) if redis_type in first else None))
     replies = iter(pipe.call(read for *_, read in stand if read is not None))
     heads = []

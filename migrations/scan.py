@@ -154,8 +154,8 @@ def nothing_expires(client: redis.Redis, db: int) -> bool:
         info: dict[str, Any] = client.info("keyspace")
     except redis.exceptions.NoPermissionError:
         return False
-    told = info.get(f"db{db}")
-    return isinstance(told, dict) and told.get("expires") == 0
+    replies = info.get(f"db{db}")
+    return isinstance(replies, dict) and replies.get("expires") == 0
 
 
 def _cursors(info: Mapping[str, Any]) -> Cursors:
@@ -264,8 +264,8 @@ def scan_range(
 def _there(client: redis.Redis, names: Sequence[bytes]) -> list[bytes]:
     """Those of the keys that the server has, and those of which it does not tell."""
     with open_pipeline(client) as pipe:
-        told = pipe.call(("EXISTS", name) for name in names)
-    return [name for name, answer in zip(names, told, strict=True) if answer != 0 and not isinstance(answer, MovedError)]
+        replies = pipe.call(("EXISTS", name) for name in names)
+    return [name for name, answer in zip(names, replies, strict=True) if answer != 0 and not isinstance(answer, MovedError)]
 
 
 def entries(

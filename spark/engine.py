@@ -114,7 +114,7 @@ class SparkEngine:
             if dry_run:
                 counted = snapshot.work(migrate.dry_run_work(plan), FINDINGS, path, "counting jobs", progress)
                 summary, _ = migrate.outcome(counted, report)
-                summary.left_behind = leftovers.told(snapshot.left)
+                summary.left_behind = leftovers.largest_groups(snapshot.left)
                 summary.drift = watch.since(before)
             else:
                 with open_store(target) as store:
@@ -125,7 +125,7 @@ class SparkEngine:
                 work, path = migrate.write_work(plan, target, writer, folder), f"{path}-{writer.token}"
                 done = snapshot.work(work, FINDINGS, path, "writing jobs", progress)
                 summary, written = migrate.outcome(done, report)
-                summary.left_behind = leftovers.told(snapshot.left)
+                summary.left_behind = leftovers.largest_groups(snapshot.left)
                 summary.drift = watch.since(before)
                 summary.seconds = time.monotonic() - started
                 with open_store(target) as store:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import redis
-from ferryman.migrations.leftovers import MOST_COUNTED, MOST_TOLD, OTHERS, count, group_of, told
+from ferryman.migrations.leftovers import MOST_COUNTED, MOST_TOLD, OTHERS, count, group_of, largest_groups
 from ferryman.migrations.local import LocalEngine
 from ferryman.migrations.plan import Plan
 from ferryman.migrations.preconditions import READING, keys_of
@@ -57,7 +57,7 @@ def test_many_groups_are_counted_and_told_together() -> None:
             count(f"q:{first}{second}".encode(), "q", groups)
             count(b"q:often:1", "q", groups)
     assert len(groups) == MOST_COUNTED + 1
-    found = told(groups)
+    found = largest_groups(groups)
     assert next(iter(found)) == "q:often:*"
     assert len(found) == MOST_TOLD + 1
     assert list(found)[-1] == OTHERS
