@@ -15,7 +15,7 @@ TARGET_DB = 2
 
 REFUSED = {
     "crashed": {"QLESS-2": ["sched-evicted"], "QLESS-24": ["fractional-retries", "inf-priority", "nan-priority"]},
-    "odd": {"NATIVE-W1": [""], "NATIVE-W2": ["in-the-nameless-queue"], "QLESS-4": ["delay-huge"]},
+    "odd": {"NATIVE-W1": [""], "NATIVE-W2": ["in-the-nameless-queue"], "QLESS-25": ["tags-object"], "QLESS-4": ["delay-huge"]},
     "reqless-0.13.3": {"NATIVE-W5": ["gpu-2"]},
     "crashed-reqless": {"NATIVE-W5": ["late", "pending-behind", "starved-2"]},
 }
