@@ -334,8 +334,8 @@ class _Nodes:
             with open_pipeline(client) as pipe:
                 for start in range(0, len(indexes), PAGE):
                     page = indexes[start : start + PAGE]
-                    changes = pipe.call(commands[index] for index in page)
-                    for index, reply in zip(page, changes, strict=True):
+                    answers = pipe.call(commands[index] for index in page)
+                    for index, reply in zip(page, answers, strict=True):
                         replies[index] = None if is_wrong_type(reply) else checked(reply)
         return replies
 

@@ -154,8 +154,8 @@ def nothing_expires(client: redis.Redis, db: int) -> bool:
         info: dict[str, Any] = client.info("keyspace")
     except redis.exceptions.NoPermissionError:
         return False
-    replies = info.get(f"db{db}")
-    return isinstance(replies, dict) and replies.get("expires") == 0
+    numbers = info.get(f"db{db}")
+    return isinstance(numbers, dict) and numbers.get("expires") == 0
 
 
 def _cursors(info: Mapping[str, Any]) -> Cursors:
