@@ -50,7 +50,7 @@ class LongKeys:
     """The long keys that one task has met."""
 
     by_cursor: bool
-    """See ``positions_known``."""
+    """See ``cursors_are_positions``."""
     _splits: dict[bytes, list[KeySplit]] = field(factory=dict)
 
     def set_aside(self, pipe: PipelineConnection, key: bytes, kind: str, ttl_ms: int | None) -> bool:
