@@ -213,7 +213,7 @@ def _ignore(_found: object) -> None:
 
 @click.command()
 @click.option("--jobs", "sizes", default=[1_000_000], multiple=True, show_default=True)
-@click.option("--markdown", is_flag=True, help="Tables for docs/spark.md.")
+@click.option("--markdown", is_flag=True, help="Tables for docs/spark-internals.md.")
 def main(sizes: tuple[int, ...], markdown: bool) -> None:
     """Measures each size, in the order given."""
     prepared = rehearse()

@@ -32,7 +32,7 @@ FAMILIES = ("kue", "kombu", "pjq", "bee", "kickq", "qless")
 @click.command()
 @click.option("--jobs", default=200_000, show_default=True)
 def main(jobs: int) -> None:
-    """Prints a table for docs/spark.md."""
+    """Prints a table for docs/spark-internals.md."""
     session(brief=True, tables=False)
     click.echo(f"| {jobs:,} jobs of | audit, migrate, verify: µs a job | times kue's |\n|---|--:|--:|")
     _costs("kue", WARM)

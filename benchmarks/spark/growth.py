@@ -37,7 +37,7 @@ WARM_SECONDS = 10
 @click.option("--migrate", is_flag=True, help="Migrates what was audited.")
 @click.option("--warm", is_flag=True, help="Audits for ten seconds before the work that counts, in the same session.")
 def main(sizes: tuple[int, ...], migrate: bool, warm: bool) -> None:
-    """Prints a table for docs/spark.md."""
+    """Prints a table for docs/spark-internals.md."""
     click.echo("| jobs | work | µs a job | largest worker, MB | with pages of files, MB |\n|--:|---|--:|--:|--:|")
     kind = installed_servers()[-1]
     for jobs in sizes:
