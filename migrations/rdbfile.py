@@ -253,12 +253,12 @@ class RdbFile:
         decoded.rows.extend(self.unproven(piece, db, now_ms, decoded))
         return decoded
 
-    def unproven(self, piece: Piece, db: int, now_ms: int, told: Decoded | None = None) -> Iterator[Row]:
+    def unproven(self, piece: Piece, db: int, now_ms: int, decoded: Decoded | None = None) -> Iterator[Row]:
         """The same one by one. None of them counts unless the last is followed by no NotAPiece.
 
-        ``told``: where all else is noted that ``decode`` tells.
+        ``decoded``: takes the counts that ``decode`` returns beside the rows.
         """
-        return self.rows(self._parts(piece, now_ms), piece.db, db, now_ms, told or Decoded())
+        return self.rows(self._parts(piece, now_ms), piece.db, db, now_ms, decoded or Decoded())
 
     def _parts(self, piece: Piece, now_ms: int) -> list[Part]:
         """A piece as parts for ``rows``. Raises NotAPiece."""
@@ -283,7 +283,7 @@ class RdbFile:
         except (NoRecord, IndexError):
             raise NotAPiece(f"the hash at byte {start} is none") from None
 
-    def rows(self, parts: Sequence[Part], first_db: int, db: int, now_ms: int, told: Decoded) -> Iterator[Row]:
+    def rows(self, parts: Sequence[Part], first_db: int, db: int, now_ms: int, decoded: Decoded) -> Iterator[Row]:
         """As ``unproven``, of parts, decoded as if nothing stood between them.
 
         ``first_db``: the database to which the first records belong. A header goes before the parts, and behind them the proof,
@@ -309,10 +309,10 @@ class RdbFile:
                 elif kind == "select_db":
                     current = item["db"]
                 elif kind == "resize_db" and current == db:
-                    told.announced += item["db_size"]
+                    decoded.announced += item["db_size"]
         except ValueError as error:
             raise NotAPiece(str(error)) from None
-        told.keys, told.last_db = keys, current
+        decoded.keys, decoded.last_db = keys, current
         if not proven:
             raise NotAPiece("the piece ends inside a record")
 

@@ -180,11 +180,11 @@ def _ziplist(data: Any, start: int, end: int, free: int, starts: Any, sizes: Any
     entry, previous = at, 0
     while at < last:
         entry = at
-        told, size = signed(data[at]), 1
-        if told == 0xFE and at + 4 < last:
-            told, size = _unsigned(data, at + 1, 4), 5
+        previous_size, size = signed(data[at]), 1
+        if previous_size == 0xFE and at + 4 < last:
+            previous_size, size = _unsigned(data, at + 1, 4), 5
         at += size
-        if told != previous or at >= last:
+        if previous_size != previous or at >= last:
             return INVALID, free
         form, before, size = _ziplist_entry(data, at, last)
         if form < 0 or size > last - at - before or word >= most or len(data) - free < LONGEST_INTEGER:

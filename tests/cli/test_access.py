@@ -233,7 +233,7 @@ def test_patterns_cover_what_a_family_reads_and_nothing_beside() -> None:
 
 
 @pytest.mark.parametrize(
-    ("taken", "arguments", "told"),
+    ("taken", "arguments", "message"),
     [
         ("-lrange", ("jobs",), "the user may not call LRANGE on q:"),
         ("-hscan", ("jobs",), "the user may not call HSCAN on q:job:"),
@@ -244,14 +244,14 @@ def test_patterns_cover_what_a_family_reads_and_nothing_beside() -> None:
     ],
 )
 def test_a_refusal_is_one_sentence_with_command_and_key(
-    server: Server, client: redis.Redis, taken: str, arguments: tuple[str, ...], told: str
+    server: Server, client: redis.Redis, taken: str, arguments: tuple[str, ...], message: str
 ) -> None:
     fill(server, "kue", damaged=False)
     with user(client, "clerk", [*RULES["auditor"], taken]):
         outcome = ferryman(*arguments, url(server, 1, "kue"))
     assert outcome.status == 3
     assert outcome.error.startswith(f"ferryman: ferryman://clerk:***@{server.host}:{server.port}/1?family=kue: ")
-    assert told in outcome.error
+    assert message in outcome.error
     assert "docs/access.md" in outcome.error
 
 

@@ -75,10 +75,10 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         assert tag in HARMLESS
-        told = dict(attrs)
-        assert told.keys() <= ATTRIBUTES
-        if "style" in told:
-            assert (told["style"] or "").removeprefix("width:").removesuffix("%").replace(".", "").isdigit()
+        attributes = dict(attrs)
+        assert attributes.keys() <= ATTRIBUTES
+        if "style" in attributes:
+            assert (attributes["style"] or "").removeprefix("width:").removesuffix("%").replace(".", "").isdigit()
         if tag not in VOID:
             self._open.append(tag)
         match tag:
@@ -90,7 +90,7 @@ class Page(HTMLParser):
                 self.tables[-1][-1].append("")
             case "h1" | "h2" | "h3":
                 self.headings.append("")
-        self._command = told.get("class") == "command"
+        self._command = attributes.get("class") == "command"
         if self._command:
             self.commands.append("")
 
@@ -183,8 +183,8 @@ def test_every_format_tells_the_same(server: Server, crashed: Capture, tmp_path:
     assert list(map(int, all_jobs[1:-1])) == [*(summary["by_state"][state] for state in states), summary["jobs"]]
     ages = page.tables[1]
     assert sum(int(row[-2]) for row in ages[1:]) == summary["jobs"]
-    told = Counter({" ".join(words[:2]): int(words[2]) for heading in page.headings[4:] if (words := heading.split())})
-    assert told == by_rule
+    counted = Counter({" ".join(words[:2]): int(words[2]) for heading in page.headings[4:] if (words := heading.split())})
+    assert counted == by_rule
     mendable = {rule for rule in (each.split()[0] for each in by_rule) if rule in get_family("kue").repairable}
     assert {command.split()[-1] for command in page.commands} == mendable
     assert all(command.startswith(f"ferryman audit '{url}' --repair ") for command in page.commands)

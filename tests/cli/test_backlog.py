@@ -107,7 +107,7 @@ def test_two_commands_a_queue_are_enough_for_any_number_of_messages(server: Serv
     ferryman("backlog", server.url())
     client.config_resetstat()
     assert ferryman("backlog", server.url()).stdout == "4200\n"
-    calls = {name.removeprefix("cmdstat_"): told["calls"] for name, told in client.info("commandstats").items()}
+    calls = {name.removeprefix("cmdstat_"): stats["calls"] for name, stats in client.info("commandstats").items()}
     assert (calls["evalsha"], calls["smembers"], calls["hmget"]) == (20, 1, 20 + 20 + 20 * 3)
     assert {"scan", "keys", "hgetall"}.isdisjoint(calls)
 

@@ -78,8 +78,8 @@ def test_the_journal_of_a_migration_is_no_stranger(server: Server, client: redis
         journal = len(list(there.scan_iter("ferryman-migration:*")))
     summary = ferryman("detect", server.url(1), "--format", "json").lines()[-1]
     assert (summary["strangers"], summary["examples"], summary["journal"]) == (0, [], journal)
-    told = f"Keys that are ferryman's own: {journal}, the journal of migrations to this database"
-    assert (told in " ".join(ferryman("detect", server.url(1)).stdout.split())) == bool(journal)
+    line = f"Keys that are ferryman's own: {journal}, the journal of migrations to this database"
+    assert (line in " ".join(ferryman("detect", server.url(1)).stdout.split())) == bool(journal)
 
 
 def test_a_journal_without_a_keyspace_is_named_too(server: Server, client: redis.Redis) -> None:

@@ -118,8 +118,8 @@ def test_messages_that_no_queue_wanted_are_told_by_exchange_and_are_nothing_stra
     assert not any(key[0].startswith("ferryman_exchange") for key in once(server))
     for name, number in (("shop", 2), ("größe", 1), ("shop", 3)):
         run(client, exchanges.count_unroutable(name, number))
-    told = {key[1]: value for key, value in once(server).items() if key[0] == "ferryman_exchange_unroutable_total"}
-    assert told == {"shop": 5, "größe": 1}
+    unroutable = {key[1]: value for key, value in once(server).items() if key[0] == "ferryman_exchange_unroutable_total"}
+    assert unroutable == {"shop": 5, "größe": 1}
     audit = ferryman("audit", server.url())
     assert (audit.status, "No findings" in audit.stdout) == (0, True), audit.stdout
     detected = ferryman("detect", f"redis://{server.host}:{server.port}/0")
@@ -174,8 +174,8 @@ def test_other_systems_have_the_numbers_of_their_queues(server: Server, client: 
     found = samples(ferryman("metrics", url).stdout)
     for line in ferryman("queues", url, "--format", "json").lines():
         for state in ("waiting", "scheduled", "active", "completed", "failed"):
-            told = [number for key, number in found.items() if key[:3] == ("ferryman_queue_messages", line["queue"], state)]
-            assert sum(told) == line[state], (line, state)
+            messages = [number for key, number in found.items() if key[:3] == ("ferryman_queue_messages", line["queue"], state)]
+            assert sum(messages) == line[state], (line, state)
 
 
 def test_a_server_that_is_down_is_told_by_the_metric_and_the_exit_status() -> None:
@@ -213,7 +213,7 @@ def test_each_request_is_one_look_also_when_the_server_goes_and_comes_back(tmp_p
             before, connected = client.info("commandstats"), client.info("stats")["total_connections_received"]
             assert scrape(address)["ferryman_queue_messages", "mail", "waiting", "0"] == 2
             assert client.info("stats")["total_connections_received"] == connected + 1
-            calls = {name: told["calls"] for name, told in client.info("commandstats").items()}
+            calls = {name: stats["calls"] for name, stats in client.info("commandstats").items()}
             sent = {name: calls[name] - before.get(name, {}).get("calls", 0) for name in calls}
             assert sent["cmdstat_smembers"] == sent["cmdstat_evalsha"] == 1
             assert sent["cmdstat_hgetall"] == 1, "of the counter of unroutable messages, which is bounded"

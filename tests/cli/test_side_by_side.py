@@ -24,7 +24,7 @@ def one_of_each() -> list[Capture]:
     return [case for case in cases if case.name in ("healthy", "custom-prefix")]
 
 
-def told(server: Server, case: Capture, command: str) -> list[dict[str, Any]]:
+def printed(server: Server, case: Capture, command: str) -> list[dict[str, Any]]:
     """What a command says about the keyspace of a capture."""
     url = server.url(family=case.system, prefix=quote(case.prefix))
     return ferryman(command, url, "--format", "json", "--now", str(case.captured_at_ms)).lines()
@@ -42,13 +42,13 @@ def test_every_system_is_detected_among_all_others(server: Server, client: redis
 @pytest.mark.parametrize("case", one_of_each(), ids=str)
 def test_a_keyspace_is_listed_and_audited_as_if_it_were_alone(server: Server, client: redis.Redis, case: Capture) -> None:
     load(case, client)
-    jobs, findings = told(server, case, "jobs"), told(server, case, "audit")
+    jobs, findings = printed(server, case, "jobs"), printed(server, case, "audit")
     for other in one_of_each():
         if (other.system, other.prefix) != (case.system, case.prefix):
             load(other, client)
-    assert told(server, case, "jobs") == jobs
+    assert printed(server, case, "jobs") == jobs
     # A key that its own system knows may still look odd to one under whose prefix it stands.
-    assert [each for each in told(server, case, "audit") if each not in findings] == []
+    assert [each for each in printed(server, case, "audit") if each not in findings] == []
 
 
 def test_work_on_one_keyspace_touches_no_other(server: Server, client: redis.Redis) -> None:

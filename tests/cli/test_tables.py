@@ -75,8 +75,8 @@ def test_jobs_show_whole_ids_however_narrow_the_terminal(shop: Server, columns: 
 
 def test_what_is_left_out_is_named(shop: Server) -> None:
     lines = on_a_terminal(60, "jobs", shop.url())
-    told = "A wider terminal, or a pipe, shows priority, attempts, created, due, payload as well."
-    assert " ".join(lines[-2:]).split() == told.split()
+    hint = "A wider terminal, or a pipe, shows priority, attempts, created, due, payload as well."
+    assert " ".join(lines[-2:]).split() == hint.split()
     assert "as well" not in "".join(on_a_terminal(200, "jobs", shop.url()))
 
 

@@ -156,10 +156,10 @@ def _port(client) -> int:  # type: ignore[no-untyped-def]
 def test_a_node_that_does_not_answer_is_named(empty: Cluster, number: int) -> None:
     fill(empty)
     silent, heir = empty.nodes[number], empty.nodes[MASTERS + number]
-    told = rf"no answer in time \(no reply from 127\.0\.0\.1:{silent.server.port}\)"
+    message = rf"no answer in time \(no reply from 127\.0\.0\.1:{silent.server.port}\)"
     # For the rest of these tests: nobody is to take over, then or later.
     empty.say(heir, "CONFIG", "SET", "cluster-replica-no-failover", "yes")
-    with silent.frozen(), pytest.raises(ServerError, match=told):
+    with silent.frozen(), pytest.raises(ServerError, match=message):
         next(LocalEngine().jobs(address(empty, socket_timeout="0.5"), 0))
     empty.wait_until_sound()
 
@@ -193,12 +193,12 @@ def test_an_audit_of_a_cluster_is_that_of_one_server(empty: Cluster, server: Ser
         for words in words_of(entry):
             put(empty, *words)
             one.execute_command(*words)
-    told: dict[str, list[Finding]] = {}
+    found: dict[str, list[Finding]] = {}
     for source in (address(empty), Address.parse(server.url(family="kue"))):
-        LocalEngine().audit(source, case.captured_at_ms, told.setdefault(str(source), []).append)
+        LocalEngine().audit(source, case.captured_at_ms, found.setdefault(str(source), []).append)
         with open_source(source) as opened:
             assert opened.size() == sum(1 for _ in case.entries())
-    first, second = (sorted(map(repr, findings)) for findings in told.values())
+    first, second = (sorted(map(repr, findings)) for findings in found.values())
     assert first == second
     assert first
 

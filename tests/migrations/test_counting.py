@@ -56,7 +56,7 @@ def test_no_job_is_read_for_it(server: Server, client: redis.Redis, name: str) -
     assert sum(sum(states.values()) for states in counted.values()) == 300
     client.config_resetstat()
     count(address)
-    sent = {name.removeprefix("cmdstat_"): told["calls"] for name, told in client.info("commandstats").items()}
+    sent = {name.removeprefix("cmdstat_"): stats["calls"] for name, stats in client.info("commandstats").items()}
     reading = {"smembers", "zrange", "zcard", "zcount", "zrangebyscore", "hget", "scard", "time"}
     assert sent.keys() <= reading | {"config|resetstat", "info", "hello", "client|setinfo"}
     assert sum(sent.values()) < 120

@@ -42,7 +42,7 @@ def watch(server: Server, name: str, target: str = "") -> Watch:
     return Watch(Address.parse(server.url(family=name)), Address.parse(target or server.url(1)), UNTHROTTLED)
 
 
-def told(drift: Drift | None) -> Drift:
+def drift_of(drift: Drift | None) -> Drift:
     assert drift is not None
     assert drift.unseen is None
     return drift
@@ -56,7 +56,7 @@ def test_every_capture_at_rest_is_unchanged(server: Server, client: redis.Redis,
     load(case, client)
     source = Address.parse(server.url(family=case.system, prefix=quote(case.prefix)))
     watching = Watch(source, Address.parse(server.url(1)), UNTHROTTLED)
-    drift = told(watching.since(watching.look()))
+    drift = drift_of(watching.since(watching.look()))
     assert not drift.is_changed, str(drift)
 
 
@@ -90,7 +90,7 @@ def test_keys_that_expire_and_keys_of_others_are_no_change(server: Server, clien
     client.set("q:stop:lock", "1")
     client.set("session:2", "x")
     client.incr("q:ids")
-    drift = told(watching.since(before))
+    drift = drift_of(watching.since(before))
     assert not drift.is_changed, str(drift)
 
 
@@ -112,7 +112,7 @@ def test_new_jobs_are_seen_in_every_family(server: Server, client: redis.Redis, 
     watching = watch(server, name)
     before = watching.look()
     store(client, family, family.default_prefix, jobs[300:], NOW)
-    drift = told(watching.since(before))
+    drift = drift_of(watching.since(before))
     assert drift.is_changed
     assert drift.differing > 0
     assert drift.examples
@@ -125,7 +125,7 @@ def test_the_numbers_of_jobs_are_told_where_indexes_tell_them(server: Server, cl
     watching = watch(server, "kue")
     before = watching.look()
     store(client, family, "q", jobs[300:], NOW)
-    drift = told(watching.since(before))
+    drift = drift_of(watching.since(before))
     assert (drift.jobs_before, drift.jobs_after, drift.added) == (300, 303, 3 + added_logs(client, jobs[300:]))
     assert str(drift).startswith("3 jobs more (300 before, 303 after); of ")
 
@@ -139,7 +139,7 @@ def test_a_job_that_is_only_edited_differs(server: Server, client: redis.Redis) 
     watching = watch(server, "kue")
     before = watching.look()
     client.hset("q:job:7", "data", '{"n":1}')
-    drift = told(watching.since(before))
+    drift = drift_of(watching.since(before))
     assert (drift.added, drift.gone, drift.differing, drift.examples) == (0, 0, 1, ("q:job:7",))
     assert drift.jobs_before == drift.jobs_after == 100
 
@@ -149,7 +149,7 @@ def test_jobs_that_go_are_counted(server: Server, client: redis.Redis) -> None:
     watching = watch(server, "kue")
     before = watching.look()
     client.delete("q:job:7", "q:job:8")
-    drift = told(watching.since(before))
+    drift = drift_of(watching.since(before))
     assert drift.gone == 2
 
 
@@ -162,10 +162,10 @@ def test_a_large_source_is_looked_at_in_part_and_new_jobs_are_found_all_the_same
     before = watching.look()
     assert before is not None
     assert len(before.names) < 3 * NAMES
-    quiet = told(watching.since(before))
+    quiet = drift_of(watching.since(before))
     assert not quiet.is_changed, str(quiet)
     store(client, family, "ql", jobs[2000:], NOW)
-    assert told(watching.since(before)).is_changed
+    assert drift_of(watching.since(before)).is_changed
 
 
 def test_a_source_that_fails_after_it_was_read_does_not_fail_the_migration(tmp_path: Path) -> None:
@@ -263,10 +263,10 @@ def test_a_cluster_is_looked_at_node_by_node(nodes: Cluster, server: Server) -> 
     write(jobs[:100])
     watching = Watch(Address.parse(nodes.url(prefix=server.kind)), Address.parse(server.url(1)), UNTHROTTLED)
     before = watching.look()
-    drift = told(watching.since(before))
+    drift = drift_of(watching.since(before))
     assert not drift.is_changed, str(drift)
     assert drift.names > 100
     write(jobs[100:])
-    drift = told(watching.since(before))
+    drift = drift_of(watching.since(before))
     assert drift.added >= 20
     assert drift.differing > 0

@@ -31,7 +31,7 @@ JOBS = list(generate(600, 11, NOW))
 ADDRESS = Address.parse("ferryman://localhost/0?family=kue")
 
 
-def told(findings: list[Finding]) -> list[Finding]:
+def comparable(findings: list[Finding]) -> list[Finding]:
     """The findings in one order, but for the seconds that keys have left to live."""
     return sorted((evolve(each, detail=re.sub(r" in \d+ s", "", each.detail)) for each in findings), key=repr)
 
@@ -39,7 +39,7 @@ def told(findings: list[Finding]) -> list[Finding]:
 def audited(server: Server) -> tuple[list[Finding], Census]:
     findings: list[Finding] = []
     census = LocalEngine().audit(Address.parse(server.url(0, family="kue")), NOW, findings.append)
-    return told(findings), census
+    return comparable(findings), census
 
 
 def expected(client: redis.Redis) -> tuple[list[Finding], Census]:
@@ -47,7 +47,7 @@ def expected(client: redis.Redis) -> tuple[list[Finding], Census]:
     census = Census()
     for job in seen.jobs():
         census.count(job, NOW)
-    return told(seen.findings()), census
+    return comparable(seen.findings()), census
 
 
 def test_a_large_hash_may_begin_with_a_chunk_without_fields() -> None:

@@ -89,9 +89,9 @@ def test_parts_of_a_file_are_read_as_if_nothing_stood_between_them(tmp_path: Pat
     (first, second), (third, end) = ((11 + index * len(records[0]), 11 + (index + 1) * len(records[0])) for index in (0, 2))
     with RdbFile(path) as file:
         for last in (end, file.length):
-            told = Decoded()
-            assert [key for key, *_ in file.rows([(first, second), (third, last)], 0, 0, NOW, told)] == [b"key:0", b"key:2"]
-            assert told.keys == 2
+            decoded = Decoded()
+            assert [key for key, *_ in file.rows([(first, second), (third, last)], 0, 0, NOW, decoded)] == [b"key:0", b"key:2"]
+            assert decoded.keys == 2
         with pytest.raises(rdbfile.NotAPiece):
             list(file.rows([(first, second), (third, end - 1)], 0, 0, NOW, Decoded()))
 
@@ -157,9 +157,9 @@ def test_a_snapshot_gives_the_jobs_and_findings_of_its_server(case: Capture) -> 
     seen = read_keyspace(get_family(case.system), entries, case.prefix, case.captured_at_ms)
     expected = (get_family(case.system).read(subject, seen.keyspace) for subject in seen.subjects.values())
     assert sorted(jobs(address, case.captured_at_ms), key=repr) == sorted(filter(None, expected), key=repr)
-    told: list[Finding] = []
-    LocalEngine().audit(address, case.captured_at_ms, told.append)
-    assert sorted(map(repr, told)) == sorted(map(repr, seen.findings()))
+    findings: list[Finding] = []
+    LocalEngine().audit(address, case.captured_at_ms, findings.append)
+    assert sorted(map(repr, findings)) == sorted(map(repr, seen.findings()))
 
 
 # Files that are none

@@ -218,7 +218,7 @@ print(size, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
 def test_a_value_of_500_mb_takes_no_more_than_its_reply_and_itself(client: redis.Redis, server: Server) -> None:
     """Redis has no command that reads a value in pieces and tells whether it has changed meanwhile."""
     client.execute_command("SETRANGE", "huge", 500_000_000 - 1, "x")
-    told = subprocess.run([sys.executable, "-c", READ, str(server.port)], capture_output=True, text=True, check=True).stdout
-    size, memory = map(int, told.split())
+    printed = subprocess.run([sys.executable, "-c", READ, str(server.port)], capture_output=True, text=True, check=True).stdout
+    size, memory = map(int, printed.split())
     assert size == 500_000_000
     assert memory < 2.2 * size

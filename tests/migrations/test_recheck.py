@@ -199,8 +199,8 @@ def test_where_no_other_rule_is_broken_the_record_is_looked_at(
 
     with open_client(Address.parse(server.url())) as opened, open_pipeline(opened) as pipe:
         reader = Counting(lambda _slot: nullcontext(pipe), UNTHROTTLED.pace())
-        told = {each.rule for each in Recheck(keyspace, reader).still_holding([(subject, first)])}
-    assert told == rules
+        reported = {each.rule for each in Recheck(keyspace, reader).still_holding([(subject, first)])}
+    assert reported == rules
     assert looks[0] == [KeyRef(f"q:job:{subject.job_id}".encode(), "hash")]
     assert len(looks) == 1 + full_looks
     assert all(len(look) > 10 for look in looks[1:])
@@ -214,8 +214,8 @@ def test_more_jobs_than_may_be_looked_at_again_are_told_as_they_were_seen(server
     once = Finding("KUE-4", Severity.ERROR, None, "q:jobs", None, "once upon a time")
     found = [(subject, [once]) for subject in subjects]
     with open_recheck(Address.parse(server.url(0, family="kue")), keyspace, most=2) as recheck:
-        told = list(recheck.still_holding(iter(found)))
-    assert told == [once] * 3
+        reported = list(recheck.still_holding(iter(found)))
+    assert reported == [once] * 3
     assert (recheck.passing, recheck.unconfirmed) == (2, 3)
 
 
@@ -285,15 +285,15 @@ def test_without_the_right_to_transactions_findings_are_told_as_they_were_seen(s
     load(capture, client)
     client.acl_setuser("reader", enabled=True, passwords=["+secret"], keys=["*"], commands=["+@all", "-multi"])
     address = Address.parse(server.url(0, family="kue"))
-    told: list[list[Finding]] = [[], []]
+    reported: list[list[Finding]] = [[], []]
     counted = [
         LocalEngine().audit(each, capture.captured_at_ms, found.append)
-        for each, found in zip((address, evolve(address, username="reader", password="secret")), told, strict=True)
+        for each, found in zip((address, evolve(address, username="reader", password="secret")), reported, strict=True)
     ]
     client.acl_deluser("reader")
-    assert told[0] == told[1]
+    assert reported[0] == reported[1]
     assert counted[0].unconfirmed == 0
-    assert counted[1].unconfirmed == sum(finding.job_id is not None for finding in told[1])
+    assert counted[1].unconfirmed == sum(finding.job_id is not None for finding in reported[1])
 
 
 def _keyspace_of_capture(server: Server) -> Keyspace:

@@ -142,8 +142,8 @@ def test_a_user_who_may_not_run_scripts_is_told(stored: StoredKeyspace, server: 
     client.execute_command("ACL", "SETUSER", "clerk", "on", ">pw", "~*", "+@all", "-eval", "-evalsha")
     try:
         url = server.url(family="kue").replace("ferryman://", "ferryman://clerk:pw@")
-        told = r"KUE-4 of q:job:\d+ was not mended: the user may not call EVALSHA on q:jobs.*: grant \+evalsha"
-        with pytest.raises(ServerError, match=told):
+        message = r"KUE-4 of q:job:\d+ was not mended: the user may not call EVALSHA on q:jobs.*: grant \+evalsha"
+        with pytest.raises(ServerError, match=message):
             applied(Address.parse(url), ["KUE-4"], NOW)
     finally:
         client.execute_command("ACL", "DELUSER", "clerk")

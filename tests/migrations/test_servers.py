@@ -167,13 +167,13 @@ def test_what_cursors_are_is_told_from_the_server(client: redis.Redis, kind: Ser
 def test_an_audit_finds_what_the_capture_holds(client: redis.Redis, server: Server, case: Capture) -> None:
     load(case, client)
     address = evolve(Address.parse(server.url(family=case.system)), prefix=case.prefix)
-    told: list[Finding] = []
-    LocalEngine().audit(address, case.captured_at_ms, told.append)
+    findings: list[Finding] = []
+    LocalEngine().audit(address, case.captured_at_ms, findings.append)
     # Times to live are not loaded.
     entries = [evolve(entry, ttl_ms=None) for entry in case.entries()]
     seen = read_keyspace(get_family(case.system), entries, case.prefix, case.captured_at_ms)
-    assert sorted(map(repr, told)) == sorted(map(repr, seen.findings()))
-    assert told
+    assert sorted(map(repr, findings)) == sorted(map(repr, seen.findings()))
+    assert findings
     assert {job.id for job in LocalEngine().jobs(address, case.captured_at_ms)} == {job.id for job in seen.jobs()}
 
 

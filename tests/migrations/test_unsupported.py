@@ -17,7 +17,7 @@ REDIS = info(redis_version="7.4.0", redis_mode="standalone", run_id="1")
 
 
 @pytest.mark.parametrize(
-    "told",
+    "info_reply",
     [
         info(redis_version="7.4.0", redis_mode="standalone", run_id="1", dragonfly_version="df-v1.30.0"),
         info(redis_version="6.2.0", redis_mode="proxy", run_id="1"),
@@ -27,10 +27,10 @@ REDIS = info(redis_version="7.4.0", redis_mode="standalone", run_id="1")
     ],
     ids=["Dragonfly", "a proxy", "Kvrocks", "without a run", "without the right to ask"],
 )
-def test_a_server_of_whose_cursors_nothing_is_known_is_read_in_one_range(told: bytes) -> None:
+def test_a_server_of_whose_cursors_nothing_is_known_is_read_in_one_range(info_reply: bytes) -> None:
     pages = {b"0": page(77, "toy:1"), b"77": page(5, "toy:2"), b"5": page(0, "toy:1", "toy:3")}
     answers = {
-        "INFO": told,
+        "INFO": info_reply,
         "DBSIZE": MANY,
         "SCAN": lambda command: pages[command[1]],
         "TYPE": b"+string\r\n",
