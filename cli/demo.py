@@ -208,8 +208,8 @@ class Demo:
 
             plan = Plan.between(crossing.source, crossing.target, clock_ms(self.client))
             summary = engine.migrate(crossing.source, crossing.target, plan, report)
-            kept = {job_id for ids in summary.refused.values() for job_id in ids}
-            self.refused[crossing.title] = {job_id: rule for job_id, rule in refused.items() if job_id in kept}
+            still_refused = {job_id for ids in summary.refused.values() for job_id in ids}
+            self.refused[crossing.title] = {job_id: rule for job_id, rule in refused.items() if job_id in still_refused}
             states = ", ".join(f"{count:,} {state}" for state, count in sorted(summary.by_state.items()))
             say(f"{summary.written:,} jobs written ({states}), {summary.skipped} refused")
 

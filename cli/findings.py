@@ -29,9 +29,9 @@ class Digest:
         """Counts one finding."""
         group = (finding.rule, finding.severity)
         self.numbers[group] = self.numbers.get(group, 0) + 1
-        kept = self.examples.setdefault(group, [])
-        if len(kept) < self.keep:
-            kept.append(finding)
+        examples = self.examples.setdefault(group, [])
+        if len(examples) < self.keep:
+            examples.append(finding)
 
     @property
     def serious(self) -> bool:

@@ -41,12 +41,12 @@ class Column:
 
 def fitting(columns: Sequence[Column], spare: Sequence[str], room: int) -> list[Column]:
     """The columns that are shown in ``room`` cells: without those of ``spare``, the first first, for which there is none."""
-    kept = list(columns)
+    shown = list(columns)
     for name in spare:
-        if _taken(kept) <= room:
+        if _taken(shown) <= room:
             break
-        kept = [column for column in kept if column.name != name]
-    return kept
+        shown = [column for column in shown if column.name != name]
+    return shown
 
 
 def widths(columns: Sequence[Column], room: int) -> list[int]:

@@ -114,9 +114,9 @@ class Output:
         if not self.people.is_terminal:
             self.people.width = max(self.people.width, widest(layout))
         room = self.people.width
-        kept = fitting(layout, spare, room)
+        shown = fitting(layout, spare, room)
         table = Table(title=title or None, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-        for column, width in zip(kept, widths(kept, room), strict=True):
+        for column, width in zip(shown, widths(shown, room), strict=True):
             folds = column.folds or (column.is_whole and width < column.natural)
             table.add_column(
                 column.name,
@@ -126,9 +126,9 @@ class Output:
                 width=width,
             )
         for row in cells:
-            table.add_row(*(cell for column, cell in zip(layout, row, strict=True) if column in kept))
+            table.add_row(*(cell for column, cell in zip(layout, row, strict=True) if column in shown))
         self.people.print(table)
-        left_out = [column.name for column in layout if column not in kept]
+        left_out = [column.name for column in layout if column not in shown]
         if left_out:
             self.say(f"A wider terminal, or a pipe, shows {', '.join(left_out)} as well.")
 

@@ -31,7 +31,7 @@ def differences(promised: Job, standing: Job, target: KeyFamily) -> Iterator[Dif
             yield Difference(promised.id, promised.queue, name, *contrast(want, have))
 
 
-def judge(promised: Job | None, refused_by: str | None, standing: Job | None, target: KeyFamily) -> Iterator[Difference]:
+def compare_job(promised: Job | None, refused_by: str | None, standing: Job | None, target: KeyFamily) -> Iterator[Difference]:
     """All differences about one job. ``promised``: the one to carry, or with ``refused_by`` the one to leave."""
     if promised is None or refused_by is not None:
         if standing is not None:
@@ -46,7 +46,7 @@ Promise = tuple[Job | None, str | None]
 """What the source promises of a job: the one to carry, or the one to leave with the rule that keeps it there."""
 
 
-def judge_all(promises: Sequence[Promise], standing: Job | None, target: KeyFamily) -> tuple[int, list[Difference]]:
+def compare_all(promises: Sequence[Promise], standing: Job | None, target: KeyFamily) -> tuple[int, list[Difference]]:
     """How many of the promises about one queue and id hold, and all differences.
 
     A source may speak of one job twice, as kombu does of a message in its list and with a consumer: mostly one of the two is
@@ -55,10 +55,10 @@ def judge_all(promises: Sequence[Promise], standing: Job | None, target: KeyFami
     carried = [job for job, refused_by in promises if job is not None and refused_by is None]
     if not carried:
         job, refused_by = promises[0] if promises else (None, None)
-        return 0, list(judge(job, refused_by, standing, target))
-    judged = [list(judge(job, None, standing, target)) for job in carried]
-    equal = [found for found in judged if not found]
-    differing = [] if equal else judged[-1]
+        return 0, list(compare_job(job, refused_by, standing, target))
+    compared = [list(compare_job(job, None, standing, target)) for job in carried]
+    equal = [found for found in compared if not found]
+    differing = [] if equal else compared[-1]
     return len(equal[:1]), [*differing, *map(missing, carried[1:])]
 
 
@@ -96,7 +96,7 @@ def _still(name: str, want: Any, have: Any) -> Any:
     if name not in family_names() or not isinstance(want, Mapping) or not isinstance(have, Mapping):
         return want
     for part, time_left in get_family(name).countdowns:
-        now, then = (kept[part].get(time_left) if isinstance(kept.get(part), Mapping) else None for kept in (want, have))
+        now, then = (value[part].get(time_left) if isinstance(value.get(part), Mapping) else None for value in (want, have))
         if type(now) is int and type(then) is int and now <= then + CLOCKS_MS:
             want = {**want, part: {**want[part], time_left: then}}
     return want
@@ -107,7 +107,7 @@ def _comparable_extra(want: Mapping[str, Any], have: Mapping[str, Any], target: 
 
     What runs down by itself is compared as the moment at which it is over: the source is read again, later than it was carried.
     """
-    want = {name: _still(name, kept, have.get(name)) for name, kept in want.items()}
+    want = {name: _still(name, value, have.get(name)) for name, value in want.items()}
     if target.keeps_extra:
         return want, have
     own = target.name

@@ -176,12 +176,12 @@ class Watch:
             names = set(self._names(nodes, before.spans))
             added = self._speaking(nodes, names - before.names)
             candidates = [name for name in before.names - names - before.mortal if pattern_of(name) not in before.silent]
-            stand = nodes.ask([("EXISTS", name) for name in candidates])
-            gone = {name for name, stands in zip(candidates, stand, strict=True) if not stands}
+            replies = nodes.ask([("EXISTS", name) for name in candidates])
+            gone = {name for name, exists in zip(candidates, replies, strict=True) if not exists}
             said = self._said(nodes, before.said)
             differing = [key for key, digest in before.said.items() if said.get(key) != digest and key not in gone]
             lengths = nodes.lengths(before.lengths)
-            differing += [key for (key, kind), length in before.lengths.items() if lengths.get((key, kind)) != length]
+            differing += [ref[0] for ref, length in before.lengths.items() if lengths.get(ref) != length]
         found = dict.fromkeys((*differing, *added, *sorted(gone)))
         return Drift(
             before.jobs,
@@ -218,19 +218,19 @@ class Watch:
         silent = set()
         builder = SubjectBuilder(self._family)
         longer: list[tuple[bytes, str]] = []
-        for key, kind, is_long, _, facts in self._read(nodes, spread(names, VALUES)):
+        for key, redis_type, is_long, _, facts in self._read(nodes, spread(names, VALUES)):
             if not facts:
                 silent.add(pattern_of(key))
             elif is_long:
-                longer.append((key, kind))
+                longer.append((key, redis_type))
             else:
                 said[key] = _digest(facts)
             for fact in facts[:TOGETHER]:
                 builder.add(fact)
         keyspace = Keyspace(self._family, self._source.prefix, 0)
         refs = (ref for subject in builder.subjects() for ref in self._family.related_keys(subject, keyspace) if ref.items)
-        beside = ((ref.key, ref.redis_type) for ref in refs if ref.key not in said and ref.redis_type in LENGTHS)
-        containers = list(islice(dict.fromkeys((*longer, *beside)), CONTAINERS))
+        containers_of_jobs = ((ref.key, ref.redis_type) for ref in refs if ref.key not in said and ref.redis_type in LENGTHS)
+        containers = list(islice(dict.fromkeys((*longer, *containers_of_jobs)), CONTAINERS))
         left = nodes.ask([("PTTL", key) for key, _ in containers])
         return said, nodes.lengths(each for each, ttl_ms in zip(containers, left, strict=True) if ttl_ms < 0), frozenset(silent)
 
@@ -243,9 +243,9 @@ class Watch:
         by_pattern = defaultdict(list)
         for name in names:
             by_pattern[pattern_of(name)].append(name)
-        asked = self._read(nodes, spread((name for those in by_pattern.values() for name in those), VALUES))
-        speaking = {pattern_of(key) for key, _, _, ttl_ms, facts in asked if facts and ttl_ms is None}
-        return [name for kind in speaking for name in by_pattern[kind]]
+        sampled = self._read(nodes, spread((name for those in by_pattern.values() for name in those), VALUES))
+        speaking = {pattern_of(key) for key, _, _, ttl_ms, facts in sampled if facts and ttl_ms is None}
+        return [name for pattern in speaking for name in by_pattern[pattern]]
 
     def _read(self, nodes: _Nodes, keys: Iterable[bytes]) -> Iterator[tuple[bytes, str, bool, int | None, list[Fact]]]:
         """Name, type, whether it is too long to be read, time to live, and the facts about jobs, of each key that is there."""
@@ -334,16 +334,15 @@ class _Nodes:
             with open_pipeline(client) as pipe:
                 for start in range(0, len(indexes), PAGE):
                     page = indexes[start : start + PAGE]
-                    answers = pipe.call(commands[index] for index in page)
-                    for index, reply in zip(page, answers, strict=True):
+                    for index, reply in zip(page, pipe.call(commands[index] for index in page), strict=True):
                         replies[index] = None if is_wrong_type(reply) else checked(reply)
         return replies
 
     def lengths(self, keys: Iterable[tuple[bytes, str]]) -> dict[tuple[bytes, str], int]:
         """How many items each of these has."""
-        asked = list(keys)
-        replies = self.ask([(LENGTHS[kind], key) for key, kind in asked])
-        return {each: length for each, length in zip(asked, replies, strict=True) if length is not None}
+        pairs = list(keys)
+        replies = self.ask([(LENGTHS[redis_type], key) for key, redis_type in pairs])
+        return {each: length for each, length in zip(pairs, replies, strict=True) if length is not None}
 
     def heads(self, keys: Sequence[bytes]) -> Iterator[Entry]:
         """Each key, or the beginning of a long one."""

@@ -192,8 +192,8 @@ class Summary:
             self.left_behind[group] = self.left_behind.get(group, 0) + number
 
     def _refuse(self, rule: str, ids: list[str]) -> None:
-        kept = sorted({*self.refused.get(rule, ()), *ids})
-        self.refused[rule] = kept[:REFUSED_SAMPLES]
+        samples = sorted({*self.refused.get(rule, ()), *ids})
+        self.refused[rule] = samples[:REFUSED_SAMPLES]
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON; ``from_dict`` reads it."""

@@ -20,7 +20,7 @@ from ..schema.job import Job, State
 from ..schema.rule import Finding
 from ..schema.totals import Totals
 from . import journal, leftovers
-from .compare import judge_all
+from .compare import compare_all
 from .drift import Watch
 from .engine import Census, Difference, Progress, Report, Summary, Verification, silent
 from .fact_reader import FactReader
@@ -160,7 +160,7 @@ class LocalEngine:
         outcome.target_jobs = len(standing)
         for place in dict.fromkeys((*promised, *standing)):
             promises = [(decision.job, decision.refused_by) for decision in promised.get(place, ())]
-            matched, found = judge_all(promises, standing.get(place), plan.writer)
+            matched, found = compare_all(promises, standing.get(place), plan.writer)
             outcome.matched += matched
             for difference in found:
                 tell(difference)

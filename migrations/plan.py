@@ -218,11 +218,11 @@ def _requeued_table(jobs: JobTable, family: str) -> JobTable | None:
         return None
     from ..schema.columnar.build import Datum, concat_rows, format_ints, masked  # need what only the extra spark has
 
-    kept, leases = jobs.lasting, jobs.columns.get("lease_expires_at")
+    lasting, leases = jobs.lasting, jobs.columns.get("lease_expires_at")
     lease: list[Datum] = [] if leases is None else [b'"lease_expires_at":', format_ints(leases), b","]
     before = concat_rows(len(jobs), [b"{", *lease, f'"state":"{State.ACTIVE}"}}'.encode()])
-    there = kept.sizes > 0
-    of_family: list[Datum] = [masked(there, f'"{family}":'.encode()), kept]
+    there = lasting.sizes > 0
+    of_family: list[Datum] = [masked(there, f'"{family}":'.encode()), lasting]
     of_migration: list[Datum] = [f'"{CARRIED_FROM}":'.encode(), before]
     first, second = (of_family, of_migration) if family < CARRIED_FROM else (of_migration, of_family)
     columns = {name: column for name, column in jobs.columns.items() if name not in ("lease_expires_at", "position")}

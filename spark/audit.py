@@ -42,10 +42,10 @@ def of_keyspace(snapshot: Snapshot, counted: Census | None = None) -> list[Findi
     return confirmed
 
 
-def census(found: Results[Finding], beside: Census) -> Census:
+def census(found: Results[Finding], counted: Census) -> Census:
     """How many jobs the rules were run on, added to what was counted beside them."""
     total = Census()
-    total.merge(beside)
+    total.merge(counted)
     for summary in map(Census.from_json, found.summaries()):
         total.merge(summary)
     return total

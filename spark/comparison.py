@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from attrs import frozen
 from pyspark.sql import functions
 
-from ..migrations.compare import judge_all
+from ..migrations.compare import compare_all
 from ..migrations.engine import Difference, Progress, Report, Verification
 from ..migrations.plan import Plan
 from .job_digests import DIGESTS, SIDES, JobDigest, SideView, digest_work, side_work
@@ -217,7 +217,7 @@ def _compare_task(plan: Plan) -> Callable[[Batches], Batches]:
                 sides = list(group)
                 expected_jobs = [(side.job, side.refused_by) for side in sides if side.expected]
                 actual = next((side.job for side in sides if not side.expected), None)
-                equal, differences = judge_all(expected_jobs, actual, plan.writer)
+                equal, differences = compare_all(expected_jobs, actual, plan.writer)
                 matched += equal
                 yield from differences
 

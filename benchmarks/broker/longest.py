@@ -105,8 +105,8 @@ class LongQueue:
         self.repeat(step)
 
     def dead(self) -> Iterator[list[str]]:
-        while letters := self.send(self.scripts.dead_letters(QUEUE, limit=100)):
-            yield [letter.job.id for letter in letters]
+        while dead_letters := self.send(self.scripts.dead_letters(QUEUE, limit=100)):
+            yield [dead_letter.job.id for dead_letter in dead_letters]
 
     def delete(self) -> None:
         self.repeat(lambda: self.send(self.scripts.delete(QUEUE)).more)
@@ -114,7 +114,7 @@ class LongQueue:
     def forward_dead_letters(self) -> None:
         """Hands all dead letters on."""
         while (outbox := self.send(self.scripts.outbox(QUEUE))) is not None and outbox.dead_letters:
-            self.send(self.scripts.forwarded(QUEUE, [(letter, True) for letter in outbox.dead_letters]))
+            self.send(self.scripts.forwarded(QUEUE, [(dead_letter, True) for dead_letter in outbox.dead_letters]))
 
     def find(self) -> None:
         """Looks for a task that is not there."""

@@ -15,7 +15,7 @@ from ..server import Server
 from .ledger import Ledger
 from .profile import Fault, PlannedFault, Profile, plan
 from .publisher import Publisher
-from .verdict import Verdict, judge
+from .verdict import Verdict, verdict_on
 from .worker_pool import WorkerPool
 
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
@@ -38,7 +38,7 @@ class Report:
     @property
     def passed(self) -> bool:
         """Whether the broker has kept every promise and cleaned up behind itself."""
-        return self.verdict.kept and not self.left_over
+        return self.verdict.holds and not self.left_over
 
 
 def run(broker: Broker, profile: Profile, seed: int, kind: str, folder: Path, say: Callable[[str], None]) -> Report:
@@ -61,7 +61,7 @@ def run(broker: Broker, profile: Profile, seed: int, kind: str, folder: Path, sa
         finally:
             workers.kill()
         return Report(
-            verdict=judge(ledger.read(), profile.lease),
+            verdict=verdict_on(ledger.read(), profile.lease),
             left_over=_left_over(broker, server),
             faults=Counter(each.fault for each in planned),
             hung=workers.hung,
@@ -105,7 +105,7 @@ def _inject_into_server(planned: PlannedFault, server: Server, ledger: Ledger) -
 
 def _wait_until_done(workers: WorkerPool, ledger: Ledger, profile: Profile) -> None:
     deadline = time.monotonic() + profile.patience
-    while judge(ledger.read(), profile.lease).lost and time.monotonic() < deadline:
+    while verdict_on(ledger.read(), profile.lease).lost and time.monotonic() < deadline:
         workers.replace_ended()
         time.sleep(LOOK_SECONDS)
 

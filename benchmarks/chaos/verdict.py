@@ -42,7 +42,7 @@ class Verdict:
     early: tuple[str, ...]
 
     @property
-    def kept(self) -> bool:
+    def holds(self) -> bool:
         """Whether the broker kept every promise."""
         return not (self.lost or self.unexplained or self.early)
 
@@ -111,7 +111,7 @@ class Evidence:
         return away or killed <= ended + ACK_SECONDS or self.stopping.get(worker, killed) < killed
 
 
-def judge(events: Sequence[Event], lease: float) -> Verdict:
+def verdict_on(events: Sequence[Event], lease: float) -> Verdict:
     """The verdict on a ledger. ``lease`` in seconds."""
     evidence = Evidence(lease)
     for event in events:

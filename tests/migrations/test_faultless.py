@@ -32,8 +32,8 @@ def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def address(server: Server, db: int, family: str, prefix: str | None = None) -> Address:
-    kept = get_family(family).default_prefix if prefix is None else prefix
-    return Address(Address.parse(server.url()).kind, ((server.host, server.port),), db, family=family, prefix=kept)
+    prefix = get_family(family).default_prefix if prefix is None else prefix
+    return Address(Address.parse(server.url()).kind, ((server.host, server.port),), db, family=family, prefix=prefix)
 
 
 def carried_and_compared(

@@ -44,7 +44,7 @@ def test_a_strip_has_the_ids_between_two_of_every_priority(client: redis.Redis, 
         assert sum(member > following for split in index_slice for member, following in pairwise(split)) <= len(index_slice)
 
 
-def test_with_too_many_runs_a_strip_is_a_range_of_ranks(client: redis.Redis) -> None:
+def test_with_too_many_runs_a_slice_is_a_range_of_ranks(client: redis.Redis) -> None:
     fill(client, 45_000, "n * 7919 % 45000")
     with open_pipeline(client) as pipe:
         found = cut_slices(pipe, KEY, 8)
@@ -54,15 +54,15 @@ def test_with_too_many_runs_a_strip_is_a_range_of_ranks(client: redis.Redis) -> 
     assert all(10_000 < index_slice[0].count < 12_500 for index_slice in found)
 
 
-@pytest.mark.parametrize("kept", [0, 3, 9_000])
-def test_a_zset_of_few_members_is_one_strip_which_has_no_end(client: redis.Redis, kept: int) -> None:
-    fill(client, kept, "n % 5")
+@pytest.mark.parametrize("count", [0, 3, 9_000])
+def test_a_zset_of_few_members_is_one_slice_which_has_no_end(client: redis.Redis, count: int) -> None:
+    fill(client, count, "n % 5")
     with open_pipeline(client) as pipe:
         ((split,),) = cut_slices(pipe, KEY, 4)
-    assert (split.offset, split.count, split.after, split.until) == (0, kept, (), ())
+    assert (split.offset, split.count, split.after, split.until) == (0, count, (), ())
 
 
-def test_a_key_that_is_no_zset_any_more_is_an_empty_strip(client: redis.Redis) -> None:
+def test_a_key_that_is_no_zset_any_more_is_an_empty_slice(client: redis.Redis) -> None:
     client.set(KEY, "text")
     with open_pipeline(client) as pipe:
         ((split,),) = cut_slices(pipe, KEY, 4)

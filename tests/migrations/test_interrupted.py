@@ -167,8 +167,8 @@ def test_the_journal_holds_no_password(server: Server, client: redis.Redis, sour
         target = server.url(1, family="kue", prefix="new").replace("ferryman://", "ferryman://captain:s3kret@")
         assert ferryman("migrate", login, target).status == 0
         with server.client(1) as there:
-            kept = [entry for key, entry in dump(there).items() if key.startswith(JOURNAL.encode())]
-        assert kept
-        assert "s3kret" not in repr(kept)
+            journal_entries = [entry for key, entry in dump(there).items() if key.startswith(JOURNAL.encode())]
+        assert journal_entries
+        assert "s3kret" not in repr(journal_entries)
     finally:
         client.acl_deluser("captain")

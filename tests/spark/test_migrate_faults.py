@@ -72,7 +72,7 @@ def target(door: Gate) -> Address:
 
 
 @pytest.fixture
-def beside() -> Iterator[Executor]:
+def executor() -> Iterator[Executor]:
     """Does what goes on while the test does something else."""
     with ThreadPoolExecutor(2) as pool:
         yield pool
@@ -133,14 +133,14 @@ def test_a_worker_process_that_dies_costs_one_attempt(
     engine: SparkEngine,
     server: Server,
     door: Gate,
-    beside: Executor,
+    executor: Executor,
     source: Address,
     target: Address,
     expected: dict[bytes, Entry],
 ) -> None:
     ledger = Ledger(server)
     hold = door.hold(batch(3), once_applied=once_applied)
-    migrating = beside.submit(attempt, engine, source, target)
+    migrating = executor.submit(attempt, engine, source, target)
     hold.wait()
     hold.kill()
     hold.release()
@@ -181,10 +181,10 @@ def attempts(spark: SparkSession, source: Address, target: Address, tmp_path: Pa
 
 
 def test_an_attempt_that_was_given_up_writes_nothing_after_the_next_or_after_the_end(
-    attempts: Attempts, server: Server, door: Gate, beside: Executor, expected: dict[bytes, Entry]
+    attempts: Attempts, server: Server, door: Gate, executor: Executor, expected: dict[bytes, Entry]
 ) -> None:
     hold = door.hold(batch(2))
-    zombie = beside.submit(attempts.work, "first")
+    zombie = executor.submit(attempts.work, "first")
     hold.wait()
     attempts.commit(attempts.work("second"))
     assert keyspace(server) == expected
@@ -200,19 +200,19 @@ def test_two_attempts_side_by_side_write_every_job_once(
     engine: SparkEngine,
     server: Server,
     door: Gate,
-    beside: Executor,
+    executor: Executor,
     source: Address,
     target: Address,
     expected: dict[bytes, Entry],
 ) -> None:
     ledger = Ledger(server)
     first = door.hold(batch(2))
-    attempting = [beside.submit(attempts.work, "first")]
+    attempting = [executor.submit(attempts.work, "first")]
     first.wait()
     part = re.search(rb":part:[\w-]+", first.transaction)
     assert part is not None
     second = door.hold(lambda transaction, count: batch(2)(transaction, count) and part[0] in transaction)
-    attempting.append(beside.submit(attempts.work, "second"))
+    attempting.append(executor.submit(attempts.work, "second"))
     second.wait()
     first.release()
     second.release()
@@ -280,7 +280,7 @@ def test_a_run_with_a_work_folder_goes_on_with_what_the_one_before_has_read(
     server: Server,
     client: redis.Redis,
     door: Gate,
-    beside: Executor,
+    executor: Executor,
     source: Address,
     target: Address,
     expected: dict[bytes, Entry],
@@ -289,7 +289,7 @@ def test_a_run_with_a_work_folder_goes_on_with_what_the_one_before_has_read(
     engine = SparkEngine(spark, work=str(tmp_path), tasks=PARTS)
     with server.client(DB) as there:
         hold = door.hold(batch(2))
-        migrating = beside.submit(attempt, engine, source, target)
+        migrating = executor.submit(attempt, engine, source, target)
         hold.wait()
         mend = full(there)
         hold.release()
@@ -348,7 +348,7 @@ def test_a_target_that_refuses_half_way_is_one_error_and_the_rest_is_written_lat
     engine: SparkEngine,
     server: Server,
     door: Gate,
-    beside: Executor,
+    executor: Executor,
     source: Address,
     expected: dict[bytes, Entry],
 ) -> None:
@@ -356,7 +356,7 @@ def test_a_target_that_refuses_half_way_is_one_error_and_the_rest_is_written_lat
         client.acl_setuser("captain", enabled=True, passwords=["+s3kret"], keys=["*"], commands=["+@all"])
         target = Address.parse(door.url(DB, user="captain:s3kret"))
         hold = door.hold(batch(2))
-        migrating = beside.submit(attempt, engine, source, target)
+        migrating = executor.submit(attempt, engine, source, target)
         hold.wait()
         mend = refuse(client)
         try:

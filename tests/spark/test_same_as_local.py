@@ -176,9 +176,9 @@ def test_verify_sees_each_kind_of_damage_to_a_target_of_our_own(engine: SparkEng
     changes = ({"payload": "{}"}, {"name": "other"}, {"published_at": 5}, {"deliveries": 7}, {"consumer": "w"}, {"error": "no"})
     for key, fields in zip(keys, changes, strict=False):
         client.hset(key, mapping=fields)
-    aside = client.hget(keys[6], "job")
-    assert aside is not None
-    client.hset(keys[6], "job", aside.replace(b'"max_attempts":', b'"max_attempts":4'))
+    overflow = client.hget(keys[6], "job")
+    assert overflow is not None
+    client.hset(keys[6], "job", overflow.replace(b'"max_attempts":', b'"max_attempts":4'))
     client.delete(keys[7])
     client.zrem("new:{email}:waiting", waiting[7].id)
     client.copy(keys[8], "new:{email}:job:stray")
