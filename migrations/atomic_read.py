@@ -67,8 +67,8 @@ class AtomicReader:
             with self._nodes(slot) as pipe:
                 sizes = _sizes(pipe, itertools.chain.from_iterable(measured[index] for index in indexes))
                 asked = [index for index in indexes if self._is_bounded(measured[index], sizes)]
-                answers = self._transact(pipe, [_commands(groups[index]) for index in asked])
-            for index, replies in zip(asked, answers, strict=True):
+                results = self._transact(pipe, [_commands(groups[index]) for index in asked])
+            for index, replies in zip(asked, results, strict=True):
                 found[index] = None if replies is None else _entries(groups[index], replies)
         return found
 
@@ -77,8 +77,8 @@ class AtomicReader:
         found: list[list[Any] | None] = [None] * len(groups)
         for slot, indexes in self._by_slot([[_key_of(command) for command in group] for group in groups]).items():
             with self._nodes(slot) as pipe:
-                answers = self._transact(pipe, [groups[index] for index in indexes])
-            for index, replies in zip(indexes, answers, strict=True):
+                results = self._transact(pipe, [groups[index] for index in indexes])
+            for index, replies in zip(indexes, results, strict=True):
                 found[index] = replies
         return found
 
@@ -162,13 +162,13 @@ _WHOLE: Mapping[str, Callable[[bytes], Command]] = {
 def _entries(group: Group, replies: Sequence[Any]) -> list[Entry] | None:
     """What the answers to a transaction say; None if the server has refused a part of it."""
     found: list[Entry] = []
-    answers = iter(replies)
+    results = iter(replies)
     for key, redis_type, items in group:
         # Of an index, that one item is there or is not; of a list each item is asked for by itself.
         asked = ((item,) for item in items) if items and redis_type not in _ITEMS else (items,)
         for those in asked:
-            reply = next(answers)
-            ttl_ms = None if those else next(answers)
+            reply = next(results)
+            ttl_ms = None if those else next(results)
             if not isinstance(reply, Exception):
                 found += _entries_of(key, redis_type, those, reply, ttl_ms if isinstance(ttl_ms, int) and ttl_ms >= 0 else None)
             elif not _is_other_type(reply):

@@ -95,10 +95,10 @@ def _still(name: str, want: Any, have: Any) -> Any:
     """What a family keeps, with the times left as they were when they were read first, if since then only time has passed."""
     if name not in family_names() or not isinstance(want, Mapping) or not isinstance(have, Mapping):
         return want
-    for part, time_left in get_family(name).countdowns:
-        now, then = (value[part].get(time_left) if isinstance(value.get(part), Mapping) else None for value in (want, have))
+    for record, time_left in get_family(name).countdowns:
+        now, then = (value[record].get(time_left) if isinstance(value.get(record), Mapping) else None for value in (want, have))
         if type(now) is int and type(then) is int and now <= then + CLOCKS_MS:
-            want = {**want, part: {**want[part], time_left: then}}
+            want = {**want, record: {**want[record], time_left: then}}
     return want
 
 

@@ -51,16 +51,16 @@ class WatchedFence:
     fence need not ask first. To be used with one client alone."""
 
     _socket: Any = None
-    _question: Sequence[Command] = ()
+    _fence_check: Sequence[Command] = ()
     _replies: Sequence[Any] = ()
 
-    def note(self, pipe: PipelineConnection, question: Sequence[Command], replies: Sequence[Any]) -> None:
-        """Remembers what was answered when the connection asked last."""
-        self._socket, self._question, self._replies = pipe.socket, question, replies
+    def note(self, pipe: PipelineConnection, fence_check: Sequence[Command], replies: Sequence[Any]) -> None:
+        """Remembers what was replied when the connection last looked."""
+        self._socket, self._fence_check, self._replies = pipe.socket, fence_check, replies
 
-    def replies(self, pipe: PipelineConnection, question: Sequence[Command]) -> Sequence[Any] | None:
-        """What was answered to the same question, if the connection has watched since then; once."""
-        replies = self._replies if self._socket is pipe.socket and self._question == question else None
+    def replies(self, pipe: PipelineConnection, fence_check: Sequence[Command]) -> Sequence[Any] | None:
+        """What was replied to the same check, if the connection has watched since then; once."""
+        replies = self._replies if self._socket is pipe.socket and self._fence_check == fence_check else None
         self._socket = None
         return replies
 
@@ -74,14 +74,14 @@ def transact(
     WATCH is left behind. Raises StaleWriter when the fence has fallen, ServerError naming the key when the server refuses a
     command, and one of REDIRECTIONS when the keys are at another node: nothing is applied then, but for PartlyApplied.
     """
-    question = _question(fence)
-    following = [] if watched is None else [PackedCommands.of(question)]
+    fence_check = _fence_check(fence)
+    following = [] if watched is None else [PackedCommands.of(fence_check)]
     while True:
-        _watch(pipe, fence, question, watched)
+        _watch(pipe, fence, fence_check, watched)
         replies = pipe.call_packed([MULTI, *commands, EXEC, *following])
         if watched is not None:
-            replies, answers = replies[: -len(question)], replies[-len(question) :]
-            watched.note(pipe, question, answers)
+            replies, fence_replies = replies[: -len(fence_check)], replies[-len(fence_check) :]
+            watched.note(pipe, fence_check, fence_replies)
         results = replies[-1]
         if isinstance(results, list):
             break
@@ -107,18 +107,18 @@ def _refused(commands: Sequence[PackedCommands], replies: Sequence[Any]) -> tupl
     return next(islice(singly, faulty, None)), replies[faulty]
 
 
-def _question(fence: Fence) -> list[Command]:
+def _fence_check(fence: Fence) -> list[Command]:
     """What watches a fence, and then asks how it stands."""
     watch: Command = ("WATCH", *dict.fromkeys(condition.key for condition in fence))
     return [watch, *(("HGET", condition.key, condition.field) for condition in fence)]
 
 
-def _watch(pipe: PipelineConnection, fence: Fence, question: Sequence[Command], watched: WatchedFence | None) -> None:
+def _watch(pipe: PipelineConnection, fence: Fence, fence_check: Sequence[Command], watched: WatchedFence | None) -> None:
     """WATCHes the fence's keys and compares. Raises StaleWriter, with nothing watched, when the fence has fallen."""
-    replies = None if watched is None else watched.replies(pipe, question)
+    replies = None if watched is None else watched.replies(pipe, fence_check)
     if replies is None:
         # What was watched for another fence may have been touched, even by this connection.
-        _, *replies = pipe.call([("UNWATCH",), *question])
+        _, *replies = pipe.call([("UNWATCH",), *fence_check])
     for reply in replies:
         if isinstance(reply, Exception):
             raise reply

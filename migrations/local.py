@@ -46,7 +46,7 @@ STEP = 1000
 
 
 @frozen
-class Reading:
+class LoadedKeyspace:
     """A keyspace in memory."""
 
     keyspace: Keyspace
@@ -78,21 +78,21 @@ class LocalEngine:
     @gc_paused()
     def audit(self, source: Address, now_ms: int, report: Report[Finding], progress: Progress = silent) -> Census:
         """See Engine.audit."""
-        reading = self._read(source, now_ms, progress, prefiltered=True)
+        loaded = self._read(source, now_ms, progress, prefiltered=True)
         census = Census()
-        census.merge(reading.accepted)
-        family = reading.keyspace.family
+        census.merge(loaded.accepted)
+        family = loaded.keyspace.family
 
         def checked() -> Iterator[Found]:
-            for subject in _counted(reading.subjects, "checking jobs", progress):
-                job = family.describe(subject, reading.keyspace)
+            for subject in _counted(loaded.subjects, "checking jobs", progress):
+                job = family.describe(subject, loaded.keyspace)
                 if job is not None:
                     census.count(job, now_ms)
-                yield subject, family.findings(subject, reading.keyspace)
+                yield subject, family.findings(subject, loaded.keyspace)
 
-        with open_recheck(source, reading.keyspace, self.throttle) as recheck:
-            of_keyspace = recheck.still_holding_of_keyspace(family.keyspace_findings(reading.keyspace))
-            for finding in (*reading.remarks, *of_keyspace):
+        with open_recheck(source, loaded.keyspace, self.throttle) as recheck:
+            of_keyspace = recheck.still_holding_of_keyspace(family.keyspace_findings(loaded.keyspace))
+            for finding in (*loaded.remarks, *of_keyspace):
                 report(finding)
             for finding in recheck.still_holding(checked()):
                 report(finding)
@@ -121,9 +121,9 @@ class LocalEngine:
             plan = earlier.plan
         watch = Watch(source, target, self.throttle)
         before = watch.look()
-        reading = self._read(source, plan.now_ms, progress)
-        summary = Summary(left_behind=leftovers.largest_groups(reading.left))
-        decisions = _decisions(reading, plan, progress, "counting jobs" if dry_run else "writing jobs")
+        loaded = self._read(source, plan.now_ms, progress)
+        summary = Summary(left_behind=leftovers.largest_groups(loaded.left))
+        decisions = _decisions(loaded, plan, progress, "counting jobs" if dry_run else "writing jobs")
         if dry_run:
             for decision in decisions:
                 _note(decision, summary, report, written=decision.job is not None)
@@ -177,22 +177,22 @@ class LocalEngine:
     def jobs(self, source: Address, now_ms: int, queue: str | None = None, state: State | None = None) -> Iterator[Job]:
         """See Engine.jobs."""
         with gc_paused():
-            reading = self._read(source, now_ms, silent)
-            wanted = (job for job in reading.jobs() if queue in (None, job.queue) and state in (None, job.state))
+            loaded = self._read(source, now_ms, silent)
+            wanted = (job for job in loaded.jobs() if queue in (None, job.queue) and state in (None, job.state))
             found = sorted(wanted, key=listing_order)
         yield from found
 
     @gc_paused()
     def queues(self, source: Address, now_ms: int) -> list[QueueStatus]:
         """See Engine.queues."""
-        reading = self._read(source, now_ms, silent)
-        keyspace = reading.keyspace
-        jobs = (keyspace.family.describe(subject, keyspace) for subject in reading.subjects)
+        loaded = self._read(source, now_ms, silent)
+        keyspace = loaded.keyspace
+        jobs = (keyspace.family.describe(subject, keyspace) for subject in loaded.subjects)
         return statuses(counted(filter(None, jobs), now_ms), keyspace)
 
     def _read(
         self, address: Address, now_ms: int, progress: Progress, *, may_be_empty: bool = False, prefiltered: bool = False
-    ) -> Reading:
+    ) -> LoadedKeyspace:
         """Reads a keyspace. Raises KeyspaceNotFound if there is none.
 
         ``prefiltered``: jobs in which no rule can find anything may be left out (prefiltering_reader.py); they are counted.
@@ -223,7 +223,7 @@ class LocalEngine:
             for fact in remembered:
                 builder.add(fact)
         keyspace = Keyspace(family, address.prefix, now_ms, reader.close().totals)
-        return Reading(keyspace, tuple(builder.subjects()), remarks, accepted, reader.close().left)
+        return LoadedKeyspace(keyspace, tuple(builder.subjects()), remarks, accepted, reader.close().left)
 
 
 def _write(
@@ -243,10 +243,10 @@ def _write(
     return family.finish(plan.target, totals)
 
 
-def _decisions(reading: Reading, plan: Plan, progress: Progress, phase: str) -> Iterator[Decision]:
+def _decisions(loaded: LoadedKeyspace, plan: Plan, progress: Progress, phase: str) -> Iterator[Decision]:
     """What becomes of every subject, in the order of the subjects."""
-    for subject in _counted(reading.subjects, phase, progress):
-        yield decide(subject, reading.keyspace, plan)
+    for subject in _counted(loaded.subjects, phase, progress):
+        yield decide(subject, loaded.keyspace, plan)
 
 
 def _counted(subjects: tuple[Subject, ...], phase: str, progress: Progress) -> Iterator[Subject]:

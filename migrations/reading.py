@@ -128,22 +128,24 @@ def _heads(pipe: PipelineConnection, keys: Sequence[bytes], is_hash: Guess, size
     # The length of a hash tells its type as well, and whether one plain command may read it.
     guessed = [bool(is_hash(key)) for key in keys]
     first = _first(sizes)
-    answers = pipe.call(
+    types = pipe.call(
         command for key, hit in zip(keys, guessed, strict=True) for command in (("HLEN" if hit else "TYPE", key), ("PTTL", key))
     )
-    stand: list[tuple[bytes, str, int | None, Command | None]] = []
+    existing: list[tuple[bytes, str, int | None, Command | None]] = []
     again: list[bytes] = []
-    for key, hit, answer, ttl in zip(keys, guessed, answers[::2], answers[1::2], strict=True):
-        if hit and is_wrong_type(answer):
+    for key, hit, found, ttl in zip(keys, guessed, types[::2], types[1::2], strict=True):
+        if hit and is_wrong_type(found):
             again.append(key)
         elif hit:
-            if checked(answer):
-                stand.append((key, "hash", _ttl(checked(ttl)), ("HGETALL", key) if answer <= SMALL_HASH else first["hash"](key)))
-        elif (redis_type := _type_in(answer)) != MISSING:
-            stand.append((key, redis_type, _ttl(checked(ttl)), first[redis_type](key) if redis_type in first else None))
-    replies = iter(pipe.call(read for *_, read in stand if read is not None))
+            if checked(found):
+                existing.append(
+                    (key, "hash", _ttl(checked(ttl)), ("HGETALL", key) if found <= SMALL_HASH else first["hash"](key))
+                )
+        elif (redis_type := _type_in(found)) != MISSING:
+            existing.append((key, redis_type, _ttl(checked(ttl)), first[redis_type](key) if redis_type in first else None))
+    replies = iter(pipe.call(read for *_, read in existing if read is not None))
     heads = []
-    for key, redis_type, ttl_ms, read in stand:
+    for key, redis_type, ttl_ms, read in existing:
         reply = None if read is None else next(replies)
         if is_wrong_type(reply):
             heads += _head_at_once(pipe, key, sizes)

@@ -119,21 +119,21 @@ class Recheck:
         for _ in range(LOOKS):
             if not unsettled:
                 break
-            answers = reader.read([list(job.refs) for job in unsettled])
-            unsettled = self._look_again(unsettled, answers)
+            entries_by_job = reader.read([list(job.refs) for job in unsettled])
+            unsettled = self._look_again(unsettled, entries_by_job)
         for job in unsettled:
             job.keep_only_constant()
         for job in block:
             self.passing += max(0, job.number - len(job.findings))
             yield from job.findings
 
-    def _look_again(self, jobs: Sequence[_UnverifiedJob], answers: Sequence[list[Entry] | None]) -> list[_UnverifiedJob]:
+    def _look_again(self, jobs: Sequence[_UnverifiedJob], entries_by_job: Sequence[list[Entry] | None]) -> list[_UnverifiedJob]:
         """Takes in one look at each; returns those that must be looked at again."""
         family, prefix = self.keyspace.family, self.keyspace.prefix
         totals = Totals()
         totals.merge(self.keyspace.totals)
         seen: list[Subject | None] = []
-        for job, entries in zip(jobs, answers, strict=True):
+        for job, entries in zip(jobs, entries_by_job, strict=True):
             builder = SubjectBuilder(family)
             for fact in dict.fromkeys(fact for entry in entries or () for fact in family.facts(entry, prefix)):
                 family.tally(fact, totals)
@@ -141,7 +141,7 @@ class Recheck:
             seen.append(next((each for each in builder.subjects() if job.is_of(each)), None))
         now = evolve(self.keyspace, totals=totals)
         again = []
-        for job, entries, subject in zip(jobs, answers, seen, strict=True):
+        for job, entries, subject in zip(jobs, entries_by_job, seen, strict=True):
             if entries is None:
                 self.unconfirmed += len(job.findings)
             elif job.update(subject, now):

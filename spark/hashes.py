@@ -64,11 +64,11 @@ def record_test(family: KeyFamily, prefix: str) -> KeyTest:
         return any(fact.kind is FactKind.RECORD for fact in family.facts(Entry(key, "hash", {}), prefix))
 
     def test(keys: BinaryViews) -> Any:
-        answers = likely(keys)
-        unclear = ~answers if batch is None else ~answers & (batch.owners(keys) == NO_NUMBER)
+        likely_records = likely(keys)
+        unclear = ~likely_records if batch is None else ~likely_records & (batch.owners(keys) == NO_NUMBER)
         for index in np.flatnonzero(unclear).tolist():
-            answers[index] = states_record(keys[index])
-        return answers
+            likely_records[index] = states_record(keys[index])
+        return likely_records
 
     return test
 
@@ -165,9 +165,9 @@ def read_fields(replies: RespReader, keys: BinaryViews, fields: Sequence[bytes],
     for start in range(0, len(empty_or_gone), size):
         those = empty_or_gone[start : start + size]
         pace.begin()
-        answers = zip(those, _read_atomically(replies.pipe, those, fields), strict=True)
+        values_by_key = zip(those, _read_atomically(replies.pipe, those, fields), strict=True)
         pace.end(len(those))
-        found = _field_values({key: answer for key, answer in answers if answer is not None})
+        found = _field_values({key: values for key, values in values_by_key if values is not None})
         if len(found.keys):
             yield found
 
@@ -265,11 +265,11 @@ def _fields_by_reply(pipe: PipelineConnection, keys_read: Sequence[bytes], field
     nothing = [None] * len(fields)
     there = {key: reply for key, reply in zip(keys_read, replies, strict=True) if not is_wrong_type(reply)}
     empty_or_gone = [key for key, reply in there.items() if checked(reply) == nothing]
-    for key, answer in zip(empty_or_gone, _read_atomically(pipe, empty_or_gone, fields), strict=True):
-        if answer is None:
+    for key, values in zip(empty_or_gone, _read_atomically(pipe, empty_or_gone, fields), strict=True):
+        if values is None:
             del there[key]
         else:
-            there[key] = answer
+            there[key] = values
     return _field_values(there)
 
 

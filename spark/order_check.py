@@ -88,8 +88,8 @@ class Positions:
         """For each queue whose waiting jobs would run in another order, the first that is elsewhere."""
         if not self.files:
             return
-        answers = run_light_step(few_tasks(spark, self.buckets), self._check_ranges, "comparing orders", progress)
-        disordered = disordered_queues(PositionRange(*each) for answer in answers for each in json.loads(answer))
+        reports = run_light_step(few_tasks(spark, self.buckets), self._check_ranges, "comparing orders", progress)
+        disordered = disordered_queues(PositionRange(*each) for report in reports for each in json.loads(report))
         if disordered:
             yield from _differences(self._of_queues(spark, disordered))
 

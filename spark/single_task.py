@@ -50,8 +50,8 @@ def read_in_one_task(address: Address, now_ms: int | None = None, throttle: Thro
                             spill.add(fact)
         if reader.close().references:
             for subject in spill.subjects():
-                answers = family.back_references(subject) if family.is_referenced(subject.facts) else ()
-                for fact in (*subject.facts, *answers):
+                back_references = family.back_references(subject) if family.is_referenced(subject.facts) else ()
+                for fact in (*subject.facts, *back_references):
                     with_references.add(fact)
             spill = with_references
         yield SpilledKeyspace(Keyspace(family, address.prefix, now, reader.close().totals), spill)

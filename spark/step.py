@@ -124,10 +124,10 @@ def run_light_step(frame: DataFrame, task: Callable[[Batches], str], phase: str,
         with gc_paused(), work_errors("the folder of --work"):
             yield pa.RecordBatch.from_arrays([pa.array([task(rows)])], ["answer"])
 
-    answers: list[str] = []
+    texts: list[str] = []
     results = frame.mapInArrow(part, "answer string")
-    run_action(frame.sparkSession, lambda: answers.extend(row.answer for row in results.collect()), phase, progress)
-    return answers
+    run_action(frame.sparkSession, lambda: texts.extend(row.answer for row in results.collect()), phase, progress)
+    return texts
 
 
 def _write_parquet(path: str, table: Table[Any], batches: Batches) -> str:

@@ -155,7 +155,7 @@ def test_the_broker_of_an_app_has_a_backlog_too(server: Server, client: redis.Re
     assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
 
 
-def asked(address: str, path: str) -> tuple[int, dict[str, Any]]:
+def get_json(address: str, path: str) -> tuple[int, dict[str, Any]]:
     """The status and the JSON that the endpoint replies with."""
     try:
         with urllib.request.urlopen(address.removesuffix("/metrics") + path, timeout=30) as reply:
@@ -169,10 +169,10 @@ def test_the_metrics_endpoint_has_it_as_json(server: Server, client: redis.Redis
     fill(client, "mail", waiting=4, due=2, held=1, later=5)
     fill(client, "a b.c", due=3)
     with exporter(server.url(), "--listen", "0") as (_, address):
-        status, report = asked(address, "/backlog")
+        status, report = get_json(address, "/backlog")
         assert (status, report["backlog"], report["queues"]["mail"]["waiting"]) == (200, 10, 6)
-        assert asked(address, "/backlog?queue=a%20b.c")[1]["backlog"] == 3
-        assert asked(address, "/backlog?queue=nobody&queue=mail")[1]["backlog"] == 7
+        assert get_json(address, "/backlog?queue=a%20b.c")[1]["backlog"] == 3
+        assert get_json(address, "/backlog?queue=nobody&queue=mail")[1]["backlog"] == 7
 
 
 def test_the_endpoint_says_503_and_why_where_the_number_is_not_known(server: Server, client: redis.Redis) -> None:
@@ -180,10 +180,10 @@ def test_the_endpoint_says_503_and_why_where_the_number_is_not_known(server: Ser
     fill(client, "torn")
     client.set("ferryman:{torn}:waiting", "no zset")
     with exporter(server.url(), "--listen", "0") as (_, address):
-        status, report = asked(address, "/backlog")
+        status, report = get_json(address, "/backlog")
         assert (status, "ferryman:{torn}:waiting" in report["error"]) == (503, True)
-        status, report = asked(address, "/backlog?queue=mail")
+        status, report = get_json(address, "/backlog?queue=mail")
         assert (status, report["backlog"]) == (200, 1)
     with exporter(f"ferryman://127.0.0.1:{free_port()}/0", "--listen", "0") as (_, address):
-        status, report = asked(address, "/backlog")
+        status, report = get_json(address, "/backlog")
         assert (status, "can't be reached" in report["error"]) == (503, True)

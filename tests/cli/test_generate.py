@@ -35,8 +35,8 @@ def test_the_same_seed_gives_the_same_keyspace(server: Server, client: redis.Red
 
 def test_faults_are_injected_as_often_as_asked(server: Server, client: redis.Redis) -> None:
     url = server.url(family="kue", prefix="shop")
-    damage = ("--damage", "KUE-5=3", "--damage", "KUE-21=2", "--damage", "KUE-8=1")
-    (line,) = ferryman("generate", url, "--jobs", "200", *damage, "--now", str(NOW), "--format", "json").lines()
+    faults = ("--damage", "KUE-5=3", "--damage", "KUE-21=2", "--damage", "KUE-8=1")
+    (line,) = ferryman("generate", url, "--jobs", "200", *faults, "--now", str(NOW), "--format", "json").lines()
     assert line["damage"] == {"KUE-5": 3, "KUE-21": 2, "KUE-8": 1}
     findings = read_keyspace(get_family("kue"), dump(client).values(), "shop", NOW).findings()
     said = [finding.rule for finding in findings if finding.rule != "KUE-15"]
@@ -63,15 +63,15 @@ def test_a_keyspace_with_jobs_is_refused(server: Server, client: redis.Redis) ->
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    ("fault", "message"),
     [
         ("KUE-5", "RULE=K"),
         ("KUE-5=x", "RULE=K"),
         ("KUE-99=1", "rules that can be: KUE-1, KUE-2"),
     ],
 )
-def test_wrong_damage_is_one_line(server: Server, client: redis.Redis, damage: str, message: str) -> None:
-    outcome = ferryman("generate", server.url(family="kue"), "--jobs", "5", "--damage", damage)
+def test_wrong_damage_is_one_line(server: Server, client: redis.Redis, fault: str, message: str) -> None:
+    outcome = ferryman("generate", server.url(family="kue"), "--jobs", "5", "--damage", fault)
     assert outcome.status == 2
     assert message in outcome.error
     assert client.dbsize() == 0

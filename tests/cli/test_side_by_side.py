@@ -58,8 +58,8 @@ def test_work_on_one_keyspace_touches_no_other(server: Server, client: redis.Red
     before = dump(client)
     rules = [option for rule in sorted(get_family("kue").repairable) for option in ("--repair", rule)]
     url = server.url(family="kue", prefix="other")
-    damage = ("--damage", "KUE-4=2", "--damage", "KUE-7=2")
-    assert ferryman("generate", url, "--jobs", "50", *damage, "--now", str(NOW)).status == 0
+    faults = ("--damage", "KUE-4=2", "--damage", "KUE-7=2")
+    assert ferryman("generate", url, "--jobs", "50", *faults, "--now", str(NOW)).status == 0
     assert ferryman("audit", url, *rules, "--apply", "--now", str(NOW)).status == 0
     assert ferryman("migrate", url, server.url(prefix="carried"), "--now", str(NOW)).status == 0
     after = dump(client)

@@ -231,8 +231,8 @@ def test_a_touched_but_unchanged_fence_only_costs_another_try(client: redis.Redi
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[Command]]:
-    """What is asked by ``PipelineConnection.call``, each time."""
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[list[Command]]:
+    """The commands of each ``PipelineConnection.call``."""
     found: list[list[Command]] = []
     call = PipelineConnection.call
 
@@ -244,13 +244,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[Command]]:
     return found
 
 
-def test_one_transaction_after_the_other_looks_at_the_fence_once(client: redis.Redis, asked: list[list[Command]]) -> None:
+def test_one_transaction_after_the_other_looks_at_the_fence_once(client: redis.Redis, calls: list[list[Command]]) -> None:
     client.hset("fence", "token", "1")
     store, fence = ServerStore(client), (Condition(b"fence", "token", b"1"),)
     for _ in range(3):
         store.apply(fence, [("INCR", "written")])
         store.ask([("PING",)])
-    assert sum(("WATCH", b"fence") in commands for commands in asked) == 1
+    assert sum(("WATCH", b"fence") in commands for commands in calls) == 1
     client.hset("fence", "token", "2")
     with pytest.raises(StaleWriter):
         store.apply(fence, [("INCR", "written")])
@@ -269,7 +269,7 @@ def test_what_was_watched_for_another_fence_does_not_matter(client: redis.Redis)
 
 
 def test_a_fence_that_was_held_is_looked_at_again_by_another_connection(
-    client: redis.Redis, asked: list[list[Command]], server: Server
+    client: redis.Redis, calls: list[list[Command]], server: Server
 ) -> None:
     client.hset("fence", "token", "1")
     with server.client() as own:
@@ -281,7 +281,7 @@ def test_a_fence_that_was_held_is_looked_at_again_by_another_connection(
             store.apply(fence, [("INCR", "written")])
         client.hset("fence", "token", "1")
         store.apply(fence, [("INCR", "written")])
-    assert sum(("WATCH", b"fence") in commands for commands in asked) == 3
+    assert sum(("WATCH", b"fence") in commands for commands in calls) == 3
     assert client.get("written") == b"2"
 
 

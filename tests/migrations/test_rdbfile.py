@@ -224,13 +224,13 @@ def test_a_text_that_looks_like_such_a_size_is_read(tmp_path: Path) -> None:
     assert read(path) == {b"key": ("string", ENORMOUS)}
 
 
-@given(at=st.integers(min_value=0), damage=st.binary(min_size=1, max_size=8))
+@given(at=st.integers(min_value=0), noise=st.binary(min_size=1, max_size=8))
 def test_damaged_bytes_are_an_error_or_a_value_and_never_a_crash(
-    at: int, damage: bytes, tmp_path_factory: pytest.TempPathFactory
+    at: int, noise: bytes, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     data = bytearray(CASES[0].rdb.read_bytes())
     at = 9 + at % (len(data) - 9)
-    data[at : at + len(damage)] = damage
+    data[at : at + len(noise)] = noise
     path = tmp_path_factory.getbasetemp() / "damaged.rdb"
     path.write_bytes(data)
     try:

@@ -52,11 +52,13 @@ def test_all_that_speaks_of_a_job_is_found_again(server: Server, system: str) ->
         client.flushdb()
         load(capture, client)
         reading_of = read_keyspace(family, dump(client).values(), capture.prefix, capture.captured_at_ms)
-        asked = {name: refs for name, subject in reading_of.subjects.items() if (refs := _refs(subject, reading_of.keyspace))}
-        assert len(asked) >= len(reading_of.jobs())
+        refs_by_subject = {
+            name: refs for name, subject in reading_of.subjects.items() if (refs := _refs(subject, reading_of.keyspace))
+        }
+        assert len(refs_by_subject) >= len(reading_of.jobs())
         with open_reader(_address(server, capture)) as reader:
-            answers = reader.read(list(asked.values()))
-        for name, entries in zip(asked, answers, strict=True):
+            entries_by_job = reader.read(list(refs_by_subject.values()))
+        for name, entries in zip(refs_by_subject, entries_by_job, strict=True):
             assert entries is not None
             builder = SubjectBuilder(family)
             for fact in dict.fromkeys(fact for entry in entries for fact in family.facts(entry, capture.prefix)):
@@ -251,20 +253,20 @@ def test_keys_that_would_hold_the_server_for_long_are_not_read_again(server: Ser
 
 def test_a_polite_look_asks_about_a_few_jobs_at_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     server.client().hset("record", "state", "inactive")
-    asked: list[int] = []
+    transactions: list[int] = []
 
     class Counting(PipelineConnection):
         def call(self, commands: Iterable[Command]) -> list[Any]:
             those = list(commands)
-            asked.append(those.count(("MULTI",)))
+            transactions.append(those.count(("MULTI",)))
             return super().call(those)
 
     monkeypatch.setattr(pipeline, "PipelineConnection", Counting)
     groups = [[KeyRef(b"record", "hash")]] * (2 * POLITE_BATCH + 1)
     with open_reader(Address.parse(server.url()), Throttle.parse("polite")) as reader:
-        answers = reader.read(groups)
-    assert answers == [[Entry(b"record", "hash", {b"state": b"inactive"})]] * len(groups)
-    assert [number for number in asked if number] == [POLITE_BATCH, POLITE_BATCH, 1]
+        entries_by_group = reader.read(groups)
+    assert entries_by_group == [[Entry(b"record", "hash", {b"state": b"inactive"})]] * len(groups)
+    assert [number for number in transactions if number] == [POLITE_BATCH, POLITE_BATCH, 1]
 
 
 def test_a_server_may_close_the_connection_between_two_looks(server: Server) -> None:

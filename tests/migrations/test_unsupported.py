@@ -29,7 +29,7 @@ REDIS = info(redis_version="7.4.0", redis_mode="standalone", run_id="1")
 )
 def test_a_server_of_whose_cursors_nothing_is_known_is_read_in_one_range(info_reply: bytes) -> None:
     pages = {b"0": page(77, "toy:1"), b"77": page(5, "toy:2"), b"5": page(0, "toy:1", "toy:3")}
-    answers = {
+    replies = {
         "INFO": info_reply,
         "DBSIZE": MANY,
         "SCAN": lambda command: pages[command[1]],
@@ -37,7 +37,7 @@ def test_a_server_of_whose_cursors_nothing_is_known_is_read_in_one_range(info_re
         "PTTL": b":-1\r\n",
         "GET": b"$1\r\nx\r\n",
     }
-    with fake_server(answers) as port, redis.Redis(port=port, protocol=2) as client:
+    with fake_server(replies) as port, redis.Redis(port=port, protocol=2) as client:
         assert node(client).cursors is Cursors.UNKNOWN
         assert split(client, 64) == [EVERYTHING]
         assert [entry.key for batch in entries(client, Toy(), "toy") for entry in batch] == [b"toy:1", b"toy:2", b"toy:3"]
@@ -55,7 +55,7 @@ def test_cursors_that_prove_to_be_no_positions_are_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "otherwise", "words"),
+    ("replies", "otherwise", "words"),
     [
         ({"INFO": REDIS, "TIME": b"*2\r\n$1\r\n1\r\n$1\r\n0\r\n"}, b"-ERR unknown command 'SCAN'\r\n", "does not know SCAN"),
         ({}, b"HTTP/1.1 400 Bad Request\r\n\r\n", "127.0.0.1"),
@@ -63,7 +63,7 @@ def test_cursors_that_prove_to_be_no_positions_are_an_error() -> None:
     ids=["older than SCAN", "no Redis at all"],
 )
 def test_a_server_that_does_not_know_what_a_scan_needs_is_one_error(
-    answers: dict[str, bytes], otherwise: bytes, words: str
+    replies: dict[str, bytes], otherwise: bytes, words: str
 ) -> None:
-    with fake_server(answers, otherwise) as port, pytest.raises(ServerError, match=words):
+    with fake_server(replies, otherwise) as port, pytest.raises(ServerError, match=words):
         LocalEngine().audit(Address.parse(f"ferryman://127.0.0.1:{port}/0?family=kue"), 0, lambda _: None)

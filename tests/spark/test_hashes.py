@@ -252,14 +252,14 @@ def test_the_server_works_on_the_next_batch_while_one_is_looked_at(
 ) -> None:
     keys = [str(number).encode() for number in range(FIRST + 3 * FIELDS_BATCH)]
     client.eval("for _, key in ipairs(KEYS) do redis.call('hset', key, 'state', key) end", len(keys), *keys)
-    asked: list[object] = []
-    interrupted(pipe, monkeypatch, b"HMGET", lambda: asked.append(None))
+    interruptions: list[object] = []
+    interrupted(pipe, monkeypatch, b"HMGET", lambda: interruptions.append(None))
     looked_at = 0
     for found in read_fields(RespReader(pipe), BinaryViews.of(keys), [b"state"], throttle.pace()):
         looked_at += 1
         assert found.column(0).to_list() == found.keys.to_list()
         # How large values are is known once the first batch has come; after the last there is nothing more to ask.
-        assert len(asked) == looked_at + (ahead if 1 < looked_at < 4 else 0)
+        assert len(interruptions) == looked_at + (ahead if 1 < looked_at < 4 else 0)
     assert looked_at == 4
 
 

@@ -122,14 +122,14 @@ def test_a_table_is_read_no_faster_than_its_throttle_allows(
     client.slowlog_reset()
     try:
         assert table(spark, server.url(0, family="kue"), throttle=BATCH, **options).count()
-        asked = [each["start_time"] for each in client.slowlog_get(100_000) if each["command"].startswith(READING)]
+        times = [each["start_time"] for each in client.slowlog_get(100_000) if each["command"].startswith(READING)]
     finally:
         client.config_set("slowlog-log-slower-than", before["slowlog-log-slower-than"])
         client.config_set("slowlog-max-len", before["slowlog-max-len"])
         client.slowlog_reset()
     # Four seconds less those after the last batch; times are whole seconds.
-    assert len(asked) == 4 * BATCH
-    assert max(asked) - min(asked) >= 3
+    assert len(times) == 4 * BATCH
+    assert max(times) - min(times) >= 3
 
 
 def test_keys_are_those_that_there_are(spark: SparkSession, url: str, client: redis.Redis) -> None:
