@@ -38,9 +38,9 @@ def _show(report: Report, transport: str, seed: int) -> None:
     table.add_row("tasks whose publish returned", str(verdict.promised), "")
     table.add_row("tasks whose publish failed", str(verdict.unsure), "may run or not")
     table.add_row("starts", str(verdict.starts), "")
-    table.add_row("cut short by a kill after an early ack", str(len(verdict.cut_short)), "at most once, as they chose")
+    table.add_row("interrupted by a kill after an early ack", str(len(verdict.cut_short)), "at most once, as they chose")
     table.add_row("failed by a cold shutdown of the solo pool", str(len(verdict.failed)), "Celery's choice")
-    table.add_row("repeated after a kill or a lapse", str(len(verdict.explained)), "", end_section=True)
+    table.add_row("repeated after a kill or an expired lease", str(len(verdict.explained)), "", end_section=True)
     wrong = {
         "lost": verdict.lost,
         "repeated without a reason": verdict.unexplained,
