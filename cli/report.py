@@ -94,11 +94,11 @@ def open_reports(paths: Sequence[Path], rows: str) -> Iterator[Reports]:
     What has not been finished leaves nothing behind. Raises UsageError for a name that tells no format, and for a folder that
     is there already; ServerError where nothing can be written.
     """
-    kinds = [_kind(path) for path in paths]
+    report_types = [_report_type(path) for path in paths]
     with contextlib.ExitStack() as stack:
         files = []
-        for path, kind in zip(paths, kinds, strict=True):
-            file = kind(path, rows)
+        for path, report_type in zip(paths, report_types, strict=True):
+            file = report_type(path, rows)
             stack.callback(file.discard)
             with _named_faults(path):
                 file.open()
@@ -106,13 +106,13 @@ def open_reports(paths: Sequence[Path], rows: str) -> Iterator[Reports]:
         yield Reports(files)
 
 
-def _kind(path: Path) -> type[_Report]:
-    kind = _KINDS.get(path.suffix.lower())
-    if kind is None:
-        raise UsageError(f"{path}: a report's name ends in {', '.join(sorted(_KINDS))}")
+def _report_type(path: Path) -> type[_Report]:
+    report_type = _REPORT_TYPES.get(path.suffix.lower())
+    if report_type is None:
+        raise UsageError(f"{path}: a report's name ends in {', '.join(sorted(_REPORT_TYPES))}")
     if path.is_dir():
         raise UsageError(f"{path}: there is such a folder already; remove it, or choose another name")
-    return kind
+    return report_type
 
 
 class _Report(ABC):
@@ -184,8 +184,8 @@ class _Tables(_Report):
         except ModuleNotFoundError as error:
             raise UsageError(f"{self.path}: reports in Parquet need {error.name}: pip install 'ferryman[spark]'") from None
         self._arrow, self._tables = pyarrow, tables
-        kinds: dict[str, Any] = {"findings": tables.FINDINGS, "differences": tables.DIFFERENCES}
-        self._table = kinds[self.rows]
+        by_rows: dict[str, Any] = {"findings": tables.FINDINGS, "differences": tables.DIFFERENCES}
+        self._table = by_rows[self.rows]
         self._waiting: list[Row] = []
         self._writer = pyarrow.parquet.ParquetWriter(self._place(self.rows), self._table.arrow)
 
@@ -197,8 +197,8 @@ class _Tables(_Report):
     def finish(self, outcome: Outcome) -> None:
         self._flush()
         self._writer.close()
-        kinds = {str: self._arrow.string(), int: self._arrow.int64(), float: self._arrow.float64()}
-        schema = self._arrow.schema([(name, kinds[kind]) for name, kind in outcome.columns.items()])
+        arrow_types = {str: self._arrow.string(), int: self._arrow.int64(), float: self._arrow.float64()}
+        schema = self._arrow.schema([(name, arrow_types[python_type]) for name, python_type in outcome.columns.items()])
         rows = [{name: self._cell(row[name]) for name in outcome.columns} for row in outcome.totals]
         self._arrow.parquet.write_table(self._arrow.Table.from_pylist(rows, schema), self._place("totals"))
 
@@ -216,4 +216,4 @@ class _Tables(_Report):
         return str(folder / "part-0.parquet")
 
 
-_KINDS: Mapping[str, type[_Report]] = {".html": _Page, ".jsonl": _Lines, ".parquet": _Tables}
+_REPORT_TYPES: Mapping[str, type[_Report]] = {".html": _Page, ".jsonl": _Lines, ".parquet": _Tables}

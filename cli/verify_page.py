@@ -24,11 +24,11 @@ def verify_page(source: Address, target: Address, outcome: Verification, shown: 
         ("Left at the source by rules", outcome.refused),
         ("Differences", outcome.differences),
     ]
-    name, kind = ("no differences", "fine") if not outcome.differences else (f"{outcome.differences:,} differences", "error")
+    name, badge = ("no differences", "fine") if not outcome.differences else (f"{outcome.differences:,} differences", "error")
     return document(
         title,
         element("h1", title),
-        element("p", element("span", name, class_=f"badge {kind}")),
+        element("p", element("span", name, class_=f"badge {badge}")),
         terms(facts),
         *(_differences(outcome, shown) if outcome.differences else ()),
     )

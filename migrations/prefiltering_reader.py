@@ -89,20 +89,20 @@ class PrefilteringReader(FactReader):
         return self.prefilter.owner(key) is not None
 
     def facts(self, entry: Entry) -> Iterator[Fact]:
-        kind = entry.redis_type
-        if kind == "hash" and entry.ttl_ms is None and not entry.offset:
+        redis_type = entry.redis_type
+        if redis_type == "hash" and entry.ttl_ms is None and not entry.offset:
             return self._record(entry.key, entry.value)
-        if kind == "list" and entry.ttl_ms is None and (number := self.prefilter.owner(entry.key)) is not None:
+        if redis_type == "list" and entry.ttl_ms is None and (number := self.prefilter.owner(entry.key)) is not None:
             self.add_owned_list(number, entry)
             return iter(())
-        if kind == "list":
+        if redis_type == "list":
             return self._of_list(entry)
-        return self.of_index(entry) if kind == "zset" else self.unverified(entry)
+        return self.of_index(entry) if redis_type == "zset" else self.unverified(entry)
 
-    def row(self, key: bytes, kind: str, value: Any, ttl_ms: int | None) -> Iterator[Fact]:
-        if kind == "hash" and ttl_ms is None:
+    def row(self, key: bytes, redis_type: str, value: Any, ttl_ms: int | None) -> Iterator[Fact]:
+        if redis_type == "hash" and ttl_ms is None:
             return self._record(key, value)
-        return self.facts(Entry(key, kind, value, ttl_ms))
+        return self.facts(Entry(key, redis_type, value, ttl_ms))
 
     def _record(self, key: bytes, fields: Mapping[bytes, bytes]) -> Iterator[Fact]:
         if not fields:  # those of a large hash may come later

@@ -293,22 +293,22 @@ class RdbFile:
         is_end = not isinstance(parts[-1], bytes) and parts[-1][1] == self.length
         try:
             for item in self._items(parts, b"" if is_end else END + PROOF):
-                kind = item["type"]
-                if kind in _VALUES:
+                item_type = item["type"]
+                if item_type in _VALUES:
                     if current != db:
                         continue
                     keys += 1
-                    redis_type, value = _VALUES[kind]
+                    redis_type, value = _VALUES[item_type]
                     expiry = item["expiry"]
                     if expiry is None:
                         yield item["key"], redis_type, value(item), None
                     elif expiry > now_ms:
                         yield item["key"], redis_type, value(item), expiry - now_ms
-                elif kind == "checksum":
+                elif item_type == "checksum":
                     proven = len(item["checksum"]) == self.checksum if is_end else item["checksum"] == PROOF
-                elif kind == "select_db":
+                elif item_type == "select_db":
                     current = item["db"]
-                elif kind == "resize_db" and current == db:
+                elif item_type == "resize_db" and current == db:
                     decoded.announced += item["db_size"]
         except ValueError as error:
             raise NotAPiece(str(error)) from None

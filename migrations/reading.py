@@ -128,12 +128,12 @@ def _heads(pipe: PipelineConnection, keys: Sequence[bytes], is_hash: Guess, size
     # The length of a hash tells its type as well, and whether one plain command may read it.
     guessed = [bool(is_hash(key)) for key in keys]
     first = _first(sizes)
-    types = pipe.call(
+    type_replies = pipe.call(
         command for key, hit in zip(keys, guessed, strict=True) for command in (("HLEN" if hit else "TYPE", key), ("PTTL", key))
     )
     existing: list[tuple[bytes, str, int | None, Command | None]] = []
     again: list[bytes] = []
-    for key, hit, found, ttl in zip(keys, guessed, types[::2], types[1::2], strict=True):
+    for key, hit, found, ttl in zip(keys, guessed, type_replies[::2], type_replies[1::2], strict=True):
         if hit and is_wrong_type(found):
             again.append(key)
         elif hit:

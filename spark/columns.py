@@ -33,7 +33,7 @@ class Keys:
     """How many words each has (int64): names and values of a hash in turn, or the items of a list."""
     words: BinaryViews
 
-    kind: ClassVar[str]
+    redis_type: ClassVar[str]
     """Their Redis type."""
 
     def __len__(self) -> int:
@@ -78,14 +78,16 @@ class Keys:
     def entries(self) -> Iterator[Entry]:
         """An entry for each key."""
         for key, ttl_ms, words in zip(self.keys.to_list(), self.ttls.tolist(), self.lists(), strict=True):
-            yield Entry(key, self.kind, mapping(words) if self.kind == "hash" else words, None if ttl_ms < 0 else ttl_ms)
+            yield Entry(
+                key, self.redis_type, mapping(words) if self.redis_type == "hash" else words, None if ttl_ms < 0 else ttl_ms
+            )
 
 
 @frozen(eq=False)
 class Hashes(Keys):
     """Hashes of few fields each."""
 
-    kind = "hash"
+    redis_type = "hash"
 
     def field_values(self, names: Sequence[bytes]) -> FieldValues:
         """The values of some fields."""
@@ -100,7 +102,7 @@ class Hashes(Keys):
 class Lists(Keys):
     """Lists of few items each."""
 
-    kind = "list"
+    redis_type = "list"
 
 
 @frozen(eq=False)

@@ -100,7 +100,7 @@ def hashes(found: Hashes) -> pa.RecordBatch:
     names, values = (found.words.take(slice(first, None, 2)).to_arrow() for first in (0, 1))
     columns = [
         found.keys.to_arrow(),
-        pa.repeat(pa.scalar(found.kind, pa.string()), number),
+        pa.repeat(pa.scalar(found.redis_type, pa.string()), number),
         pa.array(found.ttls, mask=found.ttls < 0),
         pa.repeat(pa.scalar(0, pa.int64()), number),
         pa.MapArray.from_arrays(offsets, names, values, type=_MAP),

@@ -79,9 +79,9 @@ def named_error(text: str) -> FerrymanError | None:
     """What the text of a failure comes down to; None for a mistake in a task's code."""
     # Python ends a traceback with the error itself, so the last one counts.
     for name, message in reversed(_OURS.findall(text)):
-        kind = getattr(errors, name, None)
-        if isinstance(kind, type) and issubclass(kind, FerrymanError):
-            return kind(message)
+        error_type = getattr(errors, name, None)
+        if isinstance(error_type, type) and issubclass(error_type, FerrymanError):
+            return error_type(message)
     if missing := _NO_MODULE.search(text):
         return UsageError(
             f"the Python of Spark's executors has no module {missing[1]!r}: install ferryman[spark] there, or send it along "

@@ -423,8 +423,8 @@ def hash_of_key(key: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), signed=True)
 
 
-def _same(value: Any, rows: int, kind: pa.DataType) -> pa.Array:
-    return pa.repeat(pa.scalar(value, kind), rows)
+def _same(value: Any, rows: int, arrow_type: pa.DataType) -> pa.Array:
+    return pa.repeat(pa.scalar(value, arrow_type), rows)
 
 
 def _lists(ends: Any, texts: pa.Array) -> pa.ListArray:
@@ -438,7 +438,7 @@ def _batch(rows: int, **arrays: pa.Array) -> pa.RecordBatch:
     for name in ("mark", "home", "created_at", "size", "shape"):
         arrays.setdefault(name, _same(0, rows, pa.int64()))
     return pa.RecordBatch.from_arrays(
-        [arrays[name] if name in arrays else pa.nulls(rows, kind) for name, kind in COLUMNS.items()], schema=SCHEMA
+        [arrays[name] if name in arrays else pa.nulls(rows, arrow_type) for name, arrow_type in COLUMNS.items()], schema=SCHEMA
     )
 
 

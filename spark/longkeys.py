@@ -53,10 +53,10 @@ class LongKeys:
     """See ``cursors_are_positions``."""
     _splits: dict[bytes, list[KeySplit]] = field(factory=dict)
 
-    def set_aside(self, pipe: PipelineConnection, key: bytes, kind: str, ttl_ms: int | None) -> bool:
+    def set_aside(self, pipe: PipelineConnection, key: bytes, redis_type: str, ttl_ms: int | None) -> bool:
         """Cuts a key into splits for the second step, if that can be done."""
         # A batch of keys may be read a second time, when a slot has moved.
-        self._splits[key] = cut(pipe, key, kind, ttl_ms, by_cursor=self.by_cursor)
+        self._splits[key] = cut(pipe, key, redis_type, ttl_ms, by_cursor=self.by_cursor)
         return bool(self._splits[key])
 
     def to_json(self) -> dict[str, Any]:

@@ -196,21 +196,21 @@ class KeyRows:
         of_records = np.flatnonzero(kind == RECORD)
         records: Any = np.empty(len(groups), np.int64)
         records[job[of_records]] = of_records
-        by_kind = np.lexsort((shape[records], groups))
-        rank = np.argsort(by_kind)[job]
-        records = records[by_kind]
+        by_group = np.lexsort((shape[records], groups))
+        rank = np.argsort(by_group)[job]
+        records = records[by_group]
         places = _sorted(np.flatnonzero(kind == INDEX_MEMBER), shape, rank).reshape(len(groups), -1).transpose()
         lists = _sorted(np.flatnonzero(kind == OWNED), index, rank)
         ends = np.searchsorted(rank[lists], np.arange(len(groups) + 1))
-        kinds = np.stack((shape[records], groups[by_kind]))
-        borders = np.flatnonzero((kinds[:, 1:] != kinds[:, :-1]).any(axis=0)) + 1
+        field_sets_and_groups = np.stack((shape[records], groups[by_group]))
+        borders = np.flatnonzero((field_sets_and_groups[:, 1:] != field_sets_and_groups[:, :-1]).any(axis=0)) + 1
         for start, end in pairwise([0, *borders.tolist(), len(groups)]):
             alike = records[start:end]
             columns = views.columns(alike, self.field_sets.get(shape[alike[0]], ()))
             those = places[:, start:end] if columns else [alike]
             owned = lists[ends[start] : ends[end]]
             yield (
-                by_kind[start:end],
+                by_group[start:end],
                 AcceptedJobs(
                     views.keys.take(alike),
                     columns,
@@ -223,15 +223,15 @@ class KeyRows:
         """The entry behind a key row."""
         values = cells["values"]
         names = self.field_sets.get(cells["shape"])
-        kind = "list" if names is None and cells["kind"] == RECORD else TYPES[cells["kind"]]
-        match kind:
+        redis_type = "list" if names is None and cells["kind"] == RECORD else TYPES[cells["kind"]]
+        match redis_type:
             case "hash":
                 value: Any = dict(zip(names or (), values, strict=True))
             case "zset":
                 value = [(values[0], cells["score"])]
             case _:
                 value = values
-        return Entry(cells["key"], kind, value, None, cells["index"] or 0)
+        return Entry(cells["key"], redis_type, value, None, cells["index"] or 0)
 
 
 @frozen(eq=False)

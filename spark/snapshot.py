@@ -375,10 +375,10 @@ def _of_server(
 def _setting_aside(longs: LongKeys, reader: FactReader, zsets: list[tuple[bytes, int | None]]) -> SetAside:
     """Sets long keys aside, and leaves zsets of more than a chunk to who can read them as columns."""
 
-    def set_aside(pipe: PipelineConnection, key: bytes, kind: str, ttl_ms: int | None) -> bool:
-        if longs.set_aside(pipe, key, kind, ttl_ms):
+    def set_aside(pipe: PipelineConnection, key: bytes, redis_type: str, ttl_ms: int | None) -> bool:
+        if longs.set_aside(pipe, key, redis_type, ttl_ms):
             return True
-        if kind != "zset" or not isinstance(reader, KeyRowWriter):
+        if redis_type != "zset" or not isinstance(reader, KeyRowWriter):
             return False
         zsets.append((key, ttl_ms))
         return True

@@ -232,8 +232,8 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]
     def _read(self, client: redis.Redis, span: Span, throttle: Throttle) -> Iterator[pa.RecordBatch]:
         family, prefix = self.address.key_family, self.address.prefix
         # Types that names don't tell the server must look up, which makes a scan half as dear again.
-        kind = self.projection.redis_type if self.table == "entries" and not family.names_records else None
-        pages = scan_range(client, span, family.globs(prefix), throttle.page(SCAN_COUNT), redis_type=kind)
+        redis_type = self.projection.redis_type if self.table == "entries" and not family.names_records else None
+        pages = scan_range(client, span, family.globs(prefix), throttle.page(SCAN_COUNT), redis_type=redis_type)
         if self.table == "keys":
             for page in pages:
                 yield pa.RecordBatch.from_arrays([pa.array(page, pa.binary())], ["key"])

@@ -134,7 +134,7 @@ class Reported:
 
 
 def reported(folder: Path, *arguments: str) -> Reported:
-    reports = [word for kind in ("html", "jsonl", "parquet") for word in ("--report", str(folder / f"it.{kind}"))]
+    reports = [word for suffix in ("html", "jsonl", "parquet") for word in ("--report", str(folder / f"it.{suffix}"))]
     run = ferryman(*arguments, *reports)
     assert {path.name for path in folder.iterdir()} == {"it.html", "it.jsonl", "it.parquet"}, run.stderr
     return Reported(run, folder)
@@ -259,9 +259,9 @@ def test_a_comparison_is_reported_with_all_its_differences(server: Server, crash
 # Whole, or not there
 
 
-@pytest.mark.parametrize("kind", ["html", "jsonl", "parquet"])
-def test_a_report_that_was_not_finished_leaves_nothing_behind(tmp_path: Path, kind: str) -> None:
-    path = tmp_path / f"it.{kind}"
+@pytest.mark.parametrize("suffix", ["html", "jsonl", "parquet"])
+def test_a_report_that_was_not_finished_leaves_nothing_behind(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"it.{suffix}"
     finding = Finding("KUE-1", Severity.ERROR, "1", "q:job:1", "q", "lost")
     with pytest.raises(KeyboardInterrupt), open_reports([path], "findings") as files:
         _interrupted(files, finding, path)

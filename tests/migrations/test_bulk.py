@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 members, scores = st.sampled_from([b"a", b"b", b"c"]), st.integers(0, 9)
-zset_keys, set_keys, list_keys, hash_keys = ([f"{kind}{number}".encode() for number in range(2)] for kind in "zslh")
+zset_keys, set_keys, list_keys, hash_keys = ([f"{letter}{number}".encode() for number in range(2)] for letter in "zslh")
 commands = st.one_of(
     st.tuples(st.just("ZADD"), st.sampled_from(zset_keys), scores, members),
     st.tuples(st.just("ZADD"), st.sampled_from(zset_keys), st.sampled_from(["LT", "GT", "NX"]), scores, members),

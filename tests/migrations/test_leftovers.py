@@ -76,8 +76,8 @@ def strangers(client: redis.Redis, family: KeyFamily) -> None:
         client.sadd(f"{start}notes:set:{end}", "1", "a")
         client.xadd(f"{start}notes:stream:{end}", {"a": "b"})
         if is_passing:
-            for kind in ("list", "hash", "zset", "set", "stream"):
-                client.pexpire(f"{start}notes:{kind}:{end}", 10_000_000)
+            for redis_type in ("list", "hash", "zset", "set", "stream"):
+                client.pexpire(f"{start}notes:{redis_type}:{end}", 10_000_000)
     if family.name == "kombu":
         other_keyspace(client)
 

@@ -80,10 +80,10 @@ def test_a_large_zset_comes_in_order_and_in_chunks(client: redis.Redis) -> None:
     assert len(entries) == 3
 
 
-@pytest.mark.parametrize("kind", ["set", "hash"])
-def test_large_sets_and_hashes_come_in_chunks(client: redis.Redis, kind: str) -> None:
+@pytest.mark.parametrize("redis_type", ["set", "hash"])
+def test_large_sets_and_hashes_come_in_chunks(client: redis.Redis, redis_type: str) -> None:
     names = [f"m{index}" for index in range(2 * CHUNK + 100)]
-    if kind == "set":
+    if redis_type == "set":
         client.sadd("large", *names)
     else:
         client.hset("large", mapping=dict.fromkeys(names, "v"))
@@ -92,10 +92,10 @@ def test_large_sets_and_hashes_come_in_chunks(client: redis.Redis, kind: str) ->
     assert len(entries) > 1
 
 
-@pytest.mark.parametrize("kind", ["list", "zset", "set", "hash"])
-def test_a_polite_reader_takes_little_of_a_long_key_at_once(client: redis.Redis, kind: str) -> None:
+@pytest.mark.parametrize("redis_type", ["list", "zset", "set", "hash"])
+def test_a_polite_reader_takes_little_of_a_long_key_at_once(client: redis.Redis, redis_type: str) -> None:
     names = [f"m{index:06}" for index in range(5_000)]
-    match kind:
+    match redis_type:
         case "list":
             client.rpush("key", *names)
         case "zset":
@@ -106,9 +106,9 @@ def test_a_polite_reader_takes_little_of_a_long_key_at_once(client: redis.Redis,
             client.hset("key", mapping=dict.fromkeys(names, "v"))
     with open_pipeline(client) as pipe:
         found = [entry for batch in read_all(pipe, [b"key"], Throttle.parse("polite").pace()) for entry in batch]
-    items = [item[0] if kind == "zset" else item for item in whole(found)]
+    items = [item[0] if redis_type == "zset" else item for item in whole(found)]
     assert sorted(items) == [name.encode() for name in names]
-    most = POLITE_SIZES.items if kind == "list" else POLITE_SIZES.members
+    most = POLITE_SIZES.items if redis_type == "list" else POLITE_SIZES.members
     assert max(len(entry.value) for entry in found) < 1.1 * most  # SSCAN and HSCAN end with the bucket that they are at
 
 
@@ -181,12 +181,12 @@ class Noting(Pace):
         self.sizes.append(keys)
 
 
-@pytest.mark.parametrize("kind", ["string", "hash", "list"])
-def test_large_values_come_in_smaller_batches(client: redis.Redis, kind: str) -> None:
+@pytest.mark.parametrize("redis_type", ["string", "hash", "list"])
+def test_large_values_come_in_smaller_batches(client: redis.Redis, redis_type: str) -> None:
     names = [b"%d" % number for number in range(300)]
     for name in names:
         value = "x" * (200_000 if int(name) < 250 else 10)
-        match kind:
+        match redis_type:
             case "string":
                 client.set(name, value)
             case "hash":

@@ -194,8 +194,8 @@ def test_false_borders_are_false(snapshot: Path) -> None:
 def test_only_what_is_odd_or_long_comes_as_rows(snapshot: Path) -> None:
     with RdbFile(snapshot) as file:
         found = [each for each in unproven(file, whole(file), 0, NOW) if isinstance(each, tuple)]
-    kinds = {(kind, len(value) > 1000) for _, kind, value, _ in found if kind in ("hash", "list", "zset")}
-    assert kinds == {("hash", True), ("list", True)}
+    types = {(redis_type, len(value) > 1000) for _, redis_type, value, _ in found if redis_type in ("hash", "list", "zset")}
+    assert types == {("hash", True), ("list", True)}
 
 
 def test_it_does_not_matter_how_many_are_decoded_at_once(snapshot: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,9 +47,9 @@ def table(spark: SparkSession, url: str, **options: Any) -> DataFrame:
     return spark.read.format("ferryman").options(url=url, **options).load()
 
 
-def values(frame: DataFrame, kind: Table[Any]) -> list[Any]:
+def values(frame: DataFrame, row_table: Table[Any]) -> list[Any]:
     """The rows of a frame as the values that they were, in an order that depends on nothing else."""
-    return sorted((value for batch in frame.toArrow().to_batches() for value in kind.rows(batch)), key=repr)
+    return sorted((value for batch in frame.toArrow().to_batches() for value in row_table.rows(batch)), key=repr)
 
 
 def findings(url: str, now_ms: int) -> list[Finding]:
