@@ -129,8 +129,8 @@ class SparkEngine:
                 summary.drift = watch.since(before)
                 summary.seconds = time.monotonic() - started
                 with open_store(target) as store:
-                    migrate.close_rest(store, writer, snapshot.parts, done)
-                    journal.finish(store, writer, plan, plan.writer.finish(plan.target, written), summary, snapshot.parts)
+                    migrate.close_rest(store, writer, snapshot.partitions, done)
+                    journal.finish(store, writer, plan, plan.writer.finish(plan.target, written), summary, snapshot.partitions)
         summary.seconds = time.monotonic() - started
         return summary
 

@@ -141,7 +141,7 @@ class ActualView(SideView):
 def digest_work(view: SideView, hasher: JobHasher, folder: str, buckets: int) -> Work:
     """The work that leaves digests in a file in ``folder``; its summary has the path, their number, and how many are refused."""
 
-    def write(part: str, jobs: Jobs) -> Batches:
+    def write(partition: str, jobs: Jobs) -> Batches:
         summary: dict[str, Any] = {"jobs": 0, "refused": 0}
 
         def one(subject: Subject) -> JobDigest | None:
@@ -153,12 +153,12 @@ def digest_work(view: SideView, hasher: JobHasher, folder: str, buckets: int) ->
                 digest = hasher.digest(job)
             position = job.position if job.state is State.WAITING and side.refused_by is None else None
             return JobDigest(
-                number_of(job.queue, job.id), job.queue, job.id, position, subject.scope, subject.job_id, part, digest
+                number_of(job.queue, job.id), job.queue, job.id, position, subject.scope, subject.job_id, partition, digest
             )
 
         def many(table: JobTable) -> list[pa.RecordBatch] | None:
             shown = view.table(table)
-            return None if shown is None else [digests_of(shown, part, hasher)]
+            return None if shown is None else [digests_of(shown, partition, hasher)]
 
         file = None
         for digests in _in_batches(jobs.in_any_order(one, many, DIGEST_FACTOR)):
@@ -199,7 +199,7 @@ def _in_batches(found: Iterable[JobDigest | pa.RecordBatch | None]) -> Batches:
         yield all_rows()
 
 
-def digests_of(jobs: JobTable, part: str, hasher: JobHasher) -> pa.RecordBatch:
+def digests_of(jobs: JobTable, partition: str, hasher: JobHasher) -> pa.RecordBatch:
     """The digests of the jobs of a table."""
     queue, ids, rows = jobs.common.queue, jobs.ids, len(jobs)
     names = _text_array(ids)
@@ -211,7 +211,7 @@ def digests_of(jobs: JobTable, part: str, hasher: JobHasher) -> pa.RecordBatch:
         "position": pa.array(jobs.columns["position"]) if has_position else pa.nulls(rows, pa.int64()),
         "scope": _same(jobs.scope, rows),
         "subject": names,
-        "part": _same(part, rows),
+        "part": _same(partition, rows),
         "digest": hasher.digest_table(jobs),
     }
     return pa.RecordBatch.from_arrays([cells[name] for name in DIGESTS.arrow.names], schema=DIGESTS.arrow)

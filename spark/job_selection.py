@@ -1,6 +1,6 @@
 """Job selection: some jobs of a snapshot that a second step looks at again.
 
-As a table for jobs that are facts, and as a file for each part for those that are none. Called by comparison.py.
+As a table for jobs that are facts, and as a file for each partition for those that are none. Called by comparison.py.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class JobSelection:
 
 
 def select_jobs(jobs: DataFrame, path: str) -> JobSelection:
-    """Jobs by the columns ``scope``, ``job_id`` and ``part``: the part of ``Snapshot.work`` to which they belong."""
+    """Jobs by the columns ``scope``, ``job_id`` and ``part``: the partition of ``Snapshot.work`` to which they belong."""
     jobs.repartition("part").write.partitionBy("part").parquet(uri(path))
     return JobSelection(jobs.sparkSession.read.schema("scope string, job_id string, part string").parquet(uri(path)), path)
 
 
-def selected_ids(path: str, part: str) -> frozenset[tuple[str, str]]:
-    """The scopes and ids of the selected jobs of a part."""
-    folder = Path(path, f"part={part}")
+def selected_ids(path: str, partition: str) -> frozenset[tuple[str, str]]:
+    """The scopes and ids of the selected jobs of a partition."""
+    folder = Path(path, f"part={partition}")
     if not folder.exists():
         return frozenset()
     scopes, ids = (

@@ -1,7 +1,7 @@
-"""Jobs: those of one part of a snapshot, as the work on them sees them.
+"""Jobs: those of one partition of a snapshot, as the work on them sees them.
 
 Each by itself, as a subject; or many of a kind at once, as a table, where they are verified and the work takes tables. Called by
-snapshot.py, which has the parts, and by whatever works on them.
+snapshot.py, which has the partitions, and by whatever works on them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Many = Callable[[JobTable], M | None]
 
 
 class JobBatch(NamedTuple, Generic[T, M]):
-    """What was made of as many jobs of a part as memory should hold. Their rows tell their order, which is always the same."""
+    """What was made of as many jobs of a partition as memory should hold. Their rows tell their order, which is always the same."""
 
     singly: Sequence[tuple[int, T]]
     """Row, and what ``one`` has made."""
@@ -38,7 +38,7 @@ class JobBatch(NamedTuple, Generic[T, M]):
 
 
 class Jobs(ABC):
-    """The jobs of a part."""
+    """The jobs of a partition."""
 
     keyspace: Keyspace
 

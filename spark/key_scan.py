@@ -1,4 +1,4 @@
-"""Key scan: the names of a keyspace's keys, each once, in parts for as many tasks.
+"""Key scan: the names of a keyspace's keys, each once, in partitions for as many tasks.
 
     ranges of cursors -> keys, by the bucket of each (shuffle.py) -> distinct keys of a bucket, neighbours side by side
 
@@ -69,11 +69,11 @@ class KeyList:
 
     folder: str
     files: tuple[str, ...]
-    parts: int
+    partitions: int
 
-    def of(self, part: int) -> Iterator[BinaryViews]:
-        """The keys of a part, a page at a time."""
-        found = [rows.column("key") for rows in read_bucket(self.files, part, self.parts, SCHEMA)]
+    def of(self, partition: int) -> Iterator[BinaryViews]:
+        """The keys of a partition, a page at a time."""
+        found = [rows.column("key") for rows in read_bucket(self.files, partition, self.partitions, SCHEMA)]
         # As Arrow's texts they take little more than their bytes.
         distinct = BinaryViews.from_arrow(pa.chunked_array(found, pa.binary()).unique())
         del found  # and with it the files
@@ -89,7 +89,7 @@ class KeyList:
 def list_keys(
     spark: SparkSession, address: Address, throttle: Throttle, folder: str, tasks: int, progress: Progress = silent
 ) -> KeyList:
-    """Scans a keyspace by about so many tasks, and cuts its keys into as many parts.
+    """Scans a keyspace by about so many tasks, and cuts its keys into as many partitions.
 
     The keys are in the new ``folder``, which the executors share. Raises ServerError.
     """

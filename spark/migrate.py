@@ -1,8 +1,8 @@
 """Migrate: the tasks that decide about the jobs of a snapshot and write them to the target. Called by the engine.
 
-Each part of the snapshot is one part of the migration's journal, so a task that is tried again, a second copy of it, or a later
-run goes on at the count of the part, and writers that were given up are refused (``migrations/partition_writer.py``). Every
-attempt decides about all jobs of its part, also of one that is done: findings and counts come from the attempt that Spark keeps,
+Each partition of the snapshot is one of the migration's journal, so a task that is tried again, a second copy of it, or a later run
+goes on at the count of the partition, and writers that were given up are refused (``migrations/partition_writer.py``). Every attempt
+decides about all jobs of its partition, also of one that is done: findings and counts come from the attempt that Spark keeps,
 whichever wrote the jobs.
 """
 
@@ -38,7 +38,7 @@ SENDERS = 2
 def dry_run_work(plan: Plan) -> Work:
     """The work of a dry run: decides about every job, and writes nothing."""
 
-    def count(part: str, jobs: Jobs) -> Batches:
+    def count(partition: str, jobs: Jobs) -> Batches:
         summary = Summary()
 
         def one(subject: Subject) -> tuple[Decision, int]:
@@ -53,13 +53,13 @@ def dry_run_work(plan: Plan) -> Work:
                 summary.count(decision, written=decision.job is not None, jobs=number)
                 yield from decision.findings
 
-        yield from with_summary(batches(FINDINGS, findings()), FINDINGS, lambda: _summary_row(part, summary, Totals()))
+        yield from with_summary(batches(FINDINGS, findings()), FINDINGS, lambda: _summary_row(partition, summary, Totals()))
 
     return count
 
 
 def write_work(plan: Plan, target: Address, run: Run, folder: str) -> Work:
-    """The work that writes the jobs of a part. ``folder``: of this run alone, shared by all executors.
+    """The work that writes the jobs of a partition. ``folder``: of this run alone, shared by all executors.
 
     Its counts tell what this run has written, whichever attempt of the task it was that sent it.
     """
@@ -99,10 +99,10 @@ def write_work(plan: Plan, target: Address, run: Run, folder: str) -> Work:
     return write
 
 
-def close_rest(store: Store, run: Run, parts: Iterable[str], results: Results[Finding]) -> None:
-    """Closes the parts that no task had, since they have no jobs. Raises MigrationRefused if they had some in an earlier run."""
+def close_rest(store: Store, run: Run, partitions: Iterable[str], results: Results[Finding]) -> None:
+    """Closes the partitions that no task had, since they have no jobs. Raises MigrationRefused if they had some in an earlier run."""
     done = {json.loads(row)["part"] for row in results.summaries()}
-    for name in parts:
+    for name in partitions:
         if name not in done:
             with open_partition(store, run, name) as writer:
                 writer.close()
@@ -120,5 +120,5 @@ def outcome(results: Results[Finding], report: Report[Finding]) -> tuple[Summary
     return summary, written
 
 
-def _summary_row(part: str, summary: Summary, written: Totals) -> str:
-    return json.dumps({"part": part, "summary": summary.to_dict(), "written": written.to_json()})
+def _summary_row(partition: str, summary: Summary, written: Totals) -> str:
+    return json.dumps({"part": partition, "summary": summary.to_dict(), "written": written.to_json()})

@@ -50,12 +50,12 @@ class ShuffleFile:
         self._writer.write_batch(pa.RecordBatch.from_pylist([], schema))  # Arrow writes the schema before the first batch
         self._positions: list[int] = []
 
-    def write(self, *parts: pa.RecordBatch) -> None:
-        """Adds a round of one batch for each bucket, with the rows of all parts: the more at once, the better.
+    def write(self, *batches: pa.RecordBatch) -> None:
+        """Adds a round of one batch for each bucket, with the rows of all ``batches``: the more at once, the better.
 
-        It takes least where the rows of each part, of thousands, come in the order of their buckets.
+        It takes least where the rows of each, of thousands, come in the order of their buckets.
         """
-        rounds = list(self._in_order(parts))
+        rounds = list(self._in_order(batches))
         for bucket in range(self._count):
             found = [rows.slice(ends[bucket], ends[bucket + 1] - ends[bucket]) for rows, ends in rounds]
             found = [rows for rows in found if rows.num_rows]
@@ -64,18 +64,18 @@ class ShuffleFile:
                 (batch,) = found if len(found) == 1 else pa.Table.from_batches(found).combine_chunks().to_batches()
                 self._writer.write_batch(batch)
 
-    def _in_order(self, parts: Sequence[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, list[int]]]:
+    def _in_order(self, batches: Sequence[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, list[int]]]:
         """The rows by bucket, and where each bucket begins, in as many batches as are worth the while."""
         others = []
-        for part in parts:
-            buckets = buckets_of(part.column("number").to_numpy(), self._count)
-            if len(parts) > 1 and (self._count > MOST_UNCOMPRESSED or (buckets[1:] < buckets[:-1]).any()):
-                others.append(part)
+        for batch in batches:
+            buckets = buckets_of(batch.column("number").to_numpy(), self._count)
+            if len(batches) > 1 and (self._count > MOST_UNCOMPRESSED or (buckets[1:] < buckets[:-1]).any()):
+                others.append(batch)
             else:
-                yield self._sorted(part, buckets)
+                yield self._sorted(batch, buckets)
         if others:
-            for part in pa.Table.from_batches(others).combine_chunks().to_batches():
-                yield self._sorted(part, buckets_of(part.column("number").to_numpy(), self._count))
+            for batch in pa.Table.from_batches(others).combine_chunks().to_batches():
+                yield self._sorted(batch, buckets_of(batch.column("number").to_numpy(), self._count))
 
     def _sorted(self, rows: pa.RecordBatch, buckets: Any) -> tuple[pa.RecordBatch, list[int]]:
         if (buckets[1:] < buckets[:-1]).any():

@@ -72,13 +72,13 @@ class Sink(DataSourceArrowWriter):  # type: ignore[misc]
         family = self.address.key_family
         name = str(TaskContext.get().partitionId())
         totals = Totals()
-        with open_client(self.address) as client, open_partition(ServerStore(client), self.run, name) as part:
+        with open_client(self.address) as client, open_partition(ServerStore(client), self.run, name) as writer:
             try:
                 for job in _jobs(iterator, family.name, self.target.now_ms):
                     self._check(job)
                     family.tally_written(job, totals)
-                    part.put(identity(job), family.write(job, self.target))
-                part.close()
+                    writer.put(identity(job), family.write(job, self.target))
+                writer.close()
             except MigrationRefused as error:
                 raise UsageError(
                     f"partition {name} came in another order when its task was tried again; "
@@ -99,9 +99,9 @@ class Sink(DataSourceArrowWriter):  # type: ignore[misc]
         """Shuts out tasks that live on. What is stored already stays; the same write done again completes it."""
         self._forget(len(messages))
 
-    def _forget(self, parts: int) -> None:
+    def _forget(self, count: int) -> None:
         with open_client(self.address) as client:
-            client.delete(self.run.key, *(self.run.partition_key(str(index)) for index in range(parts)))
+            client.delete(self.run.key, *(self.run.partition_key(str(index)) for index in range(count)))
 
     def _check(self, job: Job) -> None:
         for finding in self.address.key_family.incompatibilities(job):

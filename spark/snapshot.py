@@ -58,13 +58,13 @@ from .zsets import read_zset
 T = TypeVar("T")
 
 Work = Callable[[str, Jobs], Batches]
-"""What a task does with the jobs of a part, by its name. Yields through ``with_summary``."""
+"""What a task does with the jobs of a partition, by its name. Yields through ``with_summary``."""
 JOB_KEY = ["scope", "job_id"]
 """The columns that name the job of a fact."""
 MOST_BROADCAST = 100_000
 """Jobs to which others refer, whose names are given to every task: that spares all other facts a second shuffle."""
-ACCEPTED_PART = "sound-"
-"""Before the number of a part, where its jobs are no facts."""
+ACCEPTED_PREFIX = "sound-"
+"""Before the number of a partition, where its jobs are no facts."""
 
 
 @frozen
@@ -100,10 +100,10 @@ class Snapshot:
         return keyspace(self.address, self.now_ms, self.totals)
 
     @property
-    def parts(self) -> list[str]:
-        """The names of all parts that ``work`` may do, the same for each snapshot of this keyspace with so many tasks."""
-        parts = [str(part) for part in range(self.tasks)]
-        return parts + [f"{ACCEPTED_PART}{part}" for part in parts] if has_prefilter(self.address) else parts
+    def partitions(self) -> list[str]:
+        """The names of all partitions that ``work`` may do, the same for each snapshot of this keyspace with so many tasks."""
+        partitions = [str(partition) for partition in range(self.tasks)]
+        return partitions + [f"{ACCEPTED_PREFIX}{partition}" for partition in partitions] if has_prefilter(self.address) else partitions
 
     def subjects(self, only: JobSelection | None = None, partitions: int | None = None) -> DataFrame:
         """The facts about jobs, so that each partition has all facts of its jobs, those of one job in a row.
@@ -131,9 +131,9 @@ class Snapshot:
     def work(
         self, work: Work, table: Table[T], path: str, phase: str, progress: Progress = silent, only: JobSelection | None = None
     ) -> Results[T]:
-        """Does ``work`` on every job, part by part: see ``step.run_step``. ``only``: on these jobs.
+        """Does ``work`` on every job, partition by partition: see ``step.run_step``. ``only``: on these jobs.
 
-        Jobs that are facts and those that are none are parts of their own. A part without a job may be left out.
+        Jobs that are facts and those that are none are partitions of their own. A partition without a job may be left out.
         """
         done = None
         if not self.all_accepted:
@@ -160,8 +160,8 @@ class Snapshot:
         def task(rows: Batches) -> Batches:
             keyspace = known()
             for bucket in (bucket for row in rows for bucket in row.column("id").to_pylist()):
-                ids = None if selected is None else selected_ids(selected, f"{ACCEPTED_PART}{bucket}")
-                yield from work(f"{ACCEPTED_PART}{bucket}", KeyRowJobs(keyspace, key_rows, bucket, ids))
+                ids = None if selected is None else selected_ids(selected, f"{ACCEPTED_PREFIX}{bucket}")
+                yield from work(f"{ACCEPTED_PREFIX}{bucket}", KeyRowJobs(keyspace, key_rows, bucket, ids))
 
         return task
 
@@ -200,7 +200,7 @@ def take(
         with _same_servers(address), _at_rest(address):
             share = throttle.shared(spark.sparkContext.defaultParallelism)
             keys = list_keys(spark, address, throttle, f"{path}-names", tasks, progress)
-            steps = spark.range(0, keys.parts, 1, keys.parts)
+            steps = spark.range(0, keys.partitions, 1, keys.partitions)
             task = _read_task(address, share, new_reader, keys, cursors_are_positions(address))
             facts = run_step(steps, task, FACTS, path, f"reading {address.family} keys", progress)
             keys.remove()
@@ -326,13 +326,13 @@ def keyspace(address: Address, now_ms: int, totals: Totals) -> Keyspace:
 def _read_task(
     address: Address, throttle: Throttle, new_reader: NewFactReader, keys: KeyList, by_cursor: bool
 ) -> Callable[[Batches], Batches]:
-    """The task that reads the keys of the parts it is given, for a FactReader to make facts of; long keys it sets aside."""
+    """The task that reads the keys of the partitions it is given, for a FactReader to make facts of; long keys it sets aside."""
 
     def read(rows: Batches) -> Batches:
         reader, longs = new_reader(), LongKeys(by_cursor)
 
         def facts() -> Iterator[Fact]:
-            pages = (page for row in rows for part in row.column("id").to_pylist() for page in keys.of(part))
+            pages = (page for row in rows for partition in row.column("id").to_pylist() for page in keys.of(partition))
             reading = _of_cluster if address.kind is Kind.CLUSTER else _of_server
             yield from reading(address, throttle, pages, reader, longs)
             yield from reader.rest()

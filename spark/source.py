@@ -284,13 +284,13 @@ class PieceReader(DataSourceReader):  # type: ignore[misc]
     now_ms: int | None
 
     def partitions(self) -> Sequence[FilePartition]:
-        parts = []
+        partitions = []
         for path in snapshot_paths(self.address):
             with open_file(path, self.address) as file:
                 # Tasks can't tell one another what they have seen, and what one has given out can't be taken back.
                 file.must_be_whole()
-                parts += [FilePartition(path, piece) for piece in file.pieces(self.number)]
-        return parts
+                partitions += [FilePartition(path, piece) for piece in file.pieces(self.number)]
+        return partitions
 
     def read(self, partition: FilePartition) -> Iterator[pa.RecordBatch]:
         prepare_process()

@@ -104,13 +104,13 @@ def run_step(
     have failed; it says which part failed, and where.
     """
 
-    def part(rows: Batches) -> str:
+    def write_partition(rows: Batches) -> str:
         with located(f"{phase}, part {TaskContext.get().partitionId() + 1}"), work_errors(path):
             return _write_parquet(path, table, task(rows))
 
     with work_errors(path):
         os.makedirs(path, exist_ok=more)
-        for file in run_light_step(frame, part, phase, progress):
+        for file in run_light_step(frame, write_partition, phase, progress):
             os.rename(os.path.join(path, f".{file}"), os.path.join(path, file))
         Path(path, COMPLETE).touch()
     return Results(frame.sparkSession, table, path)
@@ -119,13 +119,13 @@ def run_step(
 def run_light_step(frame: DataFrame, task: Callable[[Batches], str], phase: str, progress: Progress = silent) -> list[str]:
     """Runs ``task`` on every partition of ``frame``, without files: the one text that each of them returns."""
 
-    def part(rows: Batches) -> Batches:
+    def run_partition(rows: Batches) -> Batches:
         prepare_process()
         with gc_paused(), work_errors("the folder of --work"):
             yield pa.RecordBatch.from_arrays([pa.array([task(rows)])], ["answer"])
 
     texts: list[str] = []
-    results = frame.mapInArrow(part, "answer string")
+    results = frame.mapInArrow(run_partition, "answer string")
     run_action(frame.sparkSession, lambda: texts.extend(row.answer for row in results.collect()), phase, progress)
     return texts
 

@@ -25,8 +25,8 @@ class UserSchemaReader(DataSourceReader):  # type: ignore[misc]
     columns: pa.Schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        parts: Sequence[InputPartition] = self.reader.partitions()
-        return parts
+        partitions: Sequence[InputPartition] = self.reader.partitions()
+        return partitions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         for batch in self.reader.read(partition):

@@ -92,13 +92,13 @@ def keyspace(request: pytest.FixtureRequest, server: Server) -> tuple[Address, l
 
 
 @pytest.fixture
-def parts(keyspace: tuple[Address, list[Entry]], tmp_path: Path) -> list[KeyRowJobs]:
+def partitions(keyspace: tuple[Address, list[Entry]], tmp_path: Path) -> list[KeyRowJobs]:
     return parts_of(*keyspace, tmp_path)
 
 
-def reader(part: KeyRowJobs) -> Callable[[Subject], Job]:
+def reader(partition: KeyRowJobs) -> Callable[[Subject], Job]:
     def read(subject: Subject) -> Job:
-        job = part.keyspace.family.read(subject, part.keyspace)
+        job = partition.keyspace.family.read(subject, partition.keyspace)
         assert job is not None
         return job
 
@@ -113,24 +113,24 @@ def all_of(table: JobTable) -> list[tuple[str, int | None, int | None]]:
     return list(map(both, jobs_of(table)))
 
 
-def alone(part: KeyRowJobs) -> Callable[[Subject], tuple[str, int | None, int | None]]:
+def alone(partition: KeyRowJobs) -> Callable[[Subject], tuple[str, int | None, int | None]]:
     """How a job is read that is in no table: an active one of a keyspace whose active jobs are in none."""
 
     def read(subject: Subject) -> tuple[str, int | None, int | None]:
-        job = reader(part)(subject)
+        job = reader(partition)(subject)
         assert job.state is State.ACTIVE
-        assert part.key_rows.address.family != "kue"
+        assert partition.key_rows.address.family != "kue"
         return both(job)
 
     return read
 
 
-def test_jobs_of_tables_are_those_that_are_read_one_by_one(parts: list[KeyRowJobs]) -> None:
+def test_jobs_of_tables_are_those_that_are_read_one_by_one(partitions: list[KeyRowJobs]) -> None:
     found = []
-    for part in parts:
-        singly = [both(job) for job in part.in_order(reader(part))]
+    for partition in partitions:
+        singly = [both(job) for job in partition.in_order(reader(partition))]
         together = []
-        for batch in part.batches(alone(part), all_of):
+        for batch in partition.batches(alone(partition), all_of):
             rows = [
                 *batch.singly,
                 *((row, job) for rows, jobs in batch.tables for row, job in zip(rows.tolist(), jobs, strict=True)),
@@ -138,18 +138,18 @@ def test_jobs_of_tables_are_those_that_are_read_one_by_one(parts: list[KeyRowJob
             assert sorted(row for row, _ in rows) == list(range(len(rows)))
             together += [job for _, job in sorted(rows)]
         assert together == singly
-        assert sorted(part.in_any_order(alone(part), all_of)) == sorted(singly)
+        assert sorted(partition.in_any_order(alone(partition), all_of)) == sorted(singly)
         found += singly
-    is_kue = parts[0].key_rows.address.family == "kue"
+    is_kue = partitions[0].key_rows.address.family == "kue"
     placement_check = [job for job in JOBS if not (is_kue and job.state is State.ACTIVE and not job.ttl)]
     assert len(found) == len({name for name, *_ in found}) == len(placement_check)
 
 
-def test_light_work_takes_more_jobs_at_once_and_the_same_ones(parts: list[KeyRowJobs]) -> None:
-    for part in parts:
-        usual, light = (list(part.batches(alone(part), all_of, times)) for times in (1, 2))
+def test_light_work_takes_more_jobs_at_once_and_the_same_ones(partitions: list[KeyRowJobs]) -> None:
+    for partition in partitions:
+        usual, light = (list(partition.batches(alone(partition), all_of, times)) for times in (1, 2))
         assert len(light) == 1 if len(usual) == 1 else len(light) <= len(usual) // 2 + 1 < len(usual)
-        found = [sorted(part.in_any_order(alone(part), all_of, times)) for times in (1, 2)]
+        found = [sorted(partition.in_any_order(alone(partition), all_of, times)) for times in (1, 2)]
         assert found[0] == found[1]
 
 
@@ -158,36 +158,36 @@ def test_the_order_of_jobs_is_not_that_in_which_keys_were_read(keyspace: tuple[A
     for seed in range(2):
         folder = tmp_path / str(seed)
         folder.mkdir()
-        orders.append([list(part.in_order(reader(part))) for part in parts_of(*keyspace, folder, seed)])
+        orders.append([list(partition.in_order(reader(partition))) for partition in parts_of(*keyspace, folder, seed)])
     assert orders[0] == orders[1]
 
 
-def test_a_table_that_is_not_taken_is_read_one_by_one(parts: list[KeyRowJobs]) -> None:
+def test_a_table_that_is_not_taken_is_read_one_by_one(partitions: list[KeyRowJobs]) -> None:
     def waiting(table: JobTable) -> list[tuple[str, int | None, int | None]] | None:
         return all_of(table) if table.common.state is State.WAITING else None
 
-    for part in parts:
+    for partition in partitions:
         together = []
-        for batch in part.batches(lambda subject, part=part: both(reader(part)(subject)), waiting):
+        for batch in partition.batches(lambda subject, partition=partition: both(reader(partition)(subject)), waiting):
             rows = dict(batch.singly)
             assert not any("state=<State.WAITING" in job for job, *_ in rows.values())
             rows |= {row: job for those, jobs in batch.tables for row, job in zip(those.tolist(), jobs, strict=True)}
             together += [rows[row] for row in range(len(rows))]
-        assert together == list(map(both, part.in_order(reader(part))))
+        assert together == list(map(both, partition.in_order(reader(partition))))
 
 
-def test_only_some_jobs(parts: list[KeyRowJobs]) -> None:
-    for part in parts:
-        subjects = list(part.in_order(lambda subject: subject))
+def test_only_some_jobs(partitions: list[KeyRowJobs]) -> None:
+    for partition in partitions:
+        subjects = list(partition.in_order(lambda subject: subject))
         wanted = [(subject.scope, subject.job_id) for subject in subjects[::7]]
-        chosen = KeyRowJobs(part.keyspace, part.key_rows, part.bucket, wanted)
+        chosen = KeyRowJobs(partition.keyspace, partition.key_rows, partition.bucket, wanted)
         assert list(chosen.in_order(lambda subject: subject)) == subjects[::7]
 
 
-def test_digests_of_tables_are_those_of_their_jobs(parts: list[KeyRowJobs]) -> None:
+def test_digests_of_tables_are_those_of_their_jobs(partitions: list[KeyRowJobs]) -> None:
     hasher = JobHasher(NATIVE)
-    for part in parts:
-        for table in filter(None, part.in_any_order(lambda _: None, lambda table: [table])):
+    for partition in partitions:
+        for table in filter(None, partition.in_any_order(lambda _: None, lambda table: [table])):
             digests = [
                 JobDigest(
                     number_of(job.queue, job.id),
@@ -205,29 +205,29 @@ def test_digests_of_tables_are_those_of_their_jobs(parts: list[KeyRowJobs]) -> N
 
 
 @pytest.mark.parametrize("keyspace", ["kue"], indirect=True)
-def test_jobs_written_from_tables_are_those_written_one_by_one(parts: list[KeyRowJobs], server: Server) -> None:
+def test_jobs_written_from_tables_are_those_written_one_by_one(partitions: list[KeyRowJobs], server: Server) -> None:
     """And in the same order: a part that was written one way is opened again, and takes the other way's jobs for those it has."""
     ways: list[Callable[[JobTable], bool]] = [lambda _: True, lambda table: table.common.state is State.WAITING, lambda _: False]
     summaries, stored = [], []
     for number, first in enumerate(ways, 1):
         there = Address.parse(server.url(number))
-        plan = Plan.between(parts[0].key_rows.address, there, NOW)
+        plan = Plan.between(partitions[0].key_rows.address, there, NOW)
         with open_store(there) as store:
-            run = journal.begin(store, parts[0].key_rows.address, there, plan, "spark/3", None)
+            run = journal.begin(store, partitions[0].key_rows.address, there, plan, "spark/3", None)
             for way in (first, *ways):
-                summaries.append(carried_over(parts, plan, store, run, way))
+                summaries.append(carried_over(partitions, plan, store, run, way))
         stored.append({key: value for key, value in dump(server.client(number)).items() if not key.startswith(JOURNAL.encode())})
-    assert summaries[0].written == sum(len(list(part.in_order(lambda _: None))) for part in parts)
+    assert summaries[0].written == sum(len(list(partition.in_order(lambda _: None))) for partition in partitions)
     assert all(summary == summaries[0] for summary in summaries)
     assert stored[0] == stored[1] == stored[2]
 
 
-def carried_over(parts: list[KeyRowJobs], plan: Plan, store: Store, run: Run, is_table: Callable[[JobTable], bool]) -> Summary:
+def carried_over(partitions: list[KeyRowJobs], plan: Plan, store: Store, run: Run, is_table: Callable[[JobTable], bool]) -> Summary:
     """Puts all jobs into their parts, some from tables."""
     written, summary = Totals(), Summary()
 
     def one(subject: Subject) -> OutgoingJob:
-        decision = decide(subject, parts[0].keyspace, plan)
+        decision = decide(subject, partitions[0].keyspace, plan)
         assert decision.job is not None
         return OutgoingJob(decision, identity(decision.job), plan.commands(decision.job, fresh=True))
 
@@ -239,19 +239,19 @@ def carried_over(parts: list[KeyRowJobs], plan: Plan, store: Store, run: Run, is
         assert commands is not None
         return OutgoingTable(decision, outgoing.ids, commands) if is_table(table) else None
 
-    for jobs in parts:
-        with open_partition(store, run, str(jobs.bucket)) as part:
+    for jobs in partitions:
+        with open_partition(store, run, str(jobs.bucket)) as writer:
             for batch in jobs.batches(one, many):
-                write_batch(part, store, batch, summary)
-            part.close()
+                write_batch(writer, store, batch, summary)
+            writer.close()
     return summary
 
 
-def test_little_is_held_of_jobs_that_a_slab_does_not_want(parts: list[KeyRowJobs], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_little_is_held_of_jobs_that_a_slab_does_not_want(partitions: list[KeyRowJobs], monkeypatch: pytest.MonkeyPatch) -> None:
     batches: list[tuple[pa.Table, Any]] = []
     monkeypatch.setattr(KeyRows, "_groups", lambda _, key_rows, jobs, __: batches.append((key_rows, jobs)) or [])
-    for part in parts:
-        list(part.in_order(lambda _: None))
+    for partition in partitions:
+        list(partition.in_order(lambda _: None))
     for key_rows, jobs in batches:
         sizes, wanted = key_rows["size"].to_numpy() + placement_check.ROW_BYTES, jobs != placement_check.NOT_HERE
         assert sizes[~wanted].sum() <= placement_check.COPY_THRESHOLD * sizes.sum()
@@ -323,8 +323,8 @@ def test_an_interrupt_while_the_rest_is_waited_for_stops_it_too() -> None:
     assert isinstance(doing.exception(), Cancelled)
 
 
-def test_a_bucket_is_checked_once(parts: list[KeyRowJobs], monkeypatch: pytest.MonkeyPatch) -> None:
-    key_rows = parts[0].key_rows
+def test_a_bucket_is_checked_once(partitions: list[KeyRowJobs], monkeypatch: pytest.MonkeyPatch) -> None:
+    key_rows = partitions[0].key_rows
     first = [key_rows.verify(bucket) for bucket in range(BUCKETS)]
     monkeypatch.setattr(placement_check, "read_bucket", None)
     again = [key_rows.verify(bucket) for bucket in range(BUCKETS)]

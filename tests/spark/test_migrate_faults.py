@@ -171,8 +171,8 @@ class Attempts:
         summary, written = migrate.outcome(results, lambda _: None)
         commands = self._plan.writer.finish(self._plan.target, written)
         with open_store(self._target) as opened:
-            migrate.close_rest(opened, self.run, self._snapshot.parts, results)
-            journal.finish(opened, self.run, self._plan, commands, summary, self._snapshot.parts)
+            migrate.close_rest(opened, self.run, self._snapshot.partitions, results)
+            journal.finish(opened, self.run, self._plan, commands, summary, self._snapshot.partitions)
 
 
 @pytest.fixture
