@@ -69,7 +69,9 @@ def backlog(found: Found, chosen: Sequence[str] = ()) -> dict[str, Any]:
         if isinstance(numbers, Exception):
             raise numbers
         queues[name] = _parts(numbers)
-    sums = {part: sum(each[part] or 0 for each in queues.values()) for part in ("backlog", "waiting", "active", "scheduled")}
+    sums = {
+        number: sum(each[number] or 0 for each in queues.values()) for number in ("backlog", "waiting", "active", "scheduled")
+    }
     known = [ms for each in queues.values() if (ms := each["latency_ms"]) is not None]
     latency = max(known, default=0) if len(known) == len(queues) else None
     return {**sums, "latency_ms": latency, "queues": queues}

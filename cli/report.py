@@ -73,7 +73,7 @@ class Reports:
                 file.finish(outcome)
         for file in self._files:
             with _named_faults(file.path):
-                os.replace(file.part, file.path)
+                os.replace(file.unfinished, file.path)
 
 
 @contextlib.contextmanager
@@ -121,7 +121,7 @@ class _Report(ABC):
     def __init__(self, path: Path, rows: str) -> None:
         self.path = path
         self.rows = rows
-        self.part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        self.unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
 
     @abstractmethod
     def open(self) -> None:
@@ -136,25 +136,25 @@ class _Report(ABC):
 
     def discard(self) -> None:
         """Takes away what was not finished."""
-        if self.part.is_dir():
-            shutil.rmtree(self.part)
+        if self.unfinished.is_dir():
+            shutil.rmtree(self.unfinished)
         else:
-            self.part.unlink(missing_ok=True)
+            self.unfinished.unlink(missing_ok=True)
 
 
 class _Page(_Report):
     def open(self) -> None:
-        self.part.touch()
+        self.unfinished.touch()
 
     def finish(self, outcome: Outcome) -> None:
-        self.part.write_text(outcome.page(), "utf-8")
+        self.unfinished.write_text(outcome.page(), "utf-8")
 
 
 class _Lines(_Report):
     _file: BinaryIO
 
     def open(self) -> None:
-        self._file = self.part.open("wb")
+        self._file = self.unfinished.open("wb")
 
     def add(self, row: Row) -> None:
         self._write(asdict(row))
@@ -211,7 +211,7 @@ class _Tables(_Report):
             self._waiting.clear()
 
     def _place(self, table: str) -> str:
-        folder = self.part / table
+        folder = self.unfinished / table
         folder.mkdir(parents=True)
         return str(folder / "part-0.parquet")
 

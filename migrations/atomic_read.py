@@ -66,9 +66,9 @@ class AtomicReader:
         for slot, indexes in self._by_slot([[ref.key for ref in group] for group in groups]).items():
             with self._nodes(slot) as pipe:
                 sizes = _sizes(pipe, itertools.chain.from_iterable(measured[index] for index in indexes))
-                asked = [index for index in indexes if self._is_bounded(measured[index], sizes)]
-                results = self._transact(pipe, [_commands(groups[index]) for index in asked])
-            for index, replies in zip(asked, results, strict=True):
+                bounded = [index for index in indexes if self._is_bounded(measured[index], sizes)]
+                results = self._transact(pipe, [_commands(groups[index]) for index in bounded])
+            for index, replies in zip(bounded, results, strict=True):
                 found[index] = None if replies is None else _entries(groups[index], replies)
         return found
 
@@ -121,8 +121,8 @@ def _key_of(command: Command) -> bytes:
 
 def _sizes(pipe: PipelineConnection, measured: Iterable[tuple[str, bytes]]) -> Mapping[bytes, int]:
     """How many items the keys have of which more than a few would be looked at."""
-    asked = list(dict.fromkeys(measured))
-    return {key: reply for (_, key), reply in zip(asked, pipe.call(asked), strict=True) if isinstance(reply, int)}
+    commands = list(dict.fromkeys(measured))
+    return {key: reply for (_, key), reply in zip(commands, pipe.call(commands), strict=True) if isinstance(reply, int)}
 
 
 def _measure(ref: KeyRef) -> str | None:
@@ -131,7 +131,7 @@ def _measure(ref: KeyRef) -> str | None:
     return "LLEN" if ref.redis_type == "list" else None
 
 
-# Questions and answers
+# Commands and replies
 
 
 def _commands(group: Group) -> list[Command]:
@@ -165,8 +165,8 @@ def _entries(group: Group, replies: Sequence[Any]) -> list[Entry] | None:
     results = iter(replies)
     for key, redis_type, items in group:
         # Of an index, that one item is there or is not; of a list each item is asked for by itself.
-        asked = ((item,) for item in items) if items and redis_type not in _ITEMS else (items,)
-        for those in asked:
+        lookups = ((item,) for item in items) if items and redis_type not in _ITEMS else (items,)
+        for those in lookups:
             reply = next(results)
             ttl_ms = None if those else next(results)
             if not isinstance(reply, Exception):

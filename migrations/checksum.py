@@ -18,8 +18,8 @@ NONE = 0
 
 def crc64(data: Any, start: int, end: int) -> int:
     """Of the bytes from one position to another. Raises UsageError where anycrc is missing."""
-    with memoryview(data) as view, view[start:end] as part:
-        return int(_model().calc(part))
+    with memoryview(data) as view, view[start:end] as piece:
+        return int(_model().calc(piece))
 
 
 def joined(first: int, second: int, size: int) -> int:

@@ -118,8 +118,8 @@ class Census:
 
     def to_json(self) -> str:
         """A text that ``from_json`` reads: it crosses process borders."""
-        parts = asdict(self)
-        return json.dumps({name: list(part.items()) if isinstance(part, dict) else part for name, part in parts.items()})
+        fields = asdict(self)
+        return json.dumps({name: list(value.items()) if isinstance(value, dict) else value for name, value in fields.items()})
 
     @classmethod
     def from_json(cls, text: str) -> Census:

@@ -106,16 +106,16 @@ class ReadSummary:
         }
 
     @classmethod
-    def of(cls, words: Iterable[str]) -> ReadSummary:
+    def of(cls, rows: Iterable[str]) -> ReadSummary:
         """What all tasks have read, by their summaries."""
         summary = cls()
-        for word in map(json.loads, words):
-            summary.totals.merge(Totals.from_json(word["totals"]))
-            summary.has_content = summary.has_content or word["speaks"]
-            summary.references += word["asked"]
-            summary.about_jobs += word["about_jobs"]
-            summary.left.update(word.get("left", {}))
-            summary.groups.update((key, (queue, state)) for key, queue, state in word["homes"])
-            summary.field_sets.update((key, tuple(map(bytes.fromhex, names))) for key, *names in word["shapes"])
-            summary.files += word["files"]
+        for row in map(json.loads, rows):
+            summary.totals.merge(Totals.from_json(row["totals"]))
+            summary.has_content = summary.has_content or row["speaks"]
+            summary.references += row["asked"]
+            summary.about_jobs += row["about_jobs"]
+            summary.left.update(row.get("left", {}))
+            summary.groups.update((key, (queue, state)) for key, queue, state in row["homes"])
+            summary.field_sets.update((key, tuple(map(bytes.fromhex, names))) for key, *names in row["shapes"])
+            summary.files += row["files"]
         return summary

@@ -45,22 +45,22 @@ def covering(globs: Sequence[str]) -> Callable[[bytes], bool]:
 
 
 _GLOB = re.compile(r"\\(?P<literal>.)|\[(?P<inverse>\^?)(?P<set>(?:\\.|[^\]])*)\]|(?P<wild>[*?])|(?P<plain>.)", re.DOTALL)
-"""The parts of a glob in Redis' dialect."""
+"""The tokens of a glob in Redis' dialect."""
 
 
 def _wildcard(glob: str) -> bool:
-    return any(part["wild"] or part["set"] is not None for part in _GLOB.finditer(glob))
+    return any(token["wild"] or token["set"] is not None for token in _GLOB.finditer(glob))
 
 
 def _unescape(glob: str) -> str:
-    return "".join(part["literal"] or part["plain"] or "" for part in _GLOB.finditer(glob))
+    return "".join(token["literal"] or token["plain"] or "" for token in _GLOB.finditer(glob))
 
 
 def _common_start(globs: Sequence[str]) -> str:
     """The text that every key starts with that fits one of the globs."""
     starts = []
     for glob in globs:
-        first = next(part for part in _GLOB.finditer(glob) if part["wild"] or part["set"] is not None)
+        first = next(token for token in _GLOB.finditer(glob) if token["wild"] or token["set"] is not None)
         starts.append(_unescape(glob[: first.start()]))
     lowest, highest = min(starts), max(starts)
     while not highest.startswith(lowest):
@@ -74,12 +74,12 @@ def _any_of(globs: Sequence[str]) -> re.Pattern[bytes]:
 
 def _expression(glob: str) -> bytes:
     """The regular expression with the meaning of a glob."""
-    parts = []
-    for part in _GLOB.finditer(glob):
-        if part["wild"]:
-            parts.append(b".*" if part["wild"] == "*" else b".")
-        elif part["set"] is not None:
-            parts.append(b"[" + part["inverse"].encode() + to_bytes(part["set"]) + b"]")
+    pattern = []
+    for token in _GLOB.finditer(glob):
+        if token["wild"]:
+            pattern.append(b".*" if token["wild"] == "*" else b".")
+        elif token["set"] is not None:
+            pattern.append(b"[" + token["inverse"].encode() + to_bytes(token["set"]) + b"]")
         else:
-            parts.append(re.escape(to_bytes(part["literal"] or part["plain"])))
-    return b"".join(parts)
+            pattern.append(re.escape(to_bytes(token["literal"] or token["plain"])))
+    return b"".join(pattern)

@@ -157,18 +157,18 @@ class PrefilteringReader(FactReader):
         """Remembers the items of a list that are jobs that the prefilter accepts; the facts of all else."""
         # A snapshot file gives a list whole, however long it is.
         for start in range(0, len(entry.value) or 1, LIST_CHUNK):
-            part = Entry(entry.key, "list", entry.value[start : start + LIST_CHUNK], entry.ttl_ms, entry.offset + start)
-            items = self.prefilter.items(part, self._summary.totals)
+            chunk = Entry(entry.key, "list", entry.value[start : start + LIST_CHUNK], entry.ttl_ms, entry.offset + start)
+            items = self.prefilter.items(chunk, self._summary.totals)
             if items is None:
-                yield from self.unverified(part)
+                yield from self.unverified(chunk)
                 continue
             known = [(index, item) for index, item in enumerate(items) if item is not None]
             if known:
                 self._summary.has_content = True
-                self.add_items(part, known)
+                self.add_items(chunk, known)
             for index, item in enumerate(items):
                 if item is None:
-                    yield from self.unverified(Entry(part.key, "list", [part.value[index]], None, part.offset + index))
+                    yield from self.unverified(Entry(chunk.key, "list", [chunk.value[index]], None, chunk.offset + index))
 
     def unverified(self, entry: Entry) -> Iterator[Fact]:
         """All facts of an entry, whose jobs the rules will look at."""

@@ -67,12 +67,12 @@ def counted(jobs: Iterable[Job], now_ms: int) -> list[QueueStatus]:
     return list(found.values())
 
 
-def statuses(parts: Iterable[QueueStatus], keyspace: Keyspace) -> list[QueueStatus]:
-    """All queues by name, also the empty ones that the keyspace lists; ``parts``: what ``counted`` gave, for any parts."""
+def statuses(numbers: Iterable[QueueStatus], keyspace: Keyspace) -> list[QueueStatus]:
+    """All queues by name, also the empty ones that the keyspace lists; ``numbers``: what ``counted`` gave, of any jobs."""
     family = keyspace.family
     found = {name: QueueStatus(name) for name in family.queues(keyspace)}
-    for part in parts:
-        found.setdefault(part.queue, QueueStatus(part.queue)).merge(part)
+    for status in numbers:
+        found.setdefault(status.queue, QueueStatus(status.queue)).merge(status)
     consumers = family.consumers(keyspace)
     if consumers is not None:
         for name, status in found.items():

@@ -215,17 +215,17 @@ def _many(each: Skip, *more: Skip) -> Skip:
             raise NoRecord
         for _ in range(number):
             at = each(data, at)
-            for part in more:
-                at = part(data, at)
+            for skip_next in more:
+                at = skip_next(data, at)
         return at
 
     return skip
 
 
-def _all(*parts: Skip) -> Skip:
+def _all(*skips: Skip) -> Skip:
     def skip(data: Readable, at: int) -> int:
-        for part in parts:
-            at = part(data, at)
+        for skip_next in skips:
+            at = skip_next(data, at)
         return at
 
     return skip
@@ -252,12 +252,12 @@ _MODULE_PARTS: Mapping[int, Skip] = {1: _plain_length, 2: _plain_length, 3: _byt
 def _module_parts(data: Readable, at: int) -> int:
     """All that a module has written, up to its end mark."""
     while True:
-        part, at = length_at(data, at)
-        if part == 0:
+        opcode, at = length_at(data, at)
+        if opcode == 0:
             return at
-        if part not in _MODULE_PARTS:
-            raise NoRecord(part)
-        at = _MODULE_PARTS[part](data, at)
+        if opcode not in _MODULE_PARTS:
+            raise NoRecord(opcode)
+        at = _MODULE_PARTS[opcode](data, at)
 
 
 def _stream_id(data: Readable, at: int) -> int:

@@ -416,21 +416,21 @@ class RdbFile:
             from rdb import RdbDecoder
         except ImportError:
             raise UsageError("reading RDB files needs rdb-py: pip install 'ferryman[rdb]'") from None
-        with tempfile.NamedTemporaryFile(prefix="ferryman-", suffix=".rdb") as part:
-            part.write(self._header)
+        with tempfile.NamedTemporaryFile(prefix="ferryman-", suffix=".rdb") as file:
+            file.write(self._header)
             with memoryview(self.data) as view:
                 for each in parts:
                     if isinstance(each, bytes):
-                        part.write(each)
+                        file.write(each)
                         continue
                     with view[slice(*each)] as span:
-                        part.write(span)
-            part.write(behind)
-            part.flush()
+                        file.write(span)
+            file.write(behind)
+            file.flush()
             with memoryview(self.data) as view:
                 if any(IMPOSSIBLE.search(each) if isinstance(each, bytes) else IMPOSSIBLE.search(view, *each) for each in parts):
-                    _try(part.name)
-            yield from RdbDecoder(part.name)
+                    _try(file.name)
+            yield from RdbDecoder(file.name)
 
 
 def _try(path: str) -> None:

@@ -29,7 +29,7 @@ Many = Callable[[JobTable], M | None]
 
 
 class JobBatch(NamedTuple, Generic[T, M]):
-    """What was made of as many jobs of a partition as memory should hold. Their rows tell their order, which is always the same."""
+    """What was made of as many jobs of a partition as memory should hold. Rows tell their order, which is always the same."""
 
     singly: Sequence[tuple[int, T]]
     """Row, and what ``one`` has made."""

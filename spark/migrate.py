@@ -1,9 +1,9 @@
 """Migrate: the tasks that decide about the jobs of a snapshot and write them to the target. Called by the engine.
 
-Each partition of the snapshot is one of the migration's journal, so a task that is tried again, a second copy of it, or a later run
-goes on at the count of the partition, and writers that were given up are refused (``migrations/partition_writer.py``). Every attempt
-decides about all jobs of its partition, also of one that is done: findings and counts come from the attempt that Spark keeps,
-whichever wrote the jobs.
+Each partition of the snapshot is one of the migration's journal, so a task that is tried again, a second copy of it, or a later
+run goes on at its count, and writers that were given up are refused (``migrations/partition_writer.py``). Every attempt decides
+about all jobs of its partition, also of one that is done: findings and counts come from the attempt that Spark keeps, whichever
+wrote the jobs.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def write_work(plan: Plan, target: Address, run: Run, folder: str) -> Work:
 
 
 def close_rest(store: Store, run: Run, partitions: Iterable[str], results: Results[Finding]) -> None:
-    """Closes the partitions that no task had, since they have no jobs. Raises MigrationRefused if they had some in an earlier run."""
+    """Closes the partitions that no task had. Raises MigrationRefused if they had jobs in an earlier run."""
     done = {json.loads(row)["part"] for row in results.summaries()}
     for name in partitions:
         if name not in done:

@@ -103,7 +103,11 @@ class Snapshot:
     def partitions(self) -> list[str]:
         """The names of all partitions that ``work`` may do, the same for each snapshot of this keyspace with so many tasks."""
         partitions = [str(partition) for partition in range(self.tasks)]
-        return partitions + [f"{ACCEPTED_PREFIX}{partition}" for partition in partitions] if has_prefilter(self.address) else partitions
+        return (
+            partitions + [f"{ACCEPTED_PREFIX}{partition}" for partition in partitions]
+            if has_prefilter(self.address)
+            else partitions
+        )
 
     def subjects(self, only: JobSelection | None = None, partitions: int | None = None) -> DataFrame:
         """The facts about jobs, so that each partition has all facts of its jobs, those of one job in a row.

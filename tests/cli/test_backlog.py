@@ -41,7 +41,7 @@ def fill(
             assert len(run(client, scripts.take(queue, "ann", held, 60_000)).jobs) == held
 
 
-def parts(server: Server, *arguments: str) -> dict[str, Any]:
+def backlog_of(server: Server, *arguments: str) -> dict[str, Any]:
     (report,) = ferryman("backlog", server.url(), *arguments, "--format", "json").lines()
     return report
 
@@ -58,7 +58,7 @@ def test_a_due_task_counts_though_no_worker_looks_and_a_later_one_does_not(serve
     fill(client, "mail", later=2)
     assert ferryman("backlog", server.url()).stdout == "0\n", "zero workers may stay zero"
     fill(client, "video", due=1, ago_ms=60_000)
-    report = parts(server)
+    report = backlog_of(server)
     assert (report["backlog"], report["waiting"], report["scheduled"]) == (1, 1, 2)
     assert 60_000 <= report["latency_ms"] < 120_000, "it has waited since it was due"
     assert client.zcard("ferryman:{video}:waiting") == 0
@@ -67,13 +67,13 @@ def test_a_due_task_counts_though_no_worker_looks_and_a_later_one_does_not(serve
 def test_a_held_task_counts_so_that_nobody_stops_its_worker(server: Server, client: redis.Redis) -> None:
     fill(client, "mail", held=1)
     assert ferryman("backlog", server.url()).stdout == "1\n"
-    assert parts(server)["latency_ms"] == 0
+    assert backlog_of(server)["latency_ms"] == 0
 
 
 def test_json_has_the_parts_of_the_sum_and_of_each_queue(server: Server, client: redis.Redis) -> None:
     fill(client, "mail", waiting=4, due=2, held=1, later=5)
     fill(client, "video", later=1)
-    report = parts(server)
+    report = backlog_of(server)
     queues = report.pop("queues")
     assert report.pop("latency_ms") == queues["mail"].pop("latency_ms") > 0
     assert queues["video"].pop("latency_ms") == 0
@@ -86,7 +86,7 @@ def test_a_queue_that_is_not_there_yet_counts_nothing_and_is_noted(server: Serve
     outcome = ferryman("backlog", server.url(), "--queue", "mail")
     assert (outcome.status, outcome.stdout) == (0, "0\n")
     assert "no queue 'mail' (yet)" in outcome.error
-    assert parts(server, "--queue", "mail")["queues"]["mail"]["backlog"] == 0
+    assert backlog_of(server, "--queue", "mail")["queues"]["mail"]["backlog"] == 0
     assert "no queue (yet)" in ferryman("backlog", server.url()).error
     fill(client, "mail", waiting=1)
     assert ferryman("backlog", server.url()).stderr == ""

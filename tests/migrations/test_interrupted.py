@@ -23,7 +23,7 @@ from ..support.servers import Server
 
 JOBS = 2400
 OPENING = 4
-"""How often HSET changes a part before its first batch."""
+"""How often HSET changes a partition before its first batch."""
 
 
 def job_of(number: int) -> Job:
@@ -74,8 +74,8 @@ def stopped_after(batches: int, source: str, target: str, there: redis.Redis, by
                     break
             _, stderr = run.communicate()
     there.config_set("notify-keyspace-events", "")
-    (part,) = there.scan_iter(f"{JOURNAL}:*:part:*")
-    return int(there.hget(part, "count") or 0), run.returncode, stderr
+    (partition_key,) = there.scan_iter(f"{JOURNAL}:*:part:*")
+    return int(there.hget(partition_key, "count") or 0), run.returncode, stderr
 
 
 def killed_after(batches: int, source: str, target: str, there: redis.Redis) -> int:

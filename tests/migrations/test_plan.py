@@ -116,7 +116,7 @@ def decision_on(job_id: str, state: State, rule: str | None = None) -> Decision:
 
 def test_a_summary_counts_every_job_once_and_adds_up_from_parts() -> None:
     whole, left, right = Summary(), Summary(), Summary()
-    for part, decision, written in [
+    for half, decision, written in [
         (left, decision_on("1", State.WAITING), True),
         (left, decision_on("2", State.FAILED, "R-1"), False),
         (right, decision_on("3", State.ACTIVE), True),
@@ -124,7 +124,7 @@ def test_a_summary_counts_every_job_once_and_adds_up_from_parts() -> None:
         (right, Decision(None, None), False),
     ]:
         whole.count(decision, written=written)
-        part.count(decision, written=written)
+        half.count(decision, written=written)
     left.merge(right)
     assert left == whole
     assert (whole.read, whole.written, whole.skipped, whole.requeued) == (4, 2, 2, 1)
@@ -146,8 +146,8 @@ def test_a_summary_names_the_same_refused_jobs_in_whatever_order_they_come() -> 
 
 def test_a_census_adds_up_from_parts() -> None:
     whole, left, right = Census(), Census(), Census()
-    for part, job in [(left, Job("1", "a", "a", State.WAITING)), (right, Job("2", "b", "b", State.FAILED))]:
+    for half, job in [(left, Job("1", "a", "a", State.WAITING)), (right, Job("2", "b", "b", State.FAILED))]:
         whole.count(job)
-        part.count(job)
+        half.count(job)
     left.merge(right)
     assert left == whole

@@ -72,10 +72,10 @@ def test_tasks_that_read_node_by_node_say_when_a_slot_has_moved(tmp_path: Path, 
             key = b"q:job:%d" % number
             nodes.say(nodes.owner(key), "HSET", key, "type", "mail")
         reader = Ferryman({"url": nodes.url(family="kue"), "table": "entries", "partitions": "3"}).reader(None)
-        parts = reader.partitions()
-        assert len(parts) >= MASTERS
-        for part in parts:
-            list(reader.read(part))
+        partitions = reader.partitions()
+        assert len(partitions) >= MASTERS
+        for partition in partitions:
+            list(reader.read(partition))
         key = b"q:job:7"
 
         def move() -> None:
@@ -89,6 +89,6 @@ def test_tasks_that_read_node_by_node_say_when_a_slot_has_moved(tmp_path: Path, 
 
         monkeypatch.setattr(data_source, "scan_range", scan_and_move)
         with pytest.raises(ServerError, match="1 slots have moved during the scan"):
-            list(chain.from_iterable(map(reader.read, parts)))
+            list(chain.from_iterable(map(reader.read, partitions)))
         with pytest.raises(ServerError, match="1 slots have moved during the scan"):
-            list(reader.read(parts[0]))
+            list(reader.read(partitions[0]))

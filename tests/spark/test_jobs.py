@@ -1,4 +1,4 @@
-"""The jobs of a part, by themselves and in tables, are the same, and come in the same order."""
+"""The jobs of a partition, by themselves and in tables, are the same, and come in the same order."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_digests_of_tables_are_those_of_their_jobs(partitions: list[KeyRowJobs])
 
 @pytest.mark.parametrize("keyspace", ["kue"], indirect=True)
 def test_jobs_written_from_tables_are_those_written_one_by_one(partitions: list[KeyRowJobs], server: Server) -> None:
-    """And in the same order: a part that was written one way is opened again, and takes the other way's jobs for those it has."""
+    """And in the same order: a partition that was written one way takes the other way's jobs for those it has."""
     ways: list[Callable[[JobTable], bool]] = [lambda _: True, lambda table: table.common.state is State.WAITING, lambda _: False]
     summaries, stored = [], []
     for number, first in enumerate(ways, 1):
@@ -222,8 +222,10 @@ def test_jobs_written_from_tables_are_those_written_one_by_one(partitions: list[
     assert stored[0] == stored[1] == stored[2]
 
 
-def carried_over(partitions: list[KeyRowJobs], plan: Plan, store: Store, run: Run, is_table: Callable[[JobTable], bool]) -> Summary:
-    """Puts all jobs into their parts, some from tables."""
+def carried_over(
+    partitions: list[KeyRowJobs], plan: Plan, store: Store, run: Run, is_table: Callable[[JobTable], bool]
+) -> Summary:
+    """Puts all jobs into their partitions, some from tables."""
     written, summary = Totals(), Summary()
 
     def one(subject: Subject) -> OutgoingJob:

@@ -261,12 +261,12 @@ def test_damaged_bytes_are_never_worse_than_no_piece(snapshot: Path, seed: int, 
     for _ in range(60):
         index = random.randrange(len(true) - 10)
         start, end = true[index][0], true[index + 10][0]
-        part = bytearray(data[start : min(end, start + 200_000)])
+        excerpt = bytearray(data[start : min(end, start + 200_000)])
         for _ in range(random.choice((1, 1, 1, 3))):
-            at = random.randrange(len(part))
-            part[at] = random.choice((random.randrange(256), 0xFF, 0x81, 0xC3, part[at] ^ 1, part[at] ^ 0x80))
+            at = random.randrange(len(excerpt))
+            excerpt[at] = random.choice((random.randrange(256), 0xFF, 0x81, 0xC3, excerpt[at] ^ 1, excerpt[at] ^ 0x80))
         # What is read when a file is opened is whole.
-        path.write_bytes(data[:9] + b"\xfe\x00" + part + b"\xff" + bytes(8))
+        path.write_bytes(data[:9] + b"\xfe\x00" + excerpt + b"\xff" + bytes(8))
         with Alone(path) as file:
             assert_same_or_no_piece(file, whole(file))
 

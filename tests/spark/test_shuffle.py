@@ -25,9 +25,9 @@ def rows(start: int) -> pa.RecordBatch:
     )
 
 
-def in_order(part: pa.RecordBatch, count: int) -> pa.RecordBatch:
+def in_order(batch: pa.RecordBatch, count: int) -> pa.RecordBatch:
     """The same rows in the order of their buckets."""
-    return part.take(pa.array(np.argsort(buckets_of(part.column("number").to_numpy(), count), kind="stable")))
+    return batch.take(pa.array(np.argsort(buckets_of(batch.column("number").to_numpy(), count), kind="stable")))
 
 
 @pytest.mark.parametrize("count", [1, 7, 2_000])
@@ -37,9 +37,9 @@ def test_each_row_is_in_the_bucket_of_its_number(count: int, ordered: tuple[int,
     paths = [str(tmp_path / "one"), str(tmp_path / "two")]
     for path, starts in zip(paths, ([0, ROWS], [2 * ROWS]), strict=True):
         file = ShuffleFile(path, SCHEMA, count)
-        parts = [in_order(rows(start), count) if index in ordered else rows(start) for index, start in enumerate(starts)]
-        for start in range(0, len(parts), at_once):
-            file.write(*parts[start : start + at_once])
+        batches = [in_order(rows(start), count) if index in ordered else rows(start) for index, start in enumerate(starts)]
+        for start in range(0, len(batches), at_once):
+            file.write(*batches[start : start + at_once])
         file.close()
     found: list[int] = []
     for bucket in range(count):

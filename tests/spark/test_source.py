@@ -84,7 +84,7 @@ def test_findings_about_jobs_are_looked_at_again(
 
     def jobs_with_findings() -> set[str | None]:
         reader = source.reader(None)
-        return {row["job_id"] for part in reader.partitions() for rows in reader.read(part) for row in rows.to_pylist()}
+        return {row["job_id"] for partition in reader.partitions() for rows in reader.read(partition) for row in rows.to_pylist()}
 
     def delete_and_recheck(*arguments: Any) -> AbstractContextManager[Recheck]:
         client.flushall()

@@ -16,15 +16,17 @@ from pyspark.sql import SparkSession
 PARTS = 3
 
 
-def finding(part: int, number: int) -> Finding:
-    return Finding("KUE-1", Severity.ERROR, str(number), f"key {part}", None, "said twice")
+def finding(partition: int, number: int) -> Finding:
+    return Finding("KUE-1", Severity.ERROR, str(number), f"key {partition}", None, "said twice")
 
 
 def task(_rows: Batches) -> Batches:
-    """Finds two jobs a part. The first attempt of a part fails, after it has yielded both; parts know their own numbers."""
+    """Finds two jobs a partition. The first attempt fails, after it has yielded both; partitions know their own numbers."""
     context = TaskContext.get()
-    part = context.partitionId()
-    yield from with_summary(batches(FINDINGS, (finding(part, number) for number in range(2))), FINDINGS, lambda: f"part {part}")
+    partition = context.partitionId()
+    yield from with_summary(
+        batches(FINDINGS, (finding(partition, number) for number in range(2))), FINDINGS, lambda: f"part {partition}"
+    )
     if context.attemptNumber() == 0:
         raise ServerError("Error: the server has gone")
 
@@ -38,11 +40,11 @@ def failing(_rows: Batches) -> Batches:
 def test_rows_of_attempts_that_fail_are_nowhere(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "step"
     found = run_step(spark.range(0, PARTS, 1, PARTS), task, FINDINGS, str(folder), "finding")
-    expected = {finding(part, number) for part in range(PARTS) for number in range(2)}
+    expected = {finding(partition, number) for partition in range(PARTS) for number in range(2)}
     rows = list(found.rows())
     assert len(rows) == len(expected)
     assert set(rows) == expected
-    assert sorted(found.summaries()) == [f"part {part}" for part in range(PARTS)]
+    assert sorted(found.summaries()) == [f"part {partition}" for partition in range(PARTS)]
     assert found.frame().count() == len(expected)
     assert sorted(map(Path, os.listdir(folder))) == sorted([Path(COMPLETE), *(Path(Path(file).name) for file in found.files())])
 
